@@ -1,0 +1,152 @@
+"""All that a job, or the membership, may ask for, in the order in which it is performed.
+
+`Save` comes first, so that no peer ever holds what our restart would forget; `Answer` next, so that the
+caller waits for nothing else. Every effect that takes time ends in an event, failure included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from flnet.messages import HyperParams, Message
+from flnet.params import Params, PeerId, RoundKey, Update
+
+
+@dataclass(frozen=True)
+class Save:
+    """Keep this state of the job; must be done before anything below."""
+
+    snapshot: Mapping[str, Any]
+    params: Params | None = None
+    private: Params | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Answer the request that is being handled with this message, parameters beside it."""
+
+    message: Message
+    params: Params | None = None
+
+
+@dataclass(frozen=True)
+class CancelWork:
+    """Stop the training of this round; its end, if it still comes, is ignored."""
+
+    key: RoundKey
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """Load the trainer and its data. Ends in Prepared or PrepareFailed."""
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train in the single lane, then measure. Ends in Trained or TrainingFailed."""
+
+    key: RoundKey
+    params: Params
+    hyper: HyperParams
+
+
+@dataclass(frozen=True)
+class Average:
+    """Merge these updates (sorted by peer) in the lane. Ends in Averaged or AveragingFailed."""
+
+    key: RoundKey
+    updates: tuple[Update, ...]
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Measure these parameters (private ones included) on the own test split. Ends in Evaluated or
+    EvaluationFailed; `shared` is the part whose digest is reported.
+    """
+
+    key: RoundKey
+    params: Params
+    shared: Params
+
+
+@dataclass(frozen=True)
+class CancelTimer:
+    """Forget a timer; not an error if it is not set."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class SetTimer:
+    """Wake up with TimerFired(name) after `seconds` plus a random part of `margin`; replaces one of that name."""
+
+    name: str
+    seconds: float
+    margin: float = 0.0
+
+
+@dataclass(frozen=True)
+class Send:
+    """Send a message, parameters beside it, to each of these peers, concurrently.
+
+    Each peer's answer comes back as an event of its own: SendFailed, SendRefused, ClaimAnswered.
+    """
+
+    to: tuple[PeerId, ...]
+    message: Message
+    params: Params | None = None
+
+
+@dataclass(frozen=True)
+class SendAnnounce:
+    """Announce this node at an address ("host:port"). Ends in AnnounceAnswered or AnnounceFailed."""
+
+    address: str
+    known: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Publish:
+    """Tell whoever watches: a kind ("round_started"), a plain sentence, and figures."""
+
+    kind: str
+    text: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+Effect = (
+    Save
+    | Answer
+    | CancelWork
+    | Prepare
+    | Train
+    | Average
+    | Evaluate
+    | CancelTimer
+    | SetTimer
+    | Send
+    | SendAnnounce
+    | Publish
+)
+
+ORDER: tuple[type, ...] = (
+    Save,
+    Answer,
+    CancelWork,
+    Prepare,
+    Train,
+    Average,
+    Evaluate,
+    CancelTimer,
+    SetTimer,
+    Send,
+    SendAnnounce,
+    Publish,
+)
+
+
+def in_order(effects: Sequence[Effect]) -> list[Effect]:
+    """The effects in the order in which they are performed; equal kinds keep their order."""
+    return sorted(effects, key=lambda effect: ORDER.index(type(effect)))

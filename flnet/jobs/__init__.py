@@ -1,0 +1,1 @@
+"""One job per trainer, and who is in the mesh."""

@@ -1,0 +1,1 @@
+"""One node: the queue, the effects, and the feed of what happened."""

@@ -1,0 +1,262 @@
+"""Named arrays, and every operation on them: the one place that knows dtypes, key order and memory.
+
+Parameters travel between nodes, are averaged and are compared by digest, so three things must never
+depend on who holds them: the order in which names are visited (always sorted), the order in which
+updates are summed (always by peer id, in float64) and the bytes that a digest covers (names, shapes,
+dtypes and little-endian contents).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, NewType, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flnet.errors import ParamsRefused
+
+Array = NDArray[Any]
+PeerId = NewType("PeerId", str)
+TrainerId = NewType("TrainerId", str)
+Digest = NewType("Digest", str)
+MergeRule = Literal["mean", "max", "min"]
+
+# Float64 copies of this many numbers fit a core's cache; larger blocks were measured up to 2.3 x slower.
+_BLOCK = 32_768
+_KINDS = "fiub"  # floats, signed and unsigned integers, booleans: nothing that could hold an object
+
+
+class Rng(Protocol):
+    """A seeded source of chance, always passed in: the core has none of its own (random.Random is one)."""
+
+    def random(self) -> float:
+        """A number in [0, 1)."""
+        ...
+
+
+class Params(Mapping[str, Array]):
+    """An immutable mapping of names to read-only, C-contiguous arrays; equal when all bytes are equal."""
+
+    def __init__(self, arrays: Mapping[str, Any] | None = None) -> None:
+        """Take over `arrays`; an array that is writable is guarded by a read-only view, not copied."""
+        self._arrays = {name: _frozen(name, value) for name, value in (arrays or {}).items()}
+
+    def __getitem__(self, name: str) -> Array:
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Params) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{name}: {value.dtype}{list(value.shape)}" for name, value in self.items())
+        return f"Params({inside})"
+
+    @cached_property
+    def digest(self) -> Digest:
+        """SHA-256 over names, shapes, dtypes and bytes in sorted order of the names, as 64 hex digits."""
+        total = hashlib.sha256()
+        for name in sorted(self._arrays):
+            value = self._arrays[name]
+            little = value.astype(value.dtype.newbyteorder("<"), copy=False)
+            total.update(f"{len(name)}:{name}:{little.dtype.str}:{list(value.shape)}:".encode())
+            total.update(little.reshape(-1).view(np.uint8).data if little.size else b"")
+        return Digest(total.hexdigest())
+
+    @property
+    def nbytes(self) -> int:
+        """Size of all arrays in bytes."""
+        return sum(value.nbytes for value in self._arrays.values())
+
+    def select(self, names: Iterable[str]) -> Params:
+        """Only the arrays of these names; a name that is absent is left out."""
+        return Params({name: self._arrays[name] for name in names if name in self._arrays})
+
+    def merged_with(self, other: Mapping[str, Array]) -> Params:
+        """These arrays, with those of `other` added or in place of the ones of the same name."""
+        return Params({**self._arrays, **other})
+
+
+@dataclass(frozen=True)
+class ParamSpec:
+    """What one shared array must look like, and how it is merged (integers are never averaged)."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    merge: MergeRule = "mean"
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The shared arrays of a job: what every update must hold, no more and no less."""
+
+    specs: Mapping[str, ParamSpec]
+
+    @classmethod
+    def of(cls, params: Mapping[str, Array], merge: Mapping[str, MergeRule] | None = None) -> Schema:
+        """Read the schema off example arrays; integer arrays merge by maximum unless `merge` says otherwise."""
+        rules = merge or {}
+        return cls(
+            {
+                name: ParamSpec(
+                    tuple(value.shape),
+                    value.dtype.name,
+                    rules.get(name, "mean" if value.dtype.kind == "f" else "max"),
+                )
+                for name, value in params.items()
+            }
+        )
+
+    @property
+    def digest(self) -> Digest:
+        """SHA-256 over the sorted specifications; nodes with equal digests can average together."""
+        lines = (f"{n}|{s.shape}|{s.dtype}|{s.merge}" for n, s in sorted(self.specs.items()))
+        return Digest(hashlib.sha256("\n".join(lines).encode()).hexdigest())
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers one set of these parameters holds."""
+        return sum(int(np.prod(spec.shape)) for spec in self.specs.values())
+
+    def conform(self, params: Mapping[str, Array]) -> Params:
+        """Check `params` against this schema and give them its dtypes and order of names.
+
+        Raises:
+            ParamsRefused: names, a shape or a dtype differ, or a number is not finite.
+        """
+        if params.keys() != self.specs.keys():
+            raise ParamsRefused(_names_differ(self.specs, params))
+        return Params({name: _conformed(name, params[name], spec) for name, spec in self.specs.items()})
+
+
+@dataclass(frozen=True, order=True)
+class RoundKey:
+    """Which round: its number, and who started it. The total order: of two rounds with one number, the
+    one whose initiator's id is smaller comes first and is the one that counts.
+    """
+
+    number: int
+    initiator: PeerId
+
+    def beats(self, other: RoundKey) -> bool:
+        """Whether a node that is in `other` must leave it for this one."""
+        if self.number != other.number:
+            return self.number > other.number
+        return self.initiator < other.initiator
+
+
+@dataclass(frozen=True)
+class Update:
+    """What one peer learnt in one round.
+
+    Attributes:
+        examples: training rows behind it; None when the caller did not say (a caller of the thesis' form).
+        labels: how many labels the peer's data has, for rules that weigh by it.
+        accuracy: of the peer's own model on its own test split; in [0, 1].
+    """
+
+    peer: PeerId
+    key: RoundKey
+    params: Params
+    examples: int | None = None
+    labels: int = 1
+    accuracy: float | None = field(default=None, compare=False)
+
+
+def weighted_mean(weighted: Sequence[tuple[Mapping[str, Array], float]], merge: Mapping[str, MergeRule]) -> Params:
+    """Merge parameters name by name: the mean with these weights, or the maximum or minimum.
+
+    Weights are renormalised over what is given; if all are 0, the plain mean is taken (rules R3 and R5).
+    Sums run in float64 in the given order, block by block, so that equal inputs in equal order give
+    bit-equal outputs and one block of working memory is enough.
+
+    Raises:
+        ValueError: nothing to merge.
+    """
+    if not weighted:
+        raise ValueError("nothing to merge: expected at least one set of parameters")
+    total = float(sum(weight for _, weight in weighted))
+    shares = [weight / total for _, weight in weighted] if total > 0 else [1 / len(weighted)] * len(weighted)
+    if len(weighted) == 1:
+        return Params(weighted[0][0])
+    sets = [params for params, _ in weighted]
+    return Params({name: _merge_one([s[name] for s in sets], shares, merge.get(name, "mean")) for name in sets[0]})
+
+
+def _merge_one(values: Sequence[Array], shares: Sequence[float], rule: MergeRule) -> Array:
+    if rule == "max":
+        return np.asarray(np.maximum.reduce(values))
+    if rule == "min":
+        return np.asarray(np.minimum.reduce(values))
+    flat = [np.ascontiguousarray(value).reshape(-1) for value in values]
+    out = np.empty(flat[0].shape, flat[0].dtype)
+    for start in range(0, out.size, _BLOCK):
+        block = slice(start, start + _BLOCK)
+        total = flat[0][block].astype(np.float64) * shares[0]
+        for value, share in zip(flat[1:], shares[1:], strict=True):
+            total += value[block].astype(np.float64) * share
+        out[block] = total
+    return out.reshape(values[0].shape)
+
+
+def _frozen(name: str, value: Any) -> Array:
+    array = np.ascontiguousarray(value)
+    if array.shape != np.shape(value):  # ascontiguousarray makes a scalar one-dimensional
+        array = array.reshape(np.shape(value))
+    if array.dtype.kind not in _KINDS:
+        raise ParamsRefused(f"array {name!r} has dtype {array.dtype}; expected floats, integers or booleans")
+    if array.flags.writeable:
+        array = array.view()
+        array.flags.writeable = False
+    return array
+
+
+def _names_differ(expected: Mapping[str, object], got: Mapping[str, object]) -> str:
+    missing, extra = sorted(expected.keys() - got.keys()), sorted(got.keys() - expected.keys())
+    parts = [f"expected {_short(sorted(expected))}"]
+    if missing:
+        parts.append(f"missing {_short(missing)}")
+    if extra:
+        parts.append(f"not known here {_short(extra)}")
+    return f"wrong parameter names: {'; '.join(parts)}"
+
+
+def _short(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name[:60]) for name in names[:8])
+    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown
+
+
+def _conformed(name: str, value: Array, spec: ParamSpec) -> Array:
+    if tuple(value.shape) != spec.shape:
+        raise ParamsRefused(f"{name!r} has shape {list(value.shape)}; expected {list(spec.shape)}")
+    wanted = np.dtype(spec.dtype)
+    if value.dtype != wanted:
+        # JSON knows only "a number": whole numbers may stand for floats, and wide floats for narrow ones.
+        if value.dtype.kind not in _KINDS or (wanted.kind != "f" and value.dtype.kind == "f" and value.size):
+            raise ParamsRefused(f"{name!r} has dtype {value.dtype}; expected {spec.dtype}")
+        if wanted.kind in "iu" and value.size and not _fits(value, wanted):
+            raise ParamsRefused(f"{name!r} has numbers outside the range of {spec.dtype}")
+        with np.errstate(over="ignore"):
+            value = value.astype(wanted)
+    if wanted.kind == "f" and not np.isfinite(value).all():
+        raise ParamsRefused(f"{name!r} has numbers that are not finite in {spec.dtype}")
+    return value
+
+
+def _fits(value: Array, wanted: np.dtype[Any]) -> bool:
+    if value.dtype.kind == "b":
+        return True
+    limits = np.iinfo(wanted)
+    return int(value.min()) >= limits.min and int(value.max()) <= limits.max

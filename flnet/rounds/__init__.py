@@ -1,0 +1,1 @@
+"""One conversation each: averaging with a forced timer, exchange by accuracy."""

@@ -1,0 +1,195 @@
+"""The one place that knows the settings: name, unit, default, rule, and why.
+
+Every setting is an environment variable FLNET_<NAME>, an option --<name> and a line of flnet.toml; an
+option beats a variable, a variable beats the file, the file beats the default.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from flnet.errors import SettingsError
+
+PREFIX = "FLNET_"
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def _split(value: Any) -> Any:
+    """Lists come as "a,b" from variables and options, as arrays from TOML."""
+    return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+
+def _pair(value: Any) -> Any:
+    """Check one "host:port"."""
+    text = str(value)
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdigit() or not 1 <= int(port) <= 65535:
+        raise ValueError(f'expected "ip:port" with a port from 1 to 65535, got {text!r}')
+    return text
+
+
+class Shard(BaseModel):
+    """Which part of a data set this node plays with: part `index` (from 1) of `count`, written "2/10"."""
+
+    model_config = ConfigDict(frozen=True)
+
+    index: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.count}"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _parse(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        index, slash, count = value.partition("/")
+        if not slash or not index.isdigit() or not count.isdigit() or not 1 <= int(index) <= int(count):
+            raise ValueError(f'expected "i/n" with 1 <= i <= n, got {value!r}')
+        return {"index": int(index), "count": int(count)}
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
+Pairs = Annotated[tuple[Annotated[str, BeforeValidator(_pair)], ...], BeforeValidator(_split)]
+
+
+class Settings(BaseModel):
+    """All settings of one node, frozen."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    node_id: str | None = Field(
+        None, min_length=1, max_length=64, description="Name of this node in the mesh; a new UUID if absent."
+    )
+    node_ip: str | None = Field(
+        None,
+        description="Address at which peers reach this node; if absent, the one its requests come from.",
+    )
+    node_port: int = Field(4000, ge=1, le=65535, description="TCP port of the REST API and the page.")
+    listen_address: str = Field(
+        "127.0.0.1",
+        description="Address to listen on. The default is this machine only; 0.0.0.0 takes in the network.",
+    )
+    bootstrap_pairs: Pairs = Field(
+        (), description='Peers to announce to at the start, "ip:port,ip:port". They may start later.'
+    )
+    datasets_path: Path | None = Field(None, description="Folder in which trainers look for data sets.")
+    data_shard: Shard = Field(
+        Shard(index=1, count=1),
+        description='For experiments on one data set: this node takes part i of n, "i/n".',
+    )
+    state_path: Path | None = Field(
+        None, description="Folder for what must survive a restart; ~/.flnet/node-<port> if absent."
+    )
+    tmp_path: Path | None = Field(None, description="Folder for temporary files; the system's if absent.")
+    trainers: Names = Field((), description="Trainers to offer, by id, with commas between; all if empty.")
+    trainers_path: Path | None = Field(None, description="Folder with further trainers, one file or folder each.")
+    aggregation: Literal["agg0", "agg1", "agg2"] = Field(
+        "agg1",
+        description="Weights of the average: agg0 uniform, agg1 by examples, agg2 by examples x labels.",
+    )
+    wait_time_in_seconds_to_force_fedavg: float = Field(
+        60,
+        gt=0,
+        description="Seconds after the own training until the average is forced without the missing peers.",
+    )
+    wait_time_in_seconds_to_force_fedavg_margin: float = Field(
+        5, ge=0, description="Random part added to that wait, in seconds, so that nodes do not act at once."
+    )
+    request_timeout_in_seconds: float = Field(
+        30, gt=0, description="Seconds that a request to a peer may take, all attempts together."
+    )
+    prune_unresponsive_nodes: bool = Field(
+        False, description="Forget a peer that does not answer, instead of trying it again from time to time."
+    )
+    compute: Literal["process", "thread"] = Field(
+        "process",
+        description="Train in a child process of low priority, or in a thread (little memory, debugging).",
+    )
+    compute_threads: int = Field(1, ge=1, le=256, description="CPU threads that a framework may use to train.")
+    worker_idle_seconds: float = Field(
+        60,
+        gt=0,
+        description="Seconds without work after which the training child is ended to free its memory.",
+    )
+    max_body_megabytes: int = Field(
+        512,
+        ge=1,
+        description="Upper bound for one request body; the real limit follows the size of the models.",
+    )
+    seed: int = Field(0, ge=0, le=2**31, description="Seed of splits, initial parameters and shuffling.")
+    logging_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="What is logged.")
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Settings:
+        if self.listen_address in LOOPBACK:
+            for pair in self.bootstrap_pairs:
+                host = pair.rpartition(":")[0].strip("[]")
+                if host not in LOOPBACK and not host.startswith("127."):
+                    raise ValueError(
+                        f"bootstrap_pairs names {pair!r} on another machine, but this node listens on "
+                        f"{self.listen_address} only and could not be reached from there: "
+                        f"set {PREFIX}LISTEN_ADDRESS=0.0.0.0 too"
+                    )
+        return self
+
+
+def load_settings(
+    options: Mapping[str, Any], environ: Mapping[str, str], file: Mapping[str, Any] | None = None
+) -> Settings:
+    """Merge the sources; an option beats a variable beats the file.
+
+    Args:
+        options: by field name; None stands for "not given".
+        environ: the process's variables; those without the prefix are not looked at.
+        file: the parsed flnet.toml, by field name.
+
+    Raises:
+        SettingsError: unknown names, and values with the rule that they broke; all of them at once.
+    """
+    known = Settings.model_fields
+    problems = []
+    values: dict[str, Any] = {}
+    spelled: dict[str, str] = {}  # field -> how the person wrote it, for the error
+    for name, value in (file or {}).items():
+        spelled[name], values[name] = f"{name} in flnet.toml", value
+        if name not in known:
+            problems.append(f"{name} in flnet.toml is no setting{_nearest(name)}")
+    for variable in sorted(v for v in environ if v.startswith(PREFIX)):
+        name = variable[len(PREFIX) :].lower()
+        if name not in known:
+            problems.append(f"{variable} is no setting{_nearest(name, PREFIX)}")
+        elif environ[variable] != "":
+            spelled[name], values[name] = variable, environ[variable]
+    for name, value in options.items():
+        if value is not None and value != ():
+            spelled[name], values[name] = "--" + name.replace("_", "-"), value
+    values = {name: value for name, value in values.items() if name in known}
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as exc:
+        problems += [_words(error, spelled) for error in exc.errors(include_url=False)]
+    if problems:
+        raise SettingsError("; ".join(problems))
+    return settings
+
+
+def _nearest(name: str, prefix: str = "") -> str:
+    near = difflib.get_close_matches(name, Settings.model_fields, n=1)
+    if not near:
+        return ""
+    return f"; did you mean {prefix}{near[0].upper() if prefix else near[0]}?"
+
+
+def _words(error: Any, spelled: Mapping[str, str]) -> str:
+    rule = error["msg"].removeprefix("Value error, ")
+    if not error["loc"]:
+        return str(rule)
+    name = str(error["loc"][0])
+    return f"{spelled.get(name, PREFIX + name.upper())}={error['input']!s}: {rule}"

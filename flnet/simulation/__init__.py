@@ -1,0 +1,1 @@
+"""A whole mesh in one process: in-memory network, virtual clock, seeded faults."""

@@ -1,0 +1,1 @@
+"""The plug-in API of trainers, and the single lane in which they work."""

@@ -1,0 +1,148 @@
+"""The whole contract between flnet and a trainer: one model, its data and its loss.
+
+A trainer is a file `<ID>.py` or a folder `<ID>/__init__.py` in `trainers/` (or in FLNET_TRAINERS_PATH, or an
+installed package with an entry point in the group "flnet.trainers"). The file's name is the trainer's id in
+every endpoint. It defines one function:
+
+    def make_trainer(settings: TrainerSettings) -> Trainer
+
+which is called once, in the worker: the only place where a framework is imported. All arrays are numpy.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from flnet.messages import HyperParams
+from flnet.params import Array, MergeRule
+
+
+@dataclass(frozen=True)
+class TrainerSettings:
+    """What a node tells a trainer about itself.
+
+    Attributes:
+        datasets_path: folder in which data sets lie; None when the person named none.
+        state_path: folder of this trainer that survives restarts, for splits and caches; exists.
+        shard: this node's part and the number of parts, (1, 1) for everything.
+        seed: of splits, initial parameters and shuffling; the same on nodes that share a data set.
+        threads: CPU threads that a framework may use.
+    """
+
+    datasets_path: Path | None
+    state_path: Path
+    shard: tuple[int, int] = (1, 1)
+    seed: int = 0
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class DataInfo:
+    """What a trainer says about its data.
+
+    Attributes:
+        source: where they are from, in words: "MNIST idx files in /data/mnist".
+        rows: examples per split: {"train": 0, "validation": 0, "test": 0}.
+        classes: names of the classes, in the order of the model's outputs.
+        sample: True when these are made-up or stand-in data; then said wherever they are shown.
+        note: one more sentence for people.
+    """
+
+    source: str
+    rows: Mapping[str, int]
+    classes: tuple[str, ...] = ()
+    sample: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One local training.
+
+    Attributes:
+        params: all parameters to start from, private ones included; read-only.
+        hyper: epochs e, learning rate u, batch size b.
+        seed: differs per round and node; shuffle and drop out with it.
+        progress: call it with (batches done, batches in all); it also is where a cancelled training stops.
+    """
+
+    params: Mapping[str, Array]
+    hyper: HyperParams
+    seed: int
+    progress: Callable[[int, int], None] = lambda done, total: None
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What local training gives.
+
+    Attributes:
+        params: new arrays under the same names.
+        examples: training rows used: the weight in the average.
+        labels: how many labels the data has, for rules that weigh by it.
+        metrics: more figures, by name ("loss").
+    """
+
+    params: Mapping[str, Array]
+    examples: int
+    labels: int = 1
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Score:
+    """How good a model is on this node's test split.
+
+    Attributes:
+        accuracy: what the exchange compares, in [0, 1].
+        examples: test rows behind it.
+        metrics: more figures, by name.
+    """
+
+    accuracy: float
+    examples: int
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+class Trainer(ABC):
+    """One model with its data. Class attributes declare what the mesh must know; three methods do the work."""
+
+    label: ClassVar[str] = ""  # as people read it; the id if empty
+    defaults: ClassVar[HyperParams] = HyperParams(e=1, u=0.01, b=64)
+    exchange_threshold: ClassVar[float] = 0.02  # by how much a peer's model must win to be adopted
+    shared: ClassVar[tuple[str, ...] | None] = None  # names that leave this node; None: all of them
+    merge: ClassVar[Mapping[str, MergeRule]] = {}  # arrays not merged by the mean
+
+    @abstractmethod
+    def initial_params(self, seed: int) -> Mapping[str, Array]:
+        """Fresh parameters; equal seeds give equal ones on every node."""
+
+    @abstractmethod
+    def fit(self, task: Task) -> Fit:
+        """Train from `task.params`; build new arrays, never edit the ones given."""
+
+    @abstractmethod
+    def evaluate(self, params: Mapping[str, Array]) -> Score:
+        """Measure on this node's own test split."""
+
+    def data_info(self) -> DataInfo:
+        """What data this trainer works on; shown on the page."""
+        return DataInfo(source="not described", rows={})
+
+
+MakeTrainer = Callable[[TrainerSettings], Trainer]
+Progress = Callable[[str, int, int], None]  # (trainer id, batches done, batches in all)
+
+
+@dataclass(frozen=True)
+class TrainerFile:
+    """Where a trainer's code is, found without importing it; `error` says why it cannot be offered."""
+
+    id: str
+    location: str
+    error: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,44 @@
+"""The single lane in which all CPU-bound work runs, one task at a time, and what it can be asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from flnet.events import Declaration
+from flnet.messages import HyperParams
+from flnet.params import Params, TrainerId
+from flnet.training.api import Fit, Score
+
+T = TypeVar("T")
+
+
+class Pool(Protocol):
+    """One worker, one task at a time, first come first served; every call waits for its turn.
+
+    Failures are TrainerError (DataMissing, WorkerDied among them); the pool itself survives all of them.
+    """
+
+    async def prepare(self, trainer: TrainerId) -> tuple[Declaration, Params]:
+        """Load the trainer and its data; its declaration and initial parameters."""
+        ...
+
+    async def fit(self, trainer: TrainerId, params: Params, hyper: HyperParams, seed: int) -> tuple[Fit, Score]:
+        """Train, then measure the result on the test split."""
+        ...
+
+    async def evaluate(self, trainer: TrainerId, params: Params) -> Score:
+        """Measure on the test split."""
+        ...
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Run a function of this process in the lane (averaging of large models)."""
+        ...
+
+    def cancel(self, trainer: TrainerId) -> None:
+        """Stop the running `fit` of this trainer at its next batch; it ends in TrainerError."""
+        ...
+
+    async def close(self) -> None:
+        """End the worker; waiting tasks end in TrainerError."""
+        ...

@@ -1,0 +1,1 @@
+"""Bytes to a peer and its reply back."""

@@ -1,0 +1,33 @@
+"""How bytes get to a peer and its reply back; knows no job and no model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back: the HTTP status, and the body with its content type."""
+
+    status: int
+    body: bytes
+    content_type: str = "application/json"
+
+
+class Transport(Protocol):
+    """Carries one body to one address and brings the reply back."""
+
+    async def send(self, address: str, path: str, body: bytes, content_type: str) -> Reply:
+        """Send to "host:port".
+
+        Any answer of the peer is a Reply, errors included.
+
+        Raises:
+            PeerUnreachable, PeerTimeout: no answer, after the attempts that the transport makes.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Give connections back; nothing is sent afterwards."""
+        ...
