@@ -1,0 +1,112 @@
+"""What the web layer, the command line and tests may ask of a node."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from flnet.messages import EditHyperParams, Peer
+from flnet.params import TrainerId
+from flnet.transport.base import Reply
+
+View = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class FeedItem:
+    """One thing that happened: ids rise by one without gaps, `text` is a plain sentence.
+
+    Attributes:
+        at: seconds since the epoch by this node's own clock, for people only.
+        trainer: the job it belongs to; empty for the mesh.
+    """
+
+    id: int
+    at: float
+    kind: str
+    text: str
+    trainer: str
+    data: View
+
+
+class Feed(Protocol):
+    """What happened, kept in a bounded ring, and fanned out to whoever watches."""
+
+    def recent(self, after: int = 0) -> Sequence[FeedItem]:
+        """Items with an id greater than `after` that are still kept, oldest first."""
+        ...
+
+    def watch(self, after: int | None = None) -> AsyncIterator[FeedItem]:
+        """Items as they happen, those after `after` first; ends when the node stops."""
+        ...
+
+
+class Node(Protocol):
+    """One running node.
+
+    Views are plain JSON-ready data:
+
+    job: trainer_id, trainer_label, phase (LOADING, NO_DATA, IDLE, TRAINING, GATHERING, AVERAGING, MEASURING,
+        EXCHANGING), current_round (-1: never), fed_learn_done and model_was_exchanged ("Yes"/"No"),
+        federated_learning_params (words), hyper {e, u, b}, pre_fedavg_accuracy, post_fedavg_accuracy (or
+        None), digest (of the model held, or None), contributors, initiator, rounds_left, waiting_for [ids],
+        received [ids], progress {done, total} or None, outcome (a sentence on the last round), error (or
+        None), data {source, rows, classes, sample, note}.
+    history record: round, initiator, outcome, contributors [ids], digest, pre_fedavg_accuracy,
+        post_fedavg_accuracy, exchanged_with (id or None), examples, seconds {train, wait, average}.
+    peer: id, ip, port, address, state ("alive", "unreachable"), reason.
+    """
+
+    me: Peer
+    feed: Feed
+
+    def body_limit(self, path: str) -> int:
+        """How many bytes a request to this path may have."""
+        ...
+
+    async def receive(self, path: str, body: bytes, content_type: str, caller_ip: str) -> Reply:
+        """Take one POSTed message and answer it.
+
+        Raises:
+            PeerError: the caller's fault; its class knows the status.
+        """
+        ...
+
+    async def edit_hyper_params(self, trainer: TrainerId, changes: EditHyperParams) -> View:
+        """Change hyper-parameters; the job's view afterwards.
+
+        Raises:
+            UnknownTrainer: no such job.
+        """
+        ...
+
+    def info(self) -> View:
+        """GET /info: {iAm, jobsInfo: [job view, ...], lastNodeStatus: "IDLE"/"BUSY", peers: [peer view, ...],
+        version}.
+        """
+        ...
+
+    def job(self, trainer: TrainerId) -> View:
+        """The job's view.
+
+        Raises:
+            UnknownTrainer: no such job.
+        """
+        ...
+
+    def history(self, trainer: TrainerId) -> Sequence[View]:
+        """The records of all rounds, oldest first.
+
+        Raises:
+            UnknownTrainer: no such job.
+        """
+        ...
+
+    def peers(self) -> Sequence[View]:
+        """The other nodes."""
+        ...
+
+    def ready(self) -> View:
+        """{ready: bool, mesh_joined: bool, data_loaded: bool, reasons: [sentences]}."""
+        ...
