@@ -1,0 +1,34 @@
+"""Small builders for tests: what a test does not name gets an unremarkable value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from flnet.messages import HyperParams, Peer
+from flnet.params import Params, PeerId, RoundKey, Update
+
+HYPER = HyperParams(e=2, u=1e-05, b=64)
+
+
+def params(dtype: str = "float32", **arrays: Any) -> Params:
+    """Params from nested lists; arrays and numpy numbers keep their own dtype."""
+    return Params({name: a if hasattr(a, "dtype") else np.asarray(a, dtype) for name, a in arrays.items()})
+
+
+def peer(name: str = "a", port: int = 4000, ip: str | None = "127.0.0.1") -> Peer:
+    """A peer on loopback."""
+    return Peer(id=name, ip=ip, port=port)
+
+
+def key(number: int = 0, initiator: str = "a") -> RoundKey:
+    """A round."""
+    return RoundKey(number, PeerId(initiator))
+
+
+def update(
+    peer: str, round: int = 0, initiator: str = "a", examples: int | None = 1, labels: int = 1, **arrays: Any
+) -> Update:
+    """What a peer learnt: `update("b", examples=3, w=[4.0])`; float64 so that sums can be worked by hand."""
+    return Update(PeerId(peer), key(round, initiator), params("float64", **arrays), examples, labels)
