@@ -107,6 +107,13 @@ class Node(Protocol):
         """The other nodes."""
         ...
 
+    async def peer_infos(self) -> Sequence[View]:
+        """What the peers say of themselves, asked of all at once with a short timeout, for the page.
+
+        One per peer: {id, address, info: its GET /info as it came, unchecked, or None, error: words or None}.
+        """
+        ...
+
     def ready(self) -> View:
         """{ready: bool, mesh_joined: bool, data_loaded: bool, reasons: [sentences]}."""
         ...
