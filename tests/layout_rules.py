@@ -12,7 +12,7 @@ MAX_FUNCTION_LINES = 50
 
 LAYERS = {
     "errors": 1,
-    "params": 2,
+    **dict.fromkeys(("names", "params"), 2),
     **dict.fromkeys(("messages", "settings"), 3),
     **dict.fromkeys(("events", "effects", "privacy"), 4),
     **dict.fromkeys(("strategies", "personal", "projection", "topologies", "policies"), 5),
@@ -30,9 +30,10 @@ ADAPTERS_SEE_UP_TO = 5
 TWINS = frozenset({"codec", "transport", "store", "strategies"})  # versions of one interface: see base.py only
 
 PURE_FOREIGN = frozenset({"numpy", "pydantic", "pydantic_core"})
-_IMPURE = """asyncio concurrent ctypes datetime fcntl ftplib getpass glob http imaplib logging mmap multiprocessing os
-    platform poplib queue random sched secrets select selectors shutil signal smtplib socket socketserver sqlite3 ssl
-    subprocess tempfile threading time timeit urllib uuid webbrowser xmlrpc"""
+_IMPURE = """
+    asyncio concurrent ctypes datetime fcntl ftplib getpass glob http imaplib logging mmap multiprocessing os
+    platform poplib queue random sched secrets select selectors shutil signal smtplib socket socketserver sqlite3
+    ssl subprocess tempfile threading time timeit urllib uuid webbrowser xmlrpc"""
 IMPURE = frozenset(_IMPURE.split())
 FRAMEWORKS = frozenset({"torch", "tensorflow", "keras", "sklearn", "jax"})
 TRAINER_FOREIGN = FRAMEWORKS | {"numpy", "scipy", "PIL"}
