@@ -7,6 +7,7 @@ Arrays never stand in a message: they travel beside it, in a Packet.
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -14,18 +15,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic.alias_generators import to_camel
 
 from flnet.errors import InvalidMessage
+from flnet.names import check_host, check_name
 from flnet.params import Digest, Params, PeerId, RoundKey, TrainerId
 
 MAX_PEERS = 256  # in one announcement; larger lists are no mesh of ours
 
-
-def _printable(name: str) -> str:
-    if not name.isprintable() or name != name.strip():
-        raise ValueError("must be printable text without spaces at its ends")
-    return name
-
-
-Name = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_printable)]
+Name = Annotated[str, AfterValidator(check_name)]
+Host = Annotated[str, AfterValidator(check_host)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Round = Annotated[int, Field(ge=0, le=2**53)]
 Unit = Annotated[float, Field(ge=0, le=1)]
@@ -39,6 +35,7 @@ class Message(BaseModel):
     )
 
     path: ClassVar[str] = ""
+    carries_params: ClassVar[bool] = False  # whether parameters may travel beside it
 
     @classmethod
     def read(cls, fields: Any) -> Any:
@@ -53,16 +50,21 @@ class Message(BaseModel):
             raise InvalidMessage(explain(exc)) from exc
 
     def fields(self) -> dict[str, Any]:
-        """The message as it stands on the wire, absent values left out."""
-        return self.model_dump(by_alias=True, exclude_none=True)
+        """The message as it stands on the wire: its own absent fields left out, peers in it complete."""
+        return {name: value for name, value in self.model_dump(by_alias=True).items() if value is not None}
 
 
 class Peer(Message):
     """Who a node is (id) and where it is (ip and port); ip is None when the receiver shall look at the caller."""
 
     id: Name
-    ip: Annotated[str, Field(max_length=255)] | None = None
+    ip: Host | None = None
     port: Port
+
+    @property
+    def address(self) -> str:
+        """Where it is, as "host:port"; IPv6 in brackets. Only for a peer whose ip is known."""
+        return f"[{self.ip}]:{self.port}" if self.ip and ":" in self.ip else f"{self.ip}:{self.port}"
 
     @field_serializer("port")
     def _port_as_text(self, port: int) -> str:
@@ -138,6 +140,7 @@ class StartTraining(JobMessage):
     """
 
     path: ClassVar[str] = "/training"
+    carries_params: ClassVar[bool] = True
 
     base_round: int = Field(default=-1, ge=-1)
     contributors: int = Field(default=0, ge=0)
@@ -159,6 +162,7 @@ class ModelParams(JobMessage):
     """
 
     path: ClassVar[str] = "/training/model_params"
+    carries_params: ClassVar[bool] = True
 
     examples: int | None = Field(default=None, ge=0, le=10**12)
     labels: int | None = Field(default=None, ge=0, le=10**6)
@@ -175,6 +179,7 @@ class Accuracy(JobMessage):
     """
 
     path: ClassVar[str] = "/training/model_params/accuracy"
+    carries_params: ClassVar[bool] = True
 
     accuracy: Unit
     digest: str | None = Field(default=None, max_length=64)
@@ -183,6 +188,8 @@ class Accuracy(JobMessage):
 
 class AccuracyReply(Message):
     """The answer to Accuracy: the same of the node that was asked; its parameters travel beside it."""
+
+    carries_params: ClassVar[bool] = True
 
     i_am: Peer
     accuracy: Unit
@@ -240,10 +247,31 @@ def explain(exc: ValidationError) -> str:
     """A validation error in words: each field, what was expected, what came (shortened)."""
     parts = []
     for error in exc.errors(include_url=False)[:5]:
-        place = ".".join(str(step) for step in error["loc"]) or "the message"
-        came = ascii(error.get("input"))
-        came = came if len(came) <= 60 else came[:57] + "..."
-        suffix = "" if error["type"] == "missing" else f" (got {came})"
+        place = ".".join(_shortened(ascii(str(step)[:60])[1:-1]) for step in error["loc"]) or "the message"
+        suffix = "" if error["type"] == "missing" else f" (got {_SHORT.repr(error.get('input'))})"
         parts.append(f"{place}: {error['msg']}{suffix}")
     hidden = exc.error_count() - len(parts)
     return "; ".join(parts) + (f"; and {hidden} more" if hidden > 0 else "")
+
+
+class _Short(reprlib.Repr):
+    """Shows a stranger's value in few characters, however large it is or deep it is nested."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxdict, self.maxlist, self.maxstring, self.maxother = 2, 3, 4, 40, 40
+
+    def repr(self, x: object) -> str:
+        """Like repr, at most 60 characters, all of them ASCII."""
+        return _shortened(super().repr(x).encode("ascii", "backslashreplace").decode())
+
+    def repr_int(self, x: int, level: int) -> str:
+        """Only as many digits as Python is willing to write."""
+        return str(x) if x.bit_length() < 200 else f"a whole number of {x.bit_length()} bits"
+
+
+_SHORT = _Short()
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -7,15 +7,26 @@ option beats a variable, a variable beats the file, the file beats the default.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from flnet.errors import SettingsError
+from flnet.names import check_host, check_name
 
 PREFIX = "FLNET_"
+_NUMBER = re.compile(r"[0-9]{1,9}")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -28,8 +39,9 @@ def _pair(value: Any) -> Any:
     """Check one "host:port"."""
     text = str(value)
     host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdigit() or not 1 <= int(port) <= 65535:
+    if not colon or not _NUMBER.fullmatch(port) or not 1 <= int(port) <= 65535:
         raise ValueError(f'expected "ip:port" with a port from 1 to 65535, got {text!r}')
+    check_host(host.removeprefix("[").removesuffix("]"))
     return text
 
 
@@ -49,10 +61,16 @@ class Shard(BaseModel):
     def _parse(cls, value: Any) -> Any:
         if not isinstance(value, str):
             return value
-        index, slash, count = value.partition("/")
-        if not slash or not index.isdigit() or not count.isdigit() or not 1 <= int(index) <= int(count):
-            raise ValueError(f'expected "i/n" with 1 <= i <= n, got {value!r}')
+        index, _, count = value.partition("/")
+        if not _NUMBER.fullmatch(index) or not _NUMBER.fullmatch(count):
+            raise ValueError('expected "i/n" with 1 <= i <= n')
         return {"index": int(index), "count": int(count)}
+
+    @model_validator(mode="after")
+    def _in_range(self) -> Shard:
+        if not 1 <= self.index <= self.count:
+            raise ValueError('expected "i/n" with 1 <= i <= n')
+        return self
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
@@ -64,10 +82,10 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    node_id: str | None = Field(
-        None, min_length=1, max_length=64, description="Name of this node in the mesh; a new UUID if absent."
+    node_id: Annotated[str, AfterValidator(check_name)] | None = Field(
+        None, description="Name of this node in the mesh; a new UUID if absent."
     )
-    node_ip: str | None = Field(
+    node_ip: Annotated[str, AfterValidator(check_host)] | None = Field(
         None,
         description="Address at which peers reach this node; if absent, the one its requests come from.",
     )

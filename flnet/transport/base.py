@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Protocol
+
+from flnet.errors import NotReady
 
 
 @dataclass(frozen=True)
@@ -31,3 +34,14 @@ class Transport(Protocol):
     async def close(self) -> None:
         """Give connections back; nothing is sent afterwards."""
         ...
+
+
+def is_not_ready(reply: Reply) -> bool:
+    """Whether the peer said that the same request may be sent again in a moment."""
+    if reply.status != NotReady.status or len(reply.body) > 64 * 1024:
+        return False
+    try:
+        answer = json.loads(reply.body)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(answer, dict) and answer.get("error") == NotReady.code

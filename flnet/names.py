@@ -1,0 +1,44 @@
+"""What may stand as a name (of a node or a trainer) and as a host: one rule for settings and for messages."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+MAX_NAME = 64
+MAX_HOST = 253  # characters of a whole host name (RFC 1035, 2.3.4, as it is written)
+
+_LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")  # the underscore as container tools use it
+
+
+def check_name(name: str) -> str:
+    """Hand the name back if it may stand in messages, logs and pages.
+
+    Raises:
+        ValueError: empty, longer than 64 characters, not printable, or with spaces at its ends.
+    """
+    if not 1 <= len(name) <= MAX_NAME:
+        raise ValueError(f"must have 1 to {MAX_NAME} characters, not {len(name)}")
+    if not name.isprintable() or name != name.strip():
+        raise ValueError("must be printable text without spaces at its ends")
+    return name
+
+
+def check_host(host: str) -> str:
+    """Hand the host back if it is an IP address or a host name: it becomes part of a URL that is called.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    labels = host.removesuffix(".").split(".")
+    if not _is_ip(host) and (len(host) > MAX_HOST or not all(map(_LABEL.fullmatch, labels))):
+        raise ValueError("must be an IP address or a host name")
+    return host
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return "%" not in host  # a zone means nothing on another machine, and could hold any character

@@ -1,0 +1,153 @@
+"""A network inside one process: the same bytes without sockets, with faults that a seed repeats.
+
+The twin of HTTP for tests and simulations. The far node decodes the bytes, so nothing is shared by
+accident; an error that it raises becomes the answer that its web layer would give.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from flnet.errors import FlnetError, PeerTimeout, PeerUnreachable
+from flnet.params import Rng
+from flnet.transport.base import Reply, is_not_ready
+
+# (path, body, content type, the caller's "host:port") -> reply
+Receiver = Callable[[str, bytes, str, str], Awaitable[Reply]]
+Sleep = Callable[[float], Awaitable[object]]
+
+PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)  # seconds between attempts while a peer is not ready
+
+
+@dataclass
+class Faults:
+    """What the network does to messages; may be changed at any time.
+
+    Attributes:
+        drop_request: probability that a request is lost: never handled, PeerTimeout for the sender.
+        drop_reply: probability that a reply is lost: the request was handled, PeerTimeout for the sender.
+        duplicate: probability that a request is delivered a second time, its second reply thrown away.
+        shortest_delay: seconds that a request and a reply take at least, each way.
+        longest_delay: seconds that they take at most.
+        give_up: seconds that a sender waits until it gives up on what was lost.
+    """
+
+    drop_request: float = 0.0
+    drop_reply: float = 0.0
+    duplicate: float = 0.0
+    shortest_delay: float = 0.0
+    longest_delay: float = 0.0
+    give_up: float = 0.0
+
+
+class MemoryNetwork:
+    """Nodes by address, and the faults between them."""
+
+    def __init__(self, rng: Rng, sleep: Sleep = asyncio.sleep, faults: Faults | None = None) -> None:
+        """An empty network; `sleep` is how time passes in it (a virtual clock's, in simulations)."""
+        self.faults = faults or Faults()
+        self._rng = rng
+        self.sleep = sleep
+        self._receivers: dict[str, Receiver] = {}
+        self._cuts: set[tuple[str, str]] = set()
+
+    def register(self, address: str, receiver: Receiver) -> None:
+        """From now on `receiver` answers at this address."""
+        self._receivers[address] = receiver
+
+    def unregister(self, address: str) -> None:
+        """Nobody answers at this address any more; not an error if nobody did."""
+        self._receivers.pop(address, None)
+
+    def cut(self, sender: str, receiver: str) -> None:
+        """No requests from `sender` to `receiver` any more; the other way stays open, as behind a firewall."""
+        self._cuts.add((sender, receiver))
+
+    def heal(self, sender: str, receiver: str) -> None:
+        """Let requests from `sender` to `receiver` through again."""
+        self._cuts.discard((sender, receiver))
+
+    def part(self, *groups: set[str]) -> None:
+        """Cut every way between members of different groups, both directions."""
+        for group in groups:
+            for other in groups:
+                self._cuts |= {(a, b) for a in group for b in other if other is not group}
+
+    def heal_all(self) -> None:
+        """Undo every cut."""
+        self._cuts.clear()
+
+    def transport(self, address: str) -> MemoryTransport:
+        """The transport of the node at this address."""
+        return MemoryTransport(self, address)
+
+    async def carry(self, sender: str, address: str, path: str, body: bytes, content_type: str) -> Reply:
+        """Take one request across and its reply back, with the faults that chance decides.
+
+        Raises:
+            PeerUnreachable: nobody at that address, or the way is cut.
+            PeerTimeout: request or reply were lost.
+        """
+        faults = self.faults
+        # Always the same number of draws: changing one probability leaves the other faults where they were.
+        lost, unanswered, twice, out, back = (self._rng.random() for _ in range(5))
+        await self.sleep(self._delay(out))
+        if (sender, address) in self._cuts or address not in self._receivers:
+            raise PeerUnreachable(f"{address}: no connection")
+        if lost < faults.drop_request:
+            await self.sleep(faults.give_up)
+            raise PeerTimeout(f"{address}: no answer (request lost)")
+        receiver = self._receivers[address]
+        reply = await _answer(receiver, path, body, content_type, sender)
+        if twice < faults.duplicate:
+            await _answer(receiver, path, body, content_type, sender)
+        if unanswered < faults.drop_reply:
+            await self.sleep(faults.give_up)
+            raise PeerTimeout(f"{address}: no answer (reply lost)")
+        await self.sleep(self._delay(back))
+        return reply
+
+    def _delay(self, chance: float) -> float:
+        shortest, longest = self.faults.shortest_delay, self.faults.longest_delay
+        return shortest + chance * max(0.0, longest - shortest)
+
+
+class MemoryTransport:
+    """What one node sees of the network."""
+
+    def __init__(self, network: MemoryNetwork, address: str) -> None:
+        self._network = network
+        self._address = address
+        self._closed = False
+
+    async def send(self, address: str, path: str, body: bytes, content_type: str) -> Reply:
+        """Send to "host:port"; an answer 503 "not_ready" is asked again a few times, as over HTTP.
+
+        Raises:
+            PeerUnreachable: nobody there, the way is cut, or this transport is closed.
+            PeerTimeout: request or reply were lost.
+        """
+        if self._closed:
+            raise PeerUnreachable(f"{address}: this node has closed its connections")
+        reply = await self._network.carry(self._address, address, path, body, content_type)
+        for pause in PAUSES:
+            if self._closed or not is_not_ready(reply):
+                break
+            await self._network.sleep(pause)
+            reply = await self._network.carry(self._address, address, path, body, content_type)
+        return reply
+
+    async def close(self) -> None:
+        """Nothing is sent afterwards."""
+        self._closed = True
+
+
+async def _answer(receiver: Receiver, path: str, body: bytes, content_type: str, sender: str) -> Reply:
+    try:
+        return await receiver(path, body, content_type, sender)
+    except FlnetError as exc:
+        answer = {"error": exc.code, "message": exc.message, **exc.details()}
+        return Reply(exc.status, json.dumps(answer).encode())
