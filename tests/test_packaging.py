@@ -1,0 +1,260 @@
+"""Holds the container files to their promises, without a container: read as text, and as far as possible run."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flnet.settings import PREFIX, Settings, load_settings
+
+ROOT = Path(__file__).parent.parent
+DOCKERFILE = ROOT / "Dockerfile"
+COMPOSE = ROOT / "docker-compose.yml"
+NODES = ("node-a", "node-b", "node-c")
+KNOWN = {PREFIX + name.upper() for name in Settings.model_fields}
+
+
+def instructions() -> list[tuple[str, str]]:
+    """The Dockerfile's instructions, comments gone and continued lines joined."""
+    lines = [line for line in DOCKERFILE.read_text("utf-8").splitlines() if not line.lstrip().startswith("#")]
+    joined = re.sub(r"\\\n", "", "\n".join(lines))
+    words = (line.split(maxsplit=1) for line in joined.splitlines() if line.strip())
+    return [(name.upper(), rest.strip()) for name, rest in words]
+
+
+def last_stage() -> list[tuple[str, str]]:
+    """The instructions of the stage that becomes the image."""
+    found = instructions()
+    start = max(index for index, (name, _) in enumerate(found) if name == "FROM")
+    return found[start:]
+
+
+def only(name: str) -> str:
+    """What the last stage's single instruction of this name says."""
+    (found,) = [rest for other, rest in last_stage() if other == name]
+    return found
+
+
+def image_environment() -> dict[str, str]:
+    """ENV of the image."""
+    return dict(pair.split("=", 1) for pair in only("ENV").split())
+
+
+def default_of(argument: str) -> str:
+    """The default of an ARG."""
+    return next(r.split("=", 1)[1] for n, r in instructions() if n == "ARG" and r.startswith(argument + "="))
+
+
+def copied_from_context() -> list[str]:
+    """The sources of all COPY that do not come from another stage."""
+    copies = [rest.split() for name, rest in instructions() if name == "COPY"]
+    return [source for words in copies if not words[0].startswith("--from") for source in words[:-1]]
+
+
+def project() -> dict[str, Any]:
+    """pyproject.toml."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+
+
+def blocks() -> dict[str, str]:
+    """The compose file's text by top-level key, a service's as "services.<name>"; comments gone, $ filled in."""
+    text = re.sub(r"^\s*#.*\n", "", COMPOSE.read_text("utf-8"), flags=re.MULTILINE)
+    text = re.sub(r"\$\{\w+:?-([^}]*)\}", r"\1", text)
+    found = {part.split(":", 1)[0]: part for part in re.split(r"^(?=[\w-]+:)", text, flags=re.MULTILINE) if part}
+    services = re.split(r"^  (?=[\w-]+:$)", found["services"], flags=re.MULTILINE)[1:]
+    return found | {"services." + part.split(":", 1)[0]: part for part in services}
+
+
+def environment_of(node: str) -> dict[str, str]:
+    """A service's variables, the shared ones included."""
+    text = blocks()["x-environment"] + blocks()[f"services.{node}"].partition("environment:")[2]
+    found = re.findall(rf"^\s+({PREFIX}\w+): (.+)$", text, flags=re.MULTILINE)
+    return {name: value.strip('"') for name, value in found}
+
+
+def listed(node: str, key: str) -> list[str]:
+    """The entries of a service's list."""
+    (part,) = re.findall(rf"^    {key}:\n((?:      - .+\n)+)", blocks()[f"services.{node}"], flags=re.MULTILINE)
+    return [line.strip().removeprefix("- ").strip('"') for line in part.splitlines()]
+
+
+# The image.
+
+
+def test_the_image_never_runs_as_root() -> None:
+    names = [name for name, _ in last_stage()]
+    assert not {"RUN", "COPY", "ADD"} & set(names[names.index("USER") :])
+    user, _, group = only("USER").partition(":")
+    assert int(user) >= 1000  # a number, so that an orchestrator can check it
+    assert int(group) >= 1000
+
+
+def test_signals_reach_the_node_itself() -> None:
+    assert json.loads(only("ENTRYPOINT")) == ["flnet"]
+    assert json.loads(only("CMD")) == ["run"]
+    assert only("STOPSIGNAL") == "SIGTERM"
+
+
+def test_bases_are_named_by_version() -> None:
+    stages = {rest.split(" AS ")[1] for name, rest in instructions() if name == "FROM" and " AS " in rest}
+    bases = {rest.split()[0] for name, rest in instructions() if name == "FROM"} - stages
+    assert bases == {"${BASE_IMAGE}"}
+    tag = default_of("BASE_IMAGE").partition(":")[2]
+    assert re.match(r"\d+\.\d+", tag), tag
+
+
+def test_the_variables_of_the_image_are_a_valid_start() -> None:
+    environment = image_environment()
+    settings = load_settings({}, environment)
+    assert settings.listen_address == "0.0.0.0"
+    assert only("EXPOSE") == str(settings.node_port)
+    assert json.loads(only("VOLUME")) == [environment["FLNET_STATE_PATH"]]
+
+
+def test_the_state_folder_belongs_to_the_user() -> None:
+    user, _, group = only("USER").partition(":")
+    (made,) = re.findall(r"install -d (.+)", only("RUN"))
+    assert f"-o {user} -g {group}" in made
+    assert made.endswith(image_environment()["FLNET_STATE_PATH"])
+
+
+def test_the_first_torch_is_the_one_that_the_extra_asks_for() -> None:
+    text = DOCKERFILE.read_text("utf-8")
+    asked = [r for r in project()["project"]["optional-dependencies"]["torch"] if r.startswith("torch")]
+    assert re.findall(r'"(torch==[^"]+)"', text) == asked
+    assert set(default_of("EXTRAS").split(",")) <= set(project()["project"]["optional-dependencies"])
+
+
+def test_every_package_reaches_the_build_and_nothing_else_does() -> None:
+    folders = set(project()["tool"]["setuptools"]["package-dir"].values())
+    sources = {source.rstrip("*") for source in copied_from_context()}
+    assert folders <= sources
+    rules = [
+        line for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line[:1] not in ("", "#")
+    ]
+    assert rules[0] == "*"
+    assert {rule[1:] for rule in rules if rule.startswith("!")} == sources
+
+
+@contextmanager
+def health_server(status: int) -> Iterator[int]:
+    """A server that answers GET /health with this status; its port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status if self.path == "/health" else 404)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def health_check(port: int) -> int:
+    """The image's health check, run here; its exit status."""
+    program, *arguments = json.loads(only("HEALTHCHECK").partition("CMD")[2])
+    assert program == "python3"
+    # A proxy in the environment must not be asked for the node's own health.
+    environment = {"FLNET_NODE_PORT": str(port), "http_proxy": "http://127.0.0.1:1"}
+    return subprocess.run(
+        [sys.executable, *arguments], env=environment, capture_output=True, check=False
+    ).returncode
+
+
+@pytest.mark.parametrize(("status", "healthy"), [(200, True), (503, False)])
+def test_the_health_check_believes_the_node(status: int, healthy: bool) -> None:
+    with health_server(status) as port:
+        assert (health_check(port) == 0) is healthy
+
+
+def test_the_health_check_fails_where_nobody_listens() -> None:
+    with health_server(200) as port:
+        pass
+    assert health_check(port) != 0
+
+
+# The mesh of three.
+
+
+def test_the_nodes_are_equal_but_for_name_shard_and_peers() -> None:
+    environments = {node: environment_of(node) for node in NODES}
+    own = {"FLNET_NODE_ID", "FLNET_DATA_SHARD", "FLNET_BOOTSTRAP_PAIRS"}
+    shared = [{k: v for k, v in environment.items() if k not in own} for environment in environments.values()]
+    assert shared[0] == shared[1] == shared[2]
+    for index, (node, environment) in enumerate(environments.items(), start=1):
+        settings = load_settings({}, image_environment() | environment)
+        assert settings.node_id == node
+        assert str(settings.data_shard) == f"{index}/{len(NODES)}"
+        others = {f"{other}:{settings.node_port}" for other in NODES if other != node}
+        assert set(settings.bootstrap_pairs) == others
+    assert {key for key in blocks() if key.startswith("services.")} == {f"services.{node}" for node in NODES}
+
+
+def test_only_this_machine_reaches_the_published_ports() -> None:
+    published = [port for node in NODES for port in listed(node, "ports")]
+    assert published == ["127.0.0.1:4000:4000", "127.0.0.1:4001:4000", "127.0.0.1:4002:4000"]
+
+
+def test_every_node_has_a_volume_of_its_own_and_reads_the_data_only() -> None:
+    state = image_environment()["FLNET_STATE_PATH"]
+    volumes = {node: listed(node, "volumes") for node in NODES}
+    named = [mount.partition(":")[0] for mounts in volumes.values() for mount in mounts if mount.endswith(state)]
+    assert re.findall(r"^  ([\w-]+):$", blocks()["volumes"], flags=re.MULTILINE) == named
+    assert len(set(named)) == len(NODES)
+    data = environment_of("node-a")["FLNET_DATASETS_PATH"]
+    assert all(f"./data:{data}:ro" in mounts for mounts in volumes.values())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "read_only: true",
+        "tmpfs:\n    - /tmp",
+        "cap_drop:\n    - ALL",
+        "no-new-privileges:true",
+        "init: true",
+    ],
+)
+def test_a_node_gets_no_rights_that_it_does_not_need(line: str) -> None:
+    assert line in blocks()["x-node"]
+    assert all("<<: *node" in blocks()[f"services.{node}"] for node in NODES)
+    assert "privileged: true" not in COMPOSE.read_text("utf-8")
+
+
+def test_the_image_has_the_version_of_the_package() -> None:
+    assert f"image: flnet:{project()['project']['version']}\n" in blocks()["x-node"]
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "docker-compose.yml", "docs/docker.md"])
+def test_every_variable_named_is_a_setting(name: str) -> None:
+    named = set(re.findall(rf"{PREFIX}[A-Z_]+", (ROOT / name).read_text("utf-8")))
+    assert named
+    assert named <= KNOWN
+
+
+@pytest.mark.skipif(shutil.which("docker-compose") is None, reason="needs docker-compose")
+def test_docker_compose_understands_the_file() -> None:
+    command = ["docker-compose", "-f", str(COMPOSE), "config", "-q"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
