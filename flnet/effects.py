@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from flnet.messages import HyperParams, Message
+from flnet.messages import HyperParams, Message, Peer
 from flnet.params import Params, PeerId, RoundKey, Update
 
 
@@ -29,6 +29,15 @@ class Answer:
 
     message: Message
     params: Params | None = None
+
+
+@dataclass(frozen=True)
+class TellJobs:
+    """Tell every job that a peer is reachable, or not any more."""
+
+    peer: PeerId
+    alive: bool
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,7 +63,7 @@ class Train:
 
 @dataclass(frozen=True)
 class Average:
-    """Merge these updates (sorted by peer) in the lane. Ends in Averaged or AveragingFailed."""
+    """Merge these updates (never empty, sorted by peer) in the lane. Ends in Averaged or AveragingFailed."""
 
     key: RoundKey
     updates: tuple[Update, ...]
@@ -104,7 +113,7 @@ class SendAnnounce:
     """Announce this node at an address ("host:port"). Ends in AnnounceAnswered or AnnounceFailed."""
 
     address: str
-    known: tuple[Any, ...] = ()
+    known: tuple[Peer, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -119,6 +128,7 @@ class Publish:
 Effect = (
     Save
     | Answer
+    | TellJobs
     | CancelWork
     | Prepare
     | Train
@@ -134,6 +144,7 @@ Effect = (
 ORDER: tuple[type, ...] = (
     Save,
     Answer,
+    TellJobs,
     CancelWork,
     Prepare,
     Train,

@@ -14,6 +14,7 @@
     │   ├── InvalidMessage        422  readable, but a field breaks its rule
     │   ├── ParamsRefused         422  wrong names, shapes or dtypes, or not finite
     │   ├── UnknownTrainer        404  no such trainer here
+    │   ├── NoData                404  the trainer is here, but it has no data to take part with
     │   ├── UnknownPath           404  no such endpoint
     │   ├── StaleRound            409  for a round that is over
     │   ├── RoundLost             409  two initiators started this round; the other one comes first
@@ -143,6 +144,16 @@ class UnknownTrainer(PeerError):
 
     def __init__(self, trainer: str, known: list[str]) -> None:
         super().__init__(f"this node has no trainer {trainer!r}; it has {', '.join(known) or 'none'}")
+
+
+class NoData(PeerError):
+    """The trainer exists here, but without data it takes part in no round."""
+
+    status = 404
+    code = "no_data"
+
+    def __init__(self, trainer: str, reason: str) -> None:
+        super().__init__(f"{trainer} takes part in no round here: {reason}")
 
 
 class UnknownPath(PeerError):

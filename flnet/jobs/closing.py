@@ -1,0 +1,185 @@
+"""The steps after the updates are in: the average, its measure, the exchange, and the end of the round."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from flnet.effects import Answer, Effect, Evaluate, Publish, Send
+from flnet.errors import NoData, NotComparable, ParamsRefused
+from flnet.events import (
+    Averaged,
+    AveragingFailed,
+    Claim,
+    ClaimAnswered,
+    ClaimReceived,
+    Evaluated,
+    EvaluationFailed,
+    Event,
+    UpdateReceived,
+)
+from flnet.jobs.opening import Opening
+from flnet.jobs.record import closing_words
+from flnet.jobs.starting import abandon
+from flnet.jobs.state import JobState
+from flnet.jobs.steps import Phase
+from flnet.messages import Accuracy, AccuracyReply
+from flnet.params import RoundKey
+from flnet.rounds import Exchange
+
+
+def closed(s: JobState) -> list[Effect]:
+    """Gathering is over: the average is on its way, or there is nothing to average."""
+    assert s.averaging is not None and s.record is not None
+    s.record.outcome = closing_words(s.averaging)
+    s.record.missing = tuple(s.averaging.missing)
+    if not s.averaging.updates:
+        return finish(s)
+    s.phase = Phase.AVERAGING
+    return []
+
+
+def averaged(s: JobState, event: Averaged | AveragingFailed) -> list[Effect]:
+    """The average is there: it is the model from now on, and is measured unless the next round waits."""
+    if s.phase is not Phase.AVERAGING or event.key != s.key:
+        return []
+    assert s.model is not None and s.averaging is not None and s.record is not None
+    if isinstance(event, AveragingFailed):
+        s.error = s.record.error = f"averaging failed: {event.reason}"
+        s.record.outcome = f"{s.error}; the model stays as it was"
+        return finish(s)
+    contributors = tuple(sorted(s.averaging.updates))
+    s.model = s.model.holding(event.params, s.number, len(contributors))
+    s.record.contributors, s.record.digest = contributors, event.params.digest
+    s.record.seconds["average"] = event.seconds
+    told = s.tell("averaged", s.record.outcome, digest=event.params.digest, contributors=list(contributors))
+    s.phase = Phase.MEASURING
+    _catch_up_with_early(s)
+    measure = Evaluate(event.key, s.model.full, s.model.shared)
+    return [s.save(with_params=True), *([] if s.pending else [measure]), told]
+
+
+def evaluated(s: JobState, event: Evaluated | EvaluationFailed) -> list[Effect]:
+    """A model was measured: our average, whose accuracy opens the exchange, or a peer's."""
+    if event.key != s.key:
+        return []
+    if s.phase is Phase.EXCHANGING:
+        return exchanged(s, event)
+    if s.phase is not Phase.MEASURING or s.model is None or event.digest != s.model.shared.digest:
+        return []
+    assert s.record is not None and s.declaration is not None
+    if isinstance(event, EvaluationFailed):
+        s.error = s.record.error = f"the average could not be measured: {event.reason}"
+        return [*finish(s), s.tell("measuring_failed", s.error)]
+    s.accuracy = s.record.post_accuracy = event.accuracy
+    s.phase = Phase.EXCHANGING
+    s.exchange = Exchange(
+        event.key,
+        s.peers,
+        digest=event.digest,
+        accuracy=event.accuracy,
+        private=s.model.private,
+        threshold=s.declaration.exchange_threshold,
+        patience=s.waits.claims,
+    )
+    message = s.say(Accuracy, accuracy=event.accuracy, digest=event.digest, contributors=s.model.contributors)
+    send: list[Effect] = [Send(tuple(sorted(s.peers)), message, s.model.shared)] if s.peers else []
+    told = s.tell("measured", f"accuracy after averaging {event.accuracy:.4f}", accuracy=event.accuracy)
+    return [*s.exchange.start(), *send, told]
+
+
+def claim_received(s: JobState, event: ClaimReceived) -> list[Effect]:
+    """A peer compares: answer with what we hold, or say why that is not possible.
+
+    Raises:
+        NotComparable: busy, in another round, or not averaged yet.
+    """
+    if s.phase is Phase.NO_DATA:
+        raise NoData(s.trainer, s.error or "no data")
+    claim = _conformed(s, event.claim) if s.model else event.claim
+    if claim.round != s.number:
+        raise NotComparable(f"round {claim.round} is compared, but this node is in round {s.number}")
+    if s.phase not in (Phase.EXCHANGING, Phase.IDLE) or s.accuracy is None or s.model is None:
+        raise NotComparable(f"round {s.number} is not averaged and measured here yet ({s.phase.lower()})")
+    reply = AccuracyReply(
+        i_am=s.me, accuracy=s.accuracy, digest=s.model.shared.digest, contributors=s.model.contributors
+    )
+    answer = Answer(reply, s.model.shared)
+    return [answer, *exchanged(s, ClaimReceived(claim))]
+
+
+def claim_answered(s: JobState, event: ClaimAnswered) -> list[Effect]:
+    """A peer answered with its own accuracy and model; what does not fit is left out of the comparison."""
+    if s.phase is not Phase.EXCHANGING or event.claim.round != s.number:
+        return []
+    try:
+        claim = _conformed(s, event.claim)
+    except ParamsRefused as exc:
+        claim = replace(event.claim, params=None)
+        told = s.tell("refused", f"the model of {claim.peer} was not considered: {exc}", peer=claim.peer)
+        return [*exchanged(s, ClaimAnswered(claim)), told]
+    return exchanged(s, ClaimAnswered(claim))
+
+
+def exchanged(s: JobState, event: Event) -> list[Effect]:
+    """Pass an event to the exchange; a model that it adopts is ours at once."""
+    if isinstance(event, ClaimReceived | ClaimAnswered):
+        _remember_rival(s, event.claim)
+    if s.phase is not Phase.EXCHANGING or s.exchange is None or s.model is None or s.record is None:
+        return []
+    before = s.exchange.adopted
+    effects = s.exchange.receive(event)
+    winner = s.exchange.adopted
+    if winner is None or winner is before or winner.params is None:
+        return effects
+    words = f"adopted the model of {winner.peer}: {s.exchange.accuracy:.4f} here, against {s.accuracy:.4f}"
+    s.model = s.model.holding(winner.params, s.number, winner.contributors)
+    s.accuracy = s.exchange.accuracy
+    s.record.exchanged_with = winner.peer
+    return [*effects, s.save(with_params=True), s.tell("exchanged", words, peer=winner.peer)]
+
+
+def finish(s: JobState) -> list[Effect]:
+    """The round is over here."""
+    record = s.record
+    assert record is not None
+    cancelled = abandon(s, "closed")
+    s.phase = Phase.IDLE
+    result = f"round {s.number} closed: {record.outcome}"
+    if record.pre_accuracy is not None and s.accuracy is not None:
+        result += f"; accuracy here {record.pre_accuracy:.4f} before, {s.accuracy:.4f} after"
+    done: Publish = s.tell("round_closed", result, **record.view())
+    return [*cancelled, s.save(), done]
+
+
+def next_of_series(s: JobState) -> None:
+    """Open the next of the rounds that this node was asked for."""
+    s.rounds_left -= 1
+    s.propose(Opening(RoundKey(s.number + 1, s.my_id), s.hyper))
+
+
+def _catch_up_with_early(s: JobState) -> None:
+    """Updates of a newer round that came while averaging tell that the mesh is ahead."""
+    keys = [event.update.key for event in s.early.values() if isinstance(event, UpdateReceived)]
+    for key in keys:
+        if s.key is not None and key.beats(s.key) and key.number > s.number:
+            s.propose(Opening(key, heard_start=False))
+
+
+def _remember_rival(s: JobState, claim: Claim) -> None:
+    """Keep the best average that differs from ours, so that a mesh that split starts the next round from one."""
+    if s.model is None or claim.params is None or claim.digest == s.model.shared.digest:
+        return
+    best = s.rival
+    if best is None or best.digest is None or claim.digest is None or _ranks(claim) < _ranks(best):
+        s.rival = claim
+
+
+def _ranks(claim: Claim) -> tuple[int, str]:
+    return (-claim.contributors, claim.digest or "")
+
+
+def _conformed(s: JobState, claim: Claim) -> Claim:
+    if claim.params is None or s.model is None:
+        return claim
+    params = s.model.schema.conform(claim.params)
+    return replace(claim, params=params, digest=params.digest)

@@ -1,0 +1,139 @@
+"""The steps of an open round until it is averaged: the own update, the peers' updates, and refusals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from flnet.effects import Effect, Send
+from flnet.errors import NoData, NotReady, ParamsRefused, RoundLost, StaleRound
+from flnet.events import DeclineReceived, SendRefused, Trained, TrainingFailed, UpdateReceived
+from flnet.jobs.opening import Opening
+from flnet.jobs.starting import decline
+from flnet.jobs.state import JobState
+from flnet.jobs.steps import Phase
+from flnet.messages import ModelParams, StartTraining
+from flnet.params import PeerId, RoundKey, Update
+
+
+def trained(s: JobState, event: Trained) -> list[Effect]:
+    """Local training is done: send the update to everyone, and wait for theirs."""
+    if s.phase is not Phase.TRAINING or event.key != s.key:
+        return []  # of a round that this node has left
+    assert s.model is not None and s.averaging is not None and s.record is not None
+    try:
+        shared = s.model.schema.conform(event.params.select(s.model.schema.specs))
+    except ParamsRefused as exc:  # never send what peers must refuse
+        return failed(s, TrainingFailed(event.key, f"training gave unusable parameters: {exc}"))
+    private = event.params.select(event.params.keys() - s.model.schema.specs.keys())
+    s.model = s.model.with_private(private)
+    s.phase = Phase.GATHERING
+    s.record.pre_accuracy, s.record.examples = event.accuracy, event.examples
+    s.record.seconds["train"] = event.seconds
+    update = Update(s.my_id, event.key, shared, event.examples, event.labels, event.accuracy)
+    message = s.say(ModelParams, examples=event.examples, labels=event.labels, accuracy=event.accuracy)
+    return [
+        s.save(private=private),
+        Send(tuple(sorted(s.peers)), message, shared),
+        *s.averaging.receive(UpdateReceived(update)),
+        s.tell("trained", f"trained on {event.examples} examples; accuracy here {event.accuracy:.4f}"),
+    ]
+
+
+def failed(s: JobState, event: TrainingFailed) -> list[Effect]:
+    """Local training ended without a result: say so to everyone, and go on as one who only receives."""
+    if s.phase is not Phase.TRAINING or event.key != s.key:
+        return []
+    s.error = f"training failed in round {s.number}: {event.reason}"
+    s.phase = Phase.GATHERING
+    if s.record is not None:
+        s.record.error = s.error
+    return [*decline(s, f"training failed: {event.reason}"), s.tell("training_failed", s.error)]
+
+
+def update_received(s: JobState, event: UpdateReceived) -> list[Effect]:
+    """A peer's update came; one of a newer round means that the mesh is ahead.
+
+    Raises:
+        NotReady, NoData, StaleRound, RoundLost, ParamsRefused: it does not count, and why.
+    """
+    if s.phase is Phase.LOADING:
+        raise NotReady(f"{s.trainer} is still loading its data")
+    if s.phase is Phase.NO_DATA or s.model is None:
+        raise NoData(s.trainer, s.error or "no data")
+    key = _placed(s, event.update.key, event.update.peer)
+    event = UpdateReceived(replace(event.update, key=key, params=s.model.schema.conform(event.update.params)))
+    if key == s.key:
+        return _of_this_round(s, event)
+    _must_beat(s, key)
+    s.early[event.update.peer] = event
+    if s.phase is not Phase.AVERAGING:  # else the average in progress is finished first
+        s.propose(Opening(key, heard_start=False))
+    return []
+
+
+def decline_received(s: JobState, event: DeclineReceived) -> list[Effect]:
+    """A peer takes no part; of a newer round it is kept until that round opens here."""
+    key = _placed(s, event.key, event.peer)
+    event = replace(event, key=key)
+    if key == s.key and s.averaging is not None:
+        told = s.tell("peer_declined", f"{event.peer} takes no part: {event.reason}", peer=event.peer)
+        return [*s.averaging.receive(event), told]
+    if s.key is None or key.beats(s.key):
+        s.early.setdefault(event.peer, event)
+    return []
+
+
+def refused(s: JobState, event: SendRefused) -> list[Effect]:
+    """A peer answered one of our messages with an error."""
+    if event.key != s.key or s.averaging is None:
+        return []
+    told = s.tell(
+        "refused", f"{event.peer} refused {event.path}: {event.reason}", peer=event.peer, status=event.status
+    )
+    takes_no_part = event.status == 404 or (event.status == 422 and event.path == StartTraining.path)
+    if takes_no_part:
+        return [*s.averaging.receive(DeclineReceived(event.peer, event.key, event.reason)), told]
+    if _mesh_is_ahead(s, event):
+        # This node started a round that the mesh has left behind: it starts the next one, and sits it out,
+        # because an update from an old model would pull the average back.
+        assert event.current is not None
+        why = f"its model is of round {s.model.round if s.model else -1}, the mesh is in round {event.current}"
+        s.propose(Opening(RoundKey(event.current + 1, s.my_id), s.hyper, sits_out=why))
+    return [told]
+
+
+def _mesh_is_ahead(s: JobState, event: SendRefused) -> bool:
+    started_here = s.key is not None and s.key.initiator == s.my_id
+    ahead = event.error == StaleRound.code and event.current is not None and event.current > s.number
+    return started_here and ahead and s.phase in (Phase.TRAINING, Phase.GATHERING)
+
+
+def _placed(s: JobState, key: RoundKey, sender: PeerId) -> RoundKey:
+    """A caller of the thesis' form names no initiator: it means the round that is open, or else its own."""
+    if key.initiator:
+        return key
+    return RoundKey(key.number, s.key.initiator if s.key and s.key.number == key.number else sender)
+
+
+def _must_beat(s: JobState, key: RoundKey) -> None:
+    if s.key is None or key.number > s.number:
+        return
+    if key.number < s.number:
+        raise StaleRound(key.number, s.number)
+    if not key.beats(s.key):
+        raise RoundLost(s.number, key.initiator, s.key.initiator)
+    if s.phase not in (Phase.TRAINING, Phase.GATHERING):
+        raise StaleRound(key.number, s.number)  # averaged already
+
+
+def _of_this_round(s: JobState, event: UpdateReceived) -> list[Effect]:
+    assert s.averaging is not None
+    counted = s.averaging.updates.get(event.update.peer)
+    if counted is not None:
+        return []  # a duplicate; the first one counts
+    if s.averaging.closed is not None:
+        raise StaleRound(event.update.key.number, s.number)
+    effects = s.averaging.receive(event)
+    peer, have = event.update.peer, len(s.averaging.updates)
+    words = f"update from {peer}: {have} of {have + len(s.averaging.missing)}"
+    return [*effects, s.tell("update_received", words, peer=peer, bytes=event.update.params.nbytes)]

@@ -1,0 +1,185 @@
+"""One trainer's state on one node: what it hears, what it asks for; pure, without clock, socket or chance.
+
+The algorithm is that of García Pérez (2021), section 3.2.4.2; what it lacked is said where it stands: a total
+order of initiators, refusals, catching up, and healing after a split. `flnet.jobs.steps` has the table of
+legal steps, and `receive` holds every step against it. A refusal (PeerError) leaves the job as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flnet.effects import Effect, Publish, in_order
+from flnet.errors import IllegalStep, PeerError
+from flnet.events import (
+    Averaged,
+    AveragingFailed,
+    ClaimAnswered,
+    ClaimReceived,
+    DeclineReceived,
+    Evaluated,
+    EvaluationFailed,
+    Event,
+    HyperParamsEdited,
+    PeerLost,
+    PeerSeen,
+    Prepared,
+    PrepareFailed,
+    RoundTriggered,
+    SendFailed,
+    SendRefused,
+    TimerFired,
+    Trained,
+    TrainingAsked,
+    TrainingFailed,
+    UpdateReceived,
+)
+from flnet.jobs.closing import (
+    averaged,
+    claim_answered,
+    claim_received,
+    closed,
+    evaluated,
+    exchanged,
+    finish,
+    next_of_series,
+)
+from flnet.jobs.gathering import decline_received, failed, refused, trained, update_received
+from flnet.jobs.model import Model
+from flnet.jobs.starting import asked, decline, open_round, triggered
+from flnet.jobs.state import JobState, Waits
+from flnet.jobs.steps import Phase, is_legal
+from flnet.messages import Peer
+from flnet.params import Schema, TrainerId
+
+
+class Job:
+    """A trainer's rounds on this node: `receive(event) -> effects`, and views for people."""
+
+    def __init__(self, me: Peer, trainer: TrainerId, waits: Waits | None = None) -> None:
+        self.state = JobState(me, trainer, waits or Waits())
+
+    @property
+    def phase(self) -> Phase:
+        """Where the job stands."""
+        return self.state.phase
+
+    @property
+    def busy(self) -> bool:
+        """Whether a round is open."""
+        return self.phase not in (Phase.LOADING, Phase.NO_DATA, Phase.IDLE)
+
+    def view(self) -> Mapping[str, Any]:
+        """The job as JSON-ready data."""
+        return self.state.view()
+
+    def history(self) -> Sequence[Mapping[str, Any]]:
+        """The records of all rounds that are over, oldest first."""
+        return [record.view() for record in self.state.history]
+
+    def receive(self, event: Event) -> list[Effect]:
+        """Take one event; what is to be done about it, in the order in which it is performed.
+
+        Raises:
+            PeerError: the event is refused and nothing has changed.
+            IllegalStep: a bug: the step is not in the table.
+        """
+        before = self.phase
+        effects = self._react(event)
+        effects += self._settle()
+        if not is_legal(before, type(event), self.phase):
+            raise IllegalStep(f"{type(event).__name__} led from {before} to {self.phase}, which the table forbids")
+        return in_order(effects)
+
+    def _react(self, event: Event) -> list[Effect]:
+        s = self.state
+        match event:
+            case RoundTriggered():
+                return triggered(s, event)
+            case TrainingAsked():
+                return asked(s, event)
+            case UpdateReceived():
+                return update_received(s, event)
+            case DeclineReceived():
+                return decline_received(s, event)
+            case ClaimReceived():
+                return claim_received(s, event)
+            case ClaimAnswered():
+                return claim_answered(s, event)
+            case Trained():
+                return trained(s, event)
+            case TrainingFailed():
+                return failed(s, event)
+            case Averaged() | AveragingFailed():
+                return averaged(s, event)
+            case Evaluated() | EvaluationFailed():
+                return evaluated(s, event)
+            case SendRefused() if s.phase is not Phase.EXCHANGING:
+                return refused(s, event)
+            case SendRefused() | SendFailed():
+                return exchanged(s, event) if event.key == s.key else []
+        return self._about_the_node(event)
+
+    def _about_the_node(self, event: Event) -> list[Effect]:
+        """Peers that come and go, timers, settings, and the trainer itself."""
+        s = self.state
+        match event:
+            case PeerSeen(peer):
+                s.peers.add(peer)
+                return []
+            case PeerLost(peer, _):
+                s.peers.discard(peer)
+                return [*(s.averaging.receive(event) if s.averaging else []), *exchanged(s, event)]
+            case TimerFired(name) if s.key is not None and name == s.start_timer:
+                return decline(s, "the start of this round did not reach it") if s.listening else []
+            case TimerFired():
+                return [*(s.averaging.receive(event) if s.averaging else []), *exchanged(s, event)]
+            case HyperParamsEdited(changes) if s.hyper is not None:
+                s.hyper = s.hyper.model_copy(update=dict(changes))
+                return [s.save(), s.tell("params_edited", f"hyper-parameters are now {s.hyper.words()}")]
+            case HyperParamsEdited():
+                return []
+            case Prepared():
+                return self._prepared(event)
+            case PrepareFailed(reason, _):
+                s.phase, s.error, s.asked_while_loading = Phase.NO_DATA, reason, None
+                return [Publish("no_data", f"{s.trainer} takes part in no round: {reason}")]
+        raise IllegalStep(f"a job cannot take {type(event).__name__}")
+
+    def _prepared(self, event: Prepared) -> list[Effect]:
+        s = self.state
+        shared = event.params.select(event.declaration.shared)
+        private = event.params.select(event.params.keys() - set(event.declaration.shared))
+        s.declaration, s.error, s.phase = event.declaration, None, Phase.IDLE
+        s.model = Model(Schema.of(shared, event.declaration.merge), shared, private)
+        s.hyper = s.hyper or event.declaration.defaults
+        waiting, s.asked_while_loading = s.asked_while_loading, None
+        effects: list[Effect] = [s.save(with_params=True, private=private)]
+        effects.append(
+            Publish("ready", f"{event.declaration.label} is ready: {event.declaration.data.get('source', '')}")
+        )
+        if waiting is not None:
+            try:
+                effects += asked(s, waiting)
+            except PeerError as exc:  # its sender was answered long ago; people see it
+                effects.append(s.tell("refused", f"the start by {waiting.peer} came while loading: {exc}"))
+        return effects
+
+    def _settle(self) -> list[Effect]:
+        """Take the steps that follow by themselves: gathering or exchange is over, a round waits to open."""
+        s = self.state
+        effects: list[Effect] = []
+        while True:
+            gathering = s.phase in (Phase.TRAINING, Phase.GATHERING)
+            if gathering and s.averaging is not None and s.averaging.closed is not None:
+                effects += closed(s)
+            elif s.phase is Phase.EXCHANGING and s.exchange is not None and s.exchange.done:
+                effects += finish(s)
+            elif s.pending is not None and s.phase not in (Phase.AVERAGING, Phase.LOADING):
+                opening, s.pending = s.pending, None
+                effects += open_round(s, opening)
+            elif s.phase is Phase.IDLE and s.rounds_left > 0:
+                next_of_series(s)
+            else:
+                return effects

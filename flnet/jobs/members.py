@@ -1,0 +1,212 @@
+"""Who is in the mesh: announcements until everyone knows everyone, and who answers.
+
+García Pérez (2021), section 3.2.2: a node announces itself to a peer that it was given, is told whom it lacks,
+and goes on until none is left. In addition a node announces itself to peers that its caller names and it lacks
+(else two joined pairs would stay half joined), tries silent addresses again with growing pauses, and repeats an
+announcement to one peer from time to time, so that a mesh in which messages were lost becomes whole again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flnet.effects import Answer, CancelTimer, Effect, Publish, SendAnnounce, SetTimer, TellJobs, in_order
+from flnet.errors import IdTaken, IllegalStep
+from flnet.events import (
+    AnnounceAnswered,
+    AnnounceFailed,
+    AnnounceReceived,
+    ContactLost,
+    ContactMade,
+    Event,
+    MeshStarted,
+    TimerFired,
+)
+from flnet.messages import MAX_PEERS, AnnounceReply, Peer
+from flnet.params import PeerId
+
+_REFRESH = "refresh"
+_RETRY = "announce:"
+
+
+@dataclass(frozen=True)
+class Pauses:
+    """Seconds between attempts.
+
+    Attributes:
+        first, longest: the first pause after a failed announcement; it doubles up to the longest.
+        refresh: between two repeated announcements to one of the peers.
+        hearsay_attempts: after so many failures an address that only others named is given up.
+    """
+
+    first: float = 0.5
+    longest: float = 30.0
+    refresh: float = 15.0
+    hearsay_attempts: int = 6
+
+
+@dataclass(frozen=True)
+class Member:
+    """A known peer; `ip` is never None here."""
+
+    peer: Peer
+    alive: bool = True
+    reason: str = ""
+
+
+class Members:
+    """The peers that this node knows: `receive(event) -> effects`, pure like the jobs."""
+
+    def __init__(self, me: Peer, prune: bool = False, pauses: Pauses | None = None) -> None:
+        """Args:
+        prune: forget a peer that does not answer instead of trying it again.
+        """
+        self.me = me
+        self.known: dict[PeerId, Member] = {}
+        self.asking: set[str] = set()  # addresses with an announcement under way
+        self.failures: dict[str, int] = {}
+        self.bootstrap: tuple[str, ...] = ()
+        self.joined = False  # whether an announcement was ever answered, either way
+        self._prune, self._pauses = prune, pauses or Pauses()
+        self._turn = 0
+
+    @property
+    def alive(self) -> list[PeerId]:
+        """Ids of the reachable peers, sorted."""
+        return sorted(peer for peer, member in self.known.items() if member.alive)
+
+    def address_of(self, peer: PeerId) -> str | None:
+        """Where a peer is, as "host:port"; None for an unknown one."""
+        member = self.known.get(peer)
+        return member.peer.address if member else None
+
+    def view(self) -> Sequence[Mapping[str, Any]]:
+        """The peers as JSON-ready data, sorted by id."""
+        return [
+            {
+                "id": peer,
+                "ip": member.peer.ip,
+                "port": str(member.peer.port),
+                "address": member.peer.address,
+                "state": "alive" if member.alive else "unreachable",
+                "reason": member.reason,
+            }
+            for peer, member in sorted(self.known.items())
+        ]
+
+    def receive(self, event: Event) -> list[Effect]:
+        """Take one event; what is to be done about it.
+
+        Raises:
+            IdTaken: another node announced itself with this node's id.
+        """
+        match event:
+            case MeshStarted(bootstrap):
+                self.bootstrap = bootstrap
+                return in_order([*self._announce_to(bootstrap), self._refresh_timer()])
+            case AnnounceReceived(peer, known):
+                return in_order(self._announced(peer, known))
+            case AnnounceAnswered():
+                return in_order(self._answered(event))
+            case AnnounceFailed(address, reason):
+                return in_order(self._unanswered(address, reason))
+            case ContactMade(peer_id):
+                member = self.known.get(peer_id)
+                return in_order(self._meet(member.peer)) if member and not member.alive else []
+            case ContactLost(peer_id, reason):
+                return in_order(self._lose(peer_id, reason))
+            case TimerFired(name) if name == _REFRESH:
+                return in_order([*self._refresh(), self._refresh_timer()])
+            case TimerFired(name) if name.startswith(_RETRY):
+                return self._announce_to([name.removeprefix(_RETRY)])
+            case TimerFired():
+                return []
+        raise IllegalStep(f"the membership cannot take {type(event).__name__}")
+
+    def _announced(self, peer: Peer, known: Sequence[Peer]) -> list[Effect]:
+        if peer.id == self.me.id:
+            if peer.port != self.me.port:
+                raise IdTaken(peer.id)
+            return [Answer(AnnounceReply(i_am=self.me))]  # our own call, through an address of ours
+        told = {p.id for p in known} | {peer.id}
+        lacks = [m.peer for m in self._sorted() if m.alive and m.peer.id not in told]
+        self.joined = True
+        reply = AnnounceReply(announce_yourself_to_peers=lacks[:MAX_PEERS], i_am=self.me)
+        return [Answer(reply), *self._meet(peer), *self._announce_to(self._new_addresses(known))]
+
+    def _answered(self, event: AnnounceAnswered) -> list[Effect]:
+        self.asking.discard(event.address)
+        self.failures.pop(event.address, None)
+        self.joined = True
+        if event.peer.id == self.me.id:
+            return []  # we called ourselves
+        return [*self._meet(event.peer), *self._announce_to(self._new_addresses(event.announce_to))]
+
+    def _unanswered(self, address: str, reason: str) -> list[Effect]:
+        self.asking.discard(address)
+        self.failures[address] = count = self.failures.get(address, 0) + 1
+        owner = next((i for i, m in self.known.items() if m.peer.address == address), None)
+        if owner is None and address not in self.bootstrap and count >= self._pauses.hearsay_attempts:
+            del self.failures[address]
+            return []
+        pause = min(self._pauses.first * 2 ** min(count - 1, 16), self._pauses.longest)
+        lost = self._lose(owner, reason) if owner is not None and self.known[owner].alive else []
+        if owner is not None and owner not in self.known:
+            return lost  # pruned
+        retry = SetTimer(_RETRY + address, pause, pause / 2)
+        words = f"{address} does not answer the announcement ({reason}); trying again until it does"
+        return [*lost, retry, *([Publish("announce_failed", words, {"address": address})] if count == 1 else [])]
+
+    def _meet(self, peer: Peer) -> list[Effect]:
+        """Note that a peer is there, and where."""
+        peer_id = PeerId(peer.id)
+        before = self.known.get(peer_id)
+        if before is None and len(self.known) >= MAX_PEERS:
+            return [Publish("mesh_full", f"{peer_id} was left out: this node already knows {MAX_PEERS} peers")]
+        self.known[peer_id] = Member(peer)
+        self.failures.pop(peer.address, None)
+        cancel: list[Effect] = [CancelTimer(_RETRY + peer.address)]
+        if before is not None and before.alive:
+            return cancel
+        words = f"{peer_id} joined at {peer.address}" if before is None else f"{peer_id} is back at {peer.address}"
+        kind = "peer_joined" if before is None else "peer_back"
+        return [*cancel, TellJobs(peer_id, alive=True), Publish(kind, words, {"peer": peer_id})]
+
+    def _lose(self, peer_id: PeerId, reason: str) -> list[Effect]:
+        member = self.known.get(peer_id)
+        if member is None or not member.alive:
+            return []
+        tell = TellJobs(peer_id, alive=False, reason=reason)
+        if self._prune:
+            del self.known[peer_id]
+            return [tell, Publish("peer_pruned", f"{peer_id} was forgotten: {reason}", {"peer": peer_id})]
+        self.known[peer_id] = replace(member, alive=False, reason=reason)
+        retry = SetTimer(_RETRY + member.peer.address, self._pauses.first, self._pauses.first)
+        return [tell, retry, Publish("peer_lost", f"{peer_id} does not answer: {reason}", {"peer": peer_id})]
+
+    def _announce_to(self, addresses: Iterable[str]) -> list[Effect]:
+        fresh = [address for address in dict.fromkeys(addresses) if address not in self.asking]
+        self.asking.update(fresh)
+        known = tuple(member.peer for member in self._sorted() if member.alive)[:MAX_PEERS]
+        return [SendAnnounce(address, known) for address in fresh]
+
+    def _new_addresses(self, peers: Sequence[Peer]) -> list[str]:
+        """Addresses of named peers that are unknown here, as many as there is room for."""
+        room = MAX_PEERS - len(self.known) - len(self.asking)
+        new = [p for p in peers if p.ip and p.id != self.me.id and PeerId(p.id) not in self.known]
+        return [peer.address for peer in new][: max(room, 0)]
+
+    def _refresh(self) -> list[Effect]:
+        alive = self.alive
+        if not alive:
+            return []
+        self._turn += 1
+        return self._announce_to([self.known[alive[self._turn % len(alive)]].peer.address])
+
+    def _refresh_timer(self) -> SetTimer:
+        return SetTimer(_REFRESH, self._pauses.refresh, self._pauses.refresh / 3)
+
+    def _sorted(self) -> list[Member]:
+        return [self.known[peer] for peer in sorted(self.known)]

@@ -1,0 +1,30 @@
+"""How a round may open on a node: asked for by a person here, by a peer, or noticed from an update."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flnet.messages import HyperParams
+from flnet.params import Params, PeerId, RoundKey
+
+
+@dataclass(frozen=True)
+class Opening:
+    """A round about to open.
+
+    Attributes:
+        hyper: what it is trained with; None when only an update told of it.
+        start: the initiator's parameters, the round whose average they are, and how many updates went in.
+        sits_out: why this node does not train in it; empty if it does.
+        heard_start: False when only an update told of it: the start may still be on its way.
+    """
+
+    key: RoundKey
+    hyper: HyperParams | None = None
+    start: tuple[Params, int, int] | None = None
+    sits_out: str = ""
+    heard_start: bool = True
+
+    def started_by(self, me: PeerId) -> bool:
+        """Whether this node is the initiator."""
+        return self.key.initiator == me

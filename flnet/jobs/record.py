@@ -1,0 +1,75 @@
+"""What a node remembers of one round, and the sentences that say how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from flnet.params import Digest, PeerId, RoundKey
+from flnet.rounds import Averaging, Closing
+
+
+@dataclass
+class RoundRecord:
+    """One round as this node saw it; accuracies are on its own test split, in [0, 1]."""
+
+    key: RoundKey
+    outcome: str = "open"
+    error: str | None = None
+    contributors: tuple[PeerId, ...] = ()
+    missing: tuple[PeerId, ...] = ()
+    digest: Digest | None = None  # of the average
+    pre_accuracy: float | None = None
+    post_accuracy: float | None = None
+    exchanged_with: PeerId | None = None
+    examples: int | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def view(self) -> Mapping[str, Any]:
+        """The record as JSON-ready data."""
+        return {
+            "round": self.key.number,
+            "initiator": self.key.initiator,
+            "outcome": self.outcome,
+            "error": self.error,
+            "contributors": list(self.contributors),
+            "missing": list(self.missing),
+            "digest": self.digest,
+            "pre_fedavg_accuracy": self.pre_accuracy,
+            "post_fedavg_accuracy": self.post_accuracy,
+            "exchanged_with": self.exchanged_with,
+            "examples": self.examples,
+            "seconds": dict(self.seconds),
+        }
+
+
+def closing_words(averaging: Averaging) -> str:
+    """Why a round of averaging ended, in one sentence."""
+    have, missing = len(averaging.updates), averaging.missing
+    got = f"{have} update{'s' * (have != 1)}"
+    if not have:
+        return f"no update came{_because(averaging)}; the model stays as it was"
+    without = f", without {names(missing)}" if missing else ""
+    alone = (
+        " (this node averaged alone)" if set(averaging.updates) == {averaging.me} and averaging.expected else ""
+    )
+    match averaging.closed:
+        case Closing.TIMER:
+            return f"averaging was forced by the timer with {got}{without}{alone}"
+        case Closing.NEXT_ROUND:
+            return f"averaging was forced by the next round with {got}{without}{alone}"
+    return f"averaged {got}: everyone expected has spoken{_because(averaging)}{alone}"
+
+
+def names(peers: Sequence[str]) -> str:
+    """Peers in a sentence, at most five by name."""
+    shown = ", ".join(peers[:5])
+    return f"{shown} and {len(peers) - 5} more" if len(peers) > 5 else shown
+
+
+def _because(averaging: Averaging) -> str:
+    if not averaging.declined:
+        return ""
+    reasons = "; ".join(f"{peer}: {reason}" for peer, reason in sorted(averaging.declined.items())[:3])
+    return f" (not taking part: {reasons})"

@@ -1,0 +1,170 @@
+"""The steps that open a round: a person's request, a peer's, and what only an update told of."""
+
+from __future__ import annotations
+
+from flnet.effects import Answer, CancelTimer, CancelWork, Effect, Send, SetTimer, Train
+from flnet.errors import JobBusy, NoData, RoundLost, StaleRound
+from flnet.events import DeclineReceived, RoundTriggered, TrainingAsked, UpdateReceived
+from flnet.jobs.opening import Opening
+from flnet.jobs.record import RoundRecord
+from flnet.jobs.state import JobState
+from flnet.jobs.steps import Phase
+from flnet.messages import ModelParams, StartTraining, Triggered
+from flnet.params import PeerId, RoundKey
+from flnet.rounds import Averaging, Closing
+
+
+def triggered(s: JobState, event: RoundTriggered) -> list[Effect]:
+    """A person asks for rounds; while this node waits for others, that forces the average."""
+    if s.phase is Phase.LOADING:
+        raise JobBusy(f"{s.trainer} is still loading its data")
+    if s.phase is Phase.NO_DATA:
+        raise JobBusy(f"{s.trainer} cannot train: {s.error}")
+    if s.phase in (Phase.TRAINING, Phase.AVERAGING, Phase.MEASURING):
+        raise JobBusy(f"round {s.number} is still {s.phase.lower()} here; ask again when it is done")
+    s.hyper = event.hyper or s.hyper
+    s.rounds_left = event.rounds - 1
+    opening = Opening(RoundKey(s.number + 1, s.my_id), s.hyper)
+    s.propose(opening)
+    return [Answer(Triggered(trainer_id=s.trainer, round=opening.key.number)), *_force(s)]
+
+
+def asked(s: JobState, event: TrainingAsked) -> list[Effect]:
+    """A peer started a round.
+
+    Raises:
+        StaleRound, RoundLost: it is over, or another initiator's start comes first.
+        ParamsRefused: its parameters do not fit.
+    """
+    if s.phase is Phase.NO_DATA:
+        raise NoData(s.trainer, s.error or "no data")
+    if s.model is None:
+        if s.asked_while_loading is None or event.key.beats(s.asked_while_loading.key):
+            s.asked_while_loading = event
+        return []
+    start = (s.model.schema.conform(event.params), event.base_round, event.contributors)
+    opening = Opening(event.key, event.hyper, start)
+    if s.key == event.key:
+        return _join(s, opening) if s.listening else []  # a duplicate
+    if s.key is not None:
+        if event.key.number < s.number:
+            raise StaleRound(event.key.number, s.number)
+        if event.key.number == s.number and not event.key.beats(s.key):
+            raise RoundLost(s.number, event.key.initiator, s.key.initiator)
+        if event.key.number == s.number and s.phase not in (Phase.TRAINING, Phase.GATHERING):
+            raise StaleRound(event.key.number, s.number)  # averaged already: one average per round, never two
+    s.propose(opening)
+    return _force(s) if event.key.number == s.number + 1 else []
+
+
+def open_round(s: JobState, opening: Opening) -> list[Effect]:
+    """Leave whatever round is open and enter this one."""
+    assert s.model is not None
+    effects = abandon(s, f"cut short: {opening.key.initiator} started round {opening.key.number}")
+    _take_base(s, opening)
+    s.hyper = opening.hyper or s.hyper
+    s.key = opening.key
+    s.accuracy, s.error, s.exchange, s.rival = None, None, None, None
+    s.record = RoundRecord(opening.key)
+    s.averaging = Averaging(opening.key, s.my_id, s.peers, s.waits.average, s.waits.margin)
+    if opening.started_by(s.my_id):
+        effects.append(_start_message(s))
+    effects += _enter(s, opening)
+    for event in _ripe(s):
+        effects += s.averaging.receive(event)
+    words = f"round {s.number} of {s.trainer} was started by {opening.key.initiator}"
+    return [*effects, s.save(), s.tell("round_opened", words, initiator=opening.key.initiator)]
+
+
+def abandon(s: JobState, why: str) -> list[Effect]:
+    """Stop what the open round still does; its record keeps the reason."""
+    effects: list[Effect] = []
+    if s.phase is Phase.TRAINING and s.key is not None:
+        effects.append(CancelWork(s.key))
+    if s.averaging is not None:
+        effects += [CancelTimer(s.averaging.timer), CancelTimer(s.start_timer)]
+    if s.exchange is not None:
+        effects.append(CancelTimer(s.exchange.timer))
+    if s.record is not None:
+        if s.record.outcome == "open":
+            s.record.outcome = why
+        s.history.append(s.record)
+        s.record = None
+    return effects
+
+
+def decline(s: JobState, reason: str) -> list[Effect]:
+    """Tell every peer that this node takes no part in the round, so that nobody waits for it."""
+    assert s.averaging is not None and s.key is not None
+    mine = s.averaging.receive(DeclineReceived(s.my_id, s.key, reason))
+    return [_to_all(s, s.say(ModelParams, examples=0, declined=reason[:500])), *mine]
+
+
+def _start_message(s: JobState) -> Effect:
+    assert s.model is not None
+    message = s.say(StartTraining, base_round=s.model.round, contributors=s.model.contributors)
+    return Send(tuple(sorted(s.peers)), message, s.model.shared)
+
+
+def _to_all(s: JobState, message: ModelParams) -> Effect:
+    return Send(tuple(sorted(s.peers)), message)
+
+
+def _enter(s: JobState, opening: Opening) -> list[Effect]:
+    s.phase = Phase.GATHERING
+    if opening.sits_out:
+        return decline(s, opening.sits_out)
+    if not opening.heard_start:
+        return [SetTimer(s.start_timer, s.waits.start)]
+    return _train(s)
+
+
+def _join(s: JobState, opening: Opening) -> list[Effect]:
+    """The start that this node had missed came after all: train, and keep what was gathered."""
+    _take_base(s, opening)
+    s.hyper = opening.hyper or s.hyper
+    return [CancelTimer(s.start_timer), *_train(s)]
+
+
+def _train(s: JobState) -> list[Effect]:
+    assert s.model is not None and s.key is not None and s.hyper is not None
+    s.phase = Phase.TRAINING
+    return [Train(s.key, s.model.full, s.hyper)]
+
+
+def _take_base(s: JobState, opening: Opening) -> None:
+    """Choose what training starts from: in round 0 the initiator's parameters (a common start is essential,
+    section 3.1), later the newest average with the most contributors among ours, those seen, and the start's.
+    """
+    assert s.model is not None
+    if s.rival is not None and s.rival.params is not None:
+        s.model = s.model.better_of(s.rival.params, s.rival.round, s.rival.contributors)
+    if opening.start is None:
+        return
+    shared, base_round, contributors = opening.start
+    if opening.key.number == 0:
+        s.model = s.model.holding(shared, -1, 0)
+    else:
+        s.model = s.model.better_of(shared, base_round, contributors)
+
+
+def _force(s: JobState) -> list[Effect]:
+    """The next round is asked for: average what is here, if anything is."""
+    if s.phase not in (Phase.TRAINING, Phase.GATHERING) or s.averaging is None or not s.averaging.updates:
+        return []
+    stopped: list[Effect] = [CancelWork(s.averaging.key)] if s.phase is Phase.TRAINING else []
+    return [*stopped, CancelTimer(s.start_timer), *s.averaging.close(Closing.NEXT_ROUND)]
+
+
+def _ripe(s: JobState) -> list[UpdateReceived | DeclineReceived]:
+    """Early words that belong to the round just entered; those of later rounds stay, older ones go."""
+    kept: dict[PeerId, UpdateReceived | DeclineReceived] = {}
+    ripe = []
+    for peer, event in s.early.items():
+        key = event.key if isinstance(event, DeclineReceived) else event.update.key
+        if key == s.key:
+            ripe.append(event)
+        elif s.key is not None and key.beats(s.key):
+            kept[peer] = event
+    s.early = kept
+    return ripe

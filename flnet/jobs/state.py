@@ -1,0 +1,164 @@
+"""What a job knows: one record that the steps of a round read and change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from flnet.effects import Publish, Save
+from flnet.events import Claim, Declaration, DeclineReceived, TrainingAsked, UpdateReceived
+from flnet.jobs.model import Model
+from flnet.jobs.opening import Opening
+from flnet.jobs.record import RoundRecord
+from flnet.jobs.steps import Phase
+from flnet.messages import HyperParams, JobMessage, Peer
+from flnet.params import Params, PeerId, RoundKey, TrainerId
+from flnet.rounds import Averaging, Exchange
+
+M = TypeVar("M", bound=JobMessage)
+
+
+@dataclass(frozen=True)
+class Waits:
+    """How long a job waits for others, in seconds.
+
+    Attributes:
+        average: after the own update until the average is forced.
+        margin: random part added to it.
+        start: for the start of a round of which only an update told, before this node says it sits out.
+        claims: for the peers' accuracies after the average.
+    """
+
+    average: float = 60.0
+    margin: float = 5.0
+    start: float = 5.0
+    claims: float = 65.0
+
+
+@dataclass
+class JobState:
+    """Everything that changes in a job. `key` is the newest round this node has entered."""
+
+    me: Peer
+    trainer: TrainerId
+    waits: Waits
+    phase: Phase = Phase.LOADING
+    peers: set[PeerId] = field(default_factory=set)  # reachable now
+    declaration: Declaration | None = None
+    model: Model | None = None
+    hyper: HyperParams | None = None
+    accuracy: float | None = None  # of the model held, after averaging, on the own test split
+    key: RoundKey | None = None
+    averaging: Averaging | None = None
+    exchange: Exchange | None = None
+    record: RoundRecord | None = None
+    history: list[RoundRecord] = field(default_factory=list)
+    pending: Opening | None = None  # opens as soon as the step in progress allows it
+    asked_while_loading: TrainingAsked | None = None
+    early: dict[PeerId, UpdateReceived | DeclineReceived] = field(default_factory=dict)  # of a newer round
+    rival: Claim | None = None  # the best differing average that the exchange showed
+    rounds_left: int = 0  # rounds that this node was asked for and has not started yet
+    error: str | None = None
+
+    @property
+    def my_id(self) -> PeerId:
+        """This node's id."""
+        return PeerId(self.me.id)
+
+    @property
+    def number(self) -> int:
+        """The newest round entered; -1 before the first."""
+        return self.key.number if self.key else -1
+
+    @property
+    def listening(self) -> bool:
+        """In a round of which only an update told: the start may still come."""
+        return (
+            self.phase is Phase.GATHERING
+            and self.averaging is not None
+            and self.my_id not in self.averaging.updates
+            and self.my_id not in self.averaging.declined
+        )
+
+    @property
+    def start_timer(self) -> str:
+        """The timer that bounds `listening`."""
+        assert self.key is not None
+        return f"start:{self.key.number}:{self.key.initiator}"
+
+    def say(self, kind: type[M], **fields: Any) -> M:
+        """A message of the current round from this node."""
+        assert self.key is not None and self.hyper is not None
+        return kind(
+            i_am=self.me,
+            trainer_id=self.trainer,
+            round=self.key.number,
+            federated_learning_params=self.hyper,
+            initiator=self.key.initiator,
+            **fields,
+        )
+
+    def propose(self, opening: Opening) -> None:
+        """Remember a round to open; of several, the one that comes first in the total order stays."""
+        if (
+            self.pending is None
+            or opening.key.beats(self.pending.key)
+            or (opening.key == self.pending.key and opening.heard_start)
+        ):
+            self.pending = opening
+
+    def save(self, with_params: bool = False, private: Params | None = None) -> Save:
+        """The effect that keeps this state."""
+        snapshot: dict[str, Any] = {
+            "round": self.number,
+            "initiator": self.key.initiator if self.key else None,
+            "phase": self.phase.value,
+            "hyper": self.hyper.fields() if self.hyper else None,
+            "model_round": self.model.round if self.model else -1,
+            "contributors": self.model.contributors if self.model else 0,
+            "accuracy": self.accuracy,
+            "record": self.record.view() if self.record else None,
+        }
+        return Save(snapshot, self.model.shared if with_params and self.model else None, private)
+
+    def tell(self, kind: str, text: str, **data: Any) -> Publish:
+        """Something that people should see."""
+        return Publish(kind, text, {"round": self.number, **data})
+
+    def view(self) -> Mapping[str, Any]:
+        """The job as JSON-ready data; the shape stands in flnet.node.base.Node."""
+        declared, record, gathering = self.declaration, self.record, self.averaging
+        waiting = gathering.missing if gathering and self.phase is Phase.GATHERING else []
+        if self.phase is Phase.EXCHANGING and self.exchange:
+            waiting = sorted(self.exchange.expected)
+        # Between rounds and while a round is under way the last finished round's figures are shown.
+        shown = (
+            record if record and record.pre_accuracy is not None else self.history[-1] if self.history else record
+        )
+        return {
+            "trainer_id": self.trainer,
+            "trainer_label": declared.label if declared else self.trainer,
+            "phase": self.phase.value,
+            "current_round": self.number,
+            "fed_learn_done": "Yes"
+            if self.model and self.model.round >= 0 and self.model.round == self.number
+            else "No",
+            "federated_learning_params": self.hyper.words() if self.hyper else "",
+            "hyper": self.hyper.fields() if self.hyper else None,
+            "pre_fedavg_accuracy": shown.pre_accuracy if shown else None,
+            "post_fedavg_accuracy": shown.post_accuracy if shown else None,
+            "model_was_exchanged": "Yes" if shown and shown.exchanged_with else "No",
+            "exchanged_with": shown.exchanged_with if shown else None,
+            "digest": self.model.shared.digest if self.model else None,
+            "schema_digest": self.model.schema.digest if self.model else None,
+            "model_round": self.model.round if self.model else -1,
+            "contributors": self.model.contributors if self.model else 0,
+            "initiator": self.key.initiator if self.key else None,
+            "rounds_left": self.rounds_left,
+            "waiting_for": waiting,
+            "received": sorted(gathering.updates) if gathering else [],
+            "outcome": (self.history[-1].outcome if self.history else "") if self.phase is Phase.IDLE else "",
+            "error": self.error,
+            "data": dict(declared.data) if declared else {},
+        }

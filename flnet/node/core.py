@@ -1,0 +1,95 @@
+"""The logic of a whole node without any I/O: membership and jobs, fed with events, answering with effects.
+
+The running node and the simulation both drive this class; they differ only in who performs the effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from flnet.effects import Effect, TellJobs
+from flnet.errors import IdTaken, UnknownTrainer
+from flnet.events import ContactMade, Event, PeerLost, PeerSeen
+from flnet.jobs import Job, Members, Pauses, Waits
+from flnet.messages import JobMessage, Packet, Peer
+from flnet.node.translate import to_event
+from flnet.params import PeerId, TrainerId
+
+
+@dataclass(frozen=True)
+class Owned:
+    """An effect, and the job that asked for it (None: the membership)."""
+
+    owner: TrainerId | None
+    effect: Effect
+
+
+class NodeCore:
+    """Members and jobs of one node."""
+
+    def __init__(
+        self,
+        me: Peer,
+        trainers: Iterable[TrainerId],
+        waits: Waits | None = None,
+        *,
+        prune: bool = False,
+        pauses: Pauses | None = None,
+    ) -> None:
+        self.me = me
+        self.members = Members(me, prune, pauses)
+        self.jobs = {trainer: Job(me, trainer, waits) for trainer in trainers}
+
+    def job(self, trainer: str) -> Job:
+        """The job of this trainer.
+
+        Raises:
+            UnknownTrainer: there is none.
+        """
+        try:
+            return self.jobs[TrainerId(trainer)]
+        except KeyError:
+            raise UnknownTrainer(trainer[:64], sorted(self.jobs)) from None
+
+    def read(self, packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
+        """What a message from outside means here.
+
+        Raises:
+            PeerError: it is for no trainer of ours, or claims to come from ourselves.
+        """
+        message = packet.message
+        if isinstance(message, JobMessage):
+            self.job(message.trainer_id)
+            if message.sender == self.me.id:
+                raise IdTaken(message.sender)
+        trainer, event = to_event(packet, caller_ip)
+        if trainer is not None:
+            self.job(trainer)
+        return trainer, event
+
+    def hear(self, owner: TrainerId | None, event: Event) -> list[Owned]:
+        """Pass an event to a job, or (None) to the membership, and tell all jobs of peers that came or went.
+
+        Raises:
+            PeerError: it was refused; nothing changed.
+        """
+        if owner is not None:
+            return [Owned(owner, effect) for effect in self.jobs[owner].receive(event)]
+        owned = []
+        for effect in self.members.receive(event):
+            if isinstance(effect, TellJobs):
+                owned += self._tell_jobs(effect)
+            else:
+                owned.append(Owned(None, effect))
+        return owned
+
+    def met(self, packet: Packet) -> list[Owned]:
+        """A message came, so its sender is reachable: a peer that was lost is back."""
+        message = packet.message
+        return self.hear(None, ContactMade(message.sender)) if isinstance(message, JobMessage) else []
+
+    def _tell_jobs(self, effect: TellJobs) -> list[Owned]:
+        peer = PeerId(effect.peer)
+        news: Event = PeerSeen(peer) if effect.alive else PeerLost(peer, effect.reason)
+        return [Owned(trainer, e) for trainer, job in self.jobs.items() for e in job.receive(news)]

@@ -1,0 +1,91 @@
+"""Messages to events: the only place that knows both the wire's words and the core's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from flnet.errors import ParamsRefused
+from flnet.events import (
+    AnnounceReceived,
+    Claim,
+    ClaimReceived,
+    DeclineReceived,
+    Event,
+    RoundTriggered,
+    TrainingAsked,
+    UpdateReceived,
+)
+from flnet.messages import (
+    Accuracy,
+    AccuracyReply,
+    Announce,
+    Message,
+    ModelParams,
+    Packet,
+    Peer,
+    StartTraining,
+    Trigger,
+    digest_of,
+)
+from flnet.params import Params, PeerId, RoundKey, TrainerId, Update
+
+KINDS: Mapping[str, type[Message]] = {
+    kind.path: kind for kind in (Announce, StartTraining, ModelParams, Accuracy, Trigger)
+}
+
+
+def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
+    """The trainer that a message is for (None: the mesh) and what it means.
+
+    Args:
+        caller_ip: where the request came from; stands in for an address that the caller did not state.
+
+    Raises:
+        ParamsRefused: a message that must bring parameters brought none.
+    """
+    match packet.message:
+        case Announce() as m:
+            known = tuple(peer for peer in m.my_known_peers if peer.ip)
+            return None, AnnounceReceived(located(m.i_am, caller_ip), known)
+        case Trigger() as m:
+            return TrainerId(m.trainer_id), RoundTriggered(m.rounds, m.federated_learning_params)
+        case StartTraining() as m:
+            asked = TrainingAsked(
+                m.sender, m.key, _params(packet), m.federated_learning_params, m.base_round, m.contributors
+            )
+            return m.trainer, asked
+        case ModelParams() as m if m.declined is not None:
+            return m.trainer, DeclineReceived(m.sender, _key(m), m.declined)
+        case ModelParams() as m:
+            update = Update(m.sender, _key(m), _params(packet), m.examples, m.labels or 1, m.accuracy)
+            return m.trainer, UpdateReceived(update)
+        case Accuracy() as m:
+            claim = Claim(
+                m.sender, m.round, m.accuracy, digest_of(m, packet.params), m.contributors, packet.params
+            )
+            return m.trainer, ClaimReceived(claim)
+    raise TypeError(f"{type(packet.message).__name__} is no request")
+
+
+def claim_of(round: int, reply: Packet) -> Claim:
+    """What the answer to our Accuracy claims."""
+    m = reply.message
+    assert isinstance(m, AccuracyReply)
+    digest = digest_of(m, reply.params)
+    return Claim(PeerId(m.i_am.id), round, m.accuracy, digest, m.contributors, reply.params)
+
+
+def located(peer: Peer, ip: str) -> Peer:
+    """The peer with an address: the one that it stated, or else where we met it."""
+    return peer if peer.ip else peer.model_copy(update={"ip": ip})
+
+
+def _key(message: ModelParams) -> RoundKey:
+    """A caller of the thesis' form names no initiator; the job knows whose round is open."""
+    return RoundKey(message.round, PeerId(message.initiator or ""))
+
+
+def _params(packet: Packet) -> Params:
+    if packet.params is None:
+        raise ParamsRefused(f"{type(packet.message).__name__} must bring parameters, but modelParams is missing")
+    return packet.params
