@@ -7,14 +7,14 @@ import tomllib
 import pytest
 
 from tests.layout_rules import Source, export_faults, has_behaviour
-from tests.test_layout import ROOT, sources
+from tests.test_layout import ROOT, none_of, sources
 
 # Modules without a test file of their own, each with its reason; a name that could be dropped fails the test.
 WITHOUT_OWN_TEST: dict[str, str] = {}
 
 
 def test_every_package_only_exports_a_sorted_list() -> None:
-    assert [fault for s in sources("flnet", "resources") if s.is_package for fault in export_faults(s)] == []
+    none_of([fault for s in sources("flnet", "resources") if s.is_package for fault in export_faults(s)])
 
 
 def test_every_package_is_installed() -> None:
@@ -29,14 +29,16 @@ def test_every_module_lies_in_a_package() -> None:
     folders = {
         path.parent for folder in ("flnet", "trainers", "resources") for path in (ROOT / folder).rglob("*.py")
     }
-    assert sorted(str(f.relative_to(ROOT)) for f in folders if not (f / "__init__.py").exists()) == []
+    none_of(
+        sorted(f"{f.relative_to(ROOT)} has no __init__.py" for f in folders if not (f / "__init__.py").exists())
+    )
 
 
 def test_every_module_has_its_own_test() -> None:
     doing = [s for s in sources("flnet") if not s.is_package and has_behaviour(s)]
     untested = {s.module for s in doing if not _has_test(s)}
-    assert sorted(untested - WITHOUT_OWN_TEST.keys()) == []
-    assert sorted(WITHOUT_OWN_TEST.keys() - untested) == [], "the list of exceptions could be shorter"
+    none_of([f"{name} has no test of its own" for name in sorted(untested - WITHOUT_OWN_TEST.keys())])
+    none_of([f"{name} needs no exception any more" for name in sorted(WITHOUT_OWN_TEST.keys() - untested)])
 
 
 def _has_test(source: Source) -> bool:

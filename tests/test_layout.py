@@ -24,12 +24,17 @@ def _read(path: Path) -> Source:
     return Source(".".join(parts[:-1] if is_package else parts), path.read_text("utf-8"), is_package)
 
 
+def none_of(faults: list[str]) -> None:
+    """Fail with all faults, one per line."""
+    assert not faults, "\n".join(["", *faults])
+
+
 def test_every_module_imports_lower_layers_only() -> None:
-    assert [fault for source in sources(*LAYERED) for fault in import_faults(source)] == []
+    none_of([fault for source in sources(*LAYERED) for fault in import_faults(source)])
 
 
 def test_nothing_can_turn_data_into_code() -> None:
-    assert [fault for source in sources(*ALL) for fault in unsafe_faults(source)] == []
+    none_of([fault for source in sources(*ALL) for fault in unsafe_faults(source)])
 
 
 def test_files_and_functions_stay_short() -> None:
@@ -37,7 +42,7 @@ def test_files_and_functions_stay_short() -> None:
     others = [
         fault for source in sources("tests", "manual_testing", "docs") for fault in size_faults(source, False)
     ]
-    assert shipped + others == []
+    none_of(shipped + others)
 
 
 def test_every_layer_of_the_table_is_one_of_the_eleven_and_the_door() -> None:

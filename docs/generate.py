@@ -1,0 +1,94 @@
+"""Writes the generated parts of README.md and docs/ between their markers; `--check` only looks.
+
+A generated part stands between <!-- begin:NAME --> and <!-- end:NAME -->. Its text comes from the code, so
+tests/test_docs.py can tell when a document has fallen behind. Run it from anywhere: python docs/generate.py
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from flnet.errors import FlnetError, PeerError
+from flnet.jobs.steps import draw
+from flnet.settings import PREFIX, Settings
+
+ROOT = Path(__file__).resolve().parent.parent
+PART = re.compile(r"(<!-- begin:(?P<name>[\w-]+) -->\n).*?(<!-- end:(?P=name) -->)", re.DOTALL)
+
+
+def settings_table() -> str:
+    """Every setting as its variable, with default and meaning."""
+    rows = [
+        f"| `{PREFIX}{name.upper()}` | {_default(field.default)} | {_plain(field.description)} |"
+        for name, field in Settings.model_fields.items()
+    ]
+    return "\n".join(["| variable | default | meaning |", "| --- | --- | --- |", *rows])
+
+
+def _plain(text: str | None) -> str:
+    """The text as a table cell: nothing in it is a tag or ends the cell."""
+    return (text or "").replace("<", "&lt;").replace("|", "\\|")
+
+
+def _default(value: object) -> str:
+    if value is None or value == ():
+        return "none"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def errors_table() -> str:
+    """Every error that a caller can meet: HTTP status, code, and when."""
+    kinds = sorted(_leaves(PeerError), key=lambda kind: (kind.status, kind.code))
+    rows = [f"| {kind.status} | `{kind.code}` | {_first_line(kind)} |" for kind in kinds]
+    return "\n".join(["| status | code | when |", "| --- | --- | --- |", *rows])
+
+
+def _leaves(kind: type[FlnetError]) -> Iterator[type[FlnetError]]:
+    children = kind.__subclasses__()
+    for child in children:
+        yield from _leaves(child)
+    if not children and kind.__module__ == "flnet.errors":
+        yield kind
+
+
+def _first_line(kind: type) -> str:
+    return (kind.__doc__ or "").strip().splitlines()[0]
+
+
+def state_diagram() -> str:
+    """The picture of a job's legal steps."""
+    return f"```mermaid\n{draw()}\n```"
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "settings": settings_table,
+    "errors": errors_table,
+    "job-steps": state_diagram,
+}
+
+
+def documents() -> list[Path]:
+    """README.md and everything in docs/."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def renewed(text: str) -> str:
+    """The document with its generated parts as the code has them now."""
+    return PART.sub(lambda part: f"{part[1]}{PARTS[part['name']]()}\n{part[3]}", text)
+
+
+def main(arguments: list[str]) -> int:
+    """Renew the documents, or with --check name those that would change; the exit code."""
+    behind = [path for path in documents() if renewed(path.read_text("utf-8")) != path.read_text("utf-8")]
+    for path in behind:
+        print(path.relative_to(ROOT), "is behind the code" if "--check" in arguments else "renewed")
+        if "--check" not in arguments:
+            path.write_text(renewed(path.read_text("utf-8")), "utf-8")
+    return int("--check" in arguments and bool(behind))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
