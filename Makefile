@@ -1,0 +1,44 @@
+# Works from a clean clone with Python 3.11 or newer, git and make; all else comes into .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+ARGS ?=
+
+.PHONY: help venv demo lint test clean
+
+help:
+	@echo "make venv    create $(VENV) with all that flnet needs (PYTHON=$(PYTHON))"
+	@echo "make demo    four nodes on this machine that train MNIST (ARGS='--nodes 3 --rounds 2 --exit')"
+	@echo "make test    lint, types and tests (ARGS='-k settings')"
+	@echo "make lint    lint and types only"
+	@echo "make clean   remove $(VENV) and what tools leave behind"
+
+venv: $(STAMP)
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "flnet needs Python 3.11 or newer, but PYTHON=$(PYTHON) is " + sys.version.split()[0])'
+	@echo "installing into $(VENV); the first time this takes a few minutes"
+	@rm -f $@
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --upgrade pip
+	@# First and alone: so its exact version decides, and no resolver tries another build with CUDA.
+	@$(PIP) install 'torch==2.13.0'
+	@$(PIP) install -e '.[torch,dev]'
+	@touch $@
+
+demo: venv
+	@$(BIN)/flnet demo $(ARGS)
+
+lint: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

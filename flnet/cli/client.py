@@ -1,0 +1,178 @@
+"""Speaks to one running node over its REST API, for the commands and for the demo."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import quote
+
+import click
+import httpx
+
+from flnet.cli.options import variable_name
+from flnet.errors import PeerRefused, PeerTimeout, PeerUnreachable
+from flnet.settings import Settings
+
+__all__ = ["NodeClient", "node_option", "parse_address"]
+
+TIMEOUT_SECONDS = 10.0
+SILENCE_SECONDS = 60.0  # of an event feed until its node counts as gone; nodes send a comment more often
+PORT_VARIABLE = variable_name("node_port")
+DEFAULT_PORT = str(Settings.model_fields["node_port"].default)
+View = Mapping[str, Any]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class NodeClient:
+    """One node's REST API; the address is "host:port".
+
+    Every method raises PeerUnreachable (no connection), PeerTimeout (no answer in time) or PeerRefused (the
+    node answered with an error, or with something that no node answers).
+    """
+
+    def __init__(self, address: str, timeout: float = TIMEOUT_SECONDS) -> None:
+        self.address = address
+        # trust_env: a proxy of the environment would be asked even for this machine's own nodes.
+        self._http = httpx.Client(base_url=f"http://{address}", timeout=timeout, trust_env=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def info(self) -> View:
+        """GET /info."""
+        return self._object("GET", "/info")
+
+    def ready(self) -> View:
+        """GET /ready; a node that is not ready yet says why in the same form."""
+        return self._object("GET", "/ready", accept=(503,))
+
+    def peers(self) -> list[View]:
+        """GET /peers: the peers' views."""
+        return self._list("/peers")
+
+    def job(self, trainer: str) -> View:
+        """GET /jobs/{trainer}."""
+        return self._object("GET", _job_path(trainer))
+
+    def history(self, trainer: str) -> list[View]:
+        """GET /jobs/{trainer}/history: a record of every round, oldest first."""
+        return self._list(_job_path(trainer) + "/history")
+
+    def trigger(self, trainer: str, rounds: int) -> int:
+        """POST /training/trigger; the number of the first round that was started."""
+        answer = self._object("POST", "/training/trigger", {"trainerId": trainer, "rounds": rounds})
+        return int(answer["round"])
+
+    def events(self, after: int | None = None) -> Iterator[View]:
+        """GET /events: what happens, as it happens; ends when the node closes the stream."""
+        headers = {"Accept": "text/event-stream"}
+        if after is not None:
+            headers["Last-Event-ID"] = str(after)
+        timeout = httpx.Timeout(TIMEOUT_SECONDS, read=SILENCE_SECONDS)
+        with (
+            self._translated(),
+            self._http.stream("GET", "/events", headers=headers, timeout=timeout) as reply,
+        ):
+            if reply.status_code >= 400:
+                reply.read()
+                raise self._refusal(reply)
+            for line in reply.iter_lines():
+                if line.startswith("data:"):
+                    yield self._event(line[5:])
+
+    def _event(self, data: str) -> View:
+        try:
+            event = json.loads(data)
+        except ValueError as exc:
+            raise PeerRefused(200, "no_node", f"{self.address} sends events that are no JSON") from exc
+        if not isinstance(event, dict):
+            raise PeerRefused(200, "no_node", f"{self.address} sends events that are no JSON objects")
+        return event
+
+    def _object(self, verb: str, path: str, body: object = None, accept: tuple[int, ...] = ()) -> View:
+        answer = self._ask(verb, path, body, accept)
+        if not isinstance(answer, dict):
+            raise PeerRefused(200, "no_node", f"{self.address}{path} is no JSON object; is this an flnet node?")
+        return answer
+
+    def _list(self, path: str) -> list[View]:
+        answer = self._ask("GET", path)
+        if not isinstance(answer, list):
+            raise PeerRefused(200, "no_node", f"{self.address}{path} is no JSON list; is this an flnet node?")
+        return answer
+
+    def _ask(self, verb: str, path: str, body: object = None, accept: tuple[int, ...] = ()) -> Any:
+        with self._translated():
+            reply = self._http.request(verb, path, json=body)
+        if reply.status_code >= 400 and reply.status_code not in accept:
+            raise self._refusal(reply)
+        try:
+            return reply.json()
+        except ValueError as exc:
+            raise self._refusal(reply) from exc
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except httpx.TimeoutException as exc:
+            raise PeerTimeout(f"the node at {self.address} does not answer in time") from exc
+        except (httpx.TransportError, httpx.InvalidURL) as exc:
+            raise PeerUnreachable(f"no node can be reached at {self.address}: {exc}") from exc
+
+    def _refusal(self, reply: httpx.Response) -> PeerRefused:
+        try:
+            answer = reply.json()
+            return PeerRefused(reply.status_code, str(answer["error"]), str(answer["message"]))
+        except (ValueError, KeyError, TypeError):
+            words = f"{self.address} answers, but not as an flnet node does"
+            return PeerRefused(reply.status_code, "no_node", words)
+
+
+def _job_path(trainer: str) -> str:
+    return "/jobs/" + quote(trainer, safe="")
+
+
+def parse_address(text: str) -> str:
+    """ "host:port", also from a bare port or from the address of the page.
+
+    Raises:
+        ValueError: neither of them.
+    """
+    address = text.strip().removeprefix("http://").rstrip("/")
+    host, _, port = address.rpartition(":")
+    if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535) or "/" in host or "@" in host:
+        raise ValueError(f"expected HOST:PORT with a port from 1 to 65535, got {text!r}")
+    return f"{host or '127.0.0.1'}:{port}"
+
+
+def _address(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
+    try:
+        return parse_address(value or os.environ.get(PORT_VARIABLE) or DEFAULT_PORT)
+    except ValueError as exc:
+        raise click.BadParameter(str(exc), ctx, param) from exc
+
+
+def node_option(command: F) -> F:
+    """The options of every command that speaks to a running node: --node and --json."""
+    command = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")(command)
+    return click.option(
+        "--node",
+        "address",
+        metavar="HOST:PORT",
+        callback=_address,
+        help=f"Which node to ask.  [default 127.0.0.1:${PORT_VARIABLE}, or port {DEFAULT_PORT}]",
+    )(command)

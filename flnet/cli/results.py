@@ -1,0 +1,102 @@
+"""What a round brought, put together from the histories of several nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean
+
+from rich.table import Table
+
+from flnet.cli.client import View
+from flnet.cli.tables import table
+from flnet.cli.text import accuracy, printable, short
+
+__all__ = ["RoundResult", "Spread", "results_table", "round_result"]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean, lowest and highest of some accuracies, each in [0, 1]."""
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Iterable[float | None]) -> Spread | None:
+        """The spread of the values that are there; None when none is."""
+        known = [value for value in values if value is not None]
+        return cls(fmean(known), min(known), max(known)) if known else None
+
+    def __str__(self) -> str:
+        return f"{accuracy(self.mean)} ({accuracy(self.low)} - {accuracy(self.high)})"
+
+
+@dataclass(frozen=True)
+class RoundResult:
+    """One round over all nodes.
+
+    Attributes:
+        pre: accuracies before averaging; post: after it, and after the exchange.
+        digests: of the model that each node holds after the round.
+        missing: nodes without a result for this round.
+        seconds: from the start of the round, or the end of the one before, to the last node's result.
+    """
+
+    number: int
+    pre: Spread | None
+    post: Spread | None
+    digests: Mapping[str, str | None]
+    missing: tuple[str, ...]
+    seconds: float
+
+    @property
+    def same_model(self) -> bool:
+        """Whether all nodes hold the same model, bit by bit."""
+        return not self.missing and None not in self.digests.values() and len(set(self.digests.values())) == 1
+
+    def models(self) -> str:
+        """Which models are held: "one on all 4 nodes: 1f2e3d4c5b"."""
+        if self.missing:
+            return "no result: " + ", ".join(map(printable, self.missing))
+        if self.same_model:
+            return f"{short(next(iter(self.digests.values())))} on all {len(self.digests)} nodes"
+        return "DIFFERENT: " + ", ".join(f"{printable(node)} {short(d)}" for node, d in self.digests.items())
+
+    def fields(self) -> dict[str, object]:
+        """As JSON-ready data, for scripts."""
+        return {**asdict(self), "missing": list(self.missing), "same_model": self.same_model}
+
+    def __str__(self) -> str:
+        return (
+            f"round {self.number}: before {self.pre}, after {self.post}, "
+            f"model {self.models()}, {self.seconds:.1f} s"
+        )
+
+
+def round_result(number: int, records: Mapping[str, View | None], seconds: float) -> RoundResult:
+    """Put one round together.
+
+    Args:
+        records: by node, its history record of this round; None where there is none.
+    """
+    held = {node: record for node, record in records.items() if record is not None}
+    return RoundResult(
+        number,
+        Spread.of(record.get("pre_fedavg_accuracy") for record in held.values()),
+        Spread.of(record.get("post_fedavg_accuracy") for record in held.values()),
+        {node: record.get("digest") for node, record in held.items()},
+        tuple(node for node, record in records.items() if record is None),
+        seconds,
+    )
+
+
+def results_table(results: Sequence[RoundResult]) -> Table:
+    """One row per round."""
+    shown = table("round", "before averaging: mean (low - high)", "after", "model", "seconds", title="Results")
+    for result in results:
+        shown.add_row(
+            str(result.number), str(result.pre), str(result.post), result.models(), f"{result.seconds:.1f}"
+        )
+    return shown

@@ -1,0 +1,103 @@
+"""`flnet run`: settings from all their sources, then node, page and server until a signal ends them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from flnet.cli.logs import set_up_logging
+from flnet.cli.options import chosen, read_config, settings_options
+from flnet.cli.text import address_of, printable
+from flnet.node.build import NodeRuntime, build_node
+from flnet.settings import Settings, load_settings
+from flnet.web.app import create_app
+from flnet.web.serve import bind, serve
+
+__all__ = ["command"]
+
+PARENT_CHECK_SECONDS = 1.0
+
+
+@click.command("run")
+@settings_options
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="Settings file in TOML, one line per setting (node_port = 4000).  [default flnet.toml, if it exists]",
+)
+@click.option("--exit-with-parent", type=int, metavar="PID", hidden=True)
+def command(config: Path | None, exit_with_parent: int | None, **options: Any) -> None:
+    """Start a node and serve its page until Ctrl-C.
+
+    Every setting is an option, a variable and a line of flnet.toml; an option beats a variable, a variable
+    beats the file. Variables stand in brackets below.
+
+    \b
+    Exit codes: 0 ended by Ctrl-C or SIGTERM; 1 it could not start; 2 a setting is wrong.
+    """
+    settings = load_settings(chosen(options), os.environ, read_config(config))
+    set_up_logging(settings.logging_level)
+    asyncio.run(run_node(settings, exit_with_parent))
+
+
+async def run_node(settings: Settings, parent: int | None = None) -> None:
+    """Run one node until SIGINT or SIGTERM, or until the process `parent` is not its parent any more.
+
+    Raises:
+        StartError: the port is taken, the state folder cannot be written, ...
+    """
+    shutdown = _shutdown_on_signals()
+    watch = asyncio.create_task(_watch_parent(parent, shutdown)) if parent is not None else None
+    listening = bind(settings)  # before all else: a second node on this port must not touch the first one's state
+    try:
+        node = build_node(settings)
+        try:
+            await node.start()
+            click.echo(greeting(node, settings))
+            await serve(create_app(node, settings), settings, shutdown, listening)
+        finally:
+            await node.stop()
+    finally:
+        listening.close()
+        if watch is not None:
+            watch.cancel()
+
+
+def greeting(node: NodeRuntime, settings: Settings) -> str:
+    """Who the node is, where its page is, where its state is, what it can train."""
+    loopback = settings.listen_address in ("0.0.0.0", "::")  # noqa: S104 - read here, not listened on
+    host = settings.node_ip or ("127.0.0.1" if loopback else settings.listen_address)
+    jobs: list[Mapping[str, Any]] = list(node.info()["jobsInfo"])
+    lines = {
+        "node": node.me.id,
+        "page": f"http://{address_of(host, settings.node_port)}/",
+        "state": node.state_path,
+        "trainers": ", ".join(job["trainer_id"] for job in jobs) or "none",
+    }
+    return "\n".join(f"{name:<9}{printable(value)}" for name, value in lines.items())
+
+
+def _shutdown_on_signals() -> asyncio.Event:
+    """An event that the first SIGINT or SIGTERM sets; a second one ends the process the hard way."""
+    shutdown, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def stop(number: int) -> None:
+        loop.remove_signal_handler(number)
+        shutdown.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    return shutdown
+
+
+async def _watch_parent(parent: int, shutdown: asyncio.Event) -> None:
+    """A parent that was killed cannot end its children; so they look whether it is still there."""
+    while os.getppid() == parent:  # noqa: ASYNC110 - nothing sends an event when a parent goes
+        await asyncio.sleep(PARENT_CHECK_SECONDS)
+    shutdown.set()

@@ -1,0 +1,60 @@
+"""`flnet status`: what a running node is doing."""
+
+from __future__ import annotations
+
+import click
+from rich.table import Table
+
+from flnet.cli.client import NodeClient, View, node_option
+from flnet.cli.tables import print_json, print_table, table
+from flnet.cli.text import accuracy, printable, short
+
+__all__ = ["command"]
+
+
+@click.command("status")
+@node_option
+def command(address: str, as_json: bool) -> None:
+    """Show a node's jobs: round, accuracies, what it waits for.
+
+    \b
+    Exit codes: 0 shown; 1 the node refused; 2 wrong usage; 3 the node cannot be reached.
+    """
+    with NodeClient(address) as node:
+        info = node.info()
+    if as_json:
+        print_json(info)
+        return
+    me, peers = info.get("iAm", {}), info.get("peers", [])
+    alive = sum(peer.get("state") == "alive" for peer in peers)
+    click.echo(
+        f"{printable(me.get('id'))} at {address} is {printable(info.get('lastNodeStatus'))}; "
+        f"{alive} of {len(peers)} peers alive"
+    )
+    print_table(jobs_table(info.get("jobsInfo", [])))
+
+
+def jobs_table(jobs: list[View]) -> Table:
+    """One row per job."""
+    shown = table("trainer", "phase", "round", "pre", "post", "digest", "note")
+    for job in jobs:
+        shown.add_row(
+            printable(job.get("trainer_id")),
+            printable(job.get("phase")),
+            printable(job.get("current_round")),
+            accuracy(job.get("pre_fedavg_accuracy")),
+            accuracy(job.get("post_fedavg_accuracy")),
+            short(job.get("digest")),
+            printable(_note(job)),
+        )
+    return shown
+
+
+def _note(job: View) -> str:
+    """The most pressing thing to say of a job."""
+    if job.get("error"):
+        return str(job["error"])
+    if job.get("waiting_for"):
+        return "waiting for " + ", ".join(map(str, job["waiting_for"]))
+    data = job.get("data") or {}
+    return str(job.get("outcome") or ("sample data: " + str(data.get("source")) if data.get("sample") else ""))

@@ -1,0 +1,28 @@
+"""Text for terminals and logs: what others wrote is shown, never obeyed."""
+
+from __future__ import annotations
+
+__all__ = ["accuracy", "address_of", "printable", "short"]
+
+
+def printable(text: object) -> str:
+    r"""The text on one line, with control, bidirectional and broken characters written as \x1b, \u202e."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape", "backslashreplace").decode("ascii")
+        for char in str(text)
+    )
+
+
+def short(digest: object) -> str:
+    """The first characters of a digest, enough to compare by eye; "-" for none."""
+    return printable(digest)[:10] if digest else "-"
+
+
+def accuracy(value: object) -> str:
+    """An accuracy in [0, 1] with four digits; "-" for none."""
+    return f"{value:.4f}" if isinstance(value, int | float) else "-"
+
+
+def address_of(host: str, port: int) -> str:
+    """ "host:port", with the brackets that an IPv6 address needs."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

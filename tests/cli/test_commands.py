@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable
+
+import pytest
+from click.testing import Result
+
+from flnet.cli.commands import COMMANDS, exit_code
+from flnet.errors import FlnetError, PeerRefused, PeerTimeout, PeerUnreachable, SettingsError, StartError
+from tests.cli.fake_node import FakeNode, job, record
+
+Run = Callable[..., Result]
+ASKING = {"status": (), "peers": (), "train": ("MNIST",), "watch": ()}
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (SettingsError("x"), 2),
+        (StartError("x"), 1),
+        (PeerRefused(409, "job_busy", "x"), 1),
+        (PeerTimeout("x"), 3),
+        (PeerUnreachable("x"), 3),
+    ],
+)
+def test_each_kind_of_failure_has_its_code(error: FlnetError, code: int) -> None:
+    assert exit_code(error) == code
+
+
+def test_help_lists_every_command_and_the_codes(flnet: Run) -> None:
+    shown = flnet("--help")
+    assert shown.exit_code == 0
+    assert all(name in shown.output for name in COMMANDS)
+    assert "3 the node cannot be reached" in shown.output
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_documents_its_exit_codes(flnet: Run, name: str) -> None:
+    shown = flnet(name, "--help")
+    assert shown.exit_code == 0
+    assert "Exit codes: 0" in shown.output
+
+
+def test_an_unknown_command_is_wrong_usage(flnet: Run) -> None:
+    assert flnet("fly").exit_code == 2
+
+
+@pytest.mark.parametrize("name", ASKING)
+def test_no_node_there(flnet: Run, name: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    shown = flnet(name, *ASKING[name], "--node", address)
+    assert shown.exit_code == 3
+    assert address in shown.stderr
+    assert shown.stdout == ""
+
+
+@pytest.mark.parametrize("name", ASKING)
+def test_a_wrong_address_is_wrong_usage(flnet: Run, name: str) -> None:
+    assert flnet(name, *ASKING[name], "--node", "nowhere").exit_code == 2
+
+
+def test_the_port_of_the_environment_is_asked(
+    flnet: Run, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLNET_NODE_PORT", fake_node.address.rpartition(":")[2])
+    assert flnet("status").exit_code == 0
+
+
+def test_status_for_people(flnet: Run, fake_node: FakeNode) -> None:
+    fake_node.views = [job(current_round=2, post_fedavg_accuracy=0.875, digest="0123456789abcdef")]
+    fake_node.peer_views = [{"id": "b", "state": "alive"}, {"id": "c", "state": "unreachable"}]
+    shown = flnet("status", "--node", fake_node.address)
+    assert shown.exit_code == 0
+    assert "node-a at" in shown.output
+    assert "1 of 2 peers alive" in shown.output
+    assert "0.8750" in shown.output
+    assert "0123456789" in shown.output
+    assert "sample data: bundled digits" in shown.output
+
+
+@pytest.mark.parametrize(
+    ("changes", "note"),
+    [
+        ({"error": "no data in \x1b[31m"}, r"no data in \x1b[31m"),
+        ({"waiting_for": ["node-b", "[red]c"]}, "waiting for node-b, [red]c"),
+        ({"outcome": "averaged 4 updates"}, "averaged 4 updates"),
+    ],
+)
+def test_status_notes(flnet: Run, fake_node: FakeNode, changes: dict[str, object], note: str) -> None:
+    fake_node.views = [job(**changes)]
+    assert note in flnet("status", "--node", fake_node.address).output
+
+
+def test_status_for_scripts(flnet: Run, fake_node: FakeNode) -> None:
+    shown = flnet("status", "--json", "--node", fake_node.address)
+    assert json.loads(shown.output)["iAm"]["id"] == "node-a"
+
+
+def test_peers(flnet: Run, fake_node: FakeNode) -> None:
+    assert "no peers yet" in flnet("peers", "--node", fake_node.address).output
+    fake_node.peer_views = [
+        {"id": "n\n1", "address": "127.0.0.1:4001", "state": "unreachable", "reason": "refused"}
+    ]
+    shown = flnet("peers", "--node", fake_node.address).output
+    assert r"n\n1" in shown
+    assert "unreachable" in shown
+    assert json.loads(flnet("peers", "--json", "--node", fake_node.address).output) == fake_node.peer_views
+
+
+def test_train_starts_rounds(flnet: Run, fake_node: FakeNode) -> None:
+    shown = flnet("train", "MNIST", "--rounds", "3", "--node", fake_node.address)
+    assert shown.exit_code == 0
+    assert "rounds 0 to 2 of MNIST started" in shown.output
+    assert fake_node.posted == [{"trainerId": "MNIST", "rounds": 3}]
+
+
+def test_train_for_scripts(flnet: Run, fake_node: FakeNode) -> None:
+    shown = flnet("train", "MNIST", "--json", "--node", fake_node.address)
+    assert json.loads(shown.output) == {"trainerId": "MNIST", "round": 0, "rounds": 1}
+
+
+def test_train_refused(flnet: Run, fake_node: FakeNode) -> None:
+    shown = flnet("train", "NOPE", "--node", fake_node.address)
+    assert shown.exit_code == 1
+    assert "no trainer 'NOPE'" in shown.stderr
+
+
+@pytest.mark.parametrize("rounds", ["0", "-1", "many"])
+def test_train_wants_a_number_of_rounds(flnet: Run, fake_node: FakeNode, rounds: str) -> None:
+    assert flnet("train", "MNIST", "--rounds", rounds, "--node", fake_node.address).exit_code == 2
+    assert fake_node.posted == []
+
+
+def test_train_and_wait(flnet: Run, fake_node: FakeNode) -> None:
+    fake_node.views = [job(phase="TRAINING", current_round=0), job(current_round=0)]
+    fake_node.records = [record(0, digest="feedface00")]
+    shown = flnet("train", "MNIST", "--wait", "--node", fake_node.address)
+    assert shown.exit_code == 0
+    assert "feedface00 on all 1 nodes" in shown.output
+    assert "0.7500" in shown.output
+
+
+def test_train_and_wait_for_scripts(flnet: Run, fake_node: FakeNode) -> None:
+    fake_node.views = [job(current_round=0)]
+    fake_node.records = [record(0)]
+    shown = flnet("train", "MNIST", "--wait", "--json", "--node", fake_node.address)
+    [result] = json.loads(shown.stdout)
+    assert result["number"] == 0
+    assert result["post"]["mean"] == 0.75
+    assert result["digests"] == {"node-a": "d1"}
+
+
+def test_train_and_wait_for_a_round_that_fails(flnet: Run, fake_node: FakeNode) -> None:
+    fake_node.views = [job(phase="TRAINING", current_round=0), job(current_round=0, error="out of memory")]
+    shown = flnet("train", "MNIST", "--wait", "--node", fake_node.address)
+    assert shown.exit_code == 1
+    assert "out of memory" in shown.stderr
+
+
+def test_watch_prints_lines_until_the_feed_ends(flnet: Run, fake_node: FakeNode) -> None:
+    fake_node.events = [{"id": 1, "at": 0.5, "kind": "x", "text": "node-b joined\x07", "trainer": "MNIST"}]
+    shown = flnet("watch", "--node", fake_node.address)
+    assert shown.exit_code == 3
+    assert shown.stdout.endswith("MNIST: node-b joined\\x07\n")
+    assert "ended the feed" in shown.stderr
+
+
+def test_watch_for_scripts(flnet: Run, fake_node: FakeNode) -> None:
+    fake_node.events = [{"id": 7}, {"id": 8}]
+    shown = flnet("watch", "--json", "--after", "6", "--node", fake_node.address)
+    assert [json.loads(line)["id"] for line in shown.stdout.splitlines()] == [7, 8]
+    assert fake_node.headers[-1]["Last-Event-ID"] == "6"

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import json
+from io import StringIO
+
+from rich.console import Console
+
+from flnet.cli.results import Spread, results_table, round_result
+from tests.cli.fake_node import record
+
+
+def test_spread_of_what_is_there() -> None:
+    assert Spread.of([0.5, None, 1.0]) == Spread(0.75, 0.5, 1.0)
+    assert Spread.of([None]) is None
+    assert str(Spread(0.75, 0.5, 1.0)) == "0.7500 (0.5000 - 1.0000)"
+
+
+def test_equal_digests_are_one_model() -> None:
+    result = round_result(3, {"a": record(3, "0123456789abcdef"), "b": record(3, "0123456789abcdef")}, 1.25)
+    assert result.same_model
+    assert str(result) == (
+        "round 3: before 0.5000 (0.5000 - 0.5000), after 0.7500 (0.7500 - 0.7500), "
+        "model 0123456789 on all 2 nodes, 1.2 s"
+    )
+
+
+def test_unequal_digests_are_told_apart() -> None:
+    result = round_result(0, {"a": record(0, "aaaa"), "b": record(0, "bbbb")}, 1)
+    assert not result.same_model
+    assert result.models() == "DIFFERENT: a aaaa, b bbbb"
+
+
+def test_no_digest_is_no_equal_model() -> None:
+    assert not round_result(0, {"a": {"round": 0, "digest": None}}, 1).same_model
+
+
+def test_a_node_without_result_is_named() -> None:
+    result = round_result(0, {"a": record(0), "b": None}, 1)
+    assert not result.same_model
+    assert result.models() == "no result: b"
+
+
+def test_the_table_has_a_row_per_round() -> None:
+    out = StringIO()
+    Console(file=out, width=160).print(results_table([round_result(n, {"a": record(n)}, n) for n in (7, 8)]))
+    rows = [line.split()[0] for line in out.getvalue().splitlines() if line.strip()[:1].isdigit()]
+    assert rows == ["7", "8"]
+
+
+def test_fields_are_json() -> None:
+    fields = json.loads(json.dumps(round_result(0, {"a": record(0), "b": None}, 1).fields()))
+    assert fields["missing"] == ["b"]
+    assert fields["pre"] == {"mean": 0.5, "low": 0.5, "high": 0.5}
+    assert fields["same_model"] is False
