@@ -59,7 +59,11 @@ class Node(Protocol):
     """
 
     me: Peer
-    feed: Feed
+
+    @property
+    def feed(self) -> Feed:
+        """What happened on this node."""
+        ...
 
     def body_limit(self, path: str) -> int:
         """How many bytes a request to this path may have."""

@@ -1,0 +1,36 @@
+"""The Quart application of one node: routes, limits, errors, headers."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from quart import Quart
+
+from flnet.node.base import Node
+from flnet.settings import Settings
+from flnet.web.answers import answer_errors
+from flnet.web.body import CONTROL_BYTES, limited_request, linger
+from flnet.web.guard import guard
+from flnet.web.info import info_routes
+from flnet.web.live import live_routes
+from flnet.web.page import page_routes
+from flnet.web.training import PATHS, training_routes
+
+
+def create_app(node: Node, settings: Settings) -> Quart:
+    """The REST API and the page of this node; serve it with `flnet.web.serve.serve`."""
+    app = Quart(__name__, static_folder=None, template_folder=str(files("flnet_resources") / "web"))
+    app.config["MAX_CONTENT_LENGTH"] = None  # body.py holds the limits, one per path
+
+    def limit_of(path: str) -> int:
+        return node.body_limit(path) if path in PATHS else CONTROL_BYTES
+
+    app.request_class = limited_request(limit_of)
+    answer_errors(app)
+    guard(app)
+    app.after_request(linger)
+    app.register_blueprint(training_routes(node))
+    app.register_blueprint(info_routes(node))
+    app.register_blueprint(live_routes(app, node))
+    app.register_blueprint(page_routes(node, settings))
+    return app

@@ -1,0 +1,74 @@
+"""What a node says of itself: state, jobs, history, peers, health; and the edit of hyper-parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from pydantic import ValidationError
+from quart import Blueprint, Response
+
+from flnet.errors import InvalidMessage, UnreadableBody
+from flnet.messages import EditHyperParams, explain
+from flnet.node.base import Node
+from flnet.params import TrainerId
+from flnet.web.answers import json_answer
+from flnet.web.body import read_body
+from flnet.web.training import acceptable_type
+
+
+def info_routes(node: Node) -> Blueprint:
+    """The endpoints for reading, and PATCH /jobs/{trainerId}/params."""
+    routes = Blueprint("info", __name__)
+
+    @routes.get("/info")
+    async def info() -> Response:
+        return json_answer(node.info())
+
+    @routes.get("/jobs")
+    async def jobs() -> Response:
+        return json_answer(node.info()["jobsInfo"])
+
+    @routes.get("/jobs/<trainer>")
+    async def job(trainer: str) -> Response:
+        return json_answer(node.job(TrainerId(trainer)))
+
+    @routes.get("/jobs/<trainer>/history")
+    async def history(trainer: str) -> Response:
+        return json_answer(list(node.history(TrainerId(trainer))))
+
+    @routes.patch("/jobs/<trainer>/params")
+    async def edit(trainer: str) -> Response:
+        acceptable_type()
+        changes = _read_changes(await read_body())
+        return json_answer(await node.edit_hyper_params(TrainerId(trainer), changes))
+
+    @routes.get("/peers")
+    async def peers() -> Response:
+        return json_answer(list(node.peers()))
+
+    @routes.get("/health")
+    async def health() -> Response:
+        return json_answer({"status": "ok"})
+
+    @routes.get("/ready")
+    async def ready() -> Response:
+        view = node.ready()
+        return json_answer(view, 200 if view["ready"] else 503)
+
+    return routes
+
+
+def _read_changes(body: bytes) -> EditHyperParams:
+    """The changes; a person's typing error is named, never guessed at ("2" is no number)."""
+    try:
+        fields: Any = orjson.loads(body)
+    except orjson.JSONDecodeError as exc:
+        raise UnreadableBody(f"the body is no JSON: {exc}") from exc
+    try:
+        changes = EditHyperParams.model_validate(fields, strict=True)
+    except ValidationError as exc:
+        raise InvalidMessage(explain(exc)) from exc
+    if not changes.fields():
+        raise InvalidMessage('nothing to change: expected at least one of e, u, b, for example {"e": 2}')
+    return changes

@@ -1,0 +1,111 @@
+"""GET /events: what happens on this node as server-sent events, resumable by Last-Event-ID."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import cast
+
+import orjson
+from quart import Blueprint, Quart, Response, request
+from werkzeug.exceptions import ServiceUnavailable
+
+from flnet.errors import InvalidMessage
+from flnet.node.base import Feed, FeedItem, Node
+from flnet.web.answers import json_answer
+
+HEARTBEAT_SECONDS = 15.0  # a comment, so that proxies and readers know that the line is alive
+MAX_STREAMS = 64  # open at once; each costs a socket and a queue
+_NAME = "flnet.streams"
+
+
+class Streams:
+    """The open streams of one app, and the order to end them."""
+
+    def __init__(self) -> None:
+        self.open = 0
+        self.ending = asyncio.Event()
+
+
+def streams_of(app: Quart) -> Streams:
+    """The streams of an app that create_app made."""
+    return cast(Streams, app.extensions[_NAME])
+
+
+def live_routes(app: Quart, node: Node) -> Blueprint:
+    """The stream of events."""
+    routes = Blueprint("live", __name__)
+    streams = app.extensions[_NAME] = Streams()
+
+    @routes.get("/events")
+    async def events() -> Response:
+        after = _resume_point(node.feed, request.headers.get("Last-Event-ID"))
+        if streams.open >= MAX_STREAMS:
+            raise ServiceUnavailable(f"{MAX_STREAMS} callers watch this node already; close one and try again")
+        if request.method == "HEAD":
+            return json_answer(None)
+        answer = Response(_stream(node.feed, after, streams), content_type="text/event-stream")
+        answer.timeout = None  # a stream ends when its reader leaves or the node stops, not by the clock
+        answer.headers["X-Accel-Buffering"] = "no"
+        return answer
+
+    return routes
+
+
+def _resume_point(feed: Feed, header: str | None) -> int | None:
+    """After which item to begin; None: with what happens next.
+
+    An id that is greater than any of ours is from before this node's restart: all that is kept is new then.
+    """
+    if header is None or header == "":
+        return None
+    if not header.isascii() or not header.isdigit():
+        raise InvalidMessage(f"Last-Event-ID: expected a whole number, got {header[:60]!r}")
+    kept = feed.recent()
+    newest = kept[-1].id if kept else 0
+    after = int(header[:20])
+    return after if after <= newest else 0
+
+
+async def _stream(feed: Feed, after: int | None, streams: Streams) -> AsyncIterator[bytes]:
+    streams.open += 1
+    items = feed.watch(after)
+    ending = asyncio.ensure_future(streams.ending.wait())
+    following = asyncio.ensure_future(_next(items))
+    try:
+        yield b"retry: 2000\n\n"
+        while True:
+            # Not wait_for: its time-out would cancel the feed's iterator, and lose what it was about to give.
+            await asyncio.wait({following, ending}, timeout=HEARTBEAT_SECONDS, return_when="FIRST_COMPLETED")
+            if ending.done():
+                return
+            if not following.done():
+                yield b": still here\n\n"
+            elif (item := following.result()) is None:
+                return
+            else:
+                following = asyncio.ensure_future(_next(items))
+                yield as_event(item)
+    finally:
+        streams.open -= 1
+        ending.cancel()
+        following.cancel()
+
+
+async def _next(items: AsyncIterator[FeedItem]) -> FeedItem | None:
+    """The next item; None at the end."""
+    return await anext(items, None)
+
+
+def as_event(item: FeedItem) -> bytes:
+    """One item in the text/event-stream form (WHATWG HTML, section 9.2)."""
+    data = {
+        "id": item.id,
+        "at": item.at,
+        "kind": item.kind,
+        "text": item.text,
+        "trainer": item.trainer,
+        "data": item.data,
+    }
+    kind = " ".join(item.kind.split())  # a line break would begin another field
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (item.id, kind.encode(), orjson.dumps(data))

@@ -1,0 +1,63 @@
+"""A twin node, its app, and that app behind real Hypercorn on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TypeAlias
+
+import pytest
+from quart import Quart
+from quart.typing import TestClientProtocol
+
+from flnet.settings import load_settings
+from flnet.web import create_app
+from flnet.web.serve import serve
+
+from .fake_node import FakeNode
+
+SETTINGS = load_settings({}, {})
+Client: TypeAlias = TestClientProtocol  # by another name, because pytest collects what is called Test...
+Running: TypeAlias = Callable[[], AbstractAsyncContextManager[int]]
+
+
+@pytest.fixture
+def node() -> FakeNode:
+    return FakeNode()
+
+
+@pytest.fixture
+def app(node: FakeNode) -> Quart:
+    return create_app(node, SETTINGS)
+
+
+@pytest.fixture
+def client(app: Quart) -> Client:
+    return app.test_client()
+
+
+def free_socket() -> socket.socket:
+    """A listening socket on a port that the system chose."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    listening.setblocking(False)
+    return listening
+
+
+@pytest.fixture
+def running(app: Quart) -> Running:
+    """`async with running() as port`: the app on loopback, ended afterwards."""
+
+    @asynccontextmanager
+    async def run() -> AsyncIterator[int]:
+        listening, shutdown = free_socket(), asyncio.Event()
+        port: int = listening.getsockname()[1]
+        server = asyncio.create_task(serve(app, SETTINGS, shutdown, listening))
+        try:
+            yield port
+        finally:
+            shutdown.set()
+            await asyncio.wait_for(server, 10)
+
+    return run

@@ -1,0 +1,254 @@
+"""An in-memory twin of a node: the same views, errors and feed, but rounds move only when a test says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from flnet.errors import (
+    FlnetError,
+    JobBusy,
+    NotComparable,
+    NotReady,
+    StaleRound,
+    UnknownPath,
+    UnknownTrainer,
+    UnreadableBody,
+)
+from flnet.messages import (
+    Accuracy,
+    Announce,
+    AnnounceReply,
+    EditHyperParams,
+    HyperParams,
+    JobMessage,
+    ModelParams,
+    Peer,
+    StartTraining,
+    Trigger,
+    Triggered,
+)
+from flnet.node.base import FeedItem, View
+from flnet.params import TrainerId
+from flnet.transport.base import Reply
+
+KINDS = {kind.path: kind for kind in (Announce, StartTraining, ModelParams, Accuracy, Trigger)}
+CONTROL = 64 * 1024
+
+
+class FakeFeed:
+    """A bounded ring of what happened; `close` is what a stopping node does."""
+
+    def __init__(self, keep: int = 200) -> None:
+        self.keep = keep
+        self.closed = False
+        self.watchers = 0
+        self._items: list[FeedItem] = []
+        self._changed = asyncio.Condition()
+
+    async def publish(self, kind: str, text: str, trainer: str = "", **data: Any) -> None:
+        newest = self._items[-1].id if self._items else 0
+        item = FeedItem(newest + 1, 1_700_000_000.0 + newest, kind, text, trainer, data)
+        async with self._changed:
+            self._items = [*self._items, item][-self.keep :]
+            self._changed.notify_all()
+
+    async def close(self) -> None:
+        async with self._changed:
+            self.closed = True
+            self._changed.notify_all()
+
+    def recent(self, after: int = 0) -> Sequence[FeedItem]:
+        return [item for item in self._items if item.id > after]
+
+    async def watch(self, after: int | None = None) -> AsyncIterator[FeedItem]:
+        last = (self._items[-1].id if self._items else 0) if after is None else after
+        self.watchers += 1
+        try:
+            while not self.closed:
+                for item in self.recent(last):
+                    last = item.id
+                    yield item
+                async with self._changed:
+                    while not self.closed and not self.recent(last):
+                        await self._changed.wait()
+        finally:
+            self.watchers -= 1
+
+
+@dataclass
+class FakeJob:
+    """What the twin remembers of one job."""
+
+    trainer_id: str
+    label: str
+    hyper: HyperParams
+    source: str = "scikit-learn digits"
+    sample: bool = False
+    phase: str = "IDLE"
+    round: int = -1
+    before: float | None = None
+    after: float | None = None
+    exchanged: bool = False
+    waiting_for: list[str] = field(default_factory=list)
+    progress: View | None = None
+    outcome: str = ""
+    error: str | None = None
+    digest: str | None = None
+    records: list[View] = field(default_factory=list)
+
+    def view(self) -> View:
+        return {
+            "trainer_id": self.trainer_id,
+            "trainer_label": self.label,
+            "phase": self.phase,
+            "current_round": self.round,
+            "fed_learn_done": "Yes" if self.records else "No",
+            "model_was_exchanged": "Yes" if self.exchanged else "No",
+            "federated_learning_params": self.hyper.words(),
+            "hyper": {"e": self.hyper.e, "u": self.hyper.u, "b": self.hyper.b},
+            "pre_fedavg_accuracy": self.before,
+            "post_fedavg_accuracy": self.after,
+            "digest": self.digest,
+            "contributors": [],
+            "initiator": None,
+            "rounds_left": 0,
+            "waiting_for": list(self.waiting_for),
+            "received": [],
+            "progress": self.progress,
+            "outcome": self.outcome,
+            "error": self.error,
+            "data": {"source": self.source, "rows": 1437, "classes": 10, "sample": self.sample, "note": ""},
+        }
+
+
+class FakeNode:
+    """One node; `jobs`, `known` and `around` are open for tests to arrange."""
+
+    def __init__(self, node_id: str = "NODE_1", port: int = 4000, limit: int = 1024 * 1024) -> None:
+        self.me = Peer(id=node_id, port=port)
+        self.feed = FakeFeed()
+        self.limit = limit
+        self.jobs = {
+            "MNIST": FakeJob("MNIST", "MNIST Dataset", HyperParams(e=2, u=1e-05, b=64)),
+            "MNIST_3_7": FakeJob("MNIST_3_7", "MNIST 3 or 7", HyperParams(e=1, u=0.1, b=32), sample=True),
+        }
+        self.known: list[View] = []
+        self.around: list[View] = []
+        self.asked_peers = 0
+        self.received: list[tuple[str, int, str, str]] = []  # path, bytes, content type, caller
+        self.failure: Exception | None = None
+        self.is_ready = True
+
+    def body_limit(self, path: str) -> int:
+        model = path in (StartTraining.path, ModelParams.path, Accuracy.path)
+        return self.limit if model else CONTROL
+
+    async def receive(self, path: str, body: bytes, content_type: str, caller_ip: str) -> Reply:
+        self.received.append((path, len(body), content_type, caller_ip))
+        if self.failure is not None:
+            raise self.failure
+        if path not in KINDS:
+            raise UnknownPath(path)
+        try:
+            fields = orjson.loads(body)
+        except orjson.JSONDecodeError as exc:
+            raise UnreadableBody(f"the body is no JSON: {exc}") from exc
+        message = KINDS[path].read(fields)
+        if isinstance(message, Announce):
+            return self._announce(message, caller_ip)
+        if isinstance(message, Trigger):
+            return await self._trigger(message)
+        return self._round(message)
+
+    def _announce(self, message: Announce, caller_ip: str) -> Reply:
+        ip = message.i_am.ip or caller_ip
+        self.add_peer(message.i_am.id, f"{ip}:{message.i_am.port}")
+        return _reply(201, AnnounceReply(announce_yourself_to_peers=[], i_am=self.me).fields())
+
+    async def _trigger(self, message: Trigger) -> Reply:
+        job = self._job(message.trainer_id)
+        if job.phase == "LOADING":
+            raise NotReady(f"{job.label} is still loading its data")
+        if job.phase != "IDLE":
+            raise JobBusy(f"{job.label} is in round {job.round} already; wait until it is averaged")
+        job.round += 1
+        job.phase, job.progress = "TRAINING", {"done": 1, "total": 4}
+        await self.feed.publish("round_started", f"Round {job.round} of {job.label} began", job.trainer_id)
+        return _reply(202, Triggered(trainer_id=job.trainer_id, round=job.round).fields())
+
+    def _round(self, message: JobMessage) -> Reply:
+        job = self._job(message.trainer)
+        if message.round < job.round:
+            raise StaleRound(message.round, job.round)
+        if isinstance(message, Accuracy):
+            raise NotComparable(f"round {message.round} is not averaged here yet")
+        return _reply(200, {"iAm": self.me.fields()})
+
+    async def finish_round(self, trainer: str, before: float, after: float) -> None:
+        """End the round that a trigger began."""
+        job = self.jobs[trainer]
+        job.phase, job.progress, job.before, job.after = "IDLE", None, before, after
+        job.digest = f"{job.round:064x}"
+        job.outcome = f"Round {job.round} was averaged from 1 update."
+        job.records.append({"round": job.round, "pre_fedavg_accuracy": before, "post_fedavg_accuracy": after})
+        await self.feed.publish("averaged", f"Round {job.round} of {job.label} was averaged", trainer)
+
+    def add_peer(self, peer_id: str, address: str, state: str = "alive", reason: str = "") -> None:
+        ip, _, port = address.rpartition(":")
+        self.known.append(
+            {"id": peer_id, "ip": ip, "port": port, "address": address, "state": state, "reason": reason}
+        )
+
+    async def edit_hyper_params(self, trainer: TrainerId, changes: EditHyperParams) -> View:
+        job = self._job(trainer)
+        job.hyper = HyperParams.model_validate({**job.hyper.model_dump(), **changes.model_dump(exclude_none=True)})
+        return job.view()
+
+    def info(self) -> View:
+        busy = any(job.phase not in ("IDLE", "NO_DATA") for job in self.jobs.values())
+        return {
+            "iAm": self.me.fields(),
+            "jobsInfo": [job.view() for job in self.jobs.values()],
+            "lastNodeStatus": "BUSY" if busy else "IDLE",
+            "peers": self.peers(),
+            "version": "0",
+        }
+
+    def job(self, trainer: TrainerId) -> View:
+        return self._job(trainer).view()
+
+    def history(self, trainer: TrainerId) -> Sequence[View]:
+        return list(self._job(trainer).records)
+
+    def peers(self) -> Sequence[View]:
+        return list(self.known)
+
+    async def peer_infos(self) -> Sequence[View]:
+        self.asked_peers += 1
+        await asyncio.sleep(0)
+        return list(self.around)
+
+    def ready(self) -> View:
+        reasons = [] if self.is_ready else ["MNIST is still loading its data"]
+        return {"ready": self.is_ready, "mesh_joined": True, "data_loaded": self.is_ready, "reasons": reasons}
+
+    def _job(self, trainer: str) -> FakeJob:
+        if trainer not in self.jobs:
+            raise UnknownTrainer(trainer, sorted(self.jobs))
+        return self.jobs[trainer]
+
+
+def _reply(status: int, fields: Any) -> Reply:
+    return Reply(status, orjson.dumps(fields))
+
+
+def raising(error: FlnetError) -> FakeNode:
+    """A node that answers every message with this error."""
+    node = FakeNode()
+    node.failure = error
+    return node

@@ -1,0 +1,122 @@
+"""The page in a real browser with JavaScript switched off."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Running
+from .fake_node import FakeNode
+
+CHROMIUM = next(
+    (found for found in ("/usr/bin/chromium", shutil.which("chromium")) if found and Path(found).exists()), None
+)
+ARGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--no-first-run",
+    "--disable-component-update",
+    "--disable-sync",
+]
+playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium at /usr/bin/chromium nor in PATH"),
+    # Playwright's driver and Chromium's pipes may be collected after the loop has ended.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+def mesh_of_three(node: FakeNode) -> None:
+    """This node, one peer with the same job and another trainer, and one that does not answer."""
+    other = FakeNode("NODE_2", 4001)
+    peer_job = other.jobs["MNIST"]
+    peer_job.round, peer_job.before, peer_job.after, peer_job.exchanged = 3, 0.9012, 0.9287, True
+    node.jobs["MNIST"].round = 2
+    node.add_peer("NODE_2", "127.0.0.1:4001")
+    node.add_peer("NODE_3", "127.0.0.1:4002", "unreachable", "did not answer in 2 s")
+    node.around = [
+        {"id": "NODE_2", "address": "127.0.0.1:4001", "info": other.info(), "error": None},
+        {"id": "NODE_3", "address": "127.0.0.1:4002", "info": None, "error": "did not answer in 2 s"},
+    ]
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Any]:
+    async with playwright.async_playwright() as driver:
+        chromium = await driver.chromium.launch(executable_path=CHROMIUM, args=ARGS)
+        yield chromium
+        await chromium.close()
+
+
+async def test_a_person_starts_a_round_without_any_script(running: Running, node: FakeNode, browser: Any) -> None:
+    mesh_of_three(node)
+    requested: list[str] = []
+    async with running() as port:
+        context = await browser.new_context(java_script_enabled=False)
+        page = await context.new_page()
+        page.on("request", lambda request: requested.append(request.url))
+        await page.goto(f"http://127.0.0.1:{port}/")
+        assert await page.get_by_role("heading", name="MNIST Dataset").is_visible()
+        assert await page.get_by_role("table", name="MNIST Dataset on the other nodes").is_visible()
+        assert await page.get_by_role("cell", name="92.87 %").is_visible()
+        await shoot(page, "idle")
+
+        await page.get_by_role("button", name="Do a training round").first.click()
+        assert await page.get_by_role("status").inner_text() == "Round 3 of MNIST has been started."
+        assert node.jobs["MNIST"].phase == "TRAINING"
+        await shoot(page, "training")
+
+        await page.get_by_role("button", name="Do a training round").first.click()
+        assert "already" in await page.get_by_role("alert").inner_text()
+
+        await node.finish_round("MNIST", before=0.9123, after=0.9345)
+        await page.get_by_role("link", name="Refresh").click()
+        assert await page.get_by_text("93.45 %").is_visible()
+        assert await page.get_by_text("Round 3 was averaged from 1 update.").is_visible()
+        await shoot(page, "done")
+        await context.close()
+    assert requested
+    assert all(url.startswith(f"http://127.0.0.1:{port}/") for url in requested)
+
+
+async def test_the_page_fits_a_phone_and_can_be_used_with_the_keyboard(
+    running: Running, node: FakeNode, browser: Any
+) -> None:
+    mesh_of_three(node)
+    async with running() as port:
+        page = await browser.new_page(viewport={"width": 390, "height": 800})
+        await page.goto(f"http://127.0.0.1:{port}/")
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+        focused = []
+        for _ in range(4):
+            await page.keyboard.press("Tab")
+            focused.append(await page.evaluate("document.activeElement.innerText"))
+        assert focused == ["Skip to the jobs", "Refresh", "Do a training round", "Do a training round"]
+        await page.keyboard.press("Enter")
+        async with asyncio.timeout(10):
+            await page.get_by_role("status").wait_for()
+        assert node.jobs["MNIST_3_7"].phase == "TRAINING"
+        await page.close()
+
+
+async def shoot(page: Any, name: str) -> None:
+    """Pictures for a person, in the folder that PAGE_PICTURES names; none without it."""
+    folder = os.environ.get("PAGE_PICTURES")
+    if folder is None:
+        return
+    for scheme in ("light", "dark"):
+        await page.emulate_media(color_scheme=scheme)
+        for width in (1280, 390):
+            await page.set_viewport_size({"width": width, "height": 900})
+            path = Path(folder) / f"{name}-{scheme}-{width}.png"
+            await page.screenshot(path=path, full_page=True)
+    await page.set_viewport_size({"width": 1280, "height": 900})

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import asyncio
+import re
+from html.parser import HTMLParser
+from urllib.parse import urlencode
+
+import pytest
+from quart import Quart
+
+from .conftest import Client
+from .fake_node import FakeNode
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+NAMES = (
+    "Trainer",
+    "Current Round",
+    "Fed. Learning Params",
+    "Fed. Avg. done?",
+    "Pre FedAvg. Accuracy",
+    "Post FedAvg Accuracy",
+    "Was model exchanged?",
+)
+
+
+class Page(HTMLParser):
+    """The tags of a page with their attributes, and its text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += " ".join(data.split()) + " " if data.strip() else ""
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attrs for name, attrs in self.tags if name == tag]
+
+
+async def load(client: Client, path: str = "/") -> Page:
+    answer = await client.get(path)
+    assert answer.status_code == 200
+    assert answer.mimetype == "text/html"
+    return Page(await answer.get_data(as_text=True))
+
+
+async def press(client: Client, **fields: str) -> tuple[int, str]:
+    answer = await client.post("/training/trigger/form", data=urlencode(fields).encode(), headers=FORM)
+    return answer.status_code, answer.headers.get("Location", "")
+
+
+async def test_the_page_shows_each_job_in_the_words_of_the_thesis(client: Client, node: FakeNode) -> None:
+    await press(client, trainerId="MNIST")
+    await node.finish_round("MNIST", before=0.9001, after=0.9321)
+    page = await load(client)
+    assert all(page.text.count(name) == 2 for name in NAMES)  # two jobs
+    for shown in ("MNIST Dataset", "90.01 %", "93.21 %", "Learning Rate: 1e-05, Epochs: 2, Batch size: 64"):
+        assert shown in page.text
+    assert "Round 0 was averaged from 1 update." in page.text
+    assert "sample data" in page.text
+    assert "000000000000" in page.text
+    assert "flnet node at 127.0.0.1:4000" in page.text
+
+
+async def test_the_page_shows_the_same_job_on_the_peers_and_what_only_they_have(
+    client: Client, node: FakeNode
+) -> None:
+    other = FakeNode("NODE_2", 4001)
+    other.jobs["MNIST"].after = 0.7777
+    other.jobs["CIFAR10"] = other.jobs.pop("MNIST_3_7")
+    other.jobs["CIFAR10"].trainer_id, other.jobs["CIFAR10"].label = "CIFAR10", "CIFAR-10 Dataset"
+    node.add_peer("NODE_2", "127.0.0.1:4001")
+    node.add_peer("NODE_3", "127.0.0.1:4002", "unreachable", "did not answer in 2 s")
+    node.around = [
+        {"id": "NODE_2", "address": "127.0.0.1:4001", "info": other.info(), "error": None},
+        {"id": "NODE_3", "address": "127.0.0.1:4002", "info": None, "error": "no answer"},
+    ]
+    page = await load(client)
+    for shown in ("MNIST Dataset on the other nodes", "77.77 %", "only other nodes have", "CIFAR-10 Dataset"):
+        assert shown in page.text
+    assert "did not answer in 2 s" in page.text
+    assert {"href": "http://127.0.0.1:4001/"} in page.all("a")
+    assert all(table.get("role") == "table" for table in page.all("table"))
+    assert len(page.all("caption")) == len(page.all("table")) == 3
+
+
+async def test_pressing_the_button_starts_a_round_and_the_page_reports_it(client: Client, node: FakeNode) -> None:
+    status, location = await press(client, trainerId="MNIST")
+    assert (status, node.jobs["MNIST"].phase) == (303, "TRAINING")
+    page = await load(client, location)
+    assert "Round 0 of MNIST has been started." in page.text
+    assert "25 % of the local training" in page.text
+    assert "Round 0 of MNIST Dataset began" in page.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"trainerId": "NONE"}, "this node has no trainer 'NONE'"),
+        ({"trainerId": "<script>alert(1)</script>"}, "this node has no trainer '<script>alert(1)</script>'"),
+        ({}, "trainer"),
+        ({"trainerId": "x" * 500}, "trainerId: "),
+    ],
+)
+async def test_what_goes_wrong_is_told_on_the_page_in_words(
+    client: Client, fields: dict[str, str], words: str
+) -> None:
+    status, location = await press(client, **fields)
+    assert status == 303
+    page = await load(client, location)
+    assert words in page.text
+    assert any(p.get("role") == "alert" for p in page.all("p"))
+    assert page.all("script") == []
+
+
+async def test_a_second_press_says_that_a_round_is_going_on(client: Client) -> None:
+    await press(client, trainerId="MNIST")
+    _, location = await press(client, trainerId="MNIST")
+    assert "in round 0 already" in (await load(client, location)).text
+
+
+@pytest.mark.parametrize("body", [b"\xff\xfe", b"&" * 500, b"a=1&" * 100, b"trainerId=%00", b""])
+async def test_a_broken_form_is_told_in_words_too(client: Client, body: bytes) -> None:
+    answer = await client.post("/training/trigger/form", data=body, headers=FORM)
+    assert answer.status_code == 303
+    assert any(p.get("role") == "alert" for p in (await load(client, answer.headers["Location"])).all("p"))
+
+
+async def test_a_link_cannot_put_words_on_the_page(client: Client) -> None:
+    page = await load(client, "/?notice=Your+node+is+broken,+call+me&error=call+me")
+    assert "call me" not in page.text
+
+
+async def test_names_from_peers_are_text_and_never_markup(client: Client, node: FakeNode) -> None:
+    evil = "<img src=x onerror=alert(1)>"
+    other = FakeNode("x")
+    job = other.jobs["MNIST"]
+    job.label = job.trainer_id = job.source = job.outcome = evil
+    node.add_peer(evil, f'"><script>alert(2)</script>{evil}', "alive", evil)
+    node.around = [{"id": evil, "address": evil, "info": other.info(), "error": evil}]
+    node.jobs["MNIST"].waiting_for = [evil]
+    node.jobs["MNIST"].error = evil
+    await node.feed.publish("peer_seen", evil)
+    page = await load(client)
+    assert page.text.count(evil) >= 6
+    assert [image["src"] for image in page.all("img")] == [page.all("img")[0]["src"]]
+    assert page.all("script") == []
+    assert not any(name.startswith("on") or name == "style" for _, attrs in page.tags for name in attrs)
+
+
+async def test_the_page_needs_nothing_from_elsewhere_and_holds_no_script_or_style(client: Client) -> None:
+    page = await load(client)
+    for tag, attrs in page.tags:
+        assert tag not in ("script", "style", "iframe")
+        for name in ("src", "href", "action"):
+            assert re.match(r"/|#", attrs.get(name) or "/")
+    css = await (await client.get("/web/style.css")).get_data(as_text=True)
+    assert "url(" not in css
+    assert "@import" not in css
+
+
+async def test_the_page_refreshes_itself_only_while_something_is_going_on(client: Client, node: FakeNode) -> None:
+    assert not any("http-equiv" in meta for meta in (await load(client)).all("meta"))
+    await press(client, trainerId="MNIST")
+    assert any(meta.get("content") == "5; url=/" for meta in (await load(client)).all("meta"))
+    await node.finish_round("MNIST", 0.5, 0.5)
+    assert not any("http-equiv" in meta for meta in (await load(client)).all("meta"))
+
+
+async def test_a_job_without_data_has_no_button_and_says_what_is_missing(client: Client, node: FakeNode) -> None:
+    node.jobs["MNIST"].phase = "NO_DATA"
+    node.jobs["MNIST"].error = "MNIST has no data; put it into the datasets folder"
+    page = await load(client)
+    assert len(page.all("button")) == 1
+    assert "put it into the datasets folder" in page.text
+
+
+async def test_a_node_that_is_not_ready_says_why(client: Client, node: FakeNode) -> None:
+    node.is_ready = False
+    assert "MNIST is still loading its data" in (await load(client)).text
+
+
+async def test_a_node_without_jobs_and_peers_has_a_page_too(client: Client, node: FakeNode) -> None:
+    node.jobs.clear()
+    page = await load(client)
+    assert "This node has no trainer." in page.text
+    assert "No other node is known yet." in page.text
+
+
+async def test_many_open_pages_ask_the_peers_once(client: Client, node: FakeNode, app: Quart) -> None:
+    await asyncio.gather(*(app.test_client().get("/") for _ in range(20)))
+    assert node.asked_peers == 1
+
+
+@pytest.mark.parametrize("path", ["/web/index.html", "/web/..%2f__init__.py", "/web/", "/static/style.css"])
+async def test_only_the_pages_own_files_are_served(client: Client, path: str) -> None:
+    assert (await client.get(path)).status_code == 404
+
+
+async def test_the_files_have_their_types(client: Client) -> None:
+    css, icon = await client.get("/web/style.css"), await client.get("/web/icon.svg")
+    assert (css.mimetype, icon.mimetype) == ("text/css", "image/svg+xml")

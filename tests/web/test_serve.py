@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+
+import httpx
+import pytest
+from quart import Quart
+
+from flnet.errors import StartError
+from flnet.settings import Settings, load_settings
+from flnet.web import serve as server
+from flnet.web.serve import bind, serve
+
+from .conftest import Running, free_socket
+from .fake_node import FakeNode
+
+
+def settings_for(port: int, address: str = "127.0.0.1") -> Settings:
+    return load_settings({"node_port": port, "listen_address": address}, {})
+
+
+def test_a_port_in_use_is_told_at_once_with_the_setting_to_change() -> None:
+    with free_socket() as other:
+        port = other.getsockname()[1]
+        with pytest.raises(StartError) as told:
+            bind(settings_for(port))
+    assert told.value.message == (
+        f"port {port} on 127.0.0.1 is in use by another program; choose another FLNET_NODE_PORT"
+    )
+
+
+@pytest.mark.parametrize("address", ["203.0.113.7", "no such host", "a" * 300, "256.1.1.1"])
+def test_an_address_that_is_not_ours_is_told(address: str) -> None:
+    with pytest.raises(StartError, match="FLNET_LISTEN_ADDRESS"):
+        bind(settings_for(4000, address))
+
+
+async def test_serve_itself_tells_of_a_port_in_use(app: Quart) -> None:
+    with free_socket() as other, pytest.raises(StartError, match="in use"):
+        await serve(app, settings_for(other.getsockname()[1]), asyncio.Event())
+
+
+@pytest.mark.parametrize("address", ["localhost", "::1", "[::1]"])
+def test_a_name_and_an_ipv6_address_can_be_listened_on(address: str) -> None:
+    if ":" in address and not has_ipv6():
+        pytest.skip("this machine has no IPv6 on loopback")
+    with free_socket() as free:
+        port = free.getsockname()[1]
+    with bind(settings_for(port, address)) as taken:
+        assert taken.getsockname()[1] == port
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+async def test_the_end_waits_neither_for_streams_nor_for_stalled_callers(
+    running: Running, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "GRACE_SECONDS", 0.1)
+    async with httpx.AsyncClient(trust_env=False, timeout=10) as http:
+        async with running() as port:
+            url = f"http://127.0.0.1:{port}/events"
+            answer = await http.send(http.build_request("GET", url), stream=True)
+            _, stalled = await asyncio.open_connection("127.0.0.1", port)
+            stalled.write(b"POST /announce HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
+            while not node.feed.watchers:
+                await asyncio.sleep(0.005)
+        # Here the server has ended: `running` fails if that takes longer than it allows.
+        assert [line async for line in answer.aiter_lines() if line.startswith("id")] == []
+        stalled.close()
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+async def test_serving_writes_no_access_log(running: Running, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with running() as port, httpx.AsyncClient(trust_env=False) as http:
+        answer = await http.get(f"http://127.0.0.1:{port}/health")
+    assert "server" not in answer.headers
+    assert "/health" not in "".join(r.getMessage() for r in caplog.records if r.name.startswith("flnet"))

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flnet.node.base import FeedItem
+from flnet.web.view import MAX_JOBS, MAX_TEXT, accuracy, event_views, job_view, jobs_of, peer_view, same_job, text
+
+from .fake_node import FakeNode
+
+THESIS = {
+    "current_round": 0,
+    "fed_learn_done": "Yes",
+    "federated_learning_params": "Learning Rate: 1e-05, Epochs: 2, Batch size: 64",
+    "model_was_exchanged": "No",
+    "post_fedavg_accuracy": 0.4545,
+    "pre_fedavg_accuracy": 0.4,
+    "trainer_label": "MNIST Dataset",
+}
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+NAMES = st.sampled_from([*FakeNode().jobs["MNIST"].view(), "anything"])
+JOB = st.dictionaries(NAMES, ANY_JSON) | ANY_JSON
+
+
+def test_an_old_node_of_the_thesis_is_shown_with_all_its_seven_values() -> None:
+    (job,) = jobs_of("NODE_4", {"jobsInfo": [THESIS]})
+    assert (job.label, job.round, job.hyper) == ("MNIST Dataset", "0", THESIS["federated_learning_params"])
+    assert (job.averaged, job.pre, job.post, job.exchanged) == ("Yes", "40.00 %", "45.45 %", "No")
+    assert not job.busy
+    assert same_job(job, job_view("NODE_1", FakeNode().jobs["MNIST"].view()))
+    assert not same_job(job, job_view("NODE_1", FakeNode().jobs["MNIST_3_7"].view()))
+
+
+def test_a_job_that_never_trained_says_so() -> None:
+    job = job_view("NODE_1", FakeNode().jobs["MNIST"].view())
+    assert (job.round, job.pre, job.digest) == ("not trained yet", "—", "—")
+    assert job.data == "scikit-learn digits, 1,437 rows, 10 classes"
+
+
+def test_waiting_and_progress_are_put_into_words() -> None:
+    node = FakeNode()
+    node.jobs["MNIST"].waiting_for = ["b", "c"]
+    node.jobs["MNIST"].phase = "GATHERING"
+    node.jobs["MNIST"].progress = {"done": 1, "total": 3}
+    job = job_view("NODE_1", node.jobs["MNIST"].view())
+    assert (job.phase_words, job.waiting_for, job.busy) == ("Waiting for updates", "b, c", True)
+    assert job.progress is not None
+    assert job.progress.percent == 33
+
+
+@given(JOB)
+def test_whatever_a_peer_claims_becomes_short_text(claim: Any) -> None:
+    job = job_view("x", claim)
+    texts = [value for value in vars(job).values() if isinstance(value, str)]
+    assert all(len(value) <= 30 * MAX_TEXT for value in texts)
+    assert job.progress is None or 0 <= job.progress.percent <= 100
+
+
+@given(ANY_JSON | st.fixed_dictionaries({"jobsInfo": st.lists(JOB) | ANY_JSON}))
+def test_whatever_a_peer_answers_is_a_list_of_jobs(answer: Any) -> None:
+    assert all(job.node == "x" for job in jobs_of("x", answer))
+
+
+def test_a_peer_cannot_fill_the_page() -> None:
+    assert len(jobs_of("x", {"jobsInfo": [THESIS] * 9_999})) == MAX_JOBS
+    assert text("a" * 5_000) == "a" * (MAX_TEXT - 1) + "…"
+    assert text("a\n\n b") == "a b"
+    assert text(10**5_000) == ""
+
+
+@pytest.mark.parametrize("value", [None, "0.5", True, -0.1, 1.1, float("nan"), 10**400, [0.5]])
+def test_what_is_no_accuracy_is_a_dash(value: Any) -> None:
+    assert accuracy(value) == "—"
+
+
+@pytest.mark.parametrize(
+    ("address", "url"),
+    [
+        ("127.0.0.1:4001", "http://127.0.0.1:4001/"),
+        ("node-2.lab:4001", "http://node-2.lab:4001/"),
+        ("[::1]:4001", "http://[::1]:4001/"),
+        ("javascript:alert(1)", ""),
+        ("evil.example/x?:80", ""),
+        ("user@evil.example:80", ""),
+        ("", ""),
+    ],
+)
+def test_only_an_address_becomes_a_link(address: str, url: str) -> None:
+    assert peer_view({"id": "x", "address": address, "state": "alive"}, None).url == url
+
+
+def test_a_peer_that_gave_no_information_is_shown_with_the_reason() -> None:
+    peer = {"id": "x", "address": "127.0.0.1:4001", "state": "alive", "reason": ""}
+    assert peer_view(peer, {"id": "x", "info": None, "error": "no answer in 2 s"}).note == "no answer in 2 s"
+
+
+def test_the_newest_events_come_first() -> None:
+    items = [FeedItem(number, 0.0, "k", f"event {number}", "", {}) for number in range(1, 30)]
+    assert [event.text for event in event_views(items, 2)] == ["event 29", "event 28"]
