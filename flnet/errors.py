@@ -32,6 +32,7 @@ Wording lives in the classes, with what was expected and what came, so that it e
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -253,3 +254,16 @@ class PeerRefused(TransportError):
         self.error = error
         self.answer = message
         self.round = round
+
+    @classmethod
+    def read(cls, status: int, body: bytes) -> PeerRefused:
+        """From an error answer; one that is not in flnet's form is quoted, shortened."""
+        try:
+            fields = json.loads(body)
+        except (ValueError, RecursionError):
+            fields = None
+        if not isinstance(fields, dict) or not isinstance(fields.get("error"), str):
+            return cls(status, "unknown", ascii(body[:200].decode(errors="replace")))
+        current = fields.get("round")
+        round = current if type(current) is int and 0 <= current <= 2**53 else None
+        return cls(status, fields["error"][:64], str(fields.get("message", ""))[:500], round)

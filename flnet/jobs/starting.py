@@ -60,6 +60,8 @@ def asked(s: JobState, event: TrainingAsked) -> list[Effect]:
 def open_round(s: JobState, opening: Opening) -> list[Effect]:
     """Leave whatever round is open and enter this one."""
     assert s.model is not None
+    if s.number == opening.key.number:
+        s.record = None  # one round, started twice at once: only the start that counts is remembered
     effects = abandon(s, f"cut short: {opening.key.initiator} started round {opening.key.number}")
     _take_base(s, opening)
     s.hyper = opening.hyper or s.hyper

@@ -84,10 +84,12 @@ class NodeCore:
                 owned.append(Owned(None, effect))
         return owned
 
-    def met(self, packet: Packet) -> list[Owned]:
-        """A message came, so its sender is reachable: a peer that was lost is back."""
+    def contacts(self, packet: Packet) -> list[Event]:
+        """A message came, so its sender is reachable: news if it was held for lost."""
         message = packet.message
-        return self.hear(None, ContactMade(message.sender)) if isinstance(message, JobMessage) else []
+        if not isinstance(message, JobMessage) or message.sender in self.members.alive:
+            return []
+        return [ContactMade(message.sender)]
 
     def _tell_jobs(self, effect: TellJobs) -> list[Owned]:
         peer = PeerId(effect.peer)

@@ -31,6 +31,14 @@ class Transport(Protocol):
         """
         ...
 
+    async def fetch(self, address: str, path: str) -> Reply:
+        """Get what lies at this path of "host:port", in one attempt.
+
+        Raises:
+            PeerUnreachable, PeerTimeout: no answer.
+        """
+        ...
+
     async def close(self) -> None:
         """Give connections back; nothing is sent afterwards."""
         ...

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import httpx
@@ -19,9 +20,16 @@ from flnet.params import Rng
 from flnet.transport.base import Reply, is_not_ready
 
 PIECE = 256 * 1024  # bytes; larger and smaller pieces were measured slower over loopback
+BUFFERED = 4 * 1024 * 1024  # bytes that the system may hold after it took the last piece
 MAX_REPLY_BYTES = 512 * 1024 * 1024
 CONNECT_SECONDS = 5.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0  # seconds between attempts, doubled each time
+
+
+class _Request(NamedTuple):
+    verb: str
+    body: bytes | None = None
+    headers: Mapping[str, str] = MappingProxyType({})
 
 
 class Fault(NamedTuple):
@@ -87,7 +95,7 @@ class HttpTransport:
             spread = pause * (0.5 + self._rng.random() / 2)
             may_repeat = loop.time() + spread < deadline
             try:
-                reply = await self._attempt(address, path, body, content_type, deadline)
+                reply = await self._attempt(address, path, _post(body, content_type), deadline)
             except httpx.TransportError as exc:
                 fault = fault_of(exc)
                 if not fault.again or not may_repeat or self._client.is_closed:
@@ -98,25 +106,37 @@ class HttpTransport:
             await asyncio.sleep(spread)
             pause = min(2 * pause, LONGEST_PAUSE)
 
+    async def fetch(self, address: str, path: str) -> Reply:
+        """Get what lies at this path of "host:port", in one attempt.
+
+        Raises:
+            PeerUnreachable, PeerTimeout, TransportError: as for `send`.
+        """
+        deadline = asyncio.get_running_loop().time() + self._timeout
+        try:
+            return await self._attempt(address, path, _Request("GET"), deadline)
+        except httpx.TransportError as exc:
+            fault = fault_of(exc)
+            raise fault.error(f"{address}: {fault.words}{_because(exc)}") from exc
+
     async def close(self) -> None:
         """Give connections back; requests under way end in PeerUnreachable, later ones too."""
         await self._client.aclose()
 
-    async def _attempt(self, address: str, path: str, body: bytes, content_type: str, deadline: float) -> Reply:
+    async def _attempt(self, address: str, path: str, request: _Request, deadline: float) -> Reply:
         if self._client.is_closed:
             raise PeerUnreachable(f"{address}: this node has closed its connections")
         try:
             async with asyncio.timeout_at(deadline) as limit:
-                return await self._exchange(_url(address, path), body, content_type, self._extender(limit))
+                return await self._exchange(_url(address, path), request, self._extender(limit))
         except TimeoutError as exc:
             raise PeerTimeout(f"{address}: no answer within {self._timeout:g} s") from exc
         except (httpx.InvalidURL, ValueError) as exc:  # ValueError: names that the resolver cannot spell
             raise PeerUnreachable(f"{address!r} is no address: {exc}") from exc
 
-    async def _exchange(self, url: httpx.URL, body: bytes, content_type: str, moved: Callable[[], None]) -> Reply:
-        headers = {"Content-Type": content_type, "Content-Length": str(len(body))}
-        pieces = _pieces(body, moved)
-        async with self._client.stream("POST", url, content=pieces, headers=headers) as response:
+    async def _exchange(self, url: httpx.URL, request: _Request, moved: Callable[[float], None]) -> Reply:
+        content = None if request.body is None else _pieces(request.body, moved)
+        async with self._client.stream(request.verb, url, content=content, headers=request.headers) as response:
             parts, got, counted = [], 0, 0
             async for part in response.aiter_raw():
                 parts.append(part)
@@ -127,14 +147,14 @@ class HttpTransport:
                     )
                 if got - counted >= PIECE:
                     counted = got
-                    moved()
+                    moved(1)
             return Reply(response.status_code, b"".join(parts), response.headers.get("content-type", ""))
 
-    def _extender(self, limit: asyncio.Timeout) -> Callable[[], None]:
+    def _extender(self, limit: asyncio.Timeout) -> Callable[[float], None]:
         loop = asyncio.get_running_loop()
 
-        def moved() -> None:
-            limit.reschedule(max(limit.when() or 0, loop.time() + self._timeout))
+        def moved(timeouts: float) -> None:
+            limit.reschedule(max(limit.when() or 0, loop.time() + timeouts * self._timeout))
 
         return moved
 
@@ -147,21 +167,28 @@ def fault_of(exc: httpx.TransportError) -> Fault:
     return Fault(PeerUnreachable, "the request failed", again=False)
 
 
-async def _pieces(body: bytes, moved: Callable[[], None]) -> AsyncIterator[bytes]:
-    """The body in pieces; a piece is asked for when the one before it is on its way."""
+async def _pieces(body: bytes, moved: Callable[[float], None]) -> AsyncIterator[bytes]:
+    """The body in pieces; a piece is asked for when the one before it has left us.
+
+    What has left us may still wait in the system's buffers, so the end of a large body allows more time.
+    """
     for start in range(0, len(body), PIECE):
         if start:
-            moved()
+            moved(1)
         yield body[start : start + PIECE]
     if len(body) > PIECE:
-        moved()
+        moved(1 + 2 * min(1.0, len(body) / BUFFERED))
+
+
+def _post(body: bytes, content_type: str) -> _Request:
+    return _Request("POST", body, {"Content-Type": content_type, "Content-Length": str(len(body))})
 
 
 def _url(address: str, path: str) -> httpx.URL:
     host, colon, port = address.rpartition(":")
-    if not colon or not host:
+    if not colon or not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
         raise ValueError('expected "host:port"')
-    return httpx.URL(scheme="http", host=host.strip("[]"), port=int(port), path=path)
+    return httpx.URL(scheme="http", host=host.removeprefix("[").removesuffix("]"), port=int(port), path=path)
 
 
 def _because(exc: Exception) -> str:

@@ -140,6 +140,16 @@ class MemoryTransport:
             reply = await self._network.carry(self._address, address, path, body, content_type)
         return reply
 
+    async def fetch(self, address: str, path: str) -> Reply:
+        """Get what lies at this path: a request without a body and without a content type.
+
+        Raises:
+            PeerUnreachable, PeerTimeout: as for `send`.
+        """
+        if self._closed:
+            raise PeerUnreachable(f"{address}: this node has closed its connections")
+        return await self._network.carry(self._address, address, path, b"", "")
+
     async def close(self) -> None:
         """Nothing is sent afterwards."""
         self._closed = True

@@ -1,0 +1,75 @@
+"""Puts a node together from its settings: which codec, transport, store, pool and strategy it uses."""
+
+from __future__ import annotations
+
+import random
+import uuid
+
+from flnet.codec import JsonCodec
+from flnet.jobs import Waits
+from flnet.messages import Peer
+from flnet.node.core import NodeCore
+from flnet.node.lane import Lane
+from flnet.node.perform import Performer
+from flnet.node.post import Post
+from flnet.node.runtime import NodeRuntime
+from flnet.node.timers import Timers
+from flnet.params import PeerId, Schema, TrainerId
+from flnet.settings import Settings
+from flnet.store import MemoryStore, Store
+from flnet.strategies import fed_avg
+from flnet.training import Pool, find_trainers, make_pool
+from flnet.transport import HttpTransport, Transport
+
+MEGABYTE = 1024 * 1024
+
+
+def build_node(settings: Settings) -> NodeRuntime:
+    """A node as the settings want it, over HTTP; nothing runs before `start`.
+
+    Raises:
+        SettingsError: a trainer that is asked for does not exist.
+    """
+    nodes: list[NodeRuntime] = []
+    pool = make_pool(settings, lambda trainer, done, total: nodes[0].on_progress(TrainerId(trainer), done, total))
+    transport = HttpTransport(settings.request_timeout_in_seconds, random.Random())
+    me = Peer(id=settings.node_id or str(uuid.uuid4()), ip=settings.node_ip, port=settings.node_port)
+    trainers = [TrainerId(found.id) for found in find_trainers(settings)]
+    nodes.append(assemble(settings, me, trainers, pool=pool, transport=transport, store=MemoryStore()))
+    return nodes[0]
+
+
+def assemble(
+    settings: Settings, me: Peer, trainers: list[TrainerId], *, pool: Pool, transport: Transport, store: Store
+) -> NodeRuntime:
+    """A node from parts; the in-memory twins of each part make a mesh inside one process."""
+    core = NodeCore(me, trainers, waits_of(settings), prune=settings.prune_unresponsive_nodes)
+    codec = JsonCodec()
+
+    def schema_of(trainer: TrainerId) -> Schema:
+        model = core.jobs[trainer].state.model
+        assert model is not None
+        return model.schema
+
+    def make_performer(node: NodeRuntime) -> Performer:
+        lane = Lane(pool, fed_avg(settings.aggregation), PeerId(me.id), settings.seed, schema_of)
+        post = Post(transport, codec, core.members, node.deliver)
+        return Performer(store, post, lane, Timers(node.deliver, random.Random()), node.feed, node.deliver)
+
+    return NodeRuntime(
+        core,
+        make_performer,
+        codec=codec,
+        transport=transport,
+        store=store,
+        pool=pool,
+        bootstrap=settings.bootstrap_pairs,
+        max_body_bytes=settings.max_body_megabytes * MEGABYTE,
+    )
+
+
+def waits_of(settings: Settings) -> Waits:
+    """How long jobs wait, from the two settings that the thesis has for it."""
+    base = settings.wait_time_in_seconds_to_force_fedavg
+    margin = settings.wait_time_in_seconds_to_force_fedavg_margin
+    return Waits(average=base, margin=margin, start=min(5.0, base / 4), claims=base + margin)

@@ -1,0 +1,125 @@
+"""Performs effects: one branch per effect; whatever takes time runs as a task and ends in an event."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from flnet.effects import (
+    Answer,
+    Average,
+    CancelTimer,
+    CancelWork,
+    Evaluate,
+    Prepare,
+    Publish,
+    Save,
+    Send,
+    SendAnnounce,
+    SetTimer,
+    Train,
+)
+from flnet.errors import IllegalStep
+from flnet.events import Event
+from flnet.messages import Packet
+from flnet.node.core import Owned
+from flnet.node.feed import RingFeed
+from flnet.node.lane import Lane
+from flnet.node.post import Post
+from flnet.node.timers import Deliver, Timers
+from flnet.params import TrainerId
+from flnet.store import SavedJob, Store
+
+log = logging.getLogger(__name__)
+
+
+class Performer:
+    """Carries out what the core asked for, in the order given."""
+
+    def __init__(
+        self, store: Store, post: Post, lane: Lane, timers: Timers, feed: RingFeed, deliver: Deliver
+    ) -> None:
+        self._store, self._post, self._lane = store, post, lane
+        self._timers, self._feed, self._deliver = timers, feed, deliver
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def perform(self, owned: Sequence[Owned]) -> Packet | None:
+        """Perform effects in order; the answer among them, if there is one.
+
+        Only Save is waited for: what follows it may be seen by others.
+        """
+        answer = None
+        for item in owned:
+            if isinstance(item.effect, Save):
+                await self._save(item.owner, item.effect)
+            elif isinstance(item.effect, Answer):
+                answer = Packet(item.effect.message, item.effect.params)
+            elif item.owner is None or isinstance(item.effect, SetTimer | CancelTimer | Publish):
+                self._for_anyone(item)
+            else:
+                self._for_job(item.owner, item)
+        return answer
+
+    def prepare(self, trainer: TrainerId) -> None:
+        """Start loading a trainer."""
+        self._later(trainer, self._lane.prepare(trainer))
+
+    async def close(self) -> None:
+        """Stop all that runs; no event comes afterwards."""
+        self._timers.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _save(self, owner: TrainerId | None, effect: Save) -> None:
+        assert owner is not None
+        await self._store.save(owner, SavedJob(effect.snapshot, effect.params, effect.private))
+
+    def _for_anyone(self, item: Owned) -> None:
+        match item.effect:
+            case SetTimer() as effect:
+                self._timers.set(item.owner, effect)
+            case CancelTimer(name):
+                self._timers.cancel(item.owner, name)
+            case Publish(kind, text, data):
+                log.info("%s%s", f"{item.owner}: " if item.owner else "", text)
+                self._feed.publish(kind, text, item.owner or "", data)
+            case SendAnnounce() as effect:
+                self._spawn(self._post.announce(effect))
+            case effect:
+                raise IllegalStep(f"the membership cannot ask for {type(effect).__name__}")
+
+    def _for_job(self, owner: TrainerId, item: Owned) -> None:
+        match item.effect:
+            case CancelWork() as effect:
+                self._lane.cancel(owner, effect)
+            case Prepare():
+                self.prepare(owner)
+            case Train() as effect:
+                self._later(owner, self._lane.train(owner, effect))
+            case Average() as effect:
+                self._later(owner, self._lane.average(owner, effect))
+            case Evaluate() as effect:
+                self._later(owner, self._lane.evaluate(owner, effect))
+            case Send() as effect:
+                self._spawn(self._post.send(owner, effect))
+            case effect:
+                raise IllegalStep(f"a job cannot ask for {type(effect).__name__}")
+
+    def _later(self, owner: TrainerId, work: Coroutine[Any, Any, Event]) -> None:
+        async def run() -> None:
+            self._deliver(owner, await work)
+
+        self._spawn(run())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (exc := task.exception()):
+            log.error("an effect failed in a way that flnet does not know", exc_info=exc)

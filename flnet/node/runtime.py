@@ -1,0 +1,195 @@
+"""The running node: one queue, one consumer, and the views that people see."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import flnet
+from flnet.codec import Codec
+from flnet.errors import FlnetError, LocalError, PeerError, UnknownPath
+from flnet.events import Event, HyperParamsEdited, MeshStarted
+from flnet.jobs import Phase
+from flnet.messages import Announce, EditHyperParams, Packet, Peer, Trigger
+from flnet.node.base import View
+from flnet.node.core import NodeCore
+from flnet.node.feed import RingFeed
+from flnet.node.perform import Performer
+from flnet.node.post import OFF_LOOP_BYTES, encode
+from flnet.node.survey import survey
+from flnet.node.translate import KINDS
+from flnet.params import TrainerId
+from flnet.store import Store
+from flnet.training import Pool
+from flnet.transport import Reply, Transport
+
+log = logging.getLogger(__name__)
+
+CONTROL_BYTES = 64 * 1024  # of a body without parameters
+BYTES_PER_NUMBER = 32  # of a number in JSON, generously
+STATUS = {Announce.path: 201, Trigger.path: 202}
+
+
+class NodeRuntime:
+    """A node that runs: takes messages, feeds the core, performs effects. Made by `build`."""
+
+    def __init__(
+        self,
+        core: NodeCore,
+        make_performer: Callable[[NodeRuntime], Performer],
+        *,
+        codec: Codec,
+        transport: Transport,
+        store: Store,
+        pool: Pool,
+        bootstrap: Sequence[str] = (),
+        max_body_bytes: int = 512 * 1024 * 1024,
+    ) -> None:
+        self.me: Peer = core.me
+        self.core = core
+        self.feed = RingFeed(time.time)
+        self._codec, self._transport, self._store, self._pool = codec, transport, store, pool
+        self._bootstrap, self._max_body_bytes = tuple(bootstrap), max_body_bytes
+        self._queue: asyncio.Queue[tuple[TrainerId | None, Event, asyncio.Future[Packet | None] | None]] = (
+            asyncio.Queue()
+        )
+        self._progress: dict[TrainerId, Mapping[str, int]] = {}
+        self._performer = make_performer(self)
+        self._consumer: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Load the trainers, and announce this node to its bootstrap peers; returns at once."""
+        self._consumer = asyncio.create_task(self._consume())
+        for trainer in self.core.jobs:
+            self._performer.prepare(trainer)
+        self.deliver(None, MeshStarted(self._bootstrap))
+
+    async def stop(self) -> None:
+        """End everything; waiting callers get an error, watchers of the feed their end."""
+        if self._consumer is not None:
+            self._consumer.cancel()
+            await asyncio.gather(self._consumer, return_exceptions=True)
+        while not self._queue.empty():
+            _, _, waiting = self._queue.get_nowait()
+            if waiting is not None and not waiting.done():
+                waiting.set_exception(LocalError("the node is stopping"))
+        await self._performer.close()
+        self.feed.close()
+        await self._pool.close()
+        await self._transport.close()
+        await self._store.close()
+
+    def deliver(self, owner: TrainerId | None, event: Event) -> None:
+        """Put an event on the queue; from the event loop's own thread only."""
+        self._queue.put_nowait((owner, event, None))
+
+    def on_progress(self, trainer: TrainerId, done: int, total: int) -> None:
+        """Note how far a local training is; may be called from any thread."""
+        self._progress[trainer] = {"done": done, "total": total}
+
+    def body_limit(self, path: str) -> int:
+        """How many bytes a request to this path may have: what the largest model here needs, as JSON."""
+        if path in (Announce.path, Trigger.path) or path not in KINDS:
+            return CONTROL_BYTES
+        if any(job.phase is Phase.LOADING for job in self.core.jobs.values()):
+            return self._max_body_bytes
+        sizes = [job.state.model.schema.numbers for job in self.core.jobs.values() if job.state.model]
+        return min(CONTROL_BYTES + BYTES_PER_NUMBER * max(sizes, default=0), self._max_body_bytes)
+
+    async def receive(self, path: str, body: bytes, content_type: str, caller_ip: str) -> Reply:
+        """Take one POSTed message and answer it; see `flnet.node.base.Node`."""
+        kind = KINDS.get(path)
+        if kind is None:
+            raise UnknownPath(path)
+        if len(body) > OFF_LOOP_BYTES:
+            packet = await asyncio.to_thread(self._codec.decode, kind, body)
+        else:
+            packet = self._codec.decode(kind, body)
+        trainer, event = self.core.read(packet, caller_ip)
+        for contact in self.core.contacts(packet):
+            self.deliver(None, contact)
+        answer = await self._ask(trainer, event)
+        status = STATUS.get(path, 200)
+        if answer is None:
+            return Reply(status, b"{}", "application/json")
+        return Reply(status, await encode(self._codec, answer), self._codec.content_type)
+
+    async def edit_hyper_params(self, trainer: TrainerId, changes: EditHyperParams) -> View:
+        """Change hyper-parameters; the job's view afterwards."""
+        self.core.job(trainer)
+        await self._ask(trainer, HyperParamsEdited(changes.model_dump(exclude_none=True)))
+        return self.job(trainer)
+
+    def info(self) -> View:
+        """GET /info."""
+        return {
+            "iAm": self.me.fields(),
+            "jobsInfo": [self.job(trainer) for trainer in self.core.jobs],
+            "lastNodeStatus": "BUSY" if any(job.busy for job in self.core.jobs.values()) else "IDLE",
+            "peers": list(self.peers()),
+            "version": flnet.__version__,
+        }
+
+    def job(self, trainer: TrainerId) -> View:
+        """The job's view, with the progress of a training that runs."""
+        job = self.core.job(trainer)
+        progress = self._progress.get(trainer) if job.phase is Phase.TRAINING else None
+        return {**job.view(), "progress": progress}
+
+    def history(self, trainer: TrainerId) -> Sequence[View]:
+        """The records of all rounds, oldest first."""
+        return self.core.job(trainer).history()
+
+    def peers(self) -> Sequence[View]:
+        """The other nodes."""
+        return self.core.members.view()
+
+    async def peer_infos(self) -> Sequence[View]:
+        """What the peers say of themselves."""
+        return await survey(self._transport, self.peers())
+
+    def ready(self) -> View:
+        """Whether the mesh is joined and data are loaded, and if not, why."""
+        joined = self.core.members.joined or not self._bootstrap
+        jobs = self.core.jobs
+        reasons = [] if joined else [f"no bootstrap peer has answered yet: {', '.join(self._bootstrap)}"]
+        reasons += [f"{trainer} is still loading" for trainer, job in jobs.items() if job.phase is Phase.LOADING]
+        usable = [job for job in jobs.values() if job.phase not in (Phase.LOADING, Phase.NO_DATA)]
+        reasons += [
+            f"{t}: {job.state.error}" for t, job in jobs.items() if job.phase is Phase.NO_DATA and not usable
+        ]
+        loaded = bool(usable) and not any(job.phase is Phase.LOADING for job in jobs.values())
+        return {"ready": joined and loaded, "mesh_joined": joined, "data_loaded": loaded, "reasons": reasons}
+
+    async def _ask(self, trainer: TrainerId | None, event: Event) -> Packet | None:
+        if self._consumer is None or self._consumer.done():
+            raise LocalError("the node is not running")
+        waiting: asyncio.Future[Packet | None] = asyncio.get_running_loop().create_future()
+        self._queue.put_nowait((trainer, event, waiting))
+        return await waiting
+
+    async def _consume(self) -> None:
+        """Take events one at a time: the core is never entered twice, so it needs no locks."""
+        while True:
+            owner, event, waiting = await self._queue.get()
+            try:
+                answer = await self._performer.perform(self.core.hear(owner, event))
+            except asyncio.CancelledError:
+                if waiting is not None and not waiting.done():
+                    waiting.set_exception(LocalError("the node is stopping"))
+                raise
+            except Exception as exc:  # a bug or a full disk must not end the node
+                self._refuse(waiting, event, exc)
+            else:
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(answer)
+
+    def _refuse(self, waiting: asyncio.Future[Packet | None] | None, event: Event, exc: Exception) -> None:
+        if not isinstance(exc, PeerError):
+            log.error("%s could not be handled", type(event).__name__, exc_info=exc)
+            self.feed.publish("fault", f"{type(event).__name__} could not be handled: {exc}", data={})
+        if waiting is not None and not waiting.done():
+            known = exc if isinstance(exc, FlnetError) else LocalError("something went wrong here; see the log")
+            waiting.set_exception(known)

@@ -1,0 +1,60 @@
+"""What must hold in every mesh under every fault, checked while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from flnet.effects import Average
+from flnet.jobs import Job
+from flnet.params import Digest, Params, PeerId, RoundKey, Update
+
+
+class InvariantBroken(AssertionError):
+    """The simulation saw something that must never happen."""
+
+
+class Ledger:
+    """Keeps account of updates sent and averages made.
+
+    Invariants: never two averages in one round; no update counted twice; nothing averaged that was not sent;
+    equal received sets give equal digests; round numbers never go back.
+    """
+
+    def __init__(self) -> None:
+        self.averages: dict[tuple[PeerId, int], Digest] = {}
+        self.sent: dict[tuple[PeerId, RoundKey], set[Digest]] = {}
+        self._results: dict[tuple[tuple[PeerId, Digest, int | None], ...], Digest] = {}
+        self._rounds: dict[PeerId, int] = {}
+
+    def sends(self, peer: PeerId, key: RoundKey, params: Params) -> None:
+        """A node sends its update."""
+        self.sent.setdefault((peer, key), set()).add(params.digest)
+
+    def averages_now(self, node: PeerId, effect: Average, result: Params) -> None:
+        """A node averages."""
+        number = effect.key.number
+        if (node, number) in self.averages:
+            raise InvariantBroken(f"{node} averaged twice in round {number}")
+        self.averages[node, number] = result.digest
+        self._check_updates(node, effect)
+        received = tuple((u.peer, u.params.digest, u.examples) for u in effect.updates)
+        if self._results.setdefault(received, result.digest) != result.digest:
+            raise InvariantBroken(f"{node} averaged an equal set to another digest in round {number}")
+
+    def _check_updates(self, node: PeerId, effect: Average) -> None:
+        peers = [update.peer for update in effect.updates]
+        if len(set(peers)) != len(peers) or peers != sorted(peers):
+            raise InvariantBroken(f"{node} counts {peers}: twice, or out of order")
+        for update in effect.updates:
+            if update.key != effect.key or not self._was_sent(node, update):
+                raise InvariantBroken(f"{node} averages {update.peer}'s {update.key} in {effect.key}")
+
+    def _was_sent(self, node: PeerId, update: Update) -> bool:
+        return update.peer == node or update.params.digest in self.sent.get((update.peer, update.key), ())
+
+    def look(self, node: PeerId, jobs: Iterable[Job]) -> None:
+        """After every step of a node."""
+        for job in jobs:
+            if job.state.number < self._rounds.get(node, -1):
+                raise InvariantBroken(f"{node} went back to round {job.state.number}")
+            self._rounds[node] = job.state.number
