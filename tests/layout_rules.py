@@ -28,6 +28,9 @@ PURE_UP_TO = 7  # the highest layer that touches neither clock, chance, disk nor
 ADAPTERS = 8  # they know the data (up to layer 5), not the conversation (rounds and jobs)
 ADAPTERS_SEE_UP_TO = 5
 TWINS = frozenset({"codec", "transport", "store", "strategies"})  # versions of one interface: see base.py only
+APART = frozenset(
+    {frozenset({"training.local", "training.process"}), frozenset({"rounds.averaging", "rounds.exchange"})}
+)
 
 PURE_FOREIGN = frozenset({"numpy", "pydantic", "pydantic_core"})
 _IMPURE = """
@@ -136,9 +139,12 @@ def _layer_fault(source: Source, target: list[str]) -> str:
 
 
 def _sibling_fault(source: Source, target: list[str]) -> str:
+    fault = "two versions of one interface never see each other; only base is common"
+    if frozenset({".".join(source.parts[1:3]), ".".join(target[1:3])}) in APART:
+        return fault
     if source.is_package or source.parts[1] not in TWINS or target[2:3] in (["base"], [source.parts[-1]]):
         return ""
-    return "two versions of one interface never see each other; only base is common"
+    return fault
 
 
 def _purity_fault(top: str) -> str:

@@ -68,6 +68,7 @@ def test_every_layer_of_the_table_is_one_of_the_eleven_and_the_door() -> None:
         ("flnet.transport.http", "from . import memory", "never see each other"),
         ("flnet.store.sqlite", "from flnet.store import MemoryStore", "never see each other"),
         ("flnet.codec.binary", "import flnet.codec.json_codec", "never see each other"),
+        ("flnet.training.process", "from flnet.training.local import LocalBackend", "never see each other"),
         ("flnet.web.app", "from flnet.simulation import cluster", "lower layers only"),
         ("flnet.node.runtime", "from flnet.web.app import create_app", "lower layers only"),
         ("flnet.jobs.job", "import asyncio", "see no clock"),
