@@ -83,66 +83,75 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     node_id: Annotated[str, AfterValidator(check_name)] | None = Field(
-        None, description="Name of this node in the mesh; a new UUID if absent."
+        default=None, description="Name of this node in the mesh; a new UUID if absent."
     )
     node_ip: Annotated[str, AfterValidator(check_host)] | None = Field(
-        None,
+        default=None,
         description="Address at which peers reach this node; if absent, the one its requests come from.",
     )
-    node_port: int = Field(4000, ge=1, le=65535, description="TCP port of the REST API and the page.")
+    node_port: int = Field(default=4000, ge=1, le=65535, description="TCP port of the REST API and the page.")
     listen_address: str = Field(
-        "127.0.0.1",
+        default="127.0.0.1",
         description="Address to listen on. The default is this machine only; 0.0.0.0 takes in the network.",
     )
     bootstrap_pairs: Pairs = Field(
-        (), description='Peers to announce to at the start, "ip:port,ip:port". They may start later.'
+        default=(), description='Peers to announce to at the start, "ip:port,ip:port". They may start later.'
     )
-    datasets_path: Path | None = Field(None, description="Folder in which trainers look for data sets.")
+    datasets_path: Path | None = Field(default=None, description="Folder in which trainers look for data sets.")
     data_shard: Shard = Field(
-        Shard(index=1, count=1),
+        default=Shard(index=1, count=1),
         description='For experiments on one data set: this node takes part i of n, "i/n".',
     )
     state_path: Path | None = Field(
-        None, description="Folder for what must survive a restart; ~/.flnet/node-<port> if absent."
+        default=None, description="Folder for what must survive a restart; ~/.flnet/node-<port> if absent."
     )
-    tmp_path: Path | None = Field(None, description="Folder for temporary files; the system's if absent.")
-    trainers: Names = Field((), description="Trainers to offer, by id, with commas between; all if empty.")
-    trainers_path: Path | None = Field(None, description="Folder with further trainers, one file or folder each.")
+    tmp_path: Path | None = Field(default=None, description="Folder for temporary files; the system's if absent.")
+    trainers: Names = Field(default=(), description="Trainers to offer, by id, with commas between; all if empty.")
+    trainers_path: Path | None = Field(
+        default=None, description="Folder with further trainers, one file or folder each."
+    )
     aggregation: Literal["agg0", "agg1", "agg2"] = Field(
-        "agg1",
+        default="agg1",
         description="Weights of the average: agg0 uniform, agg1 by examples, agg2 by examples x labels.",
     )
     wait_time_in_seconds_to_force_fedavg: float = Field(
-        60,
+        default=60,
         gt=0,
         description="Seconds after the own training until the average is forced without the missing peers.",
     )
     wait_time_in_seconds_to_force_fedavg_margin: float = Field(
-        5, ge=0, description="Random part added to that wait, in seconds, so that nodes do not act at once."
+        default=5,
+        ge=0,
+        description="Random part added to that wait, in seconds, so that nodes do not act at once.",
     )
     request_timeout_in_seconds: float = Field(
-        30, gt=0, description="Seconds that a request to a peer may take, all attempts together."
+        default=30, gt=0, description="Seconds that a request to a peer may take, all attempts together."
     )
     prune_unresponsive_nodes: bool = Field(
-        False, description="Forget a peer that does not answer, instead of trying it again from time to time."
+        default=False,
+        description="Forget a peer that does not answer, instead of trying it again from time to time.",
     )
     compute: Literal["process", "thread"] = Field(
-        "process",
+        default="process",
         description="Train in a child process of low priority, or in a thread (little memory, debugging).",
     )
-    compute_threads: int = Field(1, ge=1, le=256, description="CPU threads that a framework may use to train.")
+    compute_threads: int = Field(
+        default=1, ge=1, le=256, description="CPU threads that a framework may use to train."
+    )
     worker_idle_seconds: float = Field(
-        60,
+        default=60,
         gt=0,
         description="Seconds without work after which the training child is ended to free its memory.",
     )
     max_body_megabytes: int = Field(
-        512,
+        default=512,
         ge=1,
         description="Upper bound for one request body; the real limit follows the size of the models.",
     )
-    seed: int = Field(0, ge=0, le=2**31, description="Seed of splits, initial parameters and shuffling.")
-    logging_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="What is logged.")
+    seed: int = Field(default=0, ge=0, le=2**31, description="Seed of splits, initial parameters and shuffling.")
+    logging_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        default="INFO", description="What is logged."
+    )
 
     @model_validator(mode="after")
     def _reachable(self) -> Settings:

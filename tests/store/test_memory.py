@@ -1,0 +1,71 @@
+"""The store in memory keeps what a store on disk would keep."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+
+from flnet.errors import LocalError
+from flnet.params import TrainerId
+from flnet.store.base import SavedJob
+from flnet.store.memory import MemoryStore
+from tests.helpers import params
+
+MNIST, CIFAR10 = TrainerId("MNIST"), TrainerId("CIFAR10")
+
+
+async def test_what_was_saved_is_loaded() -> None:
+    store = MemoryStore()
+    job = SavedJob({"round": 3, "hyper": {"u": 1e-05}, "names": ["a", None]}, params(w=[1.0]), params(head=[2.0]))
+    await store.save(MNIST, job)
+    assert await store.load(MNIST) == job
+    assert await store.load(CIFAR10) is None
+
+
+async def test_params_that_are_none_stay_as_they_were() -> None:
+    store = MemoryStore()
+    await store.save(MNIST, SavedJob({"round": 1}, params(w=[1.0]), params(head=[1.0])))
+    await store.save(MNIST, SavedJob({"round": 2}, params=params(w=[2.0])))
+    await store.save(MNIST, SavedJob({"round": 3}))
+    assert await store.load(MNIST) == SavedJob({"round": 3}, params(w=[2.0]), params(head=[1.0]))
+
+
+async def test_jobs_are_kept_apart() -> None:
+    store = MemoryStore()
+    await store.save(MNIST, SavedJob({"round": 1}, params(w=[1.0])))
+    await store.save(CIFAR10, SavedJob({"round": 9}))
+    assert await store.load(MNIST) == SavedJob({"round": 1}, params(w=[1.0]))
+    assert await store.load(CIFAR10) == SavedJob({"round": 9})
+
+
+async def test_nothing_is_shared_with_the_job() -> None:
+    store = MemoryStore()
+    snapshot: dict[str, Any] = {"peers": ["a"]}
+    await store.save(MNIST, SavedJob(snapshot))
+    snapshot["peers"].append("b")
+    first, second = await store.load(MNIST), await store.load(MNIST)
+    assert first is not None
+    assert second is not None
+    assert first.snapshot == {"peers": ["a"]}
+    first.snapshot["peers"].append("c")
+    assert second.snapshot == {"peers": ["a"]}
+
+
+async def test_closing_forgets_nothing_so_that_the_next_node_finds_it() -> None:
+    store = MemoryStore()
+    await store.save(MNIST, SavedJob({"round": 1}))
+    await store.close()
+    assert await store.load(MNIST) == SavedJob({"round": 1})
+
+
+@pytest.mark.parametrize(
+    "value", [datetime.date(2026, 1, 1), params(w=[1.0]), {1, 2}, float("nan"), b"x", object()]
+)
+async def test_what_a_disk_could_not_keep_is_refused_and_the_old_state_stays(value: Any) -> None:
+    store = MemoryStore()
+    await store.save(MNIST, SavedJob({"round": 1}, params(w=[1.0])))
+    with pytest.raises(LocalError, match="plain JSON data"):
+        await store.save(MNIST, SavedJob({"round": 2, "x": value}, params(w=[2.0])))
+    assert await store.load(MNIST) == SavedJob({"round": 1}, params(w=[1.0]))

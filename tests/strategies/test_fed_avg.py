@@ -1,0 +1,144 @@
+"""Federated averaging, against the oracles O1 and the properties of the algorithms' specification."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flnet.params import Params, Schema, Update
+from flnet.strategies.fed_avg import Weighting, fed_avg
+from tests.helpers import params, update
+
+THREE = [
+    update("node-1", examples=10, labels=2, w=[1, 2]),
+    update("node-2", examples=20, labels=3, w=[3, 6]),
+    update("node-3", examples=70, labels=5, w=[8, -2]),
+]
+RULES: tuple[Weighting, ...] = ("agg0", "agg1", "agg2")
+
+
+def average(weighting: Weighting, updates: list[Update]) -> Params:
+    strategy = fed_avg(weighting)
+    merged, state = strategy.merge(strategy.init(updates[0].params), Schema.of(updates[0].params), updates)
+    assert state is None
+    return merged
+
+
+def w(weighting: Weighting, updates: list[Update]) -> Any:
+    return average(weighting, updates)["w"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("weighting", "expected"),
+    [
+        ("agg0", [4, 2]),  # (1+3+8)/3, (2+6-2)/3
+        ("agg1", [6.3, 0]),  # (10*1+20*3+70*8)/100, (20+120-140)/100
+        ("agg2", [300 / 43, -30 / 43]),  # 20, 60, 350 of 430
+    ],
+)
+def test_o1_three_nodes(weighting: Weighting, expected: list[float]) -> None:
+    assert w(weighting, THREE) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("weighting", "expected"), [("agg0", [2, 4]), ("agg1", [7 / 3, 14 / 3]), ("agg2", [2.5, 5])]
+)
+def test_o1_node_3_missing(weighting: Weighting, expected: list[float]) -> None:
+    assert w(weighting, THREE[:2]) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("weighting", RULES)
+def test_o1_nobody_has_examples(weighting: Weighting) -> None:
+    assert w(weighting, [update("a", examples=0, w=[1, 3]), update("b", examples=0, w=[3, 5])]) == [2, 4]
+
+
+@pytest.mark.parametrize("weighting", RULES)
+@pytest.mark.parametrize("examples", [0, 1, None])
+def test_o1_one_node_is_the_identity(weighting: Weighting, examples: int | None) -> None:
+    only = update("a", examples=examples, w=[0.1, -7])
+    assert average(weighting, [only]) == only.params
+
+
+@pytest.mark.parametrize("weighting", RULES)
+def test_a_peer_without_examples_says_nothing(weighting: Weighting) -> None:
+    assert w(weighting, [update("a", examples=0, w=[100]), update("b", examples=5, w=[2])]) == [2]  # rule R4
+
+
+def test_who_states_no_examples_counts_as_the_mean_of_the_others() -> None:
+    assert w(
+        "agg1", [update("a", examples=None, w=[0]), update("b", examples=1, w=[3]), update("c", examples=3, w=[6])]
+    ) == [
+        3.5  # 2, 1 and 3 of 6: (0*2 + 3*1 + 6*3) / 6
+    ]
+    assert w("agg1", [update("a", examples=None, w=[0]), update("b", examples=None, w=[3])]) == [1.5]
+
+
+def test_a_batch_counter_takes_the_maximum() -> None:
+    one = [update("a", examples=1, n=np.array(7), w=[0.0]), update("b", examples=9, n=np.array(3), w=[1.0])]
+    merged = average("agg1", one)
+    assert (merged["n"].dtype.name, int(merged["n"])) == ("int64", 7)  # rule R6
+
+
+def test_the_default_weighs_by_examples_and_adds_nothing_to_training() -> None:
+    strategy = fed_avg()
+    assert strategy.name == "agg1"
+    assert strategy.local(strategy.init(params(w=[1.0]))).extras == {}
+
+
+numbers = st.floats(-1e6, 1e6, width=32)
+peers = st.lists(
+    st.tuples(st.integers(0, 10**6), st.integers(1, 40), numbers, numbers), min_size=2, max_size=6
+).map(
+    lambda rows: [
+        update(f"p{i}", examples=n, labels=m, w=np.array(pair, np.float32)) for i, (n, m, *pair) in enumerate(rows)
+    ]
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("weighting", RULES)
+@given(updates=peers, rng=st.randoms())
+def test_arrival_order_changes_no_bit(weighting: Weighting, updates: list[Update], rng: Any) -> None:
+    arrived = list(updates)
+    rng.shuffle(arrived)
+    in_order = sorted(arrived, key=lambda one: one.peer)
+    assert average(weighting, in_order).digest == average(weighting, updates).digest
+
+
+@pytest.mark.parametrize("weighting", RULES)
+@given(updates=peers)
+def test_a_message_that_came_twice_counts_once(weighting: Weighting, updates: list[Update]) -> None:
+    by_peer = {one.peer: one for one in [*updates, updates[0]]}
+    assert average(weighting, list(by_peer.values())).digest == average(weighting, updates).digest
+
+
+@given(updates=peers, n=st.integers(1, 10**6))
+def test_agg1_with_equal_examples_is_agg0(updates: list[Update], n: int) -> None:
+    equal = [Update(u.peer, u.key, u.params, n, u.labels) for u in updates]
+    assert average("agg1", equal).digest == average("agg0", equal).digest
+
+
+@given(updates=peers, m=st.sampled_from([1, 2, 4, 3, 7]))
+def test_agg2_with_equal_labels_is_agg1(updates: list[Update], m: int) -> None:
+    equal = [Update(u.peer, u.key, u.params, u.examples, m) for u in updates]
+    by_two, by_one = average("agg2", equal)["w"], average("agg1", equal)["w"]
+    np.testing.assert_allclose(
+        by_two, by_one, rtol=1e-6, atol=1e-6 * float(max(abs(u.params["w"]).max() for u in equal))
+    )
+
+
+@pytest.mark.parametrize("weighting", RULES)
+@given(updates=peers)
+def test_identical_inputs_are_their_average(weighting: Weighting, updates: list[Update]) -> None:
+    same = Params({"w": updates[0].params["w"] + np.float32(0)})  # a sum has no negative zero
+    alike = [Update(u.peer, u.key, same, u.examples, u.labels) for u in updates]
+    assert average(weighting, alike) == same
+
+
+def test_different_sets_give_different_digests() -> None:
+    digests = {average("agg1", list(some)).digest for k in (1, 2, 3) for some in itertools.combinations(THREE, k)}
+    assert len(digests) == 7

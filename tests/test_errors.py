@@ -1,0 +1,99 @@
+"""The error tree: whose fault decides the status, and every error can be told from the others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from http import HTTPStatus
+
+import pytest
+
+from flnet import errors
+from flnet.errors import FlnetError, LocalError, PeerError, TransportError
+
+SAMPLES: list[FlnetError] = [
+    errors.DataMissing("no MNIST files", "put them under FLNET_DATASETS_PATH"),
+    errors.BodyTooLarge(10, 11),
+    errors.UnknownTrainer("X", ["MNIST"]),
+    errors.NoData("MNIST", "no files"),
+    errors.UnknownPath("/x"),
+    errors.StaleRound(3, 5),
+    errors.RoundLost(3, "b", "a"),
+    errors.IdTaken("a"),
+    errors.PeerRefused(409, "stale_round", "too late", 5),
+]
+
+
+def family(kind: type[FlnetError] = FlnetError) -> Iterator[type[FlnetError]]:
+    for child in kind.__subclasses__():
+        yield child
+        yield from family(child)
+
+
+def example(kind: type[FlnetError]) -> FlnetError:
+    ready = [sample for sample in SAMPLES if type(sample) is kind]
+    return ready[0] if ready else kind("words")
+
+
+def drawn_tree() -> dict[str, int | None]:
+    lines = re.findall(r"^[ │]*[├└]── (\w+)(?: +(\d{3}))?", errors.__doc__ or "", re.MULTILINE)
+    return {name: int(status) if status else None for name, status in lines}
+
+
+def test_the_root_is_not_raised() -> None:
+    with pytest.raises(TypeError, match="raise one of its children"):
+        FlnetError("words")
+
+
+def test_the_drawn_tree_is_the_tree() -> None:
+    drawn = drawn_tree()
+    assert set(drawn) == {kind.__name__ for kind in family()}
+    for kind in family():
+        assert drawn[kind.__name__] in (None, kind.status), kind
+
+
+def test_every_fault_has_its_own_code() -> None:
+    codes = [kind.code for kind in family()]
+    assert len(set(codes)) == len(codes)
+    assert all(re.fullmatch(r"[a-z_]+", code) for code in codes)
+
+
+@pytest.mark.parametrize("kind", list(family()), ids=lambda kind: kind.__name__)
+def test_the_status_tells_whose_fault_it_is(kind: type[FlnetError]) -> None:
+    HTTPStatus(kind.status)
+    if issubclass(kind, LocalError):
+        assert kind.status == 500
+    elif issubclass(kind, PeerError):
+        assert 400 <= kind.status < 500 or kind.code == "not_ready"
+    else:
+        assert issubclass(kind, TransportError)
+
+
+@pytest.mark.parametrize("kind", list(family()), ids=lambda kind: kind.__name__)
+def test_every_error_has_words(kind: type[FlnetError]) -> None:
+    error = example(kind)
+    assert error.message
+    assert str(error) == error.message
+    assert isinstance(dict(error.details()), dict)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (SAMPLES[0], "no MNIST files; put them under FLNET_DATASETS_PATH"),
+        (errors.BodyTooLarge(10, 11), "the body may have at most 10 bytes here, but it has 11 bytes"),
+        (errors.BodyTooLarge(10), "the body may have at most 10 bytes here, but it has more"),
+        (errors.UnknownTrainer("X", ["A", "B"]), "this node has no trainer 'X'; it has A, B"),
+        (errors.UnknownTrainer("X", []), "this node has no trainer 'X'; it has none"),
+        (errors.UnknownPath("/x"), "no endpoint '/x' takes messages here"),
+        (errors.StaleRound(3, 5), "the message is for round 3, but round 5 has been reached here"),
+        (errors.PeerRefused(409, "job_busy", "later"), "answered 409 job_busy: later"),
+    ],
+)
+def test_wordings_say_what_was_expected_and_what_came(error: FlnetError, words: str) -> None:
+    assert error.message == words
+
+
+def test_a_stale_caller_learns_the_round() -> None:
+    assert errors.StaleRound(3, 5).details() == {"round": 5}
+    assert errors.PeerRefused(409, "stale_round", "too late", 5).round == 5

@@ -1,0 +1,343 @@
+"""Named arrays: digests, schemas and averages."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from flnet.errors import ParamsRefused
+from flnet.params import Params, ParamSpec, PeerId, RoundKey, Schema, weighted_mean
+from tests.helpers import key, params, update
+
+BLOCK = 32_768  # numbers that one step of an average works on
+SCHEMA = Schema.of(Params({"w": np.zeros((2, 2), np.float32), "b": np.zeros(2, np.float32), "n": np.int64(0)}))
+GOOD: dict[str, Any] = {
+    "w": np.ones((2, 2), np.float32),
+    "b": np.zeros(2, np.float32),
+    "n": np.array(3, np.int64),
+}
+
+# --- Params
+
+
+def test_arrays_cannot_be_changed_through_params() -> None:
+    mine = np.zeros(3)
+    held = Params({"w": mine})
+    with pytest.raises(ValueError, match="read-only"):
+        held["w"][0] = 1
+    mine[0] = 1  # whoever made the array keeps the right to write it
+    assert held["w"][0] == 1
+
+
+def test_contiguous_arrays_are_not_copied() -> None:
+    mine = np.zeros((2, 3))
+    assert np.shares_memory(Params({"w": mine})["w"], mine)
+    assert Params({"w": mine.T})["w"].flags.c_contiguous
+
+
+def test_scalars_stay_scalars() -> None:
+    assert Params({"s": np.float32(2.5)})["s"].shape == ()
+
+
+@pytest.mark.parametrize("value", [np.array([None]), np.array(["a"]), np.array([1j]), np.array([b"x"])])
+def test_only_numbers_can_be_params(value: Any) -> None:
+    with pytest.raises(ParamsRefused, match=r"'w' has dtype .*; expected floats, integers or booleans"):
+        Params({"w": value})
+
+
+def test_params_are_equal_when_all_bytes_are() -> None:
+    one, two = params(w=[1.0], b=[2.0]), params(b=[2.0], w=[1.0])
+    assert one == two
+    assert hash(one) == hash(two)
+    assert one != params(w=[1.0])
+    assert one != {"w": 1}
+    assert repr(one) == "Params(w: float32[1], b: float32[1])"
+    assert one.nbytes == 8
+
+
+def test_select_and_merge() -> None:
+    all_of_them = params(core=[1.0], head=[2.0])
+    shared = all_of_them.select(["core", "absent"])
+    assert list(shared) == ["core"]
+    assert all_of_them.merged_with(params(core=[5.0])) == params(core=[5.0], head=[2.0])
+
+
+# --- the digest
+
+
+def test_the_digest_does_not_depend_on_the_order_of_names() -> None:
+    arrays = {name: np.full(2, i, np.float32) for i, name in enumerate("cab")}
+    digests = {Params(dict(order)).digest for order in itertools.permutations(arrays.items())}
+    assert len(digests) == 1
+
+
+def test_the_digest_does_not_depend_on_byte_order_or_layout_in_memory() -> None:
+    base = np.arange(6, dtype="<f4").reshape(2, 3)
+    assert Params({"w": base.astype(">f4")}).digest == Params({"w": base}).digest
+    assert Params({"w": np.asfortranarray(base)}).digest == Params({"w": base}).digest
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        params(v=[1.0, 2.0]),
+        params(w=[[1.0, 2.0]]),
+        params(w=[[1.0], [2.0]]),
+        params("float64", w=[1.0, 2.0]),
+        params(w=[1.0, np.nextafter(np.float32(2), np.float32(3))]),
+        params(w=[1.0, 2.0], b=[]),
+        params(w=[1.0]),
+        Params({"w": np.array([1.0, 2.0], np.float32).view(np.int32)}),
+        params(w=[2.0, 1.0]),
+        Params({}),
+    ],
+    ids=repr,
+)
+def test_the_digest_tells_names_shapes_dtypes_and_bytes_apart(other: Params) -> None:
+    assert other.digest != params(w=[1.0, 2.0]).digest
+
+
+def test_the_digest_tells_empty_shapes_and_signs_of_zero_apart() -> None:
+    empties = [Params({"w": np.zeros(shape, np.float32)}).digest for shape in [(0,), (0, 1), (1, 0), (0, 0)]]
+    assert len(set(empties)) == 4
+    assert params(w=[0.0]).digest != params(w=[-0.0]).digest
+
+
+@given(hnp.arrays(np.float32, 5), st.integers(0, 19), st.integers(1, 255))
+def test_every_byte_counts(array: Any, place: int, change: int) -> None:
+    changed = bytearray(array.tobytes())
+    changed[place] ^= change
+    assert Params({"w": np.frombuffer(changed, np.float32)}).digest != Params({"w": array}).digest
+
+
+# --- the schema
+
+
+def test_a_schema_says_how_arrays_merge() -> None:
+    found = Schema.of(
+        Params({"w": np.zeros(2, np.float32), "n": np.int64(0), "lo": np.int8(0), "ok": np.array([True])}),
+        {"n": "mean", "lo": "min"},
+    )
+    assert found.specs == {
+        "w": ParamSpec((2,), "float32", "mean"),
+        "n": ParamSpec((), "int64", "max"),  # integers are never averaged, whatever a trainer asks for
+        "lo": ParamSpec((), "int8", "min"),
+        "ok": ParamSpec((1,), "bool", "max"),
+    }
+    assert found.numbers == 5
+
+
+def test_schemas_with_equal_digests_can_average_together() -> None:
+    same = Schema(dict(reversed(list(SCHEMA.specs.items()))))
+    assert same.digest == SCHEMA.digest
+    for change in [ParamSpec((2,), "float64"), ParamSpec((2, 1), "float32"), ParamSpec((2,), "float32", "max")]:
+        assert Schema({**SCHEMA.specs, "b": change}).digest != SCHEMA.digest
+
+
+def test_what_conforms_takes_the_schemas_order_and_dtypes() -> None:
+    found = SCHEMA.conform({"n": np.array(3), "b": np.array([1, 2]), "w": np.ones((2, 2))})
+    assert list(found) == ["w", "b", "n"]
+    assert [array.dtype.name for array in found.values()] == ["float32", "float32", "int64"]
+    assert SCHEMA.conform(GOOD) == Params(GOOD)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"w": None}, "wrong parameter names: expected 'b', 'n', 'w'; missing 'w'"),
+        ({"x": np.zeros(1)}, "not known here 'x'"),
+        ({"w": np.ones(4, np.float32)}, r"'w' has shape \[4\]; expected \[2, 2\]"),
+        ({"w": np.ones((2, 0), np.float32)}, r"'w' has shape \[2, 0\]; expected \[2, 2\]"),
+        ({"n": np.ones(1, np.int64)}, r"'n' has shape \[1\]; expected \[\]"),
+        ({"n": np.array(1.5)}, "'n' has dtype float64; expected int64"),
+        ({"n": np.array(1.0)}, "'n' has dtype float64; expected int64"),
+        ({"n": np.array(True)}, "'n' has dtype bool; expected int64"),
+        ({"b": np.array([True, False])}, "'b' has dtype bool; expected float32"),
+        ({"b": np.array(["1", "2"])}, "'b' has dtype <U1; expected float32"),
+        ({"b": np.array([None, None])}, "'b' has dtype object; expected float32"),
+        ({"b": np.array([1j, 0])}, "'b' has dtype complex128; expected float32"),
+        ({"n": np.array(2**63, np.uint64)}, "'n' has numbers outside the range of int64"),
+        ({"b": np.array([0, np.nan], np.float32)}, "'b' has numbers that are not finite in float32"),
+        ({"b": np.array([0, -np.inf], np.float32)}, "'b' has numbers that are not finite in float32"),
+        ({"b": np.array([0, 1e300])}, "'b' has numbers that are not finite in float32"),
+    ],
+)
+def test_what_does_not_conform_is_refused_with_what_was_expected(change: dict[str, Any], words: str) -> None:
+    arrays = {name: value for name, value in {**GOOD, **change}.items() if value is not None}
+    with pytest.raises(ParamsRefused, match=words):
+        SCHEMA.conform(arrays)
+
+
+def test_the_literal_thesis_example_is_found_not_to_be_this_jobs() -> None:
+    # sent with empty lists for numbers, and to a job with other names
+    with pytest.raises(ParamsRefused, match="missing 'b', 'n', 'w'; not known here 'bias', 'weights'"):
+        SCHEMA.conform(params("float64", weights=[], bias=[]))
+    linear = Schema.of(params(weights=np.zeros((784, 1), np.float32), bias=[0.0]))
+    with pytest.raises(ParamsRefused, match=r"'weights' has shape \[0\]; expected \[784, 1\]"):
+        linear.conform(params("float64", weights=[], bias=[]))
+
+
+def test_many_wrong_names_give_a_short_wording() -> None:
+    with pytest.raises(ParamsRefused, match="and 92 more") as refusal:
+        SCHEMA.conform({"n" * 500 + str(i): np.zeros(1) for i in range(100)})
+    assert len(refusal.value.message) < 1_000
+
+
+@pytest.mark.parametrize(("low", "dtype"), [(-1, "uint8"), (256, "uint8"), (128, "int8"), (-129, "int8")])
+def test_whole_numbers_must_fit_their_dtype(low: int, dtype: str) -> None:
+    schema = Schema({"n": ParamSpec((1,), dtype)})
+    with pytest.raises(ParamsRefused, match=f"outside the range of {dtype}"):
+        schema.conform({"n": np.array([low])})
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float16", "float32"])
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)])
+def test_nothing_conforms_to_nothing(dtype: str, shape: tuple[int, ...]) -> None:
+    found = Schema({"w": ParamSpec(shape, dtype)}).conform({"w": np.zeros(0)})["w"]
+    assert (found.shape, found.dtype.name) == (shape, dtype)
+
+
+def test_booleans_conform_to_booleans_only() -> None:
+    schema = Schema({"ok": ParamSpec((1,), "bool")})
+    assert schema.conform({"ok": np.array([True])})["ok"].dtype == bool
+    with pytest.raises(ParamsRefused, match="has dtype int64; expected bool"):
+        schema.conform({"ok": np.array([5])})
+
+
+def test_a_row_with_nan_is_refused_before_it_counts() -> None:
+    # oracle O1, rule R4: (1,2) n=1, (nan,1) n=5, (3,4) n=3 -> (2.5,3.5)
+    schema = Schema.of(params("float64", w=[0.0, 0.0]))
+    came = [
+        update("a", examples=1, w=[1, 2]),
+        update("b", examples=5, w=[np.nan, 1]),
+        update("c", examples=3, w=[3, 4]),
+    ]
+    with pytest.raises(ParamsRefused, match="'w' has numbers that are not finite in float64"):
+        schema.conform(came[1].params)
+    kept = [(schema.conform(one.params), float(one.examples or 0)) for one in (came[0], came[2])]
+    assert weighted_mean(kept, {})["w"].tolist() == [2.5, 3.5]
+
+
+# --- averages
+
+
+def mean_of(*weighted: tuple[Any, float], dtype: str = "float64") -> list[float]:
+    found = weighted_mean([(params(dtype, w=w), weight) for w, weight in weighted], {})["w"].tolist()
+    assert isinstance(found, list)
+    return found
+
+
+def test_weights_are_renormalised_over_what_is_given() -> None:
+    assert mean_of(([0.0], 1), ([4.0], 3)) == [3.0]  # (1*0 + 3*4) / 4
+    assert mean_of(([0.0], 10), ([4.0], 30)) == [3.0]
+
+
+def test_all_weights_zero_give_the_plain_mean() -> None:
+    assert mean_of(([1.0, 3.0], 0), ([3.0, 5.0], 0)) == [2.0, 4.0]  # rule R5
+
+
+def test_one_set_is_handed_back() -> None:
+    only = params(w=[0.1, -0.0])
+    assert weighted_mean([(only, 0.0)], {}) == only
+    assert weighted_mean([(only, 7.0)], {}) == only
+
+
+@pytest.mark.parametrize("weights", [[-1.0, 2.0], [float("nan"), 1.0], [float("inf"), 1.0]])
+def test_weights_that_are_none_are_an_error(weights: list[float]) -> None:
+    with pytest.raises(ValueError, match="weights must be finite and not negative"):
+        mean_of(*(([1.0], weight) for weight in weights))
+
+
+def test_nothing_to_merge_is_an_error() -> None:
+    with pytest.raises(ValueError, match="nothing to merge"):
+        weighted_mean([], {})
+
+
+@pytest.mark.parametrize("size", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 5])
+def test_block_by_block_is_the_same_as_all_at_once(size: int) -> None:
+    rng = np.random.default_rng(size)
+    arrays = [rng.normal(size=size).astype(np.float32) for _ in range(3)]
+    weights = [10.0, 20.0, 70.0]
+    plain = sum(
+        (a.astype(np.float64) * (n / 100) for a, n in zip(arrays, weights, strict=True)), start=np.zeros(size)
+    )
+    found = weighted_mean([(Params({"w": a}), n) for a, n in zip(arrays, weights, strict=True)], {})["w"]
+    assert found.dtype == np.float32
+    assert found.tobytes() == plain.astype(np.float32).tobytes()
+
+
+def test_sums_run_in_float64() -> None:
+    # in float32, 1 would vanish beside 2^25
+    assert mean_of(([2.0**25], 1), ([1.0], 1), ([-(2.0**25)], 1), ([2.0], 1), dtype="float32") == [0.75]
+
+
+def test_shapes_and_scalars_are_kept() -> None:
+    merged = weighted_mean([(params(w=[[1.0, 2.0]], s=3.0), 1), (params(w=[[3.0, 4.0]], s=5.0), 1)], {})
+    assert merged == params(w=[[2.0, 3.0]], s=4.0)
+
+
+def test_integers_take_the_maximum_and_never_a_mean() -> None:
+    sets = [(Params({"n": np.array([7, 1])}), 1.0), (Params({"n": np.array([2, 9])}), 5.0)]
+    for rule in ({}, {"n": "mean"}, {"n": "max"}):
+        merged = weighted_mean(sets, rule)["n"]  # type: ignore[arg-type]
+        assert (merged.dtype.name, merged.tolist()) == ("int64", [7, 9])  # rule R6
+    assert weighted_mean(sets, {"n": "min"})["n"].tolist() == [2, 1]
+
+
+def test_scalars_and_booleans_take_the_maximum() -> None:
+    sets = [(Params({"n": np.int64(3), "ok": np.array([True, False])}), 1.0) for _ in range(2)]
+    merged = weighted_mean(sets, {})
+    assert merged == sets[0][0]
+
+
+rows = hnp.arrays(
+    np.float32,
+    st.tuples(st.integers(1, 5), st.integers(0, 7)),
+    elements=st.floats(width=32, allow_nan=False, allow_infinity=False),
+)
+
+
+@given(rows, st.data())
+def test_a_mean_lies_between_its_inputs(matrix: Any, data: st.DataObject) -> None:
+    weights = data.draw(st.lists(st.integers(0, 10**12), min_size=len(matrix), max_size=len(matrix)))
+    found = weighted_mean([(Params({"w": row}), float(n)) for row, n in zip(matrix, weights, strict=True)], {})[
+        "w"
+    ]
+    assert (matrix.min(axis=0) <= found).all()
+    assert (found <= matrix.max(axis=0)).all()
+
+
+@given(rows, st.data())
+def test_identical_inputs_come_back_bit_by_bit(matrix: Any, data: st.DataObject) -> None:
+    weights = data.draw(st.lists(st.integers(0, 10**12), min_size=1, max_size=8))
+    same = Params({"w": matrix + np.float32(0)})  # a sum has no negative zero
+    assert weighted_mean([(same, float(n)) for n in weights], {}) == same
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=1, max_size=8))
+def test_weights_sum_to_one(weights: list[int]) -> None:
+    found = mean_of(*(([1.0], float(n)) for n in weights))
+    assert found == pytest.approx([1.0], abs=1e-12)
+
+
+# --- the order of rounds
+
+
+def test_the_higher_round_wins_then_the_smaller_initiator() -> None:
+    assert key(2, "z").beats(key(1, "a"))
+    assert key(1, "a").beats(key(1, "b"))
+    assert not key(1, "b").beats(key(1, "a"))
+    assert not key(1, "a").beats(key(1, "a"))
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from("abc")), min_size=2, max_size=6, unique=True))
+def test_exactly_one_round_beats_all_others(pairs: list[tuple[int, str]]) -> None:
+    keys = [RoundKey(number, PeerId(initiator)) for number, initiator in pairs]
+    winners = [one for one in keys if all(one.beats(other) for other in keys if other != one)]
+    assert len(winners) == 1

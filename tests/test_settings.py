@@ -1,0 +1,201 @@
+"""Settings: which source wins, and that a wrong one is named with the rule that it broke."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from flnet.errors import SettingsError
+from flnet.settings import PREFIX, Settings, Shard, load_settings
+
+
+def refused(
+    environ: dict[str, str] | None = None,
+    options: dict[str, Any] | None = None,
+    file: dict[str, Any] | None = None,
+) -> str:
+    with pytest.raises(SettingsError) as refusal:
+        load_settings(options or {}, environ or {}, file)
+    return refusal.value.message
+
+
+# --- sources
+
+
+def test_nothing_given_is_the_default() -> None:
+    found = load_settings({}, {"PATH": "/bin", "flnet_seed": "3"})
+    assert found == Settings()
+    assert (found.node_port, found.listen_address, found.bootstrap_pairs) == (4000, "127.0.0.1", ())
+
+
+def test_an_option_beats_a_variable_beats_the_file() -> None:
+    file, environ, options = (
+        {"node_port": 1, "seed": 1, "compute": "thread"},
+        {"FLNET_NODE_PORT": "2"},
+        {"seed": 3},
+    )
+    environ["FLNET_SEED"] = "2"
+    found = load_settings(options, environ, file)
+    assert (found.node_port, found.seed, found.compute) == (2, 3, "thread")
+
+
+def test_what_is_not_given_or_empty_does_not_count() -> None:
+    environ = {"FLNET_NODE_ID": "", "FLNET_NODE_PORT": "5"}
+    found = load_settings({"node_port": None, "trainers": (), "prune_unresponsive_nodes": None}, environ)
+    assert (found.node_id, found.node_port) == (None, 5)
+
+
+def test_an_option_that_is_false_counts() -> None:
+    environ = {"FLNET_PRUNE_UNRESPONSIVE_NODES": "true"}
+    assert load_settings({}, environ).prune_unresponsive_nodes
+    assert not load_settings({"prune_unresponsive_nodes": False}, environ).prune_unresponsive_nodes
+
+
+def test_every_setting_can_come_as_a_variable() -> None:
+    written = {
+        "node_id": "n",
+        "node_ip": "10.0.0.1",
+        "bootstrap_pairs": "127.0.0.1:4001, localhost:4002",
+        "data_shard": "2/10",
+        "trainers": "MNIST, CIFAR10,",
+    }
+    for name, info in Settings.model_fields.items():
+        text = written.get(name, str(info.default) if info.default is not None else "x")
+        variables = {PREFIX + name.upper(): text}
+        found = getattr(load_settings({}, variables), name)
+        assert found is not None, name
+    both = load_settings({}, {PREFIX + name.upper(): text for name, text in written.items()})
+    assert both.bootstrap_pairs == ("127.0.0.1:4001", "localhost:4002")
+    assert both.trainers == ("MNIST", "CIFAR10")
+    assert both.data_shard == Shard(index=2, count=10)
+
+
+def test_lists_may_be_arrays_in_the_file() -> None:
+    found = load_settings({}, {}, {"trainers": ["MNIST"], "bootstrap_pairs": ["127.0.0.1:1"], "state_path": "x"})
+    assert (found.trainers, found.bootstrap_pairs, found.state_path) == (("MNIST",), ("127.0.0.1:1",), Path("x"))
+
+
+def test_the_names_of_the_thesis_stay() -> None:
+    thesis = {
+        "node_port",
+        "bootstrap_pairs",
+        "node_id",
+        "node_ip",
+        "datasets_path",
+        "logging_level",
+        "tmp_path",
+        "request_timeout_in_seconds",
+        "prune_unresponsive_nodes",
+        "wait_time_in_seconds_to_force_fedavg",
+        "wait_time_in_seconds_to_force_fedavg_margin",
+    }
+    assert thesis <= set(Settings.model_fields)
+
+
+def test_every_setting_says_what_it_is_for() -> None:
+    for name, info in Settings.model_fields.items():
+        assert info.description, name
+        assert info.description.endswith("."), name
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        Settings().node_port = 5
+
+
+# --- refusals
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "rule"),
+    [
+        ("NODE_PORT", "0", "greater than or equal to 1"),
+        ("NODE_PORT", "70000", "less than or equal to 65535"),
+        ("NODE_PORT", "http", "valid integer"),
+        ("NODE_ID", "x" * 65, "1 to 64 characters, not 65"),
+        ("NODE_ID", "a\n", "printable"),
+        ("NODE_IP", "10.0.0.1/x", "IP address or a host name"),
+        ("REQUEST_TIMEOUT_IN_SECONDS", "0", "greater than 0"),
+        ("REQUEST_TIMEOUT_IN_SECONDS", "nan", "finite"),
+        ("WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG", "inf", "finite"),
+        ("WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG_MARGIN", "-1", "greater than or equal to 0"),
+        ("PRUNE_UNRESPONSIVE_NODES", "perhaps", "boolean"),
+        ("AGGREGATION", "agg3", "'agg0', 'agg1' or 'agg2'"),
+        ("COMPUTE", "gpu", "'process' or 'thread'"),
+        ("LOGGING_LEVEL", "LOUD", "'DEBUG', 'INFO', 'WARNING' or 'ERROR'"),
+        ("DATA_SHARD", "3", '"i/n" with 1 <= i <= n'),
+        ("DATA_SHARD", "0/3", '"i/n" with 1 <= i <= n'),
+        ("DATA_SHARD", "4/3", '"i/n" with 1 <= i <= n'),
+        ("DATA_SHARD", "²/3", '"i/n" with 1 <= i <= n'),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_rule(variable: str, value: str, rule: str) -> None:
+    words = refused({PREFIX + variable: value})
+    assert words.startswith(f"{PREFIX}{variable}={value}: ")
+    assert rule in words
+
+
+@pytest.mark.parametrize(
+    "pair", ["127.0.0.1", "127.0.0.1:", ":4000", "a:0", "a:65536", "a:²", "a b:1", "a/b:1", "a:1:2"]
+)
+def test_a_wrong_pair_is_named(pair: str) -> None:
+    words = refused({"FLNET_BOOTSTRAP_PAIRS": f"127.0.0.1:4001,{pair}"})
+    assert f"FLNET_BOOTSTRAP_PAIRS={pair}: " in words
+
+
+@pytest.mark.parametrize("pair", ["127.0.0.1:4001", "[::1]:4001", "localhost:1"])
+def test_pairs_are_taken_as_they_are_written(pair: str) -> None:
+    assert load_settings({}, {"FLNET_BOOTSTRAP_PAIRS": pair}).bootstrap_pairs == (pair,)
+
+
+def test_an_error_names_the_source_that_won() -> None:
+    assert refused(options={"node_port": 0}, environ={"FLNET_NODE_PORT": "5"}).startswith("--node-port=0: ")
+    assert refused(file={"node_port": 0}).startswith("node_port in flnet.toml=0: ")
+    assert refused(file={"data_shard": {"index": 5, "count": 2}}).startswith("data_shard in flnet.toml=")
+
+
+def test_unknown_names_are_named_with_the_nearest() -> None:
+    words = refused({"FLNET_NODE_PROT": "1", "FLNET_ZZZ": "1"}, file={"node_prt": 1, "qqq": 2})
+    assert "FLNET_NODE_PROT is no setting; did you mean FLNET_NODE_PORT?" in words
+    assert "node_prt in flnet.toml is no setting; did you mean node_port?" in words
+    assert "qqq in flnet.toml is no setting; FLNET" in words
+    assert words.endswith("FLNET_ZZZ is no setting")
+
+
+def test_all_problems_come_at_once() -> None:
+    words = refused({"FLNET_NODE_PORT": "0", "FLNET_SEED": "-1", "FLNET_NOPE": "1"})
+    assert all(name in words for name in ("FLNET_NODE_PORT=0", "FLNET_SEED=-1", "FLNET_NOPE"))
+
+
+def test_a_node_that_nobody_could_reach_does_not_start() -> None:
+    far = {"FLNET_BOOTSTRAP_PAIRS": "10.0.0.7:4000"}
+    assert "set FLNET_LISTEN_ADDRESS=0.0.0.0 too" in refused(far)
+    assert load_settings({}, {**far, "FLNET_LISTEN_ADDRESS": "0.0.0.0"}).bootstrap_pairs == ("10.0.0.7:4000",)
+    for near in ("127.0.0.2:1", "[::1]:2", "localhost:3"):
+        load_settings({}, {"FLNET_BOOTSTRAP_PAIRS": near})
+
+
+variables = st.sampled_from([PREFIX + name.upper() for name in Settings.model_fields] + ["FLNET_X", "OTHER"])
+
+
+@given(st.dictionaries(variables, st.text(max_size=12), max_size=5))
+def test_any_environment_gives_settings_or_a_settings_error(environ: dict[str, str]) -> None:
+    try:
+        found = load_settings({}, environ)
+    except SettingsError:
+        return
+    assert isinstance(found, Settings)
+
+
+# --- shards
+
+
+@given(st.integers(1, 10**6), st.integers(0, 10**3))
+def test_a_shard_reads_as_it_is_written(index: int, more: int) -> None:
+    text = f"{index}/{index + more}"
+    assert str(Shard.model_validate(text)) == text
