@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
+from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, Scope
 from quart import Quart
 
 from flnet.node.base import Node
@@ -17,9 +18,19 @@ from flnet.web.page import page_routes
 from flnet.web.training import PATHS, training_routes
 
 
+class NodeApp(Quart):
+    """Quart, but for a request line without a path ("GET ?x"), which it does not survive."""
+
+    async def asgi_app(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        """Answer one request."""
+        if scope["type"] == "http" and not scope["path"]:
+            scope["path"] = "/"
+        await super().asgi_app(scope, receive, send)
+
+
 def create_app(node: Node, settings: Settings) -> Quart:
     """The REST API and the page of this node; serve it with `flnet.web.serve.serve`."""
-    app = Quart(__name__, static_folder=None, template_folder=str(files("flnet_resources") / "web"))
+    app = NodeApp(__name__, static_folder=None, template_folder=str(files("flnet_resources") / "web"))
     app.config["MAX_CONTENT_LENGTH"] = None  # body.py holds the limits, one per path
 
     def limit_of(path: str) -> int:

@@ -55,6 +55,7 @@ class JobView:
     averaged: str
     pre: str
     post: str
+    change: str
     exchanged: str
     digest: str
     waiting_for: str
@@ -113,6 +114,7 @@ def job_view(node: str, job: Any) -> JobView:
         averaged=text(job.get("fed_learn_done")) or NONE,
         pre=accuracy(job.get("pre_fedavg_accuracy")),
         post=accuracy(job.get("post_fedavg_accuracy")),
+        change=_change(job.get("pre_fedavg_accuracy"), job.get("post_fedavg_accuracy")),
         exchanged=text(job.get("model_was_exchanged")) or NONE,
         digest=text(job.get("digest"))[:12] or NONE,
         waiting_for=_names(job.get("waiting_for")),
@@ -168,7 +170,10 @@ def text(value: Any, most: int = MAX_TEXT) -> str:
         line = " ".join(str(value).split())
     except ValueError:  # Python refuses to print integers of thousands of digits
         return ""
-    return line if len(line) <= most else line[: most - 1] + "…"
+    cut = len(line) > most
+    # Lone surrogates could not be sent at all, and marks that turn the direction of text could disguise it.
+    line = "".join(sign if sign.isprintable() else "\ufffd" for sign in line[:most])
+    return line if not cut else line[: most - 1] + "…"
 
 
 def accuracy(value: Any) -> str:
@@ -176,6 +181,13 @@ def accuracy(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         return NONE
     return f"{100 * value:.2f} %"
+
+
+def _change(before: Any, after: Any) -> str:
+    """What averaging brought, in percentage points."""
+    if NONE in (accuracy(before), accuracy(after)):
+        return ""
+    return f"{100 * (after - before):+.2f}"
 
 
 def _round_words(value: Any) -> str:

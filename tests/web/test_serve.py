@@ -85,3 +85,31 @@ async def test_serving_writes_no_access_log(running: Running, caplog: pytest.Log
         answer = await http.get(f"http://127.0.0.1:{port}/health")
     assert "server" not in answer.headers
     assert "/health" not in "".join(r.getMessage() for r in caplog.records if r.name.startswith("flnet"))
+
+
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    [
+        (b"GET ?x HTTP/1.1\r\nHost: x\r\n\r\n", 200),
+        (b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", 404),
+        (b"GET /info HTTP/1.0\r\n\r\n", 200),
+        (b"GET / HTTP/1.1\r\nHost: \xff\xfe\r\n\r\n", 200),
+        (b"GET /jobs/%ff%00 HTTP/1.1\r\nHost: x\r\n\r\n", 404),
+        (b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\n\r\n", 400),
+        (b"POST /training HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", 400),
+        (b"POST /training HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, gzip\r\n\r\nz\r\n", 501),
+        (b"POST /training HTTP/1.1\r\nHost: x\r\nContent-Type: \xff;=\r\nContent-Length: 2\r\n\r\n{}", 415),
+        (b"PATCH /jobs/MNIST/params HTTP/1.1\r\nHost: x\r\nOrigin: \xff\r\nContent-Length: 2\r\n\r\n{}", 403),
+        (b"BREW / HTTP/1.1\r\nHost: x\r\n\r\n", 405),
+        (b"\x00\x01 garbage\r\n\r\n", 400),
+    ],
+)
+async def test_no_request_line_or_header_makes_the_node_stumble(
+    running: Running, caplog: pytest.LogCaptureFixture, raw: bytes, status: int
+) -> None:
+    async with running() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(raw)
+        assert int((await reader.readline()).split()[1]) == status
+        writer.close()
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []

@@ -33,6 +33,7 @@ def test_an_old_node_of_the_thesis_is_shown_with_all_its_seven_values() -> None:
     (job,) = jobs_of("NODE_4", {"jobsInfo": [THESIS]})
     assert (job.label, job.round, job.hyper) == ("MNIST Dataset", "0", THESIS["federated_learning_params"])
     assert (job.averaged, job.pre, job.post, job.exchanged) == ("Yes", "40.00 %", "45.45 %", "No")
+    assert job.change == "+5.45"  # 45.45 - 40.00
     assert not job.busy
     assert same_job(job, job_view("NODE_1", FakeNode().jobs["MNIST"].view()))
     assert not same_job(job, job_view("NODE_1", FakeNode().jobs["MNIST_3_7"].view()))
@@ -72,6 +73,7 @@ def test_a_peer_cannot_fill_the_page() -> None:
     assert len(jobs_of("x", {"jobsInfo": [THESIS] * 9_999})) == MAX_JOBS
     assert text("a" * 5_000) == "a" * (MAX_TEXT - 1) + "…"
     assert text("a\n\n b") == "a b"
+    assert text("a\ud800\u202eb\x00") == "a\ufffd\ufffdb\ufffd"
     assert text(10**5_000) == ""
 
 
