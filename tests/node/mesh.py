@@ -1,0 +1,119 @@
+"""Meshes of whole nodes inside one process: real queue, performer, codec and jobs over the in-memory twins."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import ClassVar
+
+import numpy as np
+
+from flnet.messages import HyperParams, Peer
+from flnet.node import NodeRuntime, assemble
+from flnet.params import Array, TrainerId
+from flnet.settings import Settings
+from flnet.store import MemoryStore
+from flnet.training import Fit, InlinePool, Score, Task, Trainer
+from flnet.transport import MemoryNetwork
+
+MNIST_3_7 = TrainerId("MNIST_3_7")
+
+
+class Linear(Trainer):
+    """Moves its weights towards a target of its own; more accurate the nearer the mean weight is to 1."""
+
+    label: ClassVar[str] = "MNIST 3 vs 7 Dataset"
+    defaults: ClassVar[HyperParams] = HyperParams(e=2, u=1e-05, b=64)
+
+    def __init__(self, target: float, examples: int = 10, numbers: int = 2) -> None:
+        self.target, self.examples, self.numbers = target, examples, numbers
+        self.fails = False
+
+    def initial_params(self, seed: int) -> Mapping[str, Array]:
+        return {"weights": np.zeros((self.numbers, 1), np.float32), "bias": np.zeros(1, np.float32)}
+
+    def fit(self, task: Task) -> Fit:
+        if self.fails:
+            raise RuntimeError("asked to fail")
+        task.progress(1, 1)
+        moved = {n: v + (np.float32(self.target) - v) / np.float32(2) for n, v in task.params.items()}
+        return Fit(moved, self.examples)
+
+    def evaluate(self, params: Mapping[str, Array]) -> Score:
+        return Score(max(0.0, 1 - abs(float(params["weights"].mean()) - 1) / 4), 5)
+
+
+class Mesh:
+    """Nodes by name over one in-memory network."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.network = MemoryNetwork(random.Random(seed))
+        self.nodes: dict[str, NodeRuntime] = {}
+
+    async def add(
+        self, name: str, trainer: Trainer, bootstrap: tuple[str, ...] = (), **settings: object
+    ) -> NodeRuntime:
+        """Start a node; `bootstrap` names nodes that were added before."""
+        port = 4000 + len(self.nodes)
+        me = Peer(id=name, ip="127.0.0.1", port=port)
+        pairs = tuple(self.nodes[other].me.address for other in bootstrap)
+        values: dict[str, object] = {"node_id": name, "node_port": port, "bootstrap_pairs": pairs, **settings}
+        node = assemble(
+            Settings.model_validate(values),
+            me,
+            [MNIST_3_7],
+            pool=InlinePool({MNIST_3_7: trainer}),
+            transport=self.network.transport(me.address),
+            store=MemoryStore(),
+        )
+        self.nodes[name] = node
+        self.network.register(me.address, node_receiver(node))
+        await node.start()
+        return node
+
+    async def full(self) -> None:
+        """Wait until everybody knows everybody and all trainers are loaded."""
+        await until(lambda: all(len(n.core.members.alive) == len(self.nodes) - 1 for n in self.nodes.values()))
+        await until(lambda: all(n.ready()["data_loaded"] for n in self.nodes.values()))
+
+    async def idle(self, round: int) -> None:
+        """Wait until every node has closed this round."""
+        views = [lambda n=node: n.job(MNIST_3_7) for node in self.nodes.values()]  # type: ignore[misc]
+        await until(lambda: all(v()["phase"] == "IDLE" and v()["current_round"] >= round for v in views))
+
+    async def stop(self) -> None:
+        """End all nodes."""
+        for node in self.nodes.values():
+            await node.stop()
+
+
+def node_receiver(node: NodeRuntime):  # type: ignore[no-untyped-def]
+    """What the network calls at a node's address."""
+
+    async def receive(path: str, body: bytes, content_type: str, caller: str):  # type: ignore[no-untyped-def]
+        return await node.receive(path, body, content_type, caller.rpartition(":")[0])
+
+    return receive
+
+
+@asynccontextmanager
+async def mesh_of(*targets: float, seed: int = 0, **settings: object) -> AsyncIterator[Mesh]:
+    """A full mesh of nodes a, b, c ... with these targets."""
+    mesh = Mesh(seed)
+    try:
+        for i, target in enumerate(targets):
+            await mesh.add("abcdefgh"[i], Linear(target, examples=10 * (i + 1)), ("a",) if i else (), **settings)
+        await mesh.full()
+        yield mesh
+    finally:
+        await mesh.stop()
+
+
+async def until(holds: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Poll until it holds; a deadline far above what is needed turns a hang into a failure."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while not holds():
+        assert asyncio.get_running_loop().time() < deadline, "did not come about in time"
+        await asyncio.sleep(0.005)

@@ -1,0 +1,204 @@
+"""Whole nodes over the in-memory twins: a round from trigger to exchange, and what must not stop it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from flnet.errors import (
+    InvalidMessage,
+    JobBusy,
+    LocalError,
+    ParamsRefused,
+    UnknownPath,
+    UnknownTrainer,
+    UnreadableBody,
+)
+from flnet.messages import EditHyperParams
+from flnet.node import NodeRuntime
+from tests.node.mesh import MNIST_3_7, Linear, Mesh, mesh_of, until
+
+JSON = "application/json"
+IAM = {"id": "NODE_1", "ip": None, "port": "4000"}
+HYPER = {"e": 2, "u": 1e-05, "b": 64}
+
+
+async def post(node: NodeRuntime, path: str, body: object) -> tuple[int, dict[str, object]]:
+    reply = await node.receive(path, json.dumps(body).encode(), JSON, "127.0.0.1")
+    return reply.status, json.loads(reply.body)
+
+
+async def trigger(node: NodeRuntime, rounds: int = 1) -> tuple[int, dict[str, object]]:
+    return await post(node, "/training/trigger", {"trainerId": "MNIST_3_7", "rounds": rounds})
+
+
+async def test_a_round_ends_with_one_model_everywhere() -> None:
+    async with mesh_of(0.0, 1.0, 2.0) as mesh:
+        assert await trigger(mesh.nodes["b"]) == (202, {"trainerId": "MNIST_3_7", "round": 0})
+        await mesh.idle(0)
+        views = [node.job(MNIST_3_7) for node in mesh.nodes.values()]
+        assert len({view["digest"] for view in views}) == 1
+        assert [view["contributors"] for view in views] == [3, 3, 3]
+        assert [view["fed_learn_done"] for view in views] == ["Yes"] * 3
+        # all start from 0 and go half way to 0, 1 and 2; weights 10, 20, 30: (20 * .5 + 30 * 1) / 60
+        model = mesh.nodes["a"].core.jobs[MNIST_3_7].state.model
+        assert model is not None
+        assert model.shared["bias"][0] == pytest.approx((20 * 0.5 + 30 * 1.0) / 60, abs=1e-6)
+
+
+async def test_a_series_of_rounds_runs_by_itself() -> None:
+    async with mesh_of(1.0, 1.0) as mesh:
+        await trigger(mesh.nodes["a"], rounds=4)
+        await mesh.idle(3)
+        for node in mesh.nodes.values():
+            history = node.history(MNIST_3_7)
+            assert [record["round"] for record in history] == [0, 1, 2, 3]
+            assert all(record["contributors"] == ["a", "b"] for record in history)
+            assert all("everyone expected" in record["outcome"] for record in history)
+
+
+async def test_a_peer_whose_training_fails_ends_nothing() -> None:
+    mesh = Mesh()
+    broken = Linear(1.0)
+    broken.fails = True
+    try:
+        await mesh.add("a", Linear(1.0))
+        await mesh.add("b", broken, ("a",))
+        await mesh.full()
+        await trigger(mesh.nodes["a"])
+        await mesh.idle(0)
+        for node in mesh.nodes.values():
+            assert node.history(MNIST_3_7)[0]["contributors"] == ["a"]
+        assert "asked to fail" in mesh.nodes["b"].job(MNIST_3_7)["error"]
+        broken.fails = False
+        await trigger(mesh.nodes["b"])
+        await mesh.idle(1)
+        assert mesh.nodes["a"].history(MNIST_3_7)[1]["contributors"] == ["a", "b"]
+        assert mesh.nodes["b"].job(MNIST_3_7)["error"] is None
+    finally:
+        await mesh.stop()
+
+
+async def test_a_dead_peer_is_not_waited_for() -> None:
+    async with mesh_of(1.0, 1.0, 1.0) as mesh:
+        gone = mesh.nodes.pop("c")
+        mesh.network.unregister(gone.me.address)
+        await gone.stop()
+        await trigger(mesh.nodes["a"])
+        await mesh.idle(0)
+        record = mesh.nodes["a"].history(MNIST_3_7)[0]
+        assert record["contributors"] == ["a", "b"]
+        assert "everyone expected has spoken" in record["outcome"]
+        assert [peer["state"] for peer in mesh.nodes["a"].peers()] == ["alive", "unreachable"]
+
+
+async def test_a_node_that_comes_back_takes_part_again() -> None:
+    async with mesh_of(1.0, 1.0) as mesh:
+        a, b = mesh.nodes["a"].me.address, mesh.nodes["b"].me.address
+        mesh.network.part({a}, {b})
+        await trigger(mesh.nodes["a"])
+        await until(lambda: mesh.nodes["a"].job(MNIST_3_7)["phase"] == "IDLE")
+        assert "averaged alone" in mesh.nodes["a"].history(MNIST_3_7)[0]["outcome"]
+        mesh.network.heal_all()
+        await until(lambda: mesh.nodes["a"].peers()[0]["state"] == "alive")
+        await trigger(mesh.nodes["a"])
+        await mesh.idle(1)
+        assert mesh.nodes["a"].history(MNIST_3_7)[1]["contributors"] == ["a", "b"]
+
+
+async def test_messages_that_cannot_be_used_are_refused_in_words_and_change_nothing() -> None:
+    async with mesh_of(1.0) as mesh:
+        node = mesh.nodes["a"]
+        update = {"iAm": IAM, "trainerId": "MNIST_3_7", "round": 0, "federatedLearningParams": HYPER}
+        right = {"weights": [[0.0], [0.0]], "bias": [0.0]}
+        before = node.job(MNIST_3_7)
+        for wrong, error, words in [
+            ({**update, "modelParams": {"weights": [[0.0], [0.0]]}}, ParamsRefused, "missing 'bias'"),
+            ({**update, "modelParams": {**right, "extra": [1.0]}}, ParamsRefused, "not known here 'extra'"),
+            ({**update, "modelParams": {**right, "bias": [0.0, 0.0]}}, ParamsRefused, "shape [2]; expected [1]"),
+            ({**update, "modelParams": {**right, "bias": ["x"]}}, ParamsRefused, "bias"),
+            (update, ParamsRefused, "modelParams is missing"),
+            ({**update, "modelParams": right, "trainerId": "CIFAR10"}, UnknownTrainer, "'CIFAR10'"),
+            ({**update, "modelParams": right, "round": -1}, InvalidMessage, "round"),
+            ({**update, "modelParams": right, "iAm": {"id": "x"}}, InvalidMessage, "port"),
+        ]:
+            with pytest.raises(error) as caught:
+                await post(node, "/training/model_params", wrong)
+            assert words in str(caught.value)
+        for body in (b'{"iAm": ', b"", b"\x00" * 1000, b"[" * 100_000, b'{"a": NaN}'):
+            with pytest.raises((UnreadableBody, InvalidMessage)):
+                await node.receive("/training/model_params", body, JSON, "127.0.0.1")
+        with pytest.raises(UnknownPath):
+            await node.receive("/nowhere", b"{}", JSON, "127.0.0.1")
+        assert node.job(MNIST_3_7) == before
+
+
+async def test_an_update_that_is_not_finite_is_refused() -> None:
+    async with mesh_of(1.0) as mesh:
+        body = (
+            b'{"iAm": {"id": "b", "ip": null, "port": 4001}, "trainerId": "MNIST_3_7", "round": 0,'
+            b' "federatedLearningParams": {"e": 1, "u": 0.1, "b": 1},'
+            b' "modelParams": {"weights": [[1e300], [0]], "bias": [0]}}'
+        )
+        with pytest.raises(ParamsRefused, match="not finite"):
+            await mesh.nodes["a"].receive("/training/model_params", body, JSON, "127.0.0.1")
+
+
+async def test_a_trigger_while_training_is_refused_with_the_reason() -> None:
+    async with mesh_of(1.0) as mesh:
+        node = mesh.nodes["a"]
+        first, second = await asyncio.gather(trigger(node), trigger(node), return_exceptions=True)
+        assert not isinstance(first, BaseException)
+        assert isinstance(second, JobBusy)
+        assert "round 0" in str(second)
+
+
+async def test_hyper_parameters_are_edited_and_used() -> None:
+    async with mesh_of(1.0, 1.0) as mesh:
+        view = await mesh.nodes["a"].edit_hyper_params(MNIST_3_7, EditHyperParams(e=5))
+        assert view["hyper"] == {"e": 5, "u": 1e-05, "b": 64}
+        await trigger(mesh.nodes["a"])
+        await mesh.idle(0)
+        assert mesh.nodes["b"].job(MNIST_3_7)["federated_learning_params"] == (
+            "Learning Rate: 1e-05, Epochs: 5, Batch size: 64"
+        )
+
+
+async def test_the_body_limit_follows_the_model() -> None:
+    async with mesh_of(1.0) as mesh:
+        node = mesh.nodes["a"]
+        assert node.body_limit("/announce") == 64 * 1024
+        assert node.body_limit("/training/model_params") == 64 * 1024 + 3 * 32
+
+
+async def test_the_feed_says_how_the_round_ended() -> None:
+    async with mesh_of(1.0, 1.0) as mesh:
+        await trigger(mesh.nodes["a"])
+        await mesh.idle(0)
+        items = mesh.nodes["a"].feed.recent()
+        assert [item.id for item in items] == list(range(1, len(items) + 1))
+        closed = [item for item in items if item.kind == "round_closed"]
+        assert len(closed) == 1
+        assert "averaged 2 updates" in closed[0].text
+
+
+async def test_a_stopped_node_answers_with_an_error_and_does_not_hang() -> None:
+    async with mesh_of(1.0) as mesh:
+        node = mesh.nodes.pop("a")
+        await node.stop()
+        with pytest.raises(LocalError):
+            await trigger(node)
+
+
+async def test_readiness_says_what_is_missing() -> None:
+    mesh = Mesh()
+    try:
+        alone = await mesh.add("a", Linear(1.0), bootstrap_pairs=("127.0.0.1:9",))
+        await until(lambda: alone.ready()["data_loaded"])
+        ready = alone.ready()
+        assert ready["ready"] is False
+        assert "127.0.0.1:9" in ready["reasons"][0]
+    finally:
+        await mesh.stop()
