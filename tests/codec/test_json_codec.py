@@ -1,4 +1,4 @@
-"""The thesis' JSON: its printed bodies, bit-exact numbers, and no exception but PeerError for any bytes."""
+"""The thesis' JSON: its printed bodies, bit-exact numbers, and parameters that are none."""
 
 from __future__ import annotations
 
@@ -7,66 +7,25 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flnet.codec.json_codec import MAX_ARRAYS, JsonCodec
-from flnet.errors import InvalidMessage, LocalError, ParamsRefused, PeerError, UnreadableBody
+from flnet.errors import InvalidMessage, LocalError, ParamsRefused
 from flnet.messages import (
-    Accuracy,
-    AccuracyReply,
     Announce,
     AnnounceReply,
-    EditHyperParams,
-    JobMessage,
     Message,
     ModelParams,
     Packet,
     StartTraining,
     Trigger,
-    Triggered,
 )
 from flnet.params import Params, Schema
+from tests.codec.bodies import ANNOUNCE, ANNOUNCE_REPLY, PRINTED, UPDATE, body_with
 from tests.helpers import HYPER, params, peer
 
 CODEC = JsonCodec()
-
-# The example bodies of the thesis, section 3.3, in their printed order.
-ANNOUNCE = (
-    '{"iAm": {"id": "NODE_3", "ip": null, "port": "4002"},'
-    ' "myKnownPeers": [{"id": "NODE_1", "ip": "127.0.0.1", "port": "4000"}]}'
-)
-ANNOUNCE_REPLY = (
-    '{"announceYourselfToPeers": [{"id": "NODE_2", "ip": "127.0.0.1", "port": "4001"}],'
-    ' "iAm": {"id": "NODE_4", "ip": null, "port": "4003"}}'
-)
-UPDATE = (
-    '{"iAm": {"id": "NODE_1", "ip": null, "port": "4000"}, "trainerId": "MNIST",'
-    ' "modelParams": {"weights": [], "bias": []}, "round": 0,'
-    ' "federatedLearningParams": {"e": 2, "u": 1e-05, "b": 64}}'
-)
-ACCURACY = (
-    '{"iAm": {"id": "NODE_1", "ip": null, "port": "4000"}, "trainerId": "MNIST",'
-    ' "modelParams": {"weights": [], "bias": []}, "accuracy": 0.5, "round": 0,'
-    ' "federatedLearningParams": {"e": 2, "u": 1e-05, "b": 64}}'
-)
-ACCURACY_REPLY = (
-    '{"iAm": {"id": "NODE_2", "ip": null, "port": "4001"},'
-    ' "modelParams": {"weights": [], "bias": []}, "accuracy": 0.7}'
-)
-PRINTED: list[tuple[type[Message], str]] = [
-    (Announce, ANNOUNCE),
-    (AnnounceReply, ANNOUNCE_REPLY),
-    (StartTraining, UPDATE),
-    (ModelParams, UPDATE),
-    (Accuracy, ACCURACY),
-    (AccuracyReply, ACCURACY_REPLY),
-]
-KINDS: list[type[Message]] = [kind for kind, _ in PRINTED] + [Trigger, EditHyperParams, Triggered]
-
-
-def body_with(arrays: Any) -> bytes:
-    return json.dumps({**json.loads(UPDATE), "modelParams": arrays}).encode()
 
 
 def decoded(arrays: Any) -> Params:
@@ -261,122 +220,3 @@ def test_a_long_name_is_cut_in_the_wording() -> None:
     with pytest.raises(ParamsRefused) as refusal:
         decoded({"n" * 10_000: [None]})
     assert len(refusal.value.message) < 200
-
-
-# --- bodies that are none
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"\xff\xfe",
-        b'{"iAm": "\xc3"}',
-        b'"\\ud800"',
-        b"\xef\xbb\xbf{}",
-        b"[" * 200_000,
-        b"[" * 200_000 + b"]" * 200_000,
-        b'{"a":' * 200_000,
-        b'{"iAm": ' + b"1" * 10_000_000 + b"}",
-        b'{"accuracy": NaN}',
-        b'{"accuracy": Infinity}',
-        b'{"accuracy": 1e999}',
-        UPDATE[:-1].encode(),
-        UPDATE[: len(UPDATE) // 2].encode(),
-        b"{} {}",
-        b"\x00",
-        b"\x80\x04\x95",
-    ],
-    ids=lambda value: value.__name__ if isinstance(value, type) else repr(value[:12]),
-)
-def test_bytes_that_are_no_json_are_unreadable(kind: type[Message], body: bytes) -> None:
-    with pytest.raises(UnreadableBody, match="the body is no JSON"):
-        CODEC.decode(kind, body)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("body", [b"[]", b"3", b"1.5", b"null", b"true", b'"text"', b"[" * 900 + b"]" * 900])
-def test_json_that_is_no_object_is_unreadable(kind: type[Message], body: bytes) -> None:
-    with pytest.raises(UnreadableBody, match="expected a JSON object, got"):
-        CODEC.decode(kind, body)
-
-
-def test_nesting_that_can_be_read_is_refused_in_few_words() -> None:
-    deep = b"[" * 900 + b"]" * 900
-    with pytest.raises(InvalidMessage, match="iAm") as refusal:
-        CODEC.decode(Announce, b'{"iAm": ' + deep + b"}")
-    assert len(refusal.value.message) < 500
-    with pytest.raises(ParamsRefused, match="dimensions"):
-        CODEC.decode(ModelParams, UPDATE.replace("[]", deep.decode(), 1).encode())
-
-
-def test_of_two_fields_of_one_name_the_last_counts() -> None:
-    message = CODEC.decode(StartTraining, UPDATE[:-1].encode() + b', "round": 7}').message
-    assert isinstance(message, StartTraining)
-    assert message.round == 7
-
-
-@pytest.mark.parametrize("cut", range(len(ACCURACY)))
-def test_no_truncated_body_is_read(cut: int) -> None:
-    with pytest.raises(UnreadableBody):
-        CODEC.decode(Accuracy, ACCURACY[:cut].encode())
-
-
-# --- any bytes give a Packet or a PeerError
-
-
-def read_or_refuse(kind: type[Message], body: bytes) -> None:
-    refusal = None
-    try:
-        assert isinstance(CODEC.decode(kind, body).message, kind)
-    except PeerError as exc:
-        refusal = exc
-    assert refusal is None or len(refusal.message) < 2_000
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@given(body=st.binary(max_size=200))
-def test_random_bytes(kind: type[Message], body: bytes) -> None:
-    read_or_refuse(kind, body)
-
-
-BODIES = [(kind, body.encode()) for kind, body in PRINTED] + [
-    (ModelParams, body_with({"w": [[1.0, 2.0], [3.0, -4.5e-7]], "b": [1, 2], "s": 3.5})),
-    (Trigger, b'{"trainerId": "MNIST", "rounds": 3, "federatedLearningParams": {"e": 1, "u": 0.1, "b": 8}}'),
-    (EditHyperParams, b'{"e": 3, "u": 0.01, "b": 32}'),
-    (Triggered, b'{"trainerId": "MNIST", "round": 4}'),
-]
-edits = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 3), st.binary(max_size=4)), min_size=1, max_size=4)
-
-
-@given(st.sampled_from(BODIES), edits)
-@settings(max_examples=400)
-def test_damaged_bodies(whole: tuple[type[Message], bytes], changes: list[tuple[int, int, bytes]]) -> None:
-    kind, body = whole
-    for anywhere, removed, put in changes:
-        place = anywhere % (len(body) + 1)
-        body = body[:place] + put + body[place + removed :]
-    read_or_refuse(kind, body)
-
-
-values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
-    max_leaves=8,
-)  # fmt: skip
-
-
-@given(st.data())
-@settings(max_examples=400)
-def test_wrong_values_in_the_right_fields(data: st.DataObject) -> None:
-    kind, body = data.draw(st.sampled_from(BODIES))
-    fields = json.loads(body)
-    names = [info.alias for info in kind.model_fields.values()] + ["modelParams"]
-    for name in data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=3)):
-        fields[name] = data.draw(values)
-    nested = fields.get("federatedLearningParams")
-    if isinstance(nested, dict) and issubclass(kind, JobMessage):
-        nested["e"] = data.draw(values)
-    read_or_refuse(kind, json.dumps(fields).encode())

@@ -1,0 +1,115 @@
+"""Averages: weights, blocks, integers, and what every mean must hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from flnet.params import Params, weighted_mean
+from tests.helpers import params
+
+BLOCK = 32_768  # numbers that one step of an average works on
+
+
+def mean_of(*weighted: tuple[Any, float], dtype: str = "float64") -> list[float]:
+    found = weighted_mean([(params(dtype, w=w), weight) for w, weight in weighted], {})["w"].tolist()
+    assert isinstance(found, list)
+    return found
+
+
+def test_weights_are_renormalised_over_what_is_given() -> None:
+    assert mean_of(([0.0], 1), ([4.0], 3)) == [3.0]  # (1*0 + 3*4) / 4
+    assert mean_of(([0.0], 10), ([4.0], 30)) == [3.0]
+
+
+def test_all_weights_zero_give_the_plain_mean() -> None:
+    assert mean_of(([1.0, 3.0], 0), ([3.0, 5.0], 0)) == [2.0, 4.0]  # rule R5
+
+
+def test_one_set_is_handed_back() -> None:
+    only = params(w=[0.1, -0.0])
+    assert weighted_mean([(only, 0.0)], {}) == only
+    assert weighted_mean([(only, 7.0)], {}) == only
+
+
+@pytest.mark.parametrize("weights", [[-1.0, 2.0], [float("nan"), 1.0], [float("inf"), 1.0]])
+def test_weights_that_are_none_are_an_error(weights: list[float]) -> None:
+    with pytest.raises(ValueError, match="weights must be finite and not negative"):
+        mean_of(*(([1.0], weight) for weight in weights))
+
+
+def test_nothing_to_merge_is_an_error() -> None:
+    with pytest.raises(ValueError, match="nothing to merge"):
+        weighted_mean([], {})
+
+
+@pytest.mark.parametrize("size", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 5])
+def test_block_by_block_is_the_same_as_all_at_once(size: int) -> None:
+    rng = np.random.default_rng(size)
+    arrays = [rng.normal(size=size).astype(np.float32) for _ in range(3)]
+    weights = [10.0, 20.0, 70.0]
+    plain = sum(
+        (a.astype(np.float64) * (n / 100) for a, n in zip(arrays, weights, strict=True)), start=np.zeros(size)
+    )
+    found = weighted_mean([(Params({"w": a}), n) for a, n in zip(arrays, weights, strict=True)], {})["w"]
+    assert found.dtype == np.float32
+    assert found.tobytes() == plain.astype(np.float32).tobytes()
+
+
+def test_sums_run_in_float64() -> None:
+    # in float32, 1 would vanish beside 2^25
+    assert mean_of(([2.0**25], 1), ([1.0], 1), ([-(2.0**25)], 1), ([2.0], 1), dtype="float32") == [0.75]
+
+
+def test_shapes_and_scalars_are_kept() -> None:
+    merged = weighted_mean([(params(w=[[1.0, 2.0]], s=3.0), 1), (params(w=[[3.0, 4.0]], s=5.0), 1)], {})
+    assert merged == params(w=[[2.0, 3.0]], s=4.0)
+
+
+def test_integers_take_the_maximum_and_never_a_mean() -> None:
+    sets = [(Params({"n": np.array([7, 1])}), 1.0), (Params({"n": np.array([2, 9])}), 5.0)]
+    for rule in ({}, {"n": "mean"}, {"n": "max"}):
+        merged = weighted_mean(sets, rule)["n"]  # type: ignore[arg-type]
+        assert (merged.dtype.name, merged.tolist()) == ("int64", [7, 9])  # rule R6
+    assert weighted_mean(sets, {"n": "min"})["n"].tolist() == [2, 1]
+
+
+def test_scalars_and_booleans_take_the_maximum() -> None:
+    sets = [(Params({"n": np.int64(3), "ok": np.array([True, False])}), 1.0) for _ in range(2)]
+    merged = weighted_mean(sets, {})
+    assert merged == sets[0][0]
+
+
+rows = hnp.arrays(
+    np.float32,
+    st.tuples(st.integers(1, 5), st.integers(0, 7)),
+    elements=st.floats(width=32, allow_nan=False, allow_infinity=False),
+)
+
+
+@given(rows, st.data())
+def test_a_mean_lies_between_its_inputs(matrix: Any, data: st.DataObject) -> None:
+    weights = data.draw(st.lists(st.integers(0, 10**12), min_size=len(matrix), max_size=len(matrix)))
+    found = weighted_mean([(Params({"w": row}), float(n)) for row, n in zip(matrix, weights, strict=True)], {})[
+        "w"
+    ]
+    assert (matrix.min(axis=0) <= found).all()
+    assert (found <= matrix.max(axis=0)).all()
+
+
+@given(rows, st.data())
+def test_identical_inputs_come_back_bit_by_bit(matrix: Any, data: st.DataObject) -> None:
+    weights = data.draw(st.lists(st.integers(0, 10**12), min_size=1, max_size=8))
+    same = Params({"w": matrix + np.float32(0)})  # a sum has no negative zero
+    assert weighted_mean([(same, float(n)) for n in weights], {}) == same
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=1, max_size=8))
+def test_weights_sum_to_one(weights: list[int]) -> None:
+    found = mean_of(*(([1.0], float(n)) for n in weights))
+    assert found == pytest.approx([1.0], abs=1e-12)
