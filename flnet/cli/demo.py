@@ -14,12 +14,12 @@ import click
 from rich.console import Console
 
 from flnet.cli.client import NodeClient, View
-from flnet.cli.follow import Follower
+from flnet.cli.follow import Follower, RoundFailed
 from flnet.cli.processes import Interrupted, NodeEnded, NodeProcess, free_ports, interruptible, local_nodes
 from flnet.cli.progress import open_progress
-from flnet.cli.results import RoundResult, results_table
+from flnet.cli.results import RoundResult, failure, results_table
 from flnet.cli.tables import console
-from flnet.cli.text import printable
+from flnet.cli.text import counted, printable
 from flnet.errors import PeerRefused, PeerTimeout, PeerUnreachable
 
 __all__ = ["command"]
@@ -112,10 +112,12 @@ class Demo:
         """Wait for nodes, mesh and data, then do the rounds and print their table.
 
         Raises:
-            DemoFailed, RoundFailed: something does not come, or does not move any more.
+            DemoFailed, RoundFailed: something does not come, fails, or does not move any more.
             NodeEnded: a node died.
         """
-        self._out.print(f"starting {len(self._nodes)} nodes on this machine, each with its share of the data")
+        self._out.print(
+            f"starting {counted(len(self._nodes), 'node')} on this machine, each with its share of the data"
+        )
         self._wait_for_nodes()
         self._wait_for_mesh()
         self._wait_for_data()
@@ -123,6 +125,8 @@ class Demo:
         if results:
             self._out.print(results_table(results))
             self._out.print(summary(results), soft_wrap=True)
+        if failed := failure(results):
+            raise RoundFailed(failed)
 
     def stay(self) -> None:
         """Keep the nodes up until a signal comes.
@@ -182,12 +186,13 @@ class Demo:
 
     def _wait_for_data(self) -> None:
         views: dict[str, View] = {}
+        self._out.print("every node loads its framework and its data ...")
 
         def loaded() -> bool:
             for name, client in self._clients.items():
                 views[name] = ask(partial(client.job, self._trainer), views.get(name, {}))
                 if views[name].get("phase") == "NO_DATA":
-                    raise DemoFailed(f"{name} has no data: {printable(views[name].get('error'))}")
+                    raise DemoFailed(f"{name} cannot train {self._trainer}: {printable(views[name].get('error'))}")
             return all(view.get("phase", "LOADING") != "LOADING" for view in views.values())
 
         self._until(loaded, lambda: "the data are not loaded")
@@ -201,7 +206,7 @@ class Demo:
                 self._clients, self._trainer, progress, patience=self._patience, check=self._check, tolerant=True
             )
             first = self._clients[asked.id].trigger(self._trainer, rounds)
-            progress.say(f"{asked.id} was asked for {rounds} rounds; any other node would do")
+            progress.say(f"{asked.id} was asked for {counted(rounds, 'round')}; any other node would do")
             for result in follower.rounds(first, rounds):
                 results.append(result)
                 progress.say(str(result))
@@ -253,6 +258,6 @@ def summary(results: Sequence[RoundResult]) -> str:
     seconds = sum(result.seconds for result in results)
     gain = f"{first.pre.mean:.4f} to {last.post.mean:.4f}" if first.pre and last.post else "unknown"
     return (
-        f"{len(results)} rounds in {seconds:.1f} s; mean accuracy from {gain} "
+        f"{counted(len(results), 'round')} in {seconds:.1f} s; mean accuracy from {gain} "
         f"(before the first averaging, after the last); {same}"
     )

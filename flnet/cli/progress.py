@@ -18,6 +18,7 @@ from flnet.cli.text import accuracy, printable
 __all__ = ["PlainProgress", "Progress", "fingerprint", "open_progress", "progress_line", "progress_table"]
 
 BAR_CELLS = 16
+WIDTHS = (8, 10, 5, 26, 9, 6, 6)
 LINE_SECONDS = 5.0  # at most one plain line in this time: a log of CI stays short
 Views = Mapping[str, View]  # node id -> job view
 
@@ -83,6 +84,8 @@ def open_progress(console: Console) -> Iterator[Progress]:
 def progress_table(views: Views) -> Table:
     """One row per node."""
     shown = table("node", "phase", "round", "batches", "received", "pre", "post")
+    for column, width in zip(shown.columns, WIDTHS, strict=True):
+        column.min_width = width  # so that the table stands still while its numbers move
     for node, view in views.items():
         shown.add_row(
             printable(node),

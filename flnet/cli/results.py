@@ -10,9 +10,9 @@ from rich.table import Table
 
 from flnet.cli.client import View
 from flnet.cli.tables import table
-from flnet.cli.text import accuracy, printable, short
+from flnet.cli.text import accuracy, counted, printable, short
 
-__all__ = ["RoundResult", "Spread", "results_table", "round_result"]
+__all__ = ["RoundResult", "Spread", "failure", "results_table", "round_result"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class RoundResult:
         pre: accuracies before averaging; post: after it, and after the exchange.
         digests: of the model that each node holds after the round.
         missing: nodes without a result for this round.
+        errors: by node, what failed there in this round.
         seconds: from the start of the round, or the end of the one before, to the last node's result.
     """
 
@@ -49,6 +50,7 @@ class RoundResult:
     post: Spread | None
     digests: Mapping[str, str | None]
     missing: tuple[str, ...]
+    errors: Mapping[str, str]
     seconds: float
 
     @property
@@ -57,12 +59,14 @@ class RoundResult:
         return not self.missing and None not in self.digests.values() and len(set(self.digests.values())) == 1
 
     def models(self) -> str:
-        """Which models are held: "one on all 4 nodes: 1f2e3d4c5b"."""
+        """Which models are held: "1f2e3d4c5b on all 4 nodes", or what is wrong."""
+        if self.errors:
+            return "FAILED: " + _by_node(self.errors)
         if self.missing:
             return "no result: " + ", ".join(map(printable, self.missing))
         if self.same_model:
-            return f"{short(next(iter(self.digests.values())))} on all {len(self.digests)} nodes"
-        return "DIFFERENT: " + ", ".join(f"{printable(node)} {short(d)}" for node, d in self.digests.items())
+            return f"{short(next(iter(self.digests.values())))} on all {counted(len(self.digests), 'node')}"
+        return "DIFFERENT: " + _by_node({node: short(digest) for node, digest in self.digests.items()})
 
     def fields(self) -> dict[str, object]:
         """As JSON-ready data, for scripts."""
@@ -73,6 +77,12 @@ class RoundResult:
             f"round {self.number}: before {self.pre}, after {self.post}, "
             f"model {self.models()}, {self.seconds:.1f} s"
         )
+
+
+def failure(results: Iterable[RoundResult]) -> str | None:
+    """What failed, in words; None if nothing did."""
+    failed = [f"round {result.number} failed: {_by_node(result.errors)}" for result in results if result.errors]
+    return "; ".join(failed) or None
 
 
 def round_result(number: int, records: Mapping[str, View | None], seconds: float) -> RoundResult:
@@ -88,8 +98,13 @@ def round_result(number: int, records: Mapping[str, View | None], seconds: float
         Spread.of(record.get("post_fedavg_accuracy") for record in held.values()),
         {node: record.get("digest") for node, record in held.items()},
         tuple(node for node, record in records.items() if record is None),
+        {node: str(record["error"]) for node, record in held.items() if record.get("error")},
         seconds,
     )
+
+
+def _by_node(words: Mapping[str, str]) -> str:
+    return ", ".join(f"{printable(node)} {printable(text)}" for node, text in words.items())
 
 
 def results_table(results: Sequence[RoundResult]) -> Table:

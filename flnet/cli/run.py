@@ -14,8 +14,10 @@ import click
 from flnet.cli.logs import set_up_logging
 from flnet.cli.options import chosen, read_config, settings_options
 from flnet.cli.text import address_of, printable
-from flnet.node.build import NodeRuntime, build_node
+from flnet.node.build import build_node
+from flnet.node.runtime import NodeRuntime
 from flnet.settings import Settings, load_settings
+from flnet.training.backend import state_folder
 from flnet.web.app import create_app
 from flnet.web.serve import bind, serve
 
@@ -77,7 +79,7 @@ def greeting(node: NodeRuntime, settings: Settings) -> str:
     lines = {
         "node": node.me.id,
         "page": f"http://{address_of(host, settings.node_port)}/",
-        "state": node.state_path,
+        "state": state_folder(settings),
         "trainers": ", ".join(job["trainer_id"] for job in jobs) or "none",
     }
     return "\n".join(f"{name:<9}{printable(value)}" for name, value in lines.items())

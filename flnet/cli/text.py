@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["accuracy", "address_of", "printable", "short"]
+__all__ = ["accuracy", "address_of", "counted", "printable", "short"]
 
 
 def printable(text: object) -> str:
@@ -21,6 +21,11 @@ def short(digest: object) -> str:
 def accuracy(value: object) -> str:
     """An accuracy in [0, 1] with four digits; "-" for none."""
     return f"{value:.4f}" if isinstance(value, int | float) else "-"
+
+
+def counted(number: int, thing: str) -> str:
+    """ "1 round", "2 rounds"."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def address_of(host: str, port: int) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from flnet.cli.client import NodeClient, node_option
-from flnet.cli.follow import Follower
+from flnet.cli.follow import Follower, RoundFailed
 from flnet.cli.progress import open_progress
-from flnet.cli.results import RoundResult, results_table
+from flnet.cli.results import RoundResult, failure, results_table
 from flnet.cli.tables import console, print_json, print_table
 from flnet.cli.text import printable
 
@@ -39,6 +39,8 @@ def command(trainer: str, rounds: int, wait: bool, address: str, as_json: bool) 
         print_json([result.fields() for result in results])
     else:
         print_table(results_table(results))
+    if failed := failure(results):
+        raise RoundFailed(failed)
 
 
 def _say_started(trainer: str, first: int, rounds: int, as_json: bool) -> None:

@@ -139,7 +139,7 @@ def test_train_and_wait(flnet: Run, fake_node: FakeNode) -> None:
     fake_node.records = [record(0, digest="feedface00")]
     shown = flnet("train", "MNIST", "--wait", "--node", fake_node.address)
     assert shown.exit_code == 0
-    assert "feedface00 on all 1 nodes" in shown.output
+    assert "feedface00 on all 1 node" in shown.output
     assert "0.7500" in shown.output
 
 
@@ -158,6 +158,14 @@ def test_train_and_wait_for_a_round_that_fails(flnet: Run, fake_node: FakeNode) 
     shown = flnet("train", "MNIST", "--wait", "--node", fake_node.address)
     assert shown.exit_code == 1
     assert "out of memory" in shown.stderr
+
+
+def test_train_and_wait_for_a_round_that_ends_in_an_error(flnet: Run, fake_node: FakeNode) -> None:
+    fake_node.views, fake_node.records = [job(current_round=0)], [record(0) | {"error": "averaging failed"}]
+    shown = flnet("train", "MNIST", "--wait", "--json", "--node", fake_node.address)
+    assert shown.exit_code == 1
+    assert json.loads(shown.stdout)[0]["errors"] == {"node-a": "averaging failed"}
+    assert "round 0 failed: node-a averaging failed" in shown.stderr
 
 
 def test_watch_prints_lines_until_the_feed_ends(flnet: Run, fake_node: FakeNode) -> None:

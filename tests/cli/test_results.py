@@ -5,7 +5,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from flnet.cli.results import Spread, results_table, round_result
+from flnet.cli.results import Spread, failure, results_table, round_result
 from tests.cli.fake_node import record
 
 
@@ -38,6 +38,14 @@ def test_a_node_without_result_is_named() -> None:
     result = round_result(0, {"a": record(0), "b": None}, 1)
     assert not result.same_model
     assert result.models() == "no result: b"
+
+
+def test_what_failed_on_a_node_is_said() -> None:
+    good = round_result(1, {"a": record(1)}, 1)
+    bad = round_result(2, {"a": record(2), "b": record(2) | {"error": "out of memory\x1b"}}, 1)
+    assert bad.models() == r"FAILED: b out of memory\x1b"
+    assert failure([good]) is None
+    assert failure([good, bad]) == r"round 2 failed: b out of memory\x1b"
 
 
 def test_the_table_has_a_row_per_round() -> None:

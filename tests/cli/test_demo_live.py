@@ -1,0 +1,80 @@
+"""The demo as a person runs it: real processes, real sockets."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]
+import pytest
+
+from tests.cli.live import answers, flnet, free_port, until
+
+pytestmark = pytest.mark.slow
+TINY = ("--trainer", "TINY", "--nodes", "3", "--rounds", "2")
+
+
+def addresses(process: subprocess.Popen[str]) -> list[int]:
+    """The ports of the nodes, once the demo stays up for the browser."""
+    lines: list[str] = []
+    assert process.stdout is not None
+    for line in process.stdout:
+        lines.append(line)
+        if "press Ctrl-C to end" in line:
+            return sorted({int(port) for port in re.findall(r"http://127\.0\.0\.1:(\d+)/", "".join(lines))})
+    raise AssertionError("".join(lines))
+
+
+def test_the_demo_trains_shows_its_results_and_ends(tmp_path: Path) -> None:
+    with flnet(tmp_path, "demo", *TINY, "--exit", "--base-port", str(free_port())) as process:
+        out, err = process.communicate()
+    assert process.returncode == 0, out + err
+    assert "full mesh after" in out
+    assert "SAMPLE DATA" in out
+    assert len(re.findall(r"^round [01]: before .* on all 3 nodes", out, re.MULTILINE)) == 2
+    assert "all nodes held the same model, bit by bit" in out
+    assert "\x1b" not in out, "no terminal, no control sequences"
+    assert not list(tmp_path.glob("flnet-demo-*")), "the folder of states and logs is left behind"
+
+
+def test_ctrl_c_ends_the_demo_and_its_nodes(tmp_path: Path) -> None:
+    with flnet(tmp_path, "demo", *TINY, "--base-port", str(free_port())) as process:
+        ports = addresses(process)
+        assert len(ports) == 3
+        assert all(map(answers, ports))
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+    assert process.returncode == 0, out + err
+    assert "Traceback" not in err
+    assert not any(map(answers, ports))
+
+
+def test_a_killed_demo_leaves_no_nodes(tmp_path: Path) -> None:
+    with flnet(tmp_path, "demo", *TINY, "--base-port", str(free_port())) as process:
+        addresses(process)
+        nodes = psutil.Process(process.pid).children(recursive=True)
+        assert len(nodes) >= 3
+        process.kill()
+        process.communicate()
+        until(lambda: not any(node.is_running() and node.status() != "zombie" for node in nodes), "the nodes' end")
+
+
+def test_a_node_that_dies_ends_the_demo_with_words(tmp_path: Path) -> None:
+    with flnet(tmp_path, "demo", *TINY, "--base-port", str(free_port())) as process:
+        ports = addresses(process)
+        os.kill(psutil.Process(process.pid).children()[1].pid, signal.SIGKILL)
+        _, err = process.communicate()
+    assert process.returncode == 1
+    assert re.search(r"node-[abc] has ended with code -9", err)
+    assert not any(map(answers, ports))
+
+
+def test_an_unknown_trainer_ends_the_demo_with_words(tmp_path: Path) -> None:
+    args = ("--nodes", "1", "--trainer", "NOPE", "--exit", "--base-port", str(free_port()))
+    with flnet(tmp_path, "demo", *args) as process:
+        _, err = process.communicate()
+    assert process.returncode == 1
+    assert "NOPE" in err
