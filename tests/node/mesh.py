@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import ClassVar
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from flnet.params import Array, TrainerId
 from flnet.settings import Settings
 from flnet.store import MemoryStore
 from flnet.training import Fit, InlinePool, Score, Task, Trainer
-from flnet.transport import MemoryNetwork
+from flnet.transport import MemoryNetwork, Reply
 
 MNIST_3_7 = TrainerId("MNIST_3_7")
 
@@ -24,8 +23,8 @@ MNIST_3_7 = TrainerId("MNIST_3_7")
 class Linear(Trainer):
     """Moves its weights towards a target of its own; more accurate the nearer the mean weight is to 1."""
 
-    label: ClassVar[str] = "MNIST 3 vs 7 Dataset"
-    defaults: ClassVar[HyperParams] = HyperParams(e=2, u=1e-05, b=64)
+    label = "MNIST 3 vs 7 Dataset"
+    defaults = HyperParams(e=2, u=1e-05, b=64)
 
     def __init__(self, target: float, examples: int = 10, numbers: int = 2) -> None:
         self.target, self.examples, self.numbers = target, examples, numbers
@@ -80,8 +79,12 @@ class Mesh:
 
     async def idle(self, round: int) -> None:
         """Wait until every node has closed this round."""
-        views = [lambda n=node: n.job(MNIST_3_7) for node in self.nodes.values()]  # type: ignore[misc]
-        await until(lambda: all(v()["phase"] == "IDLE" and v()["current_round"] >= round for v in views))
+
+        def closed(node: NodeRuntime) -> bool:
+            view = node.job(MNIST_3_7)
+            return bool(view["phase"] == "IDLE" and view["current_round"] >= round)
+
+        await until(lambda: all(closed(node) for node in self.nodes.values()))
 
     async def stop(self) -> None:
         """End all nodes."""
@@ -89,10 +92,10 @@ class Mesh:
             await node.stop()
 
 
-def node_receiver(node: NodeRuntime):  # type: ignore[no-untyped-def]
+def node_receiver(node: NodeRuntime) -> Callable[[str, bytes, str, str], Awaitable[Reply]]:
     """What the network calls at a node's address."""
 
-    async def receive(path: str, body: bytes, content_type: str, caller: str):  # type: ignore[no-untyped-def]
+    async def receive(path: str, body: bytes, content_type: str, caller: str) -> Reply:
         return await node.receive(path, body, content_type, caller.rpartition(":")[0])
 
     return receive

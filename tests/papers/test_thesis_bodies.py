@@ -1,0 +1,235 @@
+"""The example bodies of García Pérez (2021), section 3.3, read and answered as written there."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flnet.messages import Peer
+from flnet.node import NodeRuntime, View, assemble
+from flnet.params import Array, TrainerId
+from flnet.settings import Settings
+from flnet.store import MemoryStore
+from flnet.training import InlinePool
+from flnet.transport import MemoryNetwork, Reply
+from flnet.web import create_app
+from tests.node.mesh import Linear, until
+
+ANNOUNCE: dict[str, Any] = {
+    "iAm": {"id": "NODE_3", "ip": None, "port": "4002"},
+    "myKnownPeers": [{"id": "NODE_1", "ip": "127.0.0.1", "port": "4000"}],
+}
+ANNOUNCE_ANSWER: dict[str, Any] = {
+    "announceYourselfToPeers": [{"id": "NODE_2", "ip": "127.0.0.1", "port": "4001"}],
+    "iAm": {"id": "NODE_4", "ip": None, "port": "4003"},
+}
+TRAINING: dict[str, Any] = {
+    "iAm": {"id": "NODE_1", "ip": None, "port": "4000"},
+    "trainerId": "MNIST",
+    "modelParams": {"weights": [], "bias": []},
+    "round": 0,
+    "federatedLearningParams": {"e": 2, "u": 1e-05, "b": 64},
+}
+ACCURACY: dict[str, Any] = {
+    "iAm": {"id": "NODE_1", "ip": None, "port": "4000"},
+    "trainerId": "MNIST",
+    "modelParams": {"weights": [], "bias": []},
+    "accuracy": 0.5,
+    "round": 0,
+    "federatedLearningParams": {"e": 2, "u": 1e-05, "b": 64},
+}
+ACCURACY_ANSWER: dict[str, Any] = {
+    "iAm": {"id": "NODE_2", "ip": None, "port": "4001"},
+    "modelParams": {"weights": [], "bias": []},
+    "accuracy": 0.7,
+}
+INFO: dict[str, Any] = {
+    "iAm": {"id": "NODE_4", "ip": None, "port": "4003"},
+    "jobsInfo": [
+        {
+            "current_round": 0,
+            "fed_learn_done": "Yes",
+            "federated_learning_params": "Learning Rate: 1e-05, Epochs: 2, Batch size: 64",
+            "model_was_exchanged": "No",
+            "post_fedavg_accuracy": 0.4545,
+            "pre_fedavg_accuracy": 0.4545,
+            "trainer_label": "MNIST Dataset",
+        }
+    ],
+    "lastNodeStatus": "IDLE",
+}
+NUMBERS = {"weights": [[0.25]] * 784, "bias": [-0.5]}
+
+
+class MnistNet(Linear):
+    """Stands where MNIST's network stands: its parameters have other names than the examples'."""
+
+    label = "MNIST Dataset"
+
+    def initial_params(self, seed: int) -> Mapping[str, Array]:
+        return {"conv1.weight": np.zeros((2, 2), np.float32)}
+
+
+class OldNode:
+    """NODE_1, which speaks the thesis' form and nothing else; keeps what it was sent."""
+
+    def __init__(self) -> None:
+        self.got: list[tuple[str, dict[str, Any]]] = []
+
+    async def receive(self, path: str, body: bytes, content_type: str, caller: str) -> Reply:
+        self.got.append((path, json.loads(body)))
+        if path == "/announce":
+            answer: dict[str, Any] = {
+                "announceYourselfToPeers": [],
+                "iAm": {"id": "NODE_1", "ip": None, "port": "4000"},
+            }
+            return Reply(201, json.dumps(answer).encode())
+        if path.endswith("/accuracy"):
+            answer = {"iAm": TRAINING["iAm"], "modelParams": NUMBERS, "accuracy": 0.7}
+            return Reply(200, json.dumps(answer).encode())
+        return Reply(200, b"")
+
+    def bodies(self, path: str) -> list[dict[str, Any]]:
+        return [body for got, body in self.got if got == path]
+
+
+class Thesis:
+    """NODE_4 on port 4003 with both trainers, its web layer, and NODE_1 in the same network."""
+
+    def __init__(self) -> None:
+        network = MemoryNetwork(random.Random(0))
+        trainers = {"MNIST": MnistNet(1.0), "MNIST_3_7": Linear(1.0, numbers=784)}
+        self.node: NodeRuntime = assemble(
+            Settings.model_validate({"node_id": "NODE_4", "node_port": 4003}),
+            Peer(id="NODE_4", ip=None, port=4003),
+            [TrainerId(name) for name in trainers],
+            pool=InlinePool(trainers),
+            transport=network.transport("127.0.0.1:4003"),
+            store=MemoryStore(),
+        )
+        self.old = OldNode()
+        network.register("127.0.0.1:4000", self.old.receive)
+        self._client = create_app(self.node, Settings()).test_client()
+
+    async def post(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        scope = {"client": ("127.0.0.1", 50_000)}
+        response = await self._client.post(path, json=body, scope_base=scope)
+        return response.status_code, json.loads(await response.get_data())
+
+    async def info(self) -> dict[str, Any]:
+        response = await self._client.get("/info")
+        answer: dict[str, Any] = await response.get_json()
+        return answer
+
+    def job(self) -> View:
+        return self.node.job(TrainerId("MNIST_3_7"))
+
+    async def meet_old_node(self) -> None:
+        await self.post("/announce", {"iAm": {"id": "NODE_1", "ip": None, "port": "4000"}, "myKnownPeers": []})
+
+
+@pytest.fixture
+async def thesis() -> AsyncIterator[Thesis]:
+    made = Thesis()
+    await made.node.start()
+    await until(lambda: bool(made.node.ready()["data_loaded"]))
+    yield made
+    await made.node.stop()
+
+
+def with_numbers(body: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """The example for the linear model, numbers in place of its empty lists."""
+    return {**body, "trainerId": "MNIST_3_7", "modelParams": NUMBERS, **changes}
+
+
+async def test_an_announcement_is_answered_with_the_peers_that_the_caller_lacks(thesis: Thesis) -> None:
+    await thesis.post("/announce", {"iAm": {"id": "NODE_2", "ip": None, "port": 4001}, "myKnownPeers": []})
+    status, answer = await thesis.post("/announce", ANNOUNCE)
+    assert status == 201
+    assert json.dumps(answer) == json.dumps(ANNOUNCE_ANSWER)  # the order of the fields too
+
+
+async def test_ports_may_come_as_numbers_and_leave_as_text(thesis: Thesis) -> None:
+    _, answer = await thesis.post("/announce", {"iAm": {"id": "NODE_3", "ip": None, "port": 4002}})
+    assert answer == {"announceYourselfToPeers": [], "iAm": {"id": "NODE_4", "ip": None, "port": "4003"}}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/training", TRAINING), ("/training/model_params", TRAINING), ("/training/model_params/accuracy", ACCURACY)],
+)
+async def test_an_example_sent_literally_is_read_and_found_not_to_be_this_jobs(
+    thesis: Thesis, path: str, body: dict[str, Any]
+) -> None:
+    before = await thesis.info()
+    status, answer = await thesis.post(path, body)
+    assert status == 422
+    assert answer["error"] == "params_refused"
+    assert "expected 'conv1.weight'" in answer["message"]
+    assert await thesis.info() == before
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/training", TRAINING), ("/training/model_params", TRAINING), ("/training/model_params/accuracy", ACCURACY)],
+)
+async def test_an_unknown_trainer_is_answered_404(thesis: Thesis, path: str, body: dict[str, Any]) -> None:
+    status, answer = await thesis.post(path, {**body, "trainerId": "NO_SUCH"})
+    assert status == 404
+    assert answer["error"] == "unknown_trainer"
+
+
+async def test_a_round_with_a_node_of_the_thesis(thesis: Thesis) -> None:
+    await thesis.meet_old_node()
+    assert (await thesis.post("/training", with_numbers(TRAINING)))[0] == 200
+    await until(lambda: thesis.job()["phase"] == "GATHERING")
+    assert thesis.job()["waiting_for"] == ["NODE_1"]
+    assert (await thesis.post("/training/model_params/accuracy", with_numbers(ACCURACY)))[0] == 400  # not averaged
+
+    (sent,) = thesis.old.bodies("/training/model_params")
+    assert sent.keys() >= TRAINING.keys()
+    assert sent["iAm"] == {"id": "NODE_4", "ip": None, "port": "4003"}
+    assert sent["federatedLearningParams"] == {"e": 2, "u": 1e-05, "b": 64}
+    # NODE_4 starts from NODE_1's numbers and goes half way from 0.25 and -0.5 to 1
+    assert sent["modelParams"] == {"weights": [[0.625]] * 784, "bias": [0.25]}
+
+    assert (await thesis.post("/training/model_params", with_numbers(TRAINING)))[0] == 200
+    await until(lambda: thesis.job()["phase"] == "IDLE")
+    (claim,) = thesis.old.bodies("/training/model_params/accuracy")
+    assert claim.keys() >= ACCURACY.keys()
+    # a node of the thesis states no examples, so it counts as much as the others: (0.625 + 0.25) / 2
+    assert claim["modelParams"] == {"weights": [[0.4375]] * 784, "bias": [-0.125]}
+
+    status, answer = await thesis.post("/training/model_params/accuracy", with_numbers(ACCURACY))
+    assert status == 200
+    assert answer.keys() >= ACCURACY_ANSWER.keys()
+    assert answer["modelParams"] == claim["modelParams"]
+    assert answer["accuracy"] == claim["accuracy"]
+    other_round = with_numbers(ACCURACY, round=7)
+    assert (await thesis.post("/training/model_params/accuracy", other_round))[0] == 400
+    assert (await thesis.post("/training/model_params", with_numbers(TRAINING)))[0] == 200  # a duplicate
+    late = with_numbers(TRAINING, iAm={"id": "NODE_2", "ip": None, "port": "4001"})
+    assert (await thesis.post("/training/model_params", late))[0] == 409
+
+
+async def test_info_has_the_thesis_form(thesis: Thesis) -> None:
+    await thesis.meet_old_node()
+    await thesis.post("/training", with_numbers(TRAINING))
+    await until(lambda: thesis.job()["phase"] == "GATHERING")
+    assert (await thesis.info())["lastNodeStatus"] == "BUSY"
+    await thesis.post("/training/model_params", with_numbers(TRAINING))
+    await until(lambda: thesis.job()["phase"] == "IDLE")
+    info = await thesis.info()
+    assert info["iAm"] == INFO["iAm"]
+    assert info["lastNodeStatus"] == INFO["lastNodeStatus"]
+    job = next(job for job in info["jobsInfo"] if job["trainer_id"] == "MNIST_3_7")
+    example = INFO["jobsInfo"][0]
+    assert {name: type(job[name]) for name in example} == {name: type(value) for name, value in example.items()}
+    same = ("current_round", "fed_learn_done", "federated_learning_params", "model_was_exchanged")
+    assert {name: job[name] for name in same} == {name: example[name] for name in same}
+    assert info["jobsInfo"][0]["trainer_label"] == example["trainer_label"]
