@@ -16,6 +16,7 @@ from typing import NamedTuple
 import httpx
 
 from flnet.errors import PeerTimeout, PeerUnreachable, TransportError
+from flnet.names import check_host
 from flnet.params import Rng
 from flnet.transport.base import Reply, is_not_ready
 
@@ -188,7 +189,8 @@ def _url(address: str, path: str) -> httpx.URL:
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
         raise ValueError('expected "host:port"')
-    return httpx.URL(scheme="http", host=host.removeprefix("[").removesuffix("]"), port=int(port), path=path)
+    bare = check_host(host.removeprefix("[").removesuffix("]"))
+    return httpx.URL(scheme="http", host=bare, port=int(port), path=path)
 
 
 def _because(exc: Exception) -> str:

@@ -107,12 +107,18 @@ async def test_fetch_fails_as_send_does(free_port: int) -> None:
     "address",
     ["", "127.0.0.1", ":4000", "127.0.0.1:", "127.0.0.1:http", "127.0.0.1:99999", "127.0.0.1:-1", "a b:80",
      "a/b:80", "127.0.0.1:²", "127.0.0.1:0", "user@host:80", "x" * 300 + ":80",
-     "é" * 70 + ":80", "a\x00b:80", "[::1:80", "does-not-exist.invalid:80"],
+     "é" * 70 + ":80", "a\x00b:80", "[::1:80"],
 )  # fmt: skip
 async def test_what_is_no_address_is_unreachable(address: str) -> None:
     async with transport(0.2) as http:
         with pytest.raises(PeerUnreachable):
             await ask(http, address)
+
+
+async def test_a_name_that_nobody_has_is_not_reached() -> None:
+    async with transport(0.2) as http:
+        with pytest.raises((PeerUnreachable, PeerTimeout), match=r"does-not-exist\.invalid:80"):
+            await ask(http, "does-not-exist.invalid:80")
 
 
 async def test_an_address_of_ip_version_6_is_asked() -> None:
