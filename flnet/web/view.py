@@ -62,6 +62,7 @@ class JobView:
     outcome: str
     error: str
     data: str
+    data_note: str
     sample: bool
     progress: Progress | None
 
@@ -121,6 +122,7 @@ def job_view(node: str, job: Any) -> JobView:
         outcome=text(job.get("outcome")),
         error=text(job.get("error"), 500),
         data=_data_words(data),
+        data_note=text(data.get("note"), 400),
         sample=data.get("sample") is True,
         progress=_progress(job.get("progress")),
     )
@@ -203,16 +205,24 @@ def _names(value: Any) -> str:
 
 
 def _data_words(data: Mapping[str, Any]) -> str:
-    rows, classes = _count(data.get("rows"), "row"), _count(data.get("classes"), "class")
-    parts = [text(data.get("source")), rows, classes, text(data.get("note"))]
-    return ", ".join(part for part in parts if part)
+    """Where the data is from and how much it is: rows in all or by split, classes by number or name."""
+    classes = data.get("classes")
+    named = _count(len(classes) if isinstance(classes, list | tuple) else classes)
+    parts = [text(data.get("source")), _rows(data.get("rows")), f"{named} classes" if named else ""]
+    return "; ".join(part for part in parts if part)
 
 
-def _count(value: Any, noun: str) -> str:
+def _rows(rows: Any) -> str:
+    if not isinstance(rows, Mapping):
+        return f"{_count(rows)} rows" if _count(rows) else ""
+    splits = [f"{_count(number)} {text(split, 20)}" for split, number in rows.items() if _count(number)]
+    return f"{', '.join(splits[:5])} rows" if splits else ""
+
+
+def _count(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**15:
         return ""
-    plural = noun + ("es" if noun.endswith("s") else "s")
-    return f"{value:,} {noun if value == 1 else plural}"
+    return f"{value:,}"
 
 
 def _progress(value: Any) -> Progress | None:

@@ -122,7 +122,13 @@ class FakeJob:
             "progress": self.progress,
             "outcome": self.outcome,
             "error": self.error,
-            "data": {"source": self.source, "rows": 1437, "classes": 10, "sample": self.sample, "note": ""},
+            "data": {
+                "source": self.source,
+                "rows": {"train": 1259, "validation": 178, "test": 360},
+                "classes": [str(digit) for digit in range(10)],
+                "sample": self.sample,
+                "note": "for MNIST put its four files into a folder",
+            },
         }
 
 

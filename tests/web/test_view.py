@@ -42,7 +42,22 @@ def test_an_old_node_of_the_thesis_is_shown_with_all_its_seven_values() -> None:
 def test_a_job_that_never_trained_says_so() -> None:
     job = job_view("NODE_1", FakeNode().jobs["MNIST"].view())
     assert (job.round, job.pre, job.digest) == ("not trained yet", "—", "—")
-    assert job.data == "scikit-learn digits, 1,437 rows, 10 classes"
+    assert job.data == "scikit-learn digits; 1,259 train, 178 validation, 360 test rows; 10 classes"
+    assert job.data_note == "for MNIST put its four files into a folder"
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"source": "a file", "rows": 1437, "classes": 10}, "a file; 1,437 rows; 10 classes"),
+        ({"source": "a file", "rows": None, "classes": None}, "a file"),
+        ({"rows": {"train": True, "test": -1}, "classes": "ten"}, ""),
+        ({}, ""),
+        (None, ""),
+    ],
+)
+def test_data_is_described_as_far_as_it_is_told(data: Any, words: str) -> None:
+    assert job_view("x", {"data": data}).data == words
 
 
 def test_waiting_and_progress_are_put_into_words() -> None:
