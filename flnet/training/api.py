@@ -15,10 +15,28 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from flnet.errors import DataMissing, TrainerError
 from flnet.messages import HyperParams
 from flnet.params import Array, MergeRule
+
+__all__ = [
+    "Array",
+    "DataInfo",
+    "DataMissing",
+    "Fit",
+    "HyperParams",
+    "MakeTrainer",
+    "MergeRule",
+    "Progress",
+    "Score",
+    "Task",
+    "Trainer",
+    "TrainerError",
+    "TrainerFile",
+    "TrainerSettings",
+]
 
 
 @dataclass(frozen=True)
@@ -112,7 +130,7 @@ class Trainer(ABC):
     """One model with its data. Class attributes declare what the mesh must know; three methods do the work."""
 
     label: ClassVar[str] = ""  # as people read it; the id if empty
-    defaults: ClassVar[HyperParams] = HyperParams(e=1, u=0.01, b=64)
+    defaults: HyperParams = HyperParams(e=1, u=0.01, b=64)  # may be set per instance, to fit the data
     exchange_threshold: ClassVar[float] = 0.02  # by how much a peer's model must win to be adopted
     shared: ClassVar[tuple[str, ...] | None] = None  # names that leave this node; None: all of them
     merge: ClassVar[Mapping[str, MergeRule]] = {}  # arrays not merged by the mean
@@ -140,9 +158,19 @@ Progress = Callable[[str, int, int], None]  # (trainer id, batches done, batches
 
 @dataclass(frozen=True)
 class TrainerFile:
-    """Where a trainer's code is, found without importing it; `error` says why it cannot be offered."""
+    """Where a trainer's code is, found without importing it; `error` says why it cannot be offered.
+
+    Attributes:
+        id: its name in every endpoint.
+        location: the file, for people and, where `module` is empty, for the import.
+        module: dotted name to import; empty for a file that lies outside every package.
+        attribute: what in it makes the trainer.
+        frameworks: of the frameworks that do not share a process well, those that its source imports.
+    """
 
     id: str
     location: str
     error: str = ""
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    module: str = ""
+    attribute: str = "make_trainer"
+    frameworks: frozenset[str] = frozenset()

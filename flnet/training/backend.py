@@ -1,0 +1,99 @@
+"""What does the work of the lane: in this process (local) or in a child (process)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from flnet.errors import TrainerError
+from flnet.events import Declaration
+from flnet.messages import HyperParams
+from flnet.params import Params
+from flnet.settings import Settings
+from flnet.training.api import Fit, Score, TrainerFile, TrainerSettings
+
+Report = Callable[[int, int], None]  # (batches done, batches in all)
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Which trainer is to work, and what it is told about the node."""
+
+    file: TrainerFile
+    settings: TrainerSettings
+
+
+@dataclass(frozen=True)
+class FitOrder:
+    """One local training; `number` names it when it is cancelled."""
+
+    number: int
+    params: Params
+    hyper: HyperParams
+    seed: int
+
+
+class Backend(Protocol):
+    """Called by the lane's one thread, except for `cancel` and `close`; fails in TrainerError only."""
+
+    def prepare(self, who: Assignment) -> tuple[Declaration, Params]:
+        """Load a trainer: its declaration and initial parameters."""
+        ...
+
+    def fit(self, who: Assignment, order: FitOrder, report: Report) -> tuple[Fit, Score]:
+        """Train, then measure; `report` is called now and then, from any thread."""
+        ...
+
+    def evaluate(self, who: Assignment, params: Params) -> Score:
+        """Measure."""
+        ...
+
+    def cancel(self, number: int) -> None:
+        """End this training at its next batch; called from any thread, returns at once."""
+        ...
+
+    def rest(self) -> None:
+        """There has been no work for a while: give memory back."""
+        ...
+
+    def close(self) -> None:
+        """Stop whatever runs, as soon as it can be stopped; called from another thread."""
+        ...
+
+
+def assignment(settings: Settings, file: TrainerFile) -> Assignment:
+    """What the trainer of this file is told; its state folder is made.
+
+    Raises:
+        TrainerError: the folder cannot be made.
+    """
+    folder = state_folder(settings) / "trainers" / file.id
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise TrainerError(f"the folder {folder} for what trainer {file.id} keeps cannot be made: {exc}") from exc
+    shard = (settings.data_shard.index, settings.data_shard.count)
+    return Assignment(
+        file, TrainerSettings(settings.datasets_path, folder, shard, settings.seed, settings.compute_threads)
+    )
+
+
+def state_folder(settings: Settings) -> Path:
+    """Where this node keeps what must survive a restart."""
+    return settings.state_path or Path.home() / ".flnet" / f"node-{settings.node_port}"
+
+
+def thread_bounds(threads: int) -> dict[str, str]:
+    """The variables by which numerical libraries and frameworks are told how many threads they may use."""
+    count = str(threads)
+    return {
+        "OMP_NUM_THREADS": count,
+        "OPENBLAS_NUM_THREADS": count,
+        "MKL_NUM_THREADS": count,
+        "NUMEXPR_NUM_THREADS": count,
+        "VECLIB_MAXIMUM_THREADS": count,
+        "TF_NUM_INTRAOP_THREADS": count,
+        "TF_NUM_INTEROP_THREADS": "1",
+    }

@@ -1,0 +1,135 @@
+"""How node and training child speak: frames of JSON with arrays beside it, over a pair of pipes.
+
+A frame is two big-endian lengths, of the JSON (4 bytes) and of the arrays (8 bytes), then both. Arrays are a
+safetensors blob: nothing in a frame can run code in the one who reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from safetensors.numpy import load, save
+
+from flnet.errors import DataMissing, TrainerError, WorkerDied
+from flnet.events import Declaration
+from flnet.messages import HyperParams
+from flnet.params import Array, Params
+from flnet.training.api import Fit, Score, TrainerFile, TrainerSettings
+from flnet.training.backend import Assignment
+
+_LENGTHS = struct.Struct(">IQ")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One message: fields that JSON can hold, and arrays by name."""
+
+    fields: Mapping[str, Any]
+    params: Params | None = None
+
+
+def write_frame(pipe: IO[bytes], frame: Frame) -> None:
+    """Write and flush.
+
+    Raises:
+        OSError: nobody reads any more.
+    """
+    head = json.dumps(frame.fields).encode()
+    body = b"" if frame.params is None else save({name: _dense(a) for name, a in frame.params.items()})
+    pipe.write(_LENGTHS.pack(len(head), len(body)) + head)
+    pipe.write(body)
+    pipe.flush()
+
+
+def read_frame(pipe: IO[bytes]) -> Frame | None:
+    """The next frame; None when the other side is gone, also in the middle of one."""
+    lengths = pipe.read(_LENGTHS.size)
+    if len(lengths) < _LENGTHS.size:
+        return None
+    head_size, body_size = _LENGTHS.unpack(lengths)
+    head, body = pipe.read(head_size), pipe.read(body_size)
+    if len(head) < head_size or len(body) < body_size:
+        return None
+    return Frame(json.loads(head), Params(load(body)) if body_size else None)
+
+
+def assignment_fields(who: Assignment) -> dict[str, Any]:
+    """An assignment as JSON."""
+    file, told = who.file, who.settings
+    return {
+        "id": file.id,
+        "location": file.location,
+        "module": file.module,
+        "attribute": file.attribute,
+        "datasets_path": None if told.datasets_path is None else str(told.datasets_path),
+        "state_path": str(told.state_path),
+        "shard": told.shard,
+        "seed": told.seed,
+        "threads": told.threads,
+    }
+
+
+def read_assignment(fields: Mapping[str, Any]) -> Assignment:
+    """An assignment from JSON."""
+    datasets = fields["datasets_path"]
+    index, count = fields["shard"]
+    return Assignment(
+        TrainerFile(fields["id"], fields["location"], "", fields["module"], fields["attribute"]),
+        TrainerSettings(
+            None if datasets is None else Path(datasets),
+            Path(fields["state_path"]),
+            (index, count),
+            fields["seed"],
+            fields["threads"],
+        ),
+    )
+
+
+def declaration_fields(declaration: Declaration) -> dict[str, Any]:
+    """A declaration as JSON."""
+    return {**vars(declaration), "defaults": declaration.defaults.fields()}
+
+
+def read_declaration(fields: Mapping[str, Any]) -> Declaration:
+    """A declaration from JSON."""
+    defaults = HyperParams.model_validate(fields["defaults"])
+    return Declaration(**{**fields, "defaults": defaults, "shared": tuple(fields["shared"])})
+
+
+def fit_fields(fit: Fit, score: Score) -> dict[str, Any]:
+    """What a training gave, its parameters left out, and its score, as JSON."""
+    return {"examples": fit.examples, "labels": fit.labels, "metrics": fit.metrics, "score": vars(score)}
+
+
+def read_fit(fields: Mapping[str, Any], params: Params) -> tuple[Fit, Score]:
+    """The same from JSON."""
+    return Fit(params, fields["examples"], fields["labels"], fields["metrics"]), Score(**fields["score"])
+
+
+def error_fields(error: TrainerError) -> dict[str, Any]:
+    """A failure as JSON."""
+    if isinstance(error, DataMissing):
+        return {"missing": error.missing, "remedy": error.remedy}
+    return {"message": error.message}
+
+
+def read_error(fields: Mapping[str, Any]) -> TrainerError:
+    """A failure from JSON."""
+    if "missing" in fields:
+        return DataMissing(fields["missing"], fields["remedy"])
+    return TrainerError(fields["message"])
+
+
+def nonsense(frame: Frame) -> WorkerDied:
+    """For an answer that no worker of ours gives."""
+    return WorkerDied(f"the training process answered nonsense: {str(dict(frame.fields))[:200]}")
+
+
+def _dense(value: Array) -> Array:
+    return np.ascontiguousarray(value).reshape(value.shape)  # ascontiguousarray makes a scalar one-dimensional

@@ -1,0 +1,49 @@
+"""The idx format, in which MNIST and its relatives are published: plain, or compressed with gzip.
+
+Two zero bytes, one byte for the type of the numbers, one for how many dimensions there are, each
+dimension as a big-endian uint32, then the numbers in C order (LeCun, Cortes, Burges: "The MNIST database").
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from flnet.errors import TrainerError
+from flnet.params import Array
+
+_DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+_MAX_DIMENSIONS = 8
+
+
+def read_idx(path: Path) -> Array:
+    """The array in an idx file; a plain file is mapped and not read, so that only used rows cost memory.
+
+    Raises:
+        TrainerError: the file cannot be read, is no idx file, or is shorter or longer than it says.
+    """
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+        if packed:
+            return _parsed(path, np.frombuffer(gzip.decompress(path.read_bytes()), np.uint8))
+        return _parsed(path, np.memmap(path, np.uint8, mode="r"))
+    except (OSError, EOFError, zlib.error, ValueError) as exc:  # ValueError: an empty file cannot be mapped
+        raise TrainerError(f"{path} cannot be read as an idx file: {exc}") from exc
+
+
+def _parsed(path: Path, data: Array) -> Array:
+    head = bytes(data[:4])
+    if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in _DTYPES or not 1 <= head[3] <= _MAX_DIMENSIONS:
+        raise TrainerError(f"{path} is no idx file: it begins with {head.hex(' ') or 'nothing'}")
+    start = 4 + 4 * head[3]
+    shape = tuple(int(n) for n in data[4:start].view(">u4")) if data.size >= start else ()
+    dtype = np.dtype(_DTYPES[head[2]])
+    expected = start + math.prod(shape) * dtype.itemsize
+    if len(shape) != head[3] or data.size != expected:
+        raise TrainerError(f"{path} is damaged: expected {expected} bytes, but it has {data.size}")
+    return data[start:].view(dtype).reshape(shape)

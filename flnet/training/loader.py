@@ -1,0 +1,165 @@
+"""Trainers: found without running a line of them, and imported one by one in the worker.
+
+The node must know which trainers there are, but it must never import a framework, so finding reads file
+names and source text only. Three places are looked through: the trainers that flnet ships, the folder
+FLNET_TRAINERS_PATH, and installed packages with an entry point in the group "flnet.trainers".
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+import sys
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+
+from flnet.errors import SettingsError, TrainerError
+from flnet.settings import Settings
+from flnet.training.api import Trainer, TrainerFile, TrainerSettings
+from flnet.training.faults import in_words
+from flnet.training.sources import UnreadableSource, frameworks_of
+
+SHIPPED = "flnet_trainers"
+GROUP = "flnet.trainers"
+_ID = re.compile(r"[A-Za-z0-9_]{1,64}")
+
+
+def find_trainers(settings: Settings) -> list[TrainerFile]:
+    """All trainers that this node may offer, sorted by id; one that cannot be offered says why in `error`.
+
+    Raises:
+        SettingsError: FLNET_TRAINERS_PATH is no folder.
+    """
+    found: dict[str, TrainerFile] = {}
+    for file in (*_shipped(), *_in_own_folder(settings.trainers_path), *_installed()):
+        found[file.id] = _twice(found[file.id], file) if file.id in found else file
+    if settings.trainers:
+        absent = [name for name in settings.trainers if name not in found]
+        known = ", ".join(sorted(found)) or "none"
+        wanted = [found[name] for name in settings.trainers if name in found]
+        missing = [TrainerFile(name, "", f"FLNET_TRAINERS names it, but there is {known}") for name in absent]
+        return sorted({file.id: file for file in (*wanted, *missing)}.values(), key=lambda file: file.id)
+    return sorted(found.values(), key=lambda file: file.id)
+
+
+def import_trainer(file: TrainerFile, settings: TrainerSettings) -> Trainer:
+    """Import the file and make its trainer; called in the worker only.
+
+    Raises:
+        TrainerError: the file is broken, or makes no trainer.
+        DataMissing: the trainer has no data.
+    """
+    if file.error:
+        raise TrainerError(file.error)
+    try:
+        make = getattr(_imported(file), file.attribute, None)
+        if not callable(make):
+            raise TrainerError(f"{file.location} defines no function {file.attribute}(settings)")
+        trainer = make(settings)
+    except TrainerError:
+        raise
+    except ModuleNotFoundError as exc:
+        hint = f'; install what it needs (for the shipped trainers: pip install "flnet[{exc.name}]")'
+        raise TrainerError(in_words(exc, f"trainer {file.id} cannot be loaded") + hint) from exc
+    except (Exception, SystemExit) as exc:
+        raise TrainerError(in_words(exc, f"trainer {file.id} cannot be loaded")) from exc
+    if not isinstance(trainer, Trainer):
+        kind = type(trainer).__name__
+        raise TrainerError(f"{file.attribute} in {file.location} gave a {kind}; expected a Trainer")
+    return trainer
+
+
+def _shipped() -> Iterator[TrainerFile]:
+    spec = importlib.util.find_spec(SHIPPED)
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        for name, path in _candidates(Path(folder)):
+            yield _described(name, path, module=f"{SHIPPED}.{name}")
+
+
+def _in_own_folder(folder: Path | None) -> Iterator[TrainerFile]:
+    if folder is None:
+        return
+    if not folder.is_dir():
+        raise SettingsError(f"FLNET_TRAINERS_PATH={folder} is no folder")
+    for name, path in _candidates(folder.resolve()):
+        yield _described(name, path)
+
+
+def _installed() -> Iterator[TrainerFile]:
+    for entry in entry_points(group=GROUP):
+        path = _path_of(entry)
+        if path is None:
+            yield TrainerFile(entry.name, entry.value, f"the package of {entry.value} cannot be found")
+        else:
+            yield _described(entry.name, path, entry.module, entry.attr or "make_trainer")
+
+
+def _candidates(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Id and source file of everything in a folder that can be a trainer."""
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(("_", ".")):
+            continue
+        if path.suffix == ".py":
+            yield path.stem, path
+        elif (path / "__init__.py").is_file():
+            yield path.name, path / "__init__.py"
+
+
+def _described(name: str, path: Path, module: str = "", attribute: str = "make_trainer") -> TrainerFile:
+    if not _ID.fullmatch(name):
+        rule = f"{path}: a trainer's name has 1 to 64 letters, digits and underscores"
+        return TrainerFile(name[:64], str(path), rule, module, attribute)
+    try:
+        return TrainerFile(name, str(path), "", module, attribute, frameworks_of(path))
+    except UnreadableSource as exc:
+        return TrainerFile(name, str(path), str(exc), module, attribute)
+
+
+def _twice(one: TrainerFile, other: TrainerFile) -> TrainerFile:
+    """Neither of two namesakes is offered: the mesh would not know which of them a node trains."""
+    places = f"{one.location} and {other.location}"
+    return TrainerFile(one.id, places, f"two trainers are named {one.id}: {places}; rename or remove one")
+
+
+def _path_of(entry: EntryPoint) -> Path | None:
+    """The source file of an entry point, without importing its package, as find_spec would for a submodule."""
+    top, *rest = entry.module.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    if spec is None:
+        return None
+    if not rest:
+        return Path(spec.origin) if spec.origin else None
+    for folder in spec.submodule_search_locations or ():
+        base = Path(folder, *rest)
+        for path in (base.with_suffix(".py"), base / "__init__.py"):
+            if path.is_file():
+                return path
+    return None
+
+
+def _imported(file: TrainerFile) -> ModuleType:
+    if file.module:
+        return importlib.import_module(file.module)
+    path = Path(file.location)
+    folder = path.parent.parent if path.name == "__init__.py" else path.parent
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))  # last: what lies there may be used, but hides nothing
+    name = f"flnet_own_trainer_{file.id}"
+    inside = [str(path.parent)] if path.name == "__init__.py" else None
+    spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=inside)
+    if spec is None or spec.loader is None:
+        raise TrainerError(f"{path} cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

@@ -1,0 +1,117 @@
+"""Trainers at work in this very process: inside the child, in the lane's thread, or right in a test."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from flnet.errors import TrainerError
+from flnet.events import Declaration
+from flnet.params import Params
+from flnet.training.api import Fit, Score, Task, Trainer
+from flnet.training.backend import Assignment, FitOrder, Report
+from flnet.training.checks import checked_fit, checked_params, checked_score, declared
+from flnet.training.faults import in_words
+from flnet.training.loader import import_trainer
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+MakeIt = Callable[[Assignment], Trainer]
+_BETWEEN_REPORTS_S = 0.1
+
+
+class _Stop(BaseException):
+    """Leaves a cancelled training; no Exception, so that a trainer's own `except Exception` lets it pass."""
+
+
+class LocalBackend:
+    """Makes each trainer once, when it is first needed, and checks all that it gives."""
+
+    def __init__(
+        self,
+        make: MakeIt = lambda who: import_trainer(who.file, who.settings),
+        *,
+        reports_every_s: float | None = None,
+    ) -> None:
+        self._make = make
+        self._made: dict[str, Trainer] = {}
+        self._between = _BETWEEN_REPORTS_S if reports_every_s is None else reports_every_s
+        self._cancelled: set[int] = set()
+
+    def prepare(self, who: Assignment) -> tuple[Declaration, Params]:
+        """The trainer's declaration and initial parameters."""
+        trainer = self._trainer(who)
+        return self._guarded(who, "prepare", lambda: _prepared(trainer, who))
+
+    def fit(self, who: Assignment, order: FitOrder, report: Report) -> tuple[Fit, Score]:
+        """Train and measure, unless it is cancelled."""
+        try:
+            trainer = self._trainer(who)
+            progress = _Progress(report, lambda: order.number in self._cancelled, self._between)
+            progress.stop_if_cancelled()
+            task = Task(order.params, order.hyper, order.seed, progress)
+            fit = self._guarded(who, "fit", lambda: checked_fit(trainer.fit(task), order.params, who.file.id))
+            progress.stop_if_cancelled()
+            return fit, self._measured(who, trainer, Params(fit.params))
+        except _Stop as exc:
+            raise TrainerError(f"the training of {who.file.id} was cancelled") from exc
+        finally:
+            self._cancelled.discard(order.number)
+
+    def evaluate(self, who: Assignment, params: Params) -> Score:
+        """Measure."""
+        return self._measured(who, self._trainer(who), params)
+
+    def cancel(self, number: int) -> None:
+        """The next call of `progress` ends that training."""
+        self._cancelled.add(number)
+
+    def rest(self) -> None:
+        """Keep the trainers: without a child to end, loading them again would cost more than they do."""
+
+    def close(self) -> None:
+        """Nothing to stop here: the lane cancels what runs."""
+
+    def _trainer(self, who: Assignment) -> Trainer:
+        name = who.file.id
+        if name not in self._made:
+            self._made[name] = self._make(who)  # one that fails is tried again: its data may have come
+        return self._made[name]
+
+    def _measured(self, who: Assignment, trainer: Trainer, params: Params) -> Score:
+        return self._guarded(who, "evaluate", lambda: checked_score(trainer.evaluate(params), who.file.id))
+
+    def _guarded(self, who: Assignment, what: str, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except TrainerError:
+            raise
+        except (Exception, SystemExit) as exc:
+            log.warning("trainer %s failed in %s", who.file.id, what, exc_info=True)
+            raise TrainerError(in_words(exc, f"trainer {who.file.id} failed in {what}")) from exc
+
+
+class _Progress:
+    """What a trainer calls after each batch: stops a cancelled training, and reports ten times a second."""
+
+    def __init__(self, report: Report, is_cancelled: Callable[[], bool], between_s: float) -> None:
+        self._report, self._is_cancelled, self._between_s = report, is_cancelled, between_s
+        self._next = float("-inf")
+
+    def __call__(self, done: int, total: int) -> None:
+        self.stop_if_cancelled()
+        now = time.monotonic()
+        if now >= self._next or done >= total:
+            self._next = now + self._between_s
+            self._report(int(done), int(total))
+
+    def stop_if_cancelled(self) -> None:
+        if self._is_cancelled():
+            raise _Stop
+
+
+def _prepared(trainer: Trainer, who: Assignment) -> tuple[Declaration, Params]:
+    params = checked_params(trainer.initial_params(who.settings.seed), f"initial_params of trainer {who.file.id}")
+    return declared(trainer, who.file.id, params), params

@@ -1,0 +1,142 @@
+"""The handwritten digits of both MNIST trainers: found, sharded, split; bytes, 28x28, white on black.
+
+MNIST is taken from FLNET_DATASETS_PATH in any of its usual forms. Without it, the digits that scikit-learn
+brings along stand in, drawn at the same size, so that the same model trains on a machine without network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from flnet.training.api import Array, DataInfo, DataMissing, TrainerError, TrainerSettings
+from flnet.training.data import Labelled, read_npz, shard
+from flnet.training.idx import read_idx
+from flnet.training.split import stored_split
+
+SIDE = 28  # pixels
+_STEMS = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+_REMEDY = (
+    "for MNIST put its four idx files (.gz or unpacked) in a folder mnist/, or the file mnist.npz, "
+    "into a folder and name that folder in FLNET_DATASETS_PATH"
+)
+
+
+@dataclass(frozen=True)
+class Digits:
+    """One node's digits: images (n, 28, 28) uint8, labels int64 from 0 in the order of `info.classes`."""
+
+    train: Labelled
+    validation: Labelled
+    test: Labelled
+    info: DataInfo
+    bundled: bool
+
+
+def load_digits(settings: TrainerSettings, keep: Sequence[int] = tuple(range(10))) -> Digits:
+    """This node's shard of the digits in `keep`, split for good.
+
+    Raises:
+        DataMissing: neither MNIST nor scikit-learn is there.
+        TrainerError: a file is damaged.
+    """
+    found = _find_mnist(settings.datasets_path)
+    if found is None:
+        return _bundled_digits(settings, keep)
+    source, train, test = found
+    own = _shard(train, keep, settings)
+    parts = _split(own, settings, "mnist", {"train": 0.9, "validation": 0.1})
+    return _digits(parts["train"], parts["validation"], _shard(test, keep, settings), source, "", keep)
+
+
+def _bundled_digits(settings: TrainerSettings, keep: Sequence[int]) -> Digits:
+    own = _shard(_scikit_digits(), keep, settings)
+    parts = _split(own, settings, "bundled", {"train": 0.7, "validation": 0.1, "test": 0.2})
+    where = settings.datasets_path
+    why = "FLNET_DATASETS_PATH is not set" if where is None else f"MNIST was not found in {where}"
+    source = f"the digits bundled with scikit-learn (1797 images of 8x8), because {why}"
+    return _digits(parts["train"], parts["validation"], parts["test"], source, _REMEDY, keep, bundled=True)
+
+
+def _digits(
+    train: Labelled,
+    validation: Labelled,
+    test: Labelled,
+    source: str,
+    note: str,
+    keep: Sequence[int],
+    bundled: bool = False,
+) -> Digits:
+    rows = {"train": len(train), "validation": len(validation), "test": len(test)}
+    if not all(rows.values()):
+        counts = ", ".join(f"{n} in {side}" for side, n in rows.items())
+        raise DataMissing(f"too few rows for this shard: {counts}", "use fewer shards")
+    info = DataInfo(source, rows, tuple(str(digit) for digit in keep), note=note)
+    return Digits(train, validation, test, info, bundled)
+
+
+def _shard(data: Labelled, keep: Sequence[int], settings: TrainerSettings) -> Labelled:
+    wanted = np.flatnonzero(np.isin(data.y, keep))
+    mine = wanted[shard(data.y[wanted], settings.shard, settings.seed)]
+    own = data.take(mine)
+    numbers = np.zeros(256, np.int64)
+    numbers[list(keep)] = np.arange(len(keep))
+    return Labelled(own.x, numbers[own.y])
+
+
+def _split(data: Labelled, settings: TrainerSettings, name: str, shares: dict[str, float]) -> dict[str, Labelled]:
+    path = settings.state_path / f"split-{name}.npz"
+    rows = stored_split(path, data.x, data.y, shares, settings.seed)
+    return {side: data.take(numbers) for side, numbers in rows.items()}
+
+
+def _find_mnist(folder: Path | None) -> tuple[str, Labelled, Labelled] | None:
+    """What was found in words, train part, test part."""
+    if folder is None:
+        return None
+    for place in (folder / "mnist", folder / "mnist" / "raw", folder / "MNIST" / "raw"):
+        files = [_idx_file(place, stem) for stem in _STEMS]
+        if all(files):
+            a, b, c, d = (read_idx(file) for file in files if file)
+            return f"MNIST idx files in {place}", _checked(a, b, place), _checked(c, d, place)
+    for file in (folder / "mnist.npz", folder / "mnist" / "mnist.npz"):
+        if file.is_file():
+            a, b, c, d = read_npz(file)
+            return f"MNIST in {file}", _checked(a, b, file), _checked(c, d, file)
+    return None
+
+
+def _idx_file(folder: Path, stem: str) -> Path | None:
+    dotted = stem.replace("-idx", ".idx")
+    names = (stem, f"{stem}.gz", dotted, f"{dotted}.gz")
+    return next((folder / name for name in names if (folder / name).is_file()), None)
+
+
+def _checked(x: Array, y: Array, place: Path) -> Labelled:
+    if x.ndim != 3 or x.shape[1:] != (SIDE, SIDE) or x.dtype != np.uint8:
+        raise TrainerError(f"{place}: images are {x.dtype} {list(x.shape)}; expected uint8 [n, {SIDE}, {SIDE}]")
+    if y.ndim != 1 or y.dtype.kind not in "iu" or (y.size and (y.min() < 0 or y.max() > 9)):
+        raise TrainerError(f"{place}: labels are {y.dtype} {list(y.shape)}; expected digits [n], 0 to 9")
+    return Labelled(x, y)
+
+
+def _scikit_digits() -> Labelled:
+    try:
+        from sklearn.datasets import load_digits as bundled  # noqa: PLC0415  costs a second, needed here only
+    except ImportError as exc:
+        raise DataMissing("neither MNIST nor scikit-learn's digits are here", _REMEDY) from exc
+    data = bundled()
+    return Labelled(enlarged(data.images / 16.0), data.target.astype(np.int64))
+
+
+def enlarged(images: Array) -> Array:
+    """Images (n, 8, 8) in [0, 1] as bytes (n, 28, 28): bilinear to 20x20, centred, as MNIST's digits are."""
+    inside, margin = 20, 4
+    at = (np.arange(inside) + 0.5) * 8 / inside - 0.5
+    weights = np.maximum(0.0, 1.0 - np.abs(np.clip(at, 0, 7)[:, None] - np.arange(8)[None, :]))
+    out = np.zeros((len(images), SIDE, SIDE), np.uint8)
+    out[:, margin:-margin, margin:-margin] = np.rint(255 * (weights @ images @ weights.T))
+    return out
