@@ -67,7 +67,7 @@ def published_kinds() -> set[str]:
     kinds: set[str] = set()
     for tree in (source.tree for source in sources("flnet")):
         calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and n.args]
-        given = [n.args[0] for n in calls if dotted(n.func).rpartition(".")[2] in {"Publish", "tell"}]
+        given = [n.args[0] for n in calls if dotted(n.func).rpartition(".")[2] in {"Publish", "publish", "tell"}]
         names = {n.id for n in given if isinstance(n, ast.Name)}
         set_here = [n.value for n in ast.walk(tree) if isinstance(n, ast.Assign) and dotted(n.targets[0]) in names]
         values = [
