@@ -10,6 +10,10 @@ from flnet.messages import HyperParams, Peer
 from flnet.params import Digest, MergeRule, Params, PeerId, RoundKey, Update
 
 
+class Event:
+    """Something that a job, or the membership, hears; each is a small frozen record."""
+
+
 @dataclass(frozen=True)
 class Declaration:
     """What a trainer says of itself, read in the worker and kept by the job.
@@ -51,14 +55,14 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class PeerSeen:
+class PeerSeen(Event):
     """A peer is known and reachable."""
 
     peer: PeerId
 
 
 @dataclass(frozen=True)
-class PeerLost:
+class PeerLost(Event):
     """A peer is not reachable any more."""
 
     peer: PeerId
@@ -66,14 +70,14 @@ class PeerLost:
 
 
 @dataclass(frozen=True)
-class MeshStarted:
+class MeshStarted(Event):
     """The node runs; these addresses ("host:port") may lead to the mesh."""
 
     bootstrap: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class AnnounceReceived:
+class AnnounceReceived(Event):
     """A node announced itself and the peers that it knows; its address is complete."""
 
     peer: Peer
@@ -81,7 +85,7 @@ class AnnounceReceived:
 
 
 @dataclass(frozen=True)
-class AnnounceAnswered:
+class AnnounceAnswered(Event):
     """A node answered our announcement: who it is, and to whom we announce ourselves next."""
 
     address: str
@@ -90,7 +94,7 @@ class AnnounceAnswered:
 
 
 @dataclass(frozen=True)
-class AnnounceFailed:
+class AnnounceFailed(Event):
     """Nobody usable answered at this address."""
 
     address: str
@@ -98,14 +102,14 @@ class AnnounceFailed:
 
 
 @dataclass(frozen=True)
-class ContactMade:
+class ContactMade(Event):
     """A request from this peer came, or one of ours was answered by it."""
 
     peer: PeerId
 
 
 @dataclass(frozen=True)
-class ContactLost:
+class ContactLost(Event):
     """A request of ours to this peer did not get through."""
 
     peer: PeerId
@@ -116,7 +120,7 @@ class ContactLost:
 
 
 @dataclass(frozen=True)
-class RoundTriggered:
+class RoundTriggered(Event):
     """A person, the command line or a policy asks for rounds."""
 
     rounds: int = 1
@@ -124,7 +128,7 @@ class RoundTriggered:
 
 
 @dataclass(frozen=True)
-class HyperParamsEdited:
+class HyperParamsEdited(Event):
     """A person changed hyper-parameters (only those present) for the rounds that start here."""
 
     changes: Mapping[str, float]
@@ -134,7 +138,7 @@ class HyperParamsEdited:
 
 
 @dataclass(frozen=True)
-class TrainingAsked:
+class TrainingAsked(Event):
     """A peer started a round, or passes on that it was started."""
 
     peer: PeerId
@@ -146,14 +150,14 @@ class TrainingAsked:
 
 
 @dataclass(frozen=True)
-class UpdateReceived:
+class UpdateReceived(Event):
     """A peer's update came."""
 
     update: Update
 
 
 @dataclass(frozen=True)
-class DeclineReceived:
+class DeclineReceived(Event):
     """A peer takes no part in a round."""
 
     peer: PeerId
@@ -162,14 +166,14 @@ class DeclineReceived:
 
 
 @dataclass(frozen=True)
-class ClaimReceived:
+class ClaimReceived(Event):
     """A peer sent its accuracy and waits for ours."""
 
     claim: Claim
 
 
 @dataclass(frozen=True)
-class ClaimAnswered:
+class ClaimAnswered(Event):
     """A peer answered our accuracy with its own."""
 
     claim: Claim
@@ -179,7 +183,7 @@ class ClaimAnswered:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class Prepared(Event):
     """The trainer is loaded and has data; `params` are its initial parameters, private ones included."""
 
     declaration: Declaration
@@ -187,7 +191,7 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class PrepareFailed:
+class PrepareFailed(Event):
     """The trainer cannot work: no data, or it is broken. The reason says what to do."""
 
     reason: str
@@ -195,7 +199,7 @@ class PrepareFailed:
 
 
 @dataclass(frozen=True)
-class Trained:
+class Trained(Event):
     """Local training is done.
 
     Attributes:
@@ -216,7 +220,7 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class TrainingFailed:
+class TrainingFailed(Event):
     """Local training ended without a result."""
 
     key: RoundKey
@@ -224,7 +228,7 @@ class TrainingFailed:
 
 
 @dataclass(frozen=True)
-class Averaged:
+class Averaged(Event):
     """The average of a round is computed."""
 
     key: RoundKey
@@ -233,7 +237,7 @@ class Averaged:
 
 
 @dataclass(frozen=True)
-class AveragingFailed:
+class AveragingFailed(Event):
     """The average could not be computed."""
 
     key: RoundKey
@@ -241,7 +245,7 @@ class AveragingFailed:
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class Evaluated(Event):
     """A model was measured on the own test split; `digest` is that of its shared part."""
 
     key: RoundKey
@@ -252,7 +256,7 @@ class Evaluated:
 
 
 @dataclass(frozen=True)
-class EvaluationFailed:
+class EvaluationFailed(Event):
     """A model could not be measured."""
 
     key: RoundKey
@@ -261,7 +265,7 @@ class EvaluationFailed:
 
 
 @dataclass(frozen=True)
-class SendFailed:
+class SendFailed(Event):
     """A message did not get through, after all attempts; `path` says which kind."""
 
     peer: PeerId
@@ -271,7 +275,7 @@ class SendFailed:
 
 
 @dataclass(frozen=True)
-class SendRefused:
+class SendRefused(Event):
     """A peer answered a message with an error; `current` is the round it is in, where it said so."""
 
     peer: PeerId
@@ -284,37 +288,7 @@ class SendRefused:
 
 
 @dataclass(frozen=True)
-class TimerFired:
+class TimerFired(Event):
     """A timer that was set ran out."""
 
     name: str
-
-
-Event = (
-    PeerSeen
-    | PeerLost
-    | MeshStarted
-    | AnnounceReceived
-    | AnnounceAnswered
-    | AnnounceFailed
-    | ContactMade
-    | ContactLost
-    | RoundTriggered
-    | HyperParamsEdited
-    | TrainingAsked
-    | UpdateReceived
-    | DeclineReceived
-    | ClaimReceived
-    | ClaimAnswered
-    | Prepared
-    | PrepareFailed
-    | Trained
-    | TrainingFailed
-    | Averaged
-    | AveragingFailed
-    | Evaluated
-    | EvaluationFailed
-    | SendFailed
-    | SendRefused
-    | TimerFired
-)

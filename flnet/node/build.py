@@ -28,11 +28,15 @@ def build_node(settings: Settings) -> NodeRuntime:
     """A node as the settings want it, over HTTP; nothing runs before `start`.
 
     Raises:
-        SettingsError: a trainer that is asked for does not exist.
+        SettingsError: FLNET_TRAINERS_PATH is no folder, or a trainer that is asked for does not exist.
     """
     nodes: list[NodeRuntime] = []
     pool = make_pool(settings, lambda trainer, done, total: nodes[0].on_progress(TrainerId(trainer), done, total))
-    transport = HttpTransport(settings.request_timeout_in_seconds, random.Random())
+    transport = HttpTransport(
+        settings.request_timeout_in_seconds,
+        random.Random(),
+        max_reply_bytes=settings.max_body_megabytes * MEGABYTE,
+    )
     me = Peer(id=settings.node_id or str(uuid.uuid4()), ip=settings.node_ip, port=settings.node_port)
     trainers = [TrainerId(found.id) for found in find_trainers(settings)]
     nodes.append(assemble(settings, me, trainers, pool=pool, transport=transport, store=MemoryStore()))
