@@ -54,11 +54,11 @@ class DemoFailed(click.ClickException):
     help="Give up when nothing has moved for this long.",
 )
 def command(*, count: int, rounds: int, trainer: str, leave: bool, base_port: int, patience: float) -> None:
-    """Start several nodes on this machine, train some rounds, and stay up for the browser.
+    """Start several nodes on this machine and train with them.
 
-    Everything stays on loopback and needs no network; states and logs lie in a temporary folder that is
-    removed at the end. Data sets are taken from $FLNET_DATASETS_PATH where they are there, otherwise the
-    trainer's bundled sample is used.
+    After the rounds the nodes stay up for the browser. Everything stays on loopback and needs no network;
+    states and logs lie in a temporary folder that is removed at the end. Data sets are taken from
+    $FLNET_DATASETS_PATH where they are there, otherwise the trainer's bundled sample is used.
 
     \b
     Exit codes: 0 all rounds finished, or ended by Ctrl-C; 1 a node, the mesh or a round failed; 2 wrong usage;

@@ -52,7 +52,8 @@ class NodeEnded(StartError):
     """A node's process ended though nobody asked it to; `tail` holds the last lines of its log, printable."""
 
     def __init__(self, node: str, code: int, tail: Sequence[str]) -> None:
-        super().__init__(f"{node} has ended with code {code}: {tail[-1] if tail else 'its log is empty'}")
+        how = f"was killed by signal {-code}" if code < 0 else f"has ended with code {code}"
+        super().__init__(f"{node} {how}; " + ("the end of its log stands above" if tail else "its log is empty"))
         self.tail = tail
 
 

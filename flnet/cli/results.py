@@ -10,7 +10,7 @@ from rich.table import Table
 
 from flnet.cli.client import View
 from flnet.cli.tables import table
-from flnet.cli.text import accuracy, counted, printable, short
+from flnet.cli.text import accuracy, printable, short
 
 __all__ = ["RoundResult", "Spread", "failure", "results_table", "round_result"]
 
@@ -30,6 +30,8 @@ class Spread:
         return cls(fmean(known), min(known), max(known)) if known else None
 
     def __str__(self) -> str:
+        if self.low == self.high:
+            return accuracy(self.mean)
         return f"{accuracy(self.mean)} ({accuracy(self.low)} - {accuracy(self.high)})"
 
 
@@ -65,7 +67,8 @@ class RoundResult:
         if self.missing:
             return "no result: " + ", ".join(map(printable, self.missing))
         if self.same_model:
-            return f"{short(next(iter(self.digests.values())))} on all {counted(len(self.digests), 'node')}"
+            digest = short(next(iter(self.digests.values())))
+            return digest if len(self.digests) == 1 else f"{digest} on all {len(self.digests)} nodes"
         return "DIFFERENT: " + _by_node({node: short(digest) for node, digest in self.digests.items()})
 
     def fields(self) -> dict[str, object]:

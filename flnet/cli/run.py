@@ -49,7 +49,7 @@ def command(config: Path | None, exit_with_parent: int | None, **options: Any) -
 
 
 async def run_node(settings: Settings, parent: int | None = None) -> None:
-    """Run one node until SIGINT or SIGTERM, or until the process `parent` is not its parent any more.
+    """Run one node until a signal asks it to end, or until the process `parent` is not its parent any more.
 
     Raises:
         StartError: the port is taken, the state folder cannot be written, ...
@@ -86,14 +86,14 @@ def greeting(node: NodeRuntime, settings: Settings) -> str:
 
 
 def _shutdown_on_signals() -> asyncio.Event:
-    """An event that the first SIGINT or SIGTERM sets; a second one ends the process the hard way."""
+    """An event that SIGINT, SIGTERM or a closed terminal sets; the same signal again ends the process at once."""
     shutdown, loop = asyncio.Event(), asyncio.get_running_loop()
 
     def stop(number: int) -> None:
         loop.remove_signal_handler(number)
         shutdown.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop, number)
     return shutdown
 

@@ -20,7 +20,9 @@ __all__ = ["command"]
 @click.option("--wait", is_flag=True, help="Wait for the results, showing how far the node is.")
 @node_option
 def command(trainer: str, rounds: int, wait: bool, address: str, as_json: bool) -> None:
-    """Start training rounds of TRAINER (such as MNIST) at a node; the whole mesh takes part.
+    """Start training rounds; the whole mesh takes part.
+
+    TRAINER is an id that `flnet status` shows, such as MNIST.
 
     With --json the answer, or with --wait the results, go to stdout as JSON and the progress to stderr.
     Ctrl-C ends the waiting, not the rounds.

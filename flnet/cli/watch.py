@@ -20,7 +20,9 @@ __all__ = ["command"]
     "--after", type=click.IntRange(min=0), help="Begin behind this event; without it, with what is next."
 )
 def command(address: str, as_json: bool, after: int | None) -> None:
-    """Print what happens at a node, as it happens, until Ctrl-C; with --json one object per line.
+    """Print what happens at a node, as it happens.
+
+    It goes on until Ctrl-C; with --json there is one object per line.
 
     \b
     Exit codes: 0 ended by Ctrl-C; 1 the node refused; 2 wrong usage; 3 the node cannot be reached, or ended.

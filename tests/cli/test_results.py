@@ -13,15 +13,13 @@ def test_spread_of_what_is_there() -> None:
     assert Spread.of([0.5, None, 1.0]) == Spread(0.75, 0.5, 1.0)
     assert Spread.of([None]) is None
     assert str(Spread(0.75, 0.5, 1.0)) == "0.7500 (0.5000 - 1.0000)"
+    assert str(Spread(0.75, 0.75, 0.75)) == "0.7500"
 
 
 def test_equal_digests_are_one_model() -> None:
     result = round_result(3, {"a": record(3, "0123456789abcdef"), "b": record(3, "0123456789abcdef")}, 1.25)
     assert result.same_model
-    assert str(result) == (
-        "round 3: before 0.5000 (0.5000 - 0.5000), after 0.7500 (0.7500 - 0.7500), "
-        "model 0123456789 on all 2 nodes, 1.2 s"
-    )
+    assert str(result) == ("round 3: before 0.5000, after 0.7500, model 0123456789 on all 2 nodes, 1.2 s")
 
 
 def test_unequal_digests_are_told_apart() -> None:

@@ -57,7 +57,7 @@ def test_a_port_in_use_stops_the_start_with_words(tmp_path: Path, taken_port: in
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_node_greets_serves_and_ends_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     port = free_port()
     (tmp_path / "flnet.toml").write_text('node_id = "from the file"\nnode_port = 1')
