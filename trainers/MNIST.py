@@ -1,4 +1,4 @@
-"""Handwritten digits with a small convolutional network in PyTorch: 110,506 parameters.
+"""Handwritten digits with a small convolutional network in PyTorch: 110,154 parameters.
 
 Two blocks of convolution, ReLU and max-pooling, then a dense layer of 32 and one output per digit; trained
 by gradient descent with momentum.

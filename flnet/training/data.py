@@ -59,7 +59,7 @@ def read_npz(path: Path, names: Sequence[str] = ("x_train", "y_train", "x_test",
         TrainerError: the file cannot be read, or a name is missing.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             missing = [name for name in names if name not in file.files]
             if missing:
                 raise TrainerError(f"{path} lacks {', '.join(missing)}; it has {', '.join(file.files)}")

@@ -41,9 +41,9 @@ def _parsed(path: Path, data: Array) -> Array:
     if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in _DTYPES or not 1 <= head[3] <= _MAX_DIMENSIONS:
         raise TrainerError(f"{path} is no idx file: it begins with {head.hex(' ') or 'nothing'}")
     start = 4 + 4 * head[3]
-    shape = tuple(int(n) for n in data[4:start].view(">u4")) if data.size >= start else ()
+    shape = tuple(int(n) for n in np.frombuffer(bytes(data[4:start]).ljust(start - 4, b"\0"), ">u4"))
     dtype = np.dtype(_DTYPES[head[2]])
     expected = start + math.prod(shape) * dtype.itemsize
-    if len(shape) != head[3] or data.size != expected:
+    if data.size != expected:
         raise TrainerError(f"{path} is damaged: expected {expected} bytes, but it has {data.size}")
     return data[start:].view(dtype).reshape(shape)

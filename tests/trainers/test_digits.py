@@ -1,0 +1,148 @@
+"""The digits of both MNIST trainers: where they are found, and that no test row is ever trained on."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flnet.errors import DataMissing, TrainerError
+from flnet.params import Array
+from flnet.training.api import TrainerSettings
+from flnet.training.data import Labelled
+from trainers._digits import Digits, enlarged, load_digits
+
+CHANCE = np.random.default_rng(0)
+TRAIN = CHANCE.integers(0, 256, (300, 28, 28), np.uint8), (np.arange(300) % 10).astype(np.uint8)
+TEST = CHANCE.integers(0, 256, (100, 28, 28), np.uint8), (np.arange(100) % 10).astype(np.uint8)
+
+
+def settings(
+    state: Path, data: Path | None = None, shard: tuple[int, int] = (1, 1), seed: int = 0
+) -> TrainerSettings:
+    state.mkdir(parents=True, exist_ok=True)
+    return TrainerSettings(data, state, shard, seed)
+
+
+def contents(data: Labelled) -> set[bytes]:
+    return {row.tobytes() for row in data.x}
+
+
+def write_idx(folder: Path, pack: bool, dotted: bool = False) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for part, (x, y) in {"train": TRAIN, "t10k": TEST}.items():
+        for kind, array in (("images-idx3", x), ("labels-idx1", y)):
+            head = struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape)
+            name = f"{part}-{kind}-ubyte".replace("-idx", ".idx" if dotted else "-idx")
+            data = head + array.tobytes()
+            (folder / (name + ".gz" * pack)).write_bytes(gzip.compress(data) if pack else data)
+
+
+def write_npz(path: Path, x: Array = TRAIN[0], y: Array = TRAIN[1]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(path, x_train=x, y_train=y, x_test=TEST[0], y_test=TEST[1])
+
+
+def check_mnist(digits: Digits) -> None:
+    assert digits.info.rows == {"train": 270, "validation": 30, "test": 100}
+    assert not digits.bundled
+    assert contents(digits.train) | contents(digits.validation) == {row.tobytes() for row in TRAIN[0]}
+    assert contents(digits.test) == {row.tobytes() for row in TEST[0]}
+    labels = {row.tobytes(): label for row, label in zip(*TRAIN, strict=True)}
+    assert all(labels[row.tobytes()] == label for row, label in zip(digits.train.x, digits.train.y, strict=True))
+
+
+@pytest.mark.parametrize("place", ["mnist", "mnist/raw", "MNIST/raw"])
+@pytest.mark.parametrize(("pack", "dotted"), [(True, False), (False, False), (False, True)])
+def test_mnist_is_found_as_it_is_published(tmp_path: Path, place: str, pack: bool, dotted: bool) -> None:
+    write_idx(tmp_path / "data" / place, pack, dotted)
+    digits = load_digits(settings(tmp_path / "state", tmp_path / "data"))
+    check_mnist(digits)
+    assert digits.info.source == f"MNIST idx files in {tmp_path / 'data' / place}"
+
+
+@pytest.mark.parametrize("place", ["mnist.npz", "mnist/mnist.npz"])
+def test_mnist_is_found_as_one_file(tmp_path: Path, place: str) -> None:
+    write_npz(tmp_path / "data" / place)
+    check_mnist(load_digits(settings(tmp_path / "state", tmp_path / "data")))
+
+
+def test_an_incomplete_set_of_files_does_not_count(tmp_path: Path) -> None:
+    write_idx(tmp_path / "mnist", pack=True)
+    (tmp_path / "mnist/t10k-labels-idx1-ubyte.gz").unlink()
+    assert load_digits(settings(tmp_path / "state", tmp_path)).bundled
+
+
+def test_without_mnist_the_bundled_digits_stand_in_and_say_so(tmp_path: Path) -> None:
+    digits = load_digits(settings(tmp_path))
+    assert (digits.bundled, digits.info.sample) == (True, False)
+    assert digits.info.source == (
+        "the digits bundled with scikit-learn (1797 images of 8x8), because FLNET_DATASETS_PATH is not set"
+    )
+    assert "FLNET_DATASETS_PATH" in digits.info.note
+    assert sum(digits.info.rows.values()) == 1797
+    elsewhere = load_digits(settings(tmp_path / "b", tmp_path)).info.source
+    assert elsewhere.endswith(f"because MNIST was not found in {tmp_path}")
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "words"),
+    [
+        (TRAIN[0][:, :20], TRAIN[1], r"images are uint8 \[300, 20, 28\]; expected uint8 \[n, 28, 28\]"),
+        (TRAIN[0] / 255, TRAIN[1], "images are float64"),
+        (TRAIN[0], TRAIN[1] + 1, "expected digits"),
+        (TRAIN[0], TRAIN[1][:-1], "300 rows came with 299 labels"),
+    ],
+)
+def test_data_of_another_kind_are_refused(tmp_path: Path, x: Array, y: Array, words: str) -> None:
+    write_npz(tmp_path / "mnist.npz", x, y)
+    with pytest.raises(TrainerError, match=words):
+        load_digits(settings(tmp_path / "state", tmp_path))
+
+
+def test_a_shard_too_small_to_be_split_is_said(tmp_path: Path) -> None:
+    with pytest.raises(DataMissing, match=r"too few rows for this shard: .*; use fewer shards"):
+        load_digits(settings(tmp_path, shard=(1797, 1797)))
+
+
+@pytest.mark.parametrize("bundled", [True, False])
+def test_shards_are_disjoint_and_complete(tmp_path: Path, bundled: bool) -> None:
+    data = None
+    if not bundled:
+        data = tmp_path
+        write_npz(tmp_path / "mnist.npz")
+    nodes = [load_digits(settings(tmp_path / str(i), data, (i, 4))) for i in (1, 2, 3, 4)]
+    rows = [contents(part) for node in nodes for part in (node.train, node.validation, node.test)]
+    whole = load_digits(settings(tmp_path / "whole", data))
+    everything = set.union(*map(contents, (whole.train, whole.validation, whole.test)))
+    assert set.union(*rows) == everything
+    assert sum(map(len, rows)) == len(everything)
+
+
+def test_test_rows_are_never_trained_on_over_restarts_seeds_and_other_shards(tmp_path: Path) -> None:
+    tested, trained = set[bytes](), set[bytes]()
+    for shard, seed in [((1, 4), 0), ((1, 4), 0), ((1, 4), 5), ((2, 4), 0), ((1, 1), 0)]:
+        digits = load_digits(settings(tmp_path, shard=shard, seed=seed))
+        tested |= contents(digits.test)
+        trained |= contents(digits.train)
+    assert not tested & trained
+
+
+def test_only_some_digits_are_kept_and_numbered_from_nought(tmp_path: Path) -> None:
+    digits = load_digits(settings(tmp_path), keep=(3, 7))
+    assert digits.info.classes == ("3", "7")
+    assert sum(digits.info.rows.values()) == 183 + 179
+    assert set(digits.test.y.tolist()) == {0, 1}
+
+
+def test_small_images_are_drawn_large_in_the_middle() -> None:
+    flat = enlarged(np.ones((1, 8, 8)))
+    assert (flat[0, 4:24, 4:24] == 255).all()
+    assert flat.sum() == 255 * 400
+    dot = np.zeros((1, 8, 8))
+    dot[0, 0, 7] = 1
+    rows, columns = np.nonzero(enlarged(dot)[0])
+    assert (rows.max() <= 7, columns.min() >= 20) == (True, True)

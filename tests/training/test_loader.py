@@ -1,0 +1,155 @@
+"""Trainers are found without running them, and imported with every fault in words."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from flnet.errors import SettingsError, TrainerError
+from flnet.settings import Settings
+from flnet.training import loader
+from flnet.training.api import TrainerFile, TrainerSettings
+from flnet.training.loader import find_trainers, import_trainer
+from flnet.training.sources import UnreadableSource, frameworks_of
+from tests.training.bench import plugin
+
+SHIPPED = {"MNIST", "MNIST_3_7"}
+
+
+def found(folder: Path, **settings: object) -> dict[str, TrainerFile]:
+    read = Settings.model_validate({"trainers_path": folder, **settings})
+    return {file.id: file for file in find_trainers(read)}
+
+
+def test_shipped_trainers_are_found_and_their_frameworks_known() -> None:
+    files = {file.id: file for file in find_trainers(Settings())}
+    assert files.keys() >= SHIPPED
+    assert not any(file.error for file in files.values())
+    assert files["MNIST"].module == "flnet_trainers.MNIST"
+    assert files["MNIST"].frameworks == {"torch"}
+    assert files["MNIST_3_7"].frameworks == frozenset()
+
+
+def test_files_and_folders_are_found_helpers_and_other_things_are_not(folder: Path) -> None:
+    (folder / "_helper.py").touch()
+    (folder / "__init__.py").touch()
+    (folder / ".hidden.py").touch()
+    (folder / "notes.txt").touch()
+    (folder / "just_a_folder").mkdir()
+    (folder / "PACKED").mkdir()
+    (folder / "PACKED/__init__.py").touch()
+    assert found(folder).keys() - SHIPPED == {"TINY", "PACKED"}
+
+
+def test_finding_runs_nothing(folder: Path) -> None:
+    (folder / "BOMB.py").write_text("raise SystemExit('it ran')")
+    assert found(folder)["BOMB"].error == ""
+
+
+def test_what_cannot_be_offered_says_why(folder: Path) -> None:
+    (folder / "not-a-name.py").touch()
+    (folder / "BROKEN.py").write_text("def f(:\n")
+    (folder / "BINARY.py").write_bytes(b"\0\xff")
+    (folder / "MNIST.py").touch()
+    files = found(folder)
+    assert "letters, digits and underscores" in files["not-a-name"].error
+    assert "BROKEN.py, line 1: SyntaxError" in files["BROKEN"].error
+    assert "BINARY.py" in files["BINARY"].error
+    assert "two trainers are named MNIST" in files["MNIST"].error
+    assert str(folder) in files["MNIST"].error
+
+
+def test_a_choice_of_trainers_is_kept_and_a_wrong_name_in_it_is_said(folder: Path) -> None:
+    files = found(folder, trainers="TINY,MINST")
+    assert files.keys() == {"TINY", "MINST"}
+    assert files["MINST"].error.startswith("FLNET_TRAINERS names it, but there is MNIST")
+
+
+def test_a_folder_that_is_none_stops_the_start(folder: Path) -> None:
+    with pytest.raises(SettingsError, match=r"FLNET_TRAINERS_PATH=.* is no folder"):
+        found(folder / "absent")
+
+
+def test_installed_packages_are_found_without_importing_them(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = folder / "site" / "a_trainer_package"
+    (package / "deep").mkdir(parents=True)
+    for init in (package, package / "deep"):
+        (init / "__init__.py").write_text("raise SystemExit('it ran')")
+    (package / "deep/model.py").write_text("import keras")
+    monkeypatch.syspath_prepend(str(folder / "site"))
+    entries = [
+        EntryPoint("INSTALLED", "a_trainer_package.deep.model:make", loader.GROUP),
+        EntryPoint("WHOLE", "a_trainer_package", loader.GROUP),
+        EntryPoint("LOST", "no_such_package.x:make", loader.GROUP),
+    ]
+    monkeypatch.setattr(loader, "entry_points", lambda group: entries)
+    files = found(folder)
+    assert (files["INSTALLED"].module, files["INSTALLED"].attribute) == ("a_trainer_package.deep.model", "make")
+    assert files["INSTALLED"].frameworks == {"tensorflow"}
+    assert files["WHOLE"].attribute == "make_trainer"
+    assert "cannot be found" in files["LOST"].error
+    assert "a_trainer_package" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("text", "frameworks"),
+    [
+        ("import torch.nn as nn", {"torch"}),
+        ("def f():\n    from torch import Tensor", {"torch"}),
+        ("import torchvision, mytorch", set()),
+        ("import keras\nimport torch", {"tensorflow", "torch"}),
+        ("from _beside import model", {"tensorflow"}),
+        ("import folder.inner", {"torch"}),
+        ("", set()),
+    ],
+)
+def test_frameworks_are_read_off_the_source_and_the_files_beside_it(
+    tmp_path: Path, text: str, frameworks: set[str]
+) -> None:
+    (tmp_path / "_beside.py").write_text("import _beside\nfrom tensorflow import keras")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/__init__.py").write_text("from torch import nn")
+    (tmp_path / "X.py").write_text(text)
+    assert frameworks_of(tmp_path / "X.py") == frameworks
+
+
+def test_a_file_that_went_away_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableSource, match="cannot be read"):
+        frameworks_of(tmp_path / "X.py")
+
+
+def test_a_folder_is_imported_with_what_lies_in_it_and_beside_it(folder: Path, tmp_path: Path) -> None:
+    plugin(folder, "helper")
+    (folder / "PACKED").mkdir()
+    (folder / "PACKED/inner.py").write_text("NAME = 'inside'")
+    (folder / "PACKED/__init__.py").write_text(
+        "from helper import *\nfrom . import inner\nassert inner.NAME == 'inside'"
+    )
+    assert import_trainer(found(folder)["PACKED"], TrainerSettings(None, tmp_path)).label == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1 / 0", r"trainer ODD cannot be loaded: ZeroDivisionError: division by zero \(ODD.py, line 1\)"),
+        ("raise SystemExit(1)", "SystemExit: 1"),
+        ("import not_installed", "No module named 'not_installed'.*; install what it needs"),
+        ("def make_trainer(settings): return 5", "gave a int; expected a Trainer"),
+        ("def make_trainer(): pass", "TypeError: make_trainer.. takes 0 positional arguments"),
+        ("make_trainer = None", r"defines no function make_trainer\(settings\)"),
+    ],
+)
+def test_a_trainer_that_cannot_be_made_says_why(folder: Path, tmp_path: Path, text: str, words: str) -> None:
+    (folder / "ODD.py").write_text(text)
+    with pytest.raises(TrainerError, match=words):
+        import_trainer(found(folder)["ODD"], TrainerSettings(None, tmp_path))
+
+
+def test_a_file_with_an_error_is_not_imported(tmp_path: Path) -> None:
+    with pytest.raises(TrainerError, match="because"):
+        import_trainer(TrainerFile("X", "nowhere", error="because"), TrainerSettings(None, tmp_path))
