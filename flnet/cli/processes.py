@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+import click
+
 from flnet.cli.options import option_name, variable_name
 from flnet.cli.text import printable
 from flnet.errors import StartError
@@ -48,8 +50,8 @@ class Interrupted(BaseException):
         self.number = number
 
 
-class NodeEnded(StartError):
-    """A node's process ended though nobody asked it to; `tail` holds the last lines of its log, printable."""
+class NodeEnded(click.ClickException):
+    """A node's process ended though nobody asked it to; exit code 1. `tail` holds the last lines of its log, printable."""
 
     def __init__(self, node: str, code: int, tail: Sequence[str]) -> None:
         how = f"was killed by signal {-code}" if code < 0 else f"has ended with code {code}"
