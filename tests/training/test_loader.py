@@ -13,7 +13,6 @@ from flnet.settings import Settings
 from flnet.training import loader
 from flnet.training.api import TrainerFile, TrainerSettings
 from flnet.training.loader import find_trainers, import_trainer
-from flnet.training.sources import UnreadableSource, frameworks_of
 from tests.training.bench import plugin
 
 SHIPPED = {"MNIST", "MNIST_3_7"}
@@ -94,33 +93,6 @@ def test_installed_packages_are_found_without_importing_them(
     assert files["WHOLE"].attribute == "make_trainer"
     assert "cannot be found" in files["LOST"].error
     assert "a_trainer_package" not in sys.modules
-
-
-@pytest.mark.parametrize(
-    ("text", "frameworks"),
-    [
-        ("import torch.nn as nn", {"torch"}),
-        ("def f():\n    from torch import Tensor", {"torch"}),
-        ("import torchvision, mytorch", set()),
-        ("import keras\nimport torch", {"tensorflow", "torch"}),
-        ("from _beside import model", {"tensorflow"}),
-        ("import folder.inner", {"torch"}),
-        ("", set()),
-    ],
-)
-def test_frameworks_are_read_off_the_source_and_the_files_beside_it(
-    tmp_path: Path, text: str, frameworks: set[str]
-) -> None:
-    (tmp_path / "_beside.py").write_text("import _beside\nfrom tensorflow import keras")
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder/__init__.py").write_text("from torch import nn")
-    (tmp_path / "X.py").write_text(text)
-    assert frameworks_of(tmp_path / "X.py") == frameworks
-
-
-def test_a_file_that_went_away_is_said(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableSource, match="cannot be read"):
-        frameworks_of(tmp_path / "X.py")
 
 
 def test_a_folder_is_imported_with_what_lies_in_it_and_beside_it(folder: Path, tmp_path: Path) -> None:

@@ -165,6 +165,29 @@ async def test_no_child_outlives_a_node_that_is_killed(folder: Path) -> None:
     await eventually(lambda: _gone(child))
 
 
+_LEAN = """
+import asyncio, sys
+from flnet.settings import Settings
+from flnet.training.pool import make_pool
+
+async def main(state):
+    pool = make_pool(Settings(state_path=state))
+    declaration, params = await pool.prepare("MNIST")
+    score = await pool.evaluate("MNIST", params)
+    await pool.close()
+    print(len(params), score.examples > 0, {"torch", "sklearn"} & set(sys.modules))
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+def test_the_node_never_imports_a_framework(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _LEAN, str(tmp_path)]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FLNET_")}
+    node = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert node.stdout.split("\n")[0] == "8 True set()", node.stderr
+
+
 async def test_the_end_of_its_input_ends_the_child_whatever_it_does(bench: MakeBench, folder: Path) -> None:
     """Where no signal tells of the parent's death, this does."""
     name = plugin(folder, "ENDLESS", fit=ENDLESS)

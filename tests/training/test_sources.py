@@ -1,0 +1,40 @@
+"""The frameworks of a trainer are read off its text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flnet.training.sources import UnreadableSource, families, frameworks_of
+
+
+@pytest.mark.parametrize(
+    ("text", "frameworks"),
+    [
+        ("import torch.nn as nn", {"torch"}),
+        ("def f():\n    from torch import Tensor", {"torch"}),
+        ("import torchvision, mytorch", set()),
+        ("import keras\nimport torch", {"tensorflow", "torch"}),
+        ("from _beside import model", {"tensorflow"}),
+        ("import folder.inner", {"torch"}),
+        ("", set()),
+    ],
+)
+def test_frameworks_are_read_off_the_source_and_the_files_beside_it(
+    tmp_path: Path, text: str, frameworks: set[str]
+) -> None:
+    (tmp_path / "_beside.py").write_text("import _beside\nfrom tensorflow import keras")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/__init__.py").write_text("from torch import nn")
+    (tmp_path / "X.py").write_text(text)
+    assert frameworks_of(tmp_path / "X.py") == frameworks
+
+
+def test_a_file_that_went_away_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableSource, match="cannot be read"):
+        frameworks_of(tmp_path / "X.py")
+
+
+def test_modules_belong_to_families() -> None:
+    assert families(["torch.nn", "keras", "tensorflow.math", "numpy", "torchvision"]) == {"torch", "tensorflow"}
