@@ -19,11 +19,12 @@ from flnet.names import check_host, check_name
 from flnet.params import Digest, Params, PeerId, RoundKey, TrainerId
 
 MAX_PEERS = 256  # in one announcement; larger lists are no mesh of ours
+LAST_ROUND = 2**53  # larger numbers are not exact in every JSON reader
 
 Name = Annotated[str, AfterValidator(check_name)]
 Host = Annotated[str, AfterValidator(check_host)]
 Port = Annotated[int, Field(ge=1, le=65535)]
-Round = Annotated[int, Field(ge=0, le=2**53)]
+Round = Annotated[int, Field(ge=0, le=LAST_ROUND)]
 Unit = Annotated[float, Field(ge=0, le=1)]
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from enum import Enum
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel
 
 from flnet.messages import HyperParams, Peer
 from flnet.params import Params, PeerId, RoundKey, Update
@@ -32,3 +35,21 @@ def update(
 ) -> Update:
     """What a peer learnt: `update("b", examples=3, w=[4.0])`; float64 so that sums can be worked by hand."""
     return Update(PeerId(peer), key(round, initiator), params("float64", **arrays), examples, labels)
+
+
+def frozen(value: Any) -> Any:
+    """All that an object holds, as plain comparable data: what a refused step must leave exactly as it was."""
+    match value:
+        case Params():
+            return value.digest
+        case Mapping():
+            return {name: frozen(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [frozen(inner) for inner in value]
+        case set() | frozenset():
+            return sorted(map(str, value))
+        case Enum():
+            return value
+        case BaseModel() | str() | int() | float() | None | type():
+            return value
+    return {name: frozen(inner) for name, inner in vars(value).items()}

@@ -22,7 +22,7 @@ from flnet.jobs.record import closing_words
 from flnet.jobs.starting import abandon
 from flnet.jobs.state import JobState
 from flnet.jobs.steps import Phase
-from flnet.messages import Accuracy, AccuracyReply
+from flnet.messages import LAST_ROUND, Accuracy, AccuracyReply
 from flnet.params import RoundKey
 from flnet.rounds import Exchange
 
@@ -43,17 +43,18 @@ def averaged(s: JobState, event: Averaged | AveragingFailed) -> list[Effect]:
     if s.phase is not Phase.AVERAGING or event.key != s.key:
         return []
     assert s.model is not None and s.averaging is not None and s.record is not None
+    _catch_up_with_early(s)
     if isinstance(event, AveragingFailed):
         s.error = s.record.error = f"averaging failed: {event.reason}"
         s.record.outcome = f"{s.error}; the model stays as it was"
         return finish(s)
     contributors = tuple(sorted(s.averaging.updates))
+    s.averaging.let_go()
     s.model = s.model.holding(event.params, s.number, len(contributors))
     s.record.contributors, s.record.digest = contributors, event.params.digest
     s.record.seconds["average"] = event.seconds
     told = s.tell("averaged", s.record.outcome, digest=event.params.digest, contributors=list(contributors))
     s.phase = Phase.MEASURING
-    _catch_up_with_early(s)
     measure = Evaluate(event.key, s.model.full, s.model.shared)
     return [s.save(with_params=True), *([] if s.pending else [measure]), told]
 
@@ -143,7 +144,7 @@ def finish(s: JobState) -> list[Effect]:
     record = s.record
     assert record is not None
     cancelled = abandon(s, "closed")
-    s.phase = Phase.IDLE
+    s.phase, s.exchange = Phase.IDLE, None
     result = f"round {s.number} closed: {record.outcome}"
     if record.pre_accuracy is not None and s.accuracy is not None:
         result += f"; accuracy here {record.pre_accuracy:.4f} before, {s.accuracy:.4f} after"
@@ -153,6 +154,9 @@ def finish(s: JobState) -> list[Effect]:
 
 def next_of_series(s: JobState) -> None:
     """Open the next of the rounds that this node was asked for."""
+    if s.number >= LAST_ROUND:
+        s.rounds_left = 0
+        return
     s.rounds_left -= 1
     s.propose(Opening(RoundKey(s.number + 1, s.my_id), s.hyper))
 

@@ -11,7 +11,7 @@ from flnet.jobs.opening import Opening
 from flnet.jobs.starting import decline
 from flnet.jobs.state import JobState
 from flnet.jobs.steps import Phase
-from flnet.messages import ModelParams, StartTraining
+from flnet.messages import LAST_ROUND, ModelParams, StartTraining
 from flnet.params import PeerId, RoundKey, Update
 
 
@@ -65,7 +65,7 @@ def update_received(s: JobState, event: UpdateReceived) -> list[Effect]:
     if key == s.key:
         return _of_this_round(s, event)
     _must_beat(s, key)
-    s.early[event.update.peer] = event
+    s.remember_early(event.update.peer, event)
     if s.phase is not Phase.AVERAGING:  # else the average in progress is finished first
         s.propose(Opening(key, heard_start=False))
     return []
@@ -79,7 +79,7 @@ def decline_received(s: JobState, event: DeclineReceived) -> list[Effect]:
         told = s.tell("peer_declined", f"{event.peer} takes no part: {event.reason}", peer=event.peer)
         return [*s.averaging.receive(event), told]
     if s.key is None or key.beats(s.key):
-        s.early.setdefault(event.peer, event)
+        s.remember_early(event.peer, event)
     return []
 
 
@@ -90,8 +90,7 @@ def refused(s: JobState, event: SendRefused) -> list[Effect]:
     told = s.tell(
         "refused", f"{event.peer} refused {event.path}: {event.reason}", peer=event.peer, status=event.status
     )
-    takes_no_part = event.status == 404 or (event.status == 422 and event.path == StartTraining.path)
-    if takes_no_part:
+    if _takes_no_part(s, event):
         return [*s.averaging.receive(DeclineReceived(event.peer, event.key, event.reason)), told]
     if _mesh_is_ahead(s, event):
         # This node started a round that the mesh has left behind: it starts the next one, and sits it out,
@@ -102,9 +101,16 @@ def refused(s: JobState, event: SendRefused) -> list[Effect]:
     return [told]
 
 
+def _takes_no_part(s: JobState, event: SendRefused) -> bool:
+    if event.path != StartTraining.path:
+        return event.status == 404
+    averaged_without_us = event.error == StaleRound.code and event.current == s.number
+    return event.status in (404, 413, 422) or averaged_without_us
+
+
 def _mesh_is_ahead(s: JobState, event: SendRefused) -> bool:
     started_here = s.key is not None and s.key.initiator == s.my_id
-    ahead = event.error == StaleRound.code and event.current is not None and event.current > s.number
+    ahead = event.error == StaleRound.code and event.current is not None and s.number < event.current < LAST_ROUND
     return started_here and ahead and s.phase in (Phase.TRAINING, Phase.GATHERING)
 
 

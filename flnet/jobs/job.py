@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flnet.effects import Effect, Publish, in_order
-from flnet.errors import IllegalStep, PeerError
+from flnet.errors import IllegalStep, NotReady, PeerError
 from flnet.events import (
     Averaged,
     AveragingFailed,
@@ -139,7 +139,9 @@ class Job:
                 s.hyper = s.hyper.model_copy(update=dict(changes))
                 return [s.save(), s.tell("params_edited", f"hyper-parameters are now {s.hyper.words()}")]
             case HyperParamsEdited():
-                return []
+                raise NotReady(
+                    f"{s.trainer} has no hyper-parameters to change yet: {s.error or 'it is still loading'}"
+                )
             case Prepared():
                 return self._prepared(event)
             case PrepareFailed(reason, _):

@@ -127,7 +127,8 @@ class Members:
 
     def _announced(self, peer: Peer, known: Sequence[Peer]) -> list[Effect]:
         if peer.id == self.me.id:
-            if peer.port != self.me.port:
+            elsewhere = self.me.ip is not None and peer.ip != self.me.ip
+            if elsewhere or peer.port != self.me.port:
                 raise IdTaken(peer.id)
             return [Answer(AnnounceReply(i_am=self.me))]  # our own call, through an address of ours
         told = {p.id for p in known} | {peer.id}
@@ -139,9 +140,11 @@ class Members:
     def _answered(self, event: AnnounceAnswered) -> list[Effect]:
         self.asking.discard(event.address)
         self.failures.pop(event.address, None)
+        if event.peer.id == self.me.id:  # we called ourselves
+            self.bootstrap = tuple(address for address in self.bootstrap if address != event.address)
+            self.joined = self.joined or not self.bootstrap
+            return []
         self.joined = True
-        if event.peer.id == self.me.id:
-            return []  # we called ourselves
         return [*self._meet(event.peer), *self._announce_to(self._new_addresses(event.announce_to))]
 
     def _unanswered(self, address: str, reason: str) -> list[Effect]:
@@ -162,17 +165,30 @@ class Members:
     def _meet(self, peer: Peer) -> list[Effect]:
         """Note that a peer is there, and where."""
         peer_id = PeerId(peer.id)
+        gone = self._replaced_by(peer)
         before = self.known.get(peer_id)
         if before is None and len(self.known) >= MAX_PEERS:
-            return [Publish("mesh_full", f"{peer_id} was left out: this node already knows {MAX_PEERS} peers")]
+            words = f"{peer_id} was left out: this node already knows {MAX_PEERS} peers"
+            return [Publish("mesh_full", words)]
         self.known[peer_id] = Member(peer)
         self.failures.pop(peer.address, None)
-        cancel: list[Effect] = [CancelTimer(_RETRY + peer.address)]
+        effects: list[Effect] = [*gone, CancelTimer(_RETRY + peer.address)]
         if before is not None and before.alive:
-            return cancel
+            return effects
         words = f"{peer_id} joined at {peer.address}" if before is None else f"{peer_id} is back at {peer.address}"
         kind = "peer_joined" if before is None else "peer_back"
-        return [*cancel, TellJobs(peer_id, alive=True), Publish(kind, words, {"peer": peer_id})]
+        return [*effects, TellJobs(peer_id, alive=True), Publish(kind, words, {"peer": peer_id})]
+
+    def _replaced_by(self, peer: Peer) -> list[Effect]:
+        """Forget who else was at this address: a node without a fixed id has a new one after a restart."""
+        old = [i for i, m in self.known.items() if m.peer.address == peer.address and i != peer.id]
+        effects: list[Effect] = []
+        for peer_id in old:
+            del self.known[peer_id]
+            reason = f"{peer.id} is at {peer.address} now"
+            tell = Publish("peer_replaced", f"{peer_id} was forgotten: {reason}", {"peer": peer_id})
+            effects += [TellJobs(peer_id, alive=False, reason=reason), tell]
+        return effects
 
     def _lose(self, peer_id: PeerId, reason: str) -> list[Effect]:
         member = self.known.get(peer_id)
@@ -194,9 +210,10 @@ class Members:
 
     def _new_addresses(self, peers: Sequence[Peer]) -> list[str]:
         """Addresses of named peers that are unknown here, as many as there is room for."""
-        room = MAX_PEERS - len(self.known) - len(self.asking)
+        tried = self.asking | self.failures.keys()  # those that failed have their own timers
+        room = MAX_PEERS - len(self.known) - len(tried)
         new = [p for p in peers if p.ip and p.id != self.me.id and PeerId(p.id) not in self.known]
-        return [peer.address for peer in new][: max(room, 0)]
+        return [peer.address for peer in new if peer.address not in tried][: max(room, 0)]
 
     def _refresh(self) -> list[Effect]:
         alive = self.alive

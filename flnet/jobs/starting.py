@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from flnet.effects import Answer, CancelTimer, CancelWork, Effect, Send, SetTimer, Train
 from flnet.errors import JobBusy, NoData, RoundLost, StaleRound
-from flnet.events import DeclineReceived, RoundTriggered, TrainingAsked, UpdateReceived
+from flnet.events import DeclineReceived, RoundTriggered, TrainingAsked
 from flnet.jobs.opening import Opening
 from flnet.jobs.record import RoundRecord
-from flnet.jobs.state import JobState
+from flnet.jobs.state import JobState, Word, key_of
 from flnet.jobs.steps import Phase
-from flnet.messages import ModelParams, StartTraining, Triggered
-from flnet.params import PeerId, RoundKey
+from flnet.messages import LAST_ROUND, ModelParams, StartTraining, Triggered
+from flnet.params import RoundKey
 from flnet.rounds import Averaging, Closing
 
 
@@ -22,6 +22,8 @@ def triggered(s: JobState, event: RoundTriggered) -> list[Effect]:
         raise JobBusy(f"{s.trainer} cannot train: {s.error}")
     if s.phase in (Phase.TRAINING, Phase.AVERAGING, Phase.MEASURING):
         raise JobBusy(f"round {s.number} is still {s.phase.lower()} here; ask again when it is done")
+    if s.number >= LAST_ROUND:
+        raise JobBusy(f"round {s.number} is the last one that can be numbered")
     s.hyper = event.hyper or s.hyper
     s.rounds_left = event.rounds - 1
     opening = Opening(RoundKey(s.number + 1, s.my_id), s.hyper)
@@ -42,7 +44,8 @@ def asked(s: JobState, event: TrainingAsked) -> list[Effect]:
         if s.asked_while_loading is None or event.key.beats(s.asked_while_loading.key):
             s.asked_while_loading = event
         return []
-    start = (s.model.schema.conform(event.params), event.base_round, event.contributors)
+    base_round = min(event.base_round, event.key.number - 1)  # no average is from a round to come
+    start = (s.model.schema.conform(event.params), base_round, event.contributors)
     opening = Opening(event.key, event.hyper, start)
     if s.key == event.key:
         return _join(s, opening) if s.listening else []  # a duplicate
@@ -135,8 +138,9 @@ def _train(s: JobState) -> list[Effect]:
 
 
 def _take_base(s: JobState, opening: Opening) -> None:
-    """Choose what training starts from: in round 0 the initiator's parameters (a common start is essential,
-    section 3.1), later the newest average with the most contributors among ours, those seen, and the start's.
+    """Choose what training starts from: before the first average the initiator's parameters (a common start is
+    essential, section 3.1), later the newest average with the most contributors among ours, those seen, and the
+    start's.
     """
     assert s.model is not None
     if s.rival is not None and s.rival.params is not None:
@@ -144,7 +148,7 @@ def _take_base(s: JobState, opening: Opening) -> None:
     if opening.start is None:
         return
     shared, base_round, contributors = opening.start
-    if opening.key.number == 0:
+    if max(base_round, s.model.round) < 0:  # nobody has averaged yet: all still need one start
         s.model = s.model.holding(shared, -1, 0)
     else:
         s.model = s.model.better_of(shared, base_round, contributors)
@@ -158,15 +162,9 @@ def _force(s: JobState) -> list[Effect]:
     return [*stopped, CancelTimer(s.start_timer), *s.averaging.close(Closing.NEXT_ROUND)]
 
 
-def _ripe(s: JobState) -> list[UpdateReceived | DeclineReceived]:
+def _ripe(s: JobState) -> list[Word]:
     """Early words that belong to the round just entered; those of later rounds stay, older ones go."""
-    kept: dict[PeerId, UpdateReceived | DeclineReceived] = {}
-    ripe = []
-    for peer, event in s.early.items():
-        key = event.key if isinstance(event, DeclineReceived) else event.update.key
-        if key == s.key:
-            ripe.append(event)
-        elif s.key is not None and key.beats(s.key):
-            kept[peer] = event
-    s.early = kept
+    assert s.key is not None
+    ripe = [word for word in s.early.values() if key_of(word) == s.key]
+    s.early = {peer: word for peer, word in s.early.items() if key_of(word).beats(s.key)}
     return ripe

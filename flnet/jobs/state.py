@@ -12,11 +12,19 @@ from flnet.jobs.model import Model
 from flnet.jobs.opening import Opening
 from flnet.jobs.record import RoundRecord
 from flnet.jobs.steps import Phase
-from flnet.messages import HyperParams, JobMessage, Peer
+from flnet.messages import MAX_PEERS, HyperParams, JobMessage, Peer
 from flnet.params import Params, PeerId, RoundKey, TrainerId
 from flnet.rounds import Averaging, Exchange
 
 M = TypeVar("M", bound=JobMessage)
+
+
+Word = UpdateReceived | DeclineReceived  # what a peer has to say on a round
+
+
+def key_of(word: Word) -> RoundKey:
+    """The round that a peer speaks of."""
+    return word.key if isinstance(word, DeclineReceived) else word.update.key
 
 
 @dataclass(frozen=True)
@@ -56,7 +64,7 @@ class JobState:
     history: list[RoundRecord] = field(default_factory=list)
     pending: Opening | None = None  # opens as soon as the step in progress allows it
     asked_while_loading: TrainingAsked | None = None
-    early: dict[PeerId, UpdateReceived | DeclineReceived] = field(default_factory=dict)  # of a newer round
+    early: dict[PeerId, Word] = field(default_factory=dict)  # of a newer round
     rival: Claim | None = None  # the best differing average that the exchange showed
     rounds_left: int = 0  # rounds that this node was asked for and has not started yet
     error: str | None = None
@@ -107,6 +115,18 @@ class JobState:
             or (opening.key == self.pending.key and opening.heard_start)
         ):
             self.pending = opening
+
+    def remember_early(self, peer: PeerId, event: Word) -> None:
+        """Keep a peer's word on a round that is not open here yet: on the newest one, and rather an update."""
+        old = self.early.get(peer)
+        if old is None:
+            keep = len(self.early) < MAX_PEERS
+        elif key_of(old) == key_of(event):
+            keep = isinstance(old, DeclineReceived)
+        else:
+            keep = key_of(event).beats(key_of(old))
+        if keep:
+            self.early[peer] = event
 
     def save(self, with_params: bool = False, private: Params | None = None) -> Save:
         """The effect that keeps this state."""

@@ -1,16 +1,16 @@
 """The one table of a job's legal steps: phase -> event -> phases it may lead to.
 
 Two rules for whoever edits it: an event that a phase may meet stands in that phase's row, even if it changes
-nothing (late messages are normal, silence about them is not); and docs/rounds.md holds the picture that
-`draw` makes of this table, so change both together (a test compares them).
+nothing (late messages are normal, silence about them is not), and what cannot happen does not; and
+docs/rounds.md holds the picture that `draw` makes of this table, so change both together. Tests hold both.
 
-Events that mean the same in every phase stand in `EVERYWHERE` and never change the phase by themselves. A
+Events that mean the same in every phase stand in `EVERYWHERE`; rows name them only where they lead elsewhere. A
 refusal (PeerError) leaves the phase as it was and is not in the table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Set
 from enum import StrEnum
 
 from flnet.events import (
@@ -51,143 +51,93 @@ class Phase(StrEnum):
 
 
 P = Phase
-_ANY_OPEN = frozenset({P.TRAINING, P.GATHERING, P.AVERAGING})
-_STAY: Mapping[Phase, frozenset[Phase]] = {phase: frozenset({phase}) for phase in Phase}
+# Ends of work that a newer step made pointless: they may come at any time later.
+_LATE = (Trained, TrainingFailed, Evaluated, EvaluationFailed)
+_OVER = frozenset({P.IDLE, P.TRAINING})  # the round is over; TRAINING: the next of a series opens at once
+_GATHERED = _OVER | {P.AVERAGING}  # IDLE: there was nothing to average
 
 
-def _row(phase: Phase, steps: Mapping[type, frozenset[Phase]]) -> Mapping[type, frozenset[Phase]]:
-    """A phase's row: what it may meet; leaving the phase is always said explicitly."""
-    return {event: targets | _STAY[phase] for event, targets in steps.items()}
+def _row(phase: Phase, stays: Collection[type], leads: Mapping[type, Set[Phase]]) -> Mapping[type, Set[Phase]]:
+    """A phase's row: events after which it may stay as it is, and those that may lead elsewhere."""
+    return {event: leads.get(event, set()) | ({phase} if event in stays else set()) for event in (*stays, *leads)}
 
 
-# A refusal of our start by peers that are ahead, a start or an update of a newer round: all open a round.
-_OPENS = _ANY_OPEN | {P.IDLE}  # IDLE: a round in which there was nothing to average closes at once
-
-LEGAL: Mapping[Phase, Mapping[type, frozenset[Phase]]] = {
+LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
     P.LOADING: _row(
         P.LOADING,
+        (TrainingAsked, DeclineReceived),
         {
-            Prepared: frozenset({P.IDLE, P.TRAINING}),
-            PrepareFailed: frozenset({P.NO_DATA}),
-            TrainingAsked: frozenset(),
-            DeclineReceived: frozenset(),
-            ClaimAnswered: frozenset(),
+            Prepared: {P.IDLE, P.TRAINING},
+            PrepareFailed: {P.NO_DATA},
         },
     ),
-    P.NO_DATA: _row(
-        P.NO_DATA,
-        {
-            Prepared: frozenset({P.IDLE}),
-            PrepareFailed: frozenset(),
-            DeclineReceived: frozenset(),
-            ClaimAnswered: frozenset(),
-        },
-    ),
+    P.NO_DATA: _row(P.NO_DATA, (PrepareFailed, DeclineReceived), {Prepared: {P.IDLE}}),
     P.IDLE: _row(
         P.IDLE,
+        (TrainingAsked, UpdateReceived, DeclineReceived, ClaimReceived, ClaimAnswered, *_LATE),
         {
-            RoundTriggered: frozenset({P.TRAINING}),
-            TrainingAsked: _OPENS,
-            UpdateReceived: _OPENS,
-            DeclineReceived: frozenset(),
-            ClaimReceived: frozenset(),
-            ClaimAnswered: frozenset(),
-            SendRefused: frozenset(),
-            # ends of work that a newer step made pointless
-            Trained: frozenset(),
-            TrainingFailed: frozenset(),
-            Averaged: frozenset(),
-            AveragingFailed: frozenset(),
-            Evaluated: frozenset(),
-            EvaluationFailed: frozenset(),
+            RoundTriggered: {P.TRAINING},
+            TrainingAsked: {P.TRAINING},
+            UpdateReceived: {P.GATHERING},  # only an update told of the round: its start may still come
         },
     ),
     P.TRAINING: _row(
         P.TRAINING,
+        (TrainingAsked, UpdateReceived, DeclineReceived, ClaimAnswered, *_LATE),
         {
-            Trained: _OPENS,
-            TrainingFailed: _OPENS,
-            TrainingAsked: _ANY_OPEN,
-            UpdateReceived: _ANY_OPEN,
-            DeclineReceived: frozenset(),
-            ClaimAnswered: frozenset(),
-            SendRefused: _OPENS,
-            Averaged: frozenset(),
-            AveragingFailed: frozenset(),
-            Evaluated: frozenset(),
-            EvaluationFailed: frozenset(),
+            Trained: {P.GATHERING, P.AVERAGING, P.IDLE},  # IDLE: it gave nothing usable, and nobody else is there
+            TrainingFailed: {P.GATHERING, P.AVERAGING, P.IDLE},
+            TrainingAsked: {P.AVERAGING},
+            UpdateReceived: {P.GATHERING},
+            SendRefused: {P.GATHERING, P.IDLE},  # the mesh is ahead: start the next round and sit it out
         },
     ),
     P.GATHERING: _row(
         P.GATHERING,
+        (TrainingAsked, UpdateReceived, DeclineReceived, ClaimAnswered, *_LATE),
         {
-            UpdateReceived: _ANY_OPEN,
-            DeclineReceived: _OPENS,
-            PeerLost: _OPENS,
-            SendRefused: _OPENS,
-            TimerFired: _OPENS,
-            RoundTriggered: _ANY_OPEN,
-            TrainingAsked: _ANY_OPEN,
-            ClaimAnswered: frozenset(),
-            Trained: frozenset(),
-            TrainingFailed: frozenset(),
-            Averaged: frozenset(),
-            AveragingFailed: frozenset(),
-            Evaluated: frozenset(),
-            EvaluationFailed: frozenset(),
+            UpdateReceived: {P.AVERAGING},
+            DeclineReceived: _GATHERED,
+            PeerLost: _GATHERED,
+            SendRefused: _GATHERED,
+            TimerFired: _GATHERED,
+            RoundTriggered: {P.AVERAGING, P.TRAINING},
+            TrainingAsked: {P.AVERAGING, P.TRAINING},
         },
     ),
     P.AVERAGING: _row(
         P.AVERAGING,
+        (TrainingAsked, UpdateReceived, DeclineReceived, ClaimAnswered, *_LATE),
         {
-            Averaged: _OPENS | {P.MEASURING},
-            AveragingFailed: _OPENS,
-            TrainingAsked: frozenset(),
-            UpdateReceived: frozenset(),
-            DeclineReceived: frozenset(),
-            ClaimAnswered: frozenset(),
-            SendRefused: frozenset(),
-            Trained: frozenset(),
-            TrainingFailed: frozenset(),
-            Evaluated: frozenset(),
-            EvaluationFailed: frozenset(),
+            Averaged: {P.MEASURING, P.GATHERING, P.TRAINING},  # the last two: a newer round waited
+            AveragingFailed: {P.GATHERING} | _OVER,
         },
     ),
     P.MEASURING: _row(
         P.MEASURING,
+        (TrainingAsked, UpdateReceived, DeclineReceived, ClaimAnswered, *_LATE),
         {
-            Evaluated: frozenset({P.EXCHANGING, P.IDLE, P.TRAINING}),
-            EvaluationFailed: frozenset({P.IDLE, P.TRAINING}),
-            TrainingAsked: _OPENS,
-            UpdateReceived: _OPENS,
-            DeclineReceived: frozenset(),
-            ClaimAnswered: frozenset(),
-            SendRefused: frozenset(),
-            Trained: frozenset(),
-            TrainingFailed: frozenset(),
-            Averaged: frozenset(),
-            AveragingFailed: frozenset(),
+            Evaluated: {P.EXCHANGING} | _OVER,
+            EvaluationFailed: _OVER,
+            TrainingAsked: {P.TRAINING},
+            UpdateReceived: {P.GATHERING},
         },
     ),
     P.EXCHANGING: _row(
         P.EXCHANGING,
+        (TrainingAsked, UpdateReceived, DeclineReceived, ClaimReceived, ClaimAnswered, *_LATE),
         {
-            ClaimReceived: frozenset({P.IDLE, P.TRAINING}),
-            ClaimAnswered: frozenset({P.IDLE, P.TRAINING}),
-            Evaluated: frozenset({P.IDLE, P.TRAINING}),
-            EvaluationFailed: frozenset({P.IDLE, P.TRAINING}),
-            PeerLost: frozenset({P.IDLE, P.TRAINING}),
-            SendFailed: frozenset({P.IDLE, P.TRAINING}),
-            SendRefused: frozenset({P.IDLE, P.TRAINING}),
-            TimerFired: frozenset({P.IDLE, P.TRAINING}),
-            RoundTriggered: frozenset({P.TRAINING}),
-            TrainingAsked: _OPENS,
-            UpdateReceived: _OPENS,
-            DeclineReceived: frozenset(),
-            Trained: frozenset(),
-            TrainingFailed: frozenset(),
-            Averaged: frozenset(),
-            AveragingFailed: frozenset(),
+            ClaimReceived: _OVER,
+            ClaimAnswered: _OVER,
+            Evaluated: _OVER,
+            EvaluationFailed: _OVER,
+            PeerLost: _OVER,
+            SendFailed: _OVER,
+            SendRefused: _OVER,
+            TimerFired: _OVER,
+            RoundTriggered: {P.TRAINING},
+            TrainingAsked: {P.TRAINING},
+            UpdateReceived: {P.GATHERING},
         },
     ),
 }
@@ -199,9 +149,7 @@ EVERYWHERE: frozenset[type] = frozenset(
 
 def is_legal(before: Phase, event: type, after: Phase) -> bool:
     """Whether this event may lead from this phase to that one."""
-    if event in LEGAL[before]:
-        return after in LEGAL[before][event]
-    return event in EVERYWHERE and before == after
+    return after in LEGAL[before].get(event, ()) or (event in EVERYWHERE and before == after)
 
 
 def draw() -> str:

@@ -8,12 +8,13 @@ those reachable when the round opened, one that is lost or declines leaves the s
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from enum import Enum, auto
 
 from flnet.effects import Average, CancelTimer, Effect, SetTimer
 from flnet.errors import LocalError
 from flnet.events import DeclineReceived, Event, PeerLost, TimerFired, UpdateReceived
-from flnet.params import PeerId, RoundKey, Update
+from flnet.params import Params, PeerId, RoundKey, Update
 
 
 class Closing(Enum):
@@ -82,6 +83,10 @@ class Averaging:
         if self.updates:
             effects.append(Average(self.key, tuple(self.updates[peer] for peer in sorted(self.updates))))
         return effects
+
+    def let_go(self) -> None:
+        """Drop the updates' parameters once they are averaged; who has spoken stays known."""
+        self.updates = {peer: replace(update, params=Params()) for peer, update in self.updates.items()}
 
     def _spoken(self, peer: PeerId) -> list[Effect]:
         if not self.missing:

@@ -2,6 +2,8 @@
 
 García Pérez (2021), section 3.2.4.2. A peer's claim is never trusted: a model is adopted only if the claim
 beats ours by more than the trainer's threshold and the model, measured here, does so too (both strictly).
+A peer whose model did not keep what it claimed gets no second try in the round, and the timer ends the trying,
+so that claims cost a bounded amount of work.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from flnet.events import (
     SendRefused,
     TimerFired,
 )
+from flnet.messages import Accuracy
 from flnet.params import Digest, Params, PeerId, RoundKey
 
 
@@ -49,10 +52,11 @@ class Exchange:
         self.accuracy = accuracy
         self.adopted: Claim | None = None
         self.measuring: Claim | None = None
-        self.claims: dict[PeerId, Claim] = {}
         self.timer = f"exchange:{key.number}:{key.initiator}"
         self._seen = {digest}  # models measured already, ours among them
-        self._candidates: list[Claim] = []
+        self._unproven: set[PeerId] = set()  # peers whose model did not win here
+        self._candidates: dict[PeerId, Claim] = {}
+        self._over = False
         self._private, self._threshold, self._patience = private, threshold, patience
 
     @property
@@ -68,39 +72,36 @@ class Exchange:
         """Take a claim, a measurement, a peer's silence, or the timer."""
         match event:
             case ClaimReceived(claim) | ClaimAnswered(claim):
-                self.claims[claim.peer] = claim
                 self.expected.discard(claim.peer)
-                self._consider(claim)
+                self._candidates[claim.peer] = claim
             case Evaluated() | EvaluationFailed() if self.measuring and event.digest == self.measuring.digest:
                 self._measured(self.measuring, event)
-            case PeerLost(peer, _) | SendFailed(peer):
+            case PeerLost(peer, _) | SendFailed(peer, Accuracy.path):
                 self.expected.discard(peer)
-            case SendRefused(peer, status=status) if status != 400:  # 400: not averaged yet, its claim follows
+            case SendRefused(peer, Accuracy.path, status=status) if status != 400:  # 400: its claim follows
                 self.expected.discard(peer)
             case TimerFired(name) if name == self.timer:
                 self.expected.clear()
+                self._over = True
         return [*self._measure_next(), *([CancelTimer(self.timer)] if self.done else [])]
 
-    def _consider(self, claim: Claim) -> None:
+    def _hopeful(self, claim: Claim) -> bool:
         wins = claim.accuracy - self.accuracy > self._threshold
-        if wins and claim.params is not None and claim.digest not in self._seen:
-            self._seen.add(claim.params.digest)
-            self._candidates.append(claim)
+        return wins and not self._over and claim.peer not in self._unproven and claim.digest not in self._seen
 
     def _measured(self, claim: Claim, event: Evaluated | EvaluationFailed) -> None:
         self.measuring = None
         if isinstance(event, Evaluated) and event.accuracy - self.accuracy > self._threshold:
             self.adopted, self.accuracy = claim, event.accuracy
+        else:
+            self._unproven.add(claim.peer)
 
     def _measure_next(self) -> list[Effect]:
-        if self.measuring is not None:
+        self._candidates = {peer: c for peer, c in self._candidates.items() if c.params and self._hopeful(c)}
+        if self.measuring is not None or not self._candidates:
             return []
-        hopeful = [c for c in self._candidates if c.accuracy - self.accuracy > self._threshold]
-        if not hopeful:
-            self._candidates.clear()
-            return []
-        self.measuring = max(hopeful, key=lambda c: (c.accuracy, c.peer))
-        self._candidates = [c for c in hopeful if c is not self.measuring]
-        assert self.measuring.params is not None
-        shared = self.measuring.params
-        return [Evaluate(self.key, shared.merged_with(self._private), shared)]
+        best = max(self._candidates.values(), key=lambda c: (c.accuracy, c.peer))
+        assert best.params is not None
+        self.measuring = self._candidates.pop(best.peer)
+        self._seen.add(best.params.digest)
+        return [Evaluate(self.key, best.params.merged_with(self._private), best.params)]

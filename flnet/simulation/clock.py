@@ -43,14 +43,26 @@ class VirtualClock:
 
     def run(self, until: Callable[[], bool] | None = None, limit: float = float("inf")) -> None:
         """Run until `until()` holds, nothing but background is left, or `limit` (absolute seconds) is reached."""
-        while self._agenda and self._foreground and not (until and until()):
-            if self._agenda[0].at > limit:
+        while self._foreground and not (until and until()):
+            if not self._step(limit):
                 self.now = limit
                 return
-            made = heapq.heappop(self._agenda)
-            if made.cancelled:
-                continue
-            made.cancelled = True  # over: cancelling it later changes nothing
-            self._foreground -= not made.background
-            self.now = made.at
-            made.act()
+
+    def run_to(self, at: float) -> None:
+        """Run everything that is due until then, background too."""
+        while self._step(at):
+            pass
+        self.now = at
+
+    def _step(self, limit: float) -> bool:
+        """Let the next thing happen; False if it lies beyond the limit."""
+        while self._agenda and self._agenda[0].cancelled:
+            heapq.heappop(self._agenda)
+        if not self._agenda or self._agenda[0].at > limit:
+            return False
+        made = heapq.heappop(self._agenda)
+        made.cancelled = True  # over: cancelling it later changes nothing
+        self._foreground -= not made.background
+        self.now = made.at
+        made.act()
+        return True

@@ -118,7 +118,7 @@ class Cluster:
     """N nodes with one job each."""
 
     def __init__(self, size: int, seed: int, weather: Weather | None = None, waits: Waits | None = None) -> None:
-        self.rng = Random(seed)  # noqa: S311 - a simulation must repeat
+        self.rng = Random(seed)
         self.weather = weather or Weather()
         self.clock = VirtualClock()
         self.ledger = Ledger()
@@ -157,7 +157,7 @@ class Cluster:
 
     def run_for(self, seconds: float) -> None:
         """Let things happen for a while."""
-        self.clock.run(limit=self.clock.now + seconds)
+        self.clock.run_to(self.clock.now + seconds)
 
     def work(self, node: SimulatedNode, effect: Train | Average | Evaluate) -> tuple[float, Event]:
         """What a piece of work takes, in seconds, and how it ends."""

@@ -1,0 +1,164 @@
+"""The table of legal steps is exact: what it lists happens, and nothing else does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import pytest
+
+from flnet.effects import Effect, Evaluate
+from flnet.errors import IllegalStep, PeerError
+from flnet.events import (
+    Averaged,
+    ClaimReceived,
+    EvaluationFailed,
+    Event,
+    MeshStarted,
+    PeerLost,
+    RoundTriggered,
+    SendRefused,
+    Trained,
+    TrainingFailed,
+)
+from flnet.jobs import Job, Phase
+from flnet.jobs.steps import EVERYWHERE, LEGAL, draw, is_legal
+from flnet.messages import StartTraining
+from flnet.params import PeerId
+from tests.helpers import frozen, key, params
+from tests.jobs.helpers import Bench, asked, came, claim, listed
+from tests.jobs.walk import Step, Walk
+
+P = Phase
+WALKS, WATCHED, STEPS = 400, 50, 150
+
+
+def unchanged_if_refused(job: Job, event: Event) -> list[Effect]:
+    before = frozen(job.state)
+    effects, refusal = [], None
+    try:
+        effects = job.receive(event)
+    except PeerError as exc:
+        refusal = exc
+    if refusal is None:
+        return effects
+    assert frozen(job.state) == before, f"{event} was refused ({refusal}), but changed the job"
+    raise refusal
+
+
+class Recorded(Bench):
+    """A bench that notes the steps taken."""
+
+    def __init__(self, peers: Sequence[str]) -> None:
+        self.steps: set[Step] = set()
+        super().__init__(peers=peers)
+
+    def hear(self, event: Event) -> list[Effect]:
+        before = self.job.phase
+        effects = super().hear(event)
+        self.steps.add((before, type(event), self.job.phase))
+        return effects
+
+
+def behind_and_alone(bench: Recorded) -> None:
+    bench.hear(RoundTriggered())
+    bench.hear(PeerLost(PeerId("a"), "silent"))
+    bench.hear(SendRefused(PeerId("a"), StartTraining.path, key(0, "b"), 409, "stale_round", "", 7))
+
+
+def next_round_forces_before_the_own_training_is_done(bench: Recorded) -> None:
+    bench.hear(RoundTriggered())
+    bench.hear(came("a", 0, "b"))
+    bench.hear(asked("a", 1))
+    bench.average()
+
+
+def old_work_ends_late(bench: Recorded) -> None:
+    bench.through_average(by=["a"])
+    old = bench.state.model
+    assert old is not None
+    trained, failed = Trained(key(0, "b"), params(w=[1, 1]), 1, 0.5), TrainingFailed(key(0, "b"), "late")
+    measured = EvaluationFailed(key(0, "b"), old.shared.digest, "late")
+    for event in (trained, failed, measured):
+        bench.hear(event)
+    bench.hear(asked("a", 1))
+    bench.train()
+    bench.hear(came("a", 1))
+    bench.hear(measured)
+    bench.hear(Averaged(key(1), params(w=[3, 3])))
+    measure = bench.one(Evaluate)
+    for event in (trained, failed, measured):
+        bench.hear(event)
+    bench.effects = [measure]
+    bench.measure()
+    for event in (trained, failed):
+        bench.hear(event)
+
+
+def the_only_peer_claims(bench: Recorded) -> None:
+    bench.through_average(by=["a"])
+    bench.hear(ClaimReceived(claim("a", accuracy=0.1)))
+    bench.hear(RoundTriggered(rounds=2))
+    bench.train()
+    bench.hear(came("a", 1, "b"))
+    bench.average()
+    bench.measure()
+    bench.hear(ClaimReceived(claim("a", 1, accuracy=0.1)))
+
+
+SCRIPTS: list[Callable[[Recorded], None]] = [
+    behind_and_alone,
+    next_round_forces_before_the_own_training_is_done,
+    old_work_ends_late,
+    the_only_peer_claims,
+]
+
+
+@cache
+def seen() -> frozenset[Step]:
+    """Every step of seeded random walks, and of scripts for steps that chance seldom takes."""
+    steps = {step for seed in range(WATCHED, WALKS) for step in Walk(seed).run(STEPS)}
+    steps |= {step for seed in range(WATCHED) for step in Walk(seed).run(STEPS, unchanged_if_refused)}
+    for script in SCRIPTS:
+        bench = Recorded(peers=["a"])
+        script(bench)
+        steps |= bench.steps
+    return frozenset(steps)
+
+
+def test_no_walk_takes_a_step_that_is_not_listed_and_no_refusal_changes_a_job() -> None:
+    assert all(is_legal(*step) for step in seen())
+
+
+def test_every_listed_step_happens() -> None:
+    assert sorted(f"{a} {e.__name__} {b}" for a, e, b in listed() - seen()) == []
+
+
+def test_a_phase_that_nothing_leads_to_would_be_noticed() -> None:
+    reached = {after for row in LEGAL.values() for ends in row.values() for after in ends}
+    assert reached | {P.LOADING} == set(Phase)
+
+
+def test_what_means_the_same_everywhere_changes_no_phase_by_itself() -> None:
+    assert all(is_legal(phase, event, phase) for phase in Phase for event in EVERYWHERE)
+    assert not is_legal(P.IDLE, PeerLost, P.TRAINING)
+    assert is_legal(P.EXCHANGING, PeerLost, P.IDLE)  # listed there
+
+
+def test_a_step_outside_the_table_is_a_bug_and_reported_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LEGAL[P.IDLE], RoundTriggered, frozenset())
+    with pytest.raises(IllegalStep, match="RoundTriggered led from IDLE to TRAINING"):
+        Bench().hear(RoundTriggered())
+
+
+def test_an_event_of_the_mesh_is_no_event_of_a_job() -> None:
+    with pytest.raises(IllegalStep, match="cannot take MeshStarted"):
+        Bench().hear(MeshStarted())
+
+
+def test_the_picture_has_every_arrow_of_the_table_once() -> None:
+    arrows = [line for line in draw().splitlines() if "-->" in line]
+    assert "    [*] --> LOADING" in arrows
+    assert "    LOADING --> NO_DATA: PrepareFailed" in arrows
+    moves = {(before, after) for before, _, after in listed() if before != after}
+    assert len(arrows) == len(moves) + 1
