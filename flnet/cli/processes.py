@@ -51,7 +51,11 @@ class Interrupted(BaseException):
 
 
 class NodeEnded(click.ClickException):
-    """A node's process ended though nobody asked it to; exit code 1. `tail` holds the last lines of its log, printable."""
+    """A node's process ended though nobody asked it to; exit code 1.
+
+    Attributes:
+        tail: the last lines of its log, printable.
+    """
 
     def __init__(self, node: str, code: int, tail: Sequence[str]) -> None:
         how = f"was killed by signal {-code}" if code < 0 else f"has ended with code {code}"

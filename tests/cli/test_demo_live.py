@@ -40,6 +40,19 @@ def test_the_demo_trains_shows_its_results_and_ends(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("flnet-demo-*")), "the folder of states and logs is left behind"
 
 
+def test_the_demo_trains_mnist_on_the_bundled_digits(tmp_path: Path) -> None:
+    args = ("--nodes", "3", "--rounds", "2", "--exit", "--base-port", str(free_port()))
+    with flnet(tmp_path, "demo", *args, FLNET_COMPUTE="process") as process:
+        out, err = process.communicate()
+    assert process.returncode == 0, out + err
+    assert "digits bundled with scikit-learn" in out
+    after = [
+        float(mean) for mean in re.findall(r"^round \d: before .*, after ([\d.]+) .* on all 3 nodes", out, re.M)
+    ]
+    assert len(after) == 2
+    assert after[1] > 0.85
+
+
 def test_ctrl_c_ends_the_demo_and_its_nodes(tmp_path: Path) -> None:
     with flnet(tmp_path, "demo", *TINY, "--base-port", str(free_port())) as process:
         ports = addresses(process)
