@@ -73,6 +73,12 @@ class Shard(BaseModel):
         return self
 
 
+def _at_home(value: Any) -> Any:
+    """A leading "~" means the person's home, also where no shell has put it in place."""
+    return Path(value).expanduser() if isinstance(value, str) else value
+
+
+Folder = Annotated[Path, BeforeValidator(_at_home)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
 Pairs = Annotated[tuple[Annotated[str, BeforeValidator(_pair)], ...], BeforeValidator(_split)]
 
@@ -97,17 +103,19 @@ class Settings(BaseModel):
     bootstrap_pairs: Pairs = Field(
         default=(), description='Peers to announce to at the start, "ip:port,ip:port". They may start later.'
     )
-    datasets_path: Path | None = Field(default=None, description="Folder in which trainers look for data sets.")
+    datasets_path: Folder | None = Field(default=None, description="Folder in which trainers look for data sets.")
     data_shard: Shard = Field(
         default=Shard(index=1, count=1),
         description='For experiments on one data set: this node takes part i of n, "i/n".',
     )
-    state_path: Path | None = Field(
+    state_path: Folder | None = Field(
         default=None, description="Folder for what must survive a restart; ~/.flnet/node-<port> if absent."
     )
-    tmp_path: Path | None = Field(default=None, description="Folder for temporary files; the system's if absent.")
+    tmp_path: Folder | None = Field(
+        default=None, description="Folder for temporary files; the system's if absent."
+    )
     trainers: Names = Field(default=(), description="Trainers to offer, by id, with commas between; all if empty.")
-    trainers_path: Path | None = Field(
+    trainers_path: Folder | None = Field(
         default=None, description="Folder with further trainers, one file or folder each."
     )
     aggregation: Literal["agg0", "agg1", "agg2"] = Field(

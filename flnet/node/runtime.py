@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import flnet
 from flnet.codec import Codec
-from flnet.errors import FlnetError, LocalError, PeerError, UnknownPath
+from flnet.errors import FlnetError, LocalError, NotComparable, NotReady, PeerError, UnknownPath
 from flnet.events import Event, HyperParamsEdited, MeshStarted
 from flnet.jobs import Phase
-from flnet.messages import Announce, EditHyperParams, Packet, Peer, Trigger
+from flnet.messages import Announce, EditHyperParams, Message, Packet, Peer, Trigger
 from flnet.node.base import View
 from flnet.node.core import NodeCore
 from flnet.node.feed import RingFeed
@@ -103,14 +103,12 @@ class NodeRuntime:
         kind = KINDS.get(path)
         if kind is None:
             raise UnknownPath(path)
-        if len(body) > OFF_LOOP_BYTES:
-            packet = await asyncio.to_thread(self._codec.decode, kind, body)
-        else:
-            packet = self._codec.decode(kind, body)
-        trainer, event = self.core.read(packet, caller_ip)
-        for contact in self.core.contacts(packet):
-            self.deliver(None, contact)
-        answer = await self._ask(trainer, event)
+        try:
+            answer = await self._take(kind, body, caller_ip)
+        except PeerError as exc:
+            if exc.status != NotComparable.status and not isinstance(exc, NotReady):  # these two are no fault
+                self.feed.publish("refused_here", f"a request from {caller_ip} to {path} was refused: {exc}")
+            raise
         status = STATUS.get(path, 200)
         if answer is None:
             return Reply(status, b"{}", "application/json")
@@ -162,6 +160,16 @@ class NodeRuntime:
         ]
         loaded = bool(usable) and not any(job.phase is Phase.LOADING for job in jobs.values())
         return {"ready": joined and loaded, "mesh_joined": joined, "data_loaded": loaded, "reasons": reasons}
+
+    async def _take(self, kind: type[Message], body: bytes, caller_ip: str) -> Packet | None:
+        if len(body) > OFF_LOOP_BYTES:
+            packet = await asyncio.to_thread(self._codec.decode, kind, body)
+        else:
+            packet = self._codec.decode(kind, body)
+        trainer, event = self.core.read(packet, caller_ip)
+        for contact in self.core.contacts(packet):
+            self.deliver(None, contact)
+        return await self._ask(trainer, event)
 
     async def _ask(self, trainer: TrainerId | None, event: Event) -> Packet | None:
         if self._consumer is None or self._consumer.done():

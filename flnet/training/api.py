@@ -66,7 +66,8 @@ class DataInfo:
         source: where they are from, in words: "MNIST idx files in /data/mnist".
         rows: examples per split: {"train": 0, "validation": 0, "test": 0}.
         classes: names of the classes, in the order of the model's outputs.
-        sample: True when these are made-up or stand-in data; then said wherever they are shown.
+        sample: True when these data were generated; then called "sample data" wherever they are shown. Real
+            data that stand in for others are no sample: `source` says what they are.
         note: one more sentence for people.
     """
 

@@ -31,7 +31,7 @@ def find_trainers(settings: Settings) -> list[TrainerFile]:
     """All trainers that this node may offer, sorted by id; one that cannot be offered says why in `error`.
 
     Raises:
-        SettingsError: FLNET_TRAINERS_PATH is no folder.
+        SettingsError: FLNET_TRAINERS_PATH is no folder, or FLNET_TRAINERS names what is not there.
     """
     found: dict[str, TrainerFile] = {}
     for file in (*_shipped(), *_in_own_folder(settings.trainers_path), *_installed()):
@@ -40,8 +40,9 @@ def find_trainers(settings: Settings) -> list[TrainerFile]:
         absent = [name for name in settings.trainers if name not in found]
         known = ", ".join(sorted(found)) or "none"
         wanted = [found[name] for name in settings.trainers if name in found]
-        missing = [TrainerFile(name, "", f"FLNET_TRAINERS names it, but there is {known}") for name in absent]
-        return sorted({file.id: file for file in (*wanted, *missing)}.values(), key=lambda file: file.id)
+        if absent:
+            raise SettingsError(f"FLNET_TRAINERS names {', '.join(absent)}, but this node has {known}")
+        return sorted({file.id: file for file in wanted}.values(), key=lambda file: file.id)
     return sorted(found.values(), key=lambda file: file.id)
 
 

@@ -127,6 +127,9 @@ async def test_messages_that_cannot_be_used_are_refused_in_words_and_change_noth
             with pytest.raises(error) as caught:
                 await post(node, "/training/model_params", wrong)
             assert words in str(caught.value)
+            shown = node.feed.recent()[-1]
+            assert shown.kind == "refused_here"
+            assert words in shown.text
         for body in (b'{"iAm": ', b"", b"\x00" * 1000, b"[" * 100_000, b'{"a": NaN}'):
             with pytest.raises((UnreadableBody, InvalidMessage)):
                 await node.receive("/training/model_params", body, JSON, "127.0.0.1")
