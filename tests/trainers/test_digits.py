@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import struct
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from flnet.errors import DataMissing, TrainerError
 from flnet.params import Array
 from flnet.training.api import TrainerSettings
 from flnet.training.data import Labelled
-from trainers._digits import Digits, enlarged, load_digits
+from trainers._digits import Digits, _scikit_digits, enlarged, load_digits
 
 CHANCE = np.random.default_rng(0)
 TRAIN = CHANCE.integers(0, 256, (300, 28, 28), np.uint8), (np.arange(300) % 10).astype(np.uint8)
@@ -129,6 +130,14 @@ def test_test_rows_are_never_trained_on_over_restarts_seeds_and_other_shards(tmp
         tested |= contents(digits.test)
         trained |= contents(digits.train)
     assert not tested & trained
+
+
+def test_the_file_read_past_scikit_learn_is_the_one_that_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    direct = _scikit_digits()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    asked = _scikit_digits()
+    assert (direct.x == asked.x).all()
+    assert (direct.y == asked.y).all()
 
 
 def test_only_some_digits_are_kept_and_numbered_from_nought(tmp_path: Path) -> None:

@@ -82,14 +82,21 @@ async def test_the_idle_child_is_ended_and_comes_back_unnoticed(bench: MakeBench
     assert (fit.examples, score.accuracy > 0.9) == (100, True)
 
 
-async def test_one_child_serves_several_trainers_at_low_priority(bench: MakeBench, folder: Path) -> None:
+async def test_one_child_serves_several_trainers_and_trains_at_low_priority(
+    bench: MakeBench, folder: Path
+) -> None:
     other = plugin(folder, "OTHER")
     one = bench()
     await one.pool.prepare(TINY)
     child = one.child()
     await one.pool.prepare(other)
+    assert os.getpriority(os.PRIO_PROCESS, child or 0) == os.getpriority(
+        os.PRIO_PROCESS, 0
+    )  # loading is not to take forever
+    for _ in range(2):
+        await one.fitting(other)
     assert one.child() == child
-    assert os.getpriority(os.PRIO_PROCESS, child or 0) == 10
+    assert os.getpriority(os.PRIO_PROCESS, child or 0) == max(10, os.getpriority(os.PRIO_PROCESS, 0))
 
 
 async def test_two_frameworks_never_meet_in_one_child(bench: MakeBench, folder: Path) -> None:
