@@ -1,5 +1,5 @@
 # One image for every node: they are equal, so nothing in here says which one it is.
-# Needs neither BuildKit nor one processor family: the same file builds on amd64 and arm64.
+# Needs no BuildKit, and nothing in it is tied to one processor family.
 ARG BASE_IMAGE=python:3.11-slim-bookworm
 
 # --- dependencies: a virtual environment without pip, changed only when pyproject.toml changes ---
@@ -53,7 +53,8 @@ ENV PATH=/opt/flnet/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     FLNET_LISTEN_ADDRESS=0.0.0.0 \
     FLNET_STATE_PATH=/var/lib/flnet
-WORKDIR /var/lib/flnet
+# Readable to any user, for "docker run --user"; a flnet.toml that is mounted here is found.
+WORKDIR /etc/flnet
 USER 10001:10001
 VOLUME ["/var/lib/flnet"]
 EXPOSE 4000
