@@ -63,14 +63,12 @@ class Averaging:
                 self.updates[update.peer] = update
                 self.declined.pop(update.peer, None)
                 return self._spoken(update.peer)
-            case DeclineReceived(peer, _, reason):
-                if peer not in self.updates:
-                    self.declined[peer] = reason
-                    self.expected.discard(peer)
+            case DeclineReceived(peer, _, reason) if peer not in self.updates:
+                self.declined[peer] = reason
+                self.expected.discard(peer)
                 return self._spoken(peer)
-            case PeerLost(peer, _):
-                if peer != self.me and peer not in self.updates:
-                    self.expected.discard(peer)
+            case PeerLost(peer, _) if peer != self.me and peer not in self.updates:
+                self.expected.discard(peer)
                 return self._spoken(peer)
             case TimerFired(name) if name == self.timer:
                 return self.close(Closing.TIMER)

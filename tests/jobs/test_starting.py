@@ -1,0 +1,426 @@
+"""How rounds open: asked for here, by a peer, or known only from an update; and which of two counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from flnet.effects import Answer, Average, CancelTimer, CancelWork, Save, Send, SetTimer, Train
+from flnet.errors import JobBusy, ParamsRefused, PeerError, RoundLost, StaleRound
+from flnet.events import (
+    ClaimReceived,
+    HyperParamsEdited,
+    RoundTriggered,
+    SendRefused,
+    TimerFired,
+    Trained,
+    TrainingAsked,
+)
+from flnet.jobs import Phase
+from flnet.messages import HyperParams, ModelParams, StartTraining, Triggered
+from flnet.params import PeerId
+from tests.helpers import HYPER, frozen, key, params
+from tests.jobs.helpers import Bench, asked, came, claim, declined
+
+START_TIMER = "start:0:a"
+
+
+def refuses(bench: Bench, event: TrainingAsked | RoundTriggered, error: type[PeerError]) -> PeerError:
+    """The refusal; the job is left exactly as it was."""
+    before = frozen(bench.state)
+    with pytest.raises(error) as refusal:
+        bench.hear(event)
+    assert frozen(bench.state) == before
+    return refusal.value
+
+
+# --- asked for here
+
+
+def test_a_trigger_opens_the_next_round_and_tells_everyone() -> None:
+    bench = Bench()
+    bench.hear(RoundTriggered())
+    assert bench.one(Answer).message == Triggered(trainer_id="T", round=0)
+    send, train = bench.one(Send), bench.one(Train)
+    assert (send.to, train.key) == (("a", "c"), key(0, "b"))
+    start = bench.said(StartTraining)
+    assert (start.round, start.initiator, start.base_round, start.contributors) == (0, "b", -1, 0)
+    assert send.params == train.params == params(w=[0, 0])
+
+
+def test_a_trigger_may_bring_the_hyper_parameters_of_the_round() -> None:
+    bench = Bench()
+    mine = HyperParams(e=9, u=0.1, b=1)
+    bench.hear(RoundTriggered(hyper=mine))
+    assert (bench.one(Train).hyper, bench.said(StartTraining).federated_learning_params) == (mine, mine)
+
+
+def test_the_start_says_how_old_the_model_is_and_how_many_made_it() -> None:
+    bench = Bench().through_round()
+    bench.hear(RoundTriggered())
+    start = bench.said(StartTraining)
+    assert (start.round, start.base_round, start.contributors) == (1, 0, 3)
+
+
+def test_a_trigger_while_training_is_refused_with_the_reason() -> None:
+    bench = Bench()
+    bench.hear(RoundTriggered())
+    assert "round 0 is still training here" in str(refuses(bench, RoundTriggered(), JobBusy))
+
+
+def test_a_trigger_while_averaging_or_measuring_is_refused() -> None:
+    bench = Bench(peers=[])
+    bench.hear(RoundTriggered())
+    bench.train()
+    average = bench.one(Average)
+    assert "still averaging" in str(refuses(bench, RoundTriggered(), JobBusy))
+    bench.effects = [average]
+    bench.average()
+    assert "still measuring" in str(refuses(bench, RoundTriggered(), JobBusy))
+
+
+def test_a_trigger_while_others_are_awaited_forces_the_average_then_opens_the_next_round() -> None:
+    bench = Bench()
+    bench.hear(RoundTriggered())
+    bench.train(w=(2, 4))
+    bench.hear(RoundTriggered())
+    assert bench.one(Answer).message == Triggered(trainer_id="T", round=1)
+    assert [u.peer for u in bench.one(Average).updates] == ["b"]
+    bench.average()
+    assert (bench.phase, bench.state.number, bench.w) == (Phase.TRAINING, 1, [2, 4])
+    assert "forced by the next round with 1 update, without a, c" in bench.job.history()[0]["outcome"]
+
+
+def test_a_trigger_during_the_exchange_ends_it() -> None:
+    bench = Bench().through_average()
+    bench.hear(RoundTriggered())
+    assert (bench.phase, bench.state.number) == (Phase.TRAINING, 1)
+    assert CancelTimer("exchange:0:b") in bench.effects
+
+
+# --- asked for by a peer
+
+
+def test_in_round_0_everyone_starts_from_the_initiators_parameters() -> None:
+    bench = Bench()
+    bench.hear(asked("a", w=[7, 8]))
+    assert bench.one(Train).params == params(w=[7, 8])
+    assert bench.all(Send) == []  # only the initiator tells of the start
+
+
+def test_whoever_never_averaged_starts_from_the_initiators_parameters_in_any_round() -> None:
+    bench = Bench()
+    bench.hear(asked("a", 5, w=[7, 8]))
+    assert bench.one(Train).params == params(w=[7, 8])
+    other = Bench()
+    other.hear(asked("a", 5, w=[-7, -8]))
+    assert other.one(Train).params == params(w=[-7, -8])  # whichever digest is lower
+
+
+def test_later_the_newer_average_is_the_start() -> None:
+    bench = Bench().through_round()
+    own = bench.w
+    bench.hear(asked("a", 2, w=[7, 8], base_round=1, contributors=1))
+    assert bench.one(Train).params == params(w=[7, 8])
+    bench = Bench().through_round()
+    bench.hear(asked("a", 1, w=[7, 8], base_round=-1))
+    assert bench.one(Train).params == params(w=own)
+
+
+def test_of_two_averages_of_one_round_that_with_more_contributors_is_the_start() -> None:
+    bench = Bench().through_round()
+    bench.hear(asked("a", 1, w=[7, 8], base_round=0, contributors=4))
+    assert bench.one(Train).params == params(w=[7, 8])
+    bench = Bench().through_round()
+    own = bench.w
+    bench.hear(asked("a", 1, w=[7, 8], base_round=0, contributors=2))
+    assert bench.one(Train).params == params(w=own)
+
+
+def test_no_start_can_claim_an_average_of_a_round_to_come() -> None:
+    bench = Bench().through_round()
+    own = bench.w
+    bench.hear(asked("a", 1, w=[7, 8], base_round=10**9, contributors=1))
+    assert bench.one(Train).params == params(w=own)  # it counts as of round 0, with 1 contributor against 3
+
+
+def test_the_initiators_hyper_parameters_are_those_of_the_round() -> None:
+    bench = Bench()
+    bench.hear(HyperParamsEdited({"e": 77}))
+    bench.hear(asked("a", hyper=HyperParams(e=3, u=0.5, b=2)))
+    assert bench.one(Train).hyper == HyperParams(e=3, u=0.5, b=2)
+
+
+def test_the_same_start_twice_starts_once() -> None:
+    bench = Bench()
+    bench.hear(asked("a"))
+    assert bench.hear(asked("a")) == []
+    bench.train()
+    assert bench.hear(asked("a")) == []
+
+
+@pytest.mark.parametrize("w", [[1.0], [float("nan"), 1.0]])
+def test_a_start_whose_parameters_do_not_fit_is_refused(w: list[float]) -> None:
+    refuses(Bench(), asked("a", w=w), ParamsRefused)
+
+
+def test_a_start_of_an_old_round_is_told_the_current_one() -> None:
+    bench = Bench().through_round(0).through_round(1)
+    refusal = refuses(bench, asked("a", 0), StaleRound)
+    assert (refusal.status, dict(refusal.details())) == (409, {"round": 1})
+
+
+def test_the_next_rounds_start_forces_the_average_even_while_training() -> None:
+    bench = Bench()
+    bench.hear(RoundTriggered())
+    bench.hear(came("c", 0, "b", w=[6, 6]))
+    bench.hear(asked("a", 1))
+    assert (bench.phase, [u.peer for u in bench.one(Average).updates]) == (Phase.AVERAGING, ["c"])
+    assert bench.one(CancelWork).key == key(0, "b")
+    bench.average()
+    assert (bench.phase, bench.state.key) == (Phase.TRAINING, key(1, "a"))
+    assert bench.job.history()[0]["contributors"] == ["c"]
+
+
+def test_the_next_rounds_start_finds_nothing_to_average_and_opens_at_once() -> None:
+    bench = Bench()
+    bench.hear(RoundTriggered())
+    bench.hear(asked("a", 1))
+    assert (bench.phase, bench.state.key, bench.one(CancelWork).key) == (Phase.TRAINING, key(1, "a"), key(0, "b"))
+
+
+def test_a_start_far_ahead_is_joined_without_an_average_in_between() -> None:
+    bench = Bench()
+    bench.hear(RoundTriggered())
+    bench.train()
+    bench.hear(asked("a", 7))
+    assert (bench.phase, bench.state.number, bench.all(Average)) == (Phase.TRAINING, 7, [])
+
+
+def test_the_end_of_a_training_that_was_left_means_nothing() -> None:
+    bench = Bench()
+    bench.hear(RoundTriggered())
+    bench.hear(asked("a", 1))
+    assert bench.hear(Trained(key(0, "b"), params(w=[1, 1]), 1, 0.5)) == []
+    assert bench.phase is Phase.TRAINING
+
+
+def test_a_start_while_averaging_waits_for_the_average() -> None:
+    bench = Bench(peers=["a"])
+    bench.hear(RoundTriggered())
+    bench.train()
+    bench.hear(came("a", 0, "b"))
+    average = bench.one(Average)
+    bench.hear(asked("a", 1))
+    assert bench.phase is Phase.AVERAGING
+    bench.effects = [average]
+    bench.average()
+    assert (bench.phase, bench.state.key) == (Phase.TRAINING, key(1, "a"))
+    assert bench.job.history()[0]["digest"] is not None
+
+
+# --- two initiators at once
+
+
+def test_of_two_starts_of_one_round_the_lower_id_wins() -> None:
+    bench = Bench()
+    bench.hear(RoundTriggered())
+    bench.hear(asked("a", w=[7, 8]))
+    assert (bench.state.key, bench.one(CancelWork).key, bench.one(Train).key) == (key(0, "a"), key(0, "b"), key(0))
+    assert bench.one(Train).params == params(w=[7, 8])
+
+
+def test_the_start_that_comes_second_is_refused_by_name() -> None:
+    bench = Bench()
+    bench.hear(RoundTriggered())
+    refusal = refuses(bench, asked("c"), RoundLost)
+    assert (refusal.status, "'b' comes first and keeps it" in str(refusal)) == (409, True)
+
+
+def test_a_start_that_counts_comes_too_late_once_the_round_is_averaged() -> None:
+    bench = Bench(peers=["c"]).through_average(by=["c"])
+    assert dict(refuses(bench, asked("a"), StaleRound).details()) == {"round": 0}
+    bench.hear(ClaimReceived(claim("c", accuracy=0.1)))
+    refuses(bench, asked("a"), StaleRound)
+
+
+def test_a_peer_that_averaged_without_our_start_is_not_waited_for() -> None:
+    bench = Bench(peers=["c"])
+    bench.hear(RoundTriggered())
+    bench.train()
+    bench.hear(SendRefused(PeerId("c"), StartTraining.path, key(0, "b"), 409, "stale_round", "", current=0))
+    assert bench.phase is Phase.AVERAGING
+
+
+# --- only an update told of the round
+
+
+def test_a_round_known_from_an_update_is_entered_and_its_start_awaited() -> None:
+    bench = Bench()
+    bench.hear(came("a", 0, "a"))
+    assert (bench.phase, bench.state.key, bench.one(SetTimer)) == (
+        Phase.GATHERING,
+        key(0),
+        SetTimer(START_TIMER, 3),
+    )
+    assert bench.job.view()["received"] == ["a"]
+
+
+def test_the_start_that_still_comes_is_joined_and_what_was_gathered_counts() -> None:
+    bench = Bench()
+    bench.hear(came("a"))
+    bench.hear(came("c"))
+    bench.hear(asked("a", w=[7, 8], hyper=HyperParams(e=3, u=0.5, b=2)))
+    assert (bench.one(Train).params, bench.one(Train).hyper.e) == (params(w=[7, 8]), 3)
+    assert CancelTimer(START_TIMER) in bench.effects
+    bench.train()
+    assert [u.peer for u in bench.one(Average).updates] == ["a", "b", "c"]
+
+
+def test_without_its_start_the_node_declines_and_averages_what_came() -> None:
+    bench = Bench()
+    bench.hear(came("a"))
+    bench.hear(TimerFired(START_TIMER))
+    said = bench.said(ModelParams)
+    assert (said.declined, said.initiator, bench.one(Send).params) == (
+        "the start of this round did not reach it",
+        "a",
+        None,
+    )
+    bench.hear(came("c"))
+    assert [u.peer for u in bench.one(Average).updates] == ["a", "c"]
+    bench.average()
+    assert bench.w == [1, 1]
+
+
+def test_after_it_declined_the_start_comes_too_late() -> None:
+    bench = Bench()
+    bench.hear(came("a"))
+    bench.hear(TimerFired(START_TIMER))
+    assert bench.hear(asked("a")) == []
+    assert bench.phase is Phase.GATHERING
+
+
+def test_the_start_timer_of_a_round_that_was_joined_means_nothing() -> None:
+    bench = Bench()
+    bench.hear(came("a"))
+    bench.hear(asked("a"))
+    assert bench.hear(TimerFired(START_TIMER)) == []
+    assert bench.phase is Phase.TRAINING
+
+
+def test_all_peers_updates_do_not_close_a_round_whose_start_may_come() -> None:
+    bench = Bench(peers=["a"])
+    bench.hear(came("a"))
+    assert bench.phase is Phase.GATHERING
+
+
+def test_a_trigger_while_listening_averages_what_came() -> None:
+    bench = Bench()
+    bench.hear(came("a"))
+    bench.hear(RoundTriggered())
+    assert [u.peer for u in bench.one(Average).updates] == ["a"]
+
+
+# --- the mesh is ahead of the one who starts
+
+
+def behind(current: int | None = 7, path: str = StartTraining.path, error: str = "stale_round") -> SendRefused:
+    return SendRefused(PeerId("a"), path, key(0, "b"), 409, error, "words", current)
+
+
+def test_an_initiator_that_is_behind_starts_the_next_round_and_sits_it_out() -> None:
+    bench = Bench()
+    bench.hear(RoundTriggered())
+    bench.hear(behind(7))
+    assert (bench.phase, bench.state.key) == (Phase.GATHERING, key(8, "b"))
+    start, word = bench.said(StartTraining), bench.said(ModelParams)
+    assert (start.round, start.base_round) == (8, -1)
+    assert word.declined == "its model is of round -1, the mesh is in round 7"
+    assert bench.all(Train) == []
+    bench.hear(came("a", 8, "b", w=[4, 4]))
+    bench.hear(came("c", 8, "b", w=[6, 6]))
+    bench.average()
+    assert bench.w == [5, 5]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        behind(None),
+        behind(0, path=ModelParams.path),
+        behind(7, error="round_lost"),
+        behind(2**53),
+        SendRefused(PeerId("a"), StartTraining.path, key(3, "b"), 409, "stale_round", "", 7),  # an older start
+    ],
+)
+def test_other_refusals_move_no_round(refusal: SendRefused) -> None:
+    bench = Bench()
+    bench.hear(RoundTriggered())
+    bench.hear(refusal)
+    assert (bench.phase, bench.state.key) == (Phase.TRAINING, key(0, "b"))
+
+
+def test_a_refusal_of_anothers_round_moves_no_round() -> None:
+    bench = Bench()
+    bench.hear(asked("a"))
+    bench.train()
+    bench.hear(SendRefused(PeerId("c"), ModelParams.path, key(0, "a"), 409, "stale_round", "", 7))
+    assert bench.state.key == key(0)
+
+
+# --- words that came early
+
+
+def test_early_words_wait_for_the_average_and_count_in_their_round() -> None:
+    bench = Bench()
+    bench.hear(RoundTriggered())
+    bench.train()
+    bench.hear(came("a", 0, "b"))
+    bench.hear(came("c", 0, "b"))
+    average = bench.one(Average)
+    bench.hear(came("a", 1, "a", w=[8, 8]))
+    bench.hear(declined("c", 1, "a"))
+    assert bench.phase is Phase.AVERAGING
+    bench.effects = [average]
+    bench.average()
+    assert (bench.phase, bench.state.key, bench.job.view()["received"]) == (Phase.GATHERING, key(1), ["a"])
+    bench.hear(asked("a", 1))
+    bench.train()
+    assert [u.peer for u in bench.one(Average).updates] == ["a", "b"]
+
+
+def test_early_words_of_a_round_that_was_overtaken_are_dropped() -> None:
+    bench = Bench()
+    bench.hear(declined("c", 3, "a"))
+    bench.hear(declined("a", 9, "a"))
+    bench.hear(asked("a", 5))
+    assert list(bench.state.early) == ["a"]
+
+
+def test_of_a_peers_early_words_that_on_the_newest_round_is_kept_and_rather_an_update() -> None:
+    bench = Bench(peers=["a"])
+    bench.hear(RoundTriggered())
+    bench.train()
+    bench.hear(came("a", 0, "b"))  # averaging now: everything newer is early
+    kept = []
+    for word in (
+        *(declined("a", 1), came("a", 1), declined("a", 1), declined("a", 3)),
+        *(came("a", 2), came("a", 3, "z"), came("a", 3)),
+    ):
+        bench.hear(word)
+        kept.append(bench.state.early[PeerId("a")])
+    assert [type(word).__name__[0] for word in kept] == ["D", "U", "U", "D", "D", "D", "U"]
+
+
+def test_strangers_cannot_fill_the_memory_with_early_words() -> None:
+    bench = Bench()
+    for i in range(300):
+        bench.hear(declined(f"stranger-{i}", 3))
+    assert len(bench.state.early) == 256
+
+
+def test_opening_a_round_is_saved() -> None:
+    bench = Bench()
+    bench.hear(asked("a"))
+    assert (bench.one(Save).snapshot["round"], bench.one(Save).snapshot["initiator"]) == (0, "a")
+    assert bench.one(Save).snapshot["hyper"] == HYPER.fields()
