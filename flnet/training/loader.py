@@ -20,10 +20,11 @@ from flnet.errors import SettingsError, TrainerError
 from flnet.settings import Settings
 from flnet.training.api import Trainer, TrainerFile, TrainerSettings
 from flnet.training.faults import in_words
-from flnet.training.sources import UnreadableSource, frameworks_of
+from flnet.training.sources import UnreadableSource, families, frameworks_of
 
 SHIPPED = "flnet_trainers"
 GROUP = "flnet.trainers"
+_EXTRAS = {"torch", "tensorflow"}  # what flnet can be installed with
 _ID = re.compile(r"[A-Za-z0-9_]{1,64}")
 
 
@@ -63,8 +64,9 @@ def import_trainer(file: TrainerFile, settings: TrainerSettings) -> Trainer:
     except TrainerError:
         raise
     except ModuleNotFoundError as exc:
-        hint = f'; install what it needs (for the shipped trainers: pip install "flnet[{exc.name}]")'
-        raise TrainerError(in_words(exc, f"trainer {file.id} cannot be loaded") + hint) from exc
+        known = families([exc.name or ""]) & _EXTRAS
+        hint = f'pip install "flnet[{min(known)}]"' if known else "it has to be installed on this node too"
+        raise TrainerError(f"{in_words(exc, f'trainer {file.id} cannot be loaded')}; {hint}") from exc
     except (Exception, SystemExit) as exc:
         raise TrainerError(in_words(exc, f"trainer {file.id} cannot be loaded")) from exc
     if not isinstance(trainer, Trainer):

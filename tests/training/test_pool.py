@@ -105,7 +105,7 @@ async def test_unknown_and_broken_trainers_are_refused_in_words(
     for name, words in {
         "NOBODY": "this node has no trainer 'NOBODY'; it has",
         "TYPO": "TYPO.py, line 1: SyntaxError",
-        "LOST": "ModuleNotFoundError: No module named 'a_module_that_is_not_there' .LOST.py, line 1.; install",
+        "LOST": r"ModuleNotFoundError: No module named 'a_module_that_is_not_there' \(LOST.py, line 1\); it has",
         "EMPTY": r"EMPTY.py defines no function make_trainer\(settings\)",
     }.items():
         with pytest.raises(TrainerError, match=words):
