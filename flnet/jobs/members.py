@@ -2,8 +2,10 @@
 
 García Pérez (2021), section 3.2.2: a node announces itself to a peer that it was given, is told whom it lacks,
 and goes on until none is left. In addition a node announces itself to peers that its caller names and it lacks
-(else two joined pairs would stay half joined), tries silent addresses again with growing pauses, and repeats an
-announcement to one peer from time to time, so that a mesh in which messages were lost becomes whole again.
+(else two joined pairs would stay half joined), and announces itself once more to a peer that answered before it
+heard of those met in the meantime (else nodes that join at the same time would miss each other). It tries silent
+addresses again with growing pauses, and repeats an announcement to one peer from time to time, so that a mesh in
+which messages were lost becomes whole again.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ class Members:
         """
         self.me = me
         self.known: dict[PeerId, Member] = {}
-        self.asking: set[str] = set()  # addresses with an announcement under way
+        self.asking: dict[str, frozenset[PeerId]] = {}  # announcements under way: address, peers named in it
         self.failures: dict[str, int] = {}
         self.bootstrap: tuple[str, ...] = ()
         self.joined = False  # whether an announcement was ever answered, either way
@@ -138,17 +140,20 @@ class Members:
         return [Answer(reply), *self._meet(peer), *self._announce_to(self._new_addresses(known))]
 
     def _answered(self, event: AnnounceAnswered) -> list[Effect]:
-        self.asking.discard(event.address)
+        told = self.asking.pop(event.address, frozenset())
         self.failures.pop(event.address, None)
         if event.peer.id == self.me.id:  # we called ourselves
             self.bootstrap = tuple(address for address in self.bootstrap if address != event.address)
             self.joined = self.joined or not self.bootstrap
             return []
         self.joined = True
-        return [*self._meet(event.peer), *self._announce_to(self._new_addresses(event.announce_to))]
+        met = self._meet(event.peer)
+        untold = set(self.alive) - told - {PeerId(event.peer.id)}
+        again = [event.address] if untold else []
+        return [*met, *self._announce_to([*again, *self._new_addresses(event.announce_to)])]
 
     def _unanswered(self, address: str, reason: str) -> list[Effect]:
-        self.asking.discard(address)
+        self.asking.pop(address, None)
         self.failures[address] = count = self.failures.get(address, 0) + 1
         owner = next((i for i, m in self.known.items() if m.peer.address == address), None)
         if owner is None and address not in self.bootstrap and count >= self._pauses.hearsay_attempts:
@@ -204,13 +209,13 @@ class Members:
 
     def _announce_to(self, addresses: Iterable[str]) -> list[Effect]:
         fresh = [address for address in dict.fromkeys(addresses) if address not in self.asking]
-        self.asking.update(fresh)
         known = tuple(member.peer for member in self._sorted() if member.alive)[:MAX_PEERS]
+        self.asking.update(dict.fromkeys(fresh, frozenset(PeerId(peer.id) for peer in known)))
         return [SendAnnounce(address, known) for address in fresh]
 
     def _new_addresses(self, peers: Sequence[Peer]) -> list[str]:
         """Addresses of named peers that are unknown here, as many as there is room for."""
-        tried = self.asking | self.failures.keys()  # those that failed have their own timers
+        tried = self.asking.keys() | self.failures.keys()  # those that failed have their own timers
         room = MAX_PEERS - len(self.known) - len(tried)
         new = [p for p in peers if p.ip and p.id != self.me.id and PeerId(p.id) not in self.known]
         return [peer.address for peer in new if peer.address not in tried][: max(room, 0)]
