@@ -1,0 +1,275 @@
+"""MLFedAvg's trainer: shared core and private head, its rows and labels dealt as the thesis deals them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flnet.errors import DataMissing, TrainerError
+from flnet.params import Params, Schema, weighted_mean
+from flnet.training.api import Array, Score, Task, Trainer, TrainerSettings
+from flnet.training.checks import checked_fit, checked_params, checked_score, declared
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from trainers._multi_label import dealt_rows, load_node_data, noise  # noqa: E402
+from trainers._multi_label_options import Options, find, read_options  # noqa: E402
+from trainers.MULTI_LABEL import CORE, Adam, make_trainer  # noqa: E402
+
+LABELS = ("a", "b", "c", "d", "e", "f")
+
+
+def write_data(folder: Path, rows: int = 600, seed: int = 0, options: str = "") -> Path:
+    """Six labels that a few features tell, as ml_scene.npz, with a few rows that have none."""
+    chance = np.random.default_rng(seed)
+    y = (chance.random((rows, 6)) < 0.25).astype(np.uint8)
+    x = (y @ chance.normal(size=(6, 20)) + 0.1 * chance.normal(size=(rows, 20))).astype(np.float32)
+    np.savez(folder / "ml_scene.npz", X=x, Y=y, label_names=LABELS)
+    if options:
+        (folder / "multi_label.toml").write_text(options, "utf-8")
+    return folder
+
+
+def node(folder: Path, part: int = 1, count: int = 2, seed: int = 0) -> TrainerSettings:
+    state = folder / f"state-{part}"
+    state.mkdir(exist_ok=True)
+    return TrainerSettings(folder, state, (part, count), seed)
+
+
+def trained(trainer: Trainer, params: Params, epochs: int = 1, seed: int = 1) -> Params:
+    hyper = trainer.defaults.model_copy(update={"e": epochs, "u": 0.005})
+    return Params(checked_fit(trainer.fit(Task(params, hyper, seed)), params, "T").params)
+
+
+def start(trainer: Trainer, seed: int = 0) -> Params:
+    return checked_params(trainer.initial_params(seed), "T")
+
+
+def test_the_core_is_shared_and_equal_and_the_head_is_private_and_as_wide_as_the_nodes_labels(
+    tmp_path: Path,
+) -> None:
+    write_data(tmp_path, options="deal = [4, 2]")
+    one, other = (make_trainer(node(tmp_path, part)) for part in (1, 2))
+    mine, theirs = start(one), start(other)
+    assert declared(one, "T", mine).shared == CORE
+    assert {n: mine[n].shape for n in CORE} == {
+        "core.0.weight": (100, 20), "core.0.bias": (100,), "core.1.weight": (20, 100), "core.1.bias": (20,)
+    }  # fmt: skip
+    assert all((mine[name] == theirs[name]).all() for name in CORE)
+    assert (mine["head.weight"].shape, theirs["head.weight"].shape) == ((4, 20), (2, 20))
+    # Equal beginnings of private heads would pull the core to one place for different labels.
+    assert not np.isin(theirs["head.weight"], mine["head.weight"]).any()
+    assert all((start(one)[name] == mine[name]).all() for name in mine)
+    assert set(one.data_info().classes) | set(other.data_info().classes) == set(LABELS)
+
+
+def test_a_fit_states_rows_of_training_and_validation_and_the_labels(tmp_path: Path) -> None:
+    trainer = make_trainer(node(write_data(tmp_path)))
+    params = start(trainer)
+    before = {name: value.copy() for name, value in params.items()}
+    told: list[tuple[int, int]] = []
+    fit = trainer.fit(Task(params, trainer.defaults, 1, lambda *progress: told.append(progress)))
+    rows = trainer.data_info().rows
+    assert fit.examples == rows["train"] + rows["validation"]
+    assert fit.labels == 3
+    assert told[-1] == (-(-rows["train"] // 30),) * 2
+    assert set(fit.params) == set(params)
+    assert all((params[name] == before[name]).all() for name in params)
+    assert set(fit.metrics) == {"loss", "validation_loss", "validation_accuracy", "validation_f1_macro"}
+    again = trainer.fit(Task(params, trainer.defaults, 1))
+    assert all((fit.params[name] == again.params[name]).all() for name in params)  # equal seeds, equal fits
+
+
+def test_training_learns_and_is_measured_on_the_own_and_the_common_test(tmp_path: Path) -> None:
+    trainer = make_trainer(node(write_data(tmp_path)))
+    params = start(trainer)
+    before, after = measured(trainer, params), measured(trainer, trained(trainer, params, epochs=40))
+    assert after.accuracy > max(0.8, before.accuracy)
+    assert after.accuracy == after.metrics["argmax_accuracy"]
+    assert after.examples == trainer.data_info().rows["test"]
+    names = {"argmax_accuracy", "subset_accuracy", "f1_macro", "f1_micro", "hamming_loss"}
+    assert set(after.metrics) == names | {f"global_{name}" for name in names}
+    assert after.metrics["global_f1_macro"] > max(0.8, before.metrics["global_f1_macro"])
+
+
+def measured(trainer: Trainer, params: Params) -> Score:
+    return checked_score(trainer.evaluate(params), "T")
+
+
+@pytest.mark.parametrize("sizes", [[3, 3], [2, 2, 1, 1]])
+def test_nodes_with_other_labels_learn_one_core_together(tmp_path: Path, sizes: list[int]) -> None:
+    write_data(tmp_path, rows=900, options=f"deal = {sizes}")
+    nodes = [make_trainer(node(tmp_path, i + 1, len(sizes))) for i in range(len(sizes))]
+    held = [start(trainer) for trainer in nodes]
+    for _ in range(20):
+        held = [trained(trainer, params) for trainer, params in zip(nodes, held, strict=True)]
+        core = weighted_mean([(params.select(CORE), 1.0) for params in held], {})
+        held = [Params({**params, **core}) for params in held]
+    scores = [
+        measured(trainer, params).metrics["global_f1_macro"] for trainer, params in zip(nodes, held, strict=True)
+    ]
+    assert np.mean(scores) > 0.8
+    assert len({Schema.of(params.select(CORE)) == Schema.of(held[0].select(CORE)) for params in held}) == 1
+
+
+def test_adam_is_pytorchs() -> None:
+    ours, theirs = (torch.tensor([1.0, -2.0, 3.0], requires_grad=True) for _ in range(2))
+    mine, other = Adam([ours], 0.01), torch.optim.Adam([theirs], 0.01, eps=1e-7)
+    for step in range(20):
+        gradient = torch.tensor([1.0, 0.1 * step, -(0.5**step)])
+        mine.step([gradient])
+        theirs.grad = gradient
+        other.step()
+    assert torch.allclose(ours, theirs, rtol=1e-6)
+
+
+def test_rows_are_dealt_as_in_the_thesis() -> None:
+    own = [dealt_rows(100, (part, 4), 0.1, seed=3)[0] for part in (1, 2, 3, 4)]
+    common = dealt_rows(100, (1, 4), 0.1, seed=3)[1]
+    assert [len(rows) for rows in own] == [22, 22, 22, 24]  # floor(90 / 4), the last one the remainder
+    assert len(common) == 10
+    assert sorted(np.concatenate([*own, common]).tolist()) == list(range(100))
+
+
+def test_a_node_keeps_the_rows_that_have_one_of_its_labels(tmp_path: Path) -> None:
+    write_data(tmp_path, options='node_labels = [["f", "b"], ["a"]]')
+    data = load_node_data(node(tmp_path))
+    assert data.info.classes == ("b", "f")  # in the order of the data set
+    assert all(side.y.any(axis=1).all() for side in (*data.sides.values(), data.common))
+    rows = data.info.rows
+    total = rows["train"] + rows["validation"] + rows["test"]
+    assert [round(rows[side] / total, 1) for side in ("train", "validation", "test")] == [0.6, 0.2, 0.2]
+    assert rows["global_test"] == len(data.common.y)
+    assert "2 of 6 labels" in data.info.note
+
+
+def contents(x: Array) -> set[bytes]:
+    return {row.tobytes() for row in x}
+
+
+def test_no_row_is_on_two_sides_or_two_nodes_also_after_a_restart(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    nodes = [load_node_data(node(tmp_path, part, 3)) for part in (1, 2, 3)]
+    sides = [contents(side.x) for data in nodes for side in data.sides.values()]
+    common: set[bytes] = set().union(*(contents(data.common.x) for data in nodes))
+    assert len(set().union(*sides)) == sum(map(len, sides))
+    assert not common & set().union(*sides)
+    again = load_node_data(node(tmp_path, 1, 3))
+    assert all((again.sides[name].x == side.x).all() for name, side in nodes[0].sides.items())
+
+
+def test_another_global_test_than_that_of_the_first_start_is_refused(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    load_node_data(node(tmp_path))
+    with pytest.raises(TrainerError, match="it would hold rows that were trained on"):
+        load_node_data(node(tmp_path, seed=5))
+    load_node_data(node(tmp_path))
+    (tmp_path / "state-1" / "global-ml_scene.json").write_text("{", "utf-8")
+    with pytest.raises(TrainerError, match=r"global-ml_scene.json cannot be kept"):
+        load_node_data(node(tmp_path))
+
+
+def test_a_node_with_its_own_file_has_all_labels_and_no_global_test(tmp_path: Path) -> None:
+    data = load_node_data(node(write_data(tmp_path), 1, 1))
+    assert data.info.classes == LABELS
+    assert "global_test" not in data.info.rows
+    write_data(tmp_path, rows=700)  # more rows than at the first start are no fault here
+    assert sum(load_node_data(node(tmp_path, 1, 1)).info.rows.values()) > sum(data.info.rows.values())
+
+
+def test_noise_is_added_to_the_own_rows_only_and_only_when_asked(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    plain = load_node_data(node(tmp_path))
+    (tmp_path / "multi_label.toml").write_text('noise = "half-normal"', "utf-8")
+    noisy = load_node_data(node(tmp_path))
+    added = noisy.sides["train"].x - plain.sides["train"].x
+    assert added.min() > -1e-6 < added.max()
+    assert (noisy.common.x == plain.common.x).all()
+    assert "half-normal noise" in noisy.info.note
+    assert (noise((5, 5), "none", 0, 1) == 0).all()
+
+
+@pytest.mark.parametrize(("kind", "mean"), [("normal", 0.0), ("half-normal", (2 / np.pi) ** 0.5)])
+def test_noise_has_a_deviation_of_its_own_per_node(kind: str, mean: float) -> None:
+    drawn = [noise((200, 100), kind, seed=1, part=part) for part in range(1, 21)]
+    sigmas = [float(np.sqrt((added**2).mean())) for added in drawn]
+    assert 0 <= min(sigmas) < 0.15 < 0.35 < max(sigmas) <= 0.51
+    for added, sigma in zip(drawn, sigmas, strict=True):
+        assert added.mean() == pytest.approx(mean * sigma, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("fiel = 'x'", "fiel is no option; expected file, labels_xml"),
+        ("file = 3", "file = 3; expected the name of a file"),
+        ("deal = [3, 0]", r"deal = \[3, 0\]; expected how many labels each node gets"),
+        ("noise = 'loud'", "noise = 'loud'; expected none or normal or half-normal"),
+        ("seed = -1", "expected a whole number from 0"),
+        ("seed = true", "expected a whole number"),
+        ("on_bad_rows = 'guess'", "expected stop or skip"),
+        ("global_test = 1.0", "expected a share from 0 to below 1"),
+        ("split = [60, 40]", "expected three shares above 0"),
+        ("node_labels = [['a'], ['a']]", "gives a label to two nodes"),
+        ("node_labels = [['a'], []]", "expected a list of names for each node"),
+        ("node_labels = [['a'], ['b']]\ndeal = [1, 1]", "two ways to say the same"),
+        ("deal = [", "cannot be read"),
+    ],
+)
+def test_wrong_options_are_refused_in_words(tmp_path: Path, text: str, fault: str) -> None:
+    (tmp_path / "multi_label.toml").write_text(text, "utf-8")
+    with pytest.raises(TrainerError, match=fault):
+        read_options(tmp_path / "multi_label.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("deal = [2, 2, 2]", "deal is for 3 nodes; expected as many as FLNET_DATA_SHARD=1/2 has parts"),
+        ("deal = [2, 2]", "does not deal 6 labels"),
+        ("node_labels = [['x'], ['a']]", "no label x; the data have a, b, c, d, e, f"),
+    ],
+)
+def test_options_that_do_not_fit_the_data_are_refused(tmp_path: Path, text: str, fault: str) -> None:
+    write_data(tmp_path, options=text)
+    with pytest.raises(TrainerError, match=fault):
+        load_node_data(node(tmp_path))
+
+
+def test_what_is_missing_is_said(tmp_path: Path) -> None:
+    with pytest.raises(DataMissing, match="FLNET_DATASETS_PATH is not set"):
+        find(None)
+    with pytest.raises(DataMissing, match="no multi-label data set was found in"):
+        find(tmp_path)
+    (tmp_path / "multi_label.toml").write_text('file = "scene.arff"', "utf-8")
+    with pytest.raises(DataMissing, match=r"names scene.arff, but .* is not there"):
+        find(tmp_path)
+    (tmp_path / "multi_label.toml").write_text("", "utf-8")
+    write_data(tmp_path, rows=12)
+    with pytest.raises(DataMissing, match=r"no row of this node|too few rows for this node"):
+        load_node_data(node(tmp_path, 1, 6))
+    with pytest.raises(TrainerError, match="6 labels cannot be dealt to 7 nodes"):
+        load_node_data(node(tmp_path, 1, 7))
+
+
+def test_an_arff_file_named_in_the_options_is_read_with_its_columns(tmp_path: Path) -> None:
+    rows = "\n".join(f"{i % 7},{i % 5},{i % 2},{(i + 1) % 2}" for i in range(100))
+    columns = "@attribute x1 numeric\n@attribute x2 numeric\n@attribute l1 {0,1}\n@attribute l2 {0,1}"
+    (tmp_path / "t.arff").write_text(f"@relation t\n{columns}\n@data\n{rows}\n?,0,1,1\n", "utf-8")
+    lines = 'file = "t.arff"\nlabel_columns = ["l1", "l2"]\n'
+    (tmp_path / "multi_label.toml").write_text(lines, "utf-8")
+    with pytest.raises(TrainerError, match="line 107: 'x1' has no value"):
+        load_node_data(node(tmp_path))
+    (tmp_path / "multi_label.toml").write_text(lines + 'on_bad_rows = "skip"', "utf-8")
+    data = load_node_data(node(tmp_path))
+    assert "1 rows were skipped" in data.info.note
+    assert data.sides["train"].x.shape[1] == 2
+
+
+def test_the_defaults_are_the_options_of_an_absent_file(tmp_path: Path) -> None:
+    options: Any = read_options(tmp_path / "multi_label.toml")
+    assert options == Options()
+    assert (options.noise, options.split, options.on_bad_rows) == ("none", [60, 20, 20], "stop")

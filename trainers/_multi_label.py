@@ -1,0 +1,187 @@
+"""One node's part of a multi-label data set: its labels, its rows, and the test that all nodes have in common.
+
+Dealing follows Delgado Bejarano, MLFedAvg (2024): a part of the rows is kept back as the common global test,
+the rest is cut in as many parts as there are nodes, and of its part a node keeps the rows that have one of
+its own labels. The options stand in `multi_label.toml`, the same for all nodes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from flnet.training.api import Array, DataInfo, DataMissing, TrainerError, TrainerSettings
+from flnet.training.files import replacing
+from flnet.training.matrix import dense_rows
+from flnet.training.multi_label import MultiLabel, read_multi_label
+from flnet.training.partition import apportioned, consecutive_parts, dealt_labels
+from flnet.training.split import stored_split
+
+from ._multi_label_options import OPTIONS_FILE, Options, find
+
+SIDES = ("train", "validation", "test")
+LARGEST_SIGMA = 0.5
+
+
+@dataclass(frozen=True)
+class Side:
+    """Features float32 (n, V) and labels uint8 (n, M)."""
+
+    x: Array
+    y: Array
+
+
+@dataclass(frozen=True)
+class NodeData:
+    """What one node works with.
+
+    Attributes:
+        sides: train, validation, test: rows that have one of this node's labels.
+        common: rows of the global test that have one of this node's labels; without noise.
+        info: for people; `classes` are this node's labels.
+    """
+
+    sides: Mapping[str, Side]
+    common: Side
+    info: DataInfo
+
+
+def load_node_data(settings: TrainerSettings) -> NodeData:
+    """This node's labels and rows, split for good.
+
+    Raises:
+        DataMissing: there is no data set, or nothing of it falls to this node.
+        TrainerError: options or data are wrong.
+    """
+    options, path = find(settings.datasets_path)
+    data = _read(path, options)
+    seed = settings.seed if options.seed is None else options.seed
+    part, count = settings.shard
+    mine = node_label_numbers(options, data.labels, settings.shard, seed)
+    own, common = dealt_rows(len(data), settings.shard, _global_share(options, count), seed)
+    _keep_global_test(settings.state_path / f"global-{path.stem}.json", data, common, seed)
+    own, common = (rows[data.y[rows][:, mine].any(axis=1)] for rows in (np.sort(own), np.sort(common)))
+    if not own.size:
+        raise DataMissing(
+            f"no row of this node has one of its labels ({', '.join(_names(data, mine))})", "use fewer shards"
+        )
+    x, y = dense_rows(data.x, own), data.y[own][:, mine]
+    numbers = stored_split(
+        settings.state_path / f"split-{path.stem}.npz",
+        x,
+        np.unique(y, axis=0, return_inverse=True)[1].reshape(-1),  # each set of labels is split evenly
+        dict(zip(SIDES, options.split, strict=True)),
+        seed,
+    )
+    noisy = x + noise(x.shape, options.noise, seed, part)
+    sides = {side: Side(noisy[rows], y[rows]) for side, rows in numbers.items()}
+    if not all(len(side.y) for side in sides.values()):
+        counts = ", ".join(f"{len(side.y)} in {name}" for name, side in sides.items())
+        raise DataMissing(f"too few rows for this node: {counts}", "use fewer shards")
+    info = _info(path, options, data, mine, sides, len(common))
+    return NodeData(sides, Side(dense_rows(data.x, common), data.y[common][:, mine]), info)
+
+
+def node_label_numbers(options: Options, labels: tuple[str, ...], shard: tuple[int, int], seed: int) -> Array:
+    """Which labels are this node's, ascending.
+
+    Raises:
+        TrainerError: the options name labels that are not there, or do not deal them to this many nodes.
+    """
+    part, count = shard
+    for name, entries in (("node_labels", options.node_labels), ("deal", options.deal)):
+        if entries and len(entries) != count:
+            rule = f"expected as many as FLNET_DATA_SHARD={part}/{count} has parts"
+            raise TrainerError(f"{OPTIONS_FILE}: {name} is for {len(entries)} nodes; {rule}")
+    if options.node_labels:
+        absent = [name for name in options.node_labels[part - 1] if name not in labels]
+        if absent:
+            raise TrainerError(f"{OPTIONS_FILE}: no label {', '.join(absent)}; the data have {', '.join(labels)}")
+        return np.array(sorted(labels.index(name) for name in options.node_labels[part - 1]), np.int64)
+    if len(labels) < count:
+        raise TrainerError(f"{len(labels)} labels cannot be dealt to {count} nodes, one at least to each")
+    sizes = options.deal or apportioned(np.ones(count), len(labels))
+    return dealt_labels(len(labels), sizes, seed)[part - 1]
+
+
+def dealt_rows(rows: int, shard: tuple[int, int], global_test: float, seed: int) -> tuple[Array, Array]:
+    """The numbers of this node's rows, and of those of the global test, which all nodes compute alike."""
+    part, count = shard
+    order = np.random.default_rng([seed, 1]).permutation(rows)
+    kept_back = int(rows * global_test)
+    return consecutive_parts(order[kept_back:], count)[part - 1], order[:kept_back]
+
+
+def noise(shape: tuple[int, ...], kind: str, seed: int, part: int) -> Array:
+    """What is added to a node's features: normal with a standard deviation of its own, from U(0, 0.5).
+
+    The thesis prints N(0, sigma^2); its code adds the absolute values, which also shifts the mean.
+    """
+    if kind == "none":
+        return np.zeros((1,) * len(shape), np.float32)
+    chance = np.random.default_rng([seed, 2, part])
+    added = chance.uniform(0, LARGEST_SIGMA) * chance.standard_normal(shape, np.float32)
+    return np.asarray(np.abs(added) if kind == "half-normal" else added, np.float32)
+
+
+def _read(path: Path, options: Options) -> MultiLabel:
+    columns = options.label_columns
+    return read_multi_label(
+        path,
+        label_columns=tuple(columns) if isinstance(columns, list) else columns,
+        labels_xml=path.parent / options.labels_xml if options.labels_xml else None,
+        ignore=tuple(options.ignore_columns),
+        on_bad_rows="skip" if options.on_bad_rows == "skip" else "stop",
+    )
+
+
+def _global_share(options: Options, count: int) -> float:
+    """A node that has the file to itself needs no test in common with others, unless it is asked for."""
+    return (0.1 if count > 1 else 0.0) if options.global_test is None else options.global_test
+
+
+def _keep_global_test(path: Path, data: MultiLabel, common: Array, seed: int) -> None:
+    """Refuse another global test than the one of the first start: training has seen rows of any other one.
+
+    Raises:
+        TrainerError: the seed, its share, or the number of rows has changed.
+    """
+    now = {"rows": len(data), "seed": seed, "global_test_rows": len(common)}
+    try:
+        if path.exists():
+            before = json.loads(path.read_text("utf-8"))
+        elif len(common):
+            with replacing(path) as file:
+                file.write(json.dumps(now).encode())
+            before = now
+        else:
+            return
+    except (OSError, ValueError) as exc:
+        raise TrainerError(f"{path} cannot be kept: {exc}") from exc
+    if before != now:
+        raise TrainerError(
+            f"the global test was drawn from {before}, and now would be from {now}: it would hold rows that were "
+            f"trained on. Bring that back, or delete {path.parent} and start with untrained parameters"
+        )
+
+
+def _info(
+    path: Path, options: Options, data: MultiLabel, mine: Array, sides: Mapping[str, Side], common: int
+) -> DataInfo:
+    rows = {side: len(part.y) for side, part in sides.items()}
+    notes = [f"this node has {len(mine)} of {len(data.labels)} labels; rows without any of them are left out"]
+    if common:
+        rows["global_test"] = common
+    if options.noise != "none":
+        notes.append(f"{options.noise} noise was added to this node's own rows")
+    if data.skipped:
+        notes.append(data.skipped)
+    return DataInfo(f"multi-label data set {path}", rows, tuple(_names(data, mine)), note="; ".join(notes))
+
+
+def _names(data: MultiLabel, numbers: Array) -> list[str]:
+    return [data.labels[number] for number in numbers]

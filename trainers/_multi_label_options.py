@@ -1,0 +1,137 @@
+"""What `multi_label.toml` may say, and where the data set is."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from flnet.training.api import DataMissing, TrainerError
+
+OPTIONS_FILE = "multi_label.toml"
+KNOWN = ("scene", "yeast", "20ng", "tmc2007_500", "slashdot", "reutersK500", "yahoo_education", "corel5k")
+_NOISES = ("none", "normal", "half-normal")
+_REMEDY = (
+    f"put a data set (.arff with Mulan's .xml, .csv or .npz) into a folder, name the file in {OPTIONS_FILE} "
+    'beside it (file = "scene.arff"), and name the folder in FLNET_DATASETS_PATH'
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """The lines of `multi_label.toml`; all nodes of an experiment need the same.
+
+    Attributes:
+        file: data set, relative to the folder of the options.
+        labels_xml: Mulan's list of labels; if empty, the .xml of the file's own name.
+        label_columns: names of labels, the beginning of their names, or how many columns (the last ones if < 0).
+        ignore_columns: neither feature nor label (CSV only: an identity number).
+        node_labels: for each node, its labels by name; no label twice.
+        deal: for each node, how many labels it gets, drawn by the seed; as equal as possible if empty.
+        noise: added to the features of a node's own rows: none, normal, or half-normal (absolute values).
+        seed: of dealing and noise; the node's own, from FLNET_SEED, if absent.
+        on_bad_rows: stop, or skip; skipped rows are counted in what the page says about the data.
+        global_test: share of the rows that is nobody's; 0.1 where the data are dealt to several nodes, else 0.
+        split: shares of training, validation and test among a node's rows.
+    """
+
+    file: str = ""
+    labels_xml: str = ""
+    label_columns: str | int | list[str] | None = None
+    ignore_columns: list[str] = field(default_factory=list)
+    node_labels: list[list[str]] = field(default_factory=list)
+    deal: list[int] = field(default_factory=list)
+    noise: str = "none"
+    seed: int | None = None
+    on_bad_rows: str = "stop"
+    global_test: float | None = None
+    split: list[float] = field(default_factory=lambda: [60, 20, 20])
+
+
+def find(folder: Path | None) -> tuple[Options, Path]:
+    """The options, and the file with the data.
+
+    Raises:
+        DataMissing: no folder is named, or there is no data set in it.
+        TrainerError: the options are wrong.
+    """
+    if folder is None:
+        raise DataMissing("FLNET_DATASETS_PATH is not set", _REMEDY)
+    options = read_options(folder / OPTIONS_FILE)
+    if options.file:
+        path = folder / options.file
+        if not path.is_file():
+            raise DataMissing(f"{folder / OPTIONS_FILE} names {options.file}, but {path} is not there", _REMEDY)
+        return options, path
+    for name in KNOWN:
+        for path in (folder / f"ml_{name}.npz", folder / f"{name}.arff", folder / name / f"{name}.arff"):
+            if path.is_file():
+                return options, path
+    raise DataMissing(f"no multi-label data set was found in {folder}", _REMEDY)
+
+
+def read_options(path: Path) -> Options:
+    """The options in a file; all defaults if there is none.
+
+    Raises:
+        TrainerError: it cannot be read, or a line of it is wrong.
+    """
+    if not path.is_file():
+        return Options()
+    try:
+        lines = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+        raise TrainerError(f"{path} cannot be read: {exc}") from exc
+    known = [f.name for f in fields(Options)]
+    for name, value in lines.items():
+        if name not in known:
+            raise TrainerError(f"{path}: {name} is no option; expected {', '.join(known)}")
+        expected, fits = _RULES[name]
+        if not fits(value):
+            raise TrainerError(f"{path}: {name} = {value!r}; expected {expected}")
+    options = Options(**lines)
+    names = [label for labels in options.node_labels for label in labels]
+    if len(set(names)) != len(names):
+        raise TrainerError(f"{path}: node_labels gives a label to two nodes")
+    if options.node_labels and options.deal:
+        raise TrainerError(f"{path}: node_labels and deal are two ways to say the same; expected one of them")
+    return options
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) and text for text in value)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _number(value: Any) -> bool:
+    return _whole(value) or isinstance(value, float)
+
+
+def _each(value: Any, fits: Callable[[Any], bool]) -> bool:
+    return isinstance(value, list) and all(map(fits, value))
+
+
+_RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "file": ("the name of a file", lambda v: isinstance(v, str)),
+    "labels_xml": ("the name of a file", lambda v: isinstance(v, str)),
+    "label_columns": (
+        "names, the beginning of names, or a number",
+        lambda v: _whole(v) or isinstance(v, str) or _texts(v),
+    ),
+    "ignore_columns": ("names of columns", _texts),
+    "node_labels": (
+        "a list of names for each node",
+        lambda v: _each(v, lambda names: bool(names) and _texts(names)),
+    ),
+    "deal": ("how many labels each node gets, above 0", lambda v: _each(v, lambda n: _whole(n) and n > 0)),
+    "noise": (" or ".join(_NOISES), lambda v: v in _NOISES),
+    "seed": ("a whole number from 0", lambda v: _whole(v) and v >= 0),
+    "on_bad_rows": ("stop or skip", lambda v: v in ("stop", "skip")),
+    "global_test": ("a share from 0 to below 1", lambda v: _number(v) and 0 <= v < 1),
+    "split": ("three shares above 0", lambda v: _each(v, lambda n: _number(n) and n > 0) and len(v) == 3),
+}
