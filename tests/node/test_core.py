@@ -1,0 +1,100 @@
+"""Members and jobs of one node together: who hears what, and whose effect is whose."""
+
+from __future__ import annotations
+
+import pytest
+
+from flnet.effects import Publish, Send, SetTimer, TellJobs
+from flnet.errors import IdTaken, UnknownTrainer
+from flnet.events import AnnounceReceived, ContactLost, ContactMade, RoundTriggered
+from flnet.messages import Announce, HyperParams, ModelParams, Packet, Peer, Trigger
+from flnet.node.core import NodeCore
+from flnet.params import PeerId, TrainerId
+from tests.helpers import HYPER, params, peer
+from tests.jobs.helpers import prepared
+
+T, U = TrainerId("T"), TrainerId("U")
+
+
+def core() -> NodeCore:
+    made = NodeCore(peer("me"), [T, U])
+    for trainer in (T, U):
+        made.hear(trainer, prepared())
+    return made
+
+
+def from_peer(name: str, trainer: str = "T") -> Packet:
+    message = ModelParams(
+        i_am=peer(name, 5000), trainer_id=trainer, round=0, federated_learning_params=HYPER, examples=1
+    )
+    return Packet(message, params(w=[1, 1]))
+
+
+def test_an_event_goes_to_its_job_and_the_effects_say_whose_they_are() -> None:
+    node = core()
+    owned = node.hear(U, RoundTriggered())
+    assert {item.owner for item in owned} == {U}
+    assert (node.jobs[T].busy, node.jobs[U].busy) == (False, True)
+
+
+def test_every_job_hears_of_peers_that_come_and_go() -> None:
+    node = core()
+    owned = node.hear(None, AnnounceReceived(peer("a", 5000)))
+    assert [job.state.peers for job in node.jobs.values()] == [{"a"}, {"a"}]
+    assert not any(isinstance(item.effect, TellJobs) for item in owned)  # it ends here
+    node.hear(None, ContactLost(PeerId("a"), "silent"))
+    assert [job.state.peers for job in node.jobs.values()] == [set(), set()]
+
+
+def test_what_jobs_ask_for_on_such_news_is_theirs() -> None:
+    node = core()
+    node.hear(None, AnnounceReceived(peer("a", 5000)))
+    started = node.hear(T, RoundTriggered())
+    assert any(isinstance(item.effect, Send) and item.owner == T for item in started)
+    owned = node.hear(None, ContactLost(PeerId("a"), "silent"))
+    assert {type(item.effect) for item in owned if item.owner is None} == {SetTimer, Publish}
+
+
+def test_an_unknown_trainer_is_refused_with_the_known_ones() -> None:
+    node = core()
+    with pytest.raises(UnknownTrainer, match=r"no trainer 'X'; it has T, U") as refusal:
+        node.read(from_peer("a", "X"), "1.2.3.4")
+    assert refusal.value.status == 404
+    with pytest.raises(UnknownTrainer):
+        node.read(Packet(Trigger(trainer_id="X")), "1.2.3.4")
+    with pytest.raises(UnknownTrainer) as refusal:
+        node.job("x" * 10_000)
+    assert len(str(refusal.value)) < 200
+
+
+def test_a_message_in_our_own_name_is_refused() -> None:
+    with pytest.raises(IdTaken):
+        core().read(from_peer("me"), "1.2.3.4")
+
+
+def test_a_message_is_read_into_its_trainer_and_its_event() -> None:
+    node = core()
+    trainer, event = node.read(from_peer("a"), "1.2.3.4")
+    assert (trainer, type(event).__name__) == (T, "UpdateReceived")
+    hyper = HyperParams(e=1, u=1, b=1)
+    assert node.read(Packet(Trigger(trainer_id="T", rounds=3, federated_learning_params=hyper)), "") == (
+        T,
+        RoundTriggered(3, hyper),
+    )
+    announce = Packet(Announce(i_am=Peer(id="a", port=1)))
+    assert node.read(announce, "1.2.3.4") == (None, AnnounceReceived(Peer(id="a", ip="1.2.3.4", port=1)))
+
+
+def test_a_message_of_a_lost_peer_is_news_for_the_membership() -> None:
+    node = core()
+    node.hear(None, AnnounceReceived(peer("a", 5000)))
+    assert node.contacts(from_peer("a")) == []
+    node.hear(None, ContactLost(PeerId("a"), "silent"))
+    (contact,) = node.contacts(from_peer("a"))
+    assert contact == ContactMade(PeerId("a"))
+    node.hear(None, contact)
+    assert node.members.alive == ["a"]
+
+
+def test_what_people_send_is_no_sign_of_a_peer() -> None:
+    assert core().contacts(Packet(Trigger(trainer_id="T"))) == []
