@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flnet.messages import HyperParams, Peer
-from flnet.params import Digest, MergeRule, Params, PeerId, RoundKey, Update
+from flnet.params import Claim, Digest, MergeRule, Params, PeerId, RoundKey, Update
 
 
 class Event:
@@ -25,6 +25,7 @@ class Declaration:
         shared: names of the parameters that leave this node; the others stay private.
         merge: how a shared array is merged where it is not by the mean.
         data: what was found where: source, rows per split, classes, whether it is sample data.
+        agreement: what all nodes must have alike, in words by name: {"classes": "cat, dog"}.
     """
 
     label: str
@@ -33,22 +34,7 @@ class Declaration:
     shared: tuple[str, ...]
     merge: Mapping[str, MergeRule] = field(default_factory=dict)
     data: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What a peer says of its average in the exchange: how accurate it is there, and its digest.
-
-    Attributes:
-        params: the model itself where it came along (always in thesis JSON).
-    """
-
-    peer: PeerId
-    round: int
-    accuracy: float
-    digest: Digest | None
-    contributors: int = 1
-    params: Params | None = None
+    agreement: Mapping[str, str] = field(default_factory=dict)
 
 
 # --- the mesh
@@ -147,6 +133,7 @@ class TrainingAsked(Event):
     hyper: HyperParams
     base_round: int = -1
     contributors: int = 0
+    agreement: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -154,6 +141,7 @@ class UpdateReceived(Event):
     """A peer's update came."""
 
     update: Update
+    agreement: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -170,6 +158,7 @@ class ClaimReceived(Event):
     """A peer sent its accuracy and waits for ours."""
 
     claim: Claim
+    agreement: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -217,6 +206,7 @@ class Trained(Event):
     labels: int = 1
     seconds: float = 0.0
     metrics: Mapping[str, float] = field(default_factory=dict)
+    hyper: HyperParams | None = None  # what it trained with, if not with what the round said
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ Arrays never stand in a message: they travel beside it, in a Packet.
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -26,6 +27,18 @@ Host = Annotated[str, AfterValidator(check_host)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Round = Annotated[int, Field(ge=0, le=LAST_ROUND)]
 Unit = Annotated[float, Field(ge=0, le=1)]
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("only printable characters may stand here")
+    return text
+
+
+Agreed = Annotated[str, Field(max_length=2000), AfterValidator(_printable)]
+Agreement = Annotated[
+    Mapping[Annotated[str, Field(max_length=40), AfterValidator(_printable)], Agreed], Field(max_length=16)
+]
 
 
 class Message(BaseModel):
@@ -113,13 +126,19 @@ class AnnounceReply(Message):
 
 
 class JobMessage(Message):
-    """What the three messages of a round share; `initiator` is who started it (absent in the thesis)."""
+    """What the three messages of a round share.
+
+    Attributes:
+        initiator: who started it (absent in the thesis).
+        agreement: what the sender's trainer needs all nodes to have alike, where it says so.
+    """
 
     i_am: Peer
     trainer_id: Name
     round: Round
     federated_learning_params: HyperParams
     initiator: Name | None = None
+    agreement: Agreement | None = None
 
     @property
     def sender(self) -> PeerId:

@@ -102,25 +102,37 @@ class ParamSpec:
 
 @dataclass(frozen=True)
 class Schema:
-    """The shared arrays of a job: what every update must hold, no more and no less."""
+    """The shared arrays of a job: what every update must hold, no more and no less.
+
+    Attributes:
+        agreement: what else all nodes must have alike, in words by name ("classes": "cat, dog").
+    """
 
     specs: Mapping[str, ParamSpec]
+    agreement: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, params: Mapping[str, Array], merge: Mapping[str, MergeRule] | None = None) -> Schema:
+    def of(
+        cls,
+        params: Mapping[str, Array],
+        merge: Mapping[str, MergeRule] | None = None,
+        agreement: Mapping[str, str] | None = None,
+    ) -> Schema:
         """Read the schema off example arrays; integers merge by maximum where `merge` does not say "min"."""
         rules = merge or {}
         return cls(
             {
                 name: ParamSpec(tuple(value.shape), value.dtype.name, _rule(value.dtype, rules.get(name, "mean")))
                 for name, value in params.items()
-            }
+            },
+            agreement or {},
         )
 
     @property
     def digest(self) -> Digest:
-        """SHA-256 over the sorted specifications; nodes with equal digests can average together."""
-        lines = (f"{n}|{s.shape}|{s.dtype}|{s.merge}" for n, s in sorted(self.specs.items()))
+        """SHA-256 over the sorted specifications and what is agreed; equal digests can average together."""
+        lines = [f"{n}|{s.shape}|{s.dtype}|{s.merge}" for n, s in sorted(self.specs.items())]
+        lines += [f"{n}: {words}" for n, words in sorted(self.agreement.items())]
         return Digest(hashlib.sha256("\n".join(lines).encode()).hexdigest())
 
     @property
@@ -171,6 +183,22 @@ class Update:
     examples: int | None = None
     labels: int = 1
     accuracy: float | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a peer says of its average in the exchange: how accurate it is there, and its digest.
+
+    Attributes:
+        params: the model itself where it came along (always in thesis JSON).
+    """
+
+    peer: PeerId
+    round: int
+    accuracy: float
+    digest: Digest | None
+    contributors: int = 1
+    params: Params | None = None
 
 
 def weighted_mean(weighted: Sequence[tuple[Mapping[str, Array], float]], merge: Mapping[str, MergeRule]) -> Params:

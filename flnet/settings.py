@@ -146,6 +146,18 @@ class Settings(BaseModel):
     compute_threads: int = Field(
         default=1, ge=1, le=256, description="CPU threads that a framework may use to train."
     )
+    local_epochs: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_000,
+        description="Epochs that this node trains, whatever e a round is started with.",
+    )
+    local_batch_size: int | None = Field(
+        default=None,
+        ge=1,
+        le=1_000_000,
+        description="Examples per batch on this node, whatever b a round is started with.",
+    )
     worker_idle_seconds: float = Field(
         default=60,
         gt=0,

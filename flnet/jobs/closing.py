@@ -9,7 +9,6 @@ from flnet.errors import NoData, NotComparable, ParamsRefused
 from flnet.events import (
     Averaged,
     AveragingFailed,
-    Claim,
     ClaimAnswered,
     ClaimReceived,
     Evaluated,
@@ -17,13 +16,14 @@ from flnet.events import (
     Event,
     UpdateReceived,
 )
+from flnet.jobs.agreement import must_agree
 from flnet.jobs.opening import Opening
 from flnet.jobs.record import closing_words
 from flnet.jobs.starting import abandon
 from flnet.jobs.state import JobState
 from flnet.jobs.steps import Phase
 from flnet.messages import LAST_ROUND, Accuracy, AccuracyReply
-from flnet.params import RoundKey
+from flnet.params import Claim, RoundKey
 from flnet.rounds import Exchange
 
 
@@ -93,9 +93,11 @@ def claim_received(s: JobState, event: ClaimReceived) -> list[Effect]:
 
     Raises:
         NotComparable: busy, in another round, or not averaged yet.
+        ParamsRefused: its parameters do not fit, or it trains something else.
     """
     if s.phase is Phase.NO_DATA:
         raise NoData(s.trainer, s.error or "no data")
+    must_agree(s, event.agreement)
     claim = _conformed(s, event.claim) if s.model else event.claim
     if claim.round != s.number:
         raise NotComparable(f"round {claim.round} is compared, but this node is in round {s.number}")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from flnet.effects import Effect, Send
 from flnet.errors import NoData, NotReady, ParamsRefused, RoundLost, StaleRound
 from flnet.events import DeclineReceived, SendRefused, Trained, TrainingFailed, UpdateReceived
+from flnet.jobs.agreement import must_agree
 from flnet.jobs.opening import Opening
 from flnet.jobs.starting import decline
 from flnet.jobs.state import JobState
@@ -29,6 +30,8 @@ def trained(s: JobState, event: Trained) -> list[Effect]:
     s.phase = Phase.GATHERING
     s.record.pre_accuracy, s.record.examples = event.accuracy, event.examples
     s.record.seconds["train"] = event.seconds
+    used = event.hyper or s.hyper
+    s.record.used_hyper = used.fields() if used else None
     update = Update(s.my_id, event.key, shared, event.examples, event.labels, event.accuracy)
     message = s.say(ModelParams, examples=event.examples, labels=event.labels, accuracy=event.accuracy)
     return [
@@ -60,6 +63,7 @@ def update_received(s: JobState, event: UpdateReceived) -> list[Effect]:
         raise NotReady(f"{s.trainer} is still loading its data")
     if s.phase is Phase.NO_DATA or s.model is None:
         raise NoData(s.trainer, s.error or "no data")
+    must_agree(s, event.agreement)
     key = _placed(s, event.update.key, event.update.peer)
     event = UpdateReceived(replace(event.update, key=key, params=s.model.schema.conform(event.update.params)))
     if key == s.key:
@@ -103,7 +107,9 @@ def refused(s: JobState, event: SendRefused) -> list[Effect]:
 
 def _takes_no_part(s: JobState, event: SendRefused) -> bool:
     if event.path != StartTraining.path:
-        return event.status == 404
+        # Where a trainer states what must be alike, a node that refuses its update trains something else.
+        stated = s.model is not None and bool(s.model.schema.agreement)
+        return event.status == 404 or (stated and event.error == ParamsRefused.code)
     averaged_without_us = event.error == StaleRound.code and event.current == s.number
     return event.status in (404, 413, 422) or averaged_without_us
 

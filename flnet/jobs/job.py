@@ -154,7 +154,8 @@ class Job:
         shared = event.params.select(event.declaration.shared)
         private = event.params.select(event.params.keys() - set(event.declaration.shared))
         s.declaration, s.error, s.phase = event.declaration, None, Phase.IDLE
-        s.model = Model(Schema.of(shared, event.declaration.merge), shared, private)
+        schema = Schema.of(shared, event.declaration.merge, event.declaration.agreement)
+        s.model = Model(schema, shared, private)
         s.hyper = s.hyper or event.declaration.defaults
         waiting, s.asked_while_loading = s.asked_while_loading, None
         effects: list[Effect] = [s.save(with_params=True, private=private)]

@@ -24,6 +24,7 @@ class RoundRecord:
     post_accuracy: float | None = None
     exchanged_with: PeerId | None = None
     examples: int | None = None
+    used_hyper: Mapping[str, Any] | None = None  # what this node trained with
     seconds: dict[str, float] = field(default_factory=dict)
 
     def view(self) -> Mapping[str, Any]:
@@ -40,6 +41,7 @@ class RoundRecord:
             "post_fedavg_accuracy": self.post_accuracy,
             "exchanged_with": self.exchanged_with,
             "examples": self.examples,
+            "used_hyper": self.used_hyper,
             "seconds": dict(self.seconds),
         }
 

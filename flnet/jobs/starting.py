@@ -5,6 +5,7 @@ from __future__ import annotations
 from flnet.effects import Answer, CancelTimer, CancelWork, Effect, Send, SetTimer, Train
 from flnet.errors import JobBusy, NoData, RoundLost, StaleRound
 from flnet.events import DeclineReceived, RoundTriggered, TrainingAsked
+from flnet.jobs.agreement import must_agree
 from flnet.jobs.opening import Opening
 from flnet.jobs.record import RoundRecord
 from flnet.jobs.state import JobState, Word, key_of
@@ -36,7 +37,7 @@ def asked(s: JobState, event: TrainingAsked) -> list[Effect]:
 
     Raises:
         StaleRound, RoundLost: it is over, or another initiator's start comes first.
-        ParamsRefused: its parameters do not fit.
+        ParamsRefused: its parameters do not fit, or it trains something else.
     """
     if s.phase is Phase.NO_DATA:
         raise NoData(s.trainer, s.error or "no data")
@@ -44,6 +45,7 @@ def asked(s: JobState, event: TrainingAsked) -> list[Effect]:
         if s.asked_while_loading is None or event.key.beats(s.asked_while_loading.key):
             s.asked_while_loading = event
         return []
+    must_agree(s, event.agreement)
     base_round = min(event.base_round, event.key.number - 1)  # no average is from a round to come
     start = (s.model.schema.conform(event.params), base_round, event.contributors)
     opening = Opening(event.key, event.hyper, start)

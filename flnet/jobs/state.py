@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from flnet.effects import Publish, Save
-from flnet.events import Claim, Declaration, DeclineReceived, TrainingAsked, UpdateReceived
+from flnet.events import Declaration, DeclineReceived, TrainingAsked, UpdateReceived
 from flnet.jobs.model import Model
 from flnet.jobs.opening import Opening
 from flnet.jobs.record import RoundRecord
 from flnet.jobs.steps import Phase
 from flnet.messages import MAX_PEERS, HyperParams, JobMessage, Peer
-from flnet.params import Params, PeerId, RoundKey, TrainerId
+from flnet.params import Claim, Params, PeerId, RoundKey, TrainerId
 from flnet.rounds import Averaging, Exchange
 
 M = TypeVar("M", bound=JobMessage)
@@ -104,6 +104,7 @@ class JobState:
             round=self.key.number,
             federated_learning_params=self.hyper,
             initiator=self.key.initiator,
+            agreement=(self.declaration.agreement or None) if self.declaration else None,
             **fields,
         )
 
@@ -166,6 +167,7 @@ class JobState:
             else "No",
             "federated_learning_params": self.hyper.words() if self.hyper else "",
             "hyper": self.hyper.fields() if self.hyper else None,
+            "used_hyper": shown.used_hyper if shown else None,
             "pre_fedavg_accuracy": shown.pre_accuracy if shown else None,
             "post_fedavg_accuracy": shown.post_accuracy if shown else None,
             "model_was_exchanged": "Yes" if shown and shown.exchanged_with else "No",

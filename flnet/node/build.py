@@ -56,7 +56,8 @@ def assemble(
         return model.schema
 
     def make_performer(node: NodeRuntime) -> Performer:
-        lane = Lane(pool, fed_avg(settings.aggregation), PeerId(me.id), settings.seed, schema_of)
+        strategy, me_id = fed_avg(settings.aggregation), PeerId(me.id)
+        lane = Lane(pool, strategy, me_id, settings.seed, schema_of, own_hyper=own_hyper_of(settings))
         post = Post(transport, codec, core.members, node.deliver)
         return Performer(store, post, lane, Timers(node.deliver, random.Random()), node.feed, node.deliver)
 
@@ -70,6 +71,12 @@ def assemble(
         bootstrap=settings.bootstrap_pairs,
         max_body_bytes=settings.max_body_megabytes * MEGABYTE,
     )
+
+
+def own_hyper_of(settings: Settings) -> dict[str, int]:
+    """The hyper-parameters that this node trains with whatever a round says."""
+    own = {"e": settings.local_epochs, "b": settings.local_batch_size}
+    return {name: value for name, value in own.items() if value is not None}
 
 
 def waits_of(settings: Settings) -> Waits:

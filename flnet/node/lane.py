@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from flnet.effects import Average, CancelWork, Evaluate, Train
@@ -38,13 +38,17 @@ class Lane:
         me: PeerId,
         seed: int,
         schema_of: Callable[[TrainerId], Schema],
+        *,
+        own_hyper: Mapping[str, int] | None = None,
     ) -> None:
         """Args:
         seed: of the run; every round and node trains with a seed of its own that follows from it.
         schema_of: the schema of a job, for merging.
+        own_hyper: hyper-parameters (e, b) that this node trains with whatever a round says.
         """
         self._pool, self._strategy, self._me, self._seed = pool, strategy, me, seed
         self._schema_of = schema_of
+        self._own_hyper = dict(own_hyper or {})
         self._states: dict[TrainerId, Any] = {}  # what the strategy remembers between rounds
 
     async def prepare(self, trainer: TrainerId) -> Event:
@@ -60,13 +64,14 @@ class Lane:
         started = time.monotonic()
         try:
             seed = round_seed(self._seed, effect.key, self._me)
-            fit, score = await self._pool.fit(trainer, effect.params, effect.hyper, seed)
+            hyper = effect.hyper.model_copy(update=self._own_hyper)
+            fit, score = await self._pool.fit(trainer, effect.params, hyper, seed)
         except FlnetError as exc:
             return TrainingFailed(effect.key, str(exc))
         metrics = {**fit.metrics, **score.metrics}
         seconds = time.monotonic() - started
         params = Params(fit.params)
-        return Trained(effect.key, params, fit.examples, score.accuracy, fit.labels, seconds, metrics)
+        return Trained(effect.key, params, fit.examples, score.accuracy, fit.labels, seconds, metrics, hyper)
 
     def cancel(self, trainer: TrainerId, effect: CancelWork) -> None:
         """Stop the training of a round that was left."""

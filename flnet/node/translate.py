@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from flnet.errors import ParamsRefused
 from flnet.events import (
     AnnounceReceived,
-    Claim,
     ClaimReceived,
     DeclineReceived,
     Event,
@@ -27,7 +26,7 @@ from flnet.messages import (
     Trigger,
     digest_of,
 )
-from flnet.params import Params, PeerId, RoundKey, TrainerId, Update
+from flnet.params import Claim, Params, PeerId, RoundKey, TrainerId, Update
 
 KINDS: Mapping[str, type[Message]] = {
     kind.path: kind for kind in (Announce, StartTraining, ModelParams, Accuracy, Trigger)
@@ -51,19 +50,25 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
             return TrainerId(m.trainer_id), RoundTriggered(m.rounds, m.federated_learning_params)
         case StartTraining() as m:
             asked = TrainingAsked(
-                m.sender, m.key, _params(packet), m.federated_learning_params, m.base_round, m.contributors
+                m.sender,
+                m.key,
+                _params(packet),
+                m.federated_learning_params,
+                m.base_round,
+                m.contributors,
+                m.agreement,
             )
             return m.trainer, asked
         case ModelParams() as m if m.declined is not None:
             return m.trainer, DeclineReceived(m.sender, _key(m), m.declined)
         case ModelParams() as m:
             update = Update(m.sender, _key(m), _params(packet), m.examples, m.labels or 1, m.accuracy)
-            return m.trainer, UpdateReceived(update)
+            return m.trainer, UpdateReceived(update, m.agreement)
         case Accuracy() as m:
             claim = Claim(
                 m.sender, m.round, m.accuracy, digest_of(m, packet.params), m.contributors, packet.params
             )
-            return m.trainer, ClaimReceived(claim)
+            return m.trainer, ClaimReceived(claim, m.agreement)
     raise TypeError(f"{type(packet.message).__name__} is no request")
 
 

@@ -12,7 +12,6 @@ from collections.abc import Collection
 
 from flnet.effects import CancelTimer, Effect, Evaluate, SetTimer
 from flnet.events import (
-    Claim,
     ClaimAnswered,
     ClaimReceived,
     Evaluated,
@@ -24,7 +23,7 @@ from flnet.events import (
     TimerFired,
 )
 from flnet.messages import Accuracy
-from flnet.params import Digest, Params, PeerId, RoundKey
+from flnet.params import Claim, Digest, Params, PeerId, RoundKey
 
 
 class Exchange:

@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import ClassVar
 
 from flnet.errors import DataMissing, TrainerError
@@ -135,6 +136,7 @@ class Trainer(ABC):
     exchange_threshold: ClassVar[float] = 0.02  # by how much a peer's model must win to be adopted
     shared: ClassVar[tuple[str, ...] | None] = None  # names that leave this node; None: all of them
     merge: ClassVar[Mapping[str, MergeRule]] = {}  # arrays not merged by the mean
+    agreement: Mapping[str, str] = MappingProxyType({})  # what all nodes must have alike: {"classes": "cat, dog"}
 
     @abstractmethod
     def initial_params(self, seed: int) -> Mapping[str, Array]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from flnet.errors import ParamsRefused, TrainerError
 from flnet.events import Declaration
-from flnet.messages import HyperParams
+from flnet.messages import Agreement, HyperParams, explain
 from flnet.params import Array, Params, Schema
 from flnet.training.api import DataInfo, Fit, Score, Trainer
 
+_LONGEST_AGREED = 1500  # characters a key
 _WIDEST = 8  # bytes a number: what the wire and the files can hold
 
 
@@ -100,7 +103,9 @@ def declared(trainer: Trainer, name: str, params: Params) -> Declaration:
     if not isinstance(info, DataInfo):
         raise TrainerError(f"data_info of trainer {name} gave a {type(info).__name__}; expected a DataInfo")
     merge = {key: rule for key, rule in trainer.merge.items() if key in shared}
-    return Declaration(trainer.label or name, trainer.defaults, threshold, shared, merge, _as_data(info))
+    agreed = _as_agreement(trainer.agreement, name)
+    label = trainer.label or name
+    return Declaration(label, trainer.defaults, threshold, shared, merge, _as_data(info), agreed)
 
 
 def _as_data(info: DataInfo) -> dict[str, Any]:
@@ -111,6 +116,22 @@ def _as_data(info: DataInfo) -> dict[str, Any]:
         "sample": bool(info.sample),
         "note": str(info.note),
     }
+
+
+def _as_agreement(agreement: Mapping[str, str], trainer: str) -> dict[str, str]:
+    """Short words for the wire: of long ones the beginning and a digest, which still differs where they do."""
+    short = {str(key): _shortened(str(words)) for key, words in agreement.items()}
+    try:
+        return dict(TypeAdapter(Agreement).validate_python(short))
+    except ValidationError as exc:
+        raise TrainerError(f"trainer {trainer}: agreement cannot be told to others: {explain(exc)}") from exc
+
+
+def _shortened(words: str) -> str:
+    if len(words) <= _LONGEST_AGREED:
+        return words
+    digest = hashlib.sha256(words.encode()).hexdigest()[:16]
+    return f"{words[: _LONGEST_AGREED - 80]} ... ({len(words)} characters, SHA-256 {digest})"
 
 
 def _finite(value: Array) -> bool:

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 from flnet.effects import Average, Effect, Evaluate, Send
 from flnet.events import (
     Averaged,
-    Claim,
     ClaimReceived,
     Declaration,
     DeclineReceived,
@@ -24,7 +23,7 @@ from flnet.events import (
 from flnet.jobs import Job, Phase, Waits
 from flnet.jobs.steps import LEGAL
 from flnet.messages import JobMessage
-from flnet.params import PeerId, TrainerId, Update
+from flnet.params import Claim, PeerId, TrainerId, Update
 from flnet.strategies import fed_avg
 from tests.helpers import HYPER, key, params, peer
 

@@ -11,7 +11,6 @@ from flnet.effects import Answer, Average, CancelTimer, Evaluate, Publish, Save,
 from flnet.errors import NotComparable, ParamsRefused, PeerError
 from flnet.events import (
     AveragingFailed,
-    Claim,
     ClaimAnswered,
     ClaimReceived,
     Evaluated,
@@ -25,7 +24,7 @@ from flnet.events import (
 )
 from flnet.jobs import Phase
 from flnet.messages import Accuracy, AccuracyReply
-from flnet.params import PeerId, Update
+from flnet.params import Claim, PeerId, Update
 from tests.helpers import frozen, key, params
 from tests.jobs.helpers import Bench, asked, came, claim
 

@@ -15,7 +15,6 @@ from flnet.errors import PeerError
 from flnet.events import (
     Averaged,
     AveragingFailed,
-    Claim,
     ClaimAnswered,
     ClaimReceived,
     DeclineReceived,
@@ -38,7 +37,7 @@ from flnet.events import (
 )
 from flnet.jobs import Job, Phase
 from flnet.messages import Accuracy, JobMessage, StartTraining
-from flnet.params import Params, PeerId, RoundKey, TrainerId, Update
+from flnet.params import Claim, Params, PeerId, RoundKey, TrainerId, Update
 from tests.helpers import HYPER, params, peer
 from tests.jobs.helpers import declaration
 

@@ -8,7 +8,6 @@ import pytest
 
 from flnet.effects import CancelTimer, Effect, Evaluate, SetTimer
 from flnet.events import (
-    Claim,
     ClaimAnswered,
     ClaimReceived,
     Evaluated,
@@ -19,7 +18,7 @@ from flnet.events import (
     TimerFired,
 )
 from flnet.messages import Accuracy, ModelParams
-from flnet.params import Digest, Params, PeerId
+from flnet.params import Claim, Digest, Params, PeerId
 from flnet.rounds import Exchange
 from tests.helpers import key, params
 

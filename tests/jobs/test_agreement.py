@@ -1,0 +1,113 @@
+"""Nodes whose trainers state different things refuse each other and say what differs, whatever the shapes."""
+
+from __future__ import annotations
+
+import pytest
+
+from flnet.effects import Average
+from flnet.errors import ParamsRefused
+from flnet.events import ClaimReceived, SendRefused, TrainingAsked, UpdateReceived
+from flnet.jobs import Phase
+from flnet.jobs.agreement import differences
+from flnet.messages import ModelParams, StartTraining
+from flnet.params import PeerId
+from tests.helpers import frozen, key
+from tests.jobs.helpers import Bench, asked, came, claim, prepared
+
+HERE = {"classes": "cat, dog", "size": "32"}
+THERE = {"classes": "cat, fox", "size": "32"}
+WORDS = "the nodes do not agree on classes: here cat, dog; there cat, fox"
+
+
+def bench(**more: object) -> Bench:
+    return Bench(agreement=HERE, **more)  # type: ignore[arg-type]
+
+
+def start(agreement: dict[str, str] | None) -> TrainingAsked:
+    return asked("a", agreement=agreement)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        start(THERE),
+        UpdateReceived(came("a").update, THERE),
+        ClaimReceived(claim("a"), THERE),
+    ],
+)
+def test_what_a_peer_states_differently_is_named_and_nothing_changes(event: TrainingAsked) -> None:
+    job = bench()
+    before = frozen(job.state)
+    with pytest.raises(ParamsRefused) as refusal:
+        job.hear(event)
+    assert refusal.value.message == WORDS
+    assert frozen(job.state) == before
+
+
+@pytest.mark.parametrize("agreement", [HERE, None, {}])
+def test_a_peer_that_states_the_same_or_nothing_is_heard(agreement: dict[str, str] | None) -> None:
+    job = bench()
+    job.hear(start(agreement))
+    assert job.phase is Phase.TRAINING
+
+
+def test_a_trainer_that_states_nothing_hears_everyone() -> None:
+    job = Bench()
+    job.hear(start(THERE))
+    assert job.phase is Phase.TRAINING
+
+
+def test_every_message_of_a_round_carries_it() -> None:
+    job = bench()
+    job.hear(start(HERE))
+    job.train()
+    assert job.said(ModelParams).agreement == HERE
+
+
+def test_a_start_that_came_while_loading_is_looked_at_afterwards() -> None:
+    job = Bench(prepare=False)
+    job.hear(start(THERE))
+    job.hear(prepared(agreement=HERE))
+    assert job.phase is Phase.IDLE
+    told = [e for e in job.effects if getattr(e, "kind", "") == "refused"]
+    assert WORDS in getattr(told[0], "text", "")
+
+
+def test_a_round_goes_on_without_the_node_that_does_not_agree() -> None:
+    job = bench(me="a", peers=("b",))
+    job.hear(asked("b", agreement=HERE))
+    job.train()
+    refused = SendRefused(PeerId("b"), ModelParams.path, key(0, "b"), 422, ParamsRefused.code, WORDS)
+    job.hear(refused)
+    assert job.phase is Phase.AVERAGING
+    assert WORDS in str(job.state.record)
+    assert len(job.one(Average).updates) == 1
+
+
+def test_the_schema_digest_covers_it() -> None:
+    digests = {Bench(agreement=a).job.view()["schema_digest"] for a in ({}, HERE, THERE, dict(HERE))}
+    assert len(digests) == 3
+
+
+def test_a_key_that_one_side_lacks_differs() -> None:
+    assert differences({"a": "1"}, {"b": "2"}) == "a: here 1; there nothing; nor on b: here nothing; there 2"
+    assert differences(HERE, dict(HERE)) == ""
+
+
+def test_of_long_lists_only_the_entries_that_differ_are_shown() -> None:
+    long = [f"column number {i}" for i in range(40)]
+    words = differences({"features": ", ".join([*long, "x"])}, {"features": ", ".join(["y", *long])})
+    assert words == "features: only here x; only there y"
+    swapped = differences({"features": ", ".join(long)}, {"features": ", ".join(reversed(long))})
+    assert swapped == "features: the same 40 in another order"
+    many = differences({"features": ", ".join(long)}, {"features": "x"})
+    assert many.endswith("column number 4 and 35 more; only there x")
+
+
+def test_a_start_says_it_on_the_wire() -> None:
+    job = bench(me="a", peers=("b",))
+    job.hear(asked("b", agreement=HERE))
+    assert job.state.say(StartTraining).fields()["agreement"] == HERE
+    silent = Bench(me="a", peers=("b",))
+    silent.hear(asked("b"))
+    assert "agreement" not in silent.state.say(StartTraining).fields()
