@@ -62,6 +62,8 @@ def test_every_setting_can_come_as_a_variable() -> None:
         "node_ip": "10.0.0.1",
         "bootstrap_pairs": "127.0.0.1:4001, localhost:4002",
         "data_shard": "2/10",
+        "local_epochs": "3",
+        "local_batch_size": "16",
         "trainers": "MNIST, CIFAR10,",
     }
     for name, info in Settings.model_fields.items():
