@@ -77,7 +77,7 @@ def load_node_data(settings: TrainerSettings) -> NodeData:
         dict(zip(SIDES, options.split, strict=True)),
         seed,
     )
-    noisy = x + noise(x.shape, options.noise, seed, part)
+    noisy = x if options.noise == "none" else x + noise(x.shape, options.noise, seed, part)
     sides = {side: Side(noisy[rows], y[rows]) for side, rows in numbers.items()}
     if not all(len(side.y) for side in sides.values()):
         counts = ", ".join(f"{len(side.y)} in {name}" for name, side in sides.items())
@@ -121,8 +121,6 @@ def noise(shape: tuple[int, ...], kind: str, seed: int, part: int) -> Array:
 
     The thesis prints N(0, sigma^2); its code adds the absolute values, which also shifts the mean.
     """
-    if kind == "none":
-        return np.zeros((1,) * len(shape), np.float32)
     chance = np.random.default_rng([seed, 2, part])
     added = chance.uniform(0, LARGEST_SIGMA) * chance.standard_normal(shape, np.float32)
     return np.asarray(np.abs(added) if kind == "half-normal" else added, np.float32)

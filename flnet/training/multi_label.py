@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import xml.etree.ElementTree as ET
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,8 +47,6 @@ class MultiLabel:
                 f"{self.x.shape[0]} rows came with labels of shape {list(self.y.shape)} and with "
                 f"{len(self.labels)} names of labels; expected one row of labels each, and one name each"
             )
-        if not np.isin(self.y, (0, 1)).all():
-            raise TrainerError("labels must be 0 or 1")
 
     def __len__(self) -> int:
         return len(self.y)
@@ -96,9 +95,10 @@ def read_multi_label(
 
 def _from_npz(path: Path) -> MultiLabel:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # Opened here: numpy leaves a file open whose zip is broken.
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             sparse = "X_data" in file.files
-    except (OSError, ValueError, EOFError) as exc:
+    except (OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as exc:
         raise TrainerError(f"{path} cannot be read as an .npz file: {exc}") from exc
     if sparse:
         data, indices, indptr, shape, y, names = read_npz(
@@ -115,6 +115,8 @@ def _from_npz(path: Path) -> MultiLabel:
         numbers = x
     if len(x.shape) != 2 or numbers.dtype.kind not in "fiub" or not np.isfinite(numbers).all():
         raise TrainerError(f"{path}: X is {numbers.dtype} {list(x.shape)}; expected a table of finite numbers")
+    if not np.isin(y, (0, 1)).all():  # before the cast: 256 would become 0
+        raise TrainerError(f"{path}: Y has other values than 0 and 1")
     return MultiLabel(x, y.astype(np.uint8), tuple(str(name) for name in names))
 
 

@@ -133,15 +133,13 @@ def dirichlet_parts(labels: Array, count: int, alpha: float, seed: int, min_rows
     """
     chance = _chance(seed, "dirichlet")
     by_label = _shuffled_by_label(labels, _chance(seed, "order"))
+    rows = np.array([len(numbers) for numbers in by_label])
     for _ in range(_TRIES):
         shares = chance.dirichlet(np.full(count, alpha), size=len(by_label))
-        bounds = [
-            (np.cumsum(s)[:-1] * len(rows)).astype(np.int64) for rows, s in zip(by_label, shares, strict=True)
-        ]
-        cuts = [np.split(rows, at) for rows, at in zip(by_label, bounds, strict=True)]
-        parts = _joined(cuts, count)
-        if min(map(len, parts)) >= min_rows:
-            return parts
+        bounds = (np.cumsum(shares, axis=1)[:, :-1] * rows[:, None]).astype(np.int64)
+        sizes = np.diff(bounds, axis=1, prepend=0, append=rows[:, None]).sum(axis=0)
+        if sizes.min() >= min_rows:
+            return _joined([np.split(numbers, at) for numbers, at in zip(by_label, bounds, strict=True)], count)
     raise TrainerError(
         f"{_TRIES} draws from Dirichlet({alpha:g}) left one of {count} parts with fewer than {min_rows} rows: "
         "take a larger alpha or fewer parts"

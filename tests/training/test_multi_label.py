@@ -126,7 +126,8 @@ def test_npz_dense_and_sparse(tmp_path: Path) -> None:
         ({"X": X, "Y": Y}, "lacks label_names"),
         ({"X": X, "Y": Y[:2], "label_names": ["a", "b"]}, r"3 rows came with labels of shape \[2, 2\]"),
         ({"X": X, "Y": Y, "label_names": ["a"]}, "with 1 names"),
-        ({"X": X, "Y": [[1, 0], [0, 2], [1, 1]], "label_names": ["a", "b"]}, "labels must be 0 or 1"),
+        ({"X": X, "Y": [[1, 0], [0, 2], [1, 1]], "label_names": ["a", "b"]}, "Y has other values than 0 and 1"),
+        ({"X": X, "Y": [[1, 0], [0, 256], [1, 1]], "label_names": ["a", "b"]}, "Y has other values"),
         ({"X": [[np.nan, 0]] * 3, "Y": Y, "label_names": ["a", "b"]}, "finite"),
         ({"X": [["a", "b"]] * 3, "Y": Y, "label_names": ["a", "b"]}, "table of finite numbers"),
     ],
@@ -182,6 +183,7 @@ def test_a_wrong_list_of_labels_is_refused(tmp_path: Path, xml: str, fault: str)
         ("t.csv", 'a,b\n"1,1', "is not CSV text"),
         ("t.txt", "", "is no file of a known kind: expected .arff, .csv or .npz"),
         ("t.npz", "x", "cannot be read as an .npz file"),
+        ("t.npz", "PK\x03\x04 cut off", "cannot be read as an .npz file"),
     ],
 )
 def test_a_wrong_file_is_refused(tmp_path: Path, name: str, text: str, fault: str) -> None:
