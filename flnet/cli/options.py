@@ -53,10 +53,10 @@ def read_config(path: Path | None) -> Mapping[str, Any]:
     Raises:
         SettingsError: the named file is missing, or a file is not readable as TOML.
     """
-    if path is None and not Path(CONFIG_FILE).is_file():
-        return {}
-    path = path or Path(CONFIG_FILE)
+    named, path = path is not None, path or Path(CONFIG_FILE)
     try:
+        if not named and not path.is_file():
+            return {}
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as exc:
         raise SettingsError(f"the settings file {path} cannot be read: {exc.strerror or exc}") from exc

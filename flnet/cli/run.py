@@ -14,6 +14,7 @@ import click
 from flnet.cli.logs import set_up_logging
 from flnet.cli.options import chosen, read_config, settings_options
 from flnet.cli.text import address_of, printable
+from flnet.errors import StartError
 from flnet.node.build import build_node
 from flnet.node.runtime import NodeRuntime
 from flnet.settings import Settings, load_settings
@@ -58,6 +59,7 @@ async def run_node(settings: Settings, parent: int | None = None) -> None:
     watch = asyncio.create_task(_watch_parent(parent, shutdown)) if parent is not None else None
     listening = bind(settings)  # before all else: a second node on this port must not touch the first one's state
     try:
+        _make_writable(state_folder(settings))
         node = build_node(settings)
         try:
             await node.start()
@@ -69,6 +71,18 @@ async def run_node(settings: Settings, parent: int | None = None) -> None:
         listening.close()
         if watch is not None:
             watch.cancel()
+
+
+def _make_writable(folder: Path) -> None:
+    """Make the state folder, and try it, before a node promises to keep anything there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".probe-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as exc:
+        words = f"the state folder {folder} cannot be written ({exc.strerror or exc})"
+        raise StartError(f"{words}; set FLNET_STATE_PATH to one that can") from exc
 
 
 def greeting(node: NodeRuntime, settings: Settings) -> str:
