@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from flnet.effects import Effect, Send
-from flnet.errors import NoData, NotReady, ParamsRefused, RoundLost, StaleRound
+from flnet.errors import NoData, NotReady, ParamsRefused, StaleRound
 from flnet.events import DeclineReceived, SendRefused, Trained, TrainingFailed, UpdateReceived
 from flnet.jobs.agreement import must_agree
 from flnet.jobs.opening import Opening
-from flnet.jobs.starting import decline
+from flnet.jobs.starting import decline, must_beat
 from flnet.jobs.state import JobState
 from flnet.jobs.steps import Phase
 from flnet.messages import LAST_ROUND, ModelParams, StartTraining
@@ -68,7 +68,7 @@ def update_received(s: JobState, event: UpdateReceived) -> list[Effect]:
     event = UpdateReceived(replace(event.update, key=key, params=s.model.schema.conform(event.update.params)))
     if key == s.key:
         return _of_this_round(s, event)
-    _must_beat(s, key)
+    must_beat(s, key)
     s.remember_early(event.update.peer, event)
     if s.phase is not Phase.AVERAGING:  # else the average in progress is finished first
         s.propose(Opening(key, heard_start=False))
@@ -110,14 +110,14 @@ def _takes_no_part(s: JobState, event: SendRefused) -> bool:
         # Where a trainer states what must be alike, a node that refuses its update trains something else.
         stated = s.model is not None and bool(s.model.schema.agreement)
         return event.status == 404 or (stated and event.error == ParamsRefused.code)
-    averaged_without_us = event.error == StaleRound.code and event.current == s.number
-    return event.status in (404, 413, 422) or averaged_without_us
+    return event.status in (404, 413, 422)
 
 
 def _mesh_is_ahead(s: JobState, event: SendRefused) -> bool:
-    started_here = s.key is not None and s.key.initiator == s.my_id
-    ahead = event.error == StaleRound.code and event.current is not None and s.number < event.current < LAST_ROUND
-    return started_here and ahead and s.phase in (Phase.TRAINING, Phase.GATHERING)
+    """Whether a peer answered our start of a round with being past it, or past its average."""
+    started = s.key is not None and s.key.initiator == s.my_id and event.path == StartTraining.path
+    ahead = event.error == StaleRound.code and event.current is not None and s.number <= event.current < LAST_ROUND
+    return started and ahead and s.phase in (Phase.TRAINING, Phase.GATHERING)
 
 
 def _placed(s: JobState, key: RoundKey, sender: PeerId) -> RoundKey:
@@ -125,17 +125,6 @@ def _placed(s: JobState, key: RoundKey, sender: PeerId) -> RoundKey:
     if key.initiator:
         return key
     return RoundKey(key.number, s.key.initiator if s.key and s.key.number == key.number else sender)
-
-
-def _must_beat(s: JobState, key: RoundKey) -> None:
-    if s.key is None or key.number > s.number:
-        return
-    if key.number < s.number:
-        raise StaleRound(key.number, s.number)
-    if not key.beats(s.key):
-        raise RoundLost(s.number, key.initiator, s.key.initiator)
-    if s.phase not in (Phase.TRAINING, Phase.GATHERING):
-        raise StaleRound(key.number, s.number)  # averaged already
 
 
 def _of_this_round(s: JobState, event: UpdateReceived) -> list[Effect]:

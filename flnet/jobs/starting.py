@@ -51,15 +51,24 @@ def asked(s: JobState, event: TrainingAsked) -> list[Effect]:
     opening = Opening(event.key, event.hyper, start)
     if s.key == event.key:
         return _join(s, opening) if s.listening else []  # a duplicate
-    if s.key is not None:
-        if event.key.number < s.number:
-            raise StaleRound(event.key.number, s.number)
-        if event.key.number == s.number and not event.key.beats(s.key):
-            raise RoundLost(s.number, event.key.initiator, s.key.initiator)
-        if event.key.number == s.number and s.phase not in (Phase.TRAINING, Phase.GATHERING):
-            raise StaleRound(event.key.number, s.number)  # averaged already: one average per round, never two
+    must_beat(s, event.key)
     s.propose(opening)
     return _force(s) if event.key.number == s.number + 1 else []
+
+
+def must_beat(s: JobState, key: RoundKey) -> None:
+    """Refuse a round for which this node does not leave the one that it is in.
+
+    Raises:
+        StaleRound: it is over, or averaged here already: one average per round, never two.
+        RoundLost: another initiator's start of that round comes first.
+    """
+    if s.key is None or key.number > s.number:
+        return
+    if key.number < s.number or s.phase not in (Phase.TRAINING, Phase.GATHERING):
+        raise StaleRound(key.number, s.number)
+    if not key.beats(s.key):
+        raise RoundLost(s.number, key.initiator, s.key.initiator)
 
 
 def open_round(s: JobState, opening: Opening) -> list[Effect]:

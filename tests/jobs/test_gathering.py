@@ -289,7 +289,6 @@ def refusal(status: int, error: str, path: str = StartTraining.path, by: str = "
         refusal(404, "no_data", ModelParams.path),
         refusal(422, "params_refused"),
         refusal(413, "body_too_large"),
-        refusal(409, "stale_round"),
     ],
 )
 def test_a_peer_whose_answer_says_that_it_takes_no_part_is_not_waited_for(answer: SendRefused) -> None:

@@ -243,12 +243,9 @@ def test_a_start_that_counts_comes_too_late_once_the_round_is_averaged() -> None
     refuses(bench, asked("a"), StaleRound)
 
 
-def test_a_peer_that_averaged_without_our_start_is_not_waited_for() -> None:
-    bench = Bench(peers=["c"])
-    bench.hear(RoundTriggered())
-    bench.train()
-    bench.hear(SendRefused(PeerId("c"), StartTraining.path, key(0, "b"), 409, "stale_round", "", current=0))
-    assert bench.phase is Phase.AVERAGING
+def test_a_start_of_a_round_that_is_over_is_told_so_whoever_would_win() -> None:
+    bench = Bench().through_round()
+    assert [type(refuses(bench, asked(name), StaleRound)) for name in "ac"] == [StaleRound] * 2
 
 
 # --- only an update told of the round
@@ -328,17 +325,18 @@ def behind(current: int | None = 7, path: str = StartTraining.path, error: str =
     return SendRefused(PeerId("a"), path, key(0, "b"), 409, error, "words", current)
 
 
-def test_an_initiator_that_is_behind_starts_the_next_round_and_sits_it_out() -> None:
+@pytest.mark.parametrize("current", [0, 7])  # 0: a peer averaged this very round already
+def test_an_initiator_that_is_behind_starts_the_next_round_and_sits_it_out(current: int) -> None:
     bench = Bench()
     bench.hear(RoundTriggered())
-    bench.hear(behind(7))
-    assert (bench.phase, bench.state.key) == (Phase.GATHERING, key(8, "b"))
+    bench.hear(behind(current))
+    assert (bench.phase, bench.state.key) == (Phase.GATHERING, key(current + 1, "b"))
     start, word = bench.said(StartTraining), bench.said(ModelParams)
-    assert (start.round, start.base_round) == (8, -1)
-    assert word.declined == "its model is of round -1, the mesh is in round 7"
+    assert (start.round, start.base_round) == (current + 1, -1)
+    assert word.declined == f"its model is of round -1, the mesh is in round {current}"
     assert bench.all(Train) == []
-    bench.hear(came("a", 8, "b", w=[4, 4]))
-    bench.hear(came("c", 8, "b", w=[6, 6]))
+    bench.hear(came("a", current + 1, "b", w=[4, 4]))
+    bench.hear(came("c", current + 1, "b", w=[6, 6]))
     bench.average()
     assert bench.w == [5, 5]
 
@@ -347,7 +345,7 @@ def test_an_initiator_that_is_behind_starts_the_next_round_and_sits_it_out() -> 
     "refusal",
     [
         behind(None),
-        behind(0, path=ModelParams.path),
+        behind(7, path=ModelParams.path),
         behind(7, error="round_lost"),
         behind(2**53),
         SendRefused(PeerId("a"), StartTraining.path, key(3, "b"), 409, "stale_round", "", 7),  # an older start
