@@ -64,7 +64,7 @@ class MultiLabelNet(Trainer):
 
     def __init__(self, data: NodeData, threads: int = 1) -> None:
         torch.set_num_threads(threads)
-        self._info = data.info
+        self._info, self.agreement = data.info, data.agreement
         self._train, self._validation, self._test = (
             Part(data.sides[name]) for name in ("train", "validation", "test")
         )

@@ -43,11 +43,15 @@ class NodeData:
         sides: train, validation, test: rows that have one of this node's labels.
         common: rows of the global test that have one of this node's labels; without noise.
         info: for people; `classes` are this node's labels.
+        features: names of the columns.
+        agreement: what must be alike on all nodes that average their cores.
     """
 
     sides: Mapping[str, Side]
     common: Side
     info: DataInfo
+    features: tuple[str, ...]
+    agreement: Mapping[str, str]
 
 
 def load_node_data(settings: TrainerSettings) -> NodeData:
@@ -83,7 +87,13 @@ def load_node_data(settings: TrainerSettings) -> NodeData:
         counts = ", ".join(f"{len(side.y)} in {name}" for name, side in sides.items())
         raise DataMissing(f"too few rows for this node: {counts}", "use fewer shards")
     info = _info(path, options, data, mine, sides, len(common))
-    return NodeData(sides, Side(dense_rows(data.x, common), data.y[common][:, mine]), info)
+    return NodeData(
+        sides,
+        Side(dense_rows(data.x, common), data.y[common][:, mine]),
+        info,
+        data.features,
+        _agreement(options, data, count, seed),
+    )
 
 
 def node_label_numbers(options: Options, labels: tuple[str, ...], shard: tuple[int, int], seed: int) -> Array:
@@ -124,6 +134,19 @@ def noise(shape: tuple[int, ...], kind: str, seed: int, part: int) -> Array:
     chance = np.random.default_rng([seed, 2, part])
     added = chance.uniform(0, LARGEST_SIGMA) * chance.standard_normal(shape, np.float32)
     return np.asarray(np.abs(added) if kind == "half-normal" else added, np.float32)
+
+
+def _agreement(options: Options, data: MultiLabel, count: int, seed: int) -> dict[str, str]:
+    """Other columns would average weights of other meanings; another dealing would train on the others' test."""
+    agreed = {"features": ", ".join(data.features)}
+    if count > 1:
+        share = _global_share(options, count)
+        how = f"by name {options.node_labels}" if options.node_labels else f"{options.deal or 'evenly'}"
+        agreed["dealing"] = (
+            f"{len(data)} rows to {count} nodes by seed {seed}, global test {share:g}, "
+            f"labels {', '.join(data.labels)} {how}"
+        )
+    return agreed
 
 
 def _read(path: Path, options: Options) -> MultiLabel:

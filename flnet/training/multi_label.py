@@ -33,12 +33,14 @@ class MultiLabel:
         x: features, rows x columns.
         y: 0 or 1, uint8, rows x labels.
         labels: names of the labels.
+        features: names of the columns of x.
         skipped: in words, which rows of the file were left out; empty if none.
     """
 
     x: Matrix
     y: Array
     labels: tuple[str, ...]
+    features: tuple[str, ...]
     skipped: str = ""
 
     def __post_init__(self) -> None:
@@ -47,6 +49,9 @@ class MultiLabel:
                 f"{self.x.shape[0]} rows came with labels of shape {list(self.y.shape)} and with "
                 f"{len(self.labels)} names of labels; expected one row of labels each, and one name each"
             )
+
+        if len(self.features) != self.x.shape[1]:
+            raise TrainerError(f"{self.x.shape[1]} columns came with {len(self.features)} names of features")
 
     def __len__(self) -> int:
         return len(self.y)
@@ -98,6 +103,7 @@ def _from_npz(path: Path) -> MultiLabel:
         # Opened here: numpy leaves a file open whose zip is broken.
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             sparse = "X_data" in file.files
+            unnamed = "feature_names" not in file.files
     except (OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as exc:
         raise TrainerError(f"{path} cannot be read as an .npz file: {exc}") from exc
     if sparse:
@@ -117,7 +123,12 @@ def _from_npz(path: Path) -> MultiLabel:
         raise TrainerError(f"{path}: X is {numbers.dtype} {list(x.shape)}; expected a table of finite numbers")
     if not np.isin(y, (0, 1)).all():  # before the cast: 256 would become 0
         raise TrainerError(f"{path}: Y has other values than 0 and 1")
-    return MultiLabel(x, y.astype(np.uint8), tuple(str(name) for name in names))
+    features = np.arange(x.shape[1]) if unnamed else read_npz(path, ("feature_names",))[0]
+    return MultiLabel(x, y.astype(np.uint8), _texts(names), _texts(features))
+
+
+def _texts(names: Array) -> tuple[str, ...]:
+    return tuple(str(name) for name in names.reshape(-1))
 
 
 def _read_csv(path: Path, ignore: tuple[str, ...], on_bad_rows: OnBadRows) -> Table:
@@ -190,4 +201,5 @@ def _divided(path: Path, table: Table, labels: list[str], ignore: tuple[str, ...
     skipped = (
         f"{table.skipped} rows were skipped, the first because {table.first_skipped}" if table.skipped else ""
     )
-    return MultiLabel(pick_columns(table.values, features), y.astype(np.uint8), tuple(labels), skipped)
+    names = tuple(table.names[j] for j in features)
+    return MultiLabel(pick_columns(table.values, features), y.astype(np.uint8), tuple(labels), names, skipped)

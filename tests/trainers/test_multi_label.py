@@ -146,6 +146,19 @@ def test_a_node_keeps_the_rows_that_have_one_of_its_labels(tmp_path: Path) -> No
     assert "2 of 6 labels" in data.info.note
 
 
+def test_nodes_must_agree_on_columns_and_dealing_but_not_on_labels(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    one, other = (make_trainer(node(tmp_path, part)) for part in (1, 2))
+    assert one.agreement == other.agreement
+    assert set(one.agreement) == {"features", "dealing"}
+    fresh = [tmp_path / name for name in ("x", "y")]
+    for folder in fresh:
+        folder.mkdir()
+        write_data(folder)
+    assert make_trainer(node(fresh[0], seed=1)).agreement["dealing"] != one.agreement["dealing"]
+    assert make_trainer(node(fresh[1], 1, 1)).agreement == {"features": one.agreement["features"]}
+
+
 def contents(x: Array) -> set[bytes]:
     return {row.tobytes() for row in x}
 

@@ -36,6 +36,7 @@ def arff(path: Path, *names: str, rows: str = ROWS, relation: str = "r") -> Path
 
 def is_it(data: MultiLabel) -> bool:
     x = dense_rows(data.x, np.arange(len(data)))
+    assert data.features in {("f1", "f2"), ("0", "1")}  # an .npz need not name them
     return (
         x.tolist() == X
         and data.y.tolist() == Y
@@ -126,6 +127,7 @@ def test_npz_dense_and_sparse(tmp_path: Path) -> None:
         ({"X": X, "Y": Y}, "lacks label_names"),
         ({"X": X, "Y": Y[:2], "label_names": ["a", "b"]}, r"3 rows came with labels of shape \[2, 2\]"),
         ({"X": X, "Y": Y, "label_names": ["a"]}, "with 1 names"),
+        ({"X": X, "Y": Y, "label_names": ["a", "b"], "feature_names": ["a"]}, "came with 1 names of features"),
         ({"X": X, "Y": [[1, 0], [0, 2], [1, 1]], "label_names": ["a", "b"]}, "Y has other values than 0 and 1"),
         ({"X": X, "Y": [[1, 0], [0, 256], [1, 1]], "label_names": ["a", "b"]}, "Y has other values"),
         ({"X": [[np.nan, 0]] * 3, "Y": Y, "label_names": ["a", "b"]}, "finite"),
