@@ -1,0 +1,239 @@
+"""CIFAR-10 in each form in which it is found; the network: determinism, declaration, learning."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flnet.errors import DataMissing, TrainerError
+from flnet.messages import HyperParams
+from flnet.params import Array, Params, Schema
+from flnet.training.api import Task, Trainer, TrainerSettings
+from flnet.training.checks import checked_fit, checked_score, declared
+from tests.trainers.real_data import datasets_path
+from trainers._cifar import CLASSES, Photographs, load_photographs
+
+TRAIN = [f"data_batch_{number}.bin" for number in range(1, 6)]
+
+
+def made_up(rows: int, seed: int) -> tuple[Array, Array]:
+    """Noise of which each channel of a class has a brightness of its own, and labels 0 to 9 in turn."""
+    chance, labels = np.random.default_rng(seed), np.arange(rows, dtype=np.uint8) % 10
+    noise = chance.integers(0, 40, (rows, 32, 32, 3))
+    tint = np.stack([20 * labels, 200 - 20 * labels, 40 * (labels % 5)], 1)
+    return (noise + tint[:, None, None]).astype(np.uint8), labels
+
+
+def batch_files(folder: Path) -> dict[str, bytes]:
+    """The six published files with 40 made-up records each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = {}
+    for seed, name in enumerate([*TRAIN, "test_batch.bin"]):
+        x, y = made_up(40, seed)
+        found[name] = np.column_stack([y, x.transpose(0, 3, 1, 2).reshape(40, -1)]).tobytes()
+    return found
+
+
+def unpacked(folder: Path) -> Path:
+    """A folder of data sets with the unpacked binary version."""
+    for name, data in batch_files(folder / "cifar-10-batches-bin").items():
+        (folder / "cifar-10-batches-bin" / name).write_bytes(data)
+    return folder
+
+
+def npz(folder: Path, column: bool = False) -> Path:
+    """A folder of data sets with the same images as an .npz file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = [made_up(40, seed) for seed in range(6)]
+    x, y = (np.concatenate([part[at] for part in parts[:5]]) for at in (0, 1))
+    labels = y[:, None] if column else y
+    np.savez(folder / "cifar10.npz", x_train=x, y_train=labels, x_test=parts[5][0], y_test=parts[5][1])
+    return folder
+
+
+def load(data: Path | None, state: Path, shard: tuple[int, int] = (1, 1)) -> Photographs:
+    state.mkdir(parents=True, exist_ok=True)
+    return load_photographs(TrainerSettings(data, state, shard))
+
+
+def contents(data: Photographs) -> list[tuple[bytes, int]]:
+    parts = (data.train, data.validation, data.test)
+    return sorted(
+        (image.tobytes(), int(label)) for part in parts for image, label in zip(part.x, part.y, strict=True)
+    )
+
+
+# What is found.
+
+
+def test_every_form_gives_the_same_photographs(tmp_path: Path) -> None:
+    packed = tmp_path / "packed" / "cifar10"
+    packed.mkdir(parents=True)
+    with tarfile.open(packed / "cifar-10-binary.tar.gz", "w:gz") as archive:
+        for file, inside in batch_files(tmp_path / "scratch").items():
+            entry = tarfile.TarInfo(f"cifar-10-batches-bin/{file}")
+            entry.size = len(inside)
+            archive.addfile(entry, io.BytesIO(inside))
+    forms = {
+        "binary": unpacked(tmp_path / "binary"),
+        "packed": tmp_path / "packed",
+        "npz": npz(tmp_path / "npz"),
+        "column": npz(tmp_path / "column", column=True),
+    }
+    loaded = {name: load(folder, tmp_path / "state" / name) for name, folder in forms.items()}
+    expected = contents(loaded["npz"])
+    assert len(expected) == 240
+    for name, data in loaded.items():
+        assert contents(data) == expected, name
+        assert data.info.rows == {"train": 180, "validation": 20, "test": 40}
+        assert data.info.classes == CLASSES
+        assert data.train.x.dtype == np.uint8
+
+
+def test_shards_of_the_binary_version_are_disjoint(tmp_path: Path) -> None:
+    data = unpacked(tmp_path / "data")
+    parts = [contents(load(data, tmp_path / str(node), (node, 4))) for node in (1, 2, 3, 4)]
+    assert sorted(chain(*parts)) == contents(load(data, tmp_path / "all"))
+
+
+def test_jpegs_are_decoded_and_a_damaged_one_is_named(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image", reason="needs Pillow: pip install flnet[tensorflow]")
+
+    def packed(rows: int, seed: int, spoil: int | None = None) -> tuple[Array, Array, Array]:
+        x, y = made_up(rows, seed)
+        files = []
+        for number, pixels in enumerate(x):
+            file = io.BytesIO()
+            image.fromarray(pixels).save(file, "JPEG", quality=95)
+            files.append(b"spoilt" if number == spoil else file.getvalue())
+        return np.frombuffer(b"".join(files), np.uint8), np.cumsum([0, *map(len, files)]), y
+
+    def write(spoil: int | None = None) -> None:
+        a, b, c = packed(100, 0)
+        d, e, f = packed(20, 1, spoil)
+        arrays = {
+            "jpeg_train": a,
+            "offsets_train": b,
+            "y_train": c,
+            "jpeg_test": d,
+            "offsets_test": e,
+            "y_test": f,
+        }
+        np.savez(tmp_path / "cifar10_full_jpeg.npz", **arrays)  # type: ignore[arg-type]
+
+    write()
+    data = load(tmp_path, tmp_path / "state")
+    x, y = made_up(20, 1)
+    assert data.test.y.tolist() == y.tolist()
+    assert np.abs(data.test.x.astype(int) - x).mean() < 15
+    write(spoil=3)
+    with pytest.raises(TrainerError, match=r"cifar10_full_jpeg.npz, test image 3 is damaged"):
+        load(tmp_path, tmp_path / "state")
+
+
+def test_what_is_missing_is_said_with_its_remedy(tmp_path: Path) -> None:
+    with pytest.raises(DataMissing, match="FLNET_DATASETS_PATH is not set") as unset:
+        load(None, tmp_path)
+    assert "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz" in unset.value.remedy
+    with pytest.raises(DataMissing, match="not found"):
+        load(tmp_path, tmp_path)
+    (tmp_path / "cifar-10-batches-py").mkdir()
+    with pytest.raises(
+        DataMissing, match="cifar-10-batches-py there is the Python version: its files are pickles"
+    ):
+        load(tmp_path, tmp_path)
+    with pytest.raises(DataMissing, match="too few rows for this shard"):
+        load(npz(tmp_path / "data"), tmp_path, (99, 99))
+
+
+def test_damaged_files_are_named(tmp_path: Path) -> None:
+    data = unpacked(tmp_path / "data")
+    batch = data / "cifar-10-batches-bin" / "data_batch_3.bin"
+    whole = batch.read_bytes()
+    batch.write_bytes(whole[:-1])
+    with pytest.raises(TrainerError, match=r"data_batch_3.bin is damaged"):
+        load(data, tmp_path)
+    batch.write_bytes(b"\x0a" + whole[1:])
+    with pytest.raises(TrainerError, match="expected 0 to 9"):
+        load(data, tmp_path)
+    batch.unlink()
+    with pytest.raises(TrainerError, match=r"data_batch_3.bin cannot be read"):
+        load(data, tmp_path)
+    archive = tmp_path / "packed" / "cifar-10-binary.tar.gz"
+    archive.parent.mkdir()
+    archive.write_bytes(b"no archive")
+    with pytest.raises(TrainerError, match=r"tar.gz cannot be read"):
+        load(archive.parent, tmp_path)
+    with tarfile.open(archive, "w:gz"):
+        pass
+    with pytest.raises(TrainerError, match=r"tar.gz lacks data_batch_1.bin"):
+        load(archive.parent, tmp_path)
+
+
+# The network.
+
+
+@pytest.fixture(scope="module")
+def trainer(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
+    pytest.importorskip("tensorflow", reason="needs TensorFlow: pip install flnet[tensorflow]")
+    from trainers.CIFAR10 import make_trainer
+
+    folder = tmp_path_factory.mktemp("cifar")
+    return make_trainer(TrainerSettings(npz(folder / "data"), folder))
+
+
+def test_the_declaration_says_what_the_mesh_must_know(trainer: Trainer) -> None:
+    params = Params(trainer.initial_params(0))
+    declaration = declared(trainer, "CIFAR10", params)
+    assert declaration.label == "CIFAR-10 Dataset"
+    assert set(declaration.shared) == set(params)
+    assert 200_000 < Schema.of(params).numbers < 600_000
+    assert all(value.dtype == np.float32 for value in params.values())
+
+
+def test_equal_seeds_give_equal_starts(trainer: Trainer) -> None:
+    assert Params(trainer.initial_params(3)) == Params(trainer.initial_params(3))
+    assert Params(trainer.initial_params(3)) != Params(trainer.initial_params(4))
+
+
+def test_a_training_depends_on_nothing_but_parameters_data_and_seed(trainer: Trainer) -> None:
+    start, hyper = Params(trainer.initial_params(1)), HyperParams(e=1, u=0.02, b=32)
+    calls: list[tuple[int, int]] = []
+    once = checked_fit(trainer.fit(Task(start, hyper, 5, lambda *at: calls.append(at))), start, "CIFAR10")
+    assert calls == [(done, 6) for done in range(1, 7)]  # 180 rows
+    other = Params(trainer.fit(Task(start, hyper, 6)).params)
+    assert Params(trainer.fit(Task(start, hyper, 5)).params) == Params(once.params) != other
+
+
+def test_parameters_go_in_as_they_came_out(trainer: Trainer) -> None:
+    start = Params(trainer.initial_params(1))
+    before = Params({name: value.copy() for name, value in start.items()})
+    fit = trainer.fit(Task(start, HyperParams(e=1, u=1e-30, b=64), 0))
+    assert start == before
+    for name in (name for name in start if "moving" not in name):
+        np.testing.assert_allclose(fit.params[name], start[name], atol=1e-20)  # a rate of nothing moves nothing
+
+
+def test_it_learns_what_is_easy(trainer: Trainer) -> None:
+    fit = trainer.fit(Task(Params(trainer.initial_params(0)), HyperParams(e=6, u=0.02, b=16), 0))
+    score = checked_score(trainer.evaluate(fit.params), "CIFAR10")
+    assert score.accuracy > 0.5
+    assert score.examples == 40
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_it_learns_from_real_photographs(tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow", reason="needs TensorFlow: pip install flnet[tensorflow]")
+    if not (datasets_path() / "cifar10_20k.npz").is_file():
+        pytest.skip(f"no CIFAR-10 in {datasets_path()}; name its folder in FLNET_DATASETS_PATH")
+    from trainers.CIFAR10 import make_trainer
+
+    real = make_trainer(TrainerSettings(datasets_path(), tmp_path, (1, 10)))
+    fit = real.fit(Task(Params(real.initial_params(0)), HyperParams(e=3, u=0.02, b=32), 0))
+    assert real.evaluate(fit.params).accuracy > 0.3

@@ -1,0 +1,205 @@
+"""CIFAR-10 in the forms in which it is found: one node's part of it, images (n, 32, 32, 3) uint8.
+
+The published binary version is read as it comes, unpacked or not: records of one label byte and 3 x 1024
+bytes of colour planes (Krizhevsky 2009, "Learning multiple layers of features from tiny images"). The
+published Python version is not: its files are pickles, and opening a pickle can run code.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from flnet.training.api import Array, DataInfo, DataMissing, TrainerError, TrainerSettings
+from flnet.training.data import Labelled, Rows, read_npz, shard
+from flnet.training.split import stored_split
+
+from ._pictures import Unreadable, decoded
+
+SHAPE = (32, 32, 3)
+CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
+SHA256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"  # of that file
+SIZE = 170_052_171  # bytes of it
+_ARCHIVE, _FOLDER = "cifar-10-binary.tar.gz", "cifar-10-batches-bin"
+_TRAIN, _TEST = tuple(f"data_batch_{number}.bin" for number in range(1, 6)), ("test_batch.bin",)
+_RECORD = 1 + 32 * 32 * 3  # bytes
+# Those that need no decoder come first.
+_NPZ = ("cifar10.npz", "cifar10_20k.npz")
+_JPEG = "cifar10_full_jpeg.npz"
+_REMEDY = (
+    f"put the binary version, {URL}, packed or unpacked into {_FOLDER}/, or a file cifar10.npz with x_train, "
+    "y_train, x_test and y_test, into a folder and name that folder in FLNET_DATASETS_PATH"
+)
+
+
+@dataclass(frozen=True)
+class Photographs:
+    """One node's photographs; labels int64 in the order of `info.classes`."""
+
+    train: Labelled
+    validation: Labelled
+    test: Labelled
+    info: DataInfo
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The published train or test part: all labels, and the images of the rows that are asked for."""
+
+    labels: Array
+    images: Callable[[Rows], Array]
+
+    def part(self, settings: TrainerSettings) -> Labelled:
+        rows = shard(self.labels, settings.shard, settings.seed)
+        return Labelled(self.images(rows), self.labels[rows].astype(np.int64))
+
+
+def load_photographs(settings: TrainerSettings) -> Photographs:
+    """This node's shard of CIFAR-10, split for good; its test rows are its shard of the published test part.
+
+    Raises:
+        DataMissing: there is no CIFAR-10, or too little for so many shards.
+        TrainerError: a file is damaged.
+    """
+    source, train, test = _found(settings.datasets_path)
+    own, shares = train.part(settings), {"train": 0.9, "validation": 0.1}
+    rows = stored_split(settings.state_path / "split-cifar10.npz", own.x, own.y, shares, settings.seed)
+    sides = {side: own.take(numbers) for side, numbers in rows.items()} | {"test": test.part(settings)}
+    counts = {side: len(data) for side, data in sides.items()}
+    if not all(counts.values()):
+        words = ", ".join(f"{n} in {side}" for side, n in counts.items())
+        raise DataMissing(f"too few rows for this shard: {words}", "use fewer shards")
+    return Photographs(**sides, info=DataInfo(source, counts, CLASSES))
+
+
+def _found(folder: Path | None) -> tuple[str, _Side, _Side]:
+    """What was found in words, train part, test part."""
+    if folder is None:
+        raise DataMissing("CIFAR-10 is not here, because FLNET_DATASETS_PATH is not set", _REMEDY)
+    for place in (folder, folder / "cifar10"):
+        if (place / _FOLDER / _TEST[0]).is_file():
+            where = place / _FOLDER
+            train, test = ([_mapped(where / name) for name in names] for names in (_TRAIN, _TEST))
+            return f"CIFAR-10 binary files in {where}", _binary(train, where), _binary(test, where)
+        if (place / _ARCHIVE).is_file():
+            where = place / _ARCHIVE
+            members = _unpacked(where)
+            train, test = ([members[name] for name in names] for names in (_TRAIN, _TEST))
+            return f"CIFAR-10 binary files in {where}", _binary(train, where), _binary(test, where)
+        for name in _NPZ:
+            if (place / name).is_file():
+                a, b, c, d = read_npz(place / name)
+                return f"CIFAR-10 in {place / name}", _plain(a, b, place / name), _plain(c, d, place / name)
+        if (place / _JPEG).is_file():
+            return f"CIFAR-10 as JPEG in {place / _JPEG}", *_jpegs(place / _JPEG)
+    raise DataMissing(f"CIFAR-10 was not found in {folder}{_pickles(folder)}", _REMEDY)
+
+
+def _pickles(folder: Path) -> str:
+    for place in (folder, folder / "cifar10"):
+        for name in ("cifar-10-batches-py", "cifar-10-python.tar.gz"):
+            if (place / name).exists():
+                return f"; {name} there is the Python version: its files are pickles, which can run code"
+    return ""
+
+
+def _binary(files: Sequence[Array], place: Path) -> _Side:
+    """A part out of record arrays (n, 3073)."""
+    labels = np.concatenate([records[:, 0] for records in files])
+    starts = np.cumsum([0, *map(len, files)])
+
+    def images(rows: Rows) -> Array:
+        inside = [
+            rows[(rows >= first) & (rows < first + len(f))] - first
+            for f, first in zip(files, starts, strict=False)
+        ]
+        planes = np.concatenate([f[own, 1:] for f, own in zip(files, inside, strict=True)])
+        return np.ascontiguousarray(planes.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+
+    return _Side(_checked_labels(labels, len(labels), place), images)
+
+
+def _mapped(path: Path) -> Array:
+    try:
+        return _records(np.memmap(path, np.uint8, mode="r"), path)
+    except (OSError, ValueError) as exc:  # ValueError: an empty file cannot be mapped
+        raise TrainerError(f"{path} cannot be read: {exc}") from exc
+
+
+def _unpacked(path: Path) -> dict[str, Array]:
+    """The record arrays in the archive, by file name."""
+    wanted = {f"{_FOLDER}/{name}": name for name in (*_TRAIN, *_TEST)}
+    found = {}
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                file = archive.extractfile(member) if member.name in wanted else None
+                if file is not None:
+                    found[wanted[member.name]] = _records(np.frombuffer(file.read(), np.uint8), path)
+    except (tarfile.TarError, OSError, EOFError, zlib.error) as exc:
+        raise TrainerError(f"{path} cannot be read: {exc}") from exc
+    missing = [name for name in wanted.values() if name not in found]
+    if missing:
+        raise TrainerError(f"{path} lacks {', '.join(missing)}")
+    return found
+
+
+def _records(data: Array, path: Path) -> Array:
+    if not data.size or data.size % _RECORD:
+        raise TrainerError(f"{path} is damaged: {data.size} bytes are not a number of records of {_RECORD}")
+    return data.reshape(-1, _RECORD)
+
+
+def _plain(x: Array, y: Array, place: Path) -> _Side:
+    """A part out of arrays; labels may come in a column, as Keras has them."""
+    if x.ndim != 4 or x.shape[1:] != SHAPE or x.dtype != np.uint8:
+        raise TrainerError(f"{place}: images are {x.dtype} {list(x.shape)}; expected uint8 [n, 32, 32, 3]")
+    return _Side(_checked_labels(y.reshape(-1), len(x), place), lambda rows: x[rows])
+
+
+def _jpegs(path: Path) -> tuple[_Side, _Side]:
+    """Both parts out of JPEG files one after the other, of which the offsets are known."""
+    names = ("jpeg_train", "offsets_train", "y_train", "jpeg_test", "offsets_test", "y_test")
+    data = dict(zip(names, read_npz(path, names), strict=True))
+
+    def side(name: str) -> _Side:
+        packed, offsets = data[f"jpeg_{name}"], data[f"offsets_{name}"]
+        whole = packed.ndim == offsets.ndim == 1 and offsets.size and packed.dtype == np.uint8
+        if not whole or offsets[0] != 0 or offsets[-1] != packed.size or (np.diff(offsets) <= 0).any():
+            raise TrainerError(f"{path}: the offsets do not cut jpeg_{name} into files")
+
+        def images(rows: Rows) -> Array:
+            files = (packed[offsets[row] : offsets[row + 1]].tobytes() for row in rows)
+            return np.stack(
+                [_decoded(file, f"{path}, {name} image {row}") for file, row in zip(files, rows, strict=True)]
+            )
+
+        return _Side(_checked_labels(data[f"y_{name}"], len(offsets) - 1, path), images)
+
+    return side("train"), side("test")
+
+
+def _decoded(file: bytes, what: str) -> Array:
+    try:
+        return decoded(io.BytesIO(file), "RGB", 32)
+    except Unreadable as exc:
+        raise TrainerError(f"{what} is damaged: {exc}") from exc
+
+
+def _checked_labels(labels: Array, rows: int, place: Path) -> Array:
+    if (
+        labels.dtype.kind not in "iu"
+        or labels.shape != (rows,)
+        or (rows and not 0 <= labels.min() <= labels.max() <= 9)
+    ):
+        raise TrainerError(
+            f"{place}: labels are {labels.dtype} {list(labels.shape)}; expected 0 to 9, {rows} of them"
+        )
+    return labels
