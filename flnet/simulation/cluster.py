@@ -6,7 +6,8 @@ Equal seeds give equal runs, so a schedule that breaks an invariant is replayed 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
 import numpy as np
@@ -152,8 +153,17 @@ class Cluster:
 
     def run_until_idle(self, seconds: float = 600.0) -> bool:
         """Let things happen until no round is open anywhere; whether that came about within the time."""
-        self.clock.run(lambda: not self.busy(), self.clock.now + seconds)
+        self.clock.run(lambda: not any(node.job.busy for node in self.nodes.values()), self.clock.now + seconds)
         return not self.busy()
+
+    def cut(self, one: Iterable[PeerId], other: Iterable[PeerId]) -> None:
+        """Let nothing pass between these nodes, either way, until `heal`."""
+        ways = list(itertools.product(one, other))
+        self.network.cuts |= {*ways, *((b, a) for a, b in ways)}
+
+    def heal(self) -> None:
+        """Open every way that was cut."""
+        self.network.cuts.clear()
 
     def run_for(self, seconds: float) -> None:
         """Let things happen for a while."""

@@ -1,0 +1,320 @@
+"""Whole meshes under a virtual clock: rounds close, averages agree, and what was split comes together again.
+
+Every run keeps a ledger of what must never happen (see test_ledger.py) and raises where it does.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from flnet.effects import Average, CancelTimer, Effect
+from flnet.events import UpdateReceived
+from flnet.jobs import gathering, starting
+from flnet.jobs.state import JobState
+from flnet.params import PeerId, RoundKey
+from flnet.rounds import Averaging, Closing
+from flnet.simulation import Cluster, InvariantBroken, Weather
+from tests.simulation.helpers import (
+    STORM,
+    any_weather,
+    clear_up,
+    digests,
+    rounds,
+    stuck,
+    top,
+    trace,
+    train_until,
+    whole,
+)
+
+
+def mesh(size: int, seed: int, weather: Weather | None = None) -> Cluster:
+    cluster = Cluster(size, seed, weather)
+    cluster.start()
+    cluster.run_for(60)
+    return cluster
+
+
+# --- rounds
+
+
+def test_ten_nodes_for_a_hundred_rounds_in_clean_weather_agree_in_every_round() -> None:
+    cluster = mesh(10, seed=1)
+    train_until(cluster, last=99, seed=1, crowd=(1, 1, 2, 3))
+    by_round: dict[int, set[str]] = {}
+    for (_, number), digest in cluster.ledger.averages.items():
+        by_round.setdefault(number, set()).add(digest)
+    assert all(len(found) == 1 for found in by_round.values())
+    assert set(by_round) == set(range(top(cluster) + 1))
+    contributors = {len(r["contributors"]) for node in cluster.nodes.values() for r in node.job.history()}
+    assert contributors == {10}
+    assert (rounds(cluster), len(digests(cluster))) == ({top(cluster)}, 1)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_ten_nodes_for_a_hundred_rounds_in_a_storm_close_every_round(seed: int) -> None:
+    cluster = mesh(10, seed, STORM)
+    train_until(cluster, last=99, seed=seed, crowd=(1, 1, 1, 2, 3), interrupt=0.2)
+    clear_up(cluster, next(iter(cluster.nodes)))
+    assert (rounds(cluster), len(digests(cluster))) == ({top(cluster)}, 1)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_after_any_weather_one_clean_round_brings_everyone_together(seed: int) -> None:
+    rng = Random(seed)
+    cluster = mesh(rng.randint(2, 7), seed, any_weather(rng))
+    train_until(cluster, last=7, seed=seed, crowd=(1, 1, 1, 2, 3), interrupt=0.2)
+    clear_up(cluster, rng.choice(list(cluster.nodes)))
+    assert whole(cluster)
+    assert (rounds(cluster), len(digests(cluster))) == ({top(cluster)}, 1)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("large", "small"), [(3, 3), (3, 5), (5, 3)])
+def test_a_mesh_that_was_split_has_one_average_after_the_next_round(seed: int, large: int, small: int) -> None:
+    rng, cluster = Random(seed), mesh(5, seed)
+    names = rng.sample(list(cluster.nodes), 5)
+    train_until(cluster, last=0, seed=seed)
+    cluster.cut(names[:3], names[3:])
+    for i in range(max(large, small)):
+        if i < large:
+            cluster.trigger(rng.choice(names[:3]))
+        if i < small:
+            cluster.trigger(rng.choice(names[3:]))
+        assert cluster.run_until_idle(), stuck(cluster)
+    assert len(digests(cluster)) == 2
+    clear_up(cluster, rng.choice(names))
+    assert whole(cluster)
+    assert (len(rounds(cluster)), len(digests(cluster))) == (1, 1)
+
+
+def test_the_nodes_of_a_healed_mesh_start_from_the_larger_average() -> None:
+    cluster = mesh(5, seed=4)
+    names = list(cluster.nodes)
+    cluster.cut(names[:3], names[3:])
+    for name in (names[0], names[3]):
+        cluster.trigger(name)
+    assert cluster.run_until_idle()
+    larger = cluster.nodes[names[0]].job.view()
+    assert larger["contributors"] == 3
+    cluster.heal()
+    cluster.run_for(60)
+    cluster.trigger(names[4])
+    cluster.run_for(0.3)  # the starts have arrived, nobody has trained yet
+    assert {node.job.view()["digest"] for node in list(cluster.nodes.values())[:3]} == {larger["digest"]}
+
+
+def test_a_node_that_nobody_reaches_does_not_hold_up_the_others() -> None:
+    cluster = mesh(4, seed=5)
+    names = list(cluster.nodes)
+    cluster.cut(names[:1], names[1:])
+    cluster.trigger(names[1])
+    assert cluster.run_until_idle()
+    assert [node.job.state.number for node in cluster.nodes.values()] == [-1, 0, 0, 0]
+    clear_up(cluster, names[2])
+    assert (len(rounds(cluster)), len(digests(cluster))) == (1, 1)
+
+
+# --- the membership
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_any_connected_graph_becomes_a_full_mesh_even_in_a_storm(seed: int) -> None:
+    rng = Random(seed)
+    size = rng.randint(2, 12)
+    cluster = Cluster(size, seed, STORM)
+    parents = [[rng.randrange(i)] if i else [] for i in range(size)]
+    cluster.start(parents.__getitem__)
+    cluster.run_for(300)
+    cluster.weather = cluster.network.weather = Weather()
+    cluster.run_for(60)
+    assert whole(cluster)
+
+
+def test_in_clean_weather_the_mesh_is_whole_as_soon_as_the_announcements_are_through() -> None:
+    cluster = Cluster(12, seed=3)
+    cluster.start(lambda i: [i - 1] if i else [])  # a chain, all started at the same moment
+    cluster.run_for(3)
+    assert whole(cluster)
+
+
+# --- equal seeds, equal runs
+
+
+def run_of(seed: int) -> str:
+    cluster = mesh(5, seed, STORM)
+    train_until(cluster, last=5, seed=3, crowd=(1, 2), interrupt=0.3)
+    return trace(cluster)
+
+
+def test_equal_seeds_give_equal_runs_and_others_do_not() -> None:
+    assert run_of(7) == run_of(7)
+    assert run_of(7) != run_of(8)
+
+
+def test_a_run_does_not_hang_on_the_order_of_hashes() -> None:
+    code = "from tests.simulation.test_cluster import run_of; print(run_of(7))"
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": salt},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for salt in ("1", "2")
+    ]
+    assert runs[0] == runs[1]
+    assert runs[0].decode().strip() == run_of(7)
+
+
+# --- schedules that nobody thought of
+
+ACTIONS = st.one_of(
+    st.tuples(st.just("trigger"), st.integers(0, 4)),
+    st.tuples(st.just("run"), st.sampled_from([0.0, 0.02, 0.3, 1.0, 5.0, 40.0])),
+    st.tuples(st.just("cut"), st.integers(0, 4)),
+    st.tuples(st.just("heal"), st.just(0)),
+)
+WEATHERS = st.builds(
+    Weather,
+    delay=st.tuples(st.just(0.001), st.sampled_from([0.01, 1.0, 6.0])),
+    lose_request=st.sampled_from([0.0, 0.1, 0.5]),
+    lose_reply=st.sampled_from([0.0, 0.1, 0.5]),
+    duplicate=st.sampled_from([0.0, 0.5]),
+    fail_training=st.sampled_from([0.0, 0.5]),
+)
+
+
+@given(st.integers(0, 10**6), st.integers(2, 5), WEATHERS, st.lists(ACTIONS, max_size=14))
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_no_schedule_breaks_a_mesh(
+    seed: int, size: int, weather: Weather, actions: list[tuple[str, float]]
+) -> None:
+    cluster = mesh(size, seed, weather)
+    names = list(cluster.nodes)
+    for what, value in actions:
+        match what:
+            case "trigger":
+                cluster.trigger(names[int(value) % size])
+            case "run":
+                cluster.run_for(value)
+            case "cut":
+                apart = names[int(value) % size]
+                cluster.cut([apart], [name for name in names if name != apart])
+            case _:
+                cluster.heal()
+    assert cluster.run_until_idle(), stuck(cluster)
+    clear_up(cluster, names[seed % size])
+    assert whole(cluster)
+    assert (len(rounds(cluster)), len(digests(cluster))) == (1, 1)
+
+
+# --- a simulation that could not fail would prove nothing: each of these bugs is found
+
+
+def storm() -> Cluster:
+    """Duplicates and late updates."""
+    cluster = mesh(4, 3, Weather(delay=(0.001, 2.0), duplicate=0.5))
+    train_until(cluster, last=5, seed=3, crowd=(1, 2), interrupt=0.3)
+    return cluster
+
+
+def late_starter() -> Cluster:
+    """A node that was away starts a round that the others have left behind."""
+    cluster = mesh(3, seed=3)
+    names = list(cluster.nodes)
+    cluster.cut(names[:1], names[1:])
+    for _ in range(3):
+        cluster.trigger(names[1])
+        assert cluster.run_until_idle()
+    clear_up(cluster, names[0])
+    return cluster
+
+
+def silence() -> Cluster:
+    """The initiator falls silent in mid-round, and nobody notices in time."""
+    cluster = mesh(3, seed=3)
+    names = list(cluster.nodes)
+    cluster.weather = cluster.network.weather = Weather(give_up=10_000)
+    cluster.trigger(names[0])
+    cluster.run_for(0.3)
+    cluster.cut(names[:1], names[1:])
+    assert cluster.run_until_idle(), stuck(cluster)
+    return cluster
+
+
+def two_starters() -> Cluster:
+    """Two nodes start the same round at the same moment."""
+    cluster = mesh(4, seed=3)
+    for name in list(cluster.nodes)[:2]:
+        cluster.trigger(name)
+    assert cluster.run_until_idle()
+    assert len(set(cluster.ledger.averages.values())) == 1
+    return cluster
+
+
+@pytest.mark.parametrize("scene", [storm, late_starter, silence, two_starters])
+def test_without_a_bug_these_runs_are_clean(scene: Callable[[], Cluster]) -> None:
+    assert top(scene()) >= 0
+
+
+def test_counting_an_update_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    close = Averaging.close
+
+    def twice(self: Averaging, why: Closing) -> list[Effect]:
+        return [Average(e.key, e.updates * 2) if isinstance(e, Average) else e for e in close(self, why)]
+
+    monkeypatch.setattr(Averaging, "close", twice)
+    with pytest.raises(InvariantBroken, match="twice"):
+        storm()
+
+
+def test_averaging_again_when_a_late_update_comes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def of_this_round(s: JobState, event: UpdateReceived) -> list[Effect]:
+        assert s.averaging is not None
+        s.averaging.closed = None
+        s.averaging.updates.pop(event.update.peer, None)
+        return s.averaging.receive(event)
+
+    monkeypatch.setattr(gathering, "_of_this_round", of_this_round)
+    with pytest.raises(InvariantBroken, match="averaged twice"):
+        storm()
+
+
+def test_averaging_in_the_order_of_arrival_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unsorted(self: Averaging, why: Closing) -> list[Effect]:
+        self.closed = why
+        return [CancelTimer(self.timer), Average(self.key, tuple(self.updates.values()))]
+
+    monkeypatch.setattr(Averaging, "close", unsorted)
+    with pytest.raises(InvariantBroken, match="out of order"):
+        storm()
+
+
+def test_going_back_to_an_old_round_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(starting, "must_beat", lambda s, key: None)
+    with pytest.raises(InvariantBroken, match="went back to round"):
+        late_starter()
+
+
+def test_forgetting_the_timer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_timer(self: Averaging, peer: PeerId) -> list[Effect]:
+        return [] if self.missing else self.close(Closing.COMPLETE)
+
+    monkeypatch.setattr(Averaging, "_spoken", without_timer)
+    with pytest.raises(AssertionError, match="GATHERING"):
+        silence()
+
+
+def test_two_initiators_that_both_keep_their_round_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RoundKey, "beats", lambda self, other: self.number > other.number)
+    with pytest.raises(AssertionError):
+        two_starters()
