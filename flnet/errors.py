@@ -20,8 +20,12 @@
     │   ├── RoundLost             409  two initiators started this round; the other one comes first
     │   ├── IdTaken               409  another node already uses this id
     │   ├── JobBusy               409  a round cannot be started now
+    │   ├── UnknownModel          404  no model of that digest is kept here
+    │   ├── NotOffered            404  the trainer has no prediction, or no export in that format
+    │   ├── InputRefused          422  not what the trainer predicts from
+    │   ├── OwnMachineOnly        403  private parameters are handed out on this machine only
     │   ├── NotComparable         400  busy, in another round, or not averaged yet
-    │   └── NotReady              503  the trainer is still loading; ask again
+    │   └── NotReady              503  the trainer is still loading, or the lane is at work; ask again
     └── TransportError                 a request to a peer failed; data in an event, never a crash
         ├── PeerUnreachable            no connection
         ├── PeerTimeout                no answer in time
@@ -211,6 +215,33 @@ class JobBusy(PeerError):
     code = "job_busy"
 
 
+class UnknownModel(PeerError):
+    """No model of this digest is kept here."""
+
+    status = 404
+    code = "unknown_model"
+
+
+class NotOffered(PeerError):
+    """The trainer offers no prediction, or no export in this format."""
+
+    status = 404
+    code = "not_offered"
+
+
+class InputRefused(PeerError):
+    """Inputs that the trainer cannot predict from: wrong shape, not finite, too many, no picture."""
+
+    code = "input_refused"
+
+
+class OwnMachineOnly(PeerError):
+    """What holds private parameters is handed out to callers on the same machine only."""
+
+    status = 403
+    code = "own_machine_only"
+
+
 class NotComparable(PeerError):
     """The accuracy exchange is not possible now: busy, another round, or not averaged yet."""
 
@@ -219,7 +250,7 @@ class NotComparable(PeerError):
 
 
 class NotReady(PeerError):
-    """The trainer is still loading its data; the same request may be sent again."""
+    """Not now: the trainer is loading its data, or the lane was at work too long; ask the same again."""
 
     status = 503
     code = "not_ready"
@@ -251,9 +282,7 @@ class PeerRefused(TransportError):
     def __init__(self, status: int, error: str, message: str, round: int | None = None) -> None:
         super().__init__(f"answered {status} {error}: {message}")
         self.answer_status = status
-        self.error = error
-        self.answer = message
-        self.round = round
+        self.error, self.answer, self.round = error, message, round
 
     @classmethod
     def read(cls, status: int, body: bytes) -> PeerRefused:

@@ -26,6 +26,8 @@ class Declaration:
         merge: how a shared array is merged where it is not by the mean.
         data: what was found where: source, rows per split, classes, whether it is sample data.
         agreement: what all nodes must have alike, in words by name: {"classes": "cat, dog"}.
+        offers: what a person may do with its models: inputs (what predictions take, or None), formats of an
+            export, note (goes with every prediction), licence, counts (rows of each class per split).
     """
 
     label: str
@@ -35,6 +37,7 @@ class Declaration:
     merge: Mapping[str, MergeRule] = field(default_factory=dict)
     data: Mapping[str, Any] = field(default_factory=dict)
     agreement: Mapping[str, str] = field(default_factory=dict)
+    offers: Mapping[str, Any] = field(default_factory=dict)
 
 
 # --- the mesh

@@ -12,10 +12,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from flnet.training.api import Array, DataInfo, Fit, HyperParams, Score, Task, Trainer, TrainerSettings
+from flnet.training.api import (
+    Array,
+    DataInfo,
+    Fit,
+    HyperParams,
+    InputSpec,
+    Prediction,
+    Score,
+    Task,
+    Trainer,
+    TrainerSettings,
+)
 from flnet.training.data import Labelled
+from flnet.training.onnx_graph import OnnxGraph
 
-from ._digits import Digits, load_digits
+from ._digits import DIGIT, Digits, load_digits
 
 SHAPES = {
     "conv1.weight": (16, 1, 3, 3),
@@ -41,7 +53,7 @@ class Part:
 
     def batch(self, rows: Tensor | slice) -> tuple[Tensor, Tensor]:
         """Normalised images (n, 1, 28, 28) and labels (n,)."""
-        return self.images[rows].float().div_(255).sub_(MEAN).div_(SPREAD), self.labels[rows]
+        return _normalised(self.images[rows].float()), self.labels[rows]
 
 
 class Mnist(Trainer):
@@ -102,6 +114,31 @@ class Mnist(Trainer):
         """Share of test digits read rightly."""
         tensors = {name: torch.tensor(params[name]) for name in SHAPES}
         return Score(_accuracy(tensors, self._test), len(self._test.labels))
+
+    def input_spec(self) -> InputSpec:
+        """One digit."""
+        return DIGIT
+
+    @torch.inference_mode()
+    def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
+        """Probabilities of the ten digits."""
+        tensors = {name: torch.tensor(params[name]) for name in SHAPES}
+        images = torch.tensor(inputs).unsqueeze(1)
+        batches = [images[at : at + EVALUATION_BATCH] for at in range(0, len(images), EVALUATION_BATCH)]
+        scores = torch.cat([_outputs(tensors, _normalised(batch)) for batch in batches])
+        return Prediction(scores.softmax(1).numpy())
+
+    def onnx(self, params: Mapping[str, Array]) -> bytes:
+        """The same layers."""
+        graph = OnnxGraph("MNIST", DIGIT.shape).scale(255 * MEAN, 255 * SPREAD).reshape(1, *DIGIT.shape)
+        for block in ("conv1", "conv2"):
+            graph.conv(params[f"{block}.weight"], params[f"{block}.bias"], pad=1).relu().max_pool(2)
+        graph.flatten().dense(params["dense.weight"].T, params["dense.bias"]).relu()
+        return graph.dense(params["output.weight"].T, params["output.bias"]).softmax().to_bytes()
+
+
+def _normalised(images: Tensor) -> Tensor:
+    return images.div_(255).sub_(MEAN).div_(SPREAD)
 
 
 def _batches(rows: int, task: Task) -> list[Tensor]:

@@ -6,10 +6,22 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from flnet.training.api import Array, DataInfo, Fit, HyperParams, Score, Task, Trainer, TrainerSettings
+from flnet.training.api import (
+    Array,
+    DataInfo,
+    Fit,
+    HyperParams,
+    InputSpec,
+    Prediction,
+    Score,
+    Task,
+    Trainer,
+    TrainerSettings,
+)
 from flnet.training.data import Labelled
+from flnet.training.onnx_graph import OnnxGraph
 
-from ._digits import SIDE, Digits, load_digits
+from ._digits import DIGIT, SIDE, Digits, load_digits
 
 
 class ThreeOrSeven(Trainer):
@@ -56,6 +68,22 @@ class ThreeOrSeven(Trainer):
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Share of test digits told apart rightly."""
         return Score(_accuracy(params, self._test), len(self._test))
+
+    def input_spec(self) -> InputSpec:
+        """One digit."""
+        return DIGIT
+
+    def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
+        """Probabilities of a 3 and of a 7."""
+        seven = _sigmoid(_pixels(inputs) @ params["weights"] + params["bias"])
+        return Prediction(np.hstack([1 - seven, seven]))
+
+    def onnx(self, params: Mapping[str, Array]) -> bytes:
+        """A dense layer and a softmax over (0, score), which is the sigmoid and its opposite."""
+        weights = np.hstack([np.zeros_like(params["weights"]), params["weights"]])
+        bias = np.concatenate([np.zeros_like(params["bias"]), params["bias"]])
+        graph = OnnxGraph("MNIST_3_7", DIGIT.shape).scale(0, 255).flatten()
+        return graph.dense(weights, bias).softmax().to_bytes()
 
 
 def _pixels(images: Array) -> Array:

@@ -14,12 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-from flnet.training.api import Array, DataInfo, DataMissing, TrainerError, TrainerSettings
+from flnet.training.api import Array, DataInfo, DataMissing, InputSpec, TrainerError, TrainerSettings
 from flnet.training.data import Labelled, read_npz, shard
 from flnet.training.idx import read_idx
 from flnet.training.split import stored_split
 
 SIDE = 28  # pixels
+DIGIT = InputSpec("image", (SIDE, SIDE), 0, 255, hint="one digit, white on black, in the middle")
 _STEMS = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 _REMEDY = (
     "for MNIST put its four idx files (.gz or unpacked) in a folder mnist/, or the file mnist.npz, "
@@ -72,11 +73,13 @@ def _digits(
     keep: Sequence[int],
     bundled: bool = False,
 ) -> Digits:
-    rows = {"train": len(train), "validation": len(validation), "test": len(test)}
+    sides = {"train": train, "validation": validation, "test": test}
+    rows = {side: len(data) for side, data in sides.items()}
     if not all(rows.values()):
-        counts = ", ".join(f"{n} in {side}" for side, n in rows.items())
-        raise DataMissing(f"too few rows for this shard: {counts}", "use fewer shards")
-    info = DataInfo(source, rows, tuple(str(digit) for digit in keep), note=note)
+        words = ", ".join(f"{n} in {side}" for side, n in rows.items())
+        raise DataMissing(f"too few rows for this shard: {words}", "use fewer shards")
+    counts = {side: np.bincount(data.y, minlength=len(keep)).tolist() for side, data in sides.items()}
+    info = DataInfo(source, rows, tuple(str(digit) for digit in keep), note=note, counts=counts)
     return Digits(train, validation, test, info, bundled)
 
 

@@ -183,4 +183,6 @@ class JobState:
             "outcome": (self.history[-1].outcome if self.history else "") if self.phase is Phase.IDLE else "",
             "error": self.error,
             "data": dict(declared.data) if declared else {},
+            "inputs": declared.offers.get("inputs") if declared else None,
+            "formats": list(declared.offers.get("formats", ())) if declared else [],
         }

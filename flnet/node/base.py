@@ -30,6 +30,24 @@ class FeedItem:
     data: View
 
 
+@dataclass(frozen=True)
+class Question:
+    """What a person wants judged: numbers or a picture, by the model of this digest (None: the one held)."""
+
+    inputs: Any = None
+    picture: bytes | None = None
+    digest: str | None = None
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file for a person."""
+
+    body: bytes
+    content_type: str
+    file_name: str
+
+
 class Feed(Protocol):
     """What happened, kept in a bounded ring, and fanned out to whoever watches."""
 
@@ -51,10 +69,13 @@ class Node(Protocol):
         EXCHANGING), current_round (-1: never), fed_learn_done and model_was_exchanged ("Yes"/"No"),
         federated_learning_params (words), hyper {e, u, b}, pre_fedavg_accuracy, post_fedavg_accuracy (or
         None), digest (of the model held, or None), contributors, initiator, rounds_left, waiting_for [ids],
-        received [ids], progress {done, total} or None, outcome (a sentence on the last round), error (or
-        None), data {source, rows, classes, sample, note}.
+        metrics {before, after: {name: figure}} of the last round, received [ids], progress {done, total} or None, outcome (a sentence on the last round), error (or
+        None), data {source, rows, classes, sample, note}, inputs (what predictions take: kind, shape, low, high,
+        names, hint; None if there are none), formats (of an export).
     history record: round, initiator, outcome, contributors [ids], digest, pre_fedavg_accuracy,
-        post_fedavg_accuracy, exchanged_with (id or None), examples, seconds {train, wait, average}.
+        post_fedavg_accuracy, exchanged_with (id or None), examples, used_hyper, seconds {train, average}, metrics {before, after: {name: figure}}.
+    model: digest, round, contributors, accuracy (here, or None), exchanged_with (the peer it was adopted from,
+        or None), bytes, held (whether the job goes on from it).
     peer: id, ip, port, address, state ("alive", "unreachable"), reason.
     """
 
@@ -104,6 +125,40 @@ class Node(Protocol):
 
         Raises:
             UnknownTrainer: no such job.
+        """
+        ...
+
+    async def models(self, trainer: TrainerId) -> Sequence[View]:
+        """The models that are kept, the one held first.
+
+        Raises:
+            UnknownTrainer, NotReady, NoData: there is no job, or no model yet.
+        """
+        ...
+
+    async def predict(self, trainer: TrainerId, question: Question) -> View:
+        """{classes, probabilities (or scores), predicted: [names], model: {digest, round, accuracy}, note}.
+
+        Raises:
+            InputRefused: not what the trainer takes. NotOffered: it does not predict.
+            UnknownModel: of that digest. NotReady: the turn did not come in time.
+        """
+        ...
+
+    async def export(self, trainer: TrainerId, digest: str, form: str, *, same_machine: bool) -> Download:
+        """The model as a file; `form` is safetensors or onnx.
+
+        Raises:
+            UnknownModel, InvalidMessage, NotOffered, NotReady: no such model or format, or no turn in time.
+            OwnMachineOnly: it holds private parameters, and the caller is on another machine.
+        """
+        ...
+
+    async def card(self, trainer: TrainerId, digest: str) -> Download:
+        """What is known of the model, in Markdown.
+
+        Raises:
+            UnknownModel: of that digest.
         """
         ...
 

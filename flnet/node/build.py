@@ -9,10 +9,12 @@ from flnet.codec import JsonCodec
 from flnet.jobs import Waits
 from flnet.messages import Peer
 from flnet.node.core import NodeCore
+from flnet.node.desk import Desk
 from flnet.node.lane import Lane
 from flnet.node.perform import Performer
 from flnet.node.post import Post
 from flnet.node.runtime import NodeRuntime
+from flnet.node.shelf import Shelf
 from flnet.node.timers import Timers
 from flnet.params import PeerId, Schema, TrainerId
 from flnet.settings import Settings
@@ -48,7 +50,7 @@ def assemble(
 ) -> NodeRuntime:
     """A node from parts; the in-memory twins of each part make a mesh inside one process."""
     core = NodeCore(me, trainers, waits_of(settings), prune=settings.prune_unresponsive_nodes)
-    codec = JsonCodec()
+    shelf, codec = Shelf(core, store), JsonCodec()
 
     def schema_of(trainer: TrainerId) -> Schema:
         model = core.jobs[trainer].state.model
@@ -59,7 +61,8 @@ def assemble(
         strategy, me_id = fed_avg(settings.aggregation), PeerId(me.id)
         lane = Lane(pool, strategy, me_id, settings.seed, schema_of, own_hyper=own_hyper_of(settings))
         post = Post(transport, codec, core.members, node.deliver)
-        return Performer(store, post, lane, Timers(node.deliver, random.Random()), node.feed, node.deliver)
+        timers = Timers(node.deliver, random.Random())
+        return Performer(store, shelf, post, lane, timers, node.feed, node.deliver)
 
     return NodeRuntime(
         core,
@@ -68,6 +71,8 @@ def assemble(
         transport=transport,
         store=store,
         pool=pool,
+        shelf=shelf,
+        desk=Desk(core, shelf, pool),
         bootstrap=settings.bootstrap_pairs,
         max_body_bytes=settings.max_body_megabytes * MEGABYTE,
     )

@@ -28,6 +28,7 @@ from flnet.node.core import Owned
 from flnet.node.feed import RingFeed
 from flnet.node.lane import Lane
 from flnet.node.post import Post
+from flnet.node.shelf import Shelf
 from flnet.node.timers import Deliver, Timers
 from flnet.params import TrainerId
 from flnet.store import SavedJob, Store
@@ -39,9 +40,9 @@ class Performer:
     """Carries out what the core asked for, in the order given."""
 
     def __init__(
-        self, store: Store, post: Post, lane: Lane, timers: Timers, feed: RingFeed, deliver: Deliver
+        self, store: Store, shelf: Shelf, post: Post, lane: Lane, timers: Timers, feed: RingFeed, deliver: Deliver
     ) -> None:
-        self._store, self._post, self._lane = store, post, lane
+        self._store, self._shelf, self._post, self._lane = store, shelf, post, lane
         self._timers, self._feed, self._deliver = timers, feed, deliver
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -76,6 +77,7 @@ class Performer:
     async def _save(self, owner: TrainerId | None, effect: Save) -> None:
         assert owner is not None
         await self._store.save(owner, SavedJob(effect.snapshot, effect.params, effect.private))
+        await self._shelf.keep(owner)
 
     def _for_anyone(self, item: Owned) -> None:
         match item.effect:

@@ -13,11 +13,13 @@ from flnet.errors import FlnetError, LocalError, NotComparable, NotReady, PeerEr
 from flnet.events import Event, HyperParamsEdited, MeshStarted
 from flnet.jobs import Phase
 from flnet.messages import Announce, EditHyperParams, Message, Packet, Peer, Trigger
-from flnet.node.base import View
+from flnet.node.base import Download, Question, View
 from flnet.node.core import NodeCore
+from flnet.node.desk import Desk
 from flnet.node.feed import RingFeed
 from flnet.node.perform import Performer
 from flnet.node.post import OFF_LOOP_BYTES, encode
+from flnet.node.shelf import Shelf
 from flnet.node.survey import survey
 from flnet.node.translate import KINDS
 from flnet.params import TrainerId
@@ -44,6 +46,8 @@ class NodeRuntime:
         transport: Transport,
         store: Store,
         pool: Pool,
+        shelf: Shelf,
+        desk: Desk,
         bootstrap: Sequence[str] = (),
         max_body_bytes: int = 512 * 1024 * 1024,
     ) -> None:
@@ -51,6 +55,7 @@ class NodeRuntime:
         self.core = core
         self.feed = RingFeed(time.time)
         self._codec, self._transport, self._store, self._pool = codec, transport, store, pool
+        self._shelf, self._desk = shelf, desk
         self._bootstrap, self._max_body_bytes = tuple(bootstrap), max_body_bytes
         self._queue: asyncio.Queue[tuple[TrainerId | None, Event, asyncio.Future[Packet | None] | None]] = (
             asyncio.Queue()
@@ -139,6 +144,22 @@ class NodeRuntime:
     def history(self, trainer: TrainerId) -> Sequence[View]:
         """The records of all rounds, oldest first."""
         return self.core.job(trainer).history()
+
+    async def models(self, trainer: TrainerId) -> Sequence[View]:
+        """The models that are kept."""
+        return await self._shelf.views(trainer)
+
+    async def predict(self, trainer: TrainerId, question: Question) -> View:
+        """What the model says of inputs."""
+        return await self._desk.predict(trainer, question)
+
+    async def export(self, trainer: TrainerId, digest: str, form: str, *, same_machine: bool) -> Download:
+        """The model as a file."""
+        return await self._desk.export(trainer, digest, form, same_machine=same_machine)
+
+    async def card(self, trainer: TrainerId, digest: str) -> Download:
+        """What is known of the model."""
+        return await self._desk.card(trainer, digest)
 
     def peers(self) -> Sequence[View]:
         """The other nodes."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from flnet.errors import LocalError
-from flnet.params import Params, TrainerId
-from flnet.store.base import SavedJob
+from flnet.params import Digest, Params, TrainerId
+from flnet.store.base import KEPT_AVERAGES, KeptModel, SavedJob
+
+KEPT_BYTES = 256 * 1024 * 1024  # of models for each trainer: of very large ones fewer are kept
 
 
 class MemoryStore:
@@ -21,6 +24,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._jobs: dict[TrainerId, tuple[str, Params | None, Params | None]] = {}
+        self._models: dict[TrainerId, dict[Digest, tuple[str, Params, Params]]] = {}  # newest last
 
     async def save(self, trainer: TrainerId, job: SavedJob) -> None:
         """Keep this state in place of the last one; parameters that are None stay as they were.
@@ -42,6 +46,31 @@ class MemoryStore:
         text, params, private = self._jobs[trainer]
         return SavedJob(json.loads(text), params, private)
 
+    async def keep_model(
+        self, trainer: TrainerId, figures: Mapping[str, Any], shared: Params, private: Params
+    ) -> None:
+        """Keep this model as the newest; of those before it, as many as count and size allow.
+
+        Raises:
+            LocalError: the figures hold something that is not plain JSON data.
+        """
+        text = _as_text(figures)
+        kept = self._models.setdefault(trainer, {})
+        kept.pop(shared.digest, None)
+        kept[shared.digest] = (text, shared, private)
+        while len(kept) > 1 and (len(kept) > KEPT_AVERAGES + 1 or _size(kept) > KEPT_BYTES):
+            del kept[next(iter(kept))]
+
+    async def models(self, trainer: TrainerId) -> Sequence[KeptModel]:
+        """All that are kept, newest first, without their parameters."""
+        kept = reversed(self._models.get(trainer, {}).items())
+        return [replace(_model(*one), shared=None, private=None) for one in kept]
+
+    async def load_model(self, trainer: TrainerId, digest: Digest) -> KeptModel | None:
+        """The model with its parameters, or None if it is not kept (any more)."""
+        found = self._models.get(trainer, {}).get(digest)
+        return None if found is None else _model(digest, found)
+
     async def close(self) -> None:
         """Nothing to write and nothing to let go of."""
 
@@ -50,4 +79,13 @@ def _as_text(snapshot: Mapping[str, Any]) -> str:
     try:
         return json.dumps(dict(snapshot), allow_nan=False)
     except (TypeError, ValueError) as exc:
-        raise LocalError(f"the snapshot of a job must be plain JSON data: {exc}") from exc
+        raise LocalError(f"what is kept of a job must be plain JSON data: {exc}") from exc
+
+
+def _model(digest: Digest, kept: tuple[str, Params, Params]) -> KeptModel:
+    text, shared, private = kept
+    return KeptModel(digest, json.loads(text), shared.nbytes + private.nbytes, shared, private)
+
+
+def _size(kept: Mapping[Digest, tuple[str, Params, Params]]) -> int:
+    return sum(shared.nbytes + private.nbytes for _, shared, private in kept.values())

@@ -1,7 +1,18 @@
 """The plug-in API of trainers, and the single lane in which they work."""
 
 from flnet.messages import HyperParams
-from flnet.training.api import DataInfo, Fit, MakeTrainer, Score, Task, Trainer, TrainerFile, TrainerSettings
+from flnet.training.api import (
+    DataInfo,
+    Fit,
+    InputSpec,
+    MakeTrainer,
+    Prediction,
+    Score,
+    Task,
+    Trainer,
+    TrainerFile,
+    TrainerSettings,
+)
 from flnet.training.base import Pool
 from flnet.training.loader import find_trainers
 from flnet.training.memory import InlinePool
@@ -12,8 +23,10 @@ __all__ = [
     "Fit",
     "HyperParams",
     "InlinePool",
+    "InputSpec",
     "MakeTrainer",
     "Pool",
+    "Prediction",
     "Score",
     "Task",
     "Trainer",

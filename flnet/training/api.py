@@ -12,13 +12,13 @@ which is called once, in the worker: the only place where a framework is importe
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from flnet.errors import DataMissing, TrainerError
+from flnet.errors import DataMissing, NotOffered, TrainerError
 from flnet.messages import HyperParams
 from flnet.params import Array, MergeRule
 
@@ -28,8 +28,12 @@ __all__ = [
     "DataMissing",
     "Fit",
     "HyperParams",
+    "InputSpec",
     "MakeTrainer",
+    "Meaning",
     "MergeRule",
+    "NotOffered",
+    "Prediction",
     "Progress",
     "Score",
     "Task",
@@ -67,6 +71,7 @@ class DataInfo:
         source: where they are from, in words: "MNIST idx files in /data/mnist".
         rows: examples per split: {"train": 0, "validation": 0, "test": 0}.
         classes: names of the classes, in the order of the model's outputs.
+        counts: rows of each class per split, in the order of `classes`; for the card of a model, told to no peer.
         sample: True when these data were generated; then called "sample data" wherever they are shown. Real
             data that stand in for others are no sample: `source` says what they are.
         note: one more sentence for people.
@@ -77,6 +82,7 @@ class DataInfo:
     classes: tuple[str, ...] = ()
     sample: bool = False
     note: str = ""
+    counts: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -128,8 +134,51 @@ class Score:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class InputSpec:
+    """What one input of `predict` looks like: the page and the command line build inputs by it, flnet checks them.
+
+    Attributes:
+        kind: "image" (may come as a PNG or JPEG file too), "features" (numbers), "table" (named columns).
+        shape: of one input: (height, width), (height, width, 1 or 3), or (columns,).
+        low: the smallest number that may come; None: any finite one.
+        high: the largest.
+        names: of the columns; an input may then come as an object with these keys.
+        hint: one sentence for people: "one digit, white on black, in the middle".
+    """
+
+    kind: Literal["image", "features", "table"]
+    shape: tuple[int, ...]
+    low: float | None = None
+    high: float | None = None
+    names: tuple[str, ...] = ()
+    hint: str = ""
+
+
+Meaning = Literal["one_of", "any_of", "scores"]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a model says of n inputs.
+
+    Attributes:
+        values: (n, k), in the order of `DataInfo.classes`.
+        meaning: "one_of": probabilities of classes of which one is right; "any_of": of labels, each by itself;
+            "scores": numbers of which the largest wins.
+        threshold: from which probability on a label of "any_of" is predicted.
+    """
+
+    values: Array
+    meaning: Meaning = "one_of"
+    threshold: float = 0.5
+
+
 class Trainer(ABC):
-    """One model with its data. Class attributes declare what the mesh must know; three methods do the work."""
+    """One model with its data. Class attributes declare what the mesh must know; three methods do the work.
+
+    `input_spec` and `predict` together offer predictions, `onnx` an export; who lacks them says so when asked.
+    """
 
     label: ClassVar[str] = ""  # as people read it; the id if empty
     defaults: HyperParams = HyperParams(e=1, u=0.01, b=64)  # may be set per instance, to fit the data
@@ -137,6 +186,9 @@ class Trainer(ABC):
     shared: ClassVar[tuple[str, ...] | None] = None  # names that leave this node; None: all of them
     merge: ClassVar[Mapping[str, MergeRule]] = {}  # arrays not merged by the mean
     agreement: Mapping[str, str] = MappingProxyType({})  # what all nodes must have alike: {"classes": "cat, dog"}
+
+    note: str = ""  # goes with every prediction: "this is no diagnosis"
+    licence: str = "not stated"  # of the trained model, for its card
 
     @abstractmethod
     def initial_params(self, seed: int) -> Mapping[str, Array]:
@@ -153,6 +205,18 @@ class Trainer(ABC):
     def data_info(self) -> DataInfo:
         """What data this trainer works on; shown on the page."""
         return DataInfo(source="not described", rows={})
+
+    def input_spec(self) -> InputSpec | None:
+        """What `predict` takes; None: no predictions are offered."""
+        return None
+
+    def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
+        """Judge inputs (n, *input_spec().shape), float32 in the spec's range."""
+        raise NotOffered("this trainer has no method predict")
+
+    def onnx(self, params: Mapping[str, Array]) -> bytes | None:
+        """The model as an ONNX file, from inputs as `predict` takes them to its values; None: not offered."""
+        return None
 
 
 MakeTrainer = Callable[[TrainerSettings], Trainer]

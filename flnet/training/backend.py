@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from flnet.errors import TrainerError
+from flnet.errors import InputRefused, NotOffered, TrainerError
 from flnet.events import Declaration
 from flnet.messages import HyperParams
-from flnet.params import Params
+from flnet.params import Array, Params
 from flnet.settings import Settings
-from flnet.training.api import Fit, Score, TrainerFile, TrainerSettings
+from flnet.training.api import Fit, Prediction, Score, TrainerFile, TrainerSettings
 
 Report = Callable[[int, int], None]  # (batches done, batches in all)
+Inputs = Array | bytes  # for a prediction: numbers as `read_inputs` gives them, or a PNG or JPEG file
+TOLD = (TrainerError, InputRefused, NotOffered)  # what work in the lane may end in
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,10 @@ class FitOrder:
 
 
 class Backend(Protocol):
-    """Called by the lane's one thread, except for `cancel` and `close`; fails in TrainerError only."""
+    """Called by the lane's one thread, except for `cancel` and `close`.
+
+    Fails in TrainerError only, `predict` and `export` in InputRefused and NotOffered too.
+    """
 
     def prepare(self, who: Assignment) -> tuple[Declaration, Params]:
         """Load a trainer: its declaration and initial parameters."""
@@ -48,6 +53,14 @@ class Backend(Protocol):
 
     def evaluate(self, who: Assignment, params: Params) -> Score:
         """Measure."""
+        ...
+
+    def predict(self, who: Assignment, params: Params, inputs: Inputs) -> Prediction:
+        """Judge inputs."""
+        ...
+
+    def export(self, who: Assignment, params: Params, metadata: Mapping[str, str]) -> bytes:
+        """The model as an ONNX file with these words in it."""
         ...
 
     def cancel(self, number: int) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
 from flnet.events import Declaration
 from flnet.messages import HyperParams
 from flnet.params import Params, TrainerId
-from flnet.training.api import Fit, Score
+from flnet.training.api import Fit, Prediction, Score
+from flnet.training.backend import Inputs
 
 T = TypeVar("T")
 
@@ -16,7 +17,8 @@ T = TypeVar("T")
 class Pool(Protocol):
     """One worker, one task at a time, first come first served; every call waits for its turn.
 
-    Failures are TrainerError (DataMissing, WorkerDied among them); the pool itself survives all of them.
+    Failures are TrainerError (DataMissing, WorkerDied among them), of `predict` and `export` also InputRefused
+    and NotOffered; the pool itself survives all of them.
     """
 
     async def prepare(self, trainer: TrainerId) -> tuple[Declaration, Params]:
@@ -29,6 +31,14 @@ class Pool(Protocol):
 
     async def evaluate(self, trainer: TrainerId, params: Params) -> Score:
         """Measure on the test split."""
+        ...
+
+    async def predict(self, trainer: TrainerId, params: Params, inputs: Inputs) -> Prediction:
+        """Judge inputs (n, ...), or one picture."""
+        ...
+
+    async def export(self, trainer: TrainerId, params: Params, metadata: Mapping[str, str]) -> bytes:
+        """The model as an ONNX file with these words in it."""
         ...
 
     async def run(self, work: Callable[[], T]) -> T:

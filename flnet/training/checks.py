@@ -15,6 +15,7 @@ from flnet.events import Declaration
 from flnet.messages import Agreement, HyperParams, explain
 from flnet.params import Array, Params, Schema
 from flnet.training.api import DataInfo, Fit, Score, Trainer
+from flnet.training.offers import offered
 
 _LONGEST_AGREED = 1500  # characters a key
 _WIDEST = 8  # bytes a number: what the wire and the files can hold
@@ -104,8 +105,8 @@ def declared(trainer: Trainer, name: str, params: Params) -> Declaration:
         raise TrainerError(f"data_info of trainer {name} gave a {type(info).__name__}; expected a DataInfo")
     merge = {key: rule for key, rule in trainer.merge.items() if key in shared}
     agreed = _as_agreement(trainer.agreement, name)
-    label = trainer.label or name
-    return Declaration(label, trainer.defaults, threshold, shared, merge, _as_data(info), agreed)
+    label, offers = trainer.label or name, offered(trainer, name)
+    return Declaration(label, trainer.defaults, threshold, shared, merge, _as_data(info), agreed, offers)
 
 
 def _as_data(info: DataInfo) -> dict[str, Any]:

@@ -16,14 +16,15 @@ from typing import IO, Any
 import numpy as np
 from safetensors.numpy import load, save
 
-from flnet.errors import DataMissing, TrainerError, WorkerDied
+from flnet.errors import DataMissing, FlnetError, InputRefused, NotOffered, TrainerError, WorkerDied
 from flnet.events import Declaration
 from flnet.messages import HyperParams
 from flnet.params import Array, Params
-from flnet.training.api import Fit, Score, TrainerFile, TrainerSettings
-from flnet.training.backend import Assignment
+from flnet.training.api import Fit, Prediction, Score, TrainerFile, TrainerSettings
+from flnet.training.backend import Assignment, Inputs
 
 _LENGTHS = struct.Struct(">IQ")
+_BESIDE = ""  # the array that is no parameter: no parameter has an empty name
 
 
 @dataclass(frozen=True)
@@ -112,18 +113,53 @@ def read_fit(fields: Mapping[str, Any], params: Params) -> tuple[Fit, Score]:
     return Fit(params, fields["examples"], fields["labels"], fields["metrics"]), Score(**fields["score"])
 
 
-def error_fields(error: TrainerError) -> dict[str, Any]:
+def with_inputs(params: Params, inputs: Inputs) -> tuple[dict[str, Any], Params]:
+    """What a prediction needs: fields, and parameters with the inputs beside them."""
+    picture = isinstance(inputs, bytes)
+    array = np.frombuffer(inputs, np.uint8) if isinstance(inputs, bytes) else inputs
+    return {"picture": picture}, params.merged_with({_BESIDE: array})
+
+
+def read_inputs(fields: Mapping[str, Any], arrays: Params) -> tuple[Params, Inputs]:
+    """The same read back."""
+    params, inputs = arrays.select(name for name in arrays if name != _BESIDE), arrays[_BESIDE]
+    return params, inputs.tobytes() if fields["picture"] else inputs
+
+
+def prediction_frame(prediction: Prediction) -> Frame:
+    """What a prediction gave."""
+    fields = {"answer": "predicted", "meaning": prediction.meaning, "threshold": prediction.threshold}
+    return Frame(fields, Params({_BESIDE: prediction.values}))
+
+
+def read_prediction(frame: Frame) -> Prediction:
+    """The same read back."""
+    return Prediction((frame.params or Params())[_BESIDE], frame.fields["meaning"], frame.fields["threshold"])
+
+
+def bytes_frame(answer: str, content: bytes) -> Frame:
+    """An answer that is a file."""
+    return Frame({"answer": answer}, Params({_BESIDE: np.frombuffer(content, np.uint8)}))
+
+
+def read_bytes(frame: Frame) -> bytes:
+    """The file read back."""
+    return (frame.params or Params())[_BESIDE].tobytes()
+
+
+def error_fields(error: FlnetError) -> dict[str, Any]:
     """A failure as JSON."""
     if isinstance(error, DataMissing):
         return {"missing": error.missing, "remedy": error.remedy}
-    return {"message": error.message}
+    return {"message": error.message, "code": error.code}
 
 
-def read_error(fields: Mapping[str, Any]) -> TrainerError:
+def read_error(fields: Mapping[str, Any]) -> FlnetError:
     """A failure from JSON."""
     if "missing" in fields:
         return DataMissing(fields["missing"], fields["remedy"])
-    return TrainerError(fields["message"])
+    callers = {kind.code: kind for kind in (InputRefused, NotOffered)}
+    return callers.get(fields.get("code", ""), TrainerError)(fields["message"])
 
 
 def nonsense(frame: Frame) -> WorkerDied:

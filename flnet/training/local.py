@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from flnet.errors import TrainerError
+from flnet.errors import NotOffered, TrainerError
 from flnet.events import Declaration
 from flnet.params import Params
-from flnet.training.api import Fit, Score, Task, Trainer
-from flnet.training.backend import Assignment, FitOrder, Report
+from flnet.training.api import Fit, Prediction, Score, Task, Trainer
+from flnet.training.backend import TOLD, Assignment, FitOrder, Inputs, Report
 from flnet.training.checks import checked_fit, checked_params, checked_score, declared
 from flnet.training.faults import in_words
+from flnet.training.inputs import check_inputs
 from flnet.training.loader import import_trainer
+from flnet.training.offers import checked_prediction
+from flnet.training.onnx_graph import with_metadata
+from flnet.training.pictures import picture_input
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -64,6 +68,16 @@ class LocalBackend:
         """Measure."""
         return self._measured(who, self._trainer(who), params)
 
+    def predict(self, who: Assignment, params: Params, inputs: Inputs) -> Prediction:
+        """Judge inputs."""
+        trainer = self._trainer(who)
+        return self._guarded(who, "predict", lambda: _predicted(trainer, who.file.id, params, inputs))
+
+    def export(self, who: Assignment, params: Params, metadata: Mapping[str, str]) -> bytes:
+        """The model as an ONNX file."""
+        trainer = self._trainer(who)
+        return self._guarded(who, "onnx", lambda: _exported(trainer, who.file.id, params, metadata))
+
     def cancel(self, number: int) -> None:
         """The next call of `progress` ends that training."""
         self._cancelled.add(number)
@@ -86,7 +100,7 @@ class LocalBackend:
     def _guarded(self, who: Assignment, what: str, work: Callable[[], T]) -> T:
         try:
             return work()
-        except TrainerError:
+        except TOLD:
             raise
         except (Exception, SystemExit) as exc:
             log.warning("trainer %s failed in %s", who.file.id, what, exc_info=True)
@@ -115,3 +129,19 @@ class _Progress:
 def _prepared(trainer: Trainer, who: Assignment) -> tuple[Declaration, Params]:
     params = checked_params(trainer.initial_params(who.settings.seed), f"initial_params of trainer {who.file.id}")
     return declared(trainer, who.file.id, params), params
+
+
+def _predicted(trainer: Trainer, name: str, params: Params, inputs: Inputs) -> Prediction:
+    spec = trainer.input_spec()
+    if spec is None:
+        raise NotOffered(f"{name} offers no predictions: its trainer says nothing of its inputs")
+    judged = picture_input(inputs, spec) if isinstance(inputs, bytes) else check_inputs(inputs, spec)
+    prediction = trainer.predict(params, judged)
+    return checked_prediction(prediction, len(judged), len(trainer.data_info().classes), name)
+
+
+def _exported(trainer: Trainer, name: str, params: Params, metadata: Mapping[str, str]) -> bytes:
+    model = trainer.onnx(params)
+    if model is None:
+        raise NotOffered(f"{name} cannot be exported to ONNX: its trainer describes no such model")
+    return with_metadata(model, metadata)

@@ -11,8 +11,8 @@ from flnet.errors import FlnetError, TrainerError
 from flnet.events import Declaration
 from flnet.messages import HyperParams
 from flnet.params import Params, TrainerId
-from flnet.training.api import Fit, Progress, Score, Trainer, TrainerFile, TrainerSettings
-from flnet.training.backend import Assignment, FitOrder
+from flnet.training.api import Fit, Prediction, Progress, Score, Trainer, TrainerFile, TrainerSettings
+from flnet.training.backend import Assignment, FitOrder, Inputs
 from flnet.training.faults import in_words
 from flnet.training.local import LocalBackend
 
@@ -58,6 +58,14 @@ class InlinePool:
     async def evaluate(self, trainer: TrainerId, params: Params) -> Score:
         """Measure."""
         return self._local.evaluate(self._assigned(trainer), params)
+
+    async def predict(self, trainer: TrainerId, params: Params, inputs: Inputs) -> Prediction:
+        """Judge inputs."""
+        return self._local.predict(self._assigned(trainer), params, inputs)
+
+    async def export(self, trainer: TrainerId, params: Params, metadata: Mapping[str, str]) -> bytes:
+        """The model as an ONNX file."""
+        return self._local.export(self._assigned(trainer), params, metadata)
 
     async def run(self, work: Callable[[], T]) -> T:
         """Run it; what it raises comes as TrainerError."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
@@ -17,8 +17,8 @@ from flnet.events import Declaration
 from flnet.messages import HyperParams
 from flnet.params import Params, TrainerId
 from flnet.settings import Settings
-from flnet.training.api import Fit, Progress, Score
-from flnet.training.backend import Assignment, Backend, FitOrder, assignment, thread_bounds
+from flnet.training.api import Fit, Prediction, Progress, Score
+from flnet.training.backend import TOLD, Assignment, Backend, FitOrder, Inputs, assignment, thread_bounds
 from flnet.training.base import Pool
 from flnet.training.faults import in_words
 from flnet.training.loader import find_trainers
@@ -113,6 +113,14 @@ class Lane:
         """Measure on the test split."""
         return await self.run(lambda: self.backend.evaluate(self._assigned(trainer), params))
 
+    async def predict(self, trainer: TrainerId, params: Params, inputs: Inputs) -> Prediction:
+        """Judge inputs."""
+        return await self.run(lambda: self.backend.predict(self._assigned(trainer), params, inputs))
+
+    async def export(self, trainer: TrainerId, params: Params, metadata: Mapping[str, str]) -> bytes:
+        """The model as an ONNX file."""
+        return await self.run(lambda: self.backend.export(self._assigned(trainer), params, metadata))
+
     async def run(self, work: Callable[[], T]) -> T:
         """Run a function of this process in the lane; what it raises comes as TrainerError."""
         if self._closed:
@@ -159,10 +167,10 @@ class Lane:
         if self._closed:
             return
         result: T | None = None
-        error: TrainerError | None = None
+        error: FlnetError | None = None
         try:
             result = work()
-        except TrainerError as exc:
+        except TOLD as exc:
             error = exc
         except BaseException as exc:  # whatever it is, somebody waits for an answer
             error = TrainerError(exc.message if isinstance(exc, FlnetError) else in_words(exc, "the work failed"))
@@ -183,7 +191,7 @@ class Lane:
             self._resting = None
 
 
-def _settle(answer: asyncio.Future[Any], error: TrainerError | None, result: Any) -> None:
+def _settle(answer: asyncio.Future[Any], error: FlnetError | None, result: Any) -> None:
     if answer.done():
         return
     if error is None:

@@ -15,16 +15,19 @@ from flnet.errors import TrainerError, WorkerDied
 from flnet.events import Declaration
 from flnet.params import Params
 from flnet.settings import PREFIX
-from flnet.training.api import Fit, Score
-from flnet.training.backend import Assignment, FitOrder, Report, thread_bounds
+from flnet.training.api import Fit, Prediction, Score
+from flnet.training.backend import Assignment, FitOrder, Inputs, Report, thread_bounds
 from flnet.training.frames import (
     Frame,
     assignment_fields,
     nonsense,
+    read_bytes,
     read_declaration,
     read_error,
     read_fit,
     read_frame,
+    read_prediction,
+    with_inputs,
     write_frame,
 )
 
@@ -70,6 +73,15 @@ class ProcessBackend:
     def evaluate(self, who: Assignment, params: Params) -> Score:
         """Let the child measure."""
         return Score(**self._ask(who, "evaluated", {"do": "evaluate"}, params).fields["score"])
+
+    def predict(self, who: Assignment, params: Params, inputs: Inputs) -> Prediction:
+        """Let the child judge."""
+        fields, arrays = with_inputs(params, inputs)
+        return read_prediction(self._ask(who, "predicted", {"do": "predict", **fields}, arrays))
+
+    def export(self, who: Assignment, params: Params, metadata: Mapping[str, str]) -> bytes:
+        """Let the child describe its model."""
+        return read_bytes(self._ask(who, "exported", {"do": "export", "metadata": dict(metadata)}, params))
 
     def cancel(self, number: int) -> None:
         """Tell the child, in a thread of its own: the pipe may be full, and the event loop must not wait."""

@@ -21,14 +21,17 @@ from typing import IO, Any
 from flnet.errors import TrainerError
 from flnet.messages import HyperParams
 from flnet.params import Params
-from flnet.training.backend import FitOrder
+from flnet.training.backend import TOLD, FitOrder
 from flnet.training.frames import (
     Frame,
+    bytes_frame,
     declaration_fields,
     error_fields,
     fit_fields,
+    prediction_frame,
     read_assignment,
     read_frame,
+    read_inputs,
     write_frame,
 )
 from flnet.training.local import LocalBackend
@@ -111,7 +114,7 @@ def _serve(order: Frame, backend: LocalBackend, answers: _Answers) -> None:
     """Do what a frame asks and answer it."""
     try:
         answer = _done(order.fields, order.params or Params(), backend, answers)
-    except TrainerError as exc:
+    except TOLD as exc:
         answer = Frame({"answer": "error", **error_fields(exc)})
     except MemoryError:
         answer = Frame({"answer": "error", "message": "there was not enough memory for this task"})
@@ -135,6 +138,10 @@ def _done(fields: Mapping[str, Any], params: Params, backend: LocalBackend, answ
             return Frame({"answer": "fitted", **fit_fields(fit, score)}, Params(fit.params))
         case "evaluate":
             return Frame({"answer": "evaluated", "score": vars(backend.evaluate(who, params))})
+        case "predict":
+            return prediction_frame(backend.predict(who, *read_inputs(fields, params)))
+        case "export":
+            return bytes_frame("exported", backend.export(who, params, fields["metadata"]))
         case other:
             raise TrainerError(f"the worker does not know what {other!r} is")
 

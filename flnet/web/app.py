@@ -14,6 +14,7 @@ from flnet.web.body import CONTROL_BYTES, limited_request, linger
 from flnet.web.guard import guard
 from flnet.web.info import info_routes
 from flnet.web.live import live_routes
+from flnet.web.models import PREDICT_BYTES, is_predict, model_routes
 from flnet.web.page import page_routes
 from flnet.web.training import PATHS, training_routes
 
@@ -34,6 +35,8 @@ def create_app(node: Node, settings: Settings) -> Quart:
     app.config["MAX_CONTENT_LENGTH"] = None  # body.py holds the limits, one per path
 
     def limit_of(path: str) -> int:
+        if is_predict(path):
+            return PREDICT_BYTES
         return node.body_limit(path) if path in PATHS else CONTROL_BYTES
 
     app.request_class = limited_request(limit_of)
@@ -42,6 +45,7 @@ def create_app(node: Node, settings: Settings) -> Quart:
     app.after_request(linger)
     app.register_blueprint(training_routes(node))
     app.register_blueprint(info_routes(node))
+    app.register_blueprint(model_routes(node))
     app.register_blueprint(live_routes(app, node))
     app.register_blueprint(page_routes(node, settings))
     return app

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 import numpy as np
 
@@ -52,7 +53,12 @@ class Mesh:
         self.nodes: dict[str, NodeRuntime] = {}
 
     async def add(
-        self, name: str, trainer: Trainer, bootstrap: tuple[str, ...] = (), **settings: object
+        self,
+        name: str,
+        trainer: Trainer,
+        bootstrap: tuple[str, ...] = (),
+        store: MemoryStore | None = None,
+        **settings: Any,
     ) -> NodeRuntime:
         """Start a node; `bootstrap` names nodes that were added before."""
         port = 4000 + len(self.nodes)
@@ -65,7 +71,7 @@ class Mesh:
             [MNIST_3_7],
             pool=InlinePool({MNIST_3_7: trainer}),
             transport=self.network.transport(me.address),
-            store=MemoryStore(),
+            store=store or MemoryStore(),
         )
         self.nodes[name] = node
         self.network.register(me.address, node_receiver(node))
@@ -102,7 +108,7 @@ def node_receiver(node: NodeRuntime) -> Callable[[str, bytes, str, str], Awaitab
 
 
 @asynccontextmanager
-async def mesh_of(*targets: float, seed: int = 0, **settings: object) -> AsyncIterator[Mesh]:
+async def mesh_of(*targets: float, seed: int = 0, **settings: Any) -> AsyncIterator[Mesh]:
     """A full mesh of nodes a, b, c ... with these targets."""
     mesh = Mesh(seed)
     try:

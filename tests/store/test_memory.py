@@ -9,7 +9,8 @@ import pytest
 
 from flnet.errors import LocalError
 from flnet.params import TrainerId
-from flnet.store.base import SavedJob
+from flnet.store import memory
+from flnet.store.base import KEPT_AVERAGES, KeptModel, SavedJob
 from flnet.store.memory import MemoryStore
 from tests.helpers import params
 
@@ -69,3 +70,54 @@ async def test_what_a_disk_could_not_keep_is_refused_and_the_old_state_stays(val
     with pytest.raises(LocalError, match="plain JSON data"):
         await store.save(MNIST, SavedJob({"round": 2, "x": value}, params(w=[2.0])))
     assert await store.load(MNIST) == SavedJob({"round": 1}, params(w=[1.0]))
+
+
+async def kept(store: MemoryStore, trainer: TrainerId = MNIST) -> list[tuple[int, int]]:
+    """(round, bytes) of every model, newest first."""
+    return [(model.figures["round"], model.nbytes) for model in await store.models(trainer)]
+
+
+async def test_models_are_kept_with_their_figures_and_private_parts() -> None:
+    store, shared, private = MemoryStore(), params(w=[1.0, 2.0]), params(head=[3.0])
+    await store.keep_model(MNIST, {"round": 0}, shared, private)
+    (listed,) = await store.models(MNIST)
+    assert listed == KeptModel(shared.digest, {"round": 0}, 12)
+    assert await store.load_model(MNIST, shared.digest) == KeptModel(
+        shared.digest, {"round": 0}, 12, shared, private
+    )
+    assert await store.load_model(CIFAR10, shared.digest) is None
+    assert await store.load_model(MNIST, private.digest) is None
+    assert await store.models(CIFAR10) == []
+
+
+async def test_the_last_averages_are_kept_and_older_ones_go() -> None:
+    store = MemoryStore()
+    for number in range(KEPT_AVERAGES + 4):
+        await store.keep_model(MNIST, {"round": number}, params(w=[number]), params())
+    assert await kept(store) == [(number, 4) for number in range(KEPT_AVERAGES + 3, 2, -1)]
+    assert await store.load_model(MNIST, params(w=[0]).digest) is None
+
+
+async def test_what_becomes_known_later_replaces_the_figures_and_makes_it_the_newest() -> None:
+    store = MemoryStore()
+    await store.keep_model(MNIST, {"round": 0}, params(w=[0]), params())
+    await store.keep_model(MNIST, {"round": 1}, params(w=[1]), params())
+    await store.keep_model(MNIST, {"round": 7}, params(w=[0]), params(h=[5]))
+    assert await kept(store) == [(7, 8), (1, 4)]
+
+
+async def test_of_very_large_models_fewer_are_kept_but_always_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "KEPT_BYTES", 10)
+    store = MemoryStore()
+    for number in range(3):
+        await store.keep_model(MNIST, {"round": number}, params(w=[number]), params())
+    assert await kept(store) == [(2, 4), (1, 4)]
+    await store.keep_model(MNIST, {"round": 3}, params(w=[3] * 9), params())
+    assert await kept(store) == [(3, 36)]
+
+
+async def test_figures_that_a_disk_could_not_keep_are_refused() -> None:
+    store = MemoryStore()
+    with pytest.raises(LocalError, match="plain JSON data"):
+        await store.keep_model(MNIST, {"x": object()}, params(w=[1.0]), params())
+    assert await store.models(MNIST) == []

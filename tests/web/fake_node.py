@@ -14,7 +14,9 @@ from flnet.errors import (
     JobBusy,
     NotComparable,
     NotReady,
+    OwnMachineOnly,
     StaleRound,
+    UnknownModel,
     UnknownPath,
     UnknownTrainer,
     UnreadableBody,
@@ -32,7 +34,7 @@ from flnet.messages import (
     Trigger,
     Triggered,
 )
-from flnet.node.base import FeedItem, View
+from flnet.node.base import Download, FeedItem, Question, View
 from flnet.params import TrainerId
 from flnet.transport.base import Reply
 
@@ -147,6 +149,7 @@ class FakeNode:
         self.around: list[View] = []
         self.asked_peers = 0
         self.received: list[tuple[str, int, str, str]] = []  # path, bytes, content type, caller
+        self.questions: list[Question] = []
         self.failure: Exception | None = None
         self.is_ready = True
 
@@ -231,6 +234,24 @@ class FakeNode:
     def history(self, trainer: TrainerId) -> Sequence[View]:
         return list(self._job(trainer).records)
 
+    async def models(self, trainer: TrainerId) -> Sequence[View]:
+        digests = [self._job(trainer).digest, *[record.get("digest") for record in self.history(trainer)]]
+        return [{"digest": digest, "held": place == 0} for place, digest in enumerate(digests) if digest]
+
+    async def predict(self, trainer: TrainerId, question: Question) -> View:
+        self.questions.append(question)
+        if self.failure is not None:
+            raise self.failure
+        return {"classes": ["3", "7"], "predicted": ["7"], "model": {"digest": self._job(trainer).digest}}
+
+    async def export(self, trainer: TrainerId, digest: str, form: str, *, same_machine: bool) -> Download:
+        if not same_machine:
+            raise OwnMachineOnly("ask from the machine that it runs on")
+        return Download(b"\0weights", "application/octet-stream", f"{self._known(trainer, digest)}.{form}")
+
+    async def card(self, trainer: TrainerId, digest: str) -> Download:
+        return Download(b"# A model", "text/markdown; charset=utf-8", f"{self._known(trainer, digest)}.md")
+
     def peers(self) -> Sequence[View]:
         return list(self.known)
 
@@ -242,6 +263,11 @@ class FakeNode:
     def ready(self) -> View:
         reasons = [] if self.is_ready else ["MNIST is still loading its data"]
         return {"ready": self.is_ready, "mesh_joined": True, "data_loaded": self.is_ready, "reasons": reasons}
+
+    def _known(self, trainer: str, digest: str) -> str:
+        if self._job(trainer).digest != digest:
+            raise UnknownModel(f"no model {digest}")
+        return f"{trainer}-{digest}"
 
     def _job(self, trainer: str) -> FakeJob:
         if trainer not in self.jobs:

@@ -1,0 +1,154 @@
+"""The models of this node's jobs: the one that each holds, and the last ones that the store keeps."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flnet.errors import NoData, NotReady, UnknownModel
+from flnet.jobs import Phase
+from flnet.jobs.model import Model
+from flnet.jobs.record import RoundRecord
+from flnet.jobs.state import JobState
+from flnet.node.base import View
+from flnet.node.core import NodeCore
+from flnet.params import Digest, Params, TrainerId
+from flnet.store import Store
+
+_HEX = frozenset(string.hexdigits)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A model that somebody asked for; see `figures_of` for the figures."""
+
+    trainer: TrainerId
+    digest: Digest
+    figures: Mapping[str, Any]
+    shared: Params
+    private: Params
+
+    @property
+    def full(self) -> Params:
+        """All parameters, as the trainer wants them."""
+        return self.shared.merged_with(self.private)
+
+
+class Shelf:
+    """Puts every model that a job comes to hold into the store, and finds it again."""
+
+    def __init__(self, core: NodeCore, store: Store) -> None:
+        self._core, self._store = core, store
+        self._said: dict[TrainerId, tuple[Digest, Mapping[str, Any]]] = {}  # of the newest model in the store
+
+    async def keep(self, trainer: TrainerId) -> None:
+        """Keep the model that the job holds, if it was ever averaged, or what has become known of it."""
+        state = self._core.jobs[trainer].state
+        if state.model is None or state.model.round < 0:
+            return
+        model, digest, figures = state.model, state.model.shared.digest, figures_of(state, state.model)
+        if self._said.get(trainer) == (digest, figures):
+            return
+        self._said[trainer] = (digest, figures)
+        await self._store.keep_model(trainer, figures, model.shared, model.private)
+
+    async def views(self, trainer: TrainerId) -> Sequence[View]:
+        """One view per model, the held one first, then the newest; the shape stands in flnet.node.base.Node."""
+        state = self._state(trainer)
+        held = state.model
+        assert held is not None
+        digest = held.shared.digest
+        nbytes = held.shared.nbytes + held.private.nbytes
+        found = [_view(digest, figures_of(state, held), nbytes, is_held=True)]
+        kept = [one for one in await self._store.models(trainer) if one.digest != digest]
+        return found + [_view(one.digest, one.figures, one.nbytes, is_held=False) for one in kept]
+
+    async def pick(self, trainer: TrainerId, digest: str | None) -> Chosen:
+        """The model of this digest, or of a digest that begins so; None: the one that is held.
+
+        Raises:
+            UnknownTrainer, NotReady, NoData: there is no job, or no model yet.
+            UnknownModel: none or several are called so.
+        """
+        state = self._state(trainer)
+        held = state.model
+        assert held is not None
+        known = [one["digest"] for one in await self.views(trainer)]
+        wanted = known[0] if digest is None else _only(trainer, digest, known)
+        if wanted == held.shared.digest:
+            return Chosen(trainer, wanted, figures_of(state, held), held.shared, held.private)
+        found = await self._store.load_model(trainer, wanted)
+        if found is None or found.shared is None:
+            raise _unknown(trainer, wanted, known)
+        return Chosen(trainer, wanted, found.figures, found.shared, found.private or Params())
+
+    def _state(self, trainer: TrainerId) -> JobState:
+        state = self._core.job(trainer).state
+        if state.phase is Phase.LOADING:
+            raise NotReady(f"{trainer} is still loading its data")
+        if state.model is None:
+            raise NoData(trainer, state.error or "no data")
+        return state
+
+
+def figures_of(state: JobState, model: Model) -> dict[str, Any]:
+    """What is known of a model that the job holds, as plain JSON data.
+
+    round, contributors, accuracy (here, on the test split; None if it was not measured), schema_digest, private
+    (names), hyper, rows (per split), classes, and record: of the round that the model is from, or None.
+    """
+    declared, record = state.declaration, _record(state, model.round)
+    data = declared.data if declared else {}
+    return {
+        "round": model.round,
+        "contributors": model.contributors,
+        "accuracy": _accuracy(state, model, record),
+        "schema_digest": model.schema.digest,
+        "private": sorted(model.private),
+        "hyper": state.hyper.fields() if state.hyper else None,
+        "rows": dict(data.get("rows", {})),
+        "classes": list(data.get("classes", ())),
+        "record": None if record is None else dict(record.view()),
+    }
+
+
+def _record(state: JobState, round: int) -> RoundRecord | None:
+    candidates = ([state.record] if state.record else []) + state.history[::-1]
+    return next((record for record in candidates if record.key.number == round), None)
+
+
+def _accuracy(state: JobState, model: Model, record: RoundRecord | None) -> float | None:
+    """A model that came from elsewhere at the start of a round was never measured here."""
+    if record is None or record.post_accuracy is None:
+        return None
+    if record.digest == model.shared.digest:
+        return record.post_accuracy
+    return state.accuracy if record.exchanged_with else None
+
+
+def _view(digest: Digest, figures: Mapping[str, Any], nbytes: int, *, is_held: bool) -> View:
+    record = figures["record"] or {}
+    return {
+        "digest": digest,
+        "round": figures["round"],
+        "contributors": figures["contributors"],
+        "accuracy": figures["accuracy"],
+        "exchanged_with": record.get("exchanged_with") if record.get("digest") != digest else None,
+        "bytes": nbytes,
+        "held": is_held,
+    }
+
+
+def _only(trainer: TrainerId, digest: str, known: Sequence[Digest]) -> Digest:
+    wanted = digest.lower()
+    found = [one for one in known if one.startswith(wanted)]
+    if len(found) != 1 or not wanted or not set(wanted) <= _HEX:
+        raise _unknown(trainer, digest, known)
+    return found[0]
+
+
+def _unknown(trainer: TrainerId, digest: str, known: Sequence[Digest]) -> UnknownModel:
+    kept = ", ".join(one[:10] for one in known)
+    return UnknownModel(f"{trainer} has no model {digest[:64]!r} here; it has {kept}")

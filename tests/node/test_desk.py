@@ -1,0 +1,137 @@
+"""Predictions, files and cards of a node's models, and whom they are refused to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from safetensors.numpy import load
+
+from flnet.errors import InputRefused, InvalidMessage, NotOffered, NotReady, OwnMachineOnly, UnknownModel
+from flnet.node import NodeRuntime, Question
+from flnet.node.desk import MAX_WAITING, Desk
+from flnet.node.shelf import Shelf
+from flnet.params import Params, TrainerId
+from flnet.store import MemoryStore
+from flnet.training import InlinePool, Prediction, Trainer
+from flnet.training.backend import Inputs
+from tests.node.judging import Judge
+from tests.node.mesh import MNIST_3_7, Linear, Mesh
+from tests.node.test_runtime import trigger
+
+
+@asynccontextmanager
+async def alone(trainer: Trainer, rounds: int = 1) -> AsyncIterator[NodeRuntime]:
+    """A node after so many rounds."""
+    mesh = Mesh()
+    try:
+        node = await mesh.add("a", trainer)
+        await mesh.full()
+        for number in range(rounds):
+            await trigger(node)
+            await mesh.idle(number)
+        yield node
+    finally:
+        await mesh.stop()
+
+
+async def test_the_held_model_judges_and_says_which_it_is() -> None:
+    async with alone(Judge(1.0), rounds=2) as node:
+        answer = await node.predict(MNIST_3_7, Question(inputs=[[1, 2], {"y": -8, "x": 3}]))
+        assert answer["scores"] == [[1, 4], [3, -6]]  # the head has counted two trainings
+        assert answer["predicted"] == ["seven", "<three>"]
+        held = node.job(MNIST_3_7)
+        accuracy = held["post_fedavg_accuracy"]
+        assert answer["model"] == {"digest": held["digest"], "round": 1, "accuracy": accuracy}
+        assert answer["note"] == "for tests only; the data of this trainer are generated samples"
+
+        older = (await node.models(MNIST_3_7))[1]["digest"]
+        answer = await node.predict(MNIST_3_7, Question(inputs=[[1, 2]], digest=older[:8]))
+        assert (answer["scores"], answer["model"]["round"]) == ([[1, 3]], 0)
+
+
+async def test_what_cannot_be_judged_is_refused() -> None:
+    async with alone(Judge(1.0), rounds=0) as node:
+        with pytest.raises(InputRefused, match=r"column 'y', is 10; expected -9 to 9"):
+            await node.predict(MNIST_3_7, Question(inputs=[[1, 10]]))
+        with pytest.raises(InputRefused, match="no pictures"):
+            await node.predict(MNIST_3_7, Question(picture=b""))
+        with pytest.raises(UnknownModel):
+            await node.predict(MNIST_3_7, Question(inputs=[[1, 1]], digest="ff"))
+        answer = await node.predict(MNIST_3_7, Question(inputs=[[1, 1]]))
+        assert answer["note"].endswith("this model is not the average of any round")
+    async with alone(Linear(1.0), rounds=0) as node:
+        with pytest.raises(NotOffered, match="MNIST_3_7 offers no predictions"):
+            await node.predict(MNIST_3_7, Question(inputs=[[1, 1]]))
+
+
+async def test_a_file_holds_all_parameters_and_tells_where_they_come_from() -> None:
+    async with alone(Judge(1.0)) as node:
+        digest = node.job(MNIST_3_7)["digest"]
+        file = await node.export(MNIST_3_7, digest[:9], "safetensors", same_machine=True)
+        assert file.file_name == f"MNIST_3_7-round0-{digest[:10]}.safetensors"
+        params = Params(load(file.body))
+        assert sorted(params) == ["bias", "head", "weights"]
+        assert params.select(["weights", "bias"]).digest == digest
+        said = json.loads(file.body[8 : 8 + int.from_bytes(file.body[:8], "little")])["__metadata__"]
+        assert (said["trainer"], said["round"], said["digest"]) == ("MNIST_3_7", "0", digest)
+        assert (said["contributors"], said["private"], said["licence"]) == ('["a"]', '["head"]', "CC0-1.0")
+        assert said["accuracy"] == str(node.job(MNIST_3_7)["post_fedavg_accuracy"])
+        assert json.loads(said["rows"]) == {"train": 3, "test": 2}
+        assert said["schema_digest"] == node.job(MNIST_3_7)["schema_digest"]
+        assert "secret" not in json.dumps(said)
+
+
+async def test_private_parameters_leave_for_no_other_machine() -> None:
+    async with alone(Judge(1.0)) as node:
+        digest = node.job(MNIST_3_7)["digest"]
+        for form in ("safetensors", "onnx"):
+            with pytest.raises(OwnMachineOnly, match=r"private parameters \(head\)"):
+                await node.export(MNIST_3_7, digest, form, same_machine=False)
+    async with alone(Linear(1.0)) as node:
+        digest = node.job(MNIST_3_7)["digest"]
+        file = await node.export(MNIST_3_7, digest, "safetensors", same_machine=False)
+        assert Params(load(file.body)).digest == digest
+
+
+async def test_formats_that_are_not_there_are_named() -> None:
+    async with alone(Judge(1.0)) as node:
+        digest = node.job(MNIST_3_7)["digest"]
+        with pytest.raises(InvalidMessage, match="format is 'pickle'; expected safetensors or onnx"):
+            await node.export(MNIST_3_7, digest, "pickle", same_machine=True)
+        with pytest.raises(NotOffered, match="describes no such model"):
+            await node.export(MNIST_3_7, digest, "onnx", same_machine=True)
+    async with alone(Linear(1.0)) as node:
+        with pytest.raises(NotOffered, match="cannot be exported to ONNX"):
+            await node.export(MNIST_3_7, node.job(MNIST_3_7)["digest"], "onnx", same_machine=True)
+
+
+class Occupied(InlinePool):
+    """A lane whose turn comes when a test says so."""
+
+    def __init__(self) -> None:
+        super().__init__({MNIST_3_7: Judge(1.0)})
+        self.turn = asyncio.Event()
+
+    async def predict(self, trainer: TrainerId, params: Params, inputs: Inputs) -> Prediction:
+        await self.turn.wait()
+        return await super().predict(trainer, params, inputs)
+
+
+async def test_who_waits_too_long_or_too_late_is_told_to_ask_again() -> None:
+    async with alone(Judge(1.0), rounds=0) as node:
+        shelf, question = Shelf(node.core, MemoryStore()), Question(inputs=[[1, 1]])
+        with pytest.raises(NotReady, match=r"the turn of MNIST_3_7 did not come in 0.01 s; ask again"):
+            await Desk(node.core, shelf, Occupied(), turn_seconds=0.01).predict(MNIST_3_7, question)
+        pool = Occupied()
+        desk = Desk(node.core, shelf, pool)
+        waiting = [asyncio.create_task(desk.predict(MNIST_3_7, question)) for _ in range(MAX_WAITING + 1)]
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        with pytest.raises(NotReady, match="16 others wait for the lane already"):
+            await done.pop()
+        pool.turn.set()
+        answers = await asyncio.gather(*waiting, return_exceptions=True)
+        assert sum(isinstance(answer, dict) for answer in answers) == MAX_WAITING
