@@ -2,7 +2,8 @@
 
 The node must know which trainers there are, but it must never import a framework, so finding reads file
 names and source text only. Three places are looked through: the trainers that flnet ships, the folder
-FLNET_TRAINERS_PATH, and installed packages with an entry point in the group "flnet.trainers".
+FLNET_TRAINERS_PATH, and installed packages with an entry point in the group "flnet.trainers". In that folder
+a TOML file makes a trainer too: it says what data there are, and the code is flnet's own.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from flnet.errors import SettingsError, TrainerError
 from flnet.settings import Settings
 from flnet.training.api import Trainer, TrainerFile, TrainerSettings
 from flnet.training.faults import in_words
+from flnet.training.own import read_own
 from flnet.training.sources import UnreadableSource, families, frameworks_of
 
 SHIPPED = "flnet_trainers"
 GROUP = "flnet.trainers"
 _EXTRAS = {"torch", "tensorflow"}  # what flnet can be installed with
+_NO_TRAINERS = ("flnet.toml", "pyproject.toml")  # they may lie in the same folder
 _ID = re.compile(r"[A-Za-z0-9_]{1,64}")
 
 
@@ -60,7 +63,8 @@ def import_trainer(file: TrainerFile, settings: TrainerSettings) -> Trainer:
         make = getattr(_imported(file), file.attribute, None)
         if not callable(make):
             raise TrainerError(f"{file.location} defines no function {file.attribute}(settings)")
-        trainer = make(settings)
+        own = (read_own(Path(file.location)),) if file.location.endswith(".toml") else ()
+        trainer = make(*own, settings)
     except TrainerError:
         raise
     except ModuleNotFoundError as exc:
@@ -89,6 +93,9 @@ def _in_own_folder(folder: Path | None) -> Iterator[TrainerFile]:
         raise SettingsError(f"FLNET_TRAINERS_PATH={folder} is no folder")
     for name, path in _candidates(folder.resolve()):
         yield _described(name, path)
+    for path in sorted(folder.resolve().glob("*.toml")):
+        if not path.name.startswith(("_", ".")) and path.name not in _NO_TRAINERS:
+            yield _own(path.stem, path)
 
 
 def _installed() -> Iterator[TrainerFile]:
@@ -119,6 +126,17 @@ def _described(name: str, path: Path, module: str = "", attribute: str = "make_t
         return TrainerFile(name, str(path), "", module, attribute, frameworks_of(path))
     except UnreadableSource as exc:
         return TrainerFile(name, str(path), str(exc), module, attribute)
+
+
+def _own(name: str, path: Path) -> TrainerFile:
+    """A trainer without code: its TOML file is looked at here, and made into a trainer in the worker."""
+    if not _ID.fullmatch(name):
+        return _described(name, path)
+    try:
+        read_own(path)
+    except TrainerError as exc:
+        return TrainerFile(name, str(path), exc.message)
+    return TrainerFile(name, str(path), "", f"{SHIPPED}._own", "make_own", frozenset({"torch"}))
 
 
 def _twice(one: TrainerFile, other: TrainerFile) -> TrainerFile:

@@ -128,3 +128,42 @@ def test_a_trainer_that_cannot_be_made_says_why(folder: Path, tmp_path: Path, te
 def test_a_file_with_an_error_is_not_imported(tmp_path: Path) -> None:
     with pytest.raises(TrainerError, match="because"):
         import_trainer(TrainerFile("X", "nowhere", error="because"), TrainerSettings(None, tmp_path))
+
+
+def test_a_toml_file_is_a_trainer_found_without_a_framework(folder: Path) -> None:
+    (folder / "MY_TABLE.toml").write_text('kind = "table"\ndata = "t.csv"\ntarget = "y"\n')
+    (folder / "_notes.toml").write_text("broken [")
+    (folder / "flnet.toml").write_text("node_port = 4000\n")
+    own = found(folder)["MY_TABLE"]
+    assert (own.error, own.module, own.attribute, own.frameworks) == (
+        "",
+        "flnet_trainers._own",
+        "make_own",
+        {"torch"},
+    )
+    assert found(folder).keys() >= {"TINY", "MY_TABLE"}
+    assert not found(folder).keys() & {"_notes", "flnet"}
+
+
+def test_a_broken_toml_file_says_why_and_harms_nobody(folder: Path, tmp_path: Path) -> None:
+    (folder / "BROKEN.toml").write_text('kind = "table"\ndata = [\n')
+    (folder / "WRONG.toml").write_text('kind = "images"\ndata = "x"\nsize = 3\n')
+    (folder / "no-name.toml").touch()
+    (folder / "TINY.toml").write_text('kind = "images"\ndata = "x"\n')
+    files = found(folder)
+    assert "BROKEN.toml, line 2: " in files["BROKEN"].error
+    assert "WRONG.toml, line 3: size: " in files["WRONG"].error
+    assert "letters, digits and underscores" in files["no-name"].error
+    assert "two trainers are named TINY" in files["TINY"].error
+    assert not files["MNIST"].error
+    with pytest.raises(TrainerError, match=r"WRONG\.toml, line 3"):
+        import_trainer(files["WRONG"], TrainerSettings(None, tmp_path))
+
+
+def test_a_toml_file_that_was_spoilt_since_it_was_found_says_so(folder: Path, tmp_path: Path) -> None:
+    path = folder / "MY.toml"
+    path.write_text('kind = "images"\ndata = "x"\n')
+    own = found(folder)["MY"]
+    path.write_text("kind = ")
+    with pytest.raises(TrainerError, match=r"MY\.toml, line 1: Invalid value"):
+        import_trainer(own, TrainerSettings(None, tmp_path))

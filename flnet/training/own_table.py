@@ -1,0 +1,77 @@
+"""The table behind a trainer of kind "table": one node's rows, split for good and standardised."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from flnet.errors import DataMissing
+from flnet.params import Array
+from flnet.training.api import DataInfo, TrainerSettings
+from flnet.training.data import Rows, shard
+from flnet.training.groups import grouped_shard, grouped_split
+from flnet.training.own import OwnTable
+from flnet.training.own_rows import Table, read_table
+from flnet.training.split import stored_split
+
+_FARTHEST = 1e6  # spreads from the mean; beyond it one typing error would be all that a model sees
+
+
+@dataclass(frozen=True)
+class TableData:
+    """One node's part: sides (x standardised, y), and what is known about it."""
+
+    sides: Mapping[str, tuple[Array, Array]]
+    table: Table
+    info: DataInfo
+
+
+def load_table(own: OwnTable, settings: TrainerSettings) -> TableData:
+    """This node's rows, split for good, features standardised.
+
+    Raises:
+        DataMissing: there is no file, or too few rows.
+        TrainerError: something in it is not as agreed; says file, line and column.
+    """
+    path = own.path(settings)
+    table = read_table(path, own)
+    rows = _sides(own, table, settings)
+    counts = {side: len(numbers) for side, numbers in rows.items()}
+    if not all(counts.values()):
+        words = ", ".join(f"{n} in {side}" for side, n in counts.items())
+        raise DataMissing(f"too few rows in {path}: {words}", "bring more rows, or change split")
+    scales = _complete(table, table.x[rows["train"]])
+    x = standardised(table.x, scales)
+    sides = {side: (x[numbers], table.y[numbers]) for side, numbers in rows.items()}
+    return TableData(sides, table, DataInfo(f"table {path}", counts, table.classes, note=table.note))
+
+
+def standardised(x: Array, scales: Array) -> Array:
+    """(x - mean) / spread, within a million spreads; what is missing becomes the mean, which is 0."""
+    scaled = np.clip((x - scales[:, 0]) / scales[:, 1], -_FARTHEST, _FARTHEST)
+    return np.nan_to_num(scaled, nan=0.0).astype(np.float32)
+
+
+def _sides(own: OwnTable, table: Table, settings: TrainerSettings) -> dict[str, Rows]:
+    """This node's rows, by side."""
+    kinds, seed, path = table.kinds, settings.seed, settings.state_path / "split-table.npz"
+    if table.groups:
+        mine = grouped_shard(table.groups, kinds, settings.shard, seed)
+        groups = [table.groups[row] for row in mine]
+        sides = grouped_split(path, groups, kinds[mine], own.shares, seed)
+    else:
+        mine = shard(kinds, settings.shard, seed)
+        sides = stored_split(path, np.c_[table.x, table.y][mine], kinds[mine], own.shares, seed)
+    return {side: mine[rows] for side, rows in sides.items()}
+
+
+def _complete(table: Table, train: Array) -> Array:
+    """The scales, with this node's own mean and spread where none are agreed: they never leave the node."""
+    scales = table.scales.copy()
+    for j in np.flatnonzero(np.isnan(scales[:, 0])):
+        present = train[:, j][~np.isnan(train[:, j])].astype(np.float64)
+        mean, spread = (float(present.mean()), float(present.std())) if present.size else (0.0, 0.0)
+        scales[j] = mean, spread if spread > 0 else 1.0
+    return scales

@@ -1,0 +1,158 @@
+"""Trainers without code at work: real training, a mesh of two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flnet.messages import HyperParams
+from flnet.params import Array, Params
+from flnet.training.api import Task, Trainer
+from flnet.training.checks import checked_fit, checked_score, declared
+from flnet.training.data import read_npz
+from tests.node.mesh import MNIST_3_7, Mesh, until
+from tests.trainers.real_data import datasets_path
+from tests.training.own_files import class_folders, csv_file, images, node, save, table, two_clouds
+from trainers._own import make_own
+
+CANCER = datasets_path() / "vfl_breast_cancer.npz"
+TRIGGER = b'{"trainerId": "MNIST_3_7", "rounds": 2}'
+
+
+def trained(trainer: Trainer, rounds: int = 1, hyper: HyperParams | None = None) -> Params:
+    params = Params(trainer.initial_params(0))
+    for seed in range(rounds):
+        task = Task(params, hyper or trainer.defaults, seed)
+        params = Params(checked_fit(trainer.fit(task), params, "T").params)
+    return params
+
+
+def accuracy(trainer: Trainer, params: Mapping[str, Array]) -> float:
+    return checked_score(trainer.evaluate(params), "T").accuracy
+
+
+@pytest.mark.parametrize("model", ["small-cnn", "linear"])
+@pytest.mark.parametrize("colour", ["grey", "rgb"])
+def test_images_are_learnt(tmp_path: Path, model: str, colour: str) -> None:
+    root = class_folders(tmp_path / "pictures", each=40)
+    for path in (root / "dog").iterdir():  # brighter, so that grey is enough
+        bright = np.full((12, 12, 3), 200, np.uint8)
+        bright[:, :6] -= np.uint8(path.stem[-1] == "1") * 50
+        save(path, bright)
+    trainer = make_own(images(model=model, colour=colour), node(tmp_path))
+    assert accuracy(trainer, trained(trainer, 2)) >= 0.9
+
+
+def test_the_declaration_holds_what_the_mesh_must_know(tmp_path: Path) -> None:
+    class_folders(tmp_path / "pictures")
+    own = images(label="Pets", epochs=3, rate=0.5, batch=7, licence="CC0", note="no diagnosis")
+    trainer = make_own(own, node(tmp_path))
+    said = declared(trainer, "PETS", Params(trainer.initial_params(0)))
+    assert (said.label, said.defaults) == ("Pets", HyperParams(e=3, u=0.5, b=7))
+    assert said.agreement == {"classes": "cat, dog", "size": "8", "colour": "rgb", "model": "small-cnn"}
+    assert said.data["classes"] == ["cat", "dog"]
+    assert make_own(images(), node(tmp_path)).label == ""
+
+
+def test_training_is_a_function_of_parameters_data_and_seed(tmp_path: Path) -> None:
+    class_folders(tmp_path / "pictures")
+    hyper = HyperParams(e=2, u=0.05, b=8)
+    first = trained(make_own(images(), node(tmp_path)), hyper=hyper)
+    again = trained(make_own(images(), node(tmp_path)), hyper=hyper)
+    assert first == again
+
+
+@pytest.mark.parametrize("model", ["linear", "mlp"])
+def test_classes_of_a_table_are_learnt(tmp_path: Path, model: str) -> None:
+    csv_file(tmp_path / "t.csv", ["a", "b", "y"], two_clouds(300))
+    trainer = make_own(table(model=model), node(tmp_path))
+    fit = trainer.fit(Task(Params(trainer.initial_params(0)), trainer.defaults, 0))
+    assert (fit.examples, fit.labels) == (trainer.data_info().rows["train"], 2)
+    assert accuracy(trainer, fit.params) >= 0.85
+
+
+def test_a_regression_is_scored_by_r_squared_beside_errors_in_its_own_unit(tmp_path: Path) -> None:
+    chance = np.random.default_rng(0)
+    x = chance.normal(size=(300, 2))
+    y = 500 + 40 * x[:, 0] - 30 * x[:, 1] + 5 * chance.normal(size=300)
+    csv_file(tmp_path / "t.csv", ["a", "b", "y"], np.c_[x, y].round(4).tolist())
+    own = table(task="regress", target_scale=[450, 60])
+    trainer = make_own(own, node(tmp_path))
+    assert accuracy(trainer, trainer.initial_params(0)) == 0
+    score = trainer.evaluate(trained(trainer, 2))
+    assert score.accuracy > 0.95
+    assert score.metrics["r2"] == score.accuracy
+    assert 3 < score.metrics["rmse"] < 8
+    assert score.metrics["mae"] < score.metrics["rmse"]
+    assert trainer.agreement["target_scale"] == "450, 60"
+
+
+def test_a_target_that_never_changes_has_no_r_squared(tmp_path: Path) -> None:
+    csv_file(tmp_path / "t.csv", ["a", "y"], [[i, 5] for i in range(40)])
+    trainer = make_own(table(task="regress", target_scale=[5, 1]), node(tmp_path))
+    assert accuracy(trainer, trained(trainer)) == 0
+
+
+async def test_two_hospitals_train_on_image_folders_of_their_own(tmp_path: Path) -> None:
+    rows = await federated([image_node(tmp_path, name, 24) for name in ("north", "south")])
+    assert min(rows) >= 0.9
+
+
+def image_node(tmp_path: Path, name: str, each: int) -> Trainer:
+    home = tmp_path / name
+    class_folders(home / "pictures", each=each)
+    return make_own(images(), node(home))
+
+
+async def test_two_hospitals_with_other_classes_are_told_what_differs(tmp_path: Path) -> None:
+    class_folders(tmp_path / "a/pictures", ("cat", "dog"))
+    class_folders(tmp_path / "b/pictures", ("cat", "fox"))
+    mesh = Mesh()
+    try:
+        a = await mesh.add("a", make_own(images(), node(tmp_path / "a")))
+        b = await mesh.add("b", make_own(images(), node(tmp_path / "b")), ("a",))
+        await mesh.full()
+        await a.receive("/training/trigger", TRIGGER, "application/json", "127.0.0.1")
+        await until(lambda: a.job(MNIST_3_7)["current_round"] == 1 and a.job(MNIST_3_7)["phase"] == "IDLE")
+        said = " | ".join(news.text for news in (*a.feed.recent(), *b.feed.recent()))
+        assert "the nodes do not agree on classes: here cat, fox; there cat, dog" in said
+        assert a.history(MNIST_3_7)[-1]["contributors"] == ["a"]
+        assert b.job(MNIST_3_7)["current_round"] == -1
+    finally:
+        await mesh.stop()
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not CANCER.is_file(), reason="needs vfl_breast_cancer.npz")
+async def test_two_hospitals_train_on_the_breast_cancer_table(tmp_path: Path) -> None:
+    x, y, names = read_npz(CANCER, ("X", "y", "feature_names"))
+    header = [*map(str, names), "diagnosis"]
+    rows = [[*map(repr, map(float, a)), ("malignant", "benign")[int(b)]] for a, b in zip(x, y, strict=True)]
+    trainers = []
+    for part in (0, 1):
+        home = tmp_path / str(part)
+        home.mkdir()
+        csv_file(home / "t.csv", header, rows[part::2])
+        own = table(target="diagnosis", classes=["benign", "malignant"])
+        trainers.append(make_own(own, node(home)))
+    assert min(await federated(trainers)) >= 0.92
+
+
+async def federated(trainers: list[Trainer]) -> list[float]:
+    """Two rounds; the accuracies afterwards. Every node must have taken part in the last one."""
+    mesh = Mesh()
+    try:
+        for name, trainer in zip("ab", trainers, strict=True):
+            await mesh.add(name, trainer, ("a",) if name != "a" else ())
+        await mesh.full()
+        first = mesh.nodes["a"]
+        await first.receive("/training/trigger", TRIGGER, "application/json", "127.0.0.1")
+        await mesh.idle(1)
+        histories = [node.history(MNIST_3_7)[-1] for node in mesh.nodes.values()]
+        assert all(record["contributors"] == ["a", "b"] for record in histories)
+        return [float(record["post_fedavg_accuracy"]) for record in histories]
+    finally:
+        await mesh.stop()

@@ -1,0 +1,170 @@
+"""Trainers without code: the data that a TOML file names, with a small network; PyTorch.
+
+A file `<ID>.toml` in FLNET_TRAINERS_PATH makes one: see flnet/training/own.py for what may stand in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from flnet.training.api import Array, DataInfo, Fit, HyperParams, Score, Task, Trainer, TrainerSettings
+from flnet.training.own import OwnImages, OwnTable
+from flnet.training.own_images import load_images
+from flnet.training.own_table import load_table
+
+from ._own_nets import Net, fresh, mlp, small_cnn
+
+MOMENTUM = 0.9
+EVALUATION_BATCH = 512
+MIDDLE, SPREAD = 0.5, 0.25  # of pixels in [0, 1], roughly, and the same on all nodes
+
+Batch = Callable[[Array], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class Side:
+    """Row numbers, and what reads these rows: inputs, and class numbers or numbers."""
+
+    rows: Array
+    batch: Batch
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+class OwnTrainer(Trainer):
+    """One node's data and a network; classes, or one number (`target_scale` is set)."""
+
+    def __init__(
+        self, own: OwnImages | OwnTable, net: Net, sides: Mapping[str, Side], info: DataInfo, labels: int
+    ) -> None:
+        """Args:
+        labels: how many different ones the training rows have.
+        """
+        self.label = own.label  # type: ignore[misc]  # of this very trainer
+        self.defaults = HyperParams(e=own.epochs, u=own.rate, b=own.batch)
+        self.licence, self.note = own.licence, own.note
+        self._net, self._sides, self._info = net, sides, info
+        self._scale = own.target_scale if isinstance(own, OwnTable) else None
+        self._labels = labels
+
+    def data_info(self) -> DataInfo:
+        """What was found, and what was left out."""
+        return self._info
+
+    def initial_params(self, seed: int) -> Mapping[str, Array]:
+        """Small uniform weights, biases 0."""
+        return {name: tensor.numpy() for name, tensor in fresh(self._net.shapes, seed).items()}
+
+    def fit(self, task: Task) -> Fit:
+        """`e` passes over the training rows, each in a new order, by gradient descent with momentum."""
+        params = {name: torch.tensor(task.params[name], requires_grad=True) for name in self._net.shapes}
+        speed = {name: torch.zeros_like(tensor) for name, tensor in params.items()}
+        orders = _batches(self._sides["train"].rows, task)
+        loss_sum = 0.0
+        for done, rows in enumerate(orders, start=1):
+            x, y = self._sides["train"].batch(rows)
+            loss = self._loss(self._net.outputs(params, x), y)
+            gradients = torch.autograd.grad(loss, list(params.values()))
+            _step(params, speed, gradients, task.hyper.u)
+            loss_sum += float(loss.detach())
+            task.progress(done, len(orders))
+        validation = self._score(params, self._sides["validation"]).accuracy
+        return Fit(
+            {name: tensor.detach().numpy() for name, tensor in params.items()},
+            examples=len(self._sides["train"]),
+            labels=self._labels,
+            metrics={"loss": loss_sum / len(orders), "validation_accuracy": validation},
+        )
+
+    def evaluate(self, params: Mapping[str, Array]) -> Score:
+        """Share of test rows put into the right class; for numbers R squared, 0 where it is below."""
+        return self._score({name: torch.tensor(params[name]) for name in self._net.shapes}, self._sides["test"])
+
+    def _loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+        return F.mse_loss(outputs[:, 0], y) if self._scale else F.cross_entropy(outputs, y)
+
+    @torch.inference_mode()
+    def _score(self, params: Mapping[str, Tensor], side: Side) -> Score:
+        guesses, truths = [], []
+        for start in range(0, len(side), EVALUATION_BATCH):
+            x, y = side.batch(side.rows[start : start + EVALUATION_BATCH])
+            guesses.append(self._net.outputs(params, x))
+            truths.append(y)
+        guess, truth = torch.cat(guesses), torch.cat(truths)
+        if self._scale is None:
+            return Score(float((guess.argmax(1) == truth).double().mean()), len(side))
+        return _regression(guess[:, 0].double().numpy(), truth.double().numpy(), self._scale[1])
+
+
+def _regression(guess: Array, truth: Array, spread: float) -> Score:
+    """R squared, clipped at 0, beside the errors in the target's own unit."""
+    errors = guess - truth
+    around_mean = float(((truth - truth.mean()) ** 2).sum())
+    r2 = 1 - float((errors**2).sum()) / around_mean if around_mean > 0 else 0.0
+    accuracy = max(0.0, r2) if np.isfinite(r2) else 0.0
+    rmse, mae = float(np.sqrt((errors**2).mean())), float(np.abs(errors).mean())
+    return Score(accuracy, len(truth), {"r2": r2, "rmse": rmse * spread, "mae": mae * spread})
+
+
+def _batches(rows: Array, task: Task) -> list[Array]:
+    """The row numbers of every batch of this training."""
+    chance, size = np.random.default_rng(task.seed), task.hyper.b
+    orders = [chance.permutation(rows) for _ in range(task.hyper.e)]
+    return [order[start : start + size] for order in orders for start in range(0, len(order), size)]
+
+
+@torch.no_grad()
+def _step(
+    params: Mapping[str, Tensor], speed: Mapping[str, Tensor], gradients: tuple[Tensor, ...], rate: float
+) -> None:
+    """By hand: the first optimiser of torch.optim costs a second and 80 MB for its imports."""
+    for (name, tensor), gradient in zip(params.items(), gradients, strict=True):
+        tensor.sub_(speed[name].mul_(MOMENTUM).add_(gradient), alpha=rate)
+
+
+def _images(own: OwnImages, settings: TrainerSettings) -> OwnTrainer:
+    data = load_images(own, settings)
+    channels = 1 if own.colour == "grey" else 3
+
+    def batch(rows: Array) -> tuple[Tensor, Tensor]:
+        """Only these rows are read from the mapped file: a large folder needs no memory."""
+        x = torch.from_numpy(data.images[rows]).float().div_(255).sub_(MIDDLE).div_(SPREAD)
+        return (x.unsqueeze(1) if channels == 1 else x.permute(0, 3, 1, 2)), torch.from_numpy(data.labels[rows])
+
+    outputs = len(data.classes)
+    linear = own.model == "linear"
+    net = mlp(channels * own.size**2, (), outputs) if linear else small_cnn(own.size, channels, outputs)
+    sides = {side: Side(rows, batch) for side, rows in data.sides.items()}
+    labels = len(np.unique(data.labels[data.sides["train"]]))
+    trainer = OwnTrainer(own, net, sides, data.info, labels)
+    trainer.agreement = own.agreement(data.classes)
+    return trainer
+
+
+def _table(own: OwnTable, settings: TrainerSettings) -> OwnTrainer:
+    data = load_table(own, settings)
+    sides = {name: _in_memory(x, y) for name, (x, y) in data.sides.items()}
+    labels = len(np.unique(data.sides["train"][1])) if own.task == "classify" else 1
+    outputs = 1 if own.task == "regress" else len(data.table.classes)
+    net = mlp(data.table.x.shape[1], own.hidden if own.model == "mlp" else (), outputs)
+    trainer = OwnTrainer(own, net, sides, data.info, labels)
+    trainer.agreement = own.agreement(data.table.features, data.table.classes)
+    return trainer
+
+
+def _in_memory(x: Array, y: Array) -> Side:
+    inputs, targets = torch.from_numpy(x), torch.from_numpy(y)
+    return Side(np.arange(len(y)), lambda rows: (inputs[rows], targets[rows]))
+
+
+def make_own(own: OwnImages | OwnTable, settings: TrainerSettings) -> Trainer:
+    """The trainer that this file describes, with this node's data."""
+    torch.set_num_threads(settings.threads)
+    return _images(own, settings) if isinstance(own, OwnImages) else _table(own, settings)

@@ -1,0 +1,79 @@
+"""The networks of trainers without code: parameters by name, and a function of them; PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+Shapes = Mapping[str, tuple[int, ...]]
+FILTERS = (16, 32)  # of the two blocks
+DENSE = 64
+
+
+@dataclass(frozen=True)
+class Net:
+    """What parameters there are, and what a network with these makes of inputs: one row of outputs each."""
+
+    shapes: Shapes
+    outputs: Callable[[Mapping[str, Tensor], Tensor], Tensor]
+
+
+def small_cnn(size: int, channels: int, classes: int) -> Net:
+    """Two blocks of 3x3 convolution, ReLU and 2x2 max-pooling, a dense layer, an output for each class.
+
+    Inputs are (n, channels, size, size).
+    """
+    first, second = FILTERS
+    shapes = {
+        "conv1.weight": (first, channels, 3, 3),
+        "conv1.bias": (first,),
+        "conv2.weight": (second, first, 3, 3),
+        "conv2.bias": (second,),
+        "dense.weight": (DENSE, second * (size // 4) ** 2),
+        "dense.bias": (DENSE,),
+        "output.weight": (classes, DENSE),
+        "output.bias": (classes,),
+    }
+
+    def outputs(params: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        for block in ("conv1", "conv2"):
+            x = F.conv2d(x, params[f"{block}.weight"], params[f"{block}.bias"], padding=1)
+            x = F.max_pool2d(F.relu(x), 2)
+        x = F.relu(F.linear(x.flatten(1), params["dense.weight"], params["dense.bias"]))
+        return F.linear(x, params["output.weight"], params["output.bias"])
+
+    return Net(shapes, outputs)
+
+
+def mlp(inputs: int, hidden: Sequence[int], outputs: int) -> Net:
+    """Dense layers with ReLU between them; without hidden ones a linear model. Inputs are (n, ...)."""
+    widths = [inputs, *hidden, outputs]
+    names = [*(f"dense{i}" for i in range(1, len(hidden) + 1)), "output"]
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, before, after in zip(names, widths, widths[1:], strict=False):
+        shapes |= {f"{name}.weight": (after, before), f"{name}.bias": (after,)}
+
+    def through(params: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        x = x.flatten(1)
+        for name in names[:-1]:
+            x = F.relu(F.linear(x, params[f"{name}.weight"], params[f"{name}.bias"]))
+        return F.linear(x, params["output.weight"], params["output.bias"])
+
+    return Net(shapes, through)
+
+
+def fresh(shapes: Shapes, seed: int) -> dict[str, Tensor]:
+    """Weights uniform within 1 / sqrt(inputs), biases 0; equal seeds give equal ones."""
+    chance = torch.Generator().manual_seed(seed)
+    params = {}
+    for name, shape in shapes.items():
+        tensor = torch.zeros(shape)
+        if name.endswith("weight"):
+            bound = tensor[0].numel() ** -0.5
+            tensor.uniform_(-bound, bound, generator=chance)
+        params[name] = tensor
+    return params
