@@ -72,6 +72,7 @@ def evaluated(s: JobState, event: Evaluated | EvaluationFailed) -> list[Effect]:
         s.error = s.record.error = f"the average could not be measured: {event.reason}"
         return [*finish(s), s.tell("measuring_failed", s.error)]
     s.accuracy = s.record.post_accuracy = event.accuracy
+    s.record.metrics["after"] = event.metrics
     s.phase = Phase.EXCHANGING
     s.exchange = Exchange(
         event.key,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from flnet.effects import Effect, Send
+from flnet.effects import Effect
 from flnet.errors import NoData, NotReady, ParamsRefused, StaleRound
 from flnet.events import DeclineReceived, SendRefused, Trained, TrainingFailed, UpdateReceived
 from flnet.jobs.agreement import must_agree
@@ -29,14 +29,14 @@ def trained(s: JobState, event: Trained) -> list[Effect]:
     s.model = s.model.with_private(private)
     s.phase = Phase.GATHERING
     s.record.pre_accuracy, s.record.examples = event.accuracy, event.examples
-    s.record.seconds["train"] = event.seconds
+    s.record.seconds["train"], s.record.metrics["before"] = event.seconds, event.metrics
     used = event.hyper or s.hyper
     s.record.used_hyper = used.fields() if used else None
     update = Update(s.my_id, event.key, shared, event.examples, event.labels, event.accuracy)
     message = s.say(ModelParams, examples=event.examples, labels=event.labels, accuracy=event.accuracy)
     return [
         s.save(private=private),
-        Send(tuple(sorted(s.peers)), message, shared),
+        *s.spread(message, shared),
         *s.averaging.receive(UpdateReceived(update)),
         s.tell("trained", f"trained on {event.examples} examples; accuracy here {event.accuracy:.4f}"),
     ]
@@ -94,7 +94,7 @@ def refused(s: JobState, event: SendRefused) -> list[Effect]:
     told = s.tell(
         "refused", f"{event.peer} refused {event.path}: {event.reason}", peer=event.peer, status=event.status
     )
-    if _takes_no_part(s, event):
+    if _takes_no_part(event):
         return [*s.averaging.receive(DeclineReceived(event.peer, event.key, event.reason)), told]
     if _mesh_is_ahead(s, event):
         # This node started a round that the mesh has left behind: it starts the next one, and sits it out,
@@ -105,11 +105,10 @@ def refused(s: JobState, event: SendRefused) -> list[Effect]:
     return [told]
 
 
-def _takes_no_part(s: JobState, event: SendRefused) -> bool:
+def _takes_no_part(event: SendRefused) -> bool:
     if event.path != StartTraining.path:
-        # Where a trainer states what must be alike, a node that refuses its update trains something else.
-        stated = s.model is not None and bool(s.model.schema.agreement)
-        return event.status == 404 or (stated and event.error == ParamsRefused.code)
+        # A node that cannot use our parameters trains something else: we could not use its own.
+        return event.status == 404 or event.error == ParamsRefused.code
     return event.status in (404, 413, 422)
 
 

@@ -35,6 +35,7 @@ from flnet.events import (
     TrainingFailed,
     UpdateReceived,
 )
+from flnet.jobs.chance import NoChance
 from flnet.jobs.closing import (
     averaged,
     claim_answered,
@@ -51,14 +52,27 @@ from flnet.jobs.starting import asked, decline, open_round, triggered
 from flnet.jobs.state import JobState, Waits
 from flnet.jobs.steps import Phase, is_legal
 from flnet.messages import Peer
-from flnet.params import Schema, TrainerId
+from flnet.params import Rng, Schema, TrainerId
+from flnet.topologies import Topology, full_mesh
 
 
 class Job:
     """A trainer's rounds on this node: `receive(event) -> effects`, and views for people."""
 
-    def __init__(self, me: Peer, trainer: TrainerId, waits: Waits | None = None) -> None:
-        self.state = JobState(me, trainer, waits or Waits())
+    def __init__(
+        self,
+        me: Peer,
+        trainer: TrainerId,
+        waits: Waits | None = None,
+        *,
+        topology: Topology = full_mesh,
+        rng: Rng | None = None,
+    ) -> None:
+        """Args:
+        topology: who gets the own update.
+        rng: for a topology that draws lots.
+        """
+        self.state = JobState(me, trainer, waits or Waits(), topology, rng or NoChance())
 
     @property
     def phase(self) -> Phase:

@@ -12,7 +12,11 @@ from flnet.rounds import Averaging, Closing
 
 @dataclass
 class RoundRecord:
-    """One round as this node saw it; accuracies are on its own test split, in [0, 1]."""
+    """One round as this node saw it; accuracies are on its own test split, in [0, 1].
+
+    Attributes:
+        metrics: further figures of the trainer, by name, under "before" and "after" averaging.
+    """
 
     key: RoundKey
     outcome: str = "open"
@@ -26,6 +30,7 @@ class RoundRecord:
     examples: int | None = None
     used_hyper: Mapping[str, Any] | None = None  # what this node trained with
     seconds: dict[str, float] = field(default_factory=dict)
+    metrics: dict[str, Mapping[str, float]] = field(default_factory=dict)
 
     def view(self) -> Mapping[str, Any]:
         """The record as JSON-ready data."""
@@ -43,6 +48,7 @@ class RoundRecord:
             "examples": self.examples,
             "used_hyper": self.used_hyper,
             "seconds": dict(self.seconds),
+            "metrics": {when: dict(figures) for when, figures in self.metrics.items()},
         }
 
 

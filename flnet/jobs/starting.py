@@ -99,7 +99,7 @@ def abandon(s: JobState, why: str) -> list[Effect]:
         effects.append(CancelWork(s.key))
     if s.averaging is not None:
         effects += [CancelTimer(s.averaging.timer), CancelTimer(s.start_timer)]
-    if s.exchange is not None:
+    if s.exchange is not None and not s.exchange.done:
         effects.append(CancelTimer(s.exchange.timer))
     if s.record is not None:
         if s.record.outcome == "open":

@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from flnet.effects import Publish, Save
+from flnet.effects import Effect, Publish, Save, Send
 from flnet.events import Declaration, DeclineReceived, TrainingAsked, UpdateReceived
+from flnet.jobs.chance import NoChance
 from flnet.jobs.model import Model
 from flnet.jobs.opening import Opening
 from flnet.jobs.record import RoundRecord
 from flnet.jobs.steps import Phase
-from flnet.messages import MAX_PEERS, HyperParams, JobMessage, Peer
-from flnet.params import Claim, Params, PeerId, RoundKey, TrainerId
+from flnet.messages import MAX_PEERS, HyperParams, JobMessage, ModelParams, Peer
+from flnet.params import Claim, Params, PeerId, Rng, RoundKey, TrainerId
 from flnet.rounds import Averaging, Exchange
+from flnet.topologies import Topology, full_mesh
 
 M = TypeVar("M", bound=JobMessage)
 
@@ -51,6 +53,8 @@ class JobState:
     me: Peer
     trainer: TrainerId
     waits: Waits
+    topology: Topology = full_mesh  # who gets the own update
+    rng: Rng = field(default_factory=NoChance)
     phase: Phase = Phase.LOADING
     peers: set[PeerId] = field(default_factory=set)  # reachable now
     declaration: Declaration | None = None
@@ -94,6 +98,16 @@ class JobState:
         """The timer that bounds `listening`."""
         assert self.key is not None
         return f"start:{self.key.number}:{self.key.initiator}"
+
+    def spread(self, message: ModelParams, params: Params) -> list[Effect]:
+        """Send the own update to whom the topology names: all of it, or the parts that it names."""
+        parts: dict[tuple[str, ...] | None, list[PeerId]] = {}
+        for peer, names in self.topology(self.my_id, self.peers, self.number, self.rng):
+            parts.setdefault(names, []).append(peer)
+        return [
+            Send(tuple(peers), message, params if names is None else params.select(names))
+            for names, peers in parts.items()
+        ]
 
     def say(self, kind: type[M], **fields: Any) -> M:
         """A message of the current round from this node."""
@@ -170,6 +184,7 @@ class JobState:
             "used_hyper": shown.used_hyper if shown else None,
             "pre_fedavg_accuracy": shown.pre_accuracy if shown else None,
             "post_fedavg_accuracy": shown.post_accuracy if shown else None,
+            "metrics": shown.view()["metrics"] if shown else {},
             "model_was_exchanged": "Yes" if shown and shown.exchanged_with else "No",
             "exchanged_with": shown.exchanged_with if shown else None,
             "digest": self.model.shared.digest if self.model else None,

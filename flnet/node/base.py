@@ -69,11 +69,12 @@ class Node(Protocol):
         EXCHANGING), current_round (-1: never), fed_learn_done and model_was_exchanged ("Yes"/"No"),
         federated_learning_params (words), hyper {e, u, b}, pre_fedavg_accuracy, post_fedavg_accuracy (or
         None), digest (of the model held, or None), contributors, initiator, rounds_left, waiting_for [ids],
-        metrics {before, after: {name: figure}} of the last round, received [ids], progress {done, total} or None, outcome (a sentence on the last round), error (or
-        None), data {source, rows, classes, sample, note}, inputs (what predictions take: kind, shape, low, high,
-        names, hint; None if there are none), formats (of an export).
+        metrics (of the last round, as below), received [ids], progress {done, total} or None, outcome (a sentence
+        on the last round), error (or None), data {source, rows, classes, sample, note}, inputs (what predictions
+        take: kind, shape, low, high, names, hint; None if there are none), formats (of an export).
     history record: round, initiator, outcome, contributors [ids], digest, pre_fedavg_accuracy,
-        post_fedavg_accuracy, exchanged_with (id or None), examples, used_hyper, seconds {train, average}, metrics {before, after: {name: figure}}.
+        post_fedavg_accuracy, exchanged_with (id or None), examples, used_hyper, seconds {train, average},
+        metrics {before, after: {name: figure}}.
     model: digest, round, contributors, accuracy (here, or None), exchanged_with (the peer it was adopted from,
         or None), bytes, held (whether the job goes on from it).
     peer: id, ip, port, address, state ("alive", "unreachable"), reason.

@@ -14,7 +14,8 @@ from flnet.events import ContactMade, Event, PeerLost, PeerSeen
 from flnet.jobs import Job, Members, Pauses, Waits
 from flnet.messages import JobMessage, Packet, Peer
 from flnet.node.translate import to_event
-from flnet.params import PeerId, TrainerId
+from flnet.params import PeerId, Rng, TrainerId
+from flnet.topologies import Topology, full_mesh
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,18 @@ class NodeCore:
         *,
         prune: bool = False,
         pauses: Pauses | None = None,
+        topology: Topology = full_mesh,
+        rng: Rng | None = None,
     ) -> None:
+        """Args:
+        trainers: ids of the jobs.
+        prune: forget peers that do not answer.
+        topology: who gets the own updates.
+        rng: chance for a topology that draws lots.
+        """
         self.me = me
         self.members = Members(me, prune, pauses)
-        self.jobs = {trainer: Job(me, trainer, waits) for trainer in trainers}
+        self.jobs = {trainer: Job(me, trainer, waits, topology=topology, rng=rng) for trainer in trainers}
 
     def job(self, trainer: str) -> Job:
         """The job of this trainer.

@@ -288,6 +288,7 @@ def refusal(status: int, error: str, path: str = StartTraining.path, by: str = "
         refusal(404, "no_data"),
         refusal(404, "no_data", ModelParams.path),
         refusal(422, "params_refused"),
+        refusal(422, "params_refused", ModelParams.path),
         refusal(413, "body_too_large"),
     ],
 )
@@ -303,7 +304,6 @@ def test_a_peer_whose_answer_says_that_it_takes_no_part_is_not_waited_for(answer
         refusal(503, "not_ready"),
         refusal(500, "internal_error"),
         refusal(409, "round_lost"),
-        refusal(422, "params_refused", ModelParams.path),
         refusal(409, "stale_round", ModelParams.path),
         refusal(413, "body_too_large", ModelParams.path),
         refusal(400, "not_comparable", Accuracy.path),

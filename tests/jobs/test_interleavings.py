@@ -9,34 +9,34 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flnet.jobs import Phase
-from tests.jobs.trio import Trio
+from tests.jobs.stage import Stage
 
 SHUFFLED = st.integers(0, 2**32).map(lambda seed: Random(seed).choices(range(40), k=150))
 ORDERS = st.lists(st.integers(0, 40), max_size=80) | SHUFFLED
 
 
-def outcome(trio: Trio) -> set[tuple[object, ...]]:
+def outcome(stage: Stage) -> set[tuple[object, ...]]:
     """What the nodes ended with: all alike if there is one element."""
-    assert all(job.phase is Phase.IDLE for job in trio.jobs.values())
-    views = [job.view() for job in trio.jobs.values()]
+    assert all(job.phase is Phase.IDLE for job in stage.jobs.values())
+    views = [job.view() for job in stage.jobs.values()]
     return {(v["current_round"], v["initiator"], v["digest"], v["contributors"], v["model_round"]) for v in views}
 
 
-def history(trio: Trio) -> list[list[tuple[int, str, tuple[str, ...]]]]:
+def history(stage: Stage) -> list[list[tuple[int, str, tuple[str, ...]]]]:
     return [
         [(r["round"], r["initiator"], tuple(r["contributors"])) for r in job.history()]
-        for job in trio.jobs.values()
+        for job in stage.jobs.values()
     ]
 
 
 @given(ORDERS)
 @settings(max_examples=60, deadline=None)
 def test_one_start_gives_one_round_in_which_everyone_takes_part(order: list[int]) -> None:
-    trio = Trio()
-    trio.trigger("b")
-    trio.run(order)
-    assert history(trio) == [[(0, "b", ("a", "b", "c"))]] * 3
-    assert len(outcome(trio)) == 1
+    stage = Stage()
+    stage.trigger("b")
+    stage.run(order)
+    assert history(stage) == [[(0, "b", ("a", "b", "c"))]] * 3
+    assert len(outcome(stage)) == 1
 
 
 @pytest.mark.parametrize("initiators", ["ab", "ba", "bc", "ac", "cba"])
@@ -44,12 +44,12 @@ def test_one_start_gives_one_round_in_which_everyone_takes_part(order: list[int]
 @example(order=[])
 @settings(max_examples=60, deadline=None)
 def test_several_starts_at_once_end_in_one_round_of_the_lowest_id(initiators: str, order: list[int]) -> None:
-    trio = Trio()
+    stage = Stage()
     for name in initiators:
-        trio.trigger(name)
-    trio.run(order)
-    assert history(trio) == [[(0, min(initiators), ("a", "b", "c"))]] * 3
-    assert len(outcome(trio)) == 1
+        stage.trigger(name)
+    stage.run(order)
+    assert history(stage) == [[(0, min(initiators), ("a", "b", "c"))]] * 3
+    assert len(outcome(stage)) == 1
 
 
 @given(first=ORDERS, cut=st.integers(1, 40), second=ORDERS)
@@ -57,13 +57,13 @@ def test_several_starts_at_once_end_in_one_round_of_the_lowest_id(initiators: st
 def test_a_next_round_asked_for_at_any_moment_is_reached_by_all(
     first: list[int], cut: int, second: list[int]
 ) -> None:
-    trio = Trio()
-    trio.trigger("a")
+    stage = Stage()
+    stage.trigger("a")
     for pick in (first + [0] * cut)[:cut]:
-        if trio.due:
-            trio.due.pop(pick % len(trio.due))()
-    if trio.jobs["c"].phase in (Phase.IDLE, Phase.GATHERING, Phase.EXCHANGING):
-        trio.trigger("c")
-    trio.run(second)
-    assert len({job.state.number for job in trio.jobs.values()}) == 1
-    assert all(len({record[0] for record in records}) == len(records) for records in history(trio))
+        if stage.due:
+            stage.due.pop(pick % len(stage.due))()
+    if stage.jobs["c"].phase in (Phase.IDLE, Phase.GATHERING, Phase.EXCHANGING):
+        stage.trigger("c")
+    stage.run(second)
+    assert len({job.state.number for job in stage.jobs.values()}) == 1
+    assert all(len({record[0] for record in records}) == len(records) for records in history(stage))

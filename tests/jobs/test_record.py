@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from flnet.events import DeclineReceived, PeerLost, UpdateReceived
+from flnet.effects import Evaluate
+from flnet.events import DeclineReceived, Evaluated, PeerLost, RoundTriggered, Trained, UpdateReceived
 from flnet.jobs.record import RoundRecord, closing_words, names
 from flnet.params import PeerId
 from flnet.rounds import Averaging, Closing
-from tests.helpers import key, update
+from tests.helpers import key, params, update
+from tests.jobs.helpers import Bench
 
 
 def gathered(*names: str, peers: tuple[str, ...] = ("b", "c"), declined: str = "") -> Averaging:
@@ -74,3 +76,15 @@ def test_at_most_five_peers_stand_in_a_sentence() -> None:
 def test_a_record_that_was_only_opened_is_complete() -> None:
     view = RoundRecord(key(3, "b")).view()
     assert (view["round"], view["initiator"], view["outcome"], view["contributors"]) == (3, "b", "open", [])
+
+
+def test_the_trainers_further_figures_are_kept_before_and_after() -> None:
+    bench = Bench(peers=())
+    bench.hear(RoundTriggered())
+    bench.hear(Trained(key(0, "b"), params(w=[1, 1]), 5, 0.5, metrics={"auc": 0.6}))
+    bench.average()
+    measure = bench.one(Evaluate)
+    bench.hear(Evaluated(measure.key, measure.shared.digest, 0.7, metrics={"auc": 0.8}))
+    (record,) = bench.job.history()
+    assert record["metrics"] == {"before": {"auc": 0.6}, "after": {"auc": 0.8}}
+    assert bench.job.view()["metrics"] == record["metrics"]
