@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -13,6 +14,7 @@ from flnet.errors import FlnetError, LocalError, NotComparable, NotReady, PeerEr
 from flnet.events import Event, HyperParamsEdited, MeshStarted
 from flnet.jobs import Phase
 from flnet.messages import Announce, EditHyperParams, Message, Packet, Peer, Trigger
+from flnet.node.asking import ask_policy
 from flnet.node.base import Download, Question, View
 from flnet.node.core import NodeCore
 from flnet.node.desk import Desk
@@ -22,13 +24,15 @@ from flnet.node.post import OFF_LOOP_BYTES, encode
 from flnet.node.shelf import Shelf
 from flnet.node.survey import survey
 from flnet.node.translate import KINDS
-from flnet.params import TrainerId
+from flnet.params import Rng, TrainerId
+from flnet.policies import Policy, manual
 from flnet.store import Store
 from flnet.training import Pool
 from flnet.transport import Reply, Transport
 
 log = logging.getLogger(__name__)
 
+POLICY_SECONDS = 5.0  # between two questions to the policy
 CONTROL_BYTES = 64 * 1024  # of a body without parameters
 BYTES_PER_NUMBER = 32  # of a number in JSON, generously
 STATUS = {Announce.path: 201, Trigger.path: 202}
@@ -50,7 +54,14 @@ class NodeRuntime:
         desk: Desk,
         bootstrap: Sequence[str] = (),
         max_body_bytes: int = 512 * 1024 * 1024,
+        policy: Policy = manual,
+        rng: Rng | None = None,
     ) -> None:
+        """Args:
+        make_performer: who carries out what the core asks for.
+        policy: asked from time to time whether to start a round.
+        rng: chance for the policy.
+        """
         self.me: Peer = core.me
         self.core = core
         self.feed = RingFeed(time.time)
@@ -63,6 +74,8 @@ class NodeRuntime:
         self._progress: dict[TrainerId, Mapping[str, int]] = {}
         self._performer = make_performer(self)
         self._consumer: asyncio.Task[None] | None = None
+        self._asker: asyncio.Task[None] | None = None
+        self._policy, self._rng = policy, rng or random.Random()
 
     async def start(self) -> None:
         """Load the trainers, and announce this node to its bootstrap peers; returns at once."""
@@ -70,12 +83,15 @@ class NodeRuntime:
         for trainer in self.core.jobs:
             self._performer.prepare(trainer)
         self.deliver(None, MeshStarted(self._bootstrap))
+        asking = ask_policy(self.core, self._policy, self._rng, self.deliver, POLICY_SECONDS)
+        self._asker = asyncio.create_task(asking)
 
     async def stop(self) -> None:
         """End everything; waiting callers get an error, watchers of the feed their end."""
-        if self._consumer is not None:
-            self._consumer.cancel()
-            await asyncio.gather(self._consumer, return_exceptions=True)
+        running = [task for task in (self._asker, self._consumer) if task is not None]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
         while not self._queue.empty():
             _, _, waiting = self._queue.get_nowait()
             if waiting is not None and not waiting.done():
