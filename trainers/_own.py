@@ -13,10 +13,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from flnet.training.api import Array, DataInfo, Fit, HyperParams, Score, Task, Trainer, TrainerSettings
+from flnet.training.api import (
+    Array,
+    DataInfo,
+    Fit,
+    HyperParams,
+    InputSpec,
+    Prediction,
+    Score,
+    Task,
+    Trainer,
+    TrainerSettings,
+)
 from flnet.training.own import OwnImages, OwnTable
 from flnet.training.own_images import load_images
-from flnet.training.own_table import load_table
+from flnet.training.own_table import load_table, standardised
 
 from ._own_nets import Net, fresh, mlp, small_cnn
 
@@ -42,9 +53,18 @@ class OwnTrainer(Trainer):
     """One node's data and a network; classes, or one number (`target_scale` is set)."""
 
     def __init__(
-        self, own: OwnImages | OwnTable, net: Net, sides: Mapping[str, Side], info: DataInfo, labels: int
+        self,
+        own: OwnImages | OwnTable,
+        net: Net,
+        sides: Mapping[str, Side],
+        info: DataInfo,
+        spec: InputSpec,
+        inputs: Callable[[Array], Tensor],
+        labels: int,
     ) -> None:
         """Args:
+        spec: what a person may have judged.
+        inputs: turns those into what the network takes.
         labels: how many different ones the training rows have.
         """
         self.label = own.label  # type: ignore[misc]  # of this very trainer
@@ -52,7 +72,7 @@ class OwnTrainer(Trainer):
         self.licence, self.note = own.licence, own.note
         self._net, self._sides, self._info = net, sides, info
         self._scale = own.target_scale if isinstance(own, OwnTable) else None
-        self._labels = labels
+        self._spec, self._inputs, self._labels = spec, inputs, labels
 
     def data_info(self) -> DataInfo:
         """What was found, and what was left out."""
@@ -86,6 +106,22 @@ class OwnTrainer(Trainer):
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Share of test rows put into the right class; for numbers R squared, 0 where it is below."""
         return self._score({name: torch.tensor(params[name]) for name in self._net.shapes}, self._sides["test"])
+
+    def input_spec(self) -> InputSpec:
+        """One image, or one row of the table."""
+        return self._spec
+
+    @torch.inference_mode()
+    def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
+        """Probabilities of the classes; for numbers the target in its own unit."""
+        tensors = {name: torch.tensor(params[name]) for name in self._net.shapes}
+        starts = range(0, len(inputs), EVALUATION_BATCH)
+        batches = [self._inputs(inputs[start : start + EVALUATION_BATCH]) for start in starts]
+        outputs = torch.cat([self._net.outputs(tensors, batch) for batch in batches])
+        if self._scale is None:
+            return Prediction(outputs.softmax(1).numpy())
+        mean, spread = self._scale
+        return Prediction(outputs.numpy() * spread + mean, "scores")
 
     def _loss(self, outputs: Tensor, y: Tensor) -> Tensor:
         return F.mse_loss(outputs[:, 0], y) if self._scale else F.cross_entropy(outputs, y)
@@ -133,17 +169,21 @@ def _images(own: OwnImages, settings: TrainerSettings) -> OwnTrainer:
     data = load_images(own, settings)
     channels = 1 if own.colour == "grey" else 3
 
+    def inputs(images: Array) -> Tensor:
+        x = torch.tensor(images).float().div_(255).sub_(MIDDLE).div_(SPREAD)
+        return x.unsqueeze(1) if channels == 1 else x.permute(0, 3, 1, 2)
+
     def batch(rows: Array) -> tuple[Tensor, Tensor]:
         """Only these rows are read from the mapped file: a large folder needs no memory."""
-        x = torch.from_numpy(data.images[rows]).float().div_(255).sub_(MIDDLE).div_(SPREAD)
-        return (x.unsqueeze(1) if channels == 1 else x.permute(0, 3, 1, 2)), torch.from_numpy(data.labels[rows])
+        return inputs(data.images[rows]), torch.from_numpy(data.labels[rows])
 
     outputs = len(data.classes)
     linear = own.model == "linear"
     net = mlp(channels * own.size**2, (), outputs) if linear else small_cnn(own.size, channels, outputs)
     sides = {side: Side(rows, batch) for side, rows in data.sides.items()}
     labels = len(np.unique(data.labels[data.sides["train"]]))
-    trainer = OwnTrainer(own, net, sides, data.info, labels)
+    spec = InputSpec("image", data.images.shape[1:], 0, 255, hint=f"one image, {own.colour}; any size as a file")
+    trainer = OwnTrainer(own, net, sides, data.info, spec, inputs, labels)
     trainer.agreement = own.agreement(data.classes)
     return trainer
 
@@ -154,7 +194,13 @@ def _table(own: OwnTable, settings: TrainerSettings) -> OwnTrainer:
     labels = len(np.unique(data.sides["train"][1])) if own.task == "classify" else 1
     outputs = 1 if own.task == "regress" else len(data.table.classes)
     net = mlp(data.table.x.shape[1], own.hidden if own.model == "mlp" else (), outputs)
-    trainer = OwnTrainer(own, net, sides, data.info, labels)
+    names = own.inputs(data.table.features)
+    spec = InputSpec(
+        "table", (len(names),), names=names, hint="numbers as they stand in the table; 1 for a category"
+    )
+    trainer = OwnTrainer(
+        own, net, sides, data.info, spec, lambda x: torch.tensor(standardised(x, data.scales)), labels
+    )
     trainer.agreement = own.agreement(data.table.features, data.table.classes)
     return trainer
 

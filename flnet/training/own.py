@@ -153,6 +153,14 @@ class OwnTable(Own):
         kinds = ", ".join(map(self._described, features))
         return {"task": self.task, "target": _quoted(self.target), **goal, "features": kinds, "model": model}
 
+    def inputs(self, features: Iterable[str]) -> tuple[str, ...]:
+        """The names of a model's inputs: of a category "column=value", for each value."""
+        named = (
+            [f"{name}={value}" for value in self.categories[name]] if name in self.categories else [name]
+            for name in features
+        )
+        return tuple(name for names in named for name in names)
+
     def _described(self, feature: str) -> str:
         words = _quoted(feature)
         if feature in self.categories:

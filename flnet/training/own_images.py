@@ -80,7 +80,11 @@ def load_images(own: OwnImages, settings: TrainerSettings) -> ImageData:
         words = ", ".join(f"{n} in {side}" for side, n in counts.items())
         raise DataMissing(f"too few images in {root}: {words}", "bring more images, or change split")
     note = _note(root, found, labels[good], decoded.faults)
-    info = DataInfo(f"images in {root}", counts, found.classes, note=note)
+    per_class = {
+        side: tuple(np.bincount(labels[rows], minlength=len(found.classes)).tolist())
+        for side, rows in sides.items()
+    }
+    info = DataInfo(f"images in {root}", counts, found.classes, note=note, counts=per_class)
     return ImageData(decoded.images, labels, found.classes, sides, info)
 
 

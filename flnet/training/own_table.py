@@ -21,10 +21,11 @@ _FARTHEST = 1e6  # spreads from the mean; beyond it one typing error would be al
 
 @dataclass(frozen=True)
 class TableData:
-    """One node's part: sides (x standardised, y), and what is known about it."""
+    """One node's part: sides (x standardised by `scales`, y), and what is known about it."""
 
     sides: Mapping[str, tuple[Array, Array]]
     table: Table
+    scales: Array
     info: DataInfo
 
 
@@ -42,10 +43,16 @@ def load_table(own: OwnTable, settings: TrainerSettings) -> TableData:
     if not all(counts.values()):
         words = ", ".join(f"{n} in {side}" for side, n in counts.items())
         raise DataMissing(f"too few rows in {path}: {words}", "bring more rows, or change split")
+    per_class = {
+        side: tuple(np.bincount(table.y[numbers], minlength=len(table.classes)).tolist())
+        for side, numbers in rows.items()
+        if table.classes
+    }
     scales = _complete(table, table.x[rows["train"]])
     x = standardised(table.x, scales)
     sides = {side: (x[numbers], table.y[numbers]) for side, numbers in rows.items()}
-    return TableData(sides, table, DataInfo(f"table {path}", counts, table.classes, note=table.note))
+    info = DataInfo(f"table {path}", counts, table.classes or (own.target,), note=table.note, counts=per_class)
+    return TableData(sides, table, scales, info)
 
 
 def standardised(x: Array, scales: Array) -> Array:

@@ -156,3 +156,38 @@ async def federated(trainers: list[Trainer]) -> list[float]:
         return [float(record["post_fedavg_accuracy"]) for record in histories]
     finally:
         await mesh.stop()
+
+
+def test_an_image_is_judged_as_it_was_trained_on(tmp_path: Path) -> None:
+    class_folders(tmp_path / "pictures", each=40)
+    trainer = make_own(images(), node(tmp_path))
+    spec = trainer.input_spec()
+    assert spec is not None
+    assert (spec.kind, spec.shape, spec.low, spec.high) == ("image", (8, 8, 3), 0, 255)
+    red, green = (np.full((8, 8, 3), 75, np.float32) for _ in "ab")
+    red[..., 0] += 100
+    green[..., 1] += 100
+    found = trainer.predict(trained(trainer, 2), np.stack([red, green]))
+    assert found.meaning == "one_of"
+    assert found.values.argmax(axis=1).tolist() == [0, 1]
+    assert np.allclose(found.values.sum(axis=1), 1, atol=1e-5)
+
+
+def test_a_row_is_judged_by_its_own_numbers_and_categories(tmp_path: Path) -> None:
+    rows = [[a, b, ("f", "m")[i % 2], y] for i, (a, b, y) in enumerate(two_clouds(300))]
+    csv_file(tmp_path / "t.csv", ["a", "b", "sex", "y"], rows)
+    trainer = make_own(table(categories={"sex": ["f", "m"]}), node(tmp_path))
+    spec = trainer.input_spec()
+    assert spec is not None
+    assert spec.names == ("a", "b", "sex=f", "sex=m")
+    found = trainer.predict(trained(trainer), np.array([[0, 100, 1, 0], [2, 140, 0, 1]], np.float32))
+    assert found.values.argmax(axis=1).tolist() == [0, 1]
+
+
+def test_a_number_is_told_in_the_targets_own_unit(tmp_path: Path) -> None:
+    csv_file(tmp_path / "t.csv", ["a", "y"], [[i, 1000 + 10 * i] for i in range(100)])
+    trainer = make_own(table(task="regress", target_scale=[1500, 300]), node(tmp_path))
+    found = trainer.predict(trained(trainer, 5), np.array([[10], [90]], np.float32))
+    assert found.meaning == "scores"
+    assert np.allclose(found.values[:, 0], [1100, 1900], atol=30)
+    assert trainer.data_info().classes == ("y",)
