@@ -75,7 +75,7 @@ class Shard(BaseModel):
 
 def _at_home(value: Any) -> Any:
     """A leading "~" means the person's home, also where no shell has put it in place."""
-    return Path(value).expanduser() if isinstance(value, str) else value
+    return str(Path(value).expanduser()) if isinstance(value, str) else value
 
 
 Folder = Annotated[Path, BeforeValidator(_at_home)]
