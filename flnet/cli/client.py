@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
@@ -20,10 +21,13 @@ from flnet.settings import Settings
 __all__ = ["NodeClient", "node_option", "parse_address"]
 
 TIMEOUT_SECONDS = 10.0
+WORK_SECONDS = 90.0  # for what waits its turn behind a training; the node itself gives up after a minute
 SILENCE_SECONDS = 60.0  # of an event feed until its node counts as gone; nodes send a comment more often
 PORT_VARIABLE = variable_name("node_port")
 DEFAULT_PORT = str(Settings.model_fields["node_port"].default)
 View = Mapping[str, Any]
+File = tuple[str, Iterator[bytes]]  # its name, and what is in it, part by part
+_FILE_NAME = re.compile(r'filename="([^"]*)"')
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -37,7 +41,8 @@ class NodeClient:
     def __init__(self, address: str, timeout: float = TIMEOUT_SECONDS) -> None:
         self.address = address
         # trust_env: a proxy of the environment would be asked even for this machine's own nodes.
-        self._http = httpx.Client(base_url=f"http://{address}", timeout=timeout, trust_env=False)
+        allowed = httpx.Timeout(timeout, connect=min(timeout, TIMEOUT_SECONDS))
+        self._http = httpx.Client(base_url=f"http://{address}", timeout=allowed, trust_env=False)
 
     def __enter__(self) -> Self:
         return self
@@ -76,6 +81,26 @@ class NodeClient:
         answer = self._object("POST", "/training/trigger", {"trainerId": trainer, "rounds": rounds})
         return int(answer["round"])
 
+    def edit(self, trainer: str, changes: Mapping[str, int | float]) -> View:
+        """PATCH /jobs/{trainer}/params; the job afterwards."""
+        return self._object("PATCH", _job_path(trainer) + "/params", changes)
+
+    def models(self, trainer: str) -> list[View]:
+        """GET /jobs/{trainer}/models: the held one first."""
+        return self._list(_job_path(trainer) + "/models")
+
+    def predict(self, trainer: str, question: View) -> View:
+        """POST /jobs/{trainer}/predict."""
+        return self._object("POST", _job_path(trainer) + "/predict", question)
+
+    def model(self, trainer: str, digest: str, form: str) -> AbstractContextManager[File]:
+        """GET /jobs/{trainer}/models/{digest}."""
+        return self._file(_model_path(trainer, digest), {"format": form})
+
+    def card(self, trainer: str, digest: str) -> AbstractContextManager[File]:
+        """GET /jobs/{trainer}/models/{digest}/card."""
+        return self._file(_model_path(trainer, digest) + "/card", {})
+
     def events(self, after: int | None = None) -> Iterator[View]:
         """GET /events: what happens, as it happens; ends when the node closes the stream."""
         headers = {"Accept": "text/event-stream"}
@@ -92,6 +117,15 @@ class NodeClient:
             for line in reply.iter_lines():
                 if line.startswith("data:"):
                     yield self._event(line[5:])
+
+    @contextmanager
+    def _file(self, path: str, query: Mapping[str, str]) -> Iterator[File]:
+        with self._translated(), self._http.stream("GET", path, params=dict(query)) as reply:
+            if reply.status_code >= 400:
+                reply.read()
+                raise self._refusal(reply)
+            named = _FILE_NAME.search(reply.headers.get("Content-Disposition", ""))
+            yield named[1] if named else "", reply.iter_bytes()
 
     def _event(self, data: str) -> View:
         try:
@@ -144,6 +178,10 @@ class NodeClient:
 
 def _job_path(trainer: str) -> str:
     return "/jobs/" + quote(trainer, safe="")
+
+
+def _model_path(trainer: str, digest: str) -> str:
+    return f"{_job_path(trainer)}/models/{quote(digest, safe='')}"
 
 
 def parse_address(text: str) -> str:

@@ -23,6 +23,9 @@ COMMANDS = {
     "peers": "flnet.cli.peers",
     "train": "flnet.cli.train",
     "watch": "flnet.cli.watch",
+    "params": "flnet.cli.params",
+    "predict": "flnet.cli.predict",
+    "export": "flnet.cli.export",
 }
 
 

@@ -46,6 +46,9 @@ class FakeNode:
         self.records: list[Json] = []
         self.peer_views: list[Json] = []
         self.events: list[Json] = []
+        self.models: list[Json] = []
+        self.files: dict[str, tuple[str, bytes]] = {}  # path with its query -> name and contents
+        self.prediction: Json = {}
         self.posted: list[Json] = []
         self.headers: list[dict[str, str]] = []
         self.answers: dict[str, tuple[int, bytes]] = {}  # path -> answer instead of the usual one
@@ -62,11 +65,15 @@ class FakeNode:
             return 200, self.views.pop(0) if len(self.views) > 1 else self.views[0]
         if path == "/jobs/MNIST/history":
             return 200, self.records
+        if path == "/jobs/MNIST/models":
+            return 200, self.models
         return 404, {"error": "not_found", "message": f"there is nothing at {path!r}"}
 
     def post(self, body: Json) -> tuple[int, Any]:
-        """The answer to a trigger."""
+        """The answer to a trigger, a question or an edit."""
         self.posted.append(body)
+        if "trainerId" not in body:
+            return 200, self.prediction
         if body["trainerId"] != "MNIST":
             return 404, {"error": "unknown_trainer", "message": f"this node has no trainer {body['trainerId']!r}"}
         return 202, {"trainerId": "MNIST", "round": 0}
@@ -78,6 +85,9 @@ def _handler(node: FakeNode) -> type[BaseHTTPRequestHandler]:
             node.headers.append(dict(self.headers))
             if self.path in node.answers:
                 self._send(*node.answers[self.path])
+            elif self.path in node.files:
+                name, contents = node.files[self.path]
+                self._send(200, contents, f'attachment; filename="{name}"')
             elif self.path == "/events":
                 lines = ["retry: 2000\n\n", ": still here\n\n"]
                 lines += [f"id: {event['id']}\nevent: x\ndata: {json.dumps(event)}\n\n" for event in node.events]
@@ -91,8 +101,12 @@ def _handler(node: FakeNode) -> type[BaseHTTPRequestHandler]:
             status, answer = node.post(body)
             self._send(status, json.dumps(answer).encode())
 
-        def _send(self, status: int, body: bytes) -> None:
+        do_PATCH = do_POST
+
+        def _send(self, status: int, body: bytes, disposition: str = "") -> None:
             self.send_response(status)
+            if disposition:
+                self.send_header("Content-Disposition", disposition)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

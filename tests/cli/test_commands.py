@@ -12,7 +12,7 @@ from flnet.errors import FlnetError, PeerRefused, PeerTimeout, PeerUnreachable, 
 from tests.cli.fake_node import FakeNode, job, record
 
 Run = Callable[..., Result]
-ASKING = {"status": (), "peers": (), "train": ("MNIST",), "watch": ()}
+ASKING = {"status": (), "peers": (), "train": ("MNIST",), "watch": (), "params": ("MNIST",), "export": ("MNIST",)}
 
 
 @pytest.mark.parametrize(

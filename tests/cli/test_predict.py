@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from click.testing import Result
+
+from tests.cli.fake_node import FakeNode
+
+Run = Callable[..., Result]
+MODEL = {"digest": "0123456789abcdef", "round": 3, "accuracy": 0.9}
+
+
+def asked(tmp_path: Path) -> str:
+    path = tmp_path / "in.json"
+    path.write_text("[[1, 2], [3, 4]]")
+    return str(path)
+
+
+def test_answers_for_people(flnet: Run, fake_node: FakeNode, tmp_path: Path) -> None:
+    fake_node.prediction = {
+        "classes": ["a", "b", "c", "d"],
+        "probabilities": [[0.1, 0.6, 0.2, 0.1], [0, 0, 0, 1]],
+        "predicted": ["b", "d"],
+        "model": MODEL,
+        "note": "this is no diagnosis",
+    }
+    shown = flnet("predict", "MNIST", "--input", asked(tmp_path), "--node", fake_node.address)
+    assert shown.exit_code == 0
+    assert "b 0.6000, c 0.2000, d 0.1000" in shown.output
+    assert "model 0123456789 of round 3" in shown.output
+    assert "note: this is no diagnosis" in shown.output
+    assert fake_node.posted == [{"inputs": [[1, 2], [3, 4]]}]
+
+
+def test_several_labels_none_and_scores(flnet: Run, fake_node: FakeNode, tmp_path: Path) -> None:
+    fake_node.prediction = {
+        "classes": ["a", "b"],
+        "scores": [[7.5, -1], [0, 0]],
+        "predicted": [["a", "b"], []],
+        "model": {**MODEL, "round": -1},
+    }
+    shown = flnet("predict", "MNIST", "--input", asked(tmp_path), "--node", fake_node.address)
+    assert "a, b" in shown.output
+    assert "none" in shown.output
+    assert "a 7.5000, b -1.0000" in shown.output
+    assert "of no round" in shown.output
+
+
+def test_answers_for_scripts_by_a_model_of_choice(flnet: Run, fake_node: FakeNode, tmp_path: Path) -> None:
+    fake_node.prediction = {"predicted": ["\u202eevil"], "model": MODEL}
+    words = (
+        "predict",
+        "MNIST",
+        "--input",
+        asked(tmp_path),
+        "--digest",
+        "01",
+        "--json",
+        "--node",
+        fake_node.address,
+    )
+    shown = flnet(*words)
+    assert json.loads(shown.stdout) == fake_node.prediction
+    assert fake_node.posted[0]["digest"] == "01"
+
+
+def test_a_file_that_cannot_be_used_is_wrong_usage(flnet: Run, fake_node: FakeNode, tmp_path: Path) -> None:
+    shown = flnet("predict", "MNIST", "--input", str(tmp_path / "none.csv"), "--node", fake_node.address)
+    assert shown.exit_code == 2
+    assert "cannot be read" in shown.stderr
+    assert fake_node.posted == []
+
+
+def test_a_refusal_is_told_and_is_failure(flnet: Run, fake_node: FakeNode, tmp_path: Path) -> None:
+    with_no_such_job = flnet("predict", "MNIST", "--input", asked(tmp_path), "--node", "127.0.0.1:1")
+    assert with_no_such_job.exit_code == 3
