@@ -10,7 +10,18 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from flnet.training.api import Array, DataInfo, Fit, HyperParams, Score, Task, Trainer, TrainerSettings
+from flnet.training.api import (
+    Array,
+    DataInfo,
+    Fit,
+    HyperParams,
+    InputSpec,
+    Prediction,
+    Score,
+    Task,
+    Trainer,
+    TrainerSettings,
+)
 from flnet.training.data import Labelled
 
 from ._chest import CLASSES, SIDE, XRays, load_xrays
@@ -28,6 +39,7 @@ class ChestXRay(Trainer):
     """
 
     label = "Chest X-Ray Pneumonia Dataset"
+    note = "a research model, no diagnosis"
     defaults = HyperParams(e=2, u=0.01, b=32)
     exchange_threshold = 0.02
 
@@ -58,6 +70,20 @@ class ChestXRay(Trainer):
         official = self._figures(params, self._data.official)
         metrics = own | {f"official_{name}": value for name, value in official.items()}
         return Score(own["accuracy"], len(self._data.test), metrics)
+
+    def input_spec(self) -> InputSpec:
+        """One X-ray."""
+        return InputSpec(
+            "image", (SIDE, SIDE, 1), 0, 255, hint="an X-ray of a child's chest from the front, squeezed to 64x64"
+        )
+
+    def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
+        """Probabilities of the classes."""
+        return self._network.predict(params, inputs)
+
+    def onnx(self, params: Mapping[str, Array]) -> bytes:
+        """The same layers."""
+        return self._network.onnx(params, "CHEST_X_RAY_PNEUMONIA")
 
     def _figures(self, params: Mapping[str, Array], data: Labelled) -> dict[str, float]:
         scores = self._network.scores(params, data.x)

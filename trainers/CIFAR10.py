@@ -10,7 +10,18 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from flnet.training.api import Array, DataInfo, Fit, HyperParams, Score, Task, Trainer, TrainerSettings
+from flnet.training.api import (
+    Array,
+    DataInfo,
+    Fit,
+    HyperParams,
+    InputSpec,
+    Prediction,
+    Score,
+    Task,
+    Trainer,
+    TrainerSettings,
+)
 from flnet.training.data import Labelled
 
 from ._cifar import SHAPE, Photographs, load_photographs
@@ -51,6 +62,18 @@ class Cifar10(Trainer):
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Share of test photographs named rightly."""
         return Score(self._accuracy(params, self._data.test), len(self._data.test))
+
+    def input_spec(self) -> InputSpec:
+        """One photograph."""
+        return InputSpec("image", SHAPE, 0, 255, hint="a photograph of one thing; it is squeezed to 32x32 pixels")
+
+    def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
+        """Probabilities of the classes."""
+        return self._network.predict(params, inputs)
+
+    def onnx(self, params: Mapping[str, Array]) -> bytes:
+        """The same layers."""
+        return self._network.onnx(params, "CIFAR10")
 
     def _accuracy(self, params: Mapping[str, Array], data: Labelled) -> float:
         return float((self._network.scores(params, data.x).argmax(1) == data.y).mean())

@@ -99,7 +99,9 @@ def load_xrays(settings: TrainerSettings) -> XRays:
         words = ", ".join(f"{n} in {side}" for side, n in counts.items())
         raise DataMissing(f"too few X-rays for this shard: {words}", "use fewer shards, or bring more X-rays")
     note = _note(read.faults | published.faults, len(read.rows) - len(rows), patients, counts["official"])
-    return XRays(**sides, info=DataInfo(source, {side: counts[side] for side in SHARES}, CLASSES, note=note))
+    rows_of = {side: counts[side] for side in SHARES}
+    per_class = {side: np.bincount(sides[side].y, minlength=len(CLASSES)).tolist() for side in SHARES}
+    return XRays(**sides, info=DataInfo(source, rows_of, CLASSES, note=note, counts=per_class))
 
 
 def _first_seen(images: Array, patients: Sequence[str], others: Array) -> Rows:

@@ -72,11 +72,12 @@ def load_photographs(settings: TrainerSettings) -> Photographs:
     own, shares = train.part(settings), {"train": 0.9, "validation": 0.1}
     rows = stored_split(settings.state_path / "split-cifar10.npz", own.x, own.y, shares, settings.seed)
     sides = {side: own.take(numbers) for side, numbers in rows.items()} | {"test": test.part(settings)}
-    counts = {side: len(data) for side, data in sides.items()}
-    if not all(counts.values()):
-        words = ", ".join(f"{n} in {side}" for side, n in counts.items())
+    rows_of = {side: len(data) for side, data in sides.items()}
+    if not all(rows_of.values()):
+        words = ", ".join(f"{n} in {side}" for side, n in rows_of.items())
         raise DataMissing(f"too few rows for this shard: {words}", "use fewer shards")
-    return Photographs(**sides, info=DataInfo(source, counts, CLASSES))
+    per_class = {side: np.bincount(data.y, minlength=len(CLASSES)).tolist() for side, data in sides.items()}
+    return Photographs(**sides, info=DataInfo(source, rows_of, CLASSES, counts=per_class))
 
 
 def _found(folder: Path | None) -> tuple[str, _Side, _Side]:

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from flnet.training.api import Array, Task
+from flnet.training.api import Array, Prediction, Task, TrainerError
 from flnet.training.data import Labelled
+from flnet.training.onnx_graph import OnnxGraph
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read on import: a node's log is no place for its greetings
 os.environ["KERAS_BACKEND"] = "tensorflow"
@@ -70,7 +71,8 @@ class Network:
         labels, weights = tf.TensorSpec((None,), tf.int64), tf.TensorSpec((classes,), tf.float32)
         # One signature for all batch sizes, or the last batch of a pass would be compiled anew.
         self._step = tf.function(self._descend, input_signature=[images, labels, weights])
-        self._scores = tf.function(lambda x: self._model(x, training=False), input_signature=[images])
+        pixels = tf.TensorSpec((None, *shape), tf.float32)
+        self._scores = tf.function(lambda x: self._model(x, training=False), input_signature=[pixels])
 
     def fresh(self, seed: int) -> dict[str, Array]:
         """Initial weights after He et al. 2015, uniform; drawn by numpy, so that they are the same everywhere."""
@@ -108,11 +110,25 @@ class Network:
         return Trained({name: v.numpy() for name, v in self._variables.items()}, float(np.mean(losses)))
 
     def scores(self, params: Mapping[str, Array], images: Array) -> Array:
-        """Logits (n, classes) of these uint8 images."""
+        """Logits (n, classes) of images of any type, 0 to 255."""
         self._load(params)
         starts = range(0, len(images), EVALUATION_BATCH)
-        parts = [self._scores(tf.constant(images[at : at + EVALUATION_BATCH])).numpy() for at in starts]
+        batches = (tf.constant(images[at : at + EVALUATION_BATCH], tf.float32) for at in starts)
+        parts = [self._scores(batch).numpy() for batch in batches]
         return np.concatenate([np.empty((0, self._classes), np.float32), *parts])
+
+    def predict(self, params: Mapping[str, Array], images: Array) -> Prediction:
+        """Probabilities of the classes."""
+        scores = self.scores(params, images)
+        powers = np.exp(scores - scores.max(1, keepdims=True))
+        return Prediction(powers / powers.sum(1, keepdims=True))
+
+    def onnx(self, params: Mapping[str, Array], name: str) -> bytes:
+        """The same layers as an ONNX file, from images as they are here to probabilities."""
+        graph = OnnxGraph(name, self._model.input_shape[1:]).channels_first()
+        for layer in self._model.layers:
+            _add_to(graph, layer, params)
+        return graph.softmax().to_bytes()
 
     def _load(self, params: Mapping[str, Array]) -> None:
         for name, variable in self._variables.items():
@@ -156,6 +172,34 @@ def _normalised(name: str, dropout: float) -> list[Any]:
     """The moving statistics follow quickly (0.9 a batch): a round may have no more than a dozen batches."""
     stack = [layers.BatchNormalization(momentum=0.9, name=f"{name}_norm"), layers.ReLU(name=f"{name}_relu")]
     return [*stack, layers.Dropout(dropout, name=f"{name}_drop")] if dropout else stack
+
+
+def _add_to(graph: OnnxGraph, layer: Any, params: Mapping[str, Array]) -> None:
+    """One layer of those that the trainers use; dropout does nothing once training is over."""
+
+    def weight(name: str) -> Array:
+        return params[f"{layer.name}/{name}"]
+
+    match type(layer).__name__:
+        case "Rescaling":
+            graph.scale(-layer.offset / layer.scale, 1 / layer.scale)
+        case "Conv2D":
+            graph.conv(weight("kernel").transpose(3, 2, 0, 1), None, pad=1)
+        case "MaxPooling2D":
+            graph.max_pool(2)
+        case "BatchNormalization":
+            stored = (weight(name) for name in ("gamma", "beta", "moving_mean", "moving_variance"))
+            graph.batch_norm(*stored, epsilon=layer.epsilon)
+        case "ReLU":
+            graph.relu()
+        case "Flatten":
+            graph.channels_last().flatten()
+        case "Dense":
+            graph.dense(weight("kernel"), weight("bias") if layer.use_bias else np.zeros(layer.units, np.float32))
+        case "Dropout":
+            pass
+        case other:
+            raise TrainerError(f"layer {layer.name} is a {other}, which has no place in the ONNX file")
 
 
 def shifted(images: Array, chance: np.random.Generator, pixels: int) -> Array:

@@ -245,6 +245,17 @@ def test_a_training_is_checked_measured_and_repeated(trainer: Trainer) -> None:
     assert set(score.metrics) == own | {f"official_{name}" for name in own}
 
 
+def test_it_judges_x_rays_and_says_that_this_is_no_diagnosis(trainer: Trainer) -> None:
+    spec, params = trainer.input_spec(), Params(trainer.initial_params(0))
+    assert spec is not None and spec.shape == (64, 64, 1)
+    prediction = trainer.predict(params, np.zeros((3, *spec.shape), np.float32))
+    assert prediction.values.shape == (3, 2)
+    assert "no diagnosis" in trainer.note
+    pytest.importorskip("onnx", reason="the extra onnx is not installed")
+    model = trainer.onnx(params)
+    assert model is not None and len(model) > 177_874 * 4
+
+
 def test_figures_by_hand() -> None:
     pytest.importorskip("tensorflow", reason="needs TensorFlow: pip install flnet[tensorflow]")
     from trainers.CHEST_X_RAY_PNEUMONIA import class_weights, figures

@@ -92,6 +92,7 @@ def test_every_form_gives_the_same_photographs(tmp_path: Path) -> None:
         assert contents(data) == expected, name
         assert data.info.rows == {"train": 180, "validation": 20, "test": 40}
         assert data.info.classes == CLASSES
+        assert data.info.counts["test"] == [4] * 10
         assert data.train.x.dtype == np.uint8
 
 
@@ -224,6 +225,21 @@ def test_it_learns_what_is_easy(trainer: Trainer) -> None:
     score = checked_score(trainer.evaluate(fit.params), "CIFAR10")
     assert score.accuracy > 0.5
     assert score.examples == 40
+
+
+def test_it_judges_as_it_is_measured_and_so_does_its_onnx_file(trainer: Trainer) -> None:
+    fit = trainer.fit(Task(Params(trainer.initial_params(0)), HyperParams(e=2, u=0.02, b=16), 0))
+    x, y = made_up(40, 5)
+    prediction = trainer.predict(fit.params, x.astype(np.float32))
+    assert prediction.values.sum(1) == pytest.approx(np.ones(40), abs=1e-5)
+    assert (prediction.values.argmax(1) == y).mean() == trainer.evaluate(fit.params).accuracy
+    pytest.importorskip("onnx", reason="the extra onnx is not installed")
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime, which runs the file, is not here")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = runtime.InferenceSession(trainer.onnx(fit.params), options)
+    (values,) = session.run(None, {"inputs": x.astype(np.float32)})
+    assert np.abs(values - prediction.values).max() < 1e-4
 
 
 @pytest.mark.data
