@@ -72,3 +72,21 @@ async def test_a_node_trains_with_its_own_epochs_and_batch_and_says_so() -> None
         assert float(shared.shared["bias"][0]) == (10 * 1.0 + 30 * 0.5) / 40  # weights stay the examples
     finally:
         await mesh.stop()
+
+
+async def test_a_third_node_does_not_wait_for_the_one_that_trains_something_else() -> None:
+    mesh = Mesh()
+    try:
+        a = await mesh.add("a", Animals(1, "cat, dog"))
+        await mesh.add("b", Animals(2, "cat, fox"), ("a",))
+        c = await mesh.add("c", Animals(3, "cat, dog"), ("a", "b"))
+        await mesh.full()
+        await trigger(a)
+        for node in (a, c):
+            await until(lambda node=node: node.job(MNIST_3_7)["current_round"] == 0)  # type: ignore[misc]
+            await until(lambda node=node: node.job(MNIST_3_7)["phase"] == "IDLE")  # type: ignore[misc]
+            record = node.history(MNIST_3_7)[-1]
+            assert record["contributors"] == ["a", "c"]
+            assert "forced" not in record["outcome"]
+    finally:
+        await mesh.stop()
