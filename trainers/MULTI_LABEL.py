@@ -15,8 +15,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from flnet.training.api import Array, DataInfo, Fit, HyperParams, Score, Task, Trainer, TrainerSettings
+from flnet.training.api import (
+    Array,
+    DataInfo,
+    Fit,
+    HyperParams,
+    InputSpec,
+    Prediction,
+    Score,
+    Task,
+    Trainer,
+    TrainerSettings,
+)
 from flnet.training.metrics import multi_label_figures
+from flnet.training.onnx_graph import OnnxGraph
 
 from ._multi_label import NodeData, Side, load_node_data
 
@@ -64,7 +76,7 @@ class MultiLabelNet(Trainer):
 
     def __init__(self, data: NodeData, threads: int = 1) -> None:
         torch.set_num_threads(threads)
-        self._info, self.agreement = data.info, data.agreement
+        self._info, self.agreement, self._features = data.info, data.agreement, data.features
         self._train, self._validation, self._test = (
             Part(data.sides[name]) for name in ("train", "validation", "test")
         )
@@ -126,6 +138,26 @@ class MultiLabelNet(Trainer):
         if len(self._common):
             figures |= {f"global_{name}": value for name, value in _figures(tensors, self._common).items()}
         return Score(figures["argmax_accuracy"], len(self._test), figures)
+
+    def input_spec(self) -> InputSpec:
+        """One row, as in the data set."""
+        names = self._features if len(set(self._features)) == self._widths[0] else ()
+        return InputSpec(
+            "features", self._widths[:1], names=names, hint="one row, with the columns of the data set"
+        )
+
+    @torch.inference_mode()
+    def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
+        """The probability of each of this node's labels."""
+        tensors = {name: torch.tensor(params[name]) for name in (*CORE, *HEAD)}
+        return Prediction(torch.sigmoid(_outputs(tensors, torch.tensor(inputs))).numpy(), "any_of")
+
+    def onnx(self, params: Mapping[str, Array]) -> bytes:
+        """The same layers, with this node's own head."""
+        graph = OnnxGraph("MULTI_LABEL", self._widths[:1])
+        for layer in ("core.0", "core.1"):
+            graph.dense(params[f"{layer}.weight"].T, params[f"{layer}.bias"]).relu()
+        return graph.dense(params["head.weight"].T, params["head.bias"]).sigmoid().to_bytes()
 
     @torch.inference_mode()
     def _validated(self, params: Mapping[str, Tensor]) -> dict[str, float]:

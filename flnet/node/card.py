@@ -33,7 +33,7 @@ def card(chosen: Chosen, declared: Declaration, history: Sequence[Mapping[str, A
 def _head(chosen: Chosen, declared: Declaration) -> list[str]:
     figures, record = chosen.figures, chosen.figures["record"] or {}
     round = figures["round"]
-    hyper = record.get("used_hyper") or figures["hyper"] or {}
+    hyper = ", ".join(f"{name} = {value:g}" for name, value in figures["hyper"].items())
     note = declared.offers.get("note")
     return [
         f"# {_plain(declared.label)}, {'untrained' if round < 0 else f'round {round}'}",
@@ -48,7 +48,7 @@ def _head(chosen: Chosen, declared: Declaration) -> list[str]:
         f"| accuracy before averaging | {_accuracy(record.get('pre_fedavg_accuracy'))} |",
         f"| accuracy after averaging | {_accuracy(record.get('post_fedavg_accuracy'))} |",
         f"| accuracy of this model | {_accuracy(figures['accuracy'])} |",
-        f"| hyper-parameters | {', '.join(f'{name} = {value:g}' for name, value in hyper.items())} |",
+        f"| hyper-parameters | {hyper or 'this node did not train in this round'} |",
         f"| parameters | {sum(value.size for value in chosen.full.values()):,} in {len(chosen.full)} arrays |",
         f"| private parameters | {', '.join(f'`{name}`' for name in figures['private']) or 'none'} |",
         f"| licence | {_plain(declared.offers.get('licence') or 'not stated')} |",

@@ -120,7 +120,7 @@ def metadata_of(chosen: Chosen, declared: Declaration) -> dict[str, str]:
         "accuracy_before_averaging": record.get("pre_fedavg_accuracy"),
         "accuracy_after_averaging": record.get("post_fedavg_accuracy"),
         "examples": record.get("examples"),
-        "hyper_parameters": record.get("used_hyper") or figures["hyper"],
+        "hyper_parameters": figures["hyper"],
         "rows": figures["rows"],
         "classes": figures["classes"],
         "inputs": declared.offers.get("inputs"),

@@ -145,7 +145,7 @@ class NodeRuntime:
         """GET /info."""
         return {
             "iAm": self.me.fields(),
-            "jobsInfo": [self.job(trainer) for trainer in self.core.jobs],
+            "jobsInfo": [_without(self.job(trainer), "inputs") for trainer in self.core.jobs],  # may be long
             "lastNodeStatus": "BUSY" if any(job.busy for job in self.core.jobs.values()) else "IDLE",
             "peers": list(self.peers()),
             "version": flnet.__version__,
@@ -238,3 +238,7 @@ class NodeRuntime:
         if waiting is not None and not waiting.done():
             known = exc if isinstance(exc, FlnetError) else LocalError("something went wrong here; see the log")
             waiting.set_exception(known)
+
+
+def _without(view: View, name: str) -> View:
+    return {key: value for key, value in view.items() if key != name}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flnet.errors import NoData, NotReady, UnknownModel
@@ -41,18 +41,24 @@ class Shelf:
 
     def __init__(self, core: NodeCore, store: Store) -> None:
         self._core, self._store = core, store
-        self._said: dict[TrainerId, tuple[Digest, Mapping[str, Any]]] = {}  # of the newest model in the store
+        self._newest: dict[TrainerId, Chosen] = {}  # as the store has it
 
     async def keep(self, trainer: TrainerId) -> None:
-        """Keep the model that the job holds, if it was ever averaged, or what has become known of it."""
-        state = self._core.jobs[trainer].state
+        """Keep the model that the job holds, if it was ever averaged, or what has become known of it.
+
+        The private part stays as it was when the model came: the next training changes it before there is a
+        next average.
+        """
+        state, last = self._core.jobs[trainer].state, self._newest.get(trainer)
         if state.model is None or state.model.round < 0:
             return
-        model, digest, figures = state.model, state.model.shared.digest, figures_of(state, state.model)
-        if self._said.get(trainer) == (digest, figures):
-            return
-        self._said[trainer] = (digest, figures)
-        await self._store.keep_model(trainer, figures, model.shared, model.private)
+        held = _chosen(trainer, state, state.model)
+        if last and (last.digest, last.figures["round"]) == (held.digest, held.figures["round"]):
+            held = replace(held, private=last.private)
+            if last.figures == held.figures:
+                return
+        await self._store.keep_model(trainer, held.figures, held.shared, held.private)
+        self._newest[trainer] = held
 
     async def views(self, trainer: TrainerId) -> Sequence[View]:
         """One view per model, the held one first, then the newest; the shape stands in flnet.node.base.Node."""
@@ -78,7 +84,7 @@ class Shelf:
         known = [one["digest"] for one in await self.views(trainer)]
         wanted = known[0] if digest is None else _only(trainer, digest, known)
         if wanted == held.shared.digest:
-            return Chosen(trainer, wanted, figures_of(state, held), held.shared, held.private)
+            return _chosen(trainer, state, held)
         found = await self._store.load_model(trainer, wanted)
         if found is None or found.shared is None:
             raise _unknown(trainer, wanted, known)
@@ -97,7 +103,8 @@ def figures_of(state: JobState, model: Model) -> dict[str, Any]:
     """What is known of a model that the job holds, as plain JSON data.
 
     round, contributors, accuracy (here, on the test split; None if it was not measured), schema_digest, private
-    (names), hyper, rows (per split), classes, and record: of the round that the model is from, or None.
+    (names), hyper (what this node trained with; empty if it did not), rows (per split), classes, and record: of
+    the round that the model is from, or None.
     """
     declared, record = state.declaration, _record(state, model.round)
     data = declared.data if declared else {}
@@ -107,11 +114,15 @@ def figures_of(state: JobState, model: Model) -> dict[str, Any]:
         "accuracy": _accuracy(state, model, record),
         "schema_digest": model.schema.digest,
         "private": sorted(model.private),
-        "hyper": state.hyper.fields() if state.hyper else None,
+        "hyper": (record.used_hyper if record else state.hyper.fields() if state.hyper else None) or {},
         "rows": dict(data.get("rows", {})),
         "classes": list(data.get("classes", ())),
         "record": None if record is None else dict(record.view()),
     }
+
+
+def _chosen(trainer: TrainerId, state: JobState, model: Model) -> Chosen:
+    return Chosen(trainer, model.shared.digest, figures_of(state, model), model.shared, model.private)
 
 
 def _record(state: JobState, round: int) -> RoundRecord | None:

@@ -48,6 +48,7 @@ def _decoded(data: bytes, size: tuple[int, int], mode: str) -> Array:
         with picture:
             if picture.width * picture.height > MAX_PIXELS:
                 raise InputRefused(f"the picture has {picture.width} x {picture.height} pixels; {_LIMIT}")
+            picture.draft(mode, (2 * size[0], 2 * size[1]))  # a JPEG need not be decoded at its full size
             small = picture.convert(mode)
             if small.size != size:
                 small = small.resize(size, Image.Resampling.LANCZOS)

@@ -48,6 +48,9 @@ async def test_the_held_model_judges_and_says_which_it_is() -> None:
         assert answer["model"] == {"digest": held["digest"], "round": 1, "accuracy": accuracy}
         assert answer["note"] == "for tests only; the data of this trainer are generated samples"
 
+        assert held["inputs"]["names"] == ["x", "y"]
+        assert "inputs" not in node.info()["jobsInfo"][0]  # which peers and pages ask for again and again
+
         older = (await node.models(MNIST_3_7))[1]["digest"]
         answer = await node.predict(MNIST_3_7, Question(inputs=[[1, 2]], digest=older[:8]))
         assert (answer["scores"], answer["model"]["round"]) == ([[1, 3]], 0)

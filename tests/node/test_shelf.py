@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 
 from flnet.errors import NotReady, UnknownModel, UnknownTrainer
+from flnet.jobs import Phase
+from flnet.jobs.model import Model
+from flnet.jobs.record import RoundRecord
 from flnet.messages import Peer
 from flnet.node.core import NodeCore
 from flnet.node.shelf import Shelf
-from flnet.params import TrainerId
+from flnet.params import PeerId, Schema, TrainerId
 from flnet.store import KEPT_AVERAGES, MemoryStore
+from tests.helpers import HYPER, key, params
 from tests.node.judging import Judge
 from tests.node.mesh import MNIST_3_7, Mesh
 from tests.node.test_runtime import trigger
@@ -88,3 +92,37 @@ async def test_a_job_that_loads_and_one_that_is_not_there_have_no_models() -> No
         await shelf.views(MNIST_3_7)
     with pytest.raises(UnknownTrainer):
         await shelf.pick(TrainerId("NONE"), None)
+
+
+async def test_an_adopted_model_is_kept_beside_the_average_that_it_beat() -> None:
+    store = MemoryStore()
+    core = NodeCore(Peer(id="a", ip="127.0.0.1", port=4000), [MNIST_3_7])
+    shelf, state = Shelf(core, store), core.jobs[MNIST_3_7].state
+    own, better, head = params(w=[1.0]), params(w=[2.0]), params(head=[5.0])
+    state.phase, state.key = Phase.EXCHANGING, key(4)
+    state.record = RoundRecord(key(4), digest=own.digest, post_accuracy=0.5, used_hyper={"e": 1})
+    state.model, state.accuracy = Model(Schema.of(own), own, head, 4, 2), 0.5
+    await shelf.keep(MNIST_3_7)
+    state.model, state.accuracy = state.model.holding(better, 4, 3), 0.75
+    state.record.exchanged_with = PeerId("b")
+    await shelf.keep(MNIST_3_7)
+    views = await shelf.views(MNIST_3_7)
+    assert [(v["digest"], v["accuracy"], v["exchanged_with"], v["contributors"]) for v in views] == [
+        (better.digest, 0.75, "b", 3),
+        (own.digest, 0.5, None, 2),
+    ]
+    # The next training changes the head and an edit the settings: what is kept of round 4 stays.
+    state.model, state.hyper = state.model.with_private(params(head=[6.0])), HYPER
+    await shelf.keep(MNIST_3_7)
+    kept = await store.load_model(MNIST_3_7, better.digest)
+    assert kept is not None
+    assert (kept.private, kept.figures["hyper"]) == (head, {"e": 1})
+
+
+async def test_a_model_taken_over_at_a_start_was_not_measured_here() -> None:
+    core = NodeCore(Peer(id="a", ip="127.0.0.1", port=4000), [MNIST_3_7])
+    state, taken = core.jobs[MNIST_3_7].state, params(w=[3.0])
+    state.phase, state.accuracy = Phase.TRAINING, 0.9  # of the model before
+    state.model = Model(Schema.of(taken), taken, params(), 7, 2)
+    (view,) = await Shelf(core, MemoryStore()).views(MNIST_3_7)
+    assert (view["round"], view["accuracy"]) == (7, None)
