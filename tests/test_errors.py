@@ -25,9 +25,11 @@ SAMPLES: list[FlnetError] = [
 
 
 def family(kind: type[FlnetError] = FlnetError) -> Iterator[type[FlnetError]]:
+    """All errors of the tree; what a module adds for its own use stays in it."""
     for child in kind.__subclasses__():
-        yield child
-        yield from family(child)
+        if child.__module__ == errors.__name__:
+            yield child
+            yield from family(child)
 
 
 def example(kind: type[FlnetError]) -> FlnetError:
