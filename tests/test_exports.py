@@ -14,7 +14,7 @@ from tests.test_layout import ROOT, none_of, sources
 # with others. A name that could be dropped fails the test: the list never grows old.
 DRIVEN_BY = {
     "tests/cli/test_commands.py": ("__main__", "cli.peers", "cli.status", "cli.tables", "cli.train", "cli.watch"),
-    "tests/jobs/test_job.py": ("jobs.opening", "jobs.state"),
+    "tests/jobs/test_job.py": ("jobs.opening",),
     "tests/node/test_runtime.py": (
         *("node.build", "node.lane", "node.perform"),
         *("node.post", "node.survey", "node.timers"),

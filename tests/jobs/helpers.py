@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+import pytest
+
 from flnet.effects import Average, Effect, Evaluate, Send
+from flnet.errors import PeerError
 from flnet.events import (
     Averaged,
     ClaimReceived,
@@ -25,7 +28,7 @@ from flnet.jobs.steps import LEGAL
 from flnet.messages import JobMessage
 from flnet.params import Claim, PeerId, TrainerId, Update
 from flnet.strategies import fed_avg
-from tests.helpers import HYPER, key, params, peer
+from tests.helpers import HYPER, frozen, key, params, peer
 
 E = TypeVar("E", bound=Effect)
 M = TypeVar("M", bound=JobMessage)
@@ -145,6 +148,15 @@ class Bench:
             self.hear(ClaimReceived(claim(name, number, accuracy=0.1)))
         assert self.phase is Phase.IDLE
         return self
+
+
+def refuses(bench: Bench, event: Event, error: type[PeerError]) -> PeerError:
+    """The refusal of this event; the job is left exactly as it was."""
+    before = frozen(bench.state)
+    with pytest.raises(error) as refusal:
+        bench.hear(event)
+    assert frozen(bench.state) == before
+    return refusal.value
 
 
 def prepared(w: Sequence[float] = (0, 0), **declared: Any) -> Prepared:

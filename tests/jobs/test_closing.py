@@ -8,7 +8,7 @@ import weakref
 import pytest
 
 from flnet.effects import Answer, Average, CancelTimer, Evaluate, Publish, Save, Send, SetTimer
-from flnet.errors import NotComparable, ParamsRefused, PeerError
+from flnet.errors import NotComparable, ParamsRefused
 from flnet.events import (
     AveragingFailed,
     ClaimAnswered,
@@ -24,9 +24,9 @@ from flnet.events import (
 )
 from flnet.jobs import Phase
 from flnet.messages import Accuracy, AccuracyReply
-from flnet.params import Claim, PeerId, Update
-from tests.helpers import frozen, key, params
-from tests.jobs.helpers import Bench, asked, came, claim
+from flnet.params import PeerId, Update
+from tests.helpers import key, params
+from tests.jobs.helpers import Bench, asked, came, claim, refuses
 
 NAN = float("nan")
 
@@ -39,15 +39,6 @@ def averaging(*names: str) -> Bench:
     for name in names:
         bench.hear(came(name, 0, "b"))
     return bench
-
-
-def refuses(bench: Bench, claimed: Claim, error: type[PeerError]) -> PeerError:
-    """The refusal; the job is left exactly as it was."""
-    before = frozen(bench.state)
-    with pytest.raises(error) as refusal:
-        bench.hear(ClaimReceived(claimed))
-    assert frozen(bench.state) == before
-    return refusal.value
 
 
 # --- the average
@@ -170,15 +161,15 @@ def test_claims_are_refused_before_the_average_is_measured() -> None:
     bench = Bench(peers=["a"])
     words = []
     bench.hear(RoundTriggered())
-    words.append(str(refuses(bench, claim("a"), NotComparable)))
+    words.append(str(refuses(bench, ClaimReceived(claim("a")), NotComparable)))
     bench.train()
-    words.append(str(refuses(bench, claim("a"), NotComparable)))
+    words.append(str(refuses(bench, ClaimReceived(claim("a")), NotComparable)))
     bench.hear(came("a", 0, "b"))
     average = bench.one(Average)
-    words.append(str(refuses(bench, claim("a"), NotComparable)))
+    words.append(str(refuses(bench, ClaimReceived(claim("a")), NotComparable)))
     bench.effects = [average]
     bench.average()
-    refusal = refuses(bench, claim("a"), NotComparable)
+    refusal = refuses(bench, ClaimReceived(claim("a")), NotComparable)
     assert refusal.status == 400
     assert [w.rpartition("(")[2].rstrip(")") for w in [*words, str(refusal)]] == [
         *("training", "gathering", "averaging", "measuring")
@@ -189,19 +180,19 @@ def test_claims_are_refused_before_the_average_is_measured() -> None:
 def test_claims_of_another_round_are_refused(number: int) -> None:
     bench = Bench().through_round(0).through_round(1)
     assert f"round {number} is compared, but this node is in round 1" in str(
-        refuses(bench, claim("a", number), NotComparable)
+        refuses(bench, ClaimReceived(claim("a", number)), NotComparable)
     )
 
 
 def test_claims_in_a_round_that_averaged_nothing_are_refused() -> None:
     bench = averaging("a")
     bench.hear(AveragingFailed(key(0, "b"), "overflow"))
-    refuses(bench, claim("a"), NotComparable)
+    refuses(bench, ClaimReceived(claim("a")), NotComparable)
 
 
 @pytest.mark.parametrize("w", [[1.0], [NAN, 1.0]])
 def test_a_claim_whose_model_does_not_fit_is_refused(w: list[float]) -> None:
-    refuses(Bench().through_average(), claim("a", accuracy=0.99, w=w), ParamsRefused)
+    refuses(Bench().through_average(), ClaimReceived(claim("a", accuracy=0.99, w=w)), ParamsRefused)
 
 
 # --- adopting
@@ -273,55 +264,3 @@ def test_failures_of_another_round_mean_nothing() -> None:
     bench.hear(SendFailed(PeerId("a"), Accuracy.path, key(3, "b"), "lost"))
     bench.hear(SendRefused(PeerId("a"), Accuracy.path, key(3, "b"), 404, "no_data", ""))
     assert bench.phase is Phase.EXCHANGING
-
-
-# --- healing: a mesh whose averages differ starts the next round from one
-
-
-def differing(contributors: int, w: tuple[float, float] = (7, 7)) -> Bench:
-    """Our average of round 0 has 3 contributors; peer "a" showed another one."""
-    bench = Bench().through_average()
-    bench.hear(ClaimReceived(claim("a", accuracy=0.1, w=w, contributors=contributors)))
-    bench.hear(ClaimReceived(claim("c", accuracy=0.1, w=w, contributors=1)))
-    return bench
-
-
-def test_the_next_start_uses_the_average_with_most_contributors() -> None:
-    bench = differing(4)
-    bench.hear(RoundTriggered())
-    assert (bench.w, bench.state.model and bench.state.model.contributors) == ([7, 7], 4)
-    bench = differing(2)
-    own = bench.w
-    bench.hear(RoundTriggered())
-    assert bench.w == own
-
-
-def test_of_equally_large_averages_the_lower_digest_is_used() -> None:
-    bench = differing(3)
-    ours, theirs = params(w=bench.w), params(w=[7, 7])
-    bench.hear(RoundTriggered())
-    assert bench.state.model is not None
-    assert bench.state.model.shared.digest == min(ours.digest, theirs.digest)
-
-
-def test_the_better_of_own_seen_and_started_is_used_when_a_peer_starts() -> None:
-    bench = differing(4)
-    bench.hear(asked("a", 1, w=[8, 8], base_round=0, contributors=9))
-    assert bench.w == [8, 8]
-    bench = differing(4)
-    bench.hear(asked("a", 1, w=[8, 8], base_round=0, contributors=3))
-    assert bench.w == [7, 7]
-
-
-def test_what_was_seen_in_an_older_round_is_forgotten() -> None:
-    bench = differing(9)
-    bench.hear(RoundTriggered())
-    assert bench.w == [7, 7]
-    assert bench.state.rival is None
-
-
-def test_after_the_round_is_closed_a_better_average_is_still_noticed() -> None:
-    bench = Bench().through_round()
-    bench.hear(ClaimReceived(claim("a", accuracy=0.1, w=[7, 7], contributors=8)))
-    bench.hear(RoundTriggered())
-    assert bench.w == [7, 7]

@@ -6,24 +6,23 @@ from collections.abc import Sequence
 
 import pytest
 
-from flnet.effects import Average, Publish, Save, Send, SetTimer
-from flnet.errors import ParamsRefused, PeerError, RoundLost, StaleRound
+from flnet.effects import Average, Save, Send, SetTimer
+from flnet.errors import ParamsRefused, RoundLost, StaleRound
 from flnet.events import (
     PeerLost,
     PeerSeen,
     Prepared,
     RoundTriggered,
-    SendRefused,
     TimerFired,
     Trained,
     TrainingFailed,
     UpdateReceived,
 )
 from flnet.jobs import Phase
-from flnet.messages import Accuracy, ModelParams, StartTraining
+from flnet.messages import ModelParams
 from flnet.params import Params, PeerId, Update
 from tests.helpers import frozen, key, params
-from tests.jobs.helpers import Bench, asked, came, declaration, declined
+from tests.jobs.helpers import Bench, asked, came, declaration, declined, refuses
 
 NAN = float("nan")
 FORCED = "forced-averaging:0:b"
@@ -39,15 +38,6 @@ def waiting(peers: Sequence[str] = ("a", "c")) -> Bench:
     bench = training(peers)
     bench.train()
     return bench
-
-
-def refuses(bench: Bench, event: UpdateReceived, error: type[PeerError]) -> PeerError:
-    """The refusal; the job is left exactly as it was."""
-    before = frozen(bench.state)
-    with pytest.raises(error) as refusal:
-        bench.hear(event)
-    assert frozen(bench.state) == before
-    return refusal.value
 
 
 def contributors(bench: Bench) -> list[str]:
@@ -272,51 +262,3 @@ def test_a_refusal_of_an_old_round_means_nothing() -> None:
     before = frozen(bench.state)
     assert bench.hear(declined("a", 0)) == []
     assert frozen(bench.state) == before
-
-
-# --- what peers answer to our messages
-
-
-def refusal(status: int, error: str, path: str = StartTraining.path, by: str = "a") -> SendRefused:
-    return SendRefused(PeerId(by), path, key(0, "b"), status, error, "words", 0)
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        refusal(404, "unknown_trainer"),
-        refusal(404, "no_data"),
-        refusal(404, "no_data", ModelParams.path),
-        refusal(422, "params_refused"),
-        refusal(422, "params_refused", ModelParams.path),
-        refusal(413, "body_too_large"),
-    ],
-)
-def test_a_peer_whose_answer_says_that_it_takes_no_part_is_not_waited_for(answer: SendRefused) -> None:
-    bench = waiting(peers=["a"])
-    bench.hear(answer)
-    assert contributors(bench) == ["b"]
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        refusal(503, "not_ready"),
-        refusal(500, "internal_error"),
-        refusal(409, "round_lost"),
-        refusal(409, "stale_round", ModelParams.path),
-        refusal(413, "body_too_large", ModelParams.path),
-        refusal(400, "not_comparable", Accuracy.path),
-    ],
-)
-def test_a_peer_that_refused_something_else_may_still_send_its_update(answer: SendRefused) -> None:
-    bench = waiting(peers=["a"])
-    bench.hear(answer)
-    assert bench.job.view()["waiting_for"] == ["a"]
-    assert bench.one(Publish).kind == "refused"
-
-
-def test_a_refusal_of_another_round_means_nothing() -> None:
-    bench = waiting(peers=["a"])
-    assert bench.hear(SendRefused(PeerId("a"), StartTraining.path, key(0, "z"), 404, "no_data", "")) == []
-    assert bench.phase is Phase.GATHERING

@@ -13,6 +13,14 @@ STORM = Weather(delay=(0.001, 2.0), lose_request=0.05, lose_reply=0.05, duplicat
 TIMES = (0.05, 2.0, 6.0)
 
 
+def mesh(size: int, seed: int, weather: Weather | None = None) -> Cluster:
+    """A cluster whose nodes have met."""
+    cluster = Cluster(size, seed, weather)
+    cluster.start()
+    cluster.run_for(60)
+    return cluster
+
+
 def any_weather(rng: Random) -> Weather:
     """Faults of all kinds, from none to many."""
     return Weather(
