@@ -150,12 +150,16 @@ def node_command(settings: Mapping[str, object]) -> list[str]:
 
 
 @contextmanager
-def local_nodes(trainer: str, ports: Sequence[int], folder: Path) -> Iterator[list[NodeProcess]]:
+def local_nodes(
+    trainer: str, ports: Sequence[int], folder: Path, alone: bool = False
+) -> Iterator[list[NodeProcess]]:
     """Start one node per port, each with its shard of the data; all are ended at the end.
 
     Args:
-        folder: for states and logs.
+        folder: for states and logs; made if it is not there.
+        alone: no node is told of another one.
     """
+    folder.mkdir(exist_ok=True)
     nodes: list[NodeProcess] = []
     try:
         for index, (name, port) in enumerate(zip(node_ids(len(ports)), ports, strict=True)):
@@ -167,7 +171,7 @@ def local_nodes(trainer: str, ports: Sequence[int], folder: Path) -> Iterator[li
                 "data_shard": f"{index + 1}/{len(ports)}",
                 "state_path": folder / name,
             }
-            if index > 0:
+            if index > 0 and not alone:
                 settings["bootstrap_pairs"] = f"{HOST}:{ports[0]}"
             nodes.append(_start(name, port, folder / f"{name}.log", node_command(settings)))
         yield nodes

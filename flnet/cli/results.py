@@ -9,10 +9,11 @@ from statistics import fmean
 from rich.table import Table
 
 from flnet.cli.client import View
+from flnet.cli.figures import Figures, chosen, figure_words, figures_of, means, parts
 from flnet.cli.tables import table
-from flnet.cli.text import accuracy, printable, short
+from flnet.cli.text import accuracy, counted, printable, short
 
-__all__ = ["RoundResult", "Spread", "failure", "results_table", "round_result"]
+__all__ = ["RoundResult", "Spread", "failure", "figures_tables", "results_table", "round_result", "summary"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class RoundResult:
         missing: nodes without a result for this round.
         errors: by node, what failed there in this round.
         seconds: from the start of the round, or the end of the one before, to the last node's result.
+        figures: by node, what it measured after averaging: the accuracy and the trainer's further figures.
     """
 
     number: int
@@ -54,6 +56,7 @@ class RoundResult:
     missing: tuple[str, ...]
     errors: Mapping[str, str]
     seconds: float
+    figures: Mapping[str, Figures]
 
     @property
     def same_model(self) -> bool:
@@ -74,6 +77,11 @@ class RoundResult:
     def fields(self) -> dict[str, object]:
         """As JSON-ready data, for scripts."""
         return {**asdict(self), "missing": list(self.missing), "same_model": self.same_model}
+
+    def lone_words(self) -> str:
+        """The round where every node trained by itself: models differ, and averaging changes nothing."""
+        trouble = f", {self.models()}" if self.errors or self.missing else ""
+        return f"round {self.number} alone: accuracy {self.post}, {self.seconds:.1f} s{trouble}"
 
     def __str__(self) -> str:
         return (
@@ -103,6 +111,7 @@ def round_result(number: int, records: Mapping[str, View | None], seconds: float
         tuple(node for node, record in records.items() if record is None),
         {node: str(record["error"]) for node, record in held.items() if record.get("error")},
         seconds,
+        {node: figures_of(record) for node, record in held.items()},
     )
 
 
@@ -118,3 +127,36 @@ def results_table(results: Sequence[RoundResult]) -> Table:
             str(result.number), str(result.pre), str(result.post), result.models(), f"{result.seconds:.1f}"
         )
     return shown
+
+
+def figures_tables(results: Sequence[RoundResult], every: bool) -> list[Table]:
+    """The means of the trainer's further figures, one row per round; several tables when there are many."""
+    rows = [(str(result.number), means(result.figures.values())) for result in results]
+    names = chosen((name for _, row in rows for name in row), every)
+    tables: list[Table] = []
+    for group in parts(names):
+        title = "Further figures after averaging, means over the nodes"
+        shown = table("round", *map(printable, group), title=title if not tables else None)
+        for number, row in rows:
+            shown.add_row(number, *(accuracy(row.get(name)) for name in group))
+        tables.append(shown)
+    return tables
+
+
+def summary(results: Sequence[RoundResult], every: bool = False) -> str:
+    """The result in a sentence or two."""
+    first, last = results[0], results[-1]
+    differing = [str(result.number) for result in results if not result.same_model]
+    same = (
+        "after every round all nodes held the same model, bit by bit"
+        if not differing
+        else f"the nodes' models differed after round {', '.join(differing)}"
+    )
+    seconds = sum(result.seconds for result in results)
+    gain = f"{first.pre.mean:.4f} to {last.post.mean:.4f}" if first.pre and last.post else "unknown"
+    further = figure_words(means(last.figures.values()), every)
+    return (
+        f"{counted(len(results), 'round')} in {seconds:.1f} s; mean accuracy from {gain} "
+        f"(before the first averaging, after the last); {same}"
+        + (f"; further means after the last averaging: {further}" if further else "")
+    )

@@ -6,6 +6,7 @@ import click
 from rich.table import Table
 
 from flnet.cli.client import NodeClient, View, node_option
+from flnet.cli.figures import figure_words, figures_of, metrics_option, numbers
 from flnet.cli.tables import print_json, print_table, table
 from flnet.cli.text import accuracy, printable, short
 
@@ -13,9 +14,10 @@ __all__ = ["command"]
 
 
 @click.command("status")
+@metrics_option
 @node_option
-def command(address: str, as_json: bool) -> None:
-    """Show a node's jobs: round, accuracies, what it waits for.
+def command(address: str, as_json: bool, every: bool) -> None:
+    """Show a node's jobs: round, accuracies and the trainer's further figures, what it waits for.
 
     \b
     Exit codes: 0 shown; 1 the node refused; 2 wrong usage; 3 the node cannot be reached.
@@ -31,7 +33,10 @@ def command(address: str, as_json: bool) -> None:
         f"{printable(me.get('id'))} at {address} is {printable(info.get('lastNodeStatus'))}; "
         f"{alive} of {len(peers)} peers alive"
     )
-    print_table(jobs_table(info.get("jobsInfo", [])))
+    jobs = info.get("jobsInfo", [])
+    print_table(jobs_table(jobs))
+    for line in figure_lines(jobs, every):
+        click.echo(line)
 
 
 def jobs_table(jobs: list[View]) -> Table:
@@ -48,6 +53,19 @@ def jobs_table(jobs: list[View]) -> Table:
             printable(_note(job)),
         )
     return shown
+
+
+def figure_lines(jobs: list[View], every: bool) -> list[str]:
+    """A line per job whose trainer gives further figures: after averaging, or before it while that is all."""
+    lines = []
+    for job in jobs:
+        metrics, when = job.get("metrics"), "after averaging"
+        words = figure_words(figures_of(job), every)
+        if not words and isinstance(metrics, dict):
+            words, when = figure_words(numbers(metrics.get("before")), every), "before averaging"
+        if words:
+            lines.append(f"{printable(job.get('trainer_id'))} {when}: {words}")
+    return lines
 
 
 def _note(job: View) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from flnet.cli.client import NodeClient, node_option
+from flnet.cli.figures import metrics_option
 from flnet.cli.follow import Follower, RoundFailed
 from flnet.cli.progress import open_progress
-from flnet.cli.results import RoundResult, failure, results_table
+from flnet.cli.results import RoundResult, failure, figures_tables, results_table
 from flnet.cli.tables import console, print_json, print_table
 from flnet.cli.text import printable
 
@@ -18,8 +19,9 @@ __all__ = ["command"]
 @click.argument("trainer")
 @click.option("--rounds", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="How many rounds.")
 @click.option("--wait", is_flag=True, help="Wait for the results, showing how far the node is.")
+@metrics_option
 @node_option
-def command(trainer: str, rounds: int, wait: bool, address: str, as_json: bool) -> None:
+def command(trainer: str, rounds: int, wait: bool, address: str, as_json: bool, every: bool) -> None:
     """Start training rounds; the whole mesh takes part.
 
     TRAINER is an id that `flnet status` shows, such as MNIST.
@@ -40,7 +42,8 @@ def command(trainer: str, rounds: int, wait: bool, address: str, as_json: bool) 
     if as_json:
         print_json([result.fields() for result in results])
     else:
-        print_table(results_table(results))
+        for shown in (results_table(results), *figures_tables(results, every)):
+            print_table(shown)
     if failed := failure(results):
         raise RoundFailed(failed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from flnet.node.base import FeedItem, View
 
 MAX_JOBS = 50  # of one node; what a peer claims beyond that is not shown
 MAX_TEXT = 200  # characters of one value
+MAX_FIGURES = 24  # of one job
 NEVER = "not trained yet"
 NONE = "—"
 _QUIET = ("IDLE", "NO_DATA")
@@ -65,6 +67,8 @@ class JobView:
     data_note: str
     sample: bool
     progress: Progress | None
+    figures: tuple[tuple[str, str], ...]  # of the trainer, name and value
+    figures_when: str
 
     @property
     def busy(self) -> bool:
@@ -104,6 +108,7 @@ def job_view(node: str, job: Any) -> JobView:
     phase = text(job.get("phase"))
     data = job.get("data")
     data = data if isinstance(data, Mapping) else {}
+    figures, when = _figures(job.get("metrics"))
     return JobView(
         node=node,
         trainer_id=text(job.get("trainer_id")),
@@ -125,6 +130,8 @@ def job_view(node: str, job: Any) -> JobView:
         data_note=text(data.get("note"), 400),
         sample=data.get("sample") is True,
         progress=_progress(job.get("progress")),
+        figures=figures,
+        figures_when=when,
     )
 
 
@@ -183,6 +190,27 @@ def accuracy(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         return NONE
     return f"{100 * value:.2f} %"
+
+
+def _figures(metrics: Any) -> tuple[tuple[tuple[str, str], ...], str]:
+    """The trainer's further figures after averaging, or before it as long as that is all, and which these are."""
+    for when in ("after", "before"):
+        found = metrics.get(when) if isinstance(metrics, Mapping) else None
+        if not isinstance(found, Mapping):
+            continue
+        # The figure named accuracy is the one that the page shows in large.
+        shown = [(text(name, 40), _number(value)) for name, value in found.items() if name != "accuracy"]
+        if kept := [(name, number) for name, number in shown if name and number]:
+            return tuple(kept[:MAX_FIGURES]), f"{when} averaging"
+    return (), ""
+
+
+def _number(value: Any) -> str:
+    """With four digits that count; nothing for what is no finite number."""
+    try:
+        return f"{value:.4g}" if type(value) in (int, float) and math.isfinite(value) else ""
+    except OverflowError:  # a whole number that no float holds
+        return ""
 
 
 def _change(before: Any, after: Any) -> str:

@@ -22,6 +22,7 @@ def job(**changes: Any) -> Json:
         "pre_fedavg_accuracy": None,
         "post_fedavg_accuracy": None,
         "digest": None,
+        "metrics": {},
         "waiting_for": [],
         "received": [],
         "progress": None,
@@ -35,6 +36,11 @@ def job(**changes: Any) -> Json:
 def record(number: int, digest: str = "d1", pre: float = 0.5, post: float = 0.75) -> Json:
     """A history record."""
     return {"round": number, "digest": digest, "pre_fedavg_accuracy": pre, "post_fedavg_accuracy": post}
+
+
+def measured(number: int, post: float, **after: float) -> Json:
+    """A history record with further figures of the trainer."""
+    return record(number, post=post) | {"metrics": {"before": {"f1_macro": 0.0}, "after": after}}
 
 
 class FakeNode:

@@ -34,7 +34,8 @@ class Tiny(Trainer):
         return Fit({"w": (task.params["w"] + self.goal) / 2}, examples=10)
 
     def evaluate(self, params):
-        return Score(1 / (1 + abs(float(params["w"][0]) - self.goal)), examples=10)
+        distance = abs(float(params["w"][0]) - self.goal)
+        return Score(1 / (1 + distance), examples=10, metrics={"distance": distance, "auc": 1 / (2 + distance)})
 
     def data_info(self):
         return DataInfo(source="one number", rows={"train": 10, "test": 10}, sample=True)

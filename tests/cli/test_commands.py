@@ -94,6 +94,19 @@ def test_status_notes(flnet: Run, fake_node: FakeNode, changes: dict[str, object
     assert note in flnet("status", "--node", fake_node.address).output
 
 
+def test_status_tells_the_further_figures(flnet: Run, fake_node: FakeNode) -> None:
+    assert "averaging" not in flnet("status", "--node", fake_node.address).output
+    many = {f"n{i}": 0.5 for i in range(7)}
+    fake_node.views = [job(metrics={"before": many, "after": {}})]
+    shown = flnet("status", "--node", fake_node.address).output
+    assert "MNIST before averaging: n0 0.5000" in shown
+    assert "and 1 more (--metrics all)" in shown
+    fake_node.views = [job(metrics={"before": many, "after": many | {"f1_macro": 0.25}})]
+    shown = flnet("status", "--metrics", "all", "--node", fake_node.address).output
+    assert "MNIST after averaging: f1_macro 0.2500, n0 0.5000" in shown
+    assert "n6 0.5000" in shown
+
+
 def test_status_for_scripts(flnet: Run, fake_node: FakeNode) -> None:
     shown = flnet("status", "--json", "--node", fake_node.address)
     assert json.loads(shown.output)["iAm"]["id"] == "node-a"

@@ -36,6 +36,8 @@ def test_the_demo_trains_shows_its_results_and_ends(tmp_path: Path) -> None:
     assert "SAMPLE DATA" in out
     assert len(re.findall(r"^round [01]: before .* on all 3 nodes", out, re.MULTILINE)) == 2
     assert "all nodes held the same model, bit by bit" in out
+    assert re.search(r"^ round +auc +distance", out, re.MULTILINE)
+    assert re.search(r"further means after the last averaging: auc 0\.\d{4}, distance \d", out)
     assert "\x1b" not in out, "no terminal, no control sequences"
     assert not list(tmp_path.glob("flnet-demo-*")), "the folder of states and logs is left behind"
 
@@ -51,6 +53,40 @@ def test_the_demo_trains_mnist_on_the_bundled_digits(tmp_path: Path) -> None:
     ]
     assert len(after) == 2
     assert after[1] > 0.85
+
+
+def test_the_demo_compares_with_nodes_that_are_alone(tmp_path: Path) -> None:
+    with flnet(tmp_path, "demo", *TINY, "--exit", "--alone", "--base-port", str(free_port())) as process:
+        out, err = process.communicate()
+    assert process.returncode == 0, out + err
+    rows = re.findall(r"^ (\w+) +(node-[abc]|mean) +([\d.]+) +([\d.]+) +[+-][\d.]+ *$", out, re.MULTILINE)
+    assert len(rows) == 3 * 4, out  # accuracy, auc and distance; three nodes and their mean
+    # Alone, two rounds from 0 leave 1/4 of the way to the shard's number: 1/4, 2/4, 3/4.
+    alone = [own for name, _, _, own in rows if name == "distance"]
+    assert alone == ["0.2500", "0.5000", "0.7500", "0.5000"]
+    together = [float(shared) for name, _, shared, _ in rows if name == "distance"]
+    assert together[:3] == [0.5, 0.5, 1.5]  # the common model is at 3/4 of the mean goal 2
+    assert re.search(
+        r"^mean accuracy 0\.\d{4} together and 0\.\d{4} alone: alone it is higher by", out, re.MULTILINE
+    )
+    assert "changed meanwhile" not in out
+    assert "\x1b" not in out
+
+
+def test_ctrl_c_ends_the_nodes_that_are_alone_too(tmp_path: Path) -> None:
+    args = ("--trainer", "TINY", "--nodes", "2", "--rounds", "1", "--alone")
+    with flnet(tmp_path, "demo", *args, "--base-port", str(free_port())) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "each without the others" in line:
+                break
+        until(lambda: len(psutil.Process(process.pid).children()) == 4, "the lone nodes")
+        nodes = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+    assert process.returncode == 0, out + err
+    assert "Traceback" not in err
+    assert not any(node.is_running() for node in nodes)
 
 
 def test_ctrl_c_ends_the_demo_and_its_nodes(tmp_path: Path) -> None:

@@ -102,6 +102,7 @@ class FakeJob:
     error: str | None = None
     digest: str | None = None
     records: list[View] = field(default_factory=list)
+    metrics: View = field(default_factory=dict)
 
     def view(self) -> View:
         return {
@@ -115,6 +116,7 @@ class FakeJob:
             "hyper": {"e": self.hyper.e, "u": self.hyper.u, "b": self.hyper.b},
             "pre_fedavg_accuracy": self.before,
             "post_fedavg_accuracy": self.after,
+            "metrics": self.metrics,
             "digest": self.digest,
             "contributors": [],
             "initiator": None,

@@ -131,6 +131,16 @@ async def test_a_broken_form_is_told_in_words_too(client: Client, body: bytes) -
     assert any(p.get("role") == "alert" for p in (await load(client, answer.headers["Location"])).all("p"))
 
 
+async def test_the_page_shows_the_further_figures_of_a_trainer(client: Client, node: FakeNode) -> None:
+    assert "Further figures" not in (await load(client)).text
+    node.jobs["MNIST"].metrics = {"before": {"f1_macro": 0.25}, "after": {"<b>auc</b>": 0.71234, "rmse": 12.5}}
+    page = await load(client)
+    assert "Further figures, after averaging <b>auc</b> 0.7123 rmse 12.5" in page.text
+    assert page.all("b") == []
+    named = [shown["aria-labelledby"] for shown in page.all("dl") if "aria-labelledby" in shown]
+    assert [p.get("id") for p in page.all("p") if p.get("id")] == named
+
+
 async def test_a_link_cannot_put_words_on_the_page(client: Client) -> None:
     page = await load(client, "/?notice=Your+node+is+broken,+call+me&error=call+me")
     assert "call me" not in page.text

@@ -7,7 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flnet.node.base import FeedItem
-from flnet.web.view import MAX_JOBS, MAX_TEXT, accuracy, event_views, job_view, jobs_of, peer_view, same_job, text
+from flnet.web.view import (
+    MAX_FIGURES,
+    MAX_JOBS,
+    MAX_TEXT,
+    accuracy,
+    event_views,
+    job_view,
+    jobs_of,
+    peer_view,
+    same_job,
+    text,
+)
 
 from .fake_node import FakeNode
 
@@ -71,11 +82,31 @@ def test_waiting_and_progress_are_put_into_words() -> None:
     assert job.progress.percent == 33
 
 
+def test_figures_are_those_after_averaging_or_else_before() -> None:
+    before = {"f1_macro": 0.25, "accuracy": 0.5}
+    assert job_view("x", {"metrics": {"before": before}}).figures == (("f1_macro", "0.25"),)
+    assert job_view("x", {"metrics": {"before": before}}).figures_when == "before averaging"
+    job = job_view("x", {"metrics": {"before": before, "after": {"f1_macro": 0.1 + 0.2}}})
+    assert (job.figures, job.figures_when) == ((("f1_macro", "0.3"),), "after averaging")
+
+
+@pytest.mark.parametrize("claim", [True, "1", None, [1], float("nan"), float("inf"), 10**400])
+def test_what_is_no_finite_number_is_no_figure(claim: Any) -> None:
+    assert job_view("x", {"metrics": {"after": {"f1_macro": claim}}}).figures == ()
+
+
+def test_a_peer_cannot_fill_the_page_with_figures() -> None:
+    many = {"x" * 99 + str(i): i for i in range(999)}
+    assert len(job_view("x", {"metrics": {"after": many}}).figures) == MAX_FIGURES
+
+
 @given(JOB)
 def test_whatever_a_peer_claims_becomes_short_text(claim: Any) -> None:
     job = job_view("x", claim)
     texts = [value for value in vars(job).values() if isinstance(value, str)]
     assert all(len(value) <= 30 * MAX_TEXT for value in texts)
+    assert len(job.figures) <= MAX_FIGURES
+    assert all(len(name) <= 40 and len(value) < 20 for name, value in job.figures)
     assert job.progress is None or 0 <= job.progress.percent <= 100
 
 
