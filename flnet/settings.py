@@ -27,6 +27,7 @@ from flnet.names import check_host, check_name
 
 PREFIX = "FLNET_"
 _NUMBER = re.compile(r"[0-9]{1,9}")
+_PARTITION = re.compile(r"(iid|groups|(dirichlet|pathological|quantity|power):[0-9]{1,9}([.][0-9]{1,9})?)")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -43,6 +44,13 @@ def _pair(value: Any) -> Any:
         raise ValueError(f'expected "ip:port" with a port from 1 to 65535, got {text!r}')
     check_host(host.removeprefix("[").removesuffix("]"))
     return text
+
+
+def _partition(text: str) -> str:
+    """The form only; flnet.training.partition knows the rest."""
+    if not _PARTITION.fullmatch(text.strip()):
+        raise ValueError("expected iid, groups, dirichlet:0.3, pathological:2, quantity:0.5 or power:1")
+    return text.strip()
 
 
 class Shard(BaseModel):
@@ -108,6 +116,12 @@ class Settings(BaseModel):
         default=Shard(index=1, count=1),
         description='For experiments on one data set: this node takes part i of n, "i/n".',
     )
+    data_partition: Annotated[str, AfterValidator(_partition)] = Field(
+        default="iid",
+        description="How the parts of data_shard differ: iid (alike), dirichlet:0.3 (labels in drawn shares), "
+        "pathological:2 (labels per part), quantity:0.5 or power:1 (sizes), groups (kept whole). The same on all "
+        "nodes.",
+    )
     state_path: Folder | None = Field(
         default=None, description="Folder for what must survive a restart; ~/.flnet/node-<port> if absent."
     )
@@ -157,6 +171,11 @@ class Settings(BaseModel):
         ge=1,
         le=1_000_000,
         description="Examples per batch on this node, whatever b a round is started with.",
+    )
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field(
+        default="auto",
+        description="Where frameworks train: the processor, an NVIDIA or Apple GPU; auto takes a GPU if there is "
+        "one.",
     )
     worker_idle_seconds: float = Field(
         default=60,

@@ -62,6 +62,7 @@ def test_every_setting_can_come_as_a_variable() -> None:
         "node_ip": "10.0.0.1",
         "bootstrap_pairs": "127.0.0.1:4001, localhost:4002",
         "data_shard": "2/10",
+        "data_partition": "dirichlet:0.3",
         "local_epochs": "3",
         "local_batch_size": "16",
         "trainers": "MNIST, CIFAR10,",
@@ -134,6 +135,10 @@ def test_settings_are_frozen() -> None:
         ("DATA_SHARD", "0/3", '"i/n" with 1 <= i <= n'),
         ("DATA_SHARD", "4/3", '"i/n" with 1 <= i <= n'),
         ("DATA_SHARD", "²/3", '"i/n" with 1 <= i <= n'),
+        ("DATA_PARTITION", "dirichlet", "expected iid, groups, dirichlet:0.3"),
+        ("DATA_PARTITION", "dirichlet:nan", "expected iid, groups, dirichlet:0.3"),
+        ("DATA_PARTITION", "iid:2", "expected iid, groups, dirichlet:0.3"),
+        ("DEVICE", "gpu", "'auto', 'cpu', 'cuda' or 'mps'"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_rule(variable: str, value: str, rule: str) -> None:

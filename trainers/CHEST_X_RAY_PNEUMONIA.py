@@ -25,7 +25,7 @@ from flnet.training.api import (
 from flnet.training.data import Labelled
 
 from ._chest import CLASSES, SIDE, XRays, load_xrays
-from ._keras import Network, bound_threads, convolution, dense, layers, mirrored, shifted
+from ._keras import Network, bound_threads, convolution, dense, layers, mirrored, shifted, use_device
 
 SHIFT = 4  # pixels
 
@@ -138,4 +138,5 @@ def _augmented(images: Array, chance: np.random.Generator) -> Array:
 
 def make_trainer(settings: TrainerSettings) -> Trainer:
     """This node's X-rays and the network for them."""
+    use_device(settings.device)
     return ChestXRay(load_xrays(settings), settings.threads)

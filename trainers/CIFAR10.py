@@ -25,7 +25,7 @@ from flnet.training.api import (
 from flnet.training.data import Labelled
 
 from ._cifar import SHAPE, Photographs, load_photographs
-from ._keras import Network, bound_threads, convolution, dense, layers, mirrored, shifted
+from ._keras import Network, bound_threads, convolution, dense, layers, mirrored, shifted, use_device
 
 SHIFT = 3  # pixels
 MEAN, SPREAD = 120.7, 64.2  # of CIFAR-10's pixels, all colours together
@@ -97,4 +97,5 @@ def _augmented(images: Array, chance: np.random.Generator) -> Array:
 
 def make_trainer(settings: TrainerSettings) -> Trainer:
     """This node's photographs and the network for them."""
+    use_device(settings.device)
     return Cifar10(load_photographs(settings), settings.threads)

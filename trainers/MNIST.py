@@ -28,6 +28,7 @@ from flnet.training.data import Labelled
 from flnet.training.onnx_graph import OnnxGraph
 
 from ._digits import DIGIT, Digits, load_digits
+from ._torch import CPU, chosen_device
 
 SHAPES = {
     "conv1.weight": (16, 1, 3, 3),
@@ -47,9 +48,9 @@ EVALUATION_BATCH = 512
 class Part:
     """One side of the split as tensors; bytes, so that 60,000 images take 47 MB and not 188."""
 
-    def __init__(self, data: Labelled) -> None:
-        self.images = torch.tensor(data.x).unsqueeze(1)
-        self.labels = torch.tensor(data.y)
+    def __init__(self, data: Labelled, device: torch.device) -> None:
+        self.images = torch.tensor(data.x, device=device).unsqueeze(1)
+        self.labels = torch.tensor(data.y, device=device)
 
     def batch(self, rows: Tensor | slice) -> tuple[Tensor, Tensor]:
         """Normalised images (n, 1, 28, 28) and labels (n,)."""
@@ -62,12 +63,13 @@ class Mnist(Trainer):
     label = "MNIST Dataset"
     exchange_threshold = 0.02
 
-    def __init__(self, digits: Digits, threads: int = 1) -> None:
+    def __init__(self, digits: Digits, threads: int = 1, device: torch.device = CPU) -> None:
         torch.set_num_threads(threads)
         # A shard of the bundled digits has some 300 rows: one pass over them would hardly be a step.
         self.defaults = HyperParams(e=8, u=0.02, b=16) if digits.bundled else HyperParams(e=1, u=0.05, b=64)
-        self._info = digits.info
-        self._train, self._validation, self._test = map(Part, (digits.train, digits.validation, digits.test))
+        self._info, self._device = digits.info, device
+        sides = (digits.train, digits.validation, digits.test)
+        self._train, self._validation, self._test = (Part(side, device) for side in sides)
 
     def data_info(self) -> DataInfo:
         """MNIST, or the bundled digits."""
@@ -91,8 +93,8 @@ class Mnist(Trainer):
 
     def fit(self, task: Task) -> Fit:
         """`e` passes over the training rows, each in a new order."""
-        params = {name: torch.tensor(task.params[name], requires_grad=True) for name in SHAPES}
-        speed = {name: torch.zeros(shape) for name, shape in SHAPES.items()}
+        params = {name: tensor.requires_grad_() for name, tensor in self._tensors(task.params).items()}
+        speed = {name: torch.zeros_like(tensor) for name, tensor in params.items()}
         orders = _batches(len(self._train.labels), task)
         loss_sum = 0.0
         for done, rows in enumerate(orders, start=1):
@@ -104,7 +106,7 @@ class Mnist(Trainer):
             task.progress(done, len(orders))
         metrics = {"loss": loss_sum / len(orders), "validation_accuracy": _accuracy(params, self._validation)}
         return Fit(
-            {name: tensor.detach().numpy() for name, tensor in params.items()},
+            {name: tensor.detach().cpu().numpy() for name, tensor in params.items()},
             examples=len(self._train.labels),
             labels=len(self._info.classes),
             metrics=metrics,
@@ -112,8 +114,7 @@ class Mnist(Trainer):
 
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Share of test digits read rightly."""
-        tensors = {name: torch.tensor(params[name]) for name in SHAPES}
-        return Score(_accuracy(tensors, self._test), len(self._test.labels))
+        return Score(_accuracy(self._tensors(params), self._test), len(self._test.labels))
 
     def input_spec(self) -> InputSpec:
         """One digit."""
@@ -122,11 +123,10 @@ class Mnist(Trainer):
     @torch.inference_mode()
     def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
         """Probabilities of the ten digits."""
-        tensors = {name: torch.tensor(params[name]) for name in SHAPES}
-        images = torch.tensor(inputs).unsqueeze(1)
+        tensors, images = self._tensors(params), torch.tensor(inputs, device=self._device).unsqueeze(1)
         batches = [images[at : at + EVALUATION_BATCH] for at in range(0, len(images), EVALUATION_BATCH)]
         scores = torch.cat([_outputs(tensors, _normalised(batch)) for batch in batches])
-        return Prediction(scores.softmax(1).numpy())
+        return Prediction(scores.softmax(1).cpu().numpy())
 
     def onnx(self, params: Mapping[str, Array]) -> bytes:
         """The same layers."""
@@ -135,6 +135,9 @@ class Mnist(Trainer):
             graph.conv(params[f"{block}.weight"], params[f"{block}.bias"], pad=1).relu().max_pool(2)
         graph.flatten().dense(params["dense.weight"].T, params["dense.bias"]).relu()
         return graph.dense(params["output.weight"].T, params["output.bias"]).softmax().to_bytes()
+
+    def _tensors(self, params: Mapping[str, Array]) -> dict[str, Tensor]:
+        return {name: torch.tensor(params[name], device=self._device) for name in SHAPES}
 
 
 def _normalised(images: Tensor) -> Tensor:
@@ -178,4 +181,5 @@ def _accuracy(params: Mapping[str, Tensor], part: Part) -> float:
 
 def make_trainer(settings: TrainerSettings) -> Trainer:
     """This node's digits and the network for them."""
-    return Mnist(load_digits(settings), settings.threads)
+    device = chosen_device(settings.device)
+    return Mnist(load_digits(settings), settings.threads, device)

@@ -31,6 +31,7 @@ from flnet.training.metrics import multi_label_figures
 from flnet.training.onnx_graph import OnnxGraph
 
 from ._multi_label import NodeData, Side, load_node_data
+from ._torch import CPU, chosen_device
 
 HIDDEN = (100, 20)
 CORE = ("core.0.weight", "core.0.bias", "core.1.weight", "core.1.bias")
@@ -41,8 +42,8 @@ BETAS, EPSILON = (0.9, 0.999), 1e-7  # of Adam
 class Part:
     """One side of the split as tensors."""
 
-    def __init__(self, side: Side) -> None:
-        self.x, self.y = torch.from_numpy(side.x), torch.from_numpy(side.y)
+    def __init__(self, side: Side, device: torch.device) -> None:
+        self.x, self.y = torch.from_numpy(side.x).to(device), torch.from_numpy(side.y).to(device)
 
     def __len__(self) -> int:
         return len(self.y)
@@ -74,13 +75,14 @@ class MultiLabelNet(Trainer):
     exchange_threshold = 0.02
     shared = CORE
 
-    def __init__(self, data: NodeData, threads: int = 1) -> None:
+    def __init__(self, data: NodeData, threads: int = 1, device: torch.device = CPU) -> None:
         torch.set_num_threads(threads)
+        self._device = device
         self._info, self.agreement, self._features = data.info, data.agreement, data.features
         self._train, self._validation, self._test = (
-            Part(data.sides[name]) for name in ("train", "validation", "test")
+            Part(data.sides[name], device) for name in ("train", "validation", "test")
         )
-        self._common = Part(data.common)
+        self._common = Part(data.common, device)
         self._widths = (data.common.x.shape[1], *HIDDEN, data.common.y.shape[1])
 
     def data_info(self) -> DataInfo:
@@ -112,7 +114,7 @@ class MultiLabelNet(Trainer):
 
         The weight in the average counts the rows of validation too, as the thesis has it.
         """
-        params = {name: torch.tensor(task.params[name], requires_grad=True) for name in (*CORE, *HEAD)}
+        params = {name: tensor.requires_grad_() for name, tensor in self._tensors(task.params).items()}
         optimiser = Adam(list(params.values()), task.hyper.u)
         batches, loss_sum = _batches(len(self._train), task), 0.0
         for done, rows in enumerate(batches, start=1):
@@ -122,7 +124,7 @@ class MultiLabelNet(Trainer):
             task.progress(done, len(batches))
         metrics = {"loss": loss_sum / len(batches), **self._validated(params)}
         return Fit(
-            {name: tensor.detach().numpy() for name, tensor in params.items()},
+            {name: tensor.detach().cpu().numpy() for name, tensor in params.items()},
             examples=len(self._train) + len(self._validation),
             labels=self._widths[-1],
             metrics=metrics,
@@ -133,7 +135,7 @@ class MultiLabelNet(Trainer):
 
         The accuracy that nodes compare is the argmax accuracy: what the thesis' tables give as SA.
         """
-        tensors = {name: torch.tensor(params[name]) for name in (*CORE, *HEAD)}
+        tensors = self._tensors(params)
         figures = _figures(tensors, self._test)
         if len(self._common):
             figures |= {f"global_{name}": value for name, value in _figures(tensors, self._common).items()}
@@ -149,8 +151,8 @@ class MultiLabelNet(Trainer):
     @torch.inference_mode()
     def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
         """The probability of each of this node's labels."""
-        tensors = {name: torch.tensor(params[name]) for name in (*CORE, *HEAD)}
-        return Prediction(torch.sigmoid(_outputs(tensors, torch.tensor(inputs))).numpy(), "any_of")
+        scores = _outputs(self._tensors(params), torch.tensor(inputs, device=self._device))
+        return Prediction(torch.sigmoid(scores).cpu().numpy(), "any_of")
 
     def onnx(self, params: Mapping[str, Array]) -> bytes:
         """The same layers, with this node's own head."""
@@ -158,6 +160,9 @@ class MultiLabelNet(Trainer):
         for layer in ("core.0", "core.1"):
             graph.dense(params[f"{layer}.weight"].T, params[f"{layer}.bias"]).relu()
         return graph.dense(params["head.weight"].T, params["head.bias"]).sigmoid().to_bytes()
+
+    def _tensors(self, params: Mapping[str, Array]) -> dict[str, Tensor]:
+        return {name: torch.tensor(params[name], device=self._device) for name in (*CORE, *HEAD)}
 
     @torch.inference_mode()
     def _validated(self, params: Mapping[str, Tensor]) -> dict[str, float]:
@@ -191,9 +196,10 @@ def _loss(params: Mapping[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
 
 @torch.inference_mode()
 def _figures(params: Mapping[str, Tensor], part: Part) -> dict[str, float]:
-    return multi_label_figures(part.y.numpy(), torch.sigmoid(_outputs(params, part.x)).numpy())
+    return multi_label_figures(part.y.cpu().numpy(), torch.sigmoid(_outputs(params, part.x)).cpu().numpy())
 
 
 def make_trainer(settings: TrainerSettings) -> Trainer:
     """This node's labels and rows, and the network for them."""
-    return MultiLabelNet(load_node_data(settings), settings.threads)
+    device = chosen_device(settings.device)
+    return MultiLabelNet(load_node_data(settings), settings.threads, device)

@@ -17,7 +17,8 @@ import numpy as np
 
 from flnet.training.api import Array, DataInfo, DataMissing, TrainerError, TrainerSettings
 from flnet.training.data import Labelled, Rows, read_npz
-from flnet.training.groups import grouped_shard, grouped_split
+from flnet.training.dealing import own_grouped, with_partition
+from flnet.training.groups import grouped_split
 
 from ._pictures import grey_pictures
 
@@ -85,7 +86,7 @@ def load_xrays(settings: TrainerSettings) -> XRays:
         TrainerError: an .npz file is damaged.
     """
     source, own, official = _found(settings)
-    mine = grouped_shard(own.patients, own.labels, settings.shard, settings.seed)
+    mine = own_grouped(own.patients, own.labels, settings)
     read, published = own.read(mine), official.read(np.arange(len(official.labels)))
     new = _first_seen(read.images, [own.patients[row] for row in read.rows], published.images)
     rows = read.rows[new]
@@ -99,6 +100,7 @@ def load_xrays(settings: TrainerSettings) -> XRays:
         words = ", ".join(f"{n} in {side}" for side, n in counts.items())
         raise DataMissing(f"too few X-rays for this shard: {words}", "use fewer shards, or bring more X-rays")
     note = _note(read.faults | published.faults, len(read.rows) - len(rows), patients, counts["official"])
+    note = with_partition(note, settings)
     rows_of = {side: counts[side] for side in SHARES}
     per_class = {side: np.bincount(sides[side].y, minlength=len(CLASSES)).tolist() for side in SHARES}
     return XRays(**sides, info=DataInfo(source, rows_of, CLASSES, note=note, counts=per_class))

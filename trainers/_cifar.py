@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from flnet.training.api import Array, DataInfo, DataMissing, TrainerError, TrainerSettings
-from flnet.training.data import Labelled, Rows, read_npz, shard
+from flnet.training.data import Labelled, Rows, read_npz
+from flnet.training.dealing import own_published, own_rows, with_partition
 from flnet.training.split import stored_split
 
 from ._pictures import Unreadable, decoded
@@ -56,8 +57,7 @@ class _Side:
     labels: Array
     images: Callable[[Rows], Array]
 
-    def part(self, settings: TrainerSettings) -> Labelled:
-        rows = shard(self.labels, settings.shard, settings.seed)
+    def take(self, rows: Rows) -> Labelled:
         return Labelled(self.images(rows), self.labels[rows].astype(np.int64))
 
 
@@ -69,15 +69,17 @@ def load_photographs(settings: TrainerSettings) -> Photographs:
         TrainerError: a file is damaged.
     """
     source, train, test = _found(settings.datasets_path)
-    own, shares = train.part(settings), {"train": 0.9, "validation": 0.1}
+    own, shares = train.take(own_rows(train.labels, settings)), {"train": 0.9, "validation": 0.1}
     rows = stored_split(settings.state_path / "split-cifar10.npz", own.x, own.y, shares, settings.seed)
-    sides = {side: own.take(numbers) for side, numbers in rows.items()} | {"test": test.part(settings)}
+    sides = {side: own.take(numbers) for side, numbers in rows.items()}
+    sides["test"] = test.take(own_published(train.labels, test.labels, settings))
     rows_of = {side: len(data) for side, data in sides.items()}
     if not all(rows_of.values()):
         words = ", ".join(f"{n} in {side}" for side, n in rows_of.items())
         raise DataMissing(f"too few rows for this shard: {words}", "use fewer shards")
     per_class = {side: np.bincount(data.y, minlength=len(CLASSES)).tolist() for side, data in sides.items()}
-    return Photographs(**sides, info=DataInfo(source, rows_of, CLASSES, counts=per_class))
+    note = with_partition("", settings)
+    return Photographs(**sides, info=DataInfo(source, rows_of, CLASSES, note=note, counts=per_class))
 
 
 def _found(folder: Path | None) -> tuple[str, _Side, _Side]:

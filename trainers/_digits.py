@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from flnet.training.api import Array, DataInfo, DataMissing, InputSpec, TrainerError, TrainerSettings
-from flnet.training.data import Labelled, read_npz, shard
+from flnet.training.data import Labelled, read_npz
+from flnet.training.dealing import own_published, own_rows, with_partition
 from flnet.training.idx import read_idx
 from flnet.training.split import stored_split
 
@@ -50,18 +51,23 @@ def load_digits(settings: TrainerSettings, keep: Sequence[int] = tuple(range(10)
     if found is None:
         return _bundled_digits(settings, keep)
     source, train, test = found
-    own = _shard(train, keep, settings)
+    wanted, published = _kept(train, keep), _kept(test, keep)
+    own = wanted.take(own_rows(wanted.y, settings))
     parts = _split(own, settings, "mnist", {"train": 0.9, "validation": 0.1})
-    return _digits(parts["train"], parts["validation"], _shard(test, keep, settings), source, "", keep)
+    test = published.take(own_published(wanted.y, published.y, settings))
+    note = with_partition("", settings)
+    return _digits(parts["train"], parts["validation"], test, source, note, keep)
 
 
 def _bundled_digits(settings: TrainerSettings, keep: Sequence[int]) -> Digits:
-    own = _shard(_scikit_digits(), keep, settings)
+    wanted = _kept(_scikit_digits(), keep)
+    own = wanted.take(own_rows(wanted.y, settings))
     parts = _split(own, settings, "bundled", {"train": 0.7, "validation": 0.1, "test": 0.2})
     where = settings.datasets_path
     why = "FLNET_DATASETS_PATH is not set" if where is None else f"MNIST was not found in {where}"
     source = f"the digits bundled with scikit-learn (1797 images of 8x8), because {why}"
-    return _digits(parts["train"], parts["validation"], parts["test"], source, _REMEDY, keep, bundled=True)
+    note = with_partition(_REMEDY, settings)
+    return _digits(parts["train"], parts["validation"], parts["test"], source, note, keep, bundled=True)
 
 
 def _digits(
@@ -83,13 +89,12 @@ def _digits(
     return Digits(train, validation, test, info, bundled)
 
 
-def _shard(data: Labelled, keep: Sequence[int], settings: TrainerSettings) -> Labelled:
-    wanted = np.flatnonzero(np.isin(data.y, keep))
-    mine = wanted[shard(data.y[wanted], settings.shard, settings.seed)]
-    own = data.take(mine)
+def _kept(data: Labelled, keep: Sequence[int]) -> Labelled:
+    """The rows of these digits, their labels numbered from 0; not copied where all of them are kept."""
+    wanted = np.isin(data.y, keep)
     numbers = np.zeros(256, np.int64)
     numbers[list(keep)] = np.arange(len(keep))
-    return Labelled(own.x, numbers[own.y])
+    return Labelled(data.x if wanted.all() else data.x[wanted], numbers[data.y[wanted]])
 
 
 def _split(data: Labelled, settings: TrainerSettings, name: str, shares: dict[str, float]) -> dict[str, Labelled]:

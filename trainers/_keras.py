@@ -42,6 +42,24 @@ def bound_threads(threads: int) -> None:
         tf.config.threading.set_inter_op_parallelism_threads(1)
 
 
+def use_device(wanted: str) -> None:
+    """Let TensorFlow see what FLNET_DEVICE asks for; "auto" takes a GPU if there is one.
+
+    Raises:
+        TrainerError: TensorFlow cannot use it on this machine.
+    """
+    if wanted == "auto":
+        return
+    gpus = tf.config.list_physical_devices("GPU") if wanted != "cpu" else []
+    if wanted != "cpu" and not gpus:
+        raise TrainerError(
+            f"FLNET_DEVICE={wanted} asks for a GPU, but TensorFlow {tf.__version__} can use none here; "
+            "set FLNET_DEVICE to auto or cpu"
+        )
+    with suppress(RuntimeError):  # another trainer of this process has chosen already
+        tf.config.set_visible_devices(gpus, "GPU")
+
+
 @dataclass(frozen=True)
 class Trained:
     """What `Network.train` gives: new weights by name, and the mean loss over all batches."""

@@ -61,6 +61,11 @@ def load_node_data(settings: TrainerSettings) -> NodeData:
         DataMissing: there is no data set, or nothing of it falls to this node.
         TrainerError: options or data are wrong.
     """
+    if settings.partition.kind != "iid":
+        raise TrainerError(
+            f"MULTI_LABEL deals rows and labels by {OPTIONS_FILE}; "
+            f"FLNET_DATA_PARTITION={settings.partition} is not for it"
+        )
     options, path = find(settings.datasets_path)
     data = _read(path, options)
     seed = settings.seed if options.seed is None else options.seed

@@ -30,6 +30,7 @@ from flnet.training.own_images import load_images
 from flnet.training.own_table import load_table, standardised
 
 from ._own_nets import Net, fresh, mlp, small_cnn
+from ._torch import chosen_device
 
 MOMENTUM = 0.9
 EVALUATION_BATCH = 512
@@ -61,6 +62,7 @@ class OwnTrainer(Trainer):
         spec: InputSpec,
         inputs: Callable[[Array], Tensor],
         labels: int,
+        device: torch.device,
     ) -> None:
         """Args:
         spec: what a person may have judged.
@@ -72,7 +74,7 @@ class OwnTrainer(Trainer):
         self.licence, self.note = own.licence, own.note
         self._net, self._sides, self._info = net, sides, info
         self._scale = own.target_scale if isinstance(own, OwnTable) else None
-        self._spec, self._inputs, self._labels = spec, inputs, labels
+        self._spec, self._inputs, self._labels, self._device = spec, inputs, labels, device
 
     def data_info(self) -> DataInfo:
         """What was found, and what was left out."""
@@ -84,20 +86,20 @@ class OwnTrainer(Trainer):
 
     def fit(self, task: Task) -> Fit:
         """`e` passes over the training rows, each in a new order, by gradient descent with momentum."""
-        params = {name: torch.tensor(task.params[name], requires_grad=True) for name in self._net.shapes}
+        params = {name: tensor.requires_grad_() for name, tensor in self._tensors(task.params).items()}
         speed = {name: torch.zeros_like(tensor) for name, tensor in params.items()}
         orders = _batches(self._sides["train"].rows, task)
         loss_sum = 0.0
         for done, rows in enumerate(orders, start=1):
             x, y = self._sides["train"].batch(rows)
-            loss = self._loss(self._net.outputs(params, x), y)
+            loss = self._loss(self._net.outputs(params, x.to(self._device)), y.to(self._device))
             gradients = torch.autograd.grad(loss, list(params.values()))
             _step(params, speed, gradients, task.hyper.u)
             loss_sum += float(loss.detach())
             task.progress(done, len(orders))
         validation = self._score(params, self._sides["validation"]).accuracy
         return Fit(
-            {name: tensor.detach().numpy() for name, tensor in params.items()},
+            {name: tensor.detach().cpu().numpy() for name, tensor in params.items()},
             examples=len(self._sides["train"]),
             labels=self._labels,
             metrics={"loss": loss_sum / len(orders), "validation_accuracy": validation},
@@ -105,7 +107,7 @@ class OwnTrainer(Trainer):
 
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Share of test rows put into the right class; for numbers R squared, 0 where it is below."""
-        return self._score({name: torch.tensor(params[name]) for name in self._net.shapes}, self._sides["test"])
+        return self._score(self._tensors(params), self._sides["test"])
 
     def input_spec(self) -> InputSpec:
         """One image, or one row of the table."""
@@ -114,14 +116,17 @@ class OwnTrainer(Trainer):
     @torch.inference_mode()
     def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
         """Probabilities of the classes; for numbers the target in its own unit."""
-        tensors = {name: torch.tensor(params[name]) for name in self._net.shapes}
+        tensors = self._tensors(params)
         starts = range(0, len(inputs), EVALUATION_BATCH)
         batches = [self._inputs(inputs[start : start + EVALUATION_BATCH]) for start in starts]
-        outputs = torch.cat([self._net.outputs(tensors, batch) for batch in batches])
+        outputs = torch.cat([self._net.outputs(tensors, batch.to(self._device)).cpu() for batch in batches])
         if self._scale is None:
             return Prediction(outputs.softmax(1).numpy())
         mean, spread = self._scale
         return Prediction(outputs.numpy() * spread + mean, "scores")
+
+    def _tensors(self, params: Mapping[str, Array]) -> dict[str, Tensor]:
+        return {name: torch.tensor(params[name], device=self._device) for name in self._net.shapes}
 
     def _loss(self, outputs: Tensor, y: Tensor) -> Tensor:
         return F.mse_loss(outputs[:, 0], y) if self._scale else F.cross_entropy(outputs, y)
@@ -131,7 +136,7 @@ class OwnTrainer(Trainer):
         guesses, truths = [], []
         for start in range(0, len(side), EVALUATION_BATCH):
             x, y = side.batch(side.rows[start : start + EVALUATION_BATCH])
-            guesses.append(self._net.outputs(params, x))
+            guesses.append(self._net.outputs(params, x.to(self._device)).cpu())
             truths.append(y)
         guess, truth = torch.cat(guesses), torch.cat(truths)
         if self._scale is None:
@@ -183,7 +188,7 @@ def _images(own: OwnImages, settings: TrainerSettings) -> OwnTrainer:
     sides = {side: Side(rows, batch) for side, rows in data.sides.items()}
     labels = len(np.unique(data.labels[data.sides["train"]]))
     spec = InputSpec("image", data.images.shape[1:], 0, 255, hint=f"one image, {own.colour}; any size as a file")
-    trainer = OwnTrainer(own, net, sides, data.info, spec, inputs, labels)
+    trainer = OwnTrainer(own, net, sides, data.info, spec, inputs, labels, chosen_device(settings.device))
     trainer.agreement = own.agreement(data.classes)
     return trainer
 
@@ -198,8 +203,9 @@ def _table(own: OwnTable, settings: TrainerSettings) -> OwnTrainer:
     spec = InputSpec(
         "table", (len(names),), names=names, hint="numbers as they stand in the table; 1 for a category"
     )
+    device = chosen_device(settings.device)
     trainer = OwnTrainer(
-        own, net, sides, data.info, spec, lambda x: torch.tensor(standardised(x, data.scales)), labels
+        own, net, sides, data.info, spec, lambda x: torch.tensor(standardised(x, data.scales)), labels, device
     )
     trainer.agreement = own.agreement(data.table.features, data.table.classes)
     return trainer

@@ -21,6 +21,7 @@ from typing import ClassVar, Literal
 from flnet.errors import DataMissing, NotOffered, TrainerError
 from flnet.messages import HyperParams
 from flnet.params import Array, MergeRule
+from flnet.training.partition import Partition
 
 __all__ = [
     "Array",
@@ -33,6 +34,7 @@ __all__ = [
     "Meaning",
     "MergeRule",
     "NotOffered",
+    "Partition",
     "Prediction",
     "Progress",
     "Score",
@@ -54,6 +56,8 @@ class TrainerSettings:
         shard: this node's part and the number of parts, (1, 1) for everything.
         seed: of splits, initial parameters and shuffling; the same on nodes that share a data set.
         threads: CPU threads that a framework may use.
+        partition: how the parts differ; `flnet.training.dealing` picks this node's rows by it.
+        device: where a framework is to work: auto, cpu, cuda or mps.
     """
 
     datasets_path: Path | None
@@ -61,6 +65,8 @@ class TrainerSettings:
     shard: tuple[int, int] = (1, 1)
     seed: int = 0
     threads: int = 1
+    partition: Partition = field(default_factory=Partition)
+    device: str = "auto"
 
 
 @dataclass(frozen=True)

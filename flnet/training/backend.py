@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from flnet.errors import InputRefused, NotOffered, TrainerError
+from flnet.errors import InputRefused, NotOffered, SettingsError, TrainerError
 from flnet.events import Declaration
 from flnet.messages import HyperParams
 from flnet.params import Array, Params
 from flnet.settings import Settings
 from flnet.training.api import Fit, Prediction, Score, TrainerFile, TrainerSettings
+from flnet.training.partition import Partition
 
 Report = Callable[[int, int], None]  # (batches done, batches in all)
 Inputs = Array | bytes  # for a prediction: numbers as `read_inputs` gives them, or a PNG or JPEG file
@@ -88,9 +89,28 @@ def assignment(settings: Settings, file: TrainerFile) -> Assignment:
     except OSError as exc:
         raise TrainerError(f"the folder {folder} for what trainer {file.id} keeps cannot be made: {exc}") from exc
     shard = (settings.data_shard.index, settings.data_shard.count)
-    return Assignment(
-        file, TrainerSettings(settings.datasets_path, folder, shard, settings.seed, settings.compute_threads)
+    told = TrainerSettings(
+        settings.datasets_path,
+        folder,
+        shard,
+        settings.seed,
+        settings.compute_threads,
+        partition_of(settings),
+        settings.device,
     )
+    return Assignment(file, told)
+
+
+def partition_of(settings: Settings) -> Partition:
+    """How the rows of a data set are dealt to nodes.
+
+    Raises:
+        SettingsError: the number in it is out of range.
+    """
+    try:
+        return Partition.parse(settings.data_partition)
+    except ValueError as exc:
+        raise SettingsError(f"FLNET_DATA_PARTITION={settings.data_partition}: {exc}") from exc
 
 
 def state_folder(settings: Settings) -> Path:

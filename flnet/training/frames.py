@@ -22,6 +22,7 @@ from flnet.messages import HyperParams
 from flnet.params import Array, Params
 from flnet.training.api import Fit, Prediction, Score, TrainerFile, TrainerSettings
 from flnet.training.backend import Assignment, Inputs
+from flnet.training.partition import Partition
 
 _LENGTHS = struct.Struct(">IQ")
 _BESIDE = ""  # the array that is no parameter: no parameter has an empty name
@@ -73,6 +74,8 @@ def assignment_fields(who: Assignment) -> dict[str, Any]:
         "shard": told.shard,
         "seed": told.seed,
         "threads": told.threads,
+        "partition": str(told.partition),
+        "device": told.device,
     }
 
 
@@ -88,6 +91,8 @@ def read_assignment(fields: Mapping[str, Any]) -> Assignment:
             (index, count),
             fields["seed"],
             fields["threads"],
+            Partition.parse(fields["partition"]),
+            fields["device"],
         ),
     )
 

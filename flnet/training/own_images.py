@@ -16,6 +16,7 @@ from flnet.params import Array
 from flnet.training.api import DataInfo, TrainerSettings
 from flnet.training.columns import shown
 from flnet.training.data import Rows, shard
+from flnet.training.dealing import own_published, own_rows, with_partition
 from flnet.training.image_cache import decoded_once
 from flnet.training.own import OwnImages
 from flnet.training.split import stored_split
@@ -79,7 +80,7 @@ def load_images(own: OwnImages, settings: TrainerSettings) -> ImageData:
     if not all(counts.values()):
         words = ", ".join(f"{n} in {side}" for side, n in counts.items())
         raise DataMissing(f"too few images in {root}: {words}", "bring more images, or change split")
-    note = _note(root, found, labels[good], decoded.faults)
+    note = with_partition(_note(root, found, labels[good], decoded.faults), settings)
     per_class = {
         side: tuple(np.bincount(labels[rows], minlength=len(found.classes)).tolist())
         for side, rows in sides.items()
@@ -142,9 +143,15 @@ def _strange(folder: Path) -> list[Path]:
 
 
 def _own_rows(found: _Found, settings: TrainerSettings) -> Rows:
-    """This node's share of each part and class."""
-    _, part = np.unique(found.parts, return_inverse=True)
-    return shard(part.reshape(-1) * len(found.classes) + found.labels, settings.shard, settings.seed)
+    """This node's share: of each part and class alike, or by a partition of all that is not a given test part."""
+    if settings.partition.kind == "iid":
+        _, part = np.unique(found.parts, return_inverse=True)
+        return shard(part.reshape(-1) * len(found.classes) + found.labels, settings.shard, settings.seed)
+    given = np.array([part == "test" for part in found.parts])
+    free, test = np.flatnonzero(~given), np.flatnonzero(given)
+    mine = free[own_rows(found.labels[free], settings)]
+    tested = own_published(found.labels[free], found.labels[test], settings)
+    return np.sort(np.concatenate([mine, test[tested]]))
 
 
 def _sides(

@@ -10,8 +10,9 @@ import numpy as np
 from flnet.errors import DataMissing
 from flnet.params import Array
 from flnet.training.api import DataInfo, TrainerSettings
-from flnet.training.data import Rows, shard
-from flnet.training.groups import grouped_shard, grouped_split
+from flnet.training.data import Rows
+from flnet.training.dealing import own_grouped, own_rows, with_partition
+from flnet.training.groups import grouped_split
 from flnet.training.own import OwnTable
 from flnet.training.own_rows import Table, read_table
 from flnet.training.split import stored_split
@@ -51,7 +52,8 @@ def load_table(own: OwnTable, settings: TrainerSettings) -> TableData:
     scales = _complete(table, table.x[rows["train"]])
     x = standardised(table.x, scales)
     sides = {side: (x[numbers], table.y[numbers]) for side, numbers in rows.items()}
-    info = DataInfo(f"table {path}", counts, table.classes or (own.target,), note=table.note, counts=per_class)
+    note, columns = with_partition(table.note, settings), table.classes or (own.target,)
+    info = DataInfo(f"table {path}", counts, columns, note=note, counts=per_class)
     return TableData(sides, table, scales, info)
 
 
@@ -65,11 +67,11 @@ def _sides(own: OwnTable, table: Table, settings: TrainerSettings) -> dict[str, 
     """This node's rows, by side."""
     kinds, seed, path = table.kinds, settings.seed, settings.state_path / "split-table.npz"
     if table.groups:
-        mine = grouped_shard(table.groups, kinds, settings.shard, seed)
+        mine = own_grouped(table.groups, kinds, settings)
         groups = [table.groups[row] for row in mine]
         sides = grouped_split(path, groups, kinds[mine], own.shares, seed)
     else:
-        mine = shard(kinds, settings.shard, seed)
+        mine = own_rows(kinds, settings)
         sides = stored_split(path, np.c_[table.x, table.y][mine], kinds[mine], own.shares, seed)
     return {side: mine[rows] for side, rows in sides.items()}
 

@@ -18,7 +18,16 @@ from flnet.messages import HyperParams
 from flnet.params import Params, TrainerId
 from flnet.settings import Settings
 from flnet.training.api import Fit, Prediction, Progress, Score
-from flnet.training.backend import TOLD, Assignment, Backend, FitOrder, Inputs, assignment, thread_bounds
+from flnet.training.backend import (
+    TOLD,
+    Assignment,
+    Backend,
+    FitOrder,
+    Inputs,
+    assignment,
+    partition_of,
+    thread_bounds,
+)
 from flnet.training.base import Pool
 from flnet.training.faults import in_words
 from flnet.training.loader import find_trainers
@@ -41,8 +50,9 @@ def make_pool(settings: Settings, on_progress: Progress = lambda trainer, done, 
             times a second while a training runs.
 
     Raises:
-        SettingsError: FLNET_TRAINERS_PATH is no folder.
+        SettingsError: FLNET_TRAINERS_PATH is no folder, or the partition's number is out of range.
     """
+    partition_of(settings)
     files = {file.id: file for file in find_trainers(settings)}
 
     def assigned(trainer: str) -> Assignment:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from flnet.errors import DataMissing, TrainerError
 from flnet.messages import HyperParams
 from flnet.params import Params
-from flnet.training.api import Task, Trainer, TrainerSettings
+from flnet.training.api import Partition, Task, Trainer, TrainerSettings
 from flnet.training.checks import checked_fit, checked_score, declared
 from tests.trainers.real_data import datasets_path
 from trainers._chest import XRays, load_xrays, patient_of
@@ -43,9 +43,9 @@ def xray_folder(folder: Path, patients: int = 12, each: int = 2, names: dict[str
     return folder
 
 
-def load(data: Path | None, state: Path, shard: tuple[int, int] = (1, 1)) -> XRays:
+def load(data: Path | None, state: Path, shard: tuple[int, int] = (1, 1), partition: str = "iid") -> XRays:
     state.mkdir(parents=True, exist_ok=True)
-    return load_xrays(TrainerSettings(data, state, shard))
+    return load_xrays(TrainerSettings(data, state, shard, partition=Partition.parse(partition)))
 
 
 # What is found.
@@ -198,11 +198,13 @@ def test_no_patient_is_on_two_sides_or_on_two_nodes(data: st.DataObject) -> None
     images = np.zeros((rows, 64, 64), np.uint8)
     images[:, 0, 0], images[:, 0, 1] = patients, np.arange(rows)  # each shows whose it is
     given_ = {"x_train": images, "y_train": (patients % 2).astype(np.uint8), "patient_train": patients}
+    partition = data.draw(st.sampled_from(["iid", "groups", "pathological:1"]))
     seen: dict[int, tuple[int, str]] = {}
     with tempfile.TemporaryDirectory() as folder:
         root = packed(Path(folder) / "data", **given_)
         for node in (1, 2):
-            xrays = load(root, Path(folder) / str(node), (node, 2))
+            xrays = load(root, Path(folder) / str(node), (node, 2), partition)
+            assert (f"part {node} of 2 of the partition {partition}" in xrays.info.note) is (partition != "iid")
             for side in ("train", "validation", "test"):
                 for image in getattr(xrays, side).x:
                     if not image[2:].any():  # one of those made here

@@ -13,7 +13,7 @@ import pytest
 from flnet.errors import DataMissing, TrainerError
 from flnet.messages import HyperParams
 from flnet.params import Array, Params, Schema
-from flnet.training.api import Task, Trainer, TrainerSettings
+from flnet.training.api import Partition, Task, Trainer, TrainerSettings
 from flnet.training.checks import checked_fit, checked_score, declared
 from tests.trainers.real_data import datasets_path
 from trainers._cifar import CLASSES, Photographs, load_photographs
@@ -56,9 +56,9 @@ def npz(folder: Path, column: bool = False) -> Path:
     return folder
 
 
-def load(data: Path | None, state: Path, shard: tuple[int, int] = (1, 1)) -> Photographs:
+def load(data: Path | None, state: Path, shard: tuple[int, int] = (1, 1), partition: str = "iid") -> Photographs:
     state.mkdir(parents=True, exist_ok=True)
-    return load_photographs(TrainerSettings(data, state, shard))
+    return load_photographs(TrainerSettings(data, state, shard, partition=Partition.parse(partition)))
 
 
 def contents(data: Photographs) -> list[tuple[bytes, int]]:
@@ -96,10 +96,12 @@ def test_every_form_gives_the_same_photographs(tmp_path: Path) -> None:
         assert data.train.x.dtype == np.uint8
 
 
-def test_shards_of_the_binary_version_are_disjoint(tmp_path: Path) -> None:
+@pytest.mark.parametrize("partition", ["iid", "dirichlet:0.5", "power:1"])
+def test_shards_of_the_binary_version_are_disjoint(tmp_path: Path, partition: str) -> None:
     data = unpacked(tmp_path / "data")
-    parts = [contents(load(data, tmp_path / str(node), (node, 4))) for node in (1, 2, 3, 4)]
-    assert sorted(chain(*parts)) == contents(load(data, tmp_path / "all"))
+    nodes = [load(data, tmp_path / str(node), (node, 3), partition) for node in (1, 2, 3)]
+    assert sorted(chain(*map(contents, nodes))) == contents(load(data, tmp_path / "all"))
+    assert all((partition in node.info.note) is (partition != "iid") for node in nodes)
 
 
 def test_jpegs_are_decoded_and_a_damaged_one_is_named(tmp_path: Path) -> None:
@@ -253,3 +255,13 @@ def test_it_learns_from_real_photographs(tmp_path: Path) -> None:
     real = make_trainer(TrainerSettings(datasets_path(), tmp_path, (1, 10)))
     fit = real.fit(Task(Params(real.initial_params(0)), HyperParams(e=3, u=0.02, b=32), 0))
     assert real.evaluate(fit.params).accuracy > 0.3
+
+
+@pytest.mark.parametrize("device", ["cuda", "mps"])
+def test_a_gpu_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str) -> None:
+    keras = pytest.importorskip("trainers._keras")
+    monkeypatch.setattr(keras.tf.config, "list_physical_devices", lambda kind: [])
+    with pytest.raises(TrainerError, match=f"FLNET_DEVICE={device} asks for a GPU"):
+        keras.use_device(device)
+    keras.use_device("cpu")
+    keras.use_device("auto")

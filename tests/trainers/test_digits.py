@@ -12,7 +12,7 @@ import pytest
 
 from flnet.errors import DataMissing, TrainerError
 from flnet.params import Array
-from flnet.training.api import TrainerSettings
+from flnet.training.api import Partition, TrainerSettings
 from flnet.training.data import Labelled
 from trainers._digits import Digits, _scikit_digits, enlarged, load_digits
 
@@ -22,10 +22,14 @@ TEST = CHANCE.integers(0, 256, (100, 28, 28), np.uint8), (np.arange(100) % 10).a
 
 
 def settings(
-    state: Path, data: Path | None = None, shard: tuple[int, int] = (1, 1), seed: int = 0
+    state: Path,
+    data: Path | None = None,
+    shard: tuple[int, int] = (1, 1),
+    seed: int = 0,
+    partition: str = "iid",
 ) -> TrainerSettings:
     state.mkdir(parents=True, exist_ok=True)
-    return TrainerSettings(data, state, shard, seed)
+    return TrainerSettings(data, state, shard, seed, partition=Partition.parse(partition))
 
 
 def contents(data: Labelled) -> set[bytes]:
@@ -121,6 +125,30 @@ def test_shards_are_disjoint_and_complete(tmp_path: Path, bundled: bool) -> None
     everything = set.union(*map(contents, (whole.train, whole.validation, whole.test)))
     assert set.union(*rows) == everything
     assert sum(map(len, rows)) == len(everything)
+
+
+@pytest.mark.parametrize("keep", [tuple(range(10)), (3, 7)])
+@pytest.mark.parametrize("bundled", [True, False])
+def test_parts_of_a_partition_are_disjoint_complete_and_tested_on_what_they_have(
+    tmp_path: Path, bundled: bool, keep: tuple[int, ...]
+) -> None:
+    data = None
+    if not bundled:
+        data = tmp_path
+        write_npz(tmp_path / "mnist.npz")
+    told = [settings(tmp_path / str(i), data, (i, 3), partition="dirichlet:0.5") for i in (1, 2, 3)]
+    nodes = [load_digits(one, keep) for one in told]
+    rows = [contents(part) for node in nodes for part in (node.train, node.validation, node.test)]
+    whole = load_digits(settings(tmp_path / "whole", data), keep)
+    everything = set.union(*map(contents, (whole.train, whole.validation, whole.test)))
+    assert set.union(*rows) == everything
+    assert sum(map(len, rows)) == len(everything)
+    for number, node in enumerate(nodes, start=1):
+        assert node.info.note.startswith(f"this node has part {number} of 3 of the partition dirichlet:0.5")
+        trained, tested = (np.bincount(part.y, minlength=len(keep)) for part in (node.train, node.test))
+        assert np.abs(tested / tested.sum() - trained / trained.sum()).max() < 0.25
+    again = load_digits(settings(tmp_path / "again", data, (1, 3), partition="dirichlet:0.5"), keep)
+    assert contents(again.train) == contents(nodes[0].train)
 
 
 def test_test_rows_are_never_trained_on_over_restarts_seeds_and_other_shards(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from flnet.errors import DataMissing, TrainerError
 from flnet.params import Params, Schema, weighted_mean
-from flnet.training.api import Array, Score, Task, Trainer, TrainerSettings
+from flnet.training.api import Array, Partition, Score, Task, Trainer, TrainerSettings
 from flnet.training.checks import checked_fit, checked_params, checked_score, declared
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -285,3 +285,9 @@ def test_the_defaults_are_the_options_of_an_absent_file(tmp_path: Path) -> None:
     options: Any = read_options(tmp_path / "multi_label.toml")
     assert options == Options()
     assert (options.noise, options.split, options.on_bad_rows) == ("none", [60, 20, 20], "stop")
+
+
+def test_another_partition_than_its_own_is_refused(tmp_path: Path) -> None:
+    told = TrainerSettings(tmp_path, tmp_path, partition=Partition.parse("dirichlet:0.3"))
+    with pytest.raises(TrainerError, match=r"MULTI_LABEL deals rows and labels by multi_label.toml"):
+        load_node_data(told)

@@ -10,15 +10,17 @@ import numpy as np
 from PIL import Image
 
 from flnet.params import Array
-from flnet.training.api import TrainerSettings
+from flnet.training.api import Partition, TrainerSettings
 from flnet.training.own import OwnImages, OwnTable
 
 
-def node(tmp_path: Path, name: str = "state", shard: tuple[int, int] = (1, 1)) -> TrainerSettings:
+def node(
+    tmp_path: Path, name: str = "state", shard: tuple[int, int] = (1, 1), partition: str = "iid"
+) -> TrainerSettings:
     """A node whose data lie in `tmp_path`."""
     state = tmp_path / f".{name}"
     state.mkdir(exist_ok=True)
-    return TrainerSettings(tmp_path, state, shard)
+    return TrainerSettings(tmp_path, state, shard, partition=Partition.parse(partition))
 
 
 def images(**options: object) -> OwnImages:

@@ -109,6 +109,22 @@ def test_shards_are_disjoint_and_hold_all(tmp_path: Path) -> None:
     assert len(seen) == len(set(seen)) == 60
 
 
+@pytest.mark.parametrize("split", [False, True])
+def test_parts_of_a_partition_are_disjoint_and_hold_all(tmp_path: Path, split: bool) -> None:
+    for place in ("pictures/train", "pictures/test") if split else ("pictures",):
+        class_folders(tmp_path / place, each=40)
+    seen = []
+    for part in (1, 2):
+        told = node(tmp_path, f"n{part}", (part, 2), "pathological:1")
+        data = load_images(images(), told)
+        seen += [(side, row) for side, rows in data.sides.items() for row in rows]
+        assert len(np.unique(data.labels)) == 1  # of the images to test with too
+        assert data.info.note.startswith(
+            f"this node has part {part} of 2 of the partition pathological:1; no image"
+        )
+    assert len(seen) == (160 if split else 80)
+
+
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flnet.errors import DataMissing
+from flnet.errors import DataMissing, TrainerError
 from flnet.training.own_table import load_table, standardised
 from tests.training.own_files import csv_file, node, table, two_clouds
 
@@ -65,7 +65,8 @@ def test_one_wild_number_is_bounded() -> None:
     assert out.tolist() == [[0, 1e6]]
 
 
-def test_groups_stay_together_over_shards_and_sides(tmp_path: Path) -> None:
+@pytest.mark.parametrize("partition", ["iid", "groups", "pathological:1"])
+def test_groups_stay_together_over_shards_and_sides(tmp_path: Path, partition: str) -> None:
     rows = [[a, b, f"patient {i // 4}", y] for i, (a, b, y) in enumerate(two_clouds(240))]
     csv_file(tmp_path / "t.csv", ["a", "b", "p", "y"], rows)
     owner: dict[tuple[float, ...], int] = {}
@@ -74,12 +75,22 @@ def test_groups_stay_together_over_shards_and_sides(tmp_path: Path) -> None:
     numbers = np.array([[a, b] for a, b, _, _ in rows], np.float32).tolist()
     patient = {tuple(pair): row[2] for pair, row in zip(numbers, rows, strict=True)}
     for part in (1, 2):
-        data = load_table(own, node(tmp_path, f"node{part}", (part, 2)))
+        data = load_table(own, node(tmp_path, f"node{part}", (part, 2), partition))
         for x, _ in data.sides.values():
             seen.append({str(patient[tuple(row)]) for row in x.tolist()})
             owner |= {tuple(row): part for row in x.tolist()}
     assert len(owner) == 240
     assert sum(map(len, seen)) == len(set().union(*seen)) == 60
+
+
+def test_rows_are_dealt_by_a_partition_and_groups_need_an_id(tmp_path: Path) -> None:
+    csv_file(tmp_path / "t.csv", ["a", "b", "y"], two_clouds(240))
+    data = [load_table(table(), node(tmp_path, f"n{i}", (i, 2), "pathological:1")) for i in (1, 2)]
+    assert [sum(one.info.rows.values()) for one in data] == [120, 120]
+    assert [sum(map(bool, one.info.counts["test"])) for one in data] == [1, 1]
+    assert data[1].info.note == "this node has part 2 of 2 of the partition pathological:1"
+    with pytest.raises(TrainerError, match="this trainer gives none"):
+        load_table(table(), node(tmp_path, "n3", (1, 2), "groups"))
 
 
 def test_a_regression_is_split_evenly_over_its_target(tmp_path: Path) -> None:

@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flnet.errors import DataMissing, ParamsRefused, TrainerError
+from flnet.errors import DataMissing, ParamsRefused, SettingsError, TrainerError
 from flnet.messages import HyperParams
 from flnet.params import TrainerId
+from flnet.settings import Settings
+from flnet.training.pool import make_pool
 from tests.helpers import HYPER, params
 from tests.training.bench import ENDLESS, START, TINY, eventually, plugin
 from tests.training.conftest import MakeBench
@@ -258,3 +260,17 @@ async def test_arrays_of_every_kind_survive_the_way_to_the_child(bench: MakeBenc
 def test_the_thread_lane_keeps_the_interpreter_responsive(bench: MakeBench) -> None:
     bench("thread")
     assert sys.getswitchinterval() < 0.005
+
+
+async def test_partition_and_device_are_told_to_the_trainer(bench: MakeBench, compute: str, folder: Path) -> None:
+    told = 'raise TrainerError(f"told {settings.partition} on {settings.device}")'
+    trainer = plugin(folder, "TOLD", make=told)
+    pool = bench(compute, data_partition="dirichlet:0.3", device="cpu").pool
+    with pytest.raises(TrainerError, match=r"told dirichlet:0.3 on cpu"):
+        await pool.prepare(trainer)
+
+
+@pytest.mark.parametrize("partition", ["dirichlet:0", "pathological:1.5"])
+def test_a_partition_out_of_range_is_said_at_the_start(partition: str) -> None:
+    with pytest.raises(SettingsError, match=f"FLNET_DATA_PARTITION={partition}: .* takes a"):
+        make_pool(Settings(data_partition=partition))

@@ -1,0 +1,43 @@
+"""Where PyTorch works: what is asked for, or words on why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs PyTorch: pip install flnet[torch]")
+
+from flnet.errors import TrainerError  # noqa: E402
+from flnet.training.api import TrainerSettings  # noqa: E402
+from trainers._torch import chosen_device  # noqa: E402
+from trainers.MNIST import make_trainer  # noqa: E402
+
+
+@pytest.fixture
+def without_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+
+
+@pytest.mark.usefixtures("without_gpu")
+def test_without_a_gpu_the_processor_works() -> None:
+    assert chosen_device("auto") == chosen_device("cpu") == torch.device("cpu")
+
+
+@pytest.mark.parametrize("name", ["cuda", "mps"])
+def test_a_gpu_is_taken_where_there_is_one(without_gpu: None, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(
+        getattr(torch, name) if name == "cuda" else torch.backends.mps, "is_available", lambda: True
+    )
+    assert chosen_device("auto") == chosen_device(name) == torch.device(name)
+    assert chosen_device("cpu") == torch.device("cpu")
+
+
+@pytest.mark.usefixtures("without_gpu")
+@pytest.mark.parametrize(("name", "words"), [("cuda", "an NVIDIA GPU"), ("mps", "an Apple GPU")])
+def test_a_gpu_that_is_not_there_is_said(tmp_path: Path, name: str, words: str) -> None:
+    with pytest.raises(
+        TrainerError, match=f"FLNET_DEVICE={name} asks for {words}, .*; set FLNET_DEVICE to auto or"
+    ):
+        make_trainer(TrainerSettings(None, tmp_path, device=name))
