@@ -180,6 +180,18 @@ def test_a_start_far_ahead_is_joined_without_an_average_in_between() -> None:
     assert (bench.phase, bench.state.number, bench.all(Average)) == (Phase.TRAINING, 7, [])
 
 
+def test_a_round_that_is_left_leaves_no_timer_behind() -> None:
+    bench = Bench()
+    bench.hear(RoundTriggered())
+    bench.train()
+    bench.hear(asked("a", 7))
+    assert CancelTimer("forced-averaging:0:b") in bench.effects
+    bench = Bench()
+    bench.hear(came("a"))  # its start is awaited
+    bench.hear(asked("a", 7))
+    assert CancelTimer("start:0:a") in bench.effects
+
+
 def test_the_end_of_a_training_that_was_left_means_nothing() -> None:
     bench = Bench()
     bench.hear(RoundTriggered())

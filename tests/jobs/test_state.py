@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from flnet.effects import Save, Send
 from flnet.events import (
     ClaimReceived,
@@ -11,6 +13,7 @@ from flnet.events import (
     Trained,
 )
 from flnet.jobs import Job
+from flnet.messages import HyperParams
 from flnet.params import TrainerId
 from tests.helpers import HYPER, key, params, peer
 from tests.jobs.helpers import Bench, asked, came, claim, prepared
@@ -140,3 +143,15 @@ def test_a_job_is_busy_while_a_round_is_open() -> None:
     assert job.busy
     job.receive(Trained(key(0, "b"), params(w=[1, 1]), 1, 0.5))
     assert job.busy
+
+
+@pytest.mark.parametrize("own", [None, HyperParams(e=9, u=0.5, b=1)])
+def test_the_record_says_what_this_node_really_trained_with(own: HyperParams | None) -> None:
+    bench = Bench(peers=[])
+    bench.hear(RoundTriggered())
+    bench.hear(Trained(key(0, "b"), params(w=[1, 1]), 1, 0.5, hyper=own))
+    used = (own or HYPER).fields()
+    assert bench.job.view()["used_hyper"] == used
+    bench.average()
+    bench.measure()
+    assert bench.job.history()[0]["used_hyper"] == used
