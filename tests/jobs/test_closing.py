@@ -20,11 +20,10 @@ from flnet.events import (
     SendFailed,
     SendRefused,
     TimerFired,
-    UpdateReceived,
 )
 from flnet.jobs import Phase
 from flnet.messages import Accuracy, AccuracyReply
-from flnet.params import PeerId, Update
+from flnet.params import PeerId
 from tests.helpers import key, params
 from tests.jobs.helpers import Bench, asked, came, claim, refuses
 
@@ -68,17 +67,14 @@ def test_an_average_that_failed_does_not_hide_that_the_mesh_is_ahead() -> None:
 
 
 def test_the_updates_leave_the_memory_once_they_are_averaged() -> None:
-    model = params(w=[1, 1])
-    gone = weakref.ref(model)
-    bench = Bench(peers=["a"])
-    bench.hear(RoundTriggered())
-    bench.hear(UpdateReceived(Update(PeerId("a"), key(0, "b"), model, 1)))
-    del model
-    bench.train()
+    bench = averaging("a")
+    assert bench.state.averaging is not None
+    held = weakref.ref(bench.state.averaging.updates[PeerId("a")].params)
+    assert held() is not None
     bench.average()
     bench.effects.clear()
     gc.collect()
-    assert gone() is None
+    assert held() is None
     assert bench.job.view()["received"] == ["a", "b"]
 
 
