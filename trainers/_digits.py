@@ -18,6 +18,7 @@ from flnet.training.api import Array, DataInfo, DataMissing, InputSpec, TrainerE
 from flnet.training.data import Labelled, read_npz
 from flnet.training.dealing import own_published, own_rows, with_partition
 from flnet.training.idx import read_idx
+from flnet.training.samples import is_sample
 from flnet.training.split import stored_split
 
 SIDE = 28  # pixels
@@ -50,13 +51,13 @@ def load_digits(settings: TrainerSettings, keep: Sequence[int] = tuple(range(10)
     found = _find_mnist(settings.datasets_path)
     if found is None:
         return _bundled_digits(settings, keep)
-    source, train, test = found
+    place, source, train, test = found
     wanted, published = _kept(train, keep), _kept(test, keep)
     own = wanted.take(own_rows(wanted.y, settings))
     parts = _split(own, settings, "mnist", {"train": 0.9, "validation": 0.1})
     test = published.take(own_published(wanted.y, published.y, settings))
     note = with_partition("", settings)
-    return _digits(parts["train"], parts["validation"], test, source, note, keep)
+    return _digits(parts["train"], parts["validation"], test, source, note, keep, sample=is_sample(place))
 
 
 def _bundled_digits(settings: TrainerSettings, keep: Sequence[int]) -> Digits:
@@ -78,6 +79,7 @@ def _digits(
     note: str,
     keep: Sequence[int],
     bundled: bool = False,
+    sample: bool = False,
 ) -> Digits:
     sides = {"train": train, "validation": validation, "test": test}
     rows = {side: len(data) for side, data in sides.items()}
@@ -85,7 +87,7 @@ def _digits(
         words = ", ".join(f"{n} in {side}" for side, n in rows.items())
         raise DataMissing(f"too few rows for this shard: {words}", "use fewer shards")
     counts = {side: np.bincount(data.y, minlength=len(keep)).tolist() for side, data in sides.items()}
-    info = DataInfo(source, rows, tuple(str(digit) for digit in keep), note=note, counts=counts)
+    info = DataInfo(source, rows, tuple(str(digit) for digit in keep), sample, note, counts)
     return Digits(train, validation, test, info, bundled)
 
 
@@ -103,19 +105,19 @@ def _split(data: Labelled, settings: TrainerSettings, name: str, shares: dict[st
     return {side: data.take(numbers) for side, numbers in rows.items()}
 
 
-def _find_mnist(folder: Path | None) -> tuple[str, Labelled, Labelled] | None:
-    """What was found in words, train part, test part."""
+def _find_mnist(folder: Path | None) -> tuple[Path, str, Labelled, Labelled] | None:
+    """Where something was found, what in words, train part, test part."""
     if folder is None:
         return None
     for place in (folder / "mnist", folder / "mnist" / "raw", folder / "MNIST" / "raw"):
         files = [_idx_file(place, stem) for stem in _STEMS]
         if all(files):
             a, b, c, d = (read_idx(file) for file in files if file)
-            return f"MNIST idx files in {place}", _checked(a, b, place), _checked(c, d, place)
+            return place, f"MNIST idx files in {place}", _checked(a, b, place), _checked(c, d, place)
     for file in (folder / "mnist.npz", folder / "mnist" / "mnist.npz"):
         if file.is_file():
             a, b, c, d = read_npz(file)
-            return f"MNIST in {file}", _checked(a, b, file), _checked(c, d, file)
+            return file, f"MNIST in {file}", _checked(a, b, file), _checked(c, d, file)
     return None
 
 

@@ -206,7 +206,9 @@ def _info(
         notes.append(f"{options.noise} noise was added to this node's own rows")
     if data.skipped:
         notes.append(data.skipped)
-    return DataInfo(f"multi-label data set {path}", rows, tuple(_names(data, mine)), note="; ".join(notes))
+    counts = {side: part.y.sum(axis=0, dtype=np.int64).tolist() for side, part in sides.items()}
+    names = tuple(_names(data, mine))
+    return DataInfo(f"multi-label data set {path}", rows, names, note="; ".join(notes), counts=counts)
 
 
 def _names(data: MultiLabel, numbers: Array) -> list[str]:

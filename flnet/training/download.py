@@ -71,6 +71,17 @@ DATA_SETS = {
             ),
         ),
     ),
+    "cifar10": DataSet(
+        "cifar10",
+        "CIFAR-10, photographs of ten kinds of things (Krizhevsky 2009): 60,000 images of 32x32",
+        (
+            Download(
+                "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+                "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+                170_052_171,
+            ),
+        ),
+    ),
 }
 
 
@@ -108,6 +119,7 @@ def fetch(url: str, sha256: str, target: Path, size: int, told: Told = lambda do
             if total.hexdigest() != sha256:
                 got = f"{done} bytes with sha256 {total.hexdigest()[:16]}..."
                 raise DataMissing(f"{url} is not the published file: got {got}, expected {sha256[:16]}...", remedy)
+        target.chmod(0o644)  # public data; a temporary file is its owner's alone
     except httpx.HTTPStatusError as exc:
         raise DataMissing(f"{url} was answered with {exc.response.status_code}", remedy) from exc
     except (httpx.HTTPError, httpx.InvalidURL) as exc:

@@ -19,6 +19,7 @@ from flnet.training.data import Rows, shard
 from flnet.training.dealing import own_published, own_rows, with_partition
 from flnet.training.image_cache import decoded_once
 from flnet.training.own import OwnImages
+from flnet.training.samples import is_sample
 from flnet.training.split import stored_split
 
 _ENDINGS = frozenset({".jpg", ".jpeg", ".png"})
@@ -85,7 +86,7 @@ def load_images(own: OwnImages, settings: TrainerSettings) -> ImageData:
         side: tuple(np.bincount(labels[rows], minlength=len(found.classes)).tolist())
         for side, rows in sides.items()
     }
-    info = DataInfo(f"images in {root}", counts, found.classes, note=note, counts=per_class)
+    info = DataInfo(f"images in {root}", counts, found.classes, is_sample(root), note, per_class)
     return ImageData(decoded.images, labels, found.classes, sides, info)
 
 

@@ -15,6 +15,7 @@ from flnet.training.dealing import own_grouped, own_rows, with_partition
 from flnet.training.groups import grouped_split
 from flnet.training.own import OwnTable
 from flnet.training.own_rows import Table, read_table
+from flnet.training.samples import is_sample
 from flnet.training.split import stored_split
 
 _FARTHEST = 1e6  # spreads from the mean; beyond it one typing error would be all that a model sees
@@ -53,7 +54,7 @@ def load_table(own: OwnTable, settings: TrainerSettings) -> TableData:
     x = standardised(table.x, scales)
     sides = {side: (x[numbers], table.y[numbers]) for side, numbers in rows.items()}
     note, columns = with_partition(table.note, settings), table.classes or (own.target,)
-    info = DataInfo(f"table {path}", counts, columns, note=note, counts=per_class)
+    info = DataInfo(f"table {path}", counts, columns, is_sample(path), note, per_class)
     return TableData(sides, table, scales, info)
 
 

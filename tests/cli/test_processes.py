@@ -46,10 +46,12 @@ def test_too_few_ports_are_said() -> None:
 
 def test_only_settings_for_all_nodes_are_passed_on() -> None:
     environ = {"PATH": "/bin", "FLNET_DATASETS_PATH": "/data", "FLNET_NODE_PORT": "1", "FLNET_NODE_ID": "x"}
+    environ |= {"FLNET_DATA_PARTITION": "power:1", "FLNET_DEVICE": "cpu", "FLNET_DATA_SHARD": "1/2"}
     clean = clean_environment(environ)
+    assert (clean["FLNET_DATA_PARTITION"], clean["FLNET_DEVICE"]) == ("power:1", "cpu")
     assert clean["FLNET_DATASETS_PATH"] == "/data"
     assert clean["PATH"] == "/bin"
-    assert not {"FLNET_NODE_PORT", "FLNET_NODE_ID"} & set(clean)
+    assert not {"FLNET_NODE_PORT", "FLNET_NODE_ID", "FLNET_DATA_SHARD"} & set(clean)
 
 
 def test_a_node_reads_no_stray_file_and_knows_its_parent() -> None:

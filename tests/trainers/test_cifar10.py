@@ -15,8 +15,9 @@ from flnet.messages import HyperParams
 from flnet.params import Array, Params, Schema
 from flnet.training.api import Partition, Task, Trainer, TrainerSettings
 from flnet.training.checks import checked_fit, checked_score, declared
+from flnet.training.download import DATA_SETS
 from tests.trainers.real_data import datasets_path
-from trainers._cifar import CLASSES, Photographs, load_photographs
+from trainers._cifar import CLASSES, SHA256, SIZE, URL, Photographs, load_photographs
 
 TRAIN = [f"data_batch_{number}.bin" for number in range(1, 6)]
 
@@ -265,3 +266,8 @@ def test_a_gpu_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.Mon
         keras.use_device(device)
     keras.use_device("cpu")
     keras.use_device("auto")
+
+
+def test_what_is_fetched_is_what_is_looked_for() -> None:
+    (file,) = DATA_SETS["cifar10"].files
+    assert (file.url, file.sha256, file.size) == (URL, SHA256, SIZE)

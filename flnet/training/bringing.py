@@ -1,0 +1,182 @@
+"""Data sets brought in: copied or unpacked into the folder of data sets, whole or not at all.
+
+What is brought may come from anywhere, so nothing in it is trusted: names that lead out of the folder, links and
+devices are refused, and so is an archive that unpacks to more than was allowed.
+"""
+
+from __future__ import annotations
+
+import lzma
+import re
+import shutil
+import stat
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from flnet.errors import DataMissing
+
+MAX_GIGABYTES = 50.0
+MAX_FILES = 1_000_000
+_MOST_TIMES_LARGER = 200  # than the archive; text of one letter gets there, data do not
+_SMALL = 100_000_000  # bytes, of which that does not matter
+_PIECE = 1024 * 1024
+_ARCHIVE = re.compile(r"(.+?)\.(zip|tar|tgz|tbz2|txz|tar\.(gz|bz2|xz))", re.IGNORECASE)
+_NAME = re.compile(r"[^/\\\0]{1,200}")
+_LEFT_BEHIND = ("__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini")  # by operating systems
+_BROKEN = (tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, NotImplementedError)
+
+
+@dataclass(frozen=True)
+class Brought:
+    """Where it lies now, how many files, how many bytes."""
+
+    place: Path
+    files: int
+    size: int
+
+
+@dataclass
+class _Limit:
+    """Counts what is written, and stops what is too much."""
+
+    source: Path
+    size: float
+    files: int = 0
+    written: int = 0
+
+    def another_file(self) -> None:
+        self.files += 1
+        if self.files > MAX_FILES:
+            raise DataMissing(f"{self.source} has more than {MAX_FILES:,} files", "bring it in parts")
+
+    def more(self, count: int) -> None:
+        self.written += count
+        if self.written > self.size:
+            what = f"{self.source} holds more than {self.size / 1e9:.3g} GB"
+            raise DataMissing(what, "if that is right, allow more with --limit-gigabytes")
+
+
+def bring(
+    source: Path, datasets: Path, name: str | None = None, limit_gigabytes: float = MAX_GIGABYTES
+) -> Brought:
+    """Copy a file or folder, or unpack a zip or tar archive, into the folder of data sets.
+
+    An archive that holds a single folder brings that folder.
+
+    Args:
+        source: what is brought; left as it is.
+        datasets: the folder of data sets; made if it is not there.
+        name: what it is called there; its own name if absent.
+        limit_gigabytes: of all files together, unpacked.
+
+    Raises:
+        DataMissing: it cannot be read, is not safe to unpack, is too large, or is there already; says what to do.
+    """
+    if not source.exists():
+        raise DataMissing(f"{source} is not there", "name a folder, a file, or a .zip or .tar archive")
+    if name is not None and (not _NAME.fullmatch(name) or name.startswith(".")):
+        raise DataMissing(f"{name!r} is no name for a data set", "take one without slashes or a leading dot")
+    try:
+        datasets.mkdir(parents=True, exist_ok=True)
+        allowed = min(limit_gigabytes * 1e9, shutil.disk_usage(datasets).free)
+        with tempfile.TemporaryDirectory(dir=datasets, prefix=".import-") as draft:
+            limit = _Limit(source, allowed)
+            whole = _drafted(source, Path(draft) / "new", limit)
+            target = datasets / (name or whole.name)
+            if target.exists() or target.is_symlink():
+                raise DataMissing(f"{target} is there already", "remove it, or give another name with --as")
+            if not limit.files:
+                raise DataMissing(f"{source} holds no files", "name another one")
+            whole.rename(target)
+    except _BROKEN as exc:
+        what = f"{source} cannot be unpacked: {exc or type(exc).__name__}"
+        raise DataMissing(what, "fetch or pack it again") from exc
+    except (OSError, RuntimeError, ValueError) as exc:  # RuntimeError: a zip file with a password
+        raise DataMissing(f"{source} cannot be brought to {datasets}: {exc}", "mend that, and try again") from exc
+    return Brought(target, limit.files, limit.written)
+
+
+def _drafted(source: Path, draft: Path, limit: _Limit) -> Path:
+    """A copy in the draft folder under the name that it should have."""
+    draft.mkdir()
+    archive = _ARCHIVE.fullmatch(source.name)
+    if source.is_dir():
+        _copy_folder(source, draft / source.resolve().name, limit)
+        return draft / source.resolve().name
+    if archive is None:
+        with source.open("rb") as file:
+            _write(file, draft / source.name, limit)
+        return draft / source.name
+    limit.size = min(limit.size, max(_SMALL, _MOST_TIMES_LARGER * source.stat().st_size))
+    folder = draft / archive[1]
+    folder.mkdir()
+    for member, opened in _members(source):
+        with opened as file:
+            _write(file, folder.joinpath(*member.parts), limit)
+    inside = list(folder.iterdir())
+    return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
+
+
+def _copy_folder(source: Path, target: Path, limit: _Limit) -> None:
+    """All files below a folder."""
+    target.mkdir()
+    for path in sorted(source.rglob("*")):
+        inside = path.relative_to(source)
+        if path.is_symlink():
+            raise DataMissing(f"{path} is a link", "put the file itself in its place, or remove it")
+        if path.is_dir() or inside.parts[-1] in _LEFT_BEHIND:
+            continue
+        if not path.is_file():
+            raise DataMissing(f"{path} is no file", "remove it")
+        with path.open("rb") as file:
+            _write(file, target / inside, limit)
+
+
+def _members(source: Path) -> Iterator[tuple[PurePosixPath, IO[bytes]]]:
+    """The files of an archive: checked names, and what reads them."""
+    if source.suffix.lower() == ".zip":
+        with zipfile.ZipFile(source) as packed:
+            for entry in packed.infolist():
+                kind = stat.S_IFMT(entry.external_attr >> 16)
+                if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+                    raise _unsafe(source, entry.filename, "is a link or a device")
+                name = _checked(source, entry.filename)
+                if name is not None and not entry.is_dir():
+                    yield name, packed.open(entry)
+        return
+    with tarfile.open(source) as packed_tar:
+        for member in packed_tar:
+            if not (member.isfile() or member.isdir()):
+                raise _unsafe(source, member.name, "is a link or a device")
+            name, file = _checked(source, member.name), packed_tar.extractfile(member)
+            if name is not None and file is not None:
+                yield name, file
+
+
+def _checked(source: Path, text: str) -> PurePosixPath | None:
+    """The name of a member as a path inside its folder; None for what systems leave behind."""
+    name = PurePosixPath(text)
+    outside = name.is_absolute() or ".." in name.parts or "\\" in text
+    if outside or re.match(r"[A-Za-z]:", text) or "\0" in text:
+        raise _unsafe(source, text, "leads out of its folder")
+    left = not name.parts or set(name.parts) & set(_LEFT_BEHIND) or name.name.startswith("._")
+    return None if left else name
+
+
+def _unsafe(source: Path, name: str, why: str) -> DataMissing:
+    return DataMissing(f"{source} is not unpacked: {name[:200]!r} in it {why}", "unpack what you need by hand")
+
+
+def _write(file: IO[bytes], target: Path, limit: _Limit) -> None:
+    limit.another_file()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("xb") as copy:  # a name that comes twice is an error, not a surprise
+        while piece := file.read(_PIECE):
+            limit.more(len(piece))
+            copy.write(piece)
