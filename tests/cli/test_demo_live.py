@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -28,10 +29,28 @@ def addresses(process: subprocess.Popen[str]) -> list[int]:
     raise AssertionError("".join(lines))
 
 
-def test_the_demo_trains_shows_its_results_and_ends(tmp_path: Path) -> None:
-    with flnet(tmp_path, "demo", *TINY, "--exit", "--base-port", str(free_port())) as process:
+@dataclass(frozen=True)
+class Ended:
+    """What a demo that ended by itself has said and left behind."""
+
+    code: int
+    out: str
+    err: str
+    left: list[Path]
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """One demo with all its parts, for the tests that only read what it said."""
+    folder = tmp_path_factory.mktemp("demo")
+    with flnet(folder, "demo", *TINY, "--exit", "--alone", "--base-port", str(free_port())) as process:
         out, err = process.communicate()
-    assert process.returncode == 0, out + err
+    return Ended(process.returncode, out, err, list(folder.glob("flnet-demo-*")))
+
+
+def test_the_demo_trains_shows_its_results_and_ends(compared: Ended) -> None:
+    out = compared.out
+    assert compared.code == 0, out + compared.err
     assert "full mesh after" in out
     assert "SAMPLE DATA" in out
     assert len(re.findall(r"^round [01]: before .* on all 3 nodes", out, re.MULTILINE)) == 2
@@ -39,7 +58,7 @@ def test_the_demo_trains_shows_its_results_and_ends(tmp_path: Path) -> None:
     assert re.search(r"^ round +auc +distance", out, re.MULTILINE)
     assert re.search(r"further means after the last averaging: auc 0\.\d{4}, distance \d", out)
     assert "\x1b" not in out, "no terminal, no control sequences"
-    assert not list(tmp_path.glob("flnet-demo-*")), "the folder of states and logs is left behind"
+    assert not compared.left, "the folder of states and logs is left behind"
 
 
 def test_the_demo_trains_mnist_on_the_bundled_digits(tmp_path: Path) -> None:
@@ -55,10 +74,8 @@ def test_the_demo_trains_mnist_on_the_bundled_digits(tmp_path: Path) -> None:
     assert after[1] > 0.85
 
 
-def test_the_demo_compares_with_nodes_that_are_alone(tmp_path: Path) -> None:
-    with flnet(tmp_path, "demo", *TINY, "--exit", "--alone", "--base-port", str(free_port())) as process:
-        out, err = process.communicate()
-    assert process.returncode == 0, out + err
+def test_the_demo_compares_with_nodes_that_are_alone(compared: Ended) -> None:
+    out = compared.out
     rows = re.findall(r"^ (\w+) +(node-[abc]|mean) +([\d.]+) +([\d.]+) +[+-][\d.]+ *$", out, re.MULTILINE)
     assert len(rows) == 3 * 4, out  # accuracy, auc and distance; three nodes and their mean
     # Alone, two rounds from 0 leave 1/4 of the way to the shard's number: 1/4, 2/4, 3/4.
@@ -70,7 +87,6 @@ def test_the_demo_compares_with_nodes_that_are_alone(tmp_path: Path) -> None:
         r"^mean accuracy 0\.\d{4} together and 0\.\d{4} alone: alone it is higher by", out, re.MULTILINE
     )
     assert "changed meanwhile" not in out
-    assert "\x1b" not in out
 
 
 def test_ctrl_c_ends_the_nodes_that_are_alone_too(tmp_path: Path) -> None:
