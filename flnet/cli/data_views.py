@@ -82,9 +82,9 @@ def data_lines(view: Mapping[str, Any]) -> list[str]:
 
 
 def _per_class(classes: Sequence[str], counts: Sequence[int]) -> str:
-    pairs = [f"{printable(name)} {n:,}" for name, n in zip(classes, counts, strict=False)]
-    more = f", and {len(pairs) - _MOST_CLASSES} more" if len(pairs) > _MOST_CLASSES else ""
-    return f":  {', '.join(pairs[:_MOST_CLASSES])}{more}" if pairs else ""
+    pairs = [f"{printable(name)}: {n:,}" for name, n in zip(classes, counts, strict=False)]
+    more = f"; and {len(pairs) - _MOST_CLASSES} more" if len(pairs) > _MOST_CLASSES else ""
+    return f"   {'; '.join(pairs[:_MOST_CLASSES])}{more}" if pairs else ""
 
 
 def check_lines(folder: Path, findings: Sequence[Finding], missing: Mapping[str, Sequence[str]]) -> list[str]:

@@ -31,7 +31,7 @@ def test_sample_check_and_list_go_together(flnet: Flnet, tmp_path: Path, monkeyp
     listed = flnet("data", "list")
     assert listed.exit_code == 0
     assert f"MNIST_3_7: sample data: MNIST idx files in {tmp_path / 'mnist'} (0." in listed.stdout
-    assert "test               40 rows:  3 20, 7 20" in listed.stdout
+    assert "test               40 rows   3: 20; 7: 20" in listed.stdout
     assert "MULTI_LABEL: no data\n    no multi-label data set was found" in listed.stdout
 
 

@@ -33,7 +33,7 @@ def test_lines_for_people() -> None:
     }
     assert data_lines(view) == [
         r"T\x1b: sample data: here (1.5 MB)",
-        "    train           2,000 rows:  " + ", ".join(f"c{n} 100" for n in range(12)) + ", and 8 more",
+        "    train           2,000 rows   " + "; ".join(f"c{n}: 100" for n in range(12)) + "; and 8 more",
         "    test               20 rows",
         "    a word",
         "",
