@@ -139,7 +139,7 @@ def test_a_toml_file_is_a_trainer_found_without_a_framework(folder: Path) -> Non
         "",
         "flnet_trainers._own",
         "make_own",
-        {"torch"},
+        frozenset({"torch"}),
     )
     assert found(folder).keys() >= {"TINY", "MY_TABLE"}
     assert not found(folder).keys() & {"_notes", "flnet"}
