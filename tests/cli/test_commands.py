@@ -9,7 +9,7 @@ from click.testing import Result
 
 from flnet.cli.commands import COMMANDS, exit_code
 from flnet.errors import FlnetError, PeerRefused, PeerTimeout, PeerUnreachable, SettingsError, StartError
-from tests.cli.fake_node import FakeNode, job, record
+from tests.cli.fake_node import FakeNode, job, measured, record
 
 Run = Callable[..., Result]
 ASKING = {"status": (), "peers": (), "train": ("MNIST",), "watch": (), "params": ("MNIST",), "export": ("MNIST",)}
@@ -154,6 +154,17 @@ def test_train_and_wait(flnet: Run, fake_node: FakeNode) -> None:
     assert shown.exit_code == 0
     assert "feedface00" in shown.output
     assert "0.7500" in shown.output
+
+
+def test_train_and_wait_shows_the_further_figures(flnet: Run, fake_node: FakeNode) -> None:
+    fake_node.views = [job(current_round=0)]
+    fake_node.records = [measured(0, 0.5, **{f"n{i}": 0.25 for i in range(7)})]
+    asked = ("train", "MNIST", "--wait", "--node", fake_node.address)
+    few, every = flnet(*asked), flnet(*asked, "--metrics", "all")
+    assert few.exit_code == every.exit_code == 0
+    assert "n5" in few.output
+    assert "n6" not in few.output
+    assert "n6" in every.output
 
 
 def test_train_and_wait_for_scripts(flnet: Run, fake_node: FakeNode) -> None:
