@@ -177,6 +177,23 @@ def test_the_pauses_start_anew_after_an_answer() -> None:
     assert timer.seconds == 1
 
 
+def test_the_pauses_start_anew_when_the_silent_peer_calls_itself() -> None:
+    m = members("m", "a")
+    for _ in range(4):
+        m.receive(AnnounceFailed(address("a"), ""))
+    m.receive(AnnounceReceived(at("a")))
+    (timer,) = of(SetTimer, m.receive(AnnounceFailed(address("a"), "")))[-1:]
+    assert timer.seconds == 1
+
+
+def test_a_bootstrap_address_and_the_address_that_its_node_states_may_differ() -> None:
+    m = members()
+    m.receive(MeshStarted(("localhost:9",)))
+    m.receive(AnnounceFailed("localhost:9", ""))
+    m.receive(AnnounceAnswered("localhost:9", at("a")))
+    assert (m.failures, m.address_of(A)) == ({}, address("a"))
+
+
 def test_an_address_that_only_others_named_is_given_up_after_some_attempts() -> None:
     m = members()
     m.receive(AnnounceReceived(at("b"), (at("c"),)))
