@@ -1,8 +1,8 @@
 """CIFAR-10 in the forms in which it is found: one node's part of it, images (n, 32, 32, 3) uint8.
 
 The published binary version is read as it comes, unpacked or not: records of one label byte and 3 x 1024
-bytes of colour planes (Krizhevsky 2009, "Learning multiple layers of features from tiny images"). The
-published Python version is not: its files are pickles, and opening a pickle can run code.
+bytes of colour planes (Krizhevsky 2009, "Learning multiple layers of features from tiny images"). So is the
+published Python version: its files are pickles, which could run code, so they are read without being run.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from flnet.training.api import Array, DataInfo, DataMissing, TrainerError, TrainerSettings
+from flnet.training.batches import MAX_BYTES, parsed_batch, read_batch
 from flnet.training.data import Labelled, Rows, read_npz
 from flnet.training.dealing import own_published, own_rows, with_partition
 from flnet.training.split import stored_split
@@ -28,15 +29,15 @@ CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
 SHA256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"  # of that file
 SIZE = 170_052_171  # bytes of it
-_ARCHIVE, _FOLDER = "cifar-10-binary.tar.gz", "cifar-10-batches-bin"
-_TRAIN, _TEST = tuple(f"data_batch_{number}.bin" for number in range(1, 6)), ("test_batch.bin",)
+_BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")  # the last one is the test part
 _RECORD = 1 + 32 * 32 * 3  # bytes
 # Those that need no decoder come first.
 _NPZ = ("cifar10.npz", "cifar10_20k.npz")
 _JPEG = "cifar10_full_jpeg.npz"
 _REMEDY = (
-    f"put the binary version, {URL}, packed or unpacked into {_FOLDER}/, or a file cifar10.npz with x_train, "
-    "y_train, x_test and y_test, into a folder and name that folder in FLNET_DATASETS_PATH"
+    f"put the binary version, {URL}, packed or unpacked into cifar-10-batches-bin/, or the Python version, packed "
+    "or unpacked into cifar-10-batches-py/, or a file cifar10.npz with x_train, y_train, x_test and y_test, into "
+    "a folder and name that folder in FLNET_DATASETS_PATH"
 )
 
 
@@ -59,6 +60,31 @@ class _Side:
 
     def take(self, rows: Rows) -> Labelled:
         return Labelled(self.images(rows), self.labels[rows].astype(np.int64))
+
+
+@dataclass(frozen=True)
+class _Version:
+    """One published version: the names of its files, and how one of them becomes records (n, 3073)."""
+
+    name: str
+    folder: str
+    ending: str
+    read: Callable[[Path], Array]
+    parsed: Callable[[bytes, str], Array]
+
+    def place(self, folder: Path) -> Path | None:
+        """Its unpacked folder, or its archive as it comes."""
+        if (folder / self.folder / f"{_BATCHES[-1]}{self.ending}").is_file():
+            return folder / self.folder
+        archive = folder / f"cifar-10-{self.name.lower()}.tar.gz"
+        return archive if archive.is_file() else None
+
+    def batches(self, where: Path) -> list[Array]:
+        """All six, the test part last."""
+        names = [f"{name}{self.ending}" for name in _BATCHES]
+        if where.is_dir():
+            return [self.read(where / name) for name in names]
+        return _unpacked(where, self.folder, names, self.parsed)
 
 
 def load_photographs(settings: TrainerSettings) -> Photographs:
@@ -87,30 +113,18 @@ def _found(folder: Path | None) -> tuple[str, _Side, _Side]:
     if folder is None:
         raise DataMissing("CIFAR-10 is not here, because FLNET_DATASETS_PATH is not set", _REMEDY)
     for place in (folder, folder / "cifar10"):
-        if (place / _FOLDER / _TEST[0]).is_file():
-            where = place / _FOLDER
-            train, test = ([_mapped(where / name) for name in names] for names in (_TRAIN, _TEST))
-            return f"CIFAR-10 binary files in {where}", _binary(train, where), _binary(test, where)
-        if (place / _ARCHIVE).is_file():
-            where = place / _ARCHIVE
-            members = _unpacked(where)
-            train, test = ([members[name] for name in names] for names in (_TRAIN, _TEST))
-            return f"CIFAR-10 binary files in {where}", _binary(train, where), _binary(test, where)
+        for form in _VERSIONS:
+            if (where := form.place(place)) is not None:
+                batches = form.batches(where)
+                source = f"CIFAR-10 {form.name} files in {where}"
+                return source, _binary(batches[:-1], where), _binary(batches[-1:], where)
         for name in _NPZ:
             if (place / name).is_file():
                 a, b, c, d = read_npz(place / name)
                 return f"CIFAR-10 in {place / name}", _plain(a, b, place / name), _plain(c, d, place / name)
         if (place / _JPEG).is_file():
             return f"CIFAR-10 as JPEG in {place / _JPEG}", *_jpegs(place / _JPEG)
-    raise DataMissing(f"CIFAR-10 was not found in {folder}{_pickles(folder)}", _REMEDY)
-
-
-def _pickles(folder: Path) -> str:
-    for place in (folder, folder / "cifar10"):
-        for name in ("cifar-10-batches-py", "cifar-10-python.tar.gz"):
-            if (place / name).exists():
-                return f"; {name} there is the Python version: its files are pickles, which can run code"
-    return ""
+    raise DataMissing(f"CIFAR-10 was not found in {folder}", _REMEDY)
 
 
 def _binary(files: Sequence[Array], place: Path) -> _Side:
@@ -131,33 +145,43 @@ def _binary(files: Sequence[Array], place: Path) -> _Side:
 
 def _mapped(path: Path) -> Array:
     try:
-        return _records(np.memmap(path, np.uint8, mode="r"), path)
+        return _records(np.memmap(path, np.uint8, mode="r"), str(path))
     except (OSError, ValueError) as exc:  # ValueError: an empty file cannot be mapped
         raise TrainerError(f"{path} cannot be read: {exc}") from exc
 
 
-def _unpacked(path: Path) -> dict[str, Array]:
-    """The record arrays in the archive, by file name."""
-    wanted = {f"{_FOLDER}/{name}": name for name in (*_TRAIN, *_TEST)}
+def _unpacked(path: Path, folder: str, names: Sequence[str], parsed: Callable[[bytes, str], Array]) -> list[Array]:
+    """The record arrays in the archive, in the order of `names`."""
+    wanted = {f"{folder}/{name}": name for name in names}
     found = {}
     try:
         with tarfile.open(path) as archive:
             for member in archive:
                 file = archive.extractfile(member) if member.name in wanted else None
                 if file is not None:
-                    found[wanted[member.name]] = _records(np.frombuffer(file.read(), np.uint8), path)
+                    found[wanted[member.name]] = parsed(file.read(MAX_BYTES + 1), f"{path}, {wanted[member.name]}")
     except (tarfile.TarError, OSError, EOFError, zlib.error) as exc:
         raise TrainerError(f"{path} cannot be read: {exc}") from exc
-    missing = [name for name in wanted.values() if name not in found]
+    missing = [name for name in names if name not in found]
     if missing:
         raise TrainerError(f"{path} lacks {', '.join(missing)}")
-    return found
+    return [found[name] for name in names]
 
 
-def _records(data: Array, path: Path) -> Array:
+def _parsed(data: bytes, what: str) -> Array:
+    return _records(np.frombuffer(data, np.uint8), what)
+
+
+def _records(data: Array, what: str) -> Array:
     if not data.size or data.size % _RECORD:
-        raise TrainerError(f"{path} is damaged: {data.size} bytes are not a number of records of {_RECORD}")
+        raise TrainerError(f"{what} is damaged: {data.size} bytes are not a number of records of {_RECORD}")
     return data.reshape(-1, _RECORD)
+
+
+_VERSIONS = (
+    _Version("binary", "cifar-10-batches-bin", ".bin", _mapped, _parsed),
+    _Version("Python", "cifar-10-batches-py", "", read_batch, parsed_batch),
+)
 
 
 def _plain(x: Array, y: Array, place: Path) -> _Side:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import importlib.util
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -32,13 +32,19 @@ _REMEDY = (
 
 @dataclass(frozen=True)
 class Digits:
-    """One node's digits: images (n, 28, 28) uint8, labels int64 from 0 in the order of `info.classes`."""
+    """One node's digits: images (n, 28, 28) uint8, labels int64 from 0 in the order of `info.classes`.
+
+    Attributes:
+        official: the whole published test part, which no node trains on, where nodes have unlike parts of it;
+            None where a node's own test split resembles it anyway.
+    """
 
     train: Labelled
     validation: Labelled
     test: Labelled
     info: DataInfo
     bundled: bool
+    official: Labelled | None = None
 
 
 def load_digits(settings: TrainerSettings, keep: Sequence[int] = tuple(range(10))) -> Digits:
@@ -57,7 +63,8 @@ def load_digits(settings: TrainerSettings, keep: Sequence[int] = tuple(range(10)
     parts = _split(own, settings, "mnist", {"train": 0.9, "validation": 0.1})
     test = published.take(own_published(wanted.y, published.y, settings))
     note = with_partition("", settings)
-    return _digits(parts["train"], parts["validation"], test, source, note, keep, sample=is_sample(place))
+    digits = _digits(parts["train"], parts["validation"], test, source, note, keep, sample=is_sample(place))
+    return digits if settings.partition.kind == "iid" else replace(digits, official=published)
 
 
 def _bundled_digits(settings: TrainerSettings, keep: Sequence[int]) -> Digits:

@@ -147,6 +147,11 @@ def test_parts_of_a_partition_are_disjoint_complete_and_tested_on_what_they_have
         assert node.info.note.startswith(f"this node has part {number} of 3 of the partition dirichlet:0.5")
         trained, tested = (np.bincount(part.y, minlength=len(keep)) for part in (node.train, node.test))
         assert np.abs(tested / tested.sum() - trained / trained.sum()).max() < 0.25
+    # Unlike parts are also measured on all published test digits, which nobody trains on.
+    assert whole.official is None
+    officials = [contents(node.official) for node in nodes if node.official]
+    assert len(officials) == (0 if whole.bundled else len(nodes))
+    assert all(official == contents(whole.test) for official in officials)
     again = load_digits(settings(tmp_path / "again", data, (1, 3), partition="dirichlet:0.5"), keep)
     assert contents(again.train) == contents(nodes[0].train)
 
