@@ -69,7 +69,7 @@ class OwnTrainer(Trainer):
         inputs: turns those into what the network takes.
         labels: how many different ones the training rows have.
         """
-        self.label = own.label  # type: ignore[misc]  # of this very trainer
+        self.label = own.label
         self.defaults = HyperParams(e=own.epochs, u=own.rate, b=own.batch)
         self.licence, self.note = own.licence, own.note
         self._net, self._sides, self._info = net, sides, info

@@ -186,7 +186,7 @@ class Trainer(ABC):
     `input_spec` and `predict` together offer predictions, `onnx` an export; who lacks them says so when asked.
     """
 
-    label: ClassVar[str] = ""  # as people read it; the id if empty
+    label: str = ""  # as people read it; the id if empty
     defaults: HyperParams = HyperParams(e=1, u=0.01, b=64)  # may be set per instance, to fit the data
     exchange_threshold: ClassVar[float] = 0.02  # by how much a peer's model must win to be adopted
     shared: ClassVar[tuple[str, ...] | None] = None  # names that leave this node; None: all of them
