@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from dataclasses import replace
 
 import pytest
 
@@ -191,6 +192,12 @@ def test_a_claim_whose_model_does_not_fit_is_refused(w: list[float]) -> None:
     refuses(Bench().through_average(), ClaimReceived(claim("a", accuracy=0.99, w=w)), ParamsRefused)
 
 
+def test_a_claim_without_a_model_is_answered_and_not_waited_for_again() -> None:
+    bench = Bench(peers=["a"]).through_average(by=["a"])
+    bench.hear(ClaimReceived(replace(claim("a", accuracy=0.99), params=None)))
+    assert (bench.phase, len(bench.all(Answer)), bench.state.rival) == (Phase.IDLE, 1, None)
+
+
 # --- adopting
 
 
@@ -206,7 +213,18 @@ def test_a_better_model_is_measured_here_adopted_and_saved() -> None:
     assert (view["model_was_exchanged"], view["exchanged_with"], view["contributors"]) == ("Yes", "a", 5)
     assert record["digest"] != view["digest"]  # the record keeps that of the average
     bench.hear(ClaimReceived(claim("a", accuracy=0.1)))
-    assert bench.one(Answer).params == params(w=[7, 7])
+    answer = bench.one(Answer)
+    assert isinstance(answer.message, AccuracyReply)
+    assert (answer.params, answer.message.accuracy) == (params(w=[7, 7]), 0.9)
+
+
+def test_what_comes_after_a_model_was_adopted_does_not_adopt_it_again() -> None:
+    bench = Bench().through_average(accuracy=0.8)
+    bench.hear(ClaimReceived(claim("a", accuracy=0.95, w=[7, 7])))
+    bench.measure(0.9)
+    bench.hear(ClaimReceived(claim("c", accuracy=0.1)))
+    assert [save.params for save in bench.all(Save)] == [None]
+    assert "exchanged" not in [publish.kind for publish in bench.all(Publish)]
 
 
 def test_a_claim_that_does_not_hold_here_is_not_adopted() -> None:

@@ -151,6 +151,16 @@ def test_a_peer_that_is_lost_is_not_waited_for() -> None:
     assert contributors(bench) == ["b", "c"]
 
 
+def test_a_lost_peer_is_told_nothing_until_it_is_back() -> None:
+    bench = Bench()
+    bench.hear(PeerLost(PeerId("a"), "silent"))
+    bench.hear(RoundTriggered())
+    assert bench.one(Send).to == ("c",)
+    bench.hear(PeerSeen(PeerId("a")))
+    bench.train()
+    assert bench.one(Send).to == ("a", "c")
+
+
 def test_a_peer_that_comes_during_the_round_is_not_waited_for_and_takes_part_in_the_next() -> None:
     bench = waiting(peers=["a"])
     bench.hear(PeerSeen(PeerId("d")))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from flnet.events import (
     ClaimReceived,
     RoundTriggered,
@@ -57,3 +59,12 @@ def test_after_the_round_is_closed_a_better_average_is_still_noticed() -> None:
     bench.hear(ClaimReceived(claim("a", accuracy=0.1, w=[7, 7], contributors=8)))
     bench.hear(RoundTriggered())
     assert bench.w == [7, 7]
+
+
+@pytest.mark.parametrize("order", ["ac", "ca"])
+def test_of_equally_large_averages_that_were_seen_the_lower_digest_is_remembered(order: str) -> None:
+    bench, shown = Bench().through_average(), {"a": [7, 7], "c": [8, 8]}
+    for name in order:
+        bench.hear(ClaimReceived(claim(name, accuracy=0.1, w=shown[name], contributors=9)))
+    bench.hear(RoundTriggered())
+    assert params(w=bench.w).digest == min(params(w=w).digest for w in shown.values())

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from flnet.effects import Save, Send
+from flnet.effects import Publish, Save, Send
 from flnet.events import (
     ClaimReceived,
     RoundTriggered,
@@ -84,6 +84,17 @@ def test_the_view_after_a_round() -> None:
     assert (view["pre_fedavg_accuracy"], view["post_fedavg_accuracy"]) == (0.5, 0.8)
     assert view["outcome"] == "averaged 3 updates: everyone expected has spoken"
     assert (view["contributors"], view["digest"]) == (3, bench.job.history()[-1]["digest"])
+
+
+def test_the_end_of_a_round_is_told_with_its_accuracies() -> None:
+    bench = Bench(peers=[])
+    bench.hear(RoundTriggered())
+    bench.train(accuracy=0.25)
+    bench.average()
+    bench.measure(0.75)
+    closed = next(publish for publish in bench.all(Publish) if publish.kind == "round_closed")
+    assert closed.text.endswith("accuracy here 0.2500 before, 0.7500 after")
+    assert closed.data == {**bench.job.history()[0], "round": 0}
 
 
 def test_the_figures_of_the_last_round_stay_until_the_next_has_some() -> None:
