@@ -16,45 +16,17 @@ from flnet.params import Array, Params, Schema
 from flnet.training.api import Partition, Task, Trainer, TrainerSettings
 from flnet.training.checks import checked_fit, checked_score, declared
 from flnet.training.download import DATA_SETS
+from tests.trainers.cifar_forms import (
+    archive_of,
+    batch_files,
+    made_up,
+    npz,
+    python_files,
+    python_version,
+    unpacked,
+)
 from tests.trainers.real_data import datasets_path
 from trainers._cifar import CLASSES, SHA256, SIZE, URL, Photographs, load_photographs
-
-TRAIN = [f"data_batch_{number}.bin" for number in range(1, 6)]
-
-
-def made_up(rows: int, seed: int) -> tuple[Array, Array]:
-    """Noise of which each channel of a class has a brightness of its own, and labels 0 to 9 in turn."""
-    chance, labels = np.random.default_rng(seed), np.arange(rows, dtype=np.uint8) % 10
-    noise = chance.integers(0, 40, (rows, 32, 32, 3))
-    tint = np.stack([20 * labels, 200 - 20 * labels, 40 * (labels % 5)], 1)
-    return (noise + tint[:, None, None]).astype(np.uint8), labels
-
-
-def batch_files(folder: Path) -> dict[str, bytes]:
-    """The six published files with 40 made-up records each."""
-    folder.mkdir(parents=True, exist_ok=True)
-    found = {}
-    for seed, name in enumerate([*TRAIN, "test_batch.bin"]):
-        x, y = made_up(40, seed)
-        found[name] = np.column_stack([y, x.transpose(0, 3, 1, 2).reshape(40, -1)]).tobytes()
-    return found
-
-
-def unpacked(folder: Path) -> Path:
-    """A folder of data sets with the unpacked binary version."""
-    for name, data in batch_files(folder / "cifar-10-batches-bin").items():
-        (folder / "cifar-10-batches-bin" / name).write_bytes(data)
-    return folder
-
-
-def npz(folder: Path, column: bool = False) -> Path:
-    """A folder of data sets with the same images as an .npz file."""
-    folder.mkdir(parents=True, exist_ok=True)
-    parts = [made_up(40, seed) for seed in range(6)]
-    x, y = (np.concatenate([part[at] for part in parts[:5]]) for at in (0, 1))
-    labels = y[:, None] if column else y
-    np.savez(folder / "cifar10.npz", x_train=x, y_train=labels, x_test=parts[5][0], y_test=parts[5][1])
-    return folder
 
 
 def load(data: Path | None, state: Path, shard: tuple[int, int] = (1, 1), partition: str = "iid") -> Photographs:
@@ -73,16 +45,16 @@ def contents(data: Photographs) -> list[tuple[bytes, int]]:
 
 
 def test_every_form_gives_the_same_photographs(tmp_path: Path) -> None:
-    packed = tmp_path / "packed" / "cifar10"
-    packed.mkdir(parents=True)
-    with tarfile.open(packed / "cifar-10-binary.tar.gz", "w:gz") as archive:
-        for file, inside in batch_files(tmp_path / "scratch").items():
-            entry = tarfile.TarInfo(f"cifar-10-batches-bin/{file}")
-            entry.size = len(inside)
-            archive.addfile(entry, io.BytesIO(inside))
+    packed, packed_python = (tmp_path / name / "cifar10" for name in ("packed", "packed-python"))
+    binary = {f"cifar-10-batches-bin/{k}": v for k, v in batch_files(tmp_path / "scratch").items()}
+    archive_of(binary, packed / "cifar-10-binary.tar.gz")
+    python = {f"cifar-10-batches-py/{k}": v for k, v in python_files().items()}
+    archive_of(python, packed_python / "cifar-10-python.tar.gz")
     forms = {
         "binary": unpacked(tmp_path / "binary"),
         "packed": tmp_path / "packed",
+        "python": python_version(tmp_path / "python"),
+        "packed python": tmp_path / "packed-python",
         "npz": npz(tmp_path / "npz"),
         "column": npz(tmp_path / "column", column=True),
     }
@@ -146,11 +118,6 @@ def test_what_is_missing_is_said_with_its_remedy(tmp_path: Path) -> None:
     assert "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz" in unset.value.remedy
     with pytest.raises(DataMissing, match="not found"):
         load(tmp_path, tmp_path)
-    (tmp_path / "cifar-10-batches-py").mkdir()
-    with pytest.raises(
-        DataMissing, match="cifar-10-batches-py there is the Python version: its files are pickles"
-    ):
-        load(tmp_path, tmp_path)
     with pytest.raises(DataMissing, match="too few rows for this shard"):
         load(npz(tmp_path / "data"), tmp_path, (99, 99))
 
@@ -177,6 +144,19 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
         pass
     with pytest.raises(TrainerError, match=r"tar.gz lacks data_batch_1.bin"):
         load(archive.parent, tmp_path)
+
+
+def test_a_python_version_that_would_run_something_is_refused(tmp_path: Path) -> None:
+    data = python_version(tmp_path / "data")
+    assert "Python files in" in load(data, tmp_path).info.source
+    harm = b"\x80\x02cposix\nsystem\n" + b"U\x04true\x85R."
+    (data / "cifar-10-batches-py" / "data_batch_4").write_bytes(harm)
+    with pytest.raises(TrainerError, match=r"data_batch_4: global posix.system at byte 2 .* nothing was run"):
+        load(data, tmp_path)
+    files = {f"cifar-10-batches-py/{name}": inside for name, inside in python_files().items()}
+    archive_of(files | {"cifar-10-batches-py/test_batch": harm}, tmp_path / "packed" / "cifar-10-python.tar.gz")
+    with pytest.raises(TrainerError, match=r"python.tar.gz, test_batch: global posix.system at byte 2 "):
+        load(tmp_path / "packed", tmp_path)
 
 
 # The network.
