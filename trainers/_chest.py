@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from flnet.training.api import Array, DataInfo, DataMissing, TrainerError, TrainerSettings
-from flnet.training.data import Labelled, Rows, read_npz
+from flnet.training.data import Labelled, Rows, fingerprint, read_npz
 from flnet.training.dealing import own_grouped, with_partition
 from flnet.training.groups import grouped_split
 
@@ -103,7 +103,8 @@ def load_xrays(settings: TrainerSettings) -> XRays:
     note = with_partition(note, settings)
     rows_of = {side: counts[side] for side in SHARES}
     per_class = {side: np.bincount(sides[side].y, minlength=len(CLASSES)).tolist() for side in SHARES}
-    return XRays(**sides, info=DataInfo(source, rows_of, CLASSES, note=note, counts=per_class))
+    checksum = fingerprint({side: sides[side] for side in SHARES})
+    return XRays(**sides, info=DataInfo(source, rows_of, CLASSES, note=note, counts=per_class, checksum=checksum))
 
 
 def _first_seen(images: Array, patients: Sequence[str], others: Array) -> Rows:

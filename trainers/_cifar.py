@@ -18,7 +18,7 @@ import numpy as np
 
 from flnet.training.api import Array, DataInfo, DataMissing, TrainerError, TrainerSettings
 from flnet.training.batches import MAX_BYTES, parsed_batch, read_batch
-from flnet.training.data import Labelled, Rows, read_npz
+from flnet.training.data import Labelled, Rows, fingerprint, read_npz
 from flnet.training.dealing import own_published, own_rows, with_partition
 from flnet.training.split import stored_split
 
@@ -105,7 +105,8 @@ def load_photographs(settings: TrainerSettings) -> Photographs:
         raise DataMissing(f"too few rows for this shard: {words}", "use fewer shards")
     per_class = {side: np.bincount(data.y, minlength=len(CLASSES)).tolist() for side, data in sides.items()}
     note = with_partition("", settings)
-    return Photographs(**sides, info=DataInfo(source, rows_of, CLASSES, note=note, counts=per_class))
+    info = DataInfo(source, rows_of, CLASSES, note=note, counts=per_class, checksum=fingerprint(sides))
+    return Photographs(**sides, info=info)
 
 
 def _found(folder: Path | None) -> tuple[str, _Side, _Side]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from flnet.training.api import Array, DataInfo, DataMissing, InputSpec, TrainerError, TrainerSettings
-from flnet.training.data import Labelled, read_npz
+from flnet.training.data import Labelled, fingerprint, read_npz
 from flnet.training.dealing import own_published, own_rows, with_partition
 from flnet.training.idx import read_idx
 from flnet.training.samples import is_sample
@@ -94,7 +94,7 @@ def _digits(
         words = ", ".join(f"{n} in {side}" for side, n in rows.items())
         raise DataMissing(f"too few rows for this shard: {words}", "use fewer shards")
     counts = {side: np.bincount(data.y, minlength=len(keep)).tolist() for side, data in sides.items()}
-    info = DataInfo(source, rows, tuple(str(digit) for digit in keep), sample, note, counts)
+    info = DataInfo(source, rows, tuple(str(digit) for digit in keep), sample, note, counts, fingerprint(sides))
     return Digits(train, validation, test, info, bundled)
 
 

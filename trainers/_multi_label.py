@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from flnet.training.api import Array, DataInfo, DataMissing, TrainerError, TrainerSettings
+from flnet.training.data import fingerprint
 from flnet.training.files import replacing
 from flnet.training.matrix import dense_rows
 from flnet.training.multi_label import MultiLabel, read_multi_label
@@ -208,7 +209,8 @@ def _info(
         notes.append(data.skipped)
     counts = {side: part.y.sum(axis=0, dtype=np.int64).tolist() for side, part in sides.items()}
     names = tuple(_names(data, mine))
-    return DataInfo(f"multi-label data set {path}", rows, names, note="; ".join(notes), counts=counts)
+    source, note = f"multi-label data set {path}", "; ".join(notes)
+    return DataInfo(source, rows, names, note=note, counts=counts, checksum=fingerprint(sides))
 
 
 def _names(data: MultiLabel, numbers: Array) -> list[str]:

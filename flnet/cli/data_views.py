@@ -51,6 +51,7 @@ async def _view(pool: Any, trainer: str, settings: Settings) -> View:
         "label": declaration.label,
         **data,
         "counts": dict(declaration.offers.get("counts") or {}),
+        "checksum": declaration.offers.get("checksum") or "",
         "bytes": size_of(str(data.get("source", "")), settings.datasets_path),
     }
 
@@ -76,6 +77,8 @@ def data_lines(view: Mapping[str, Any]) -> list[str]:
     classes, counts = view.get("classes", ()), view.get("counts", {})
     for side, rows in view.get("rows", {}).items():
         lines.append(f"    {printable(side):<12}{rows:>9,} rows{_per_class(classes, counts.get(side, ()))}")
+    if view.get("checksum"):
+        lines.append(f"    checksum of these rows {printable(view['checksum'])[:16]}")
     if view.get("note"):
         lines.append(f"    {printable(view['note'])}")
     return [*lines, ""]

@@ -199,5 +199,7 @@ class JobState:
             "error": self.error,
             "data": dict(declared.data) if declared else {},
             "inputs": declared.offers.get("inputs") if declared else None,
+            "counts": dict(declared.offers.get("counts", {})) if declared else {},
+            "checksum": declared.offers.get("checksum", "") if declared else "",
             "formats": list(declared.offers.get("formats", ())) if declared else [],
         }

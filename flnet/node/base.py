@@ -71,7 +71,8 @@ class Node(Protocol):
         None), digest (of the model held, or None), contributors, initiator, rounds_left, waiting_for [ids],
         metrics (of the last round, as below), received [ids], progress {done, total} or None, outcome (a sentence
         on the last round), error (or None), data {source, rows, classes, sample, note}, inputs (what predictions
-        take: kind, shape, low, high, names, hint; None if there are none; not in `info`), formats (of an export).
+        take: kind, shape, low, high, names, hint; None if there are none; not in `info`), formats (of an export),
+        counts {split: [rows of each class]} and checksum of the own data (these two and inputs not in /info).
     history record: round, initiator, outcome, contributors [ids], digest, pre_fedavg_accuracy,
         post_fedavg_accuracy, exchanged_with (id or None), examples, used_hyper, seconds {train, average},
         metrics {before, after: {name: figure}}.

@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 POLICY_SECONDS = 5.0  # between two questions to the policy
 CONTROL_BYTES = 64 * 1024  # of a body without parameters
 BYTES_PER_NUMBER = 32  # of a number in JSON, generously
+OWN_PEOPLE_ONLY = ("inputs", "counts", "checksum")  # of a job's view
 STATUS = {Announce.path: 201, Trigger.path: 202}
 
 
@@ -145,7 +146,7 @@ class NodeRuntime:
         """GET /info."""
         return {
             "iAm": self.me.fields(),
-            "jobsInfo": [_without(self.job(trainer), "inputs") for trainer in self.core.jobs],  # may be long
+            "jobsInfo": [_for_peers(self.job(trainer)) for trainer in self.core.jobs],
             "lastNodeStatus": "BUSY" if any(job.busy for job in self.core.jobs.values()) else "IDLE",
             "peers": list(self.peers()),
             "version": flnet.__version__,
@@ -240,5 +241,6 @@ class NodeRuntime:
             waiting.set_exception(known)
 
 
-def _without(view: View, name: str) -> View:
-    return {key: value for key, value in view.items() if key != name}
+def _for_peers(view: View) -> View:
+    """A job as peers may see it: without what is long, and without what tells of single classes of our data."""
+    return {key: value for key, value in view.items() if key not in OWN_PEOPLE_ONLY}

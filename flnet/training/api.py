@@ -77,10 +77,11 @@ class DataInfo:
         source: where they are from, in words: "MNIST idx files in /data/mnist".
         rows: examples per split: {"train": 0, "validation": 0, "test": 0}.
         classes: names of the classes, in the order of the model's outputs.
-        counts: rows of each class per split, in the order of `classes`; for the card of a model, told to no peer.
+        counts: rows of each class per split, in the order of `classes`; for this node's people, told to no peer.
         sample: True when these data were generated; then called "sample data" wherever they are shown. Real
             data that stand in for others are no sample: `source` says what they are.
         note: one more sentence for people.
+        checksum: SHA-256 over this node's rows and labels, to see whether they changed; told to no peer.
     """
 
     source: str
@@ -89,6 +90,7 @@ class DataInfo:
     sample: bool = False
     note: str = ""
     counts: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    checksum: str = ""
 
 
 @dataclass(frozen=True)

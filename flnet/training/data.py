@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flnet.errors import TrainerError
-from flnet.params import Array
+from flnet.params import Array, Params
 
 Rows = NDArray[np.int64]  # row numbers
 
@@ -34,6 +34,26 @@ class Labelled:
     def take(self, rows: Array) -> Labelled:
         """These rows, by number or by mask, copied out of a mapped file."""
         return Labelled(np.ascontiguousarray(self.x[rows]), np.ascontiguousarray(self.y[rows]))
+
+
+class HasRows(Protocol):
+    """Rows and labels, however they are kept."""
+
+    @property
+    def x(self) -> Array:
+        """The rows."""
+        ...
+
+    @property
+    def y(self) -> Array:
+        """Their labels."""
+        ...
+
+
+def fingerprint(sides: Mapping[str, HasRows]) -> str:
+    """SHA-256 over the rows and labels of each side of a split, as 64 hex digits: equal for equal data."""
+    arrays = {f"{side}.x": data.x for side, data in sides.items()}
+    return Params({**arrays, **{f"{side}.y": data.y for side, data in sides.items()}}).digest
 
 
 def shard(labels: Array, part: tuple[int, int], seed: int) -> Rows:

@@ -30,6 +30,7 @@ def offered(trainer: Trainer, name: str) -> dict[str, Any]:
         "note": str(trainer.note),
         "licence": str(trainer.licence),
         "counts": {str(side): [int(n) for n in counts] for side, counts in trainer.data_info().counts.items()},
+        "checksum": str(trainer.data_info().checksum),
     }
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from flnet.errors import DataMissing, TrainerError
 from flnet.params import Array
 from flnet.training.api import DataInfo, TrainerSettings
 from flnet.training.columns import shown
-from flnet.training.data import Rows, shard
+from flnet.training.data import Labelled, Rows, fingerprint, shard
 from flnet.training.dealing import own_published, own_rows, with_partition
 from flnet.training.image_cache import decoded_once
 from flnet.training.own import OwnImages
@@ -86,7 +87,8 @@ def load_images(own: OwnImages, settings: TrainerSettings) -> ImageData:
         side: tuple(np.bincount(labels[rows], minlength=len(found.classes)).tolist())
         for side, rows in sides.items()
     }
-    info = DataInfo(f"images in {root}", counts, found.classes, is_sample(root), note, per_class)
+    checksum = fingerprint({side: _marks(decoded.images, labels, rows) for side, rows in sides.items()})
+    info = DataInfo(f"images in {root}", counts, found.classes, is_sample(root), note, per_class, checksum)
     return ImageData(decoded.images, labels, found.classes, sides, info)
 
 
@@ -153,6 +155,12 @@ def _own_rows(found: _Found, settings: TrainerSettings) -> Rows:
     mine = free[own_rows(found.labels[free], settings)]
     tested = own_published(found.labels[free], found.labels[test], settings)
     return np.sort(np.concatenate([mine, test[tested]]))
+
+
+def _marks(images: Array, labels: Array, rows: Rows) -> Labelled:
+    """A number for each picture in place of the picture, so that they need not all be in memory at once."""
+    marks = [zlib.crc32(np.ascontiguousarray(images[row]).data) for row in rows]
+    return Labelled(np.array(marks, np.uint32), labels[rows])
 
 
 def _sides(

@@ -10,7 +10,7 @@ import numpy as np
 from flnet.errors import DataMissing
 from flnet.params import Array
 from flnet.training.api import DataInfo, TrainerSettings
-from flnet.training.data import Rows
+from flnet.training.data import Labelled, Rows, fingerprint
 from flnet.training.dealing import own_grouped, own_rows, with_partition
 from flnet.training.groups import grouped_split
 from flnet.training.own import OwnTable
@@ -54,7 +54,8 @@ def load_table(own: OwnTable, settings: TrainerSettings) -> TableData:
     x = standardised(table.x, scales)
     sides = {side: (x[numbers], table.y[numbers]) for side, numbers in rows.items()}
     note, columns = with_partition(table.note, settings), table.classes or (own.target,)
-    info = DataInfo(f"table {path}", counts, columns, is_sample(path), note, per_class)
+    checksum = fingerprint({side: Labelled(table.x[numbers], table.y[numbers]) for side, numbers in rows.items()})
+    info = DataInfo(f"table {path}", counts, columns, is_sample(path), note, per_class, checksum)
     return TableData(sides, table, scales, info)
 
 

@@ -27,7 +27,7 @@ def info_routes(node: Node) -> Blueprint:
 
     @routes.get("/jobs")
     async def jobs() -> Response:
-        return json_answer(node.info()["jobsInfo"])
+        return json_answer([node.job(TrainerId(job["trainer_id"])) for job in node.info()["jobsInfo"]])
 
     @routes.get("/jobs/<trainer>")
     async def job(trainer: str) -> Response:

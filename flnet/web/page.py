@@ -20,6 +20,7 @@ from flnet import __version__
 from flnet.errors import FlnetError
 from flnet.messages import Trigger
 from flnet.node.base import Node, View
+from flnet.params import TrainerId
 from flnet.settings import Settings
 from flnet.transport.base import Reply
 from flnet.web.answers import JSON
@@ -113,10 +114,11 @@ def page_routes(node: Node, settings: Settings) -> Blueprint:
 def page_data(node: Node, peer_infos: Sequence[View]) -> dict[str, Any]:
     """All that the template shows, but for the notice."""
     info = node.info()
-    jobs = jobs_of(node.me.id, info)
+    own = [node.job(TrainerId(job["trainer_id"])) for job in info["jobsInfo"]]  # more than peers are told
+    jobs = jobs_of(node.me.id, {**info, "jobsInfo": own})
     asked = {str(one.get("id")): one for one in peer_infos}
     elsewhere = [job for one in peer_infos for job in jobs_of(text(one.get("id")), one.get("info"))]
-    others = [job for job in elsewhere if not any(same_job(job, own) for own in jobs)]
+    others = [job for job in elsewhere if not any(same_job(job, mine) for mine in jobs)]
     busy = any(job.busy for job in [*jobs, *elsewhere])
     return {
         "me": node.me.id,

@@ -65,6 +65,8 @@ class JobView:
     error: str
     data: str
     data_note: str
+    data_classes: tuple[tuple[str, str], ...]  # split, rows of each class in words
+    checksum: str
     sample: bool
     progress: Progress | None
     figures: tuple[tuple[str, str], ...]  # of the trainer, name and value
@@ -128,6 +130,8 @@ def job_view(node: str, job: Any) -> JobView:
         error=text(job.get("error"), 500),
         data=_data_words(data),
         data_note=text(data.get("note"), 400),
+        data_classes=_classes_words(data.get("classes"), job.get("counts")),
+        checksum=text(job.get("checksum"), 12),
         sample=data.get("sample") is True,
         progress=_progress(job.get("progress")),
         figures=figures,
@@ -238,6 +242,19 @@ def _data_words(data: Mapping[str, Any]) -> str:
     named = _count(len(classes) if isinstance(classes, list | tuple) else classes)
     parts = [text(data.get("source")), _rows(data.get("rows")), f"{named} classes" if named else ""]
     return "; ".join(part for part in parts if part)
+
+
+def _classes_words(classes: Any, counts: Any) -> tuple[tuple[str, str], ...]:
+    """For each split the rows of each class, of twelve classes at most."""
+    if not isinstance(classes, list | tuple) or not isinstance(counts, Mapping):
+        return ()
+    lines = []
+    for split, numbers in list(counts.items())[:5]:
+        pairs = zip(classes, numbers if isinstance(numbers, list | tuple) else (), strict=False)
+        words = [f"{text(name, 40)}: {_count(number) or 0}" for name, number in list(pairs)[:12]]
+        more = f" and {len(classes) - 12} more classes" if len(classes) > 12 else ""
+        lines += [(text(split, 20), ", ".join(words) + more)] if words else []
+    return tuple(lines)
 
 
 def _rows(rows: Any) -> str:

@@ -169,6 +169,16 @@ async def test_hyper_parameters_are_edited_and_used() -> None:
         )
 
 
+async def test_peers_are_not_told_of_single_classes_of_the_own_data() -> None:
+    async with mesh_of(1.0) as mesh:
+        node = mesh.nodes["a"]
+        own_people_only = {"counts", "checksum", "inputs"}
+        assert node.job(MNIST_3_7).keys() >= own_people_only
+        (told,) = node.info()["jobsInfo"]
+        assert not told.keys() & own_people_only
+        assert told.keys() == node.job(MNIST_3_7).keys() - own_people_only
+
+
 async def test_the_body_limit_follows_the_model() -> None:
     async with mesh_of(1.0) as mesh:
         node = mesh.nodes["a"]

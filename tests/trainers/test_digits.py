@@ -154,6 +154,7 @@ def test_parts_of_a_partition_are_disjoint_complete_and_tested_on_what_they_have
     assert all(official == contents(whole.test) for official in officials)
     again = load_digits(settings(tmp_path / "again", data, (1, 3), partition="dirichlet:0.5"), keep)
     assert contents(again.train) == contents(nodes[0].train)
+    assert len({node.info.checksum for node in nodes}) == len(nodes)
 
 
 def test_test_rows_are_never_trained_on_over_restarts_seeds_and_other_shards(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flnet.errors import TrainerError
-from flnet.training.data import Labelled, read_npz, shard
+from flnet.training.data import Labelled, fingerprint, read_npz, shard
 
 IMAGES = np.arange(2 * 3 * 4, dtype=np.uint8).reshape(2, 3, 4)
 
@@ -34,6 +34,21 @@ def test_shards_depend_on_the_seed_alone() -> None:
 def test_rows_and_labels_must_match() -> None:
     with pytest.raises(TrainerError, match="2 rows came with 3 labels"):
         Labelled(np.zeros(2), np.zeros(3))
+
+
+def test_a_fingerprint_changes_with_any_row_label_or_side_and_with_nothing_else() -> None:
+    x, y = np.arange(6, dtype=np.uint8).reshape(3, 2), np.array([0, 1, 0])
+    same = fingerprint({"train": Labelled(x, y), "test": Labelled(x[:1], y[:1])})
+    assert fingerprint({"test": Labelled(x[:1].copy(), y[:1]), "train": Labelled(x.copy(), y)}) == same
+    other = x.copy()
+    other[2, 1] += 1
+    for changed in (
+        {"train": Labelled(other, y), "test": Labelled(x[:1], y[:1])},
+        {"train": Labelled(x, y[::-1] + 1), "test": Labelled(x[:1], y[:1])},
+        {"train": Labelled(x, y), "validation": Labelled(x[:1], y[:1])},
+        {"train": Labelled(x, y), "test": Labelled(x[1:2], y[:1])},
+    ):
+        assert fingerprint(changed) != same
 
 
 def test_npz_files_are_read_by_name_and_run_nothing(tmp_path: Path) -> None:

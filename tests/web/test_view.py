@@ -50,6 +50,21 @@ def test_an_old_node_of_the_thesis_is_shown_with_all_its_seven_values() -> None:
     assert not same_job(job, job_view("NODE_1", FakeNode().jobs["MNIST_3_7"].view()))
 
 
+def test_rows_of_each_class_and_the_checksum_of_the_own_data_are_shown() -> None:
+    own = {
+        "data": {"classes": ["NORMAL", "<i>ILL</i>"]},
+        "counts": {"train": [1200, 3], "test": [4]},
+        "checksum": "0123456789abcdef",
+    }
+    job = job_view("NODE_1", own)
+    assert job.data_classes == (("train", "NORMAL: 1,200, <i>ILL</i>: 3"), ("test", "NORMAL: 4"))
+    assert job.checksum.startswith("0123456789")
+    many = job_view(
+        "NODE_1", {"data": {"classes": [str(n) for n in range(20)]}, "counts": {"train": list(range(20))}}
+    )
+    assert many.data_classes[0][1].endswith("11: 11 and 8 more classes")
+
+
 def test_a_job_that_never_trained_says_so() -> None:
     job = job_view("NODE_1", FakeNode().jobs["MNIST"].view())
     assert (job.round, job.pre, job.digest) == ("not trained yet", "—", "—")
