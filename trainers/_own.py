@@ -25,6 +25,7 @@ from flnet.training.api import (
     Trainer,
     TrainerSettings,
 )
+from flnet.training.onnx_graph import OnnxGraph
 from flnet.training.own import OwnImages, OwnTable
 from flnet.training.own_images import load_images
 from flnet.training.own_table import load_table, standardised
@@ -61,12 +62,14 @@ class OwnTrainer(Trainer):
         info: DataInfo,
         spec: InputSpec,
         inputs: Callable[[Array], Tensor],
+        prepared: Callable[[OnnxGraph], OnnxGraph],
         labels: int,
         device: torch.device,
     ) -> None:
         """Args:
         spec: what a person may have judged.
         inputs: turns those into what the network takes.
+        prepared: does the same at the head of an ONNX graph.
         labels: how many different ones the training rows have.
         """
         self.label = own.label
@@ -74,7 +77,8 @@ class OwnTrainer(Trainer):
         self.licence, self.note = own.licence, own.note
         self._net, self._sides, self._info = net, sides, info
         self._scale = own.target_scale if isinstance(own, OwnTable) else None
-        self._spec, self._inputs, self._labels, self._device = spec, inputs, labels, device
+        self._spec, self._inputs, self._prepared = spec, inputs, prepared
+        self._labels, self._device = labels, device
 
     def data_info(self) -> DataInfo:
         """What was found, and what was left out."""
@@ -124,6 +128,17 @@ class OwnTrainer(Trainer):
             return Prediction(outputs.softmax(1).numpy())
         mean, spread = self._scale
         return Prediction(outputs.numpy() * spread + mean, "scores")
+
+    def onnx(self, params: Mapping[str, Array]) -> bytes:
+        """The same layers, from what a person has to the classes' probabilities, or the target in its own unit.
+
+        Missing values must be filled in before: the file knows no NaN.
+        """
+        graph = self._net.layers(self._prepared(OnnxGraph(self.label or "model", self._spec.shape)), params)
+        if self._scale is None:
+            return graph.softmax().to_bytes()
+        mean, spread = self._scale
+        return graph.scale(-mean / spread, 1 / spread).to_bytes()
 
     def _tensors(self, params: Mapping[str, Array]) -> dict[str, Tensor]:
         return {name: torch.tensor(params[name], device=self._device) for name in self._net.shapes}
@@ -182,13 +197,19 @@ def _images(own: OwnImages, settings: TrainerSettings) -> OwnTrainer:
         """Only these rows are read from the mapped file: a large folder needs no memory."""
         return inputs(data.images[rows]), torch.from_numpy(data.labels[rows])
 
+    def prepared(graph: OnnxGraph) -> OnnxGraph:
+        graph.scale(255 * MIDDLE, 255 * SPREAD)
+        return graph.reshape(1, own.size, own.size) if channels == 1 else graph.channels_first()
+
     outputs = len(data.classes)
     linear = own.model == "linear"
     net = mlp(channels * own.size**2, (), outputs) if linear else small_cnn(own.size, channels, outputs)
     sides = {side: Side(rows, batch) for side, rows in data.sides.items()}
     labels = len(np.unique(data.labels[data.sides["train"]]))
     spec = InputSpec("image", data.images.shape[1:], 0, 255, hint=f"one image, {own.colour}; any size as a file")
-    trainer = OwnTrainer(own, net, sides, data.info, spec, inputs, labels, chosen_device(settings.device))
+    trainer = OwnTrainer(
+        own, net, sides, data.info, spec, inputs, prepared, labels, chosen_device(settings.device)
+    )
     trainer.agreement = own.agreement(data.classes)
     return trainer
 
@@ -204,9 +225,14 @@ def _table(own: OwnTable, settings: TrainerSettings) -> OwnTrainer:
         "table", (len(names),), names=names, hint="numbers as they stand in the table; 1 for a category"
     )
     device = chosen_device(settings.device)
-    trainer = OwnTrainer(
-        own, net, sides, data.info, spec, lambda x: torch.tensor(standardised(x, data.scales)), labels, device
-    )
+
+    def inputs(x: Array) -> Tensor:
+        return torch.tensor(standardised(x, data.scales))
+
+    def prepared(graph: OnnxGraph) -> OnnxGraph:
+        return graph.scale(data.scales[:, 0], data.scales[:, 1])
+
+    trainer = OwnTrainer(own, net, sides, data.info, spec, inputs, prepared, labels, device)
     trainer.agreement = own.agreement(data.table.features, data.table.classes)
     return trainer
 

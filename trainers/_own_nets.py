@@ -9,6 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from flnet.training.api import Array
+from flnet.training.onnx_graph import OnnxGraph
+
 Shapes = Mapping[str, tuple[int, ...]]
 FILTERS = (16, 32)  # of the two blocks
 DENSE = 64
@@ -16,10 +19,15 @@ DENSE = 64
 
 @dataclass(frozen=True)
 class Net:
-    """What parameters there are, and what a network with these makes of inputs: one row of outputs each."""
+    """What parameters there are, and what a network with these makes of inputs: one row of outputs each.
+
+    Attributes:
+        layers: adds the same network with these parameters to an ONNX graph.
+    """
 
     shapes: Shapes
     outputs: Callable[[Mapping[str, Tensor], Tensor], Tensor]
+    layers: Callable[[OnnxGraph, Mapping[str, Array]], OnnxGraph]
 
 
 def small_cnn(size: int, channels: int, classes: int) -> Net:
@@ -46,7 +54,13 @@ def small_cnn(size: int, channels: int, classes: int) -> Net:
         x = F.relu(F.linear(x.flatten(1), params["dense.weight"], params["dense.bias"]))
         return F.linear(x, params["output.weight"], params["output.bias"])
 
-    return Net(shapes, outputs)
+    def layers(graph: OnnxGraph, params: Mapping[str, Array]) -> OnnxGraph:
+        for block in ("conv1", "conv2"):
+            graph.conv(params[f"{block}.weight"], params[f"{block}.bias"], pad=1).relu().max_pool(2)
+        graph.flatten().dense(params["dense.weight"].T, params["dense.bias"]).relu()
+        return graph.dense(params["output.weight"].T, params["output.bias"])
+
+    return Net(shapes, outputs, layers)
 
 
 def mlp(inputs: int, hidden: Sequence[int], outputs: int) -> Net:
@@ -63,7 +77,13 @@ def mlp(inputs: int, hidden: Sequence[int], outputs: int) -> Net:
             x = F.relu(F.linear(x, params[f"{name}.weight"], params[f"{name}.bias"]))
         return F.linear(x, params["output.weight"], params["output.bias"])
 
-    return Net(shapes, through)
+    def layers(graph: OnnxGraph, params: Mapping[str, Array]) -> OnnxGraph:
+        graph.flatten()
+        for name in names[:-1]:
+            graph.dense(params[f"{name}.weight"].T, params[f"{name}.bias"]).relu()
+        return graph.dense(params["output.weight"].T, params["output.bias"])
+
+    return Net(shapes, through, layers)
 
 
 def fresh(shapes: Shapes, seed: int) -> dict[str, Tensor]:

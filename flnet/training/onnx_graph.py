@@ -33,8 +33,8 @@ class OnnxGraph:
         self._constants: list[Any] = []
         self._last = INPUT
 
-    def scale(self, minus: float, divide: float) -> Self:
-        """(x - minus) / divide."""
+    def scale(self, minus: float | Array, divide: float | Array) -> Self:
+        """(x - minus) / divide; by one number, or by one for each feature."""
         self._add("Sub", self._constant(np.float32(minus)))
         return self._add("Div", self._constant(np.float32(divide)))
 
