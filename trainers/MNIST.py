@@ -28,7 +28,7 @@ from flnet.training.data import Labelled
 from flnet.training.onnx_graph import OnnxGraph
 
 from ._digits import DIGIT, Digits, load_digits
-from ._torch import CPU, chosen_device
+from ._torch import CPU, chosen_device, descend
 
 SHAPES = {
     "conv1.weight": (16, 1, 3, 3),
@@ -40,7 +40,6 @@ SHAPES = {
     "output.weight": (10, 32),
     "output.bias": (10,),
 }
-MOMENTUM = 0.9
 MEAN, SPREAD = 0.1307, 0.3081  # of MNIST's pixels, in [0, 1]
 EVALUATION_BATCH = 512
 
@@ -102,7 +101,7 @@ class Mnist(Trainer):
             images, labels = self._train.batch(rows)
             loss = F.cross_entropy(_outputs(params, images), labels)
             gradients = torch.autograd.grad(loss, list(params.values()))
-            _step(params, speed, gradients, task.hyper.u)
+            descend(params, speed, gradients, task.hyper.u)
             loss_sum += float(loss.detach())
             task.progress(done, len(orders))
         metrics = {"loss": loss_sum / len(orders), "validation_accuracy": _accuracy(params, self._validation)}
@@ -162,15 +161,6 @@ def _outputs(params: Mapping[str, Tensor], images: Tensor) -> Tensor:
         x = F.max_pool2d(F.relu(x), 2)
     x = F.relu(F.linear(x.flatten(1), params["dense.weight"], params["dense.bias"]))
     return F.linear(x, params["output.weight"], params["output.bias"])
-
-
-@torch.no_grad()
-def _step(
-    params: Mapping[str, Tensor], speed: Mapping[str, Tensor], gradients: tuple[Tensor, ...], rate: float
-) -> None:
-    """By hand: the first optimiser of torch.optim costs a second and 80 MB for its imports."""
-    for (name, tensor), gradient in zip(params.items(), gradients, strict=True):
-        tensor.sub_(speed[name].mul_(MOMENTUM).add_(gradient), alpha=rate)
 
 
 @torch.inference_mode()

@@ -31,9 +31,8 @@ from flnet.training.own_images import load_images
 from flnet.training.own_table import load_table, standardised
 
 from ._own_nets import Net, fresh, mlp, small_cnn
-from ._torch import chosen_device
+from ._torch import chosen_device, descend
 
-MOMENTUM = 0.9
 EVALUATION_BATCH = 512
 MIDDLE, SPREAD = 0.5, 0.25  # of pixels in [0, 1], roughly, and the same on all nodes
 
@@ -98,7 +97,7 @@ class OwnTrainer(Trainer):
             x, y = self._sides["train"].batch(rows)
             loss = self._loss(self._net.outputs(params, x.to(self._device)), y.to(self._device))
             gradients = torch.autograd.grad(loss, list(params.values()))
-            _step(params, speed, gradients, task.hyper.u)
+            descend(params, speed, gradients, task.hyper.u)
             loss_sum += float(loss.detach())
             task.progress(done, len(orders))
         validation = self._score(params, self._sides["validation"]).accuracy
@@ -174,15 +173,6 @@ def _batches(rows: Array, task: Task) -> list[Array]:
     chance, size = np.random.default_rng(task.seed), task.hyper.b
     orders = [chance.permutation(rows) for _ in range(task.hyper.e)]
     return [order[start : start + size] for order in orders for start in range(0, len(order), size)]
-
-
-@torch.no_grad()
-def _step(
-    params: Mapping[str, Tensor], speed: Mapping[str, Tensor], gradients: tuple[Tensor, ...], rate: float
-) -> None:
-    """By hand: the first optimiser of torch.optim costs a second and 80 MB for its imports."""
-    for (name, tensor), gradient in zip(params.items(), gradients, strict=True):
-        tensor.sub_(speed[name].mul_(MOMENTUM).add_(gradient), alpha=rate)
 
 
 def _images(own: OwnImages, settings: TrainerSettings) -> OwnTrainer:

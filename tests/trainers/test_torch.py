@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: pip install flnet[to
 
 from flnet.errors import TrainerError  # noqa: E402
 from flnet.training.api import TrainerSettings  # noqa: E402
-from trainers._torch import chosen_device  # noqa: E402
+from trainers._torch import chosen_device, descend  # noqa: E402
 from trainers.MNIST import make_trainer  # noqa: E402
 
 
@@ -41,3 +41,10 @@ def test_a_gpu_that_is_not_there_is_said(tmp_path: Path, name: str, words: str) 
         TrainerError, match=f"FLNET_DEVICE={name} asks for {words}, .*; set FLNET_DEVICE to auto or"
     ):
         make_trainer(TrainerSettings(None, tmp_path, device=name))
+
+
+def test_a_step_with_momentum_by_hand() -> None:
+    params, speed = {"w": torch.tensor([1.0])}, {"w": torch.tensor([0.5])}
+    descend(params, speed, (torch.tensor([2.0]),), rate=0.1)
+    assert speed["w"].item() == pytest.approx(0.9 * 0.5 + 2)
+    assert params["w"].item() == pytest.approx(1 - 0.1 * 2.45)
