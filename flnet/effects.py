@@ -48,11 +48,6 @@ class CancelWork:
 
 
 @dataclass(frozen=True)
-class Prepare:
-    """Load the trainer and its data. Ends in Prepared or PrepareFailed."""
-
-
-@dataclass(frozen=True)
 class Train:
     """Train in the single lane, then measure. Ends in Trained or TrainingFailed."""
 
@@ -130,7 +125,6 @@ Effect = (
     | Answer
     | TellJobs
     | CancelWork
-    | Prepare
     | Train
     | Average
     | Evaluate
@@ -146,7 +140,6 @@ ORDER: tuple[type, ...] = (
     Answer,
     TellJobs,
     CancelWork,
-    Prepare,
     Train,
     Average,
     Evaluate,

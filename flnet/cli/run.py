@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from flnet.cli.text import address_of, printable
 from flnet.errors import StartError
 from flnet.node.build import build_node
 from flnet.node.runtime import NodeRuntime
-from flnet.settings import Settings, load_settings
+from flnet.settings import PREFIX, Settings, load_settings
 from flnet.training.backend import state_folder
 from flnet.web.app import create_app
 from flnet.web.serve import bind, serve
@@ -59,7 +60,10 @@ async def run_node(settings: Settings, parent: int | None = None) -> None:
     watch = asyncio.create_task(_watch_parent(parent, shutdown)) if parent is not None else None
     listening = bind(settings)  # before all else: a second node on this port must not touch the first one's state
     try:
-        _make_writable(state_folder(settings))
+        _make_writable(state_folder(settings), "state", "STATE_PATH")
+        if settings.tmp_path is not None:
+            _make_writable(settings.tmp_path, "temporary", "TMP_PATH")
+            os.environ["TMPDIR"] = tempfile.tempdir = str(settings.tmp_path)  # the training child inherits it
         node = build_node(settings)
         try:
             await node.start()
@@ -73,16 +77,16 @@ async def run_node(settings: Settings, parent: int | None = None) -> None:
             watch.cancel()
 
 
-def _make_writable(folder: Path) -> None:
-    """Make the state folder, and try it, before a node promises to keep anything there."""
+def _make_writable(folder: Path, kind: str, setting: str) -> None:
+    """Make a folder, and try it, before a node promises to keep anything there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".probe-{os.getpid()}"
         probe.touch()
         probe.unlink()
     except OSError as exc:
-        words = f"the state folder {folder} cannot be written ({exc.strerror or exc})"
-        raise StartError(f"{words}; set FLNET_STATE_PATH to one that can") from exc
+        words = f"the {kind} folder {folder} cannot be written ({exc.strerror or exc})"
+        raise StartError(f"{words}; set {PREFIX}{setting} to one that can") from exc
 
 
 def greeting(node: NodeRuntime, settings: Settings) -> str:

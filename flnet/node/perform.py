@@ -13,7 +13,6 @@ from flnet.effects import (
     CancelTimer,
     CancelWork,
     Evaluate,
-    Prepare,
     Publish,
     Save,
     Send,
@@ -64,7 +63,7 @@ class Performer:
         return answer
 
     def prepare(self, trainer: TrainerId) -> None:
-        """Start loading a trainer."""
+        """Start loading a trainer; ends in Prepared or PrepareFailed."""
         self._later(trainer, self._lane.prepare(trainer))
 
     async def close(self) -> None:
@@ -97,8 +96,6 @@ class Performer:
         match item.effect:
             case CancelWork() as effect:
                 self._lane.cancel(owner, effect)
-            case Prepare():
-                self.prepare(owner)
             case Train() as effect:
                 self._later(owner, self._lane.train(owner, effect))
             case Average() as effect:

@@ -57,15 +57,15 @@ def test_a_port_in_use_stops_the_start_with_words(tmp_path: Path, taken_port: in
     assert "Traceback" not in err
 
 
-def test_a_state_folder_that_cannot_be_written_stops_the_start_with_words(tmp_path: Path) -> None:
+@pytest.mark.parametrize("setting", ["FLNET_STATE_PATH", "FLNET_TMP_PATH"])
+def test_a_folder_that_cannot_be_written_stops_the_start_with_words(tmp_path: Path, setting: str) -> None:
     (tmp_path / "taken").write_text("a file, not a folder")
-    with flnet(
-        tmp_path, "run", FLNET_NODE_PORT=str(free_port()), FLNET_STATE_PATH=str(tmp_path / "taken/state")
-    ) as node:
+    variables = {"FLNET_STATE_PATH": str(tmp_path / "state"), setting: str(tmp_path / "taken/folder")}
+    with flnet(tmp_path, "run", FLNET_NODE_PORT=str(free_port()), **variables) as node:
         _, errors = node.communicate(timeout=60)
     assert node.returncode == 1
     assert "cannot be written" in errors
-    assert "FLNET_STATE_PATH" in errors
+    assert setting in errors
     assert "Traceback" not in errors
 
 
