@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from flnet.blob import Blob
 from flnet.messages import EditHyperParams, Peer
 from flnet.params import TrainerId
 from flnet.transport.base import Reply
@@ -92,7 +93,18 @@ class Node(Protocol):
         """How many bytes a request to this path may have."""
         ...
 
-    async def receive(self, path: str, body: bytes, content_type: str, caller_ip: str) -> Reply:
+    def inspect(self, path: str, content_type: str, head: memoryview, total: int) -> bool:
+        """Look at the first bytes of a body of `total` bytes before the rest is taken in.
+
+        Returns:
+            True when the head was whole and is wanted, False when more of it is needed.
+
+        Raises:
+            PeerError: this node does not want such a body.
+        """
+        ...
+
+    async def receive(self, path: str, body: bytes | memoryview, content_type: str, caller_ip: str) -> Reply:
         """Take one POSTed message and answer it.
 
         Raises:
@@ -161,6 +173,14 @@ class Node(Protocol):
 
         Raises:
             UnknownModel: of that digest.
+        """
+        ...
+
+    async def held(self, digest: str) -> Blob:
+        """The parameters of this digest as they go over the wire.
+
+        Raises:
+            UnknownModel: none of that digest is kept here.
         """
         ...
 

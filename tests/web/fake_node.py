@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
+from flnet.blob import Blob
 from flnet.errors import (
     FlnetError,
     JobBusy,
     NotComparable,
     NotReady,
     OwnMachineOnly,
+    ParamsRefused,
     StaleRound,
     UnknownModel,
     UnknownPath,
@@ -34,52 +36,15 @@ from flnet.messages import (
     Trigger,
     Triggered,
 )
-from flnet.node.base import Download, FeedItem, Question, View
+from flnet.node.base import Download, Question, View
 from flnet.params import TrainerId
 from flnet.transport.base import Reply
 
+from .fake_feed import FakeFeed
+
 KINDS = {kind.path: kind for kind in (Announce, StartTraining, ModelParams, Accuracy, Trigger)}
 CONTROL = 64 * 1024
-
-
-class FakeFeed:
-    """A bounded ring of what happened; `close` is what a stopping node does."""
-
-    def __init__(self, keep: int = 200) -> None:
-        self.keep = keep
-        self.closed = False
-        self.watchers = 0
-        self._items: list[FeedItem] = []
-        self._changed = asyncio.Condition()
-
-    async def publish(self, kind: str, text: str, trainer: str = "", **data: Any) -> None:
-        newest = self._items[-1].id if self._items else 0
-        item = FeedItem(newest + 1, 1_700_000_000.0 + newest, kind, text, trainer, data)
-        async with self._changed:
-            self._items = [*self._items, item][-self.keep :]
-            self._changed.notify_all()
-
-    async def close(self) -> None:
-        async with self._changed:
-            self.closed = True
-            self._changed.notify_all()
-
-    def recent(self, after: int = 0) -> Sequence[FeedItem]:
-        return [item for item in self._items if item.id > after]
-
-    async def watch(self, after: int | None = None) -> AsyncIterator[FeedItem]:
-        last = (self._items[-1].id if self._items else 0) if after is None else after
-        self.watchers += 1
-        try:
-            while not self.closed:
-                for item in self.recent(last):
-                    last = item.id
-                    yield item
-                async with self._changed:
-                    while not self.closed and not self.recent(last):
-                        await self._changed.wait()
-        finally:
-            self.watchers -= 1
+WANTED = b"wanted head:"  # what a binary body must begin with
 
 
 @dataclass
@@ -151,6 +116,8 @@ class FakeNode:
         self.around: list[View] = []
         self.asked_peers = 0
         self.received: list[tuple[str, int, str, str]] = []  # path, bytes, content type, caller
+        self.inspected: list[tuple[str, str, int, int]] = []  # path, content type, bytes of the head, of all
+        self.blobs: dict[str, Blob] = {}
         self.questions: list[Question] = []
         self.failure: Exception | None = None
         self.is_ready = True
@@ -159,7 +126,19 @@ class FakeNode:
         model = path in (StartTraining.path, ModelParams.path, Accuracy.path)
         return self.limit if model else CONTROL
 
-    async def receive(self, path: str, body: bytes, content_type: str, caller_ip: str) -> Reply:
+    def inspect(self, path: str, content_type: str, head: memoryview, total: int) -> bool:
+        """Wants what begins with WANTED, and does not want what begins otherwise."""
+        self.inspected.append((path, content_type, len(head), total))
+        if not WANTED.startswith(bytes(head[: len(WANTED)])):
+            raise ParamsRefused("the head is not of this node's model")
+        return len(head) >= len(WANTED)
+
+    async def held(self, digest: str) -> Blob:
+        if digest not in self.blobs:
+            raise UnknownModel(f"no parameters {digest}")
+        return self.blobs[digest]
+
+    async def receive(self, path: str, body: bytes | memoryview, content_type: str, caller_ip: str) -> Reply:
         self.received.append((path, len(body), content_type, caller_ip))
         if self.failure is not None:
             raise self.failure
