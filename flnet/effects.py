@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flnet.messages import HyperParams, Message, Peer
-from flnet.params import Params, PeerId, RoundKey, Update
+from flnet.params import Digest, Params, PeerId, RoundKey, Update
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,24 @@ class Train:
 
 
 @dataclass(frozen=True)
-class Average:
-    """Merge these updates (never empty, sorted by peer) in the lane. Ends in Averaged or AveragingFailed."""
+class Fold:
+    """Add these updates, sorted by peer, to the running sum of this round in the lane, so that they need not be
+    kept. Ends in nothing; what goes wrong shows in the Average that follows.
+    """
 
     key: RoundKey
     updates: tuple[Update, ...]
+
+
+@dataclass(frozen=True)
+class Average:
+    """Merge these updates, sorted by peer, with those that were folded before (never nothing at all) in the
+    lane. Ends in Averaged or AveragingFailed.
+    """
+
+    key: RoundKey
+    updates: tuple[Update, ...]
+    folded: tuple[PeerId, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,10 +105,20 @@ class SetTimer:
 
 
 @dataclass(frozen=True)
+class Fetch:
+    """Get the parameters of this digest from a peer. Ends in Fetched or FetchFailed."""
+
+    key: RoundKey
+    peer: PeerId
+    digest: Digest
+
+
+@dataclass(frozen=True)
 class Send:
     """Send a message, parameters beside it, to each of these peers, concurrently.
 
-    Each peer's answer comes back as an event of its own: SendFailed, SendRefused, ClaimAnswered.
+    Where the message names their digest, a peer that can fetch them by it may be sent the message alone. Each
+    peer's answer comes back as an event of its own: SendFailed, SendRefused, ClaimAnswered.
     """
 
     to: tuple[PeerId, ...]
@@ -126,10 +149,12 @@ Effect = (
     | TellJobs
     | CancelWork
     | Train
+    | Fold
     | Average
     | Evaluate
     | CancelTimer
     | SetTimer
+    | Fetch
     | Send
     | SendAnnounce
     | Publish
@@ -141,10 +166,12 @@ ORDER: tuple[type, ...] = (
     TellJobs,
     CancelWork,
     Train,
+    Fold,
     Average,
     Evaluate,
     CancelTimer,
     SetTimer,
+    Fetch,
     Send,
     SendAnnounce,
     Publish,

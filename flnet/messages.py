@@ -7,7 +7,6 @@ Arrays never stand in a message: they travel beside it, in a Packet.
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
@@ -16,9 +15,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic.alias_generators import to_camel
 
 from flnet.errors import InvalidMessage
+from flnet.explaining import explain
 from flnet.names import check_host, check_name
 from flnet.params import Digest, Params, PeerId, RoundKey, TrainerId
 
+SAFETENSORS, FLOAT16, INT8 = "safetensors", "float16", "int8"  # forms of parameters that a node may accept
 MAX_PEERS = 256  # in one announcement; larger lists are no mesh of ours
 LAST_ROUND = 2**53  # larger numbers are not exact in every JSON reader
 
@@ -27,6 +28,8 @@ Host = Annotated[str, AfterValidator(check_host)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Round = Annotated[int, Field(ge=0, le=LAST_ROUND)]
 Unit = Annotated[float, Field(ge=0, le=1)]
+HexDigest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Forms = Annotated[tuple[Annotated[str, Field(max_length=40)], ...], Field(max_length=16)]
 
 
 def _printable(text: str) -> str:
@@ -110,12 +113,17 @@ class HyperParams(Message):
 
 
 class Announce(Message):
-    """POST /announce: here I am, and these are the peers that I know."""
+    """POST /announce: here I am, and these are the peers that I know.
+
+    Attributes:
+        accepts: forms of parameters that this node reads besides the thesis' JSON; others are for newer nodes.
+    """
 
     path: ClassVar[str] = "/announce"
 
     i_am: Peer
     my_known_peers: list[Peer] = Field(default=[], max_length=MAX_PEERS)
+    accepts: Forms | None = None
 
 
 class AnnounceReply(Message):
@@ -123,6 +131,7 @@ class AnnounceReply(Message):
 
     announce_yourself_to_peers: list[Peer] = Field(default=[], max_length=MAX_PEERS)
     i_am: Peer
+    accepts: Forms | None = None
 
 
 class JobMessage(Message):
@@ -157,6 +166,7 @@ class StartTraining(JobMessage):
     Attributes:
         base_round: the round whose average the parameters are; -1 when they were never averaged.
         contributors: how many updates went into that average.
+        digest: of the parameters; who holds them already need not be sent them.
     """
 
     path: ClassVar[str] = "/training"
@@ -164,6 +174,7 @@ class StartTraining(JobMessage):
 
     base_round: int = Field(default=-1, ge=-1)
     contributors: int = Field(default=0, ge=0)
+    digest: HexDigest | None = None
 
     @property
     def key(self) -> RoundKey:
@@ -179,6 +190,7 @@ class ModelParams(JobMessage):
         labels: how many labels the sender's data has, for rules that weigh by it.
         accuracy: of the sender's own model on its own test split, before averaging; in [0, 1].
         declined: set when the sender takes no part: the reason. No parameters come with it.
+        digest: of the update; without parameters beside it, they are there to be fetched by it.
     """
 
     path: ClassVar[str] = "/training/model_params"
@@ -188,6 +200,7 @@ class ModelParams(JobMessage):
     labels: int | None = Field(default=None, ge=0, le=10**6)
     accuracy: Unit | None = None
     declined: str | None = Field(default=None, max_length=500)
+    digest: HexDigest | None = None
 
 
 class Accuracy(JobMessage):
@@ -202,7 +215,7 @@ class Accuracy(JobMessage):
     carries_params: ClassVar[bool] = True
 
     accuracy: Unit
-    digest: str | None = Field(default=None, max_length=64)
+    digest: HexDigest | None = None
     contributors: int = Field(default=1, ge=0)
 
 
@@ -213,7 +226,7 @@ class AccuracyReply(Message):
 
     i_am: Peer
     accuracy: Unit
-    digest: str | None = Field(default=None, max_length=64)
+    digest: HexDigest | None = None
     contributors: int = Field(default=1, ge=0)
 
 
@@ -261,37 +274,3 @@ def digest_of(message: Accuracy | AccuracyReply, params: Params | None) -> Diges
     if params is not None:
         return params.digest
     return Digest(message.digest) if message.digest else None
-
-
-def explain(exc: ValidationError) -> str:
-    """A validation error in words: each field, what was expected, what came (shortened)."""
-    parts = []
-    for error in exc.errors(include_url=False)[:5]:
-        place = ".".join(_shortened(ascii(str(step)[:60])[1:-1]) for step in error["loc"]) or "the message"
-        suffix = "" if error["type"] == "missing" else f" (got {_SHORT.repr(error.get('input'))})"
-        parts.append(f"{place}: {error['msg']}{suffix}")
-    hidden = exc.error_count() - len(parts)
-    return "; ".join(parts) + (f"; and {hidden} more" if hidden > 0 else "")
-
-
-class _Short(reprlib.Repr):
-    """Shows a stranger's value in few characters, however large it is or deep it is nested."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.maxlevel, self.maxdict, self.maxlist, self.maxstring, self.maxother = 2, 3, 4, 40, 40
-
-    def repr(self, x: object) -> str:
-        """Like repr, at most 60 characters, all of them ASCII."""
-        return _shortened(super().repr(x).encode("ascii", "backslashreplace").decode())
-
-    def repr_int(self, x: int, level: int) -> str:
-        """Only as many digits as Python is willing to write."""
-        return str(x) if x.bit_length() < 200 else f"a whole number of {x.bit_length()} bits"
-
-
-_SHORT = _Short()
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= 60 else text[:57] + "..."

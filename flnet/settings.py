@@ -136,6 +136,11 @@ class Settings(BaseModel):
         default="agg1",
         description="Weights of the average: agg0 uniform, agg1 by examples, agg2 by examples x labels.",
     )
+    wire: Literal["safetensors", "float16", "int8", "json"] = Field(
+        default="safetensors",
+        description="How updates are sent to peers that can read it: as they are, in half or in a quarter of the "
+        "bytes (what rounding loses is sent with the next update), or as the thesis' JSON only.",
+    )
     wait_time_in_seconds_to_force_fedavg: float = Field(
         default=60,
         gt=0,

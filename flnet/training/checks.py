@@ -12,7 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from flnet.errors import ParamsRefused, TrainerError
 from flnet.events import Declaration
-from flnet.messages import Agreement, HyperParams, explain
+from flnet.explaining import explain
+from flnet.messages import Agreement, HyperParams
 from flnet.params import Array, Params, Schema
 from flnet.training.api import DataInfo, Fit, Score, Trainer
 from flnet.training.offers import offered

@@ -9,7 +9,8 @@ from pydantic import ValidationError
 from quart import Blueprint, Response
 
 from flnet.errors import InvalidMessage, UnreadableBody
-from flnet.messages import EditHyperParams, explain
+from flnet.explaining import explain
+from flnet.messages import EditHyperParams
 from flnet.node.base import Node
 from flnet.params import TrainerId
 from flnet.web.answers import json_answer

@@ -1,0 +1,114 @@
+"""Large bodies without copies: a Blob is sent as the pieces that it is made of, a Landing is filled in place.
+
+A model's arrays are sent from their own memory, and are received into one buffer of the announced size, which
+is asked for only after the first bytes, the head, were found to describe something that this node wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from flnet.errors import BodyTooLarge, LocalError, UnreadableBody
+
+PIECE = 256 * 1024  # bytes; larger and smaller pieces were measured slower over loopback
+
+Inspect = Callable[[memoryview, int], bool]  # (what has come so far, size of all) -> whether that was the head
+
+
+class Blob:
+    """Bytes in several buffers, which are neither joined nor copied; they must not change while it is used."""
+
+    def __init__(self, parts: Sequence[bytes | memoryview]) -> None:
+        self._parts = [memoryview(part).cast("B") for part in parts if len(memoryview(part).cast("B"))]
+        self.nbytes = sum(len(part) for part in self._parts)
+
+    def __len__(self) -> int:
+        return self.nbytes
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self._parts)
+
+    def pieces(self, start: int = 0, stop: int | None = None) -> Iterator[memoryview]:
+        """The bytes from `start` to before `stop`, at most PIECE at a time."""
+        stop = self.nbytes if stop is None else min(stop, self.nbytes)
+        offset = 0
+        for part in self._parts:
+            first, last = max(start - offset, 0), min(stop - offset, len(part))
+            for at in range(first, last, PIECE):
+                yield part[at : min(at + PIECE, last)]
+            offset += len(part)
+
+
+class Landing:
+    """Where a body of known size lands: inspected from its first bytes on, then filled in place.
+
+    Attributes:
+        received: bytes that have come; after a broken transfer the rest can be asked for from there.
+    """
+
+    def __init__(self, inspect: Inspect, limit: int, head_limit: int) -> None:
+        """Args:
+        inspect: looks at the first bytes until it returns True, once; raises PeerError for what is not wanted.
+        limit: bytes that a body may have in all.
+        head_limit: bytes that are kept before `inspect` must have seen enough.
+        """
+        self._inspect, self._limit, self._head_limit = inspect, limit, head_limit
+        self._head = bytearray()
+        self._buffer: memoryview | None = None
+        self.total: int | None = None
+        self.received = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of it is here."""
+        return self.received == self.total and (self._buffer is not None or self.total == 0)
+
+    def expect(self, total: int) -> None:
+        """The size of the whole body; may be said again, but never differently.
+
+        Raises:
+            BodyTooLarge: more than this node takes.
+            UnreadableBody: another size than the one said before.
+        """
+        if total > self._limit:
+            raise BodyTooLarge(self._limit, total)
+        if self.total not in (None, total):
+            raise UnreadableBody(f"the body had {self.total} bytes before and has {total} now")
+        self.total = total
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Take in the next bytes.
+
+        Raises:
+            PeerError: `inspect` does not want them.
+            UnreadableBody: there are more than were announced, or the head has no end.
+        """
+        if self.total is None:
+            raise LocalError("the size of a body must be known before its bytes are taken in")
+        if self.received + len(data) > self.total:
+            raise UnreadableBody(f"expected {self.total} bytes, but more came")
+        if self._buffer is not None:
+            self._buffer[self.received : self.received + len(data)] = data
+            self.received += len(data)
+            return
+        self._head += data
+        self.received = len(self._head)
+        if self._inspect(memoryview(bytes(self._head)), self.total):
+            # Not zeroed: its pages are touched once, by what is written into them.
+            self._buffer = memoryview(np.empty(self.total, np.uint8)).cast("B")
+            self._buffer[: self.received] = self._head
+            self._head = bytearray()
+        elif self.received > self._head_limit or self.received == self.total:
+            raise UnreadableBody(f"the first {self.received} bytes of the body do not hold its whole head")
+
+    def whole(self) -> memoryview:
+        """All of it, read-only and without a copy.
+
+        Raises:
+            UnreadableBody: the body ended too early.
+        """
+        if not self.complete:
+            raise UnreadableBody(f"expected {self.total} bytes, but {self.received} came")
+        return (self._buffer if self._buffer is not None else memoryview(b"")).toreadonly()

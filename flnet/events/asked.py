@@ -1,0 +1,80 @@
+"""What people and peers ask of a job, or tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from flnet.events.base import Event
+from flnet.messages import HyperParams
+from flnet.params import Claim, Digest, Params, PeerId, RoundKey, Update
+
+
+@dataclass(frozen=True)
+class RoundTriggered(Event):
+    """A person, the command line or a policy asks for rounds."""
+
+    rounds: int = 1
+    hyper: HyperParams | None = None
+
+
+@dataclass(frozen=True)
+class HyperParamsEdited(Event):
+    """A person changed hyper-parameters (only those present) for the rounds that start here."""
+
+    changes: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class TrainingAsked(Event):
+    """A peer started a round; `params` are None where only their digest was said."""
+
+    peer: PeerId
+    key: RoundKey
+    params: Params | None
+    hyper: HyperParams
+    base_round: int = -1
+    contributors: int = 0
+    agreement: Mapping[str, str] | None = None
+    digest: Digest | None = None
+
+
+@dataclass(frozen=True)
+class UpdateReceived(Event):
+    """A peer's update came."""
+
+    update: Update
+    agreement: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class UpdateOffered(Event):
+    """A peer's update is there to be fetched by its digest; `update` holds no parameters yet."""
+
+    update: Update
+    digest: Digest
+    agreement: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class DeclineReceived(Event):
+    """A peer takes no part in a round."""
+
+    peer: PeerId
+    key: RoundKey
+    reason: str
+
+
+@dataclass(frozen=True)
+class ClaimReceived(Event):
+    """A peer sent its accuracy and waits for ours."""
+
+    claim: Claim
+    agreement: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class ClaimAnswered(Event):
+    """A peer answered our accuracy with its own."""
+
+    claim: Claim

@@ -1,0 +1,40 @@
+"""What every event is, and what a trainer says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from flnet.messages import HyperParams
+from flnet.params import MergeRule
+
+
+class Event:
+    """Something that a job, or the membership, hears; each is a small frozen record."""
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What a trainer says of itself, read in the worker and kept by the job.
+
+    Attributes:
+        label: the trainer's name as people read it.
+        defaults: hyper-parameters until a person or an initiator says otherwise.
+        exchange_threshold: by how much a peer's model must be better to be adopted, in accuracy (0 to 1).
+        shared: names of the parameters that leave this node; the others stay private.
+        merge: how a shared array is merged where it is not by the mean.
+        data: what was found where: source, rows per split, classes, whether it is sample data.
+        agreement: what all nodes must have alike, in words by name: {"classes": "cat, dog"}.
+        offers: what a person may do with its models: inputs (what predictions take, or None), formats of an
+            export, note (goes with every prediction), licence, counts (rows of each class per split).
+    """
+
+    label: str
+    defaults: HyperParams
+    exchange_threshold: float
+    shared: tuple[str, ...]
+    merge: Mapping[str, MergeRule] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)
+    agreement: Mapping[str, str] = field(default_factory=dict)
+    offers: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,143 @@
+"""How effects end: every one that takes time ends in one of these, failure included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from flnet.events.base import Declaration, Event
+from flnet.messages import HyperParams
+from flnet.params import Digest, Params, PeerId, RoundKey
+
+
+@dataclass(frozen=True)
+class Prepared(Event):
+    """The trainer is loaded and has data; `params` are its initial parameters, private ones included."""
+
+    declaration: Declaration
+    params: Params
+
+
+@dataclass(frozen=True)
+class PrepareFailed(Event):
+    """The trainer cannot work: no data, or it is broken. The reason says what to do."""
+
+    reason: str
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Trained(Event):
+    """Local training is done.
+
+    Attributes:
+        params: all parameters after training, private ones included.
+        examples: training rows used.
+        accuracy: on the own test split, before averaging; in [0, 1].
+        labels: how many labels the data has.
+        seconds: that training and measuring took.
+    """
+
+    key: RoundKey
+    params: Params
+    examples: int
+    accuracy: float
+    labels: int = 1
+    seconds: float = 0.0
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    hyper: HyperParams | None = None  # what it trained with, if not with what the round said
+
+
+@dataclass(frozen=True)
+class TrainingFailed(Event):
+    """Local training ended without a result."""
+
+    key: RoundKey
+    reason: str
+
+
+@dataclass(frozen=True)
+class Averaged(Event):
+    """The average of a round is computed."""
+
+    key: RoundKey
+    params: Params
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class AveragingFailed(Event):
+    """The average could not be computed."""
+
+    key: RoundKey
+    reason: str
+
+
+@dataclass(frozen=True)
+class Evaluated(Event):
+    """A model was measured on the own test split; `digest` is that of its shared part."""
+
+    key: RoundKey
+    digest: Digest
+    accuracy: float
+    examples: int = 0
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EvaluationFailed(Event):
+    """A model could not be measured."""
+
+    key: RoundKey
+    digest: Digest
+    reason: str
+
+
+@dataclass(frozen=True)
+class Fetched(Event):
+    """Parameters came from a peer, and they have this digest."""
+
+    key: RoundKey
+    peer: PeerId
+    digest: Digest
+    params: Params
+
+
+@dataclass(frozen=True)
+class FetchFailed(Event):
+    """A peer did not give the parameters of this digest."""
+
+    key: RoundKey
+    peer: PeerId
+    digest: Digest
+    reason: str
+
+
+@dataclass(frozen=True)
+class SendFailed(Event):
+    """A message did not get through, after all attempts; `path` says which kind."""
+
+    peer: PeerId
+    path: str
+    key: RoundKey
+    reason: str
+
+
+@dataclass(frozen=True)
+class SendRefused(Event):
+    """A peer answered a message with an error; `current` is the round it is in, where it said so."""
+
+    peer: PeerId
+    path: str
+    key: RoundKey
+    status: int
+    error: str
+    reason: str
+    current: int | None = None
+
+
+@dataclass(frozen=True)
+class TimerFired(Event):
+    """A timer that was set ran out."""
+
+    name: str
