@@ -21,7 +21,8 @@ class Blob:
     """Bytes in several buffers, which are neither joined nor copied; they must not change while it is used."""
 
     def __init__(self, parts: Sequence[bytes | memoryview]) -> None:
-        self._parts = [memoryview(part).cast("B") for part in parts if len(memoryview(part).cast("B"))]
+        # Nothing is made of empty parts: a view without bytes cannot be cast.
+        self._parts = [memoryview(part).cast("B") for part in parts if memoryview(part).nbytes]
         self.nbytes = sum(len(part) for part in self._parts)
 
     def __len__(self) -> int:
@@ -50,12 +51,14 @@ class Landing:
 
     def __init__(self, inspect: Inspect, limit: int, head_limit: int) -> None:
         """Args:
-        inspect: looks at the first bytes until it returns True, once; raises PeerError for what is not wanted.
+        inspect: looks at the first bytes whenever they have doubled, until it returns True; raises PeerError for
+            what is not wanted. What it is given stays as it is, so views of it may be kept.
         limit: bytes that a body may have in all.
         head_limit: bytes that are kept before `inspect` must have seen enough.
         """
         self._inspect, self._limit, self._head_limit = inspect, limit, head_limit
         self._head = bytearray()
+        self._look_at = 1  # bytes; looking at every write would copy a head of n single bytes n times
         self._buffer: memoryview | None = None
         self.total: int | None = None
         self.received = 0
@@ -89,18 +92,24 @@ class Landing:
             raise LocalError("the size of a body must be known before its bytes are taken in")
         if self.received + len(data) > self.total:
             raise UnreadableBody(f"expected {self.total} bytes, but more came")
+        if not len(data):
+            return
         if self._buffer is not None:
             self._buffer[self.received : self.received + len(data)] = data
             self.received += len(data)
             return
         self._head += data
         self.received = len(self._head)
+        no_more = self.received >= min(self._head_limit, self.total)
+        if self.received < self._look_at and not no_more:
+            return
+        self._look_at = 2 * self.received
         if self._inspect(memoryview(bytes(self._head)), self.total):
             # Not zeroed: its pages are touched once, by what is written into them.
-            self._buffer = memoryview(np.empty(self.total, np.uint8)).cast("B")
+            self._buffer = np.empty(self.total, np.uint8).data.cast("B")
             self._buffer[: self.received] = self._head
             self._head = bytearray()
-        elif self.received > self._head_limit or self.received == self.total:
+        elif no_more:
             raise UnreadableBody(f"the first {self.received} bytes of the body do not hold its whole head")
 
     def whole(self) -> memoryview:
