@@ -1,0 +1,189 @@
+"""The header of a safetensors file, written so that equal arrays give equal bytes, and read without any trust.
+
+A file is 8 bytes of length (little-endian), that many bytes of JSON, then the arrays, little-endian and back to
+back. JSON: {name: {"dtype", "shape", "data_offsets": [start, stop]}} and "__metadata__", text by text. Here the
+arrays with larger items come first, so that each of them is aligned once the header fills whole 8 bytes.
+Source: https://huggingface.co/docs/safetensors
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from flnet.errors import LocalError, ParamsRefused, UnreadableBody
+from flnet.params import Array
+
+MAX_HEADER = 2 * 1024 * 1024  # bytes of JSON: all the arrays that a message may hold, with names of usual length
+MAX_ARRAYS = 10_000  # in one message: far above real models, far below what would fill memory with headers
+MAX_DIMENSIONS = 32  # numpy 1's own bound
+MAX_NAME = 256  # characters
+_LENGTH = 8  # bytes before the JSON
+_ALIGNED = 8  # bytes; the largest item
+_MOST_BYTES = 2**48  # of one array, were its empty dimensions 1: far below what numpy can count
+_METADATA = "__metadata__"
+_FIELDS = {"dtype", "shape", "data_offsets"}
+_DTYPES: dict[str, np.dtype[Any]] = {
+    **{f"{kind.upper()}{8 * size}": np.dtype(f"<{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)},
+    **{f"F{8 * size}": np.dtype(f"<f{size}") for size in (2, 4, 8)},
+    "BOOL": np.dtype(np.bool_),
+}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where one array lies: bytes `start` to before `stop`, counted from the beginning of the file."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    start: int
+    stop: int
+
+    def view(self, body: memoryview) -> Array:
+        """The array in the memory of the whole file.
+
+        Raises:
+            ParamsRefused: a boolean that is neither 0 nor 1.
+        """
+        if self.start == self.stop:
+            return np.empty(self.shape, self.dtype)
+        array = np.frombuffer(body[self.start : self.stop], self.dtype).reshape(self.shape)
+        if self.dtype == np.bool_ and array.view(np.uint8).max() > 1:
+            raise ParamsRefused("a boolean must be 0 or 1")
+        return array if array.flags.aligned else array.copy()
+
+
+def in_order(arrays: Mapping[str, Array]) -> list[str]:
+    """Their names in the order of the file: larger items first, then by name."""
+    return sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
+
+
+def write_header(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
+    """All that stands before the arrays of a file, which follow `in_order`.
+
+    Raises:
+        LocalError: it would not be read again: a name or dtype that cannot stand there, or too many of them.
+    """
+    header: dict[str, Any] = {_METADATA: metadata}
+    stop = 0
+    for name in in_order(arrays):
+        array, start = arrays[name], stop
+        stop += array.nbytes
+        try:
+            _check(name, array.shape)
+            dtype = _NAMES[array.dtype.newbyteorder("<")]
+        except (ParamsRefused, KeyError) as exc:
+            raise LocalError(f"array {name[:60]!r} of dtype {array.dtype} cannot stand in a file: {exc}") from exc
+        header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [start, stop]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % _ALIGNED)
+    if len(text) > MAX_HEADER or len(arrays) > MAX_ARRAYS:
+        raise LocalError(f"{len(arrays)} arrays need a header of {len(text)} bytes; neither would be read")
+    return len(text).to_bytes(_LENGTH, "little") + text
+
+
+def read_header(head: memoryview, total: int) -> tuple[dict[str, Entry], dict[str, str]] | None:
+    """The arrays by name, in the order of the header, and the metadata; None while not all of it is here.
+
+    Args:
+        head: the first bytes of the file, or all of them.
+        total: bytes of the whole file.
+
+    Raises:
+        UnreadableBody: not of this format, or the file is not what its header says.
+        ParamsRefused: names, dtypes or shapes that are not taken.
+    """
+    if len(head) < min(_LENGTH, total):
+        return None
+    length = int.from_bytes(head[:_LENGTH], "little")
+    data = _LENGTH + length
+    if total < _LENGTH or length > MAX_HEADER or data > total or data % _ALIGNED:
+        raise UnreadableBody(
+            f"no safetensors: a body of {total} bytes, whose header would have {length}; "
+            f"expected whole {_ALIGNED} bytes, at most {MAX_HEADER}"
+        )
+    if len(head) < data:
+        return None
+    header = strict_object(bytes(head[_LENGTH:data]))
+    metadata = header.pop(_METADATA, {})
+    if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
+        raise UnreadableBody(f"{_METADATA} must hold text by name")
+    if len(header) > MAX_ARRAYS:
+        raise ParamsRefused(f"the body has {len(header)} arrays; at most {MAX_ARRAYS} are read")
+    entries = {name: _entry(name, described, data) for name, described in header.items()}
+    _check_gapless(entries.values(), data, total)
+    return entries, metadata
+
+
+def strict_object(text: bytes | str) -> dict[str, Any]:
+    """A JSON object in which no object has two fields of one name, and no number is infinite or none.
+
+    Raises:
+        UnreadableBody: it is something else.
+    """
+    try:
+        read = text.decode() if isinstance(text, bytes) else text
+        if not read.startswith("{"):
+            raise ValueError("it does not begin with {")
+        found: dict[str, Any] = json.loads(read, object_pairs_hook=_distinct, parse_constant=_no_number)
+    except (ValueError, RecursionError) as exc:
+        raise UnreadableBody(f"the header is no JSON object: {ascii(str(exc)[:120])[1:-1]}") from exc
+    return found
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("two fields of one object have the same name")
+    return found
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no number")
+
+
+def _check(name: str, shape: Sequence[int]) -> None:
+    if not name.isprintable() or len(name) > MAX_NAME or name == _METADATA:
+        raise ParamsRefused(f"an array's name must be printable, of at most {MAX_NAME} characters")
+    if len(shape) > MAX_DIMENSIONS:
+        raise ParamsRefused(f"{name[:60]!r} has more than {MAX_DIMENSIONS} dimensions")
+
+
+def _entry(name: str, described: Any, data: int) -> Entry:
+    """One array's description, `data` bytes before the first array."""
+    quoted = ascii(name[:60])
+    if not isinstance(described, dict) or described.keys() != _FIELDS:
+        raise UnreadableBody(f"{quoted} must be described by {', '.join(sorted(_FIELDS))}")
+    shape, offsets, dtype = described["shape"], described["data_offsets"], described["dtype"]
+    if not _are_counts(shape) or not _are_counts(offsets) or len(offsets) != 2:
+        raise UnreadableBody(f"the shape and the offsets of {quoted} must be whole numbers from 0 on")
+    _check(name, shape)
+    if not isinstance(dtype, str) or dtype not in _DTYPES:
+        raise ParamsRefused(f"{quoted} has a dtype that is not read; expected one of {', '.join(sorted(_DTYPES))}")
+    start, stop = offsets
+    item = _DTYPES[dtype].itemsize
+    if math.prod(max(length, 1) for length in shape) * item > _MOST_BYTES:
+        raise ParamsRefused(f"{quoted} has a shape beyond {_MOST_BYTES} bytes")
+    if stop - start != math.prod(shape) * item or start % item:
+        raise UnreadableBody(f"the offsets of {quoted} do not fit its shape and dtype")
+    return Entry(_DTYPES[dtype], tuple(shape), data + start, data + stop)
+
+
+def _are_counts(values: Any) -> bool:
+    return isinstance(values, list) and all(type(value) is int and 0 <= value <= _MOST_BYTES for value in values)
+
+
+def _check_gapless(entries: Iterable[Entry], data: int, total: int) -> None:
+    at = data
+    for start, stop in sorted((entry.start, entry.stop) for entry in entries):
+        if start != at:
+            raise UnreadableBody("the arrays of the body must lie back to back, without holes and overlaps")
+        at = stop
+    if at != total:
+        raise UnreadableBody(f"expected {at} bytes after the header's words, got {total}")
