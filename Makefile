@@ -6,13 +6,14 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 ARGS ?=
 
-.PHONY: help venv demo lint test clean
+.PHONY: help venv demo lint test bench clean
 
 help:
 	@echo "make venv    create $(VENV) with all that flnet needs (PYTHON=$(PYTHON))"
 	@echo "make demo    four nodes on this machine that train MNIST (ARGS='--nodes 3 --rounds 2 --exit')"
 	@echo "make test    lint, types and tests (ARGS='-k settings')"
 	@echo "make lint    lint and types only"
+	@echo "make bench   measure against the floors of this machine (ARGS='works exchange --quick')"
 	@echo "make clean   remove $(VENV) and what tools leave behind"
 
 venv: $(STAMP)
@@ -38,6 +39,9 @@ lint: venv
 
 test: lint
 	$(BIN)/python -m pytest $(ARGS)
+
+bench: venv
+	@$(BIN)/python -m benchmarks $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage

@@ -1,0 +1,1 @@
+"""What flnet costs, measured side by side with the least that the same work can cost on the same machine."""

@@ -1,0 +1,70 @@
+"""python -m benchmarks [name ...]: measures, and prints one table of ratios."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+from benchmarks.machine import described, in_words, load
+from benchmarks.options import Options
+from benchmarks.report import Report, Row, table
+
+PIECES = {
+    "floors": "bare sockets, and the plain mesh",
+    "works": "the three works beside the plain mesh",
+    "exchange": "a round without training beside bare transfers",
+}
+BASE_PORT = 4900
+
+
+def main() -> None:
+    """Run what is asked for, and print the table; a measurement that fails is a row, not the end."""
+    asked = _arguments()
+    report = Report(lambda text: print(text, file=sys.stderr, flush=True))
+    machine = described()
+    report.say(in_words(machine))
+    with tempfile.TemporaryDirectory(prefix="flnet-bench-") as folder:
+        place = Path(asked.keep or folder)
+        options = Options(report, place, asked.base_port, asked.nodes, asked.quick, asked.full)
+        for name in asked.names or PIECES:
+            started = time.monotonic()
+            report.say(f"{name}: {PIECES[name]} (load {load()})")
+            try:
+                importlib.import_module(f"benchmarks.{name}").run(options)
+            except Exception as exc:  # the others are still worth measuring
+                traceback.print_exc()
+                report.add(Row(name, "", [], note=f"failed: {type(exc).__name__}: {exc}"))
+            report.say(f"{name}: {time.monotonic() - started:.0f} s")
+    print(in_words({**machine, "load at the end": load()}), table(report.rows), *report.texts, sep="\n\n")
+    if asked.json:
+        found = {"machine": machine, "rows": [row.fields() for row in report.rows], "texts": report.texts}
+        Path(asked.json).write_text(json.dumps(found, indent=1), "utf-8")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Ratios, measured side by side in one run; nothing is asserted."
+    )
+    names = "; ".join(f"{name}: {words}" for name, words in PIECES.items())
+    parser.add_argument("names", nargs="*", metavar="name", help=f"what to measure; all if none is named. {names}")
+    parser.add_argument("--quick", action="store_true", help="less of everything, for a first look")
+    parser.add_argument("--full", action="store_true", help="also what takes many minutes: 100 nodes, more rounds")
+    parser.add_argument("--nodes", type=int, help="how many nodes, where a measurement can have any number")
+    parser.add_argument("--json", metavar="FILE", help="write all figures to a file too")
+    parser.add_argument("--keep", metavar="FOLDER", help="keep logs and states of the nodes there")
+    parser.add_argument("--base-port", type=int, default=BASE_PORT, help=f"first TCP port to try [{BASE_PORT}]")
+    asked = parser.parse_args()
+    unknown = [name for name in asked.names if name not in PIECES]
+    if unknown:
+        parser.error(f"no measurement is named {', '.join(unknown)}; there are {', '.join(PIECES)}")
+    return asked
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Trainers for measurements: made-up data, known sizes; a folder for FLNET_TRAINERS_PATH."""

@@ -1,0 +1,72 @@
+"""The floors do the work that they are said to do, at tiny sizes: all bytes arrive, the mean is the mean."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.forks import forked, listeners
+from benchmarks.options import in_process
+from benchmarks.socket_mesh import SocketMesh, spread_out
+from benchmarks.trainers._work import WORKS
+
+
+def test_forked_processes_return_in_order() -> None:
+    results = forked(3, lambda index: {"index": index, "pid": os.getpid()})
+    assert [result["index"] for result in results] == [0, 1, 2]
+    assert len({result["pid"] for result in results} | {os.getpid()}) == 4
+
+
+def test_a_child_that_fails_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    def work(index: int) -> int:
+        return 1 // index
+
+    with pytest.raises(RuntimeError, match="without a result"):
+        forked(2, work)
+    assert "ZeroDivisionError" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("nbytes", [1, 3_000_001])
+def test_every_process_of_a_socket_mesh_gets_what_the_others_sent(nbytes: int) -> None:
+    listening = listeners(3)
+
+    def node(index: int) -> list[list[Any]]:
+        mesh = SocketMesh(index, listening)
+        payload = np.full(nbytes, index, np.uint8)
+        kept = [mesh.exchange(payload.data) for _ in range(2)][-1]
+        return [[len(buffer), sorted(set(bytes(buffer)))] for buffer in kept]
+
+    everyone = {0, 1, 2}
+    for index, got in enumerate(forked(3, node)):
+        assert got == [[nbytes, [other]] for other in sorted(everyone - {index})]
+    for socket in listening:
+        socket.close()
+
+
+def test_an_exchange_lasts_from_the_last_start_to_the_last_end() -> None:
+    assert spread_out([[(1.0, 3.0), (10.0, 11.0)], [(2.0, 2.5), (10.0, 14.0)]]) == [1.0, 4.0]
+
+
+def test_the_sizes_of_the_works_are_those_that_are_stated() -> None:
+    assert {name: work.numbers for name, work in WORKS.items()} == {"W1": 235_146, "W2": 10_020_874, "W3": 7_850}
+    assert WORKS["W2"].nbytes == 40_083_496
+
+
+def test_both_plain_meshes_learn_the_same() -> None:
+    found = [json.loads(in_process("plain_mesh", "W3", "--way", way, "--nodes", 3, "--rounds", 2)) for way in WAYS]
+    assert all(len(run["rounds_s"]) == 2 and run["mb"] > 0 for run in found)
+    assert found[0]["accuracy"] == pytest.approx(found[1]["accuracy"], abs=0.01)
+    assert found[0]["accuracy"] > 0.15  # of ten classes
+
+
+WAYS = ("http", "sockets")
+
+
+def test_a_program_that_fails_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RuntimeError, match="code 2"):
+        in_process("plain_mesh", "W4")
+    assert "W4" in capfd.readouterr().err

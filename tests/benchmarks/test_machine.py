@@ -1,0 +1,66 @@
+"""What is read from /proc."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks.machine import (
+    cpu_seconds,
+    descendants,
+    described,
+    in_words,
+    peak_mb,
+    proportional_mb,
+    received_bytes,
+    resident_mb,
+    with_descendants,
+)
+
+DEVICES = """Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier
+    lo: 1234567     100    0    0    0     0          0         0  1234567     100    0    0    0     0       0
+  eth0:12       1    0    0    0     0          0         0  34     1    0    0    0     0       0
+"""
+
+
+def test_the_bytes_of_a_device_are_found() -> None:
+    assert received_bytes(DEVICES) == 1234567
+    assert received_bytes(DEVICES, "eth0") == 12
+    with pytest.raises(LookupError, match="wlan0"):
+        received_bytes(DEVICES, "wlan0")
+
+
+def test_memory_of_this_process_is_told_in_its_three_ways() -> None:
+    me = os.getpid()
+    assert 0 < proportional_mb(me) <= peak_mb(me)
+    assert 0 < resident_mb(me) <= peak_mb(me)
+    assert cpu_seconds(me) > 0
+
+
+def test_a_process_that_has_gone_uses_nothing() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    assert (proportional_mb(ended.pid), resident_mb(ended.pid), cpu_seconds(ended.pid)) == (0, 0, 0)
+
+
+def test_children_and_their_children_are_found() -> None:
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()'])"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"1\n"
+        found = descendants(os.getpid())
+        assert child.pid in found
+        assert len(descendants(child.pid)) == 1
+        assert set(with_descendants([child.pid])) == {child.pid, *descendants(child.pid)}
+        child.communicate(b"\n")
+
+
+def test_the_machine_is_described_on_one_line() -> None:
+    machine = described()
+    assert int(machine["cores"]) >= 1
+    assert machine["numpy"] != "absent"
+    assert "\n" not in in_words(machine)
