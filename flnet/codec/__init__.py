@@ -1,6 +1,8 @@
 """Bytes to Packet and back."""
 
 from flnet.codec.base import Codec
+from flnet.codec.binary import BINARY_TYPE, HEAD_LIMIT, BinaryCodec, Head, read_head
 from flnet.codec.json_codec import JsonCodec
+from flnet.codec.lossy import lowered
 
-__all__ = ["Codec", "JsonCodec"]
+__all__ = ["BINARY_TYPE", "HEAD_LIMIT", "BinaryCodec", "Codec", "Head", "JsonCodec", "lowered", "read_head"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from flnet.blob import Blob
 from flnet.messages import Message, Packet
 
 
@@ -15,12 +16,12 @@ class Codec(Protocol):
 
     content_type: str
 
-    def encode(self, packet: Packet) -> bytes:
-        """The bytes of a message with the parameters beside it."""
+    def encode(self, packet: Packet) -> bytes | Blob:
+        """The body of a message with the parameters beside it; a Blob shares the memory of their arrays."""
         ...
 
-    def decode(self, kind: type[Message], body: bytes) -> Packet:
-        """Read a message of this kind.
+    def decode(self, kind: type[Message], body: bytes | memoryview) -> Packet:
+        """Read a message of this kind; its arrays may share the memory of the body, which must not change.
 
         Raises:
             UnreadableBody: the bytes are not of this format.

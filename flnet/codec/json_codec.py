@@ -18,9 +18,7 @@ import orjson
 from flnet.errors import LocalError, ParamsRefused, UnreadableBody
 from flnet.messages import Message, Packet
 from flnet.params import Array, Params
-
-MAX_ARRAYS = 10_000  # in one message: far above real models, far below what would fill memory with headers
-MAX_DIMENSIONS = 32  # numpy's own bound
+from flnet.tensorfile import MAX_ARRAYS, MAX_DIMENSIONS
 
 _PARAMS = "modelParams"
 _FIRST = ("iAm", "trainerId", _PARAMS, "accuracy")  # where the thesis prints them; the others follow as they come
@@ -49,7 +47,7 @@ class JsonCodec:
         except orjson.JSONEncodeError as exc:
             raise LocalError(f"{type(packet.message).__name__} cannot be written as JSON: {exc}") from exc
 
-    def decode(self, kind: type[Message], body: bytes) -> Packet:
+    def decode(self, kind: type[Message], body: bytes | memoryview) -> Packet:
         """Read a message of this kind; of two fields of one name the last counts.
 
         Raises:

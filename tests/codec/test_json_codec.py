@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from flnet.codec.json_codec import MAX_ARRAYS, JsonCodec
+from flnet.codec.json_codec import JsonCodec
 from flnet.errors import InvalidMessage, LocalError, ParamsRefused
 from flnet.messages import (
     Announce,
@@ -22,6 +22,7 @@ from flnet.messages import (
     Trigger,
 )
 from flnet.params import Params, Schema
+from flnet.tensorfile import MAX_ARRAYS
 from tests.codec.bodies import ANNOUNCE, ANNOUNCE_REPLY, PRINTED, UPDATE, body_with
 from tests.helpers import HYPER, params, peer
 
