@@ -27,7 +27,8 @@ LAYERS = {
 PURE_UP_TO = 7  # the highest layer that touches neither clock, chance, disk nor network
 ADAPTERS = 8  # they know the data (up to layer 5), not the conversation (rounds and jobs)
 ADAPTERS_SEE_UP_TO = 5
-TWINS = frozenset({"codec", "transport", "store", "strategies"})  # versions of one interface: see base.py only
+TWINS = frozenset({"codec", "transport", "store", "strategies"})  # versions of one interface: apart, except for
+COMMON = frozenset({"base", "faults", "limits", "pace", "ranges"})  # the modules of these names
 APART = frozenset(
     {frozenset({"training.local", "training.process"}), frozenset({"rounds.averaging", "rounds.exchange"})}
 )
@@ -139,10 +140,12 @@ def _layer_fault(source: Source, target: list[str]) -> str:
 
 
 def _sibling_fault(source: Source, target: list[str]) -> str:
-    fault = "two versions of one interface never see each other; only base is common"
+    fault = "two versions of one interface never see each other; only base.py and its like are common"
     if frozenset({".".join(source.parts[1:3]), ".".join(target[1:3])}) in APART:
         return fault
-    if source.is_package or source.parts[1] not in TWINS or target[2:3] in (["base"], [source.parts[-1]]):
+    if source.is_package or source.parts[1] not in TWINS or target[2:3] == [source.parts[-1]]:
+        return ""
+    if target[2:3] and target[2] in COMMON:
         return ""
     return fault
 

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Protocol
 
+from flnet.blob import Blob, Landing
 from flnet.errors import NotReady
 
 
@@ -21,7 +22,7 @@ class Reply:
 class Transport(Protocol):
     """Carries one body to one address and brings the reply back."""
 
-    async def send(self, address: str, path: str, body: bytes, content_type: str) -> Reply:
+    async def send(self, address: str, path: str, body: bytes | Blob, content_type: str) -> Reply:
         """Send to "host:port".
 
         Any answer of the peer is a Reply, errors included.
@@ -36,6 +37,17 @@ class Transport(Protocol):
 
         Raises:
             PeerUnreachable, PeerTimeout: no answer.
+        """
+        ...
+
+    async def download(self, address: str, path: str, landing: Landing) -> None:
+        """Get the large body at this path of "host:port" into `landing`; go on where it broke off.
+
+        Raises:
+            PeerRefused: the peer answered with an error.
+            PeerUnreachable, PeerTimeout: no answer, or no more bytes, after the attempts that the transport makes.
+            TransportError: the answer is not the body that was asked for.
+            PeerError: `landing` does not want it; no more of it is read.
         """
         ...
 

@@ -1,61 +1,57 @@
 """HTTP/1.1 to other nodes: connections are kept, bodies go in pieces, what fails for a moment is tried again.
 
 The timeout is one budget for all attempts of a request, except that a transfer that moves is never cut off:
-each further piece, sent or received, allows it another timeout. Two limits remain for a peer that means
-harm: a piece must move within the timeout, and an answer has a largest size.
+each further piece, sent or received, allows it another timeout, and more where the peer is known to be slow
+(see flnet.transport.pace). Two limits remain for a peer that means harm: a piece must move within its time, and
+an answer has a largest size.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import lru_cache
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+from urllib.parse import quote
 
-import httpx
+import aiohttp
+from aiohttp.http_exceptions import HttpProcessingError
 
-from flnet.errors import PeerTimeout, PeerUnreachable, TransportError
+from flnet.blob import PIECE, Blob, Landing
+from flnet.errors import PeerRefused, PeerTimeout, PeerUnreachable, TransportError
 from flnet.names import check_host
 from flnet.params import Rng
 from flnet.transport.base import Reply, is_not_ready
+from flnet.transport.faults import because, fault_of
+from flnet.transport.limits import Budget, Watch, now
+from flnet.transport.pace import STEP, Pace
+from flnet.transport.ranges import Resumption
 
-PIECE = 256 * 1024  # bytes; larger and smaller pieces were measured slower over loopback
-BUFFERED = 4 * 1024 * 1024  # bytes that the system may hold after it took the last piece
+SENT_AT_ONCE = 64 * 1024  # bytes
+SMALL = 64 * 1024  # bytes; such a body leaves in one write together with its head
 MAX_REPLY_BYTES = 512 * 1024 * 1024
+MAX_REFUSAL_BYTES = 64 * 1024
 CONNECT_SECONDS = 5.0
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0  # seconds between attempts, doubled each time
+IDLE_SECONDS = 5.0  # that a connection is kept unused; it is closed within twice that, before the server does (15)
+
+Result = TypeVar("Result")
 
 
 class _Request(NamedTuple):
     verb: str
-    body: bytes | None = None
+    body: bytes | Blob | None = None
     headers: Mapping[str, str] = MappingProxyType({})
 
 
-class Fault(NamedTuple):
-    """What a failure of the HTTP library means here, and whether the same request may work a moment later."""
+class _Broken(Exception):
+    """An attempt that failed: what that means, and whether another one may help."""
 
-    error: type[TransportError]
-    words: str
-    again: bool
-
-
-# Sending twice is safe: a message that comes twice counts once. Waiting longer than the timeout is not.
-FAULTS: dict[type[httpx.TransportError], Fault] = {
-    httpx.ConnectError: Fault(PeerUnreachable, "no connection", again=True),
-    httpx.ConnectTimeout: Fault(PeerUnreachable, "no connection in time", again=True),
-    httpx.ReadError: Fault(PeerUnreachable, "the connection broke before the answer was complete", again=True),
-    httpx.WriteError: Fault(PeerUnreachable, "the connection broke while sending", again=True),
-    httpx.CloseError: Fault(PeerUnreachable, "the connection broke while closing", again=True),
-    httpx.RemoteProtocolError: Fault(PeerUnreachable, "the answer was cut off or is no HTTP", again=True),
-    httpx.ReadTimeout: Fault(PeerTimeout, "no answer in time", again=False),
-    httpx.WriteTimeout: Fault(PeerTimeout, "took no data in time", again=False),
-    httpx.PoolTimeout: Fault(PeerTimeout, "no free connection in time", again=False),
-    httpx.LocalProtocolError: Fault(PeerUnreachable, "the request is no HTTP", again=False),
-    httpx.ProxyError: Fault(PeerUnreachable, "a proxy failed", again=False),
-    httpx.UnsupportedProtocol: Fault(PeerUnreachable, "no address of HTTP", again=False),
-}
+    def __init__(self, error: TransportError, again: bool) -> None:
+        super().__init__(error)
+        self.error, self.again = error, again
 
 
 class HttpTransport:
@@ -67,21 +63,17 @@ class HttpTransport:
         Args:
             timeout_seconds: for one request, all attempts together; see the module.
             rng: spreads the pauses between attempts, so that nodes do not knock in step.
-            max_reply_bytes: largest answer that is read.
+            max_reply_bytes: largest answer that `send` and `fetch` read.
         """
         self._timeout = timeout_seconds
         self._rng = rng
         self._max_reply_bytes = max_reply_bytes
-        self._client = httpx.AsyncClient(
-            headers={"Accept-Encoding": "identity", "User-Agent": "flnet"},
-            timeout=httpx.Timeout(None, connect=min(CONNECT_SECONDS, timeout_seconds)),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=4),
-            follow_redirects=False,
-            trust_env=False,
-            verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),  # no TLS here; the default would load every CA
-        )
+        self._pace = Pace(timeout_seconds, time.monotonic)
+        self._open: aiohttp.ClientSession | None = None
+        self._under_way: set[asyncio.Timeout] = set()
+        self._closed = False
 
-    async def send(self, address: str, path: str, body: bytes, content_type: str) -> Reply:
+    async def send(self, address: str, path: str, body: bytes | Blob, content_type: str) -> Reply:
         """Send to "host:port" and wait for the answer; an answer 503 "not_ready" is asked again later.
 
         Raises:
@@ -89,23 +81,16 @@ class HttpTransport:
             PeerTimeout: connected, but no answer in time.
             TransportError: the answer is larger than allowed.
         """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._timeout
-        pause = FIRST_PAUSE
+        budget, request = Budget(self._timeout, self._rng), _post(body, content_type)
         while True:
-            spread = pause * (0.5 + self._rng.random() / 2)
-            may_repeat = loop.time() + spread < deadline
             try:
-                reply = await self._attempt(address, path, _post(body, content_type), deadline)
-            except httpx.TransportError as exc:
-                fault = fault_of(exc)
-                if not fault.again or not may_repeat or self._client.is_closed:
-                    raise fault.error(f"{address}: {fault.words}{_because(exc)}") from exc
+                reply = await self._attempt(address, path, request, budget.deadline, self._reply)
+            except _Broken as broken:
+                if not broken.again or not await budget.pause():
+                    raise broken.error from broken.__cause__
             else:
-                if not may_repeat or not is_not_ready(reply):
+                if not is_not_ready(reply) or not await budget.pause():
                     return reply
-            await asyncio.sleep(spread)
-            pause = min(2 * pause, LONGEST_PAUSE)
 
     async def fetch(self, address: str, path: str) -> Reply:
         """Get what lies at this path of "host:port", in one attempt.
@@ -113,85 +98,172 @@ class HttpTransport:
         Raises:
             PeerUnreachable, PeerTimeout, TransportError: as for `send`.
         """
-        deadline = asyncio.get_running_loop().time() + self._timeout
         try:
-            return await self._attempt(address, path, _Request("GET"), deadline)
-        except httpx.TransportError as exc:
-            fault = fault_of(exc)
-            raise fault.error(f"{address}: {fault.words}{_because(exc)}") from exc
+            return await self._attempt(address, path, _Request("GET"), now() + self._timeout, self._reply)
+        except _Broken as broken:
+            raise broken.error from broken.__cause__
+
+    async def download(self, address: str, path: str, landing: Landing) -> None:
+        """Get the large body at this path of "host:port" into `landing`; go on where it broke off.
+
+        An attempt that moved something gives the next one the whole timeout again.
+
+        Raises:
+            PeerRefused: the peer answered with an error.
+            PeerUnreachable, PeerTimeout: as for `send`.
+            TransportError: the answer is not the body that was asked for, or not the rest of it.
+            PeerError: `landing` does not want it; no more of it is read.
+        """
+        budget, rest = Budget(self._timeout, self._rng), Resumption(landing)
+
+        async def land(response: aiohttp.ClientResponse, watch: Watch) -> None:
+            await _land(response, watch, rest, landing)
+
+        while True:
+            before = landing.received
+            try:
+                request = _Request("GET", headers=rest.headers())
+                return await self._attempt(address, path, request, budget.deadline, land)
+            except _Broken as broken:
+                moved = landing.received - before >= STEP
+                if moved:
+                    budget.renew()
+                if self._closed or not (moved or broken.again) or not await budget.pause():
+                    raise broken.error from broken.__cause__
+            except PeerRefused as refused:
+                if refused.error != "not_ready" or not await budget.pause():
+                    raise
 
     async def close(self) -> None:
         """Give connections back; requests under way end in PeerUnreachable, later ones too."""
-        await self._client.aclose()
+        self._closed = True
+        for timer in list(self._under_way):
+            with suppress(RuntimeError):  # it has just run out
+                timer.reschedule(0)
+        if self._open is not None:
+            await self._open.close()
 
-    async def _attempt(self, address: str, path: str, request: _Request, deadline: float) -> Reply:
-        if self._client.is_closed:
-            raise PeerUnreachable(f"{address}: this node has closed its connections")
+    async def _attempt(
+        self,
+        address: str,
+        path: str,
+        request: _Request,
+        deadline: float,
+        read: Callable[[aiohttp.ClientResponse, Watch], Awaitable[Result]],
+    ) -> Result:
+        """One request, and its answer read by `read`; what fails on the way is raised as _Broken."""
+        timer = asyncio.timeout_at(deadline)
+        watch = Watch(timer, self._pace, address)
+        self._under_way.add(timer)
         try:
-            async with asyncio.timeout_at(deadline) as limit:
-                return await self._exchange(_url(address, path), request, self._extender(limit))
-        except TimeoutError as exc:
-            raise PeerTimeout(f"{address}: no answer within {self._timeout:g} s") from exc
-        except (httpx.InvalidURL, ValueError) as exc:  # ValueError: names that the resolver cannot spell
-            raise PeerUnreachable(f"{address!r} is no address: {exc}") from exc
+            if self._closed:
+                raise ConnectionError
+            async with timer, self._request(address, path, request, watch) as response:
+                result = await read(response, watch)
+        except (aiohttp.ClientError, HttpProcessingError, OSError, ValueError) as exc:
+            watch.stopped()
+            raise self._broken(address, exc, watch) from exc
+        finally:
+            self._under_way.discard(timer)
+        watch.finished()
+        return result
 
-    async def _exchange(self, url: httpx.URL, request: _Request, moved: Callable[[float], None]) -> Reply:
-        content = None if request.body is None else _pieces(request.body, moved)
-        async with self._client.stream(request.verb, url, content=content, headers=request.headers) as response:
-            parts, got, counted = [], 0, 0
-            async for part in response.aiter_raw():
-                parts.append(part)
-                got += len(part)
-                if got > self._max_reply_bytes:
-                    raise TransportError(
-                        f"{url.netloc.decode()}: more than {self._max_reply_bytes} bytes of answer"
-                    )
-                if got - counted >= PIECE:
-                    counted = got
-                    moved(1)
-            return Reply(response.status_code, b"".join(parts), response.headers.get("content-type", ""))
+    def _request(
+        self, address: str, path: str, request: _Request, watch: Watch
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        body = request.body
+        watch.begins(0 if body is None else len(body))
+        data = _pieces(body, watch) if isinstance(body, Blob) else body
+        url = _url(address, path)
+        return self._session().request(
+            request.verb, url, data=data, headers=request.headers, allow_redirects=False
+        )
 
-    def _extender(self, limit: asyncio.Timeout) -> Callable[[float], None]:
-        loop = asyncio.get_running_loop()
+    def _session(self) -> aiohttp.ClientSession:
+        if self._open is None:
+            connector = aiohttp.TCPConnector(
+                limit=0, keepalive_timeout=IDLE_SECONDS, use_dns_cache=False, resolver=aiohttp.ThreadedResolver()
+            )
+            self._open = aiohttp.ClientSession(
+                connector=connector,
+                headers={"Accept-Encoding": "identity", "User-Agent": "flnet"},
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=min(CONNECT_SECONDS, self._timeout)),
+                auto_decompress=False,
+                trust_env=False,
+                read_bufsize=PIECE,
+            )
+        return self._open
 
-        def moved(timeouts: float) -> None:
-            limit.reschedule(max(limit.when() or 0, loop.time() + timeouts * self._timeout))
+    async def _reply(self, response: aiohttp.ClientResponse, watch: Watch) -> Reply:
+        parts, got = [], 0
+        async for part in _received(response, watch):
+            parts.append(part)
+            got += len(part)
+            if got > self._max_reply_bytes:
+                raise TransportError(f"{_from(response)}: more than {self._max_reply_bytes} bytes of answer")
+        return Reply(response.status, b"".join(parts), response.headers.get("Content-Type", ""))
 
-        return moved
-
-
-def fault_of(exc: httpx.TransportError) -> Fault:
-    """What this failure means, by its class or the nearest one above it that is known."""
-    for kind in type(exc).__mro__:
-        if kind in FAULTS:
-            return FAULTS[kind]
-    return Fault(PeerUnreachable, "the request failed", again=False)
-
-
-async def _pieces(body: bytes, moved: Callable[[float], None]) -> AsyncIterator[bytes]:
-    """The body in pieces; a piece is asked for when the one before it has left us.
-
-    What has left us may still wait in the system's buffers, so the end of a large body allows more time.
-    """
-    for start in range(0, len(body), PIECE):
-        if start:
-            moved(1)
-        yield body[start : start + PIECE]
-    if len(body) > PIECE:
-        moved(1 + 2 * min(1.0, len(body) / BUFFERED))
+    def _broken(self, address: str, exc: Exception, watch: Watch) -> _Broken:
+        if self._closed:
+            return _Broken(PeerUnreachable(f"{address}: this node has closed its connections"), again=False)
+        if type(exc) is TimeoutError:
+            return _Broken(PeerTimeout(f"{address}: no answer within {watch.seconds:.3g} s"), again=False)
+        fault = fault_of(exc)
+        return _Broken(fault.error(f"{address}: {fault.words}{because(exc)}"), fault.again)
 
 
-def _post(body: bytes, content_type: str) -> _Request:
+async def _land(response: aiohttp.ClientResponse, watch: Watch, rest: Resumption, landing: Landing) -> None:
+    if response.status >= 400:
+        raise PeerRefused.read(response.status, await response.content.read(MAX_REFUSAL_BYTES))
+    try:
+        rest.accept(response.status, response.headers)
+    except TransportError as exc:
+        raise TransportError(f"{_from(response)}: {exc}") from None
+    async for part in _received(response, watch):
+        landing.write(part)
+    if not landing.complete:
+        raise aiohttp.ClientPayloadError(f"{landing.received} of {landing.total} bytes")
+
+
+async def _received(response: aiohttp.ClientResponse, watch: Watch) -> AsyncIterator[bytes]:
+    """The parts of the body as they come, never joined."""
+    uncounted = 0
+    async for part, _ in response.content.iter_chunks():
+        uncounted += len(part)
+        if uncounted >= STEP:
+            watch.came(uncounted)
+            uncounted = 0
+        yield part
+
+
+async def _pieces(body: Blob, watch: Watch) -> AsyncIterator[memoryview]:
+    """The body in pieces; a piece is asked for when the one before it has left us."""
+    for part in body.pieces():
+        for start in range(0, len(part), SENT_AT_ONCE):
+            piece = part[start : start + SENT_AT_ONCE]
+            yield piece
+            watch.left(len(piece))
+    watch.sent(len(body))
+
+
+def _post(body: bytes | Blob, content_type: str) -> _Request:
+    if len(body) <= SMALL:
+        body = bytes(body)
+    elif not isinstance(body, Blob):
+        body = Blob([body])
+    # Without a stated length, the library would send the pieces chunked.
     return _Request("POST", body, {"Content-Type": content_type, "Content-Length": str(len(body))})
 
 
-def _url(address: str, path: str) -> httpx.URL:
+@lru_cache(maxsize=256)
+def _url(address: str, path: str) -> str:
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
         raise ValueError('expected "host:port"')
     bare = check_host(host.removeprefix("[").removesuffix("]"))
-    return httpx.URL(scheme="http", host=bare, port=int(port), path=path)
+    return f"http://{f'[{bare}]' if ':' in bare else bare}:{int(port)}{quote(path)}"
 
 
-def _because(exc: Exception) -> str:
-    return f" ({exc})" if str(exc) else ""
+def _from(response: aiohttp.ClientResponse) -> str:
+    return response.url.authority

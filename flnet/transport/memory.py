@@ -11,7 +11,8 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from flnet.errors import FlnetError, PeerTimeout, PeerUnreachable
+from flnet.blob import PIECE, Blob, Landing
+from flnet.errors import FlnetError, PeerRefused, PeerTimeout, PeerUnreachable
 from flnet.params import Rng
 from flnet.transport.base import Reply, is_not_ready
 
@@ -33,6 +34,7 @@ class Faults:
         shortest_delay: seconds that a request and a reply take at least, each way.
         longest_delay: seconds that they take at most.
         give_up: seconds that a sender waits until it gives up on what was lost.
+        break_transfer: probability that a download breaks off midway, each time that it begins or goes on.
     """
 
     drop_request: float = 0.0
@@ -41,6 +43,7 @@ class Faults:
     shortest_delay: float = 0.0
     longest_delay: float = 0.0
     give_up: float = 0.0
+    break_transfer: float = 0.0
 
 
 class MemoryNetwork:
@@ -110,6 +113,11 @@ class MemoryNetwork:
         await self.sleep(self._delay(back))
         return reply
 
+    def comes(self, left: int) -> int:
+        """How many of the bytes that are left of a download come before it breaks off; at least one does."""
+        broken, where = self._rng.random(), self._rng.random()
+        return max(1, int(where * left)) if broken < self.faults.break_transfer else left
+
     def _delay(self, chance: float) -> float:
         shortest, longest = self.faults.shortest_delay, self.faults.longest_delay
         return shortest + chance * max(0.0, longest - shortest)
@@ -123,22 +131,14 @@ class MemoryTransport:
         self._address = address
         self._closed = False
 
-    async def send(self, address: str, path: str, body: bytes, content_type: str) -> Reply:
+    async def send(self, address: str, path: str, body: bytes | Blob, content_type: str) -> Reply:
         """Send to "host:port"; an answer 503 "not_ready" is asked again a few times, as over HTTP.
 
         Raises:
             PeerUnreachable: nobody there, the way is cut, or this transport is closed.
             PeerTimeout: request or reply were lost.
         """
-        if self._closed:
-            raise PeerUnreachable(f"{address}: this node has closed its connections")
-        reply = await self._network.carry(self._address, address, path, body, content_type)
-        for pause in PAUSES:
-            if self._closed or not is_not_ready(reply):
-                break
-            await self._network.sleep(pause)
-            reply = await self._network.carry(self._address, address, path, body, content_type)
-        return reply
+        return await self._ready(address, path, bytes(body), content_type)
 
     async def fetch(self, address: str, path: str) -> Reply:
         """Get what lies at this path: a request without a body and without a content type.
@@ -146,13 +146,45 @@ class MemoryTransport:
         Raises:
             PeerUnreachable, PeerTimeout: as for `send`.
         """
-        if self._closed:
-            raise PeerUnreachable(f"{address}: this node has closed its connections")
-        return await self._network.carry(self._address, address, path, b"", "")
+        return await self._carry(address, path, b"", "")
+
+    async def download(self, address: str, path: str, landing: Landing) -> None:
+        """Ask as `fetch` does, and let the answer land; after a break, the rest of a further answer.
+
+        Raises:
+            PeerRefused: the peer answered with an error.
+            PeerUnreachable, PeerTimeout: as for `send`.
+            PeerError: `landing` does not want it.
+        """
+        while True:
+            reply = await self._ready(address, path, b"", "")
+            if reply.status >= 400:
+                raise PeerRefused.read(reply.status, reply.body)
+            landing.expect(len(reply.body))
+            end = landing.received + self._network.comes(len(reply.body) - landing.received)
+            while landing.received < min(end, len(reply.body)):
+                landing.write(memoryview(reply.body)[landing.received : min(landing.received + PIECE, end)])
+            if landing.complete:
+                return
+            await self._network.sleep(PAUSES[0])
 
     async def close(self) -> None:
         """Nothing is sent afterwards."""
         self._closed = True
+
+    async def _ready(self, address: str, path: str, body: bytes, content_type: str) -> Reply:
+        reply = await self._carry(address, path, body, content_type)
+        for pause in PAUSES:
+            if self._closed or not is_not_ready(reply):
+                break
+            await self._network.sleep(pause)
+            reply = await self._carry(address, path, body, content_type)
+        return reply
+
+    async def _carry(self, address: str, path: str, body: bytes, content_type: str) -> Reply:
+        if self._closed:
+            raise PeerUnreachable(f"{address}: this node has closed its connections")
+        return await self._network.carry(self._address, address, path, body, content_type)
 
 
 async def _answer(receiver: Receiver, path: str, body: bytes, content_type: str, sender: str) -> Reply:

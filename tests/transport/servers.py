@@ -46,7 +46,8 @@ class Server:
         """One request, kept as (head, body); False when the caller hung up."""
         try:
             head = await reader.readuntil(b"\r\n\r\n")
-            length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+            _, stated, rest = head.lower().partition(b"content-length: ")
+            length = int(rest.split(b"\r\n")[0]) if stated else 0
             self.requests.append((head, await reader.readexactly(length)))
         except asyncio.IncompleteReadError:
             return False

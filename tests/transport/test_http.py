@@ -1,20 +1,22 @@
-"""HTTP over loopback: what goes over the wire, addresses, the end, and the table of faults."""
+"""HTTP over loopback: what goes over the wire, addresses, and the end."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import socket
+from typing import Any
 
-import httpx
+import aiohttp
 import pytest
 from hypercorn.asyncio import serve
 from hypercorn.config import Config
 from quart import Quart, Response, request
 
-from flnet.errors import PeerTimeout, PeerUnreachable, TransportError
+from flnet.blob import PIECE, Blob
+from flnet.errors import PeerTimeout, PeerUnreachable
 from flnet.transport.base import Reply
-from flnet.transport.http import FAULTS, PIECE, fault_of
+from flnet.transport.http import SMALL
 from tests.transport.servers import NOT_READY, OK, Server, ask, listening, silent, transport
 
 # --- what goes over the wire
@@ -38,6 +40,48 @@ async def test_bodies_of_every_size_arrive_whole(size: int) -> None:
     async with listening(Server(OK)) as server, transport() as http:
         assert (await ask(http, server.address, body)).status == 200
     assert server.requests[0][1] == body
+
+
+async def test_a_blob_leaves_in_pieces_and_with_its_size() -> None:
+    large = random.Random(0).randbytes(PIECE + 1)
+    blob = Blob([b"head", memoryview(large), b"", memoryview(bytearray(3 * PIECE))])
+    async with listening(Server(OK)) as server, transport() as http:
+        for body in (blob, Blob([b"ab", b"c"]), Blob([])):
+            assert (await http.send(server.address, "/x", body, "application/x-test")).body == b"ok"
+        assert server.connections == 1
+    heads, bodies = zip(*server.requests, strict=True)
+    assert bodies == (bytes(blob), b"abc", b"")
+    for head, sent in zip(heads, bodies, strict=True):
+        assert b"\r\ncontent-length: %d\r\n" % len(sent) in head.lower()
+        assert b"transfer-encoding" not in head.lower()
+
+
+@pytest.mark.parametrize("size", [0, 300, 31_000, SMALL])
+async def test_a_small_body_leaves_together_with_its_head(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One write: on the way, one packet where it fits, and no waiting between head and body."""
+    writes: list[int] = []
+
+    class Counting(aiohttp.http_writer.StreamWriter):
+        def _write(self, chunk: Any) -> None:
+            writes.append(len(chunk))
+            super()._write(chunk)
+
+        def _writelines(self, chunks: Any) -> None:
+            writes.append(sum(map(len, chunks)))
+            super()._writelines(chunks)
+
+    monkeypatch.setattr("aiohttp.client_reqrep.StreamWriter", Counting)
+    async with listening(Server(OK)) as server, transport() as http:
+        await ask(http, server.address, b"x" * size)
+    assert writes == [len(server.requests[0][0]) + size]
+
+
+async def test_what_the_peer_sets_is_not_sent_back() -> None:
+    cookie = OK.replace(b"\r\n", b"\r\nSet-Cookie: a=b\r\n", 1)
+    async with listening(Server(cookie)) as server, transport() as http:
+        await ask(http, server.address)
+        await ask(http, server.address)
+    assert not any(b"cookie" in head.lower() for head, _ in server.requests)
 
 
 async def test_one_connection_serves_many_requests() -> None:
@@ -133,6 +177,24 @@ async def test_an_address_of_ip_version_6_is_asked() -> None:
         await http.close()
 
 
+async def test_an_address_is_resolved_anew_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container that is started anew has another address under the same name."""
+    asked: list[str] = []
+    resolve = aiohttp.ThreadedResolver.resolve
+
+    async def remember(self: aiohttp.ThreadedResolver, host: str, *more: Any, **others: Any) -> Any:
+        asked.append(host)
+        return await resolve(self, "127.0.0.1", *more, **others)
+
+    monkeypatch.setattr(aiohttp.ThreadedResolver, "resolve", remember)
+    closing = OK.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
+    async with listening(Server(closing)) as server, transport() as http:
+        port = server.address.partition(":")[2]
+        for host in ("node_1", "node_1", "127.0.0.1"):
+            assert (await ask(http, f"{host}:{port}")).body == b"ok"
+    assert asked == ["node_1", "node_1"]
+
+
 async def test_nothing_is_sent_after_the_end() -> None:
     async with listening(Server(OK)) as server, transport() as http:
         await ask(http, server.address)
@@ -157,34 +219,6 @@ async def test_a_request_under_way_ends_when_the_transport_closes() -> None:
         await http.close()
         with pytest.raises(PeerUnreachable):
             await asyncio.wait_for(request, 5)
-
-
-# --- the table of faults
-
-
-def leaves(kind: type[httpx.TransportError] = httpx.TransportError) -> set[type[httpx.TransportError]]:
-    children = kind.__subclasses__()
-    return set().union(*(leaves(child) for child in children)) if children else {kind}
-
-
-def test_every_failure_that_httpx_knows_has_its_line() -> None:
-    assert set(FAULTS) == leaves()
-
-
-def test_every_failure_is_one_of_ours() -> None:
-    for kind in leaves():
-        fault = fault_of(kind("x"))
-        assert issubclass(fault.error, TransportError)
-        assert issubclass(fault.error, PeerTimeout) or not kind.__name__.endswith(("ReadTimeout", "WriteTimeout"))
-
-    class FromTheFuture(httpx.TransportError):
-        pass
-
-    class OfReading(httpx.ReadError):
-        pass
-
-    assert fault_of(FromTheFuture("x")).error is PeerUnreachable
-    assert fault_of(OfReading("x")) == FAULTS[httpx.ReadError]
 
 
 # --- with the server that nodes use

@@ -8,7 +8,14 @@ import random
 
 import pytest
 
-from flnet.errors import NotReady, PeerError, PeerTimeout, PeerUnreachable, StaleRound
+from flnet.blob import Blob, Landing
+from flnet.errors import (
+    NotReady,
+    PeerError,
+    PeerTimeout,
+    PeerUnreachable,
+    StaleRound,
+)
 from flnet.transport.base import Reply
 from flnet.transport.memory import Faults, MemoryNetwork, MemoryTransport
 
@@ -58,6 +65,12 @@ async def test_bytes_arrive_with_the_callers_address_and_the_reply_comes_back() 
     net, far = network()
     assert await ask(net.transport(A), b"hello") == Reply(200, b"1", "text/plain")
     assert far.came == [("/announce", b"hello", "application/json", A)]
+
+
+async def test_a_blob_arrives_joined() -> None:
+    net, far = network()
+    assert (await net.transport(A).send(B, "/", Blob([b"he", memoryview(b"llo")]), "")).status == 200
+    assert far.came == [("/", b"hello", "", A)]
 
 
 async def test_nobody_there_is_unreachable() -> None:
@@ -209,3 +222,5 @@ async def test_a_closed_transport_sends_nothing() -> None:
     with pytest.raises(PeerUnreachable, match="closed"):
         await transport.fetch(B, "/info")
     assert far.came == []
+    with pytest.raises(PeerUnreachable, match="closed"):
+        await transport.download(B, "/model", Landing(lambda head, total: True, 1000, 1000))
