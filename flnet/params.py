@@ -1,4 +1,4 @@
-"""Named arrays, and every operation on them: the one place that knows dtypes, key order and memory.
+"""Named arrays and what they must look like: the one place that knows dtypes, key order and memory.
 
 Parameters travel between nodes, are averaged and are compared by digest, so three things must never
 depend on who holds them: the order in which names are visited (always sorted), the order in which
@@ -12,7 +12,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any, Literal, NewType, Protocol
 
 import numpy as np
@@ -26,8 +26,6 @@ TrainerId = NewType("TrainerId", str)
 Digest = NewType("Digest", str)
 MergeRule = Literal["mean", "max", "min"]
 
-# Float64 copies of this many numbers fit a core's cache; larger blocks were measured up to 2.3 x slower.
-_BLOCK = 32_768
 _STANDS_FOR = {"f": "f", "i": "iuf", "u": "iuf", "b": "b"}  # kind that came -> kinds that it may stand for
 _KINDS = "fiub"  # floats, signed and unsigned integers, booleans: nothing that could hold an object
 
@@ -199,44 +197,6 @@ class Claim:
     digest: Digest | None
     contributors: int = 1
     params: Params | None = None
-
-
-def weighted_mean(weighted: Sequence[tuple[Mapping[str, Array], float]], merge: Mapping[str, MergeRule]) -> Params:
-    """Merge parameters name by name: the mean with these weights, or the maximum or minimum.
-
-    Weights are renormalised over what is given; if all are 0, the plain mean is taken (rules R3 and R5).
-    Sums run in float64 in the given order, block by block, so that equal inputs in equal order give
-    bit-equal outputs and one block of working memory is enough.
-
-    Raises:
-        ValueError: nothing to merge, or a weight is negative or not finite.
-    """
-    if not weighted:
-        raise ValueError("nothing to merge: expected at least one set of parameters")
-    if not all(0 <= weight < math.inf for _, weight in weighted):
-        raise ValueError(f"weights must be finite and not negative, got {[weight for _, weight in weighted]}")
-    total = float(sum(weight for _, weight in weighted))
-    shares = [weight / total for _, weight in weighted] if total > 0 else [1 / len(weighted)] * len(weighted)
-    if len(weighted) == 1:
-        return Params(weighted[0][0])
-    sets = [params for params, _ in weighted]
-    return Params({name: _merge_one([s[name] for s in sets], shares, merge.get(name, "mean")) for name in sets[0]})
-
-
-def _merge_one(values: Sequence[Array], shares: Sequence[float], rule: MergeRule) -> Array:
-    if rule == "min":
-        return np.asarray(reduce(np.minimum, values))
-    if rule == "max" or values[0].dtype.kind != "f":
-        return np.asarray(reduce(np.maximum, values))
-    flat = [np.ascontiguousarray(value).reshape(-1) for value in values]
-    out = np.empty(flat[0].shape, flat[0].dtype)
-    for start in range(0, out.size, _BLOCK):
-        block = slice(start, start + _BLOCK)
-        total = flat[0][block].astype(np.float64) * shares[0]
-        for value, share in zip(flat[1:], shares[1:], strict=True):
-            total += value[block].astype(np.float64) * share
-        out[block] = total
-    return out.reshape(values[0].shape)
 
 
 def _frozen(name: str, value: Any) -> Array:

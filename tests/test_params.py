@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from flnet.errors import ParamsRefused
-from flnet.params import Params, ParamSpec, PeerId, RoundKey, Schema, weighted_mean
+from flnet.merging import weighted_mean
+from flnet.params import Params, ParamSpec, PeerId, RoundKey, Schema
 from tests.helpers import key, params, update
 
 SCHEMA = Schema.of(Params({"w": np.zeros((2, 2), np.float32), "b": np.zeros(2, np.float32), "n": np.int64(0)}))

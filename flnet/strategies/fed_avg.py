@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from flnet.params import Params, Schema, Update, weighted_mean
+from flnet.merging import Extremes, WeightedSum, comes_back, quotient
+from flnet.params import Params, Schema, Update
 from flnet.strategies.base import LocalTerm, State, Strategy
 
 Weighting = Literal["agg0", "agg1", "agg2"]
@@ -20,27 +21,83 @@ def fed_avg(weighting: Weighting = "agg1") -> Strategy:
     """Mean of the peers' parameters: agg0 uniform; agg1 by examples n; agg2 by n times its labels M."""
 
     def merge(state: State, schema: Schema, updates: Sequence[Update]) -> tuple[Params, State]:
-        rules = {name: spec.merge for name, spec in schema.specs.items()}
-        return weighted_mean(_weigh(weighting, updates), rules), state
+        average = _Average(weighting, state, schema)
+        average.hold(updates)
+        return average.result()
 
-    return Strategy(weighting, init=lambda params: None, local=lambda state: LocalTerm(), merge=merge)
-
-
-def _weigh(weighting: Weighting, updates: Sequence[Update]) -> list[tuple[Params, float]]:
-    examples = _examples(updates)
-    if weighting == "agg0":  # a peer that trained on nothing has nothing to say in a uniform mean (R4)
-        weights = [float(n > 0) for n in examples]
-    elif weighting == "agg1":
-        weights = [float(n) for n in examples]
-    else:
-        weights = [float(n * update.labels) for n, update in zip(examples, updates, strict=True)]
-    return [(update.params, weight) for update, weight in zip(updates, weights, strict=True)]
+    return Strategy(
+        weighting,
+        init=lambda params: None,
+        local=lambda state: LocalTerm(),
+        merge=merge,
+        running=lambda state, schema: _Average(weighting, state, schema),
+    )
 
 
-def _examples(updates: Sequence[Update]) -> list[float]:
-    """Example counts; a peer that did not state one (a caller of the thesis' form) counts as the mean of the
-    others, or all alike if nobody did: a function of the received set only, so that all nodes agree.
+class _Average:
+    """The weighted mean of what came so far.
+
+    A peer that stated no examples (a caller of the thesis' form) counts as the mean of the others, or all alike
+    if nobody stated any: a function of the received set only, so that all nodes agree. What the mean is shows at
+    the end, so these peers have a sum of their own; so has the plain mean, until a weight above 0 rules it out.
     """
-    stated = [update.examples for update in updates if update.examples is not None]
-    assumed = sum(stated) / len(stated) if stated else 1.0
-    return [assumed if update.examples is None else float(update.examples) for update in updates]
+
+    def __init__(self, weighting: Weighting, state: State, schema: Schema) -> None:
+        self._weighting, self._state, self._specs = weighting, state, schema.specs
+        self._stated, self._unstated = WeightedSum(self._specs), WeightedSum(self._specs)
+        self._plain: WeightedSum | None = WeightedSum(self._specs)
+        self._extremes = Extremes(self._specs)
+        self._only: Params | None = None
+        self._peers = self._stating = self._examples = 0
+        self._weight = self._unstated_weight = 0
+
+    def add(self, updates: Sequence[Update]) -> None:
+        """Take in the next updates and let go of their arrays."""
+        self.hold(updates)
+        for one in (self._stated, self._unstated, self._plain):
+            if one is not None:
+                one.fold()
+        if comes_back(self._specs):
+            self._only = None
+
+    def hold(self, updates: Sequence[Update]) -> None:
+        """Take in the next updates, and keep their arrays until the result."""
+        for update in updates:
+            self._count(update)
+            self._only = update.params if self._peers == 1 else None
+            if self._weight > 0 or (self._examples > 0 and self._unstated_weight > 0):
+                self._plain = None
+            if self._plain is not None:
+                self._plain.add(update.params, 1)
+            self._extremes.add(update.params)
+
+    def result(self) -> tuple[Params, State]:
+        """The mean; plain if all weights are 0 (rule R5), and the very update if there is only one."""
+        peers, self._peers = self._peers, 0
+        if not peers:
+            raise ValueError("nothing to merge: no update was added, or the result was handed out before")
+        if self._only is not None:
+            return self._only, self._state
+        assumed = self._examples / self._stating if self._stating else 1.0
+        factor = float(assumed > 0) if self._weighting == "agg0" else assumed
+        total = self._weight + factor * self._unstated_weight
+        sums = [(self._stated, 1.0)] if self._weight else []
+        if factor * self._unstated_weight > 0:
+            sums.append((self._unstated, factor))
+        if total == 0 and self._plain is not None:
+            sums, total = [(self._plain, 1.0)], peers
+        return quotient(self._specs, sums, total, self._extremes), self._state
+
+    def _count(self, update: Update) -> None:
+        self._peers += 1
+        labels = update.labels if self._weighting == "agg2" else 1
+        if update.examples is None:
+            self._unstated_weight += labels
+            self._unstated.add(update.params, labels)
+            return
+        # a peer that trained on nothing has nothing to say in a uniform mean (R4)
+        weight = int(update.examples > 0) if self._weighting == "agg0" else update.examples * labels
+        self._stating += 1
+        self._examples += update.examples
+        self._weight += weight
+        self._stated.add(update.params, weight)

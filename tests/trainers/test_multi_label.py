@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from flnet.errors import DataMissing, TrainerError
-from flnet.params import Params, Schema, weighted_mean
+from flnet.merging import weighted_mean
+from flnet.params import Params, Schema
 from flnet.training.api import Array, Partition, Score, Task, Trainer, TrainerSettings
 from flnet.training.checks import checked_fit, checked_params, checked_score, declared
 

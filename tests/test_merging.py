@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from flnet.params import Params, weighted_mean
+from flnet.merging import Extremes, WeightedSum, quotient, weighted_mean
+from flnet.params import Params, Schema
 from tests.helpers import params
 
 BLOCK = 32_768  # numbers that one step of an average works on
@@ -53,8 +54,8 @@ def test_block_by_block_is_the_same_as_all_at_once(size: int) -> None:
     rng = np.random.default_rng(size)
     arrays = [rng.normal(size=size).astype(np.float32) for _ in range(3)]
     weights = [10.0, 20.0, 70.0]
-    plain = sum(
-        (a.astype(np.float64) * (n / 100) for a, n in zip(arrays, weights, strict=True)), start=np.zeros(size)
+    plain = (
+        sum((a.astype(np.float64) * n for a, n in zip(arrays, weights, strict=True)), start=np.zeros(size)) / 100
     )
     found = weighted_mean([(Params({"w": a}), n) for a, n in zip(arrays, weights, strict=True)], {})["w"]
     assert found.dtype == np.float32
@@ -113,3 +114,57 @@ def test_identical_inputs_come_back_bit_by_bit(matrix: Any, data: st.DataObject)
 def test_weights_sum_to_one(weights: list[int]) -> None:
     found = mean_of(*(([1.0], float(n)) for n in weights))
     assert found == pytest.approx([1.0], abs=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("weight", [1.0, 10.0**18, 5e-324, 1.7e308])
+def test_neither_large_numbers_nor_large_weights_overflow(dtype: str, weight: float) -> None:
+    largest = float(np.finfo(dtype).max)
+    found = mean_of(*[([largest, -largest], weight)] * 3, dtype=dtype)
+    assert found == pytest.approx([largest, -largest], rel=1e-15)  # exactly so where float64 is the wider
+    assert mean_of(([largest], weight), ([-largest], weight), dtype=dtype) == [0.0]
+
+
+@given(st.lists(st.floats(0, 10**18), min_size=1, max_size=8), st.integers(-200, 200))
+def test_a_power_of_two_in_all_weights_changes_no_bit(weights: list[float], power: int) -> None:
+    rows = [([1.0 / (i + 3)], weight) for i, weight in enumerate(weights) if weight == 0 or weight > 1e-200]
+    if rows:
+        assert mean_of(*rows) == mean_of(*((row, weight * 2.0**power) for row, weight in rows))
+
+
+def test_any_byte_order_and_layout_give_the_same_bits() -> None:
+    base = np.arange(6, dtype="<f4").reshape(2, 3) / 7
+    expected = weighted_mean([({"w": base}, 2), ({"w": base + 1}, 3)], {})
+    found = weighted_mean([({"w": np.asfortranarray(base)}, 2), ({"w": (base + 1).astype(">f4")}, 3)], {})
+    assert found == expected
+
+
+def test_a_sum_over_a_sum_by_hand() -> None:
+    first, second = params(w=[1.0, 2.0], n=np.array(4)), params(w=[3.0, -6.0], n=np.array(1))
+    specs = Schema.of(first).specs
+    one, other, extremes = WeightedSum(specs), WeightedSum(specs), Extremes(specs)
+    one.add(first, 2)
+    other.add(second, 5)
+    other.fold()
+    other.add(second, 1)
+    for arrays in (first, second):
+        extremes.add(arrays)
+    # (1 * 2 * (1, 2) + 0.5 * (5 + 1) * (3, -6)) / 11
+    assert quotient(specs, [(one, 1.0), (other, 0.5)], 11, extremes) == params(w=[1.0, -14 / 11], n=np.array(4))
+
+
+def test_a_sum_of_nothing_is_an_error() -> None:
+    specs = Schema.of(params(w=[1.0])).specs
+    empty = WeightedSum(specs)
+    empty.add(params(w=[7.0]), 0)  # counts for nothing
+    empty.fold()
+    with pytest.raises(ValueError, match="nothing to merge"):
+        quotient(specs, [(empty, 1.0)], 1, Extremes(specs))
+
+
+def test_extremes_are_never_the_arrays_that_came() -> None:
+    first = np.array([1, 5])
+    extremes = Extremes(Schema.of({"n": first}).specs)
+    extremes.add({"n": first})
+    extremes.add({"n": np.array([3, 2])})
+    assert (extremes.found["n"].tolist(), first.tolist()) == ([3, 5], [1, 5])

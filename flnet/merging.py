@@ -1,0 +1,191 @@
+"""The arithmetic of merging: means, maxima and minima of parameters, all at once or one after another.
+
+All nodes that hold the same updates must get the same result to the last bit, whatever they have for a
+processor and however the updates came in. So a mean is the sum of float64(weight) * float64(number) in the
+order given, divided by the sum of the weights at the end, and rounded once to the dtype of the array. These
+are steps that IEEE 754 fixes; a matrix product of BLAS is not, for it sums in an order of its own.
+
+Work goes block by block: what a step writes stays in a core's cache, and the next step finds it there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flnet.params import Array, MergeRule, Params, ParamSpec, Schema
+
+Block = NDArray[np.float64]
+
+# Float64 copies of this many numbers fit a core's cache; larger blocks were measured up to 2.3 x slower.
+_BLOCK = 32_768
+# Sums over float64 numbers near their maximum would overflow. Weights of this part of theirs, a power of
+# two and so exact, add up to less than 1 over a million peers of 10^12 examples and 10^6 labels each.
+_PART = 2.0**-80
+_NOTHING = "nothing to merge: expected at least one set of parameters"
+
+
+class WeightedSum:
+    """The sum of weight * parameters in float64 over all arrays that are averaged.
+
+    Sets that are added are held as they are until `fold` takes them into the sum and lets go of them. Who has all
+    sets at once never needs memory for the sum; who gets them one by one never needs memory for the sets. The sum
+    is the same to the last bit.
+    """
+
+    def __init__(self, specs: Mapping[str, ParamSpec]) -> None:
+        """Start with nothing; `specs` are the arrays of every set."""
+        self._specs = {name: spec for name, spec in specs.items() if _is_mean(spec)}
+        self._held: list[tuple[Mapping[str, Array], float]] = []
+        self._sums: dict[tuple[str, int], Block] = {}
+
+    def add(self, arrays: Mapping[str, Array], weight: float) -> None:
+        """Add one set that counts `weight` times (finite, not negative); sets of weight 0 add nothing."""
+        if weight > 0:
+            self._held.append(({name: np.ravel(arrays[name]) for name in self._specs}, float(weight)))
+
+    def fold(self) -> None:
+        """Take what is held into the sum and let go of it."""
+        if not self._held:
+            return
+        room = _room(self._specs.values())
+        for name, spec in self._specs.items():
+            for start in _starts(spec):
+                self._sums[name, start] = self.take(name, start, room)
+        self._held = []
+
+    def take(self, name: str, start: int, room: Block) -> Block:
+        """The sum over the block of array `name` that begins at number `start`, which the sum then forgets.
+
+        Args:
+            room: at least as many numbers as the block, to work in.
+        """
+        total = self._sums.pop((name, start), None)
+        part = _part(self._specs[name])
+        for arrays, weight in self._held:
+            block = arrays[name][start : start + _BLOCK]
+            if total is None:
+                total = np.multiply(block, weight * part, dtype=np.float64)
+                continue
+            term = room[: block.size]
+            np.copyto(term, block)
+            np.multiply(term, weight * part, out=term)
+            np.add(total, term, out=total)
+        if total is None:
+            raise ValueError(_NOTHING)
+        return total
+
+
+class Extremes:
+    """The maximum or minimum, number by number, of all arrays that are not averaged (rule R6)."""
+
+    def __init__(self, specs: Mapping[str, ParamSpec]) -> None:
+        """Start with nothing; `specs` are the arrays of every set."""
+        self._rules = {
+            name: np.minimum if spec.merge == "min" else np.maximum
+            for name, spec in specs.items()
+            if not _is_mean(spec)
+        }
+        self.found: dict[str, Array] = {}
+
+    def add(self, arrays: Mapping[str, Array]) -> None:
+        """Let one more set count; nothing of it is held."""
+        for name, rule in self._rules.items():
+            if name in self.found:
+                rule(self.found[name], arrays[name], out=self.found[name])
+            else:
+                self.found[name] = np.array(arrays[name])
+
+
+def quotient(
+    specs: Mapping[str, ParamSpec],
+    sums: Sequence[tuple[WeightedSum, float]],
+    divisor: float,
+    extremes: Extremes,
+) -> Params:
+    """Parameters of (factor * sum + factor * sum + ...) / divisor, beside the maxima and minima.
+
+    The sums are used up: their memory is given back block by block while that of the result fills.
+    """
+    room = _room(specs.values())
+    return Params(
+        {
+            name: _divided(name, spec, sums, divisor, room) if _is_mean(spec) else extremes.found[name]
+            for name, spec in specs.items()
+        }
+    )
+
+
+def weighted_mean(weighted: Sequence[tuple[Mapping[str, Array], float]], merge: Mapping[str, MergeRule]) -> Params:
+    """Merge parameters name by name: the mean with these weights, or the maximum or minimum.
+
+    Weights are renormalised over what is given; if all are 0, the plain mean is taken (rules R3 and R5).
+
+    Raises:
+        ValueError: nothing to merge, or a weight is negative or not finite.
+    """
+    if not weighted:
+        raise ValueError(_NOTHING)
+    weights = [float(weight) for _, weight in weighted]
+    if not all(0 <= weight < math.inf for weight in weights):
+        raise ValueError(f"weights must be finite and not negative, got {weights}")
+    if len(weighted) == 1:
+        return Params(weighted[0][0])
+    specs = Schema.of(weighted[0][0], merge).specs
+    total, extremes, shares = WeightedSum(specs), Extremes(specs), _at_most_one(weights)
+    for (arrays, _), share in zip(weighted, shares, strict=True):
+        total.add(arrays, share)
+        extremes.add(arrays)
+    return quotient(specs, [(total, 1.0)], sum(shares), extremes)
+
+
+def _at_most_one(weights: Sequence[float]) -> list[float]:
+    """The weights divided by a power of two, which is exact, so that sums cannot overflow; 1 each if all are 0."""
+    _, exponent = math.frexp(max(weights))
+    return [math.ldexp(weight, -exponent) for weight in weights] if any(weights) else [1.0] * len(weights)
+
+
+def _divided(
+    name: str, spec: ParamSpec, sums: Sequence[tuple[WeightedSum, float]], divisor: float, room: Block
+) -> Array:
+    out: Array = np.empty(spec.shape, np.dtype(spec.dtype))
+    flat, limit = out.reshape(-1), float(np.finfo(out.dtype).max)
+    for start in _starts(spec):
+        total, *others = [_times(one.take(name, start, room), factor) for one, factor in sums]
+        for other in others:
+            np.add(total, other, out=total)
+        with np.errstate(over="ignore"):  # a mean cannot pass the maximum by more than its rounding
+            np.divide(total, divisor * _part(spec), out=total)
+        if _part(spec) != 1:
+            np.clip(total, -limit, limit, out=total)
+        flat[start : start + _BLOCK] = total
+    return out
+
+
+def _times(total: Block, factor: float) -> Block:
+    return total if factor == 1 else np.multiply(total, factor, out=total)
+
+
+def _starts(spec: ParamSpec) -> Iterator[int]:
+    return iter(range(0, math.prod(spec.shape), _BLOCK))
+
+
+def _room(specs: Any) -> Block:
+    return np.empty(min(_BLOCK, max((math.prod(spec.shape) for spec in specs), default=0)))
+
+
+def _part(spec: ParamSpec) -> float:
+    return _PART if np.dtype(spec.dtype).itemsize >= 8 else 1.0
+
+
+def comes_back(specs: Mapping[str, ParamSpec]) -> bool:
+    """Whether weight * x / weight is every x again: float64 is wide enough for all but its own numbers."""
+    return all(_part(spec) == 1 for spec in specs.values() if _is_mean(spec))
+
+
+def _is_mean(spec: ParamSpec) -> bool:
+    return spec.merge == "mean" and np.dtype(spec.dtype).kind == "f"

@@ -1,0 +1,169 @@
+"""Federated averaging of updates that come one after another: the same bits, in less memory."""
+
+from __future__ import annotations
+
+import itertools
+import tracemalloc
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from flnet.params import Params, Schema, Update
+from flnet.strategies.base import Running
+from flnet.strategies.fed_avg import Weighting, fed_avg
+from tests.helpers import update
+
+RULES: tuple[Weighting, ...] = ("agg0", "agg1", "agg2")
+MIB = 2**20
+
+
+def begun(weighting: Weighting, schema: Schema) -> Running:
+    begin = fed_avg(weighting).running
+    assert begin is not None
+    return begin(None, schema)
+
+
+def folded(weighting: Weighting, groups: Sequence[Sequence[Update]], schema: Schema) -> Params:
+    running = begun(weighting, schema)
+    for group in groups:
+        running.add(group)
+    merged, state = running.result()
+    assert state is None
+    return merged
+
+
+def schema_of(updates: Sequence[Update]) -> Schema:
+    return Schema.of(updates[0].params, {"low": "min"})
+
+
+def one_update(name: str, row: tuple[Any, ...]) -> Update:
+    examples, labels, narrow, wide, whole = row
+    w, n = np.array(narrow, np.float32), np.array(whole)
+    return update(name, examples=examples, labels=labels, w=w, d=np.array(wide), n=n, low=n)
+
+
+def row(examples: Any, labels: Any = 1, narrow: Any = (0.1, -0.0), wide: float = 0.1) -> tuple[Any, ...]:
+    return examples, labels, list(narrow), wide, 3
+
+
+rows = st.tuples(
+    st.none() | st.sampled_from([0, 1, 10**12]) | st.integers(0, 10**6),
+    st.sampled_from([0, 1, 3, 10**6]),
+    st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=2, max_size=2),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.integers(-9, 9),
+)
+
+
+@pytest.mark.parametrize("weighting", RULES)
+@given(st.lists(rows, min_size=1, max_size=6), st.data())
+@example([row(0), row(None, 0), row(0)], None)
+@example([row(None, 0), row(5, 0), row(None, 2)], None)
+@example([row(0), row(0), row(7), row(None)], None)
+@example([row(None), row(None)], None)
+@example([row(3)], None)
+def test_any_grouping_gives_the_bits_of_all_at_once(
+    weighting: Weighting, came: list[tuple[Any, ...]], data: st.DataObject | None
+) -> None:
+    updates = [one_update(f"p{i}", one) for i, one in enumerate(came)]
+    schema = schema_of(updates)
+    at_once, _ = fed_avg(weighting).merge(None, schema, updates)
+    every = range(1, len(updates))
+    cuts = every if data is None else data.draw(st.lists(st.sampled_from([0, *every]), max_size=6).map(sorted))
+    groups = [updates[a:b] for a, b in itertools.pairwise([0, *cuts, len(updates)])]
+    assert folded(weighting, groups, schema).digest == at_once.digest
+    assert all(np.isfinite(array).all() for array in at_once.values())
+    assert schema.conform(at_once) == at_once
+
+
+@pytest.mark.parametrize("size", [32_767, 32_768, 32_769, 70_000])
+def test_blocks_fold_like_the_whole(size: int) -> None:
+    rng = np.random.default_rng(size)
+    updates = [update(f"p{i}", examples=i, w=rng.normal(size=size), b=rng.normal(size=3)) for i in range(1, 5)]
+    at_once, _ = fed_avg().merge(None, schema_of(updates), updates)
+    for groups in ([[one] for one in updates], [updates[:1], updates[1:]], [updates[:3], updates[3:]]):
+        assert folded("agg1", groups, schema_of(updates)).digest == at_once.digest
+
+
+@pytest.mark.parametrize("weighting", RULES)
+@pytest.mark.parametrize("examples", [0, 3, None])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_one_update_comes_back_bit_by_bit(weighting: Weighting, examples: int | None, dtype: str) -> None:
+    rng = np.random.default_rng(3)
+    limits = np.finfo(dtype)
+    edges = np.array([-0.0, limits.max, limits.min, limits.tiny, limits.smallest_subnormal], dtype)
+    numbers = np.concatenate([rng.normal(size=500).astype(dtype), edges])
+    only = update("a", examples=examples, labels=7, w=numbers, n=np.array(5))
+    assert folded(weighting, [[only]], schema_of([only])) == only.params
+
+
+def test_all_weights_zero_turn_out_late() -> None:
+    # rule R5 while no weight is above 0; the last update ends it
+    zero = [update("a", examples=0, w=[1.0]), update("b", examples=0, w=[2.0])]
+    schema = schema_of(zero)
+    assert folded("agg1", [zero[:1], zero[1:]], schema)["w"].tolist() == [1.5]
+    assert folded("agg1", [zero[:1], zero[1:], [update("c", examples=4, w=[7.0])]], schema)["w"].tolist() == [7.0]
+
+
+def test_who_states_no_examples_counts_as_the_mean_of_those_who_come_later() -> None:
+    came = [update("a", examples=None, w=[0]), update("b", examples=1, w=[3]), update("c", examples=3, w=[6])]
+    assert folded("agg1", [[one] for one in came], schema_of(came))["w"].tolist() == [3.5]  # weights 2, 1, 3
+
+
+def test_nobody_learns_from_nothing_nor_twice() -> None:
+    running = begun("agg1", Schema.of(Params({"n": np.array(1)})))
+    with pytest.raises(ValueError, match="nothing to merge"):
+        running.result()
+    running.add([update("a", n=np.array(4))])
+    assert int(running.result()[0]["n"]) == 4
+    with pytest.raises(ValueError, match="handed out before"):
+        running.result()
+
+
+def large(count: int, nbytes: int) -> Iterator[Update]:
+    for i in range(count):
+        yield update(f"p{i}", examples=i + 1, w=np.full(nbytes // 4, i, np.float32), n=np.full(9, i))
+
+
+def test_what_was_added_is_let_go_of() -> None:
+    came = list(large(2, 1024))
+    running, schema = begun("agg1", schema_of(came)), schema_of(came)
+    arrays = [weakref.ref(array) for one in came for array in one.params.values()]
+    running.add(came)
+    del came
+    assert [array() for array in arrays] == [None] * 4
+    assert running.result()[0].keys() == schema.specs.keys()
+
+
+def test_ten_updates_one_at_a_time_fit_in_four_times_the_memory_of_one() -> None:
+    size = 4 * MIB
+    running = begun("agg1", schema_of(list(large(1, size))))
+    tracemalloc.start()
+    try:
+        for one in large(10, size):
+            running.add([one])
+        peak_of_sums = tracemalloc.get_traced_memory()[1]
+        merged, _ = running.result()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert merged["w"][0] == 6  # sum of i (i + 1) for i below 10, over 55
+    assert peak_of_sums < 4.2 * size  # the sum, twice as wide, the update in hand and the next one being made
+    assert peak < 4.2 * size  # the sum, the last update and the result
+
+
+def test_all_at_once_needs_memory_for_the_result_only() -> None:
+    size = 4 * MIB
+    updates = list(large(5, size))
+    tracemalloc.start()
+    try:
+        fed_avg().merge(None, schema_of(updates), updates)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.3 * size
