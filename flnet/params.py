@@ -26,6 +26,7 @@ TrainerId = NewType("TrainerId", str)
 Digest = NewType("Digest", str)
 MergeRule = Literal["mean", "max", "min"]
 
+_BLOCK = 131_072  # numbers that one check looks at, so that what it writes stays in a core's cache
 _STANDS_FOR = {"f": "f", "i": "iuf", "u": "iuf", "b": "b"}  # kind that came -> kinds that it may stand for
 _KINDS = "fiub"  # floats, signed and unsigned integers, booleans: nothing that could hold an object
 
@@ -44,6 +45,7 @@ class Params(Mapping[str, Array]):
     def __init__(self, arrays: Mapping[str, Any] | None = None) -> None:
         """Take over `arrays`; an array that is writable is guarded by a read-only view, not copied."""
         self._arrays = {name: _frozen(name, value) for name, value in (arrays or {}).items()}
+        self._conforms_to: Schema | None = None  # the schema that found nothing wrong with them last
 
     def __getitem__(self, name: str) -> Array:
         return self._arrays[name]
@@ -82,7 +84,8 @@ class Params(Mapping[str, Array]):
 
     def select(self, names: Iterable[str]) -> Params:
         """Only the arrays of these names; a name that is absent is left out."""
-        return Params({name: self._arrays[name] for name in names if name in self._arrays})
+        found = {name: self._arrays[name] for name in names if name in self._arrays}
+        return self if list(found) == list(self._arrays) else Params(found)
 
     def merged_with(self, other: Mapping[str, Array]) -> Params:
         """These arrays, with those of `other` added or in place of the ones of the same name."""
@@ -141,12 +144,20 @@ class Schema:
     def conform(self, params: Mapping[str, Array]) -> Params:
         """Check `params` against this schema and give them its dtypes and order of names.
 
+        What passed is remembered on the result, and is given back at once when this very schema sees it again.
+        Parameters that need no change are themselves the result.
+
         Raises:
             ParamsRefused: names, a shape or a dtype differ, or a number is not finite.
         """
+        if isinstance(params, Params) and params._conforms_to is self:
+            return params
         if params.keys() != self.specs.keys():
             raise ParamsRefused(_names_differ(self.specs, params))
-        return Params({name: _conformed(name, params[name], spec) for name, spec in self.specs.items()})
+        found = {name: _conformed(name, params[name], spec) for name, spec in self.specs.items()}
+        result = params if isinstance(params, Params) and _same(params, found) else Params(found)
+        result._conforms_to = self
+        return result
 
 
 @dataclass(frozen=True, order=True)
@@ -240,9 +251,18 @@ def _conformed(name: str, value: Array, spec: ParamSpec) -> Array:
             raise ParamsRefused(f"{name!r} has numbers outside the range of {spec.dtype}")
         with np.errstate(over="ignore"):
             value = value.astype(wanted)
-    if wanted.kind == "f" and not np.isfinite(value).all():
+    if wanted.kind == "f" and not _finite(value):
         raise ParamsRefused(f"{name!r} has numbers that are not finite in {spec.dtype}")
     return value
+
+
+def _finite(value: Array) -> bool:
+    flat = np.ravel(value)
+    return all(np.isfinite(flat[start : start + _BLOCK]).all() for start in range(0, flat.size, _BLOCK))
+
+
+def _same(params: Params, arrays: Mapping[str, Array]) -> bool:
+    return list(params) == list(arrays) and all(arrays[name] is array for name, array in params.items())
 
 
 def _fits(value: Array, wanted: np.dtype[Any]) -> bool:

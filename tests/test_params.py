@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,7 @@ def test_select_and_merge() -> None:
     all_of_them = params(core=[1.0], head=[2.0])
     shared = all_of_them.select(["core", "absent"])
     assert list(shared) == ["core"]
+    assert shared.select(["core"]) is shared
     assert all_of_them.merged_with(params(core=[5.0])) == params(core=[5.0], head=[2.0])
 
 
@@ -222,6 +224,61 @@ def test_a_row_with_nan_is_refused_before_it_counts() -> None:
         schema.conform(came[1].params)
     kept = [(schema.conform(one.params), float(one.examples or 0)) for one in (came[0], came[2])]
     assert weighted_mean(kept, {})["w"].tolist() == [2.5, 3.5]
+
+
+# --- what conformed is remembered
+
+
+def test_what_conformed_is_not_looked_at_again() -> None:
+    mine = np.ones((2, 2), np.float32)
+    held = SCHEMA.conform(Params({**GOOD, "w": mine}))
+    mine[0, 0] = np.nan  # who made the array may write it: the way to see whether anyone reads it again
+    assert SCHEMA.conform(held) is held
+    with pytest.raises(ParamsRefused, match="not finite"):
+        Schema(dict(SCHEMA.specs)).conform(held)
+    with pytest.raises(ParamsRefused, match="wrong parameter names"):
+        Schema.of(params(w=[1.0])).conform(held)
+
+
+def test_what_needs_no_change_is_its_own_result() -> None:
+    came = Params(GOOD)
+    assert SCHEMA.conform(came) is came
+    for other in (Params(dict(reversed(GOOD.items()))), Params({**GOOD, "b": np.zeros(2)})):
+        found = SCHEMA.conform(other)
+        assert found is not other
+        assert SCHEMA.conform(found) is found
+        assert (list(found), found) == (list(came), came)
+
+
+def test_a_refusal_is_not_remembered_as_a_pass() -> None:
+    bad = Params({**GOOD, "b": np.array([0, np.inf], np.float32)})
+    for _ in range(2):
+        with pytest.raises(ParamsRefused, match="not finite"):
+            SCHEMA.conform(bad)
+
+
+@pytest.mark.parametrize("place", [0, 131_071, 131_072, 131_073, 299_999])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_one_number_that_is_not_finite_is_found_in_any_block(place: int, value: float) -> None:
+    array = np.zeros((3, 100_000), np.float16)
+    schema = Schema.of({"w": array})
+    schema.conform({"w": array})
+    array.reshape(-1)[place] = value
+    with pytest.raises(ParamsRefused, match="not finite in float16"):
+        schema.conform({"w": array})
+
+
+def test_neither_checking_nor_digesting_copies_the_arrays() -> None:
+    large = Params({"w": np.ones((4, 2**18), np.float32)})
+    schema = Schema.of(large)
+    tracemalloc.start()
+    try:
+        schema.conform(large)
+        large.digest  # noqa: B018
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < large.nbytes / 8  # a Boolean for every number would be a quarter
 
 
 # --- the order of rounds
