@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import sys
 import tempfile
 import time
@@ -19,8 +20,18 @@ PIECES = {
     "floors": "bare sockets, and the plain mesh",
     "works": "the three works beside the plain mesh",
     "exchange": "a round without training beside bare transfers",
+    "wire": "bytes of a round, counted by the loopback device",
+    "codec": "bodies of 40 MB beside memcpy",
+    "averaging": "ten updates of 40 MB beside memcpy",
+    "memory": "what a node holds, idle and after training",
+    "latency": "how soon a node answers while it trains",
+    "forming": "meshes of 10, 30 and 100 nodes",
+    "growth": "a round by nodes and by size of the model",
+    "profile": "where a round's time goes",
+    "curves": "accuracy by round for each wire format",
 }
 BASE_PORT = 4900
+DATA = "FLNET_DATASETS_PATH"
 
 
 def main() -> None:
@@ -31,7 +42,9 @@ def main() -> None:
     report.say(in_words(machine))
     with tempfile.TemporaryDirectory(prefix="flnet-bench-") as folder:
         place = Path(asked.keep or folder)
-        options = Options(report, place, asked.base_port, asked.nodes, asked.quick, asked.full)
+        options = Options(
+            report, place, asked.base_port, asked.nodes, os.environ.get(DATA), asked.quick, asked.full
+        )
         for name in asked.names or PIECES:
             started = time.monotonic()
             report.say(f"{name}: {PIECES[name]} (load {load()})")

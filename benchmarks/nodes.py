@@ -230,7 +230,7 @@ def _environment(ask: Ask) -> Iterator[None]:
     """What the nodes inherit: the settings asked for and no others, and where the trainers' code lies."""
     settings = {"trainers_path": TRAINERS, "max_body_megabytes": 4096, **ask.settings}
     before, kept = dict(os.environ), processes.KEPT_SETTINGS
-    for name in [name for name in os.environ if name.startswith(PREFIX) and name != f"{PREFIX}DATASETS_PATH"]:
+    for name in [name for name in os.environ if name.startswith(PREFIX)]:
         del os.environ[name]
     os.environ.update({PREFIX + name.upper(): str(value) for name, value in settings.items()})
     os.environ.update(ask.environ)

@@ -17,6 +17,7 @@ class Options:
     Attributes:
         folder: for logs and states of nodes.
         nodes: how many nodes, where a measurement can have any number; None: its own default.
+        datasets: the folder of data sets that FLNET_DATASETS_PATH names, if any.
         quick: less of everything, for a first look.
         full: also what takes long.
     """
@@ -25,6 +26,7 @@ class Options:
     folder: Path
     base_port: int
     nodes: int | None = None
+    datasets: str | None = None
     quick: bool = False
     full: bool = False
 
