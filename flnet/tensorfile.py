@@ -33,7 +33,8 @@ _DTYPES: dict[str, np.dtype[Any]] = {
     **{f"F{8 * size}": np.dtype(f"<f{size}") for size in (2, 4, 8)},
     "BOOL": np.dtype(np.bool_),
 }
-_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+_CODES = {dtype: code for code, dtype in _DTYPES.items()}
+_KINDS = {dtype: dtype.name for dtype in _CODES}  # numpy makes the name up each time, in Python
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,11 @@ class Entry:
     shape: tuple[int, ...]
     start: int
     stop: int
+
+    @property
+    def kind(self) -> str:
+        """The dtype's name."""
+        return _KINDS[self.dtype]
 
     def view(self, body: memoryview) -> Array:
         """The array in the memory of the whole file.
@@ -77,7 +83,7 @@ def write_header(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> by
         stop += array.nbytes
         try:
             _check(name, array.shape)
-            dtype = _NAMES[array.dtype.newbyteorder("<")]
+            dtype = _CODES[array.dtype.newbyteorder("<")]
         except (ParamsRefused, KeyError) as exc:
             raise LocalError(f"array {name[:60]!r} of dtype {array.dtype} cannot stand in a file: {exc}") from exc
         header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [start, stop]}
@@ -150,29 +156,35 @@ def _no_number(name: str) -> None:
 
 def _check(name: str, shape: Sequence[int]) -> None:
     if not name.isprintable() or len(name) > MAX_NAME or name == _METADATA:
-        raise ParamsRefused(f"an array's name must be printable, of at most {MAX_NAME} characters")
+        raise ParamsRefused(
+            f"an array's name must be printable, of at most {MAX_NAME} characters, not {_METADATA}"
+        )
     if len(shape) > MAX_DIMENSIONS:
-        raise ParamsRefused(f"{name[:60]!r} has more than {MAX_DIMENSIONS} dimensions")
+        raise ParamsRefused(f"{_quoted(name)} has more than {MAX_DIMENSIONS} dimensions")
 
 
 def _entry(name: str, described: Any, data: int) -> Entry:
     """One array's description, `data` bytes before the first array."""
-    quoted = ascii(name[:60])
     if not isinstance(described, dict) or described.keys() != _FIELDS:
-        raise UnreadableBody(f"{quoted} must be described by {', '.join(sorted(_FIELDS))}")
-    shape, offsets, dtype = described["shape"], described["data_offsets"], described["dtype"]
+        raise UnreadableBody(f"{_quoted(name)} must be described by {', '.join(sorted(_FIELDS))}")
+    shape, offsets, code = described["shape"], described["data_offsets"], described["dtype"]
     if not _are_counts(shape) or not _are_counts(offsets) or len(offsets) != 2:
-        raise UnreadableBody(f"the shape and the offsets of {quoted} must be whole numbers from 0 on")
+        raise UnreadableBody(f"the shape and the offsets of {_quoted(name)} must be whole numbers from 0 on")
     _check(name, shape)
-    if not isinstance(dtype, str) or dtype not in _DTYPES:
-        raise ParamsRefused(f"{quoted} has a dtype that is not read; expected one of {', '.join(sorted(_DTYPES))}")
+    dtype = _DTYPES.get(code) if isinstance(code, str) else None
+    if dtype is None:
+        raise ParamsRefused(f"{_quoted(name)} has a dtype that is not read; expected one of {', '.join(_DTYPES)}")
     start, stop = offsets
-    item = _DTYPES[dtype].itemsize
-    if math.prod(max(length, 1) for length in shape) * item > _MOST_BYTES:
-        raise ParamsRefused(f"{quoted} has a shape beyond {_MOST_BYTES} bytes")
-    if stop - start != math.prod(shape) * item or start % item:
-        raise UnreadableBody(f"the offsets of {quoted} do not fit its shape and dtype")
-    return Entry(_DTYPES[dtype], tuple(shape), data + start, data + stop)
+    nbytes = math.prod(shape) * dtype.itemsize
+    if math.prod(filter(None, shape)) * dtype.itemsize > _MOST_BYTES:
+        raise ParamsRefused(f"{_quoted(name)} has a shape beyond {_MOST_BYTES} bytes")
+    if stop - start != nbytes or start % dtype.itemsize:
+        raise UnreadableBody(f"the offsets of {_quoted(name)} do not fit its shape and dtype")
+    return Entry(dtype, tuple(shape), data + start, data + stop)
+
+
+def _quoted(name: str) -> str:
+    return ascii(name[:60])
 
 
 def _are_counts(values: Any) -> bool:

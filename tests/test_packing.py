@@ -208,6 +208,7 @@ def test_float16_has_the_scale_one_and_other_dtypes_have_none() -> None:
 
 
 @given(st.integers(2**15, 2**16 - 1), st.integers(-107, 120))
+@settings(deadline=None)
 def test_every_scale_is_exact_for_every_number_of_int8(mantissa: int, exponent: int) -> None:
     scale = mantissa * 2.0 ** (exponent - 15)
     if not is_scale(scale, np.dtype(np.int8)):

@@ -81,7 +81,7 @@ def read_head(head: memoryview, total: int) -> Head | None:
             raise UnreadableBody(f"the body is of another version of this form; expected {_VERSION}")
         fields = _message(metadata["message"])
     scales = _scales(metadata["scales"], entries) if "scales" in metadata else {}
-    dtypes = {name: scales[name][1] if name in scales else entry.dtype.name for name, entry in entries.items()}
+    dtypes = {name: scales[name][1] if name in scales else entry.kind for name, entry in entries.items()}
     return Head(fields, {name: (entry.shape, dtypes[name]) for name, entry in entries.items()}, entries, scales)
 
 
