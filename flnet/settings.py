@@ -187,6 +187,11 @@ class Settings(BaseModel):
         gt=0,
         description="Seconds without work after which the training child is ended to free its memory.",
     )
+    fork_server: Folder | None = Field(
+        default=None,
+        description="Socket of a process that forks the training children of all nodes of this machine, so that "
+        "a framework is imported once; flnet demo sets it.",
+    )
     max_body_megabytes: int = Field(
         default=512,
         ge=1,

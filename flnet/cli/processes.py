@@ -20,6 +20,7 @@ import click
 from flnet.cli.options import option_name, variable_name
 from flnet.cli.text import printable
 from flnet.errors import StartError
+from flnet.training.forking import running
 
 __all__ = [
     "Interrupted",
@@ -156,28 +157,33 @@ def local_nodes(
 ) -> Iterator[list[NodeProcess]]:
     """Start one node per port, each with its shard of the data; all are ended at the end.
 
+    Their training children come from one fork server, so that the framework is imported once.
+
     Args:
         folder: for states and logs; made if it is not there.
         alone: no node is told of another one.
     """
     folder.mkdir(exist_ok=True)
     nodes: list[NodeProcess] = []
-    try:
-        for index, (name, port) in enumerate(zip(node_ids(len(ports)), ports, strict=True)):
-            settings = {
-                "node_id": name,
-                "node_port": port,
-                "listen_address": HOST,
-                "trainers": trainer,
-                "data_shard": f"{index + 1}/{len(ports)}",
-                "state_path": folder / name,
-            }
-            if index > 0 and not alone:
-                settings["bootstrap_pairs"] = f"{HOST}:{ports[0]}"
-            nodes.append(_start(name, port, folder / f"{name}.log", node_command(settings)))
-        yield nodes
-    finally:
-        end_all(nodes)
+    with running() as fork_server:
+        try:
+            for index, (name, port) in enumerate(zip(node_ids(len(ports)), ports, strict=True)):
+                settings = {
+                    "node_id": name,
+                    "node_port": port,
+                    "listen_address": HOST,
+                    "trainers": trainer,
+                    "data_shard": f"{index + 1}/{len(ports)}",
+                    "state_path": folder / name,
+                }
+                if fork_server is not None:
+                    settings["fork_server"] = fork_server
+                if index > 0 and not alone:
+                    settings["bootstrap_pairs"] = f"{HOST}:{ports[0]}"
+                nodes.append(_start(name, port, folder / f"{name}.log", node_command(settings)))
+            yield nodes
+        finally:
+            end_all(nodes)
 
 
 def _start(name: str, port: int, log: Path, command: Sequence[str]) -> NodeProcess:

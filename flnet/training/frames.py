@@ -1,30 +1,22 @@
-"""How node and training child speak: frames of JSON with arrays beside it, over a pair of pipes.
-
-A frame is two big-endian lengths, of the JSON (4 bytes) and of the arrays (8 bytes), then both. Arrays are a
-safetensors blob: nothing in a frame can run code in the one who reads it.
-"""
+"""What node and training child say to each other: orders and answers, as JSON with arrays beside it."""
 
 from __future__ import annotations
 
-import json
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
-from safetensors.numpy import load, save
 
 from flnet.errors import DataMissing, FlnetError, InputRefused, NotOffered, TrainerError, WorkerDied
 from flnet.events import Declaration
 from flnet.messages import HyperParams
-from flnet.params import Array, Params
+from flnet.params import Params
 from flnet.training.api import Fit, Prediction, Score, TrainerFile, TrainerSettings
 from flnet.training.backend import Assignment, Inputs
 from flnet.training.partition import Partition
 
-_LENGTHS = struct.Struct(">IQ")
 _BESIDE = ""  # the array that is no parameter: no parameter has an empty name
 
 
@@ -34,31 +26,6 @@ class Frame:
 
     fields: Mapping[str, Any]
     params: Params | None = None
-
-
-def write_frame(pipe: IO[bytes], frame: Frame) -> None:
-    """Write and flush.
-
-    Raises:
-        OSError: nobody reads any more.
-    """
-    head = json.dumps(frame.fields).encode()
-    body = b"" if frame.params is None else save({name: _dense(a) for name, a in frame.params.items()})
-    pipe.write(_LENGTHS.pack(len(head), len(body)) + head)
-    pipe.write(body)
-    pipe.flush()
-
-
-def read_frame(pipe: IO[bytes]) -> Frame | None:
-    """The next frame; None when the other side is gone, also in the middle of one."""
-    lengths = pipe.read(_LENGTHS.size)
-    if len(lengths) < _LENGTHS.size:
-        return None
-    head_size, body_size = _LENGTHS.unpack(lengths)
-    head, body = pipe.read(head_size), pipe.read(body_size)
-    if len(head) < head_size or len(body) < body_size:
-        return None
-    return Frame(json.loads(head), Params(load(body)) if body_size else None)
 
 
 def assignment_fields(who: Assignment) -> dict[str, Any]:
@@ -170,7 +137,3 @@ def read_error(fields: Mapping[str, Any]) -> FlnetError:
 def nonsense(frame: Frame) -> WorkerDied:
     """For an answer that no worker of ours gives."""
     return WorkerDied(f"the training process answered nonsense: {str(dict(frame.fields))[:200]}")
-
-
-def _dense(value: Array) -> Array:
-    return np.ascontiguousarray(value).reshape(value.shape)  # ascontiguousarray makes a scalar one-dimensional

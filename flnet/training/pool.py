@@ -63,7 +63,12 @@ def make_pool(settings: Settings, on_progress: Progress = lambda trainer, done, 
         return assignment(settings, files[trainer])
 
     if settings.compute == "process":
-        return Lane(ProcessBackend(settings.compute_threads), assigned, on_progress, settings.worker_idle_seconds)
+        return Lane(
+            ProcessBackend(settings.compute_threads, settings.fork_server),
+            assigned,
+            on_progress,
+            settings.worker_idle_seconds,
+        )
     sys.setswitchinterval(_SWITCH_S)
     for name, value in thread_bounds(settings.compute_threads).items():
         os.environ.setdefault(name, value)

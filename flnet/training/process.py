@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import os
+import logging
 import signal
-import subprocess
-import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import IO, Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from flnet.errors import TrainerError, WorkerDied
 from flnet.events import Declaration
 from flnet.params import Params
-from flnet.settings import PREFIX
 from flnet.training.api import Fit, Prediction, Score
-from flnet.training.backend import Assignment, FitOrder, Inputs, Report, thread_bounds
+from flnet.training.backend import Assignment, FitOrder, Inputs, Report
+from flnet.training.channel import Channel
+from flnet.training.children import Child, spawned
+from flnet.training.forking import NotForked, forked
 from flnet.training.frames import (
     Frame,
     assignment_fields,
@@ -25,13 +26,14 @@ from flnet.training.frames import (
     read_declaration,
     read_error,
     read_fit,
-    read_frame,
     read_prediction,
     with_inputs,
-    write_frame,
 )
 
+T = TypeVar("T")
+log = logging.getLogger(__name__)
 _END_S = 5.0  # for the system to reap a killed process
+_ODD = (KeyError, TypeError, ValueError)  # what reading an answer that is none may end in
 
 
 class ProcessBackend:
@@ -41,50 +43,61 @@ class ProcessBackend:
     imports another framework than the child has loaded, the child is replaced.
     """
 
-    def __init__(self, threads: int) -> None:
-        self._threads = threads
-        self._child: subprocess.Popen[bytes] | None = None
+    def __init__(self, threads: int, fork_server: Path | None = None) -> None:
+        """Args:
+        threads: that a framework may use.
+        fork_server: socket of a process that forks children; without it, or when it cannot, the node
+            starts its own.
+        """
+        self._threads, self._fork_server = threads, fork_server
+        self._child: Child | None = None
         self._loaded: frozenset[str] = frozenset()  # frameworks in the child
         self._cancelled: set[int] = set()
         self._closed = False
         self._starting = threading.Lock()  # `close` comes from another thread
-        self._writing = threading.Lock()  # a cancel comes while an order may still be on its way
 
     @property
     def pid(self) -> int | None:
         """The child's process id, or None when there is none."""
         child = self._child
-        return child.pid if child is not None and child.poll() is None else None
+        return child.pid if child is not None and not child.has_ended() else None
 
     def prepare(self, who: Assignment) -> tuple[Declaration, Params]:
         """Ask the child for a trainer's declaration and initial parameters."""
-        answer = self._ask(who, "prepared", {"do": "prepare"})
-        return read_declaration(answer.fields["declaration"]), answer.params or Params()
+
+        def read(answer: Frame) -> tuple[Declaration, Params]:
+            return read_declaration(answer.fields["declaration"]), answer.params or Params()
+
+        return self._ask(who, "prepared", {"do": "prepare"}, read)
 
     def fit(self, who: Assignment, order: FitOrder, report: Report) -> tuple[Fit, Score]:
         """Let the child train and measure."""
         fields = {"do": "fit", "number": order.number, "hyper": order.hyper.fields(), "seed": order.seed}
+
+        def read(answer: Frame) -> tuple[Fit, Score]:
+            return read_fit(answer.fields, answer.params or Params())
+
         try:
-            answer = self._ask(who, "fitted", fields, order.params, report)
+            return self._ask(who, "fitted", fields, read, order.params, report)
         finally:
             self._cancelled.discard(order.number)
-        return read_fit(answer.fields, answer.params or Params())
 
     def evaluate(self, who: Assignment, params: Params) -> Score:
         """Let the child measure."""
-        return Score(**self._ask(who, "evaluated", {"do": "evaluate"}, params).fields["score"])
+        return self._ask(who, "evaluated", {"do": "evaluate"}, lambda a: Score(**a.fields["score"]), params)
 
     def predict(self, who: Assignment, params: Params, inputs: Inputs) -> Prediction:
         """Let the child judge."""
         fields, arrays = with_inputs(params, inputs)
-        return read_prediction(self._ask(who, "predicted", {"do": "predict", **fields}, arrays))
+        return self._ask(who, "predicted", {"do": "predict", **fields}, read_prediction, arrays)
 
     def export(self, who: Assignment, params: Params, metadata: Mapping[str, str]) -> bytes:
         """Let the child describe its model."""
-        return read_bytes(self._ask(who, "exported", {"do": "export", "metadata": dict(metadata)}, params))
+        fields = {"do": "export", "metadata": dict(metadata)}
+        return self._ask(who, "exported", fields, read_bytes, params)
 
     def cancel(self, number: int) -> None:
-        """Tell the child, in a thread of its own: the pipe may be full, and the event loop must not wait."""
+        """Tell the child, in a thread of its own: the socket may be full, and the event loop must not wait."""
         self._cancelled.add(number)  # first, for an order that is not written yet; see _ask
         child = self._child
         if child is not None:
@@ -107,85 +120,80 @@ class ProcessBackend:
         who: Assignment,
         expected: str,
         fields: Mapping[str, Any],
+        read: Callable[[Frame], T],
         params: Params | None = None,
         report: Report = lambda done, total: None,
-    ) -> Frame:
+    ) -> T:
         child = self._child_for(who)
-        orders, answers = _pipes(child)
+        answer = None
         try:
-            with self._writing:
-                write_frame(orders, Frame({**fields, "who": assignment_fields(who)}, params))
+            with suppress(OSError):  # it died while it was spoken to
+                child.channel.send(Frame({**fields, "who": assignment_fields(who)}, params))
                 if fields.get("number") in self._cancelled:
-                    write_frame(orders, Frame({"do": "cancel", "number": fields["number"]}))
-            answer = read_frame(answers)
-            while answer is not None and answer.fields["answer"] == "progress":
-                report(answer.fields["done"], answer.fields["total"])
-                answer = read_frame(answers)
-        except OSError:  # it died while it was spoken to
-            answer = None
-        if answer is None:
-            raise WorkerDied(self._epitaph(child))
-        self._loaded = frozenset(answer.fields["loaded"])
-        if answer.fields["answer"] == "error":
-            raise read_error(answer.fields)
-        if answer.fields["answer"] != expected:
-            self._end()
-            raise nonsense(answer)
-        return answer
+                    child.channel.send(Frame({"do": "cancel", "number": fields["number"]}))
+                answer = _last_answer(child.channel, report)
+            if answer is None:
+                raise WorkerDied(self._epitaph(child))
+            self._loaded = frozenset(answer.fields["loaded"])
+            if answer.fields["answer"] == "error":
+                raise read_error(answer.fields)
+            if answer.fields["answer"] == expected:
+                return read(answer)
+        except _ODD as exc:
+            answer = Frame({**(answer.fields if answer else {}), "fault": str(exc)})
+        self._end()
+        raise nonsense(answer)
 
-    def _tell(self, child: subprocess.Popen[bytes], number: int) -> None:
-        # With its child the training has ended too; ValueError: the pipe was closed on this side.
-        with suppress(OSError, ValueError), self._writing:
-            write_frame(_pipes(child)[0], Frame({"do": "cancel", "number": number}))
+    def _tell(self, child: Child, number: int) -> None:
+        # With its child the training has ended too; ValueError: the channel was closed on this side.
+        with suppress(OSError, ValueError):
+            child.channel.send(Frame({"do": "cancel", "number": number}))
 
-    def _child_for(self, who: Assignment) -> subprocess.Popen[bytes]:
+    def _child_for(self, who: Assignment) -> Child:
         needed = who.file.frameworks
-        if self._child is not None and (self._child.poll() is not None or _clash(self._loaded, needed)):
+        if self._child is not None and (self._child.has_ended() or _clash(self._loaded, needed)):
             self._end()
         if self._child is None:
+            child = self._started(who)
             with self._starting:
                 if self._closed:
+                    _part_from(child)
                     raise TrainerError("the node is stopping")
-                self._child = self._started()
+                self._child = child
         return self._child
 
-    def _started(self) -> subprocess.Popen[bytes]:
-        # The child gets what it needs in frames; the node's own settings, keys among them, stay here.
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
-        try:
-            return subprocess.Popen(  # noqa: S603  our own module, nothing from outside
-                [sys.executable, "-m", "flnet.training.worker", str(os.getpid())],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env={**inherited, **thread_bounds(self._threads)},
-            )
-        except OSError as exc:
-            raise WorkerDied(f"the training process cannot be started: {exc}") from exc
+    def _started(self, who: Assignment) -> Child:
+        if self._fork_server is not None:
+            try:
+                return forked(self._fork_server, who.file, self._threads)
+            except NotForked as exc:
+                log.warning("no training child from the fork server (%s); this node starts its own", exc)
+        return spawned(self._threads)
 
     def _end(self) -> None:
         child, self._child, self._loaded = self._child, None, frozenset()
-        if child is None:
-            return
-        child.kill()
-        for pipe in _pipes(child):
-            with suppress(OSError):  # what was buffered for a dead child
-                pipe.close()
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(_END_S)
+        if child is not None:
+            _part_from(child)
 
-    def _epitaph(self, child: subprocess.Popen[bytes]) -> str:
-        try:
-            code = child.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            code = 0
+    def _epitaph(self, child: Child) -> str:
+        code = child.wait(_END_S)
         self._end()
         return _cause_of_death(code)
 
 
-def _pipes(child: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
-    assert child.stdin is not None
-    assert child.stdout is not None
-    return child.stdin, child.stdout
+def _part_from(child: Child) -> None:
+    child.kill()
+    child.wait(_END_S)
+    child.close()
+
+
+def _last_answer(channel: Channel, report: Report) -> Frame | None:
+    """What an order ends in, after all reports of progress; None when the child is gone."""
+    answer = channel.receive()
+    while answer is not None and answer.fields["answer"] == "progress":
+        report(answer.fields["done"], answer.fields["total"])
+        answer = channel.receive()
+    return answer
 
 
 def _clash(loaded: frozenset[str], needed: frozenset[str]) -> bool:
@@ -193,7 +201,9 @@ def _clash(loaded: frozenset[str], needed: frozenset[str]) -> bool:
     return bool(loaded - needed and needed - loaded)
 
 
-def _cause_of_death(code: int) -> str:
+def _cause_of_death(code: int | None) -> str:
+    if code is None:
+        return "the training process does not answer any more, and nothing tells why"
     if code >= 0:
         return f"the training process ended by itself with exit code {code} in the middle of its work"
     try:

@@ -1,7 +1,6 @@
-"""The training child: `python -m flnet.training.worker`, started and spoken to by ProcessBackend.
+"""The training child: `python -m flnet.training.worker`, or forked by fork_server.py.
 
-Frames come on standard input and answers go out on what was standard output when it started; afterwards
-descriptor 1 is standard error, so that a trainer may print without spoiling an answer. A thread does all the
+Frames come and answers go over one socket. What a trainer prints goes where errors go. A thread does all the
 reading: so a cancel is heard while the main thread trains, and the end of the input, which is the end of the
 node, ends this process at once, whatever it is doing.
 """
@@ -12,16 +11,18 @@ import ctypes
 import os
 import queue
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import IO, Any
+from typing import Any
 
 from flnet.errors import TrainerError
 from flnet.messages import HyperParams
 from flnet.params import Params
 from flnet.training.backend import TOLD, FitOrder
+from flnet.training.channel import Channel
 from flnet.training.frames import (
     Frame,
     bytes_frame,
@@ -30,9 +31,7 @@ from flnet.training.frames import (
     fit_fields,
     prediction_frame,
     read_assignment,
-    read_frame,
     read_inputs,
-    write_frame,
 )
 from flnet.training.local import LocalBackend
 from flnet.training.sources import loaded_families
@@ -41,25 +40,30 @@ _PR_SET_PDEATHSIG = 1
 _NICENESS = 10
 
 
-def main(parent: int) -> None:
-    """Work until the node is gone."""
-    _be_killed_with_parent()
-    if sys.platform == "linux" and os.getppid() != parent:  # it went before the line above
-        return
+def main(descriptor: int, parent: int) -> None:
+    """Work until the node is gone.
+
+    Args:
+        descriptor: of the socket to the node.
+        parent: the process that started this one, and that it must not outlive.
+    """
+    be_killed_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the node decides what it means
-    answers, orders = _take_pipes()
+    channel = _take(descriptor)
     backend = LocalBackend()
     waiting: queue.SimpleQueue[Frame] = queue.SimpleQueue()
-    threading.Thread(target=_read_all, args=(orders, backend, waiting), daemon=True).start()
+    threading.Thread(target=_read_all, args=(channel, backend, waiting), daemon=True).start()
     while True:
-        _serve(waiting.get(), backend, answers)
+        _serve(waiting.get(), backend, channel)
 
 
-def _be_killed_with_parent() -> None:
+def be_killed_with(parent: int) -> None:
     """When the parent dies, however it does; elsewhere than on Linux the end of the input has to do."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it went before the line above
+            os._exit(0)
 
 
 def _step_back() -> None:
@@ -72,36 +76,24 @@ def _step_back() -> None:
         os.nice(max(0, _NICENESS - os.nice(0)))
 
 
-class _Answers:
-    """Where answers go, whole, from whichever thread."""
-
-    def __init__(self, pipe: IO[bytes]) -> None:
-        self._pipe, self._lock = pipe, threading.Lock()
-
-    def give(self, frame: Frame) -> None:
-        with suppress(BrokenPipeError), self._lock:  # a node that is gone ends this process elsewhere
-            write_frame(self._pipe, frame)
-
-
-def _take_pipes() -> tuple[_Answers, IO[bytes]]:
-    answers, orders, nothing = os.dup(1), os.dup(0), os.open(os.devnull, os.O_RDWR)
-    os.dup2(2, 1)
+def _take(descriptor: int) -> Channel:
+    end, nothing = socket.socket(fileno=descriptor), os.open(os.devnull, os.O_RDWR)
+    end.set_inheritable(False)
     os.dup2(nothing, 0)
+    os.dup2(2, 1)
 
     def let_go() -> None:
-        """What a trainer forks must neither answer for us nor keep the pipe open when we are killed."""
-        os.dup2(nothing, answers, inheritable=False)
-        os.dup2(nothing, orders, inheritable=False)
-        _be_killed_with_parent()
+        """What a trainer forks must neither answer for us nor keep the socket open when we are killed."""
+        os.dup2(nothing, descriptor, inheritable=False)
+        be_killed_with(os.getppid())
 
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=let_go)
-    return _Answers(os.fdopen(answers, "wb")), os.fdopen(orders, "rb")
+    os.register_at_fork(after_in_child=let_go)
+    return Channel(end)
 
 
-def _read_all(orders: IO[bytes], backend: LocalBackend, waiting: queue.SimpleQueue[Frame]) -> None:
+def _read_all(channel: Channel, backend: LocalBackend, waiting: queue.SimpleQueue[Frame]) -> None:
     try:
-        while (frame := read_frame(orders)) is not None:
+        while (frame := channel.receive()) is not None:
             if frame.fields["do"] == "cancel":
                 backend.cancel(frame.fields["number"])
             else:
@@ -110,21 +102,25 @@ def _read_all(orders: IO[bytes], backend: LocalBackend, waiting: queue.SimpleQue
         os._exit(0)
 
 
-def _serve(order: Frame, backend: LocalBackend, answers: _Answers) -> None:
+def _serve(order: Frame, backend: LocalBackend, channel: Channel) -> None:
     """Do what a frame asks and answer it."""
     try:
-        answer = _done(order.fields, order.params or Params(), backend, answers)
+        _give(channel, _done(order.fields, order.params or Params(), backend, channel))
     except TOLD as exc:
-        answer = Frame({"answer": "error", **error_fields(exc)})
+        _give(channel, Frame({"answer": "error", **error_fields(exc)}))
     except MemoryError:
-        answer = Frame({"answer": "error", "message": "there was not enough memory for this task"})
-    loaded = sorted(loaded_families())
-    answers.give(Frame({**answer.fields, "loaded": loaded}, answer.params))
+        _give(channel, Frame({"answer": "error", "message": "there was not enough memory for this task"}))
 
 
-def _done(fields: Mapping[str, Any], params: Params, backend: LocalBackend, answers: _Answers) -> Frame:
+def _give(channel: Channel, answer: Frame) -> None:
+    with suppress(OSError):  # a node that is gone ends this process elsewhere
+        channel.send(Frame({**answer.fields, "loaded": sorted(loaded_families())}, answer.params))
+
+
+def _done(fields: Mapping[str, Any], params: Params, backend: LocalBackend, channel: Channel) -> Frame:
     def report(done: int, total: int) -> None:
-        answers.give(Frame({"answer": "progress", "done": done, "total": total}))
+        with suppress(OSError):
+            channel.send(Frame({"answer": "progress", "done": done, "total": total}))
 
     who = read_assignment(fields["who"])
     match fields["do"]:
@@ -147,4 +143,4 @@ def _done(fields: Mapping[str, Any], params: Params, backend: LocalBackend, answ
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -4,17 +4,37 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from flnet.errors import WorkerDied
+from flnet.params import Params
+from flnet.training.forking import running
 from flnet.training.process import _cause_of_death, _clash
-from tests.helpers import HYPER
+from tests.helpers import HYPER, params
 from tests.training.bench import ENDLESS, START, TINY, eventually, plugin
 from tests.training.conftest import MakeBench
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Path | None]:
+    with running() as path:
+        yield path
+
+
+@pytest.fixture(params=["spawned", "forked"])
+def bench(bench: MakeBench, request: pytest.FixtureRequest) -> MakeBench:
+    """Lanes whose children are started by themselves, and by a fork server."""
+    if request.param == "spawned":
+        return bench
+    path = request.getfixturevalue("server")
+    return lambda **settings: bench(fork_server=path, **settings)
 
 
 async def test_a_killed_child_ends_its_task_in_words_and_the_next_one_gets_a_new_child(
@@ -38,7 +58,7 @@ async def test_a_killed_child_ends_its_task_in_words_and_the_next_one_gets_a_new
     [
         ("os._exit(7)", "ended by itself with exit code 7"),
         ("import ctypes; ctypes.string_at(0)", r"killed by signal 11 \(SIGSEGV\)"),
-        ("os.close(3); os.closerange(4, 64); os._exit(0)", "ended by itself with exit code 0"),
+        ("os.closerange(3, 64); os._exit(0)", "ended by itself with exit code 0"),
     ],
 )
 async def test_a_child_that_ends_in_a_task_is_reported(
@@ -49,6 +69,55 @@ async def test_a_child_that_ends_in_a_task_is_reported(
     with pytest.raises(WorkerDied, match=words):
         await one.pool.fit(name, START, HYPER, seed=1)
     assert (await one.pool.evaluate(name, START)).examples == 4
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "os.write(end, b'no frame at all, but quite some bytes')",
+        "channel.send(Frame({'answer': 'fitted', 'loaded': []}))",
+        "channel.send(Frame({'answer': 'evaluated', 'loaded': []}))",
+        "channel.send(Frame({'what': 1}))",
+        "channel.send(Frame({'answer': 'progress', 'done': 1}))",
+    ],
+)
+async def test_a_child_that_answers_nonsense_is_ended(bench: MakeBench, folder: Path, answer: str) -> None:
+    fit = f"""
+        import socket
+        from flnet.training.channel import Channel
+        from flnet.training.frames import Frame
+        (end,) = [f for f in range(3, 64) if is_socket(f)]
+        channel = Channel(socket.socket(fileno=end))
+        {answer}
+        time.sleep(600)
+"""
+    head = """
+def is_socket(f):
+    import stat
+    try:
+        return stat.S_ISSOCK(os.fstat(f).st_mode)
+    except OSError:
+        return False
+"""
+    name = plugin(folder, "RAVES", fit=fit, head=head)
+    one = bench()
+    with pytest.raises(WorkerDied, match="answered nonsense"):
+        await one.pool.fit(name, START, HYPER, seed=1)
+    assert one.child() is None
+    assert (await one.pool.evaluate(name, START)).examples == 4
+
+
+async def test_large_arrays_go_both_ways_and_leave_nothing_open(bench: MakeBench, folder: Path) -> None:
+    name = plugin(folder, "ECHO", fit="return Fit({'w': task.params['w'] + 1}, examples=3)")
+    one, model = bench(), params(w=np.zeros((1000, 100), "float32"))
+    opened = 0
+    for turn in range(12):
+        fit, _ = await one.pool.fit(name, model, HYPER, seed=1)
+        model = Params(fit.params)
+        assert np.all(model["w"] == turn + 1)
+        await one.pool.evaluate(name, model)
+        opened = opened or len(list(Path("/proc/self/fd").iterdir()))
+    assert len(list(Path("/proc/self/fd").iterdir())) <= opened + 1
 
 
 async def test_a_child_killed_while_idle_is_not_missed(bench: MakeBench) -> None:
@@ -149,7 +218,7 @@ import asyncio, sys
 from flnet.settings import Settings
 from flnet.training.pool import make_pool
 from tests.training.bench import START
-from tests.helpers import HYPER
+from tests.helpers import HYPER, params
 
 async def main(folder):
     told = lambda *progress: print(pool.backend.pid, flush=True)
@@ -203,8 +272,7 @@ async def test_the_end_of_its_input_ends_the_child_whatever_it_does(bench: MakeB
     await one.until_it_trains()
     child = one.child()
     assert child is not None
-    stdin = one.pool.backend._child.stdin  # type: ignore[attr-defined]
-    stdin.close()
+    one.pool.backend._child.channel._end.shutdown(socket.SHUT_RDWR)  # type: ignore[attr-defined]
     await eventually(lambda: one.child() is None)
 
 

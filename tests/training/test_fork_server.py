@@ -1,0 +1,213 @@
+"""The server that forks training children: its children are like any others, and none of them is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from flnet.params import Params, TrainerId
+from flnet.training.channel import receive_message, send_message
+from flnet.training.forking import running
+from tests.helpers import HYPER
+from tests.training.bench import ENDLESS, START, TINY, Bench, eventually, plugin
+from tests.training.conftest import MakeBench
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes as Linux has them")
+
+
+@pytest.fixture
+def server() -> Iterator[Path]:
+    with running() as path:
+        assert path is not None
+        yield path
+
+
+def served() -> list[psutil.Process]:
+    """The fork server of this test, and all below it."""
+    for process in psutil.Process().children():
+        if "flnet.training.fork_server" in process.cmdline():
+            return [process, *process.children(recursive=True)]
+    return []
+
+
+def alive(pid: int | None) -> bool:
+    return pid is not None and psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+async def forked(one: Bench) -> int:
+    """Its child, which the server has forked."""
+    await one.pool.prepare(TINY)
+    child = one.child()
+    assert child is not None
+    assert child in [process.pid for process in served()]
+    return child
+
+
+async def test_nodes_share_one_process_that_has_imported_the_framework(
+    bench: MakeBench, folder: Path, server: Path
+) -> None:
+    (folder / "jax").mkdir()  # a stand-in that counts how often it is imported
+    (folder / "jax" / "__init__.py").write_text(f"open({str(folder / 'log')!r}, 'a').write('x')")
+    check = "assert 'jax' in sys.modules"
+    name = plugin(folder, "OURS", head=f"sys.path.insert(0, {str(folder)!r})\nimport jax\n", evaluate=check)
+    text = (folder / "OURS.py").read_text()
+    (folder / "OURS.py").write_text("import sys\n" + text)
+    os.environ["PYTHONPATH"] = str(folder)
+    with running() as path:
+        nodes = [bench(fork_server=path) for _ in range(3)]
+        for node in nodes:
+            assert (await node.pool.evaluate(name, START)).accuracy == 0.5
+        assert len({node.child() for node in nodes}) == 3
+        assert (folder / "log").read_text() == "x"
+        template = {psutil.Process(node.child()).ppid() for node in nodes}
+        await nodes[0].pool.prepare(TINY)  # without a framework, it goes to the same child
+        other = bench(fork_server=path)
+        await other.pool.prepare(TINY)
+        assert len(template) == 1
+        assert psutil.Process(other.child()).ppid() not in template
+
+
+async def test_a_framework_that_starts_threads_is_not_forked(
+    bench: MakeBench, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folder / "jax").mkdir()
+    thread = "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()"
+    (folder / "jax" / "__init__.py").write_text(thread)
+    name = plugin(folder, "OURS", head="import jax\n")
+    os.environ["PYTHONPATH"] = str(folder)
+    with running() as path:
+        one = bench(fork_server=path)
+        assert (await one.pool.evaluate(name, START)).accuracy == 0.5
+        assert "jax started 1 threads when imported" in caplog.text
+        assert psutil.Process(one.child()).ppid() == os.getpid()
+
+
+async def test_a_child_ends_when_its_node_lets_go_of_it(bench: MakeBench, server: Path) -> None:
+    one, other = bench(fork_server=server), bench(fork_server=server)
+    child, neighbour = await forked(one), await forked(other)
+    await one.close()
+    await eventually(lambda: not alive(child))
+    assert alive(neighbour)
+    assert other.child() == neighbour
+
+
+_NODE = """
+import asyncio, sys
+from pathlib import Path
+from flnet.settings import Settings
+from flnet.training.pool import make_pool
+from tests.training.bench import START
+from tests.helpers import HYPER
+
+async def main(folder, server):
+    told = lambda *progress: print(pool.backend.pid, flush=True)
+    pool = make_pool(Settings(trainers_path=folder, state_path=folder + "/state", fork_server=server), told)
+    await pool.fit("ENDLESS", START, HYPER, seed=1)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_a_child_ends_with_a_node_that_is_killed(folder: Path, server: Path) -> None:
+    plugin(folder, "ENDLESS", fit="while True: task.progress(1, 2)")
+    node = subprocess.Popen([sys.executable, "-c", _NODE, str(folder), str(server)], stdout=subprocess.PIPE)
+    with node:
+        assert node.stdout is not None
+        child = int(node.stdout.readline())
+        assert psutil.Process(child).ppid() != node.pid
+        node.kill()
+    await eventually(lambda: not alive(child))
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["the server", "what it keeps for the framework"])
+async def test_when_the_server_is_killed_its_children_end_and_nodes_go_on(
+    bench: MakeBench, folder: Path, server: Path, which: int
+) -> None:
+    name = plugin(folder, "ENDLESS", fit=ENDLESS)
+    one = bench(fork_server=server)
+    running_fit = one.fitting(name)
+    await one.until_it_trains()
+    child = one.child()
+    served()[which].send_signal(signal.SIGKILL)
+    with pytest.raises(Exception, match=r"nothing tells why|killed by signal 9"):
+        await running_fit
+    await eventually(lambda: not alive(child))
+    assert (await one.pool.evaluate(name, START)).examples == 4
+    assert (psutil.Process(one.child()).ppid() == os.getpid()) == (which == 0)
+
+
+async def test_all_end_with_the_one_who_started_the_server(bench: MakeBench) -> None:
+    with running() as path:
+        child = await forked(bench(fork_server=path))
+        processes = served()
+        assert len(processes) == 3
+    await eventually(lambda: not any(alive(process.pid) for process in processes))
+    assert not alive(child)
+    assert path is not None and not path.exists()
+
+
+async def test_a_child_is_told_its_nodes_environment_log_and_folder(
+    bench: MakeBench,
+    folder: Path,
+    server: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.chdir(folder)
+    tell = "import tempfile; print(tempfile.gettempdir(), os.getcwd(), np.random.random(), flush=True)"
+    name = plugin(folder, "TELLS", evaluate=tell)
+    for _ in range(2):
+        await bench(fork_server=server).pool.evaluate(name, START)
+    first, second = (line.split() for line in capfd.readouterr().err.splitlines() if line.startswith(str(folder)))
+    assert first[:2] == [str(folder), str(folder)]
+    assert first[2] != second[2]
+
+
+async def test_a_child_holds_nothing_of_its_siblings(bench: MakeBench, folder: Path, server: Path) -> None:
+    count = """
+        links = [os.readlink(f'/proc/self/fd/{f}')[:7] for f in range(64) if os.path.exists(f'/proc/self/fd/{f}')]
+        raise TrainerError(str(sorted(links)))
+"""
+    name = plugin(folder, "COUNTS", evaluate=count)
+    said = []
+    for _ in range(3):
+        one = bench(fork_server=server)
+        await one.pool.prepare(name)
+        with pytest.raises(Exception, match="socket") as raised:
+            await one.pool.evaluate(name, START)
+        said.append(str(raised.value))
+    assert said[0].count("socket:") == 1
+    assert said[0] == said[1] == said[2]
+
+
+@pytest.mark.parametrize(
+    "order", [b"nonsense", {}, {"frameworks": 1, "threads": 1}, {"frameworks": [], "threads": "x", "module": ""}]
+)
+async def test_a_wrong_order_harms_nobody(bench: MakeBench, server: Path, order: Any) -> None:
+    with socket.socket(socket.AF_UNIX) as caller:
+        caller.connect(str(server))
+        caller.sendall(order + bytes(100)) if isinstance(order, bytes) else send_message(caller, order)
+        assert receive_message(caller, 0) is None
+    await forked(bench(fork_server=server))
+
+
+async def test_a_fit_gives_the_same_numbers_as_in_a_child_of_the_nodes_own(bench: MakeBench, server: Path) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    digests = set()
+    for settings in ({}, {"fork_server": server}):
+        one = bench(**settings)
+        mnist = TrainerId("MNIST")
+        _, start = await one.pool.prepare(mnist)
+        fit, _ = await one.pool.fit(mnist, start, HYPER, seed=3)
+        digests.add(Params(fit.params).digest)
+    assert len(digests) == 1
