@@ -32,6 +32,7 @@ class Trained(Event):
 
     Attributes:
         params: all parameters after training, private ones included.
+        shared: those of them that leave this node, as they are sent; None where they are to be picked out.
         examples: training rows used.
         accuracy: on the own test split, before averaging; in [0, 1].
         labels: how many labels the data has.
@@ -45,6 +46,7 @@ class Trained(Event):
     labels: int = 1
     seconds: float = 0.0
     metrics: Mapping[str, float] = field(default_factory=dict)
+    shared: Params | None = None
     hyper: HyperParams | None = None  # what it trained with, if not with what the round said
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from flnet.effects import Answer, Effect, Evaluate, Publish, Send
+from flnet.effects import Answer, Effect, Evaluate, Fetch, Publish, Send
 from flnet.errors import NoData, NotComparable, ParamsRefused
 from flnet.events import (
     Averaged,
@@ -14,6 +14,7 @@ from flnet.events import (
     Evaluated,
     EvaluationFailed,
     Event,
+    UpdateOffered,
     UpdateReceived,
 )
 from flnet.jobs.agreement import must_agree
@@ -107,7 +108,8 @@ def claim_received(s: JobState, event: ClaimReceived) -> list[Effect]:
     reply = AccuracyReply(
         i_am=s.me, accuracy=s.accuracy, digest=s.model.shared.digest, contributors=s.model.contributors
     )
-    answer = Answer(reply, s.model.shared)
+    # A caller that sent its model speaks the thesis' form and wants ours; others fetch it by the digest.
+    answer = Answer(reply, s.model.shared if event.claim.params is not None else None)
     return [answer, *exchanged(s, ClaimReceived(claim))]
 
 
@@ -118,7 +120,7 @@ def claim_answered(s: JobState, event: ClaimAnswered) -> list[Effect]:
     try:
         claim = _conformed(s, event.claim)
     except ParamsRefused as exc:
-        claim = replace(event.claim, params=None)
+        claim = replace(event.claim, params=None, digest=None)
         told = s.tell("refused", f"the model of {claim.peer} was not considered: {exc}", peer=claim.peer)
         return [*exchanged(s, ClaimAnswered(claim)), told]
     return exchanged(s, ClaimAnswered(claim))
@@ -126,12 +128,11 @@ def claim_answered(s: JobState, event: ClaimAnswered) -> list[Effect]:
 
 def exchanged(s: JobState, event: Event) -> list[Effect]:
     """Pass an event to the exchange; a model that it adopts is ours at once."""
-    if isinstance(event, ClaimReceived | ClaimAnswered):
-        _remember_rival(s, event.claim)
+    seen = _remember_rival(s, event.claim) if isinstance(event, ClaimReceived | ClaimAnswered) else []
     if s.phase is not Phase.EXCHANGING or s.exchange is None or s.model is None or s.record is None:
-        return []
+        return seen
     before = s.exchange.adopted
-    effects = s.exchange.receive(event)
+    effects = [*seen, *s.exchange.receive(event)]
     winner = s.exchange.adopted
     if winner is None or winner is before or winner.params is None:
         return effects
@@ -166,19 +167,26 @@ def next_of_series(s: JobState) -> None:
 
 def _catch_up_with_early(s: JobState) -> None:
     """Updates of a newer round that came while averaging tell that the mesh is ahead."""
-    keys = [event.update.key for event in s.early.values() if isinstance(event, UpdateReceived)]
+    keys = [event.update.key for event in s.early.values() if isinstance(event, UpdateReceived | UpdateOffered)]
     for key in keys:
         if s.key is not None and key.beats(s.key) and key.number > s.number:
             s.propose(Opening(key, heard_start=False))
 
 
-def _remember_rival(s: JobState, claim: Claim) -> None:
-    """Keep the best average that differs from ours, so that a mesh that split starts the next round from one."""
-    if s.model is None or claim.params is None or claim.digest == s.model.shared.digest:
-        return
+def _remember_rival(s: JobState, claim: Claim) -> list[Effect]:
+    """Keep the best average that differs from ours, so that a mesh that split starts the next round from one;
+    fetch it at once if it comes before ours, or the next round would wait for it.
+    """
+    if s.model is None or s.key is None or claim.digest is None or claim.digest == s.model.shared.digest:
+        return []
     best = s.rival
-    if best is None or best.digest is None or claim.digest is None or _ranks(claim) < _ranks(best):
-        s.rival = claim
+    if best is not None and (best.digest == claim.digest or _ranks(best) <= _ranks(claim)):
+        return []
+    wanted = claim.params is None and s.model.yields_to(claim.round, claim.contributors, claim.digest)
+    if claim.params is None and not wanted:
+        return []
+    s.rival = claim
+    return [Fetch(s.key, claim.peer, claim.digest)] if wanted else []
 
 
 def _ranks(claim: Claim) -> tuple[int, str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from flnet.effects import Effect
+from flnet.effects import Effect, Publish
 from flnet.errors import NoData, NotReady, ParamsRefused, StaleRound
-from flnet.events import DeclineReceived, SendRefused, Trained, TrainingFailed, UpdateReceived
+from flnet.events import DeclineReceived, SendRefused, Trained, TrainingFailed, UpdateOffered, UpdateReceived
 from flnet.jobs.agreement import must_agree
 from flnet.jobs.opening import Opening
 from flnet.jobs.starting import decline, must_beat
@@ -22,7 +22,7 @@ def trained(s: JobState, event: Trained) -> list[Effect]:
         return []  # of a round that this node has left
     assert s.model is not None and s.averaging is not None and s.record is not None
     try:
-        shared = s.model.schema.conform(event.params.select(s.model.schema.specs))
+        shared = s.model.schema.conform(event.shared or event.params.select(s.model.schema.specs))
     except ParamsRefused as exc:  # never send what peers must refuse
         return failed(s, TrainingFailed(event.key, f"training gave unusable parameters: {exc}"))
     private = event.params.select(event.params.keys() - s.model.schema.specs.keys())
@@ -32,8 +32,10 @@ def trained(s: JobState, event: Trained) -> list[Effect]:
     s.record.seconds["train"], s.record.metrics["before"] = event.seconds, event.metrics
     used = event.hyper or s.hyper
     s.record.used_hyper = used.fields() if used else None
+    s.sent = shared
     update = Update(s.my_id, event.key, shared, event.examples, event.labels, event.accuracy)
-    message = s.say(ModelParams, examples=event.examples, labels=event.labels, accuracy=event.accuracy)
+    said = {"examples": event.examples, "labels": event.labels, "accuracy": event.accuracy}
+    message = s.say(ModelParams, **said, digest=shared.digest)
     return [
         s.save(private=private),
         *s.spread(message, shared),
@@ -53,8 +55,8 @@ def failed(s: JobState, event: TrainingFailed) -> list[Effect]:
     return [*decline(s, f"training failed: {event.reason}"), s.tell("training_failed", s.error)]
 
 
-def update_received(s: JobState, event: UpdateReceived) -> list[Effect]:
-    """A peer's update came; one of a newer round means that the mesh is ahead.
+def update_received(s: JobState, event: UpdateReceived | UpdateOffered) -> list[Effect]:
+    """A peer's update came, or is there to be fetched; one of a newer round means that the mesh is ahead.
 
     Raises:
         NotReady, NoData, StaleRound, RoundLost, ParamsRefused: it does not count, and why.
@@ -65,7 +67,10 @@ def update_received(s: JobState, event: UpdateReceived) -> list[Effect]:
         raise NoData(s.trainer, s.error or "no data")
     must_agree(s, event.agreement)
     key = _placed(s, event.update.key, event.update.peer)
-    event = UpdateReceived(replace(event.update, key=key, params=s.model.schema.conform(event.update.params)))
+    update = replace(event.update, key=key)
+    if isinstance(event, UpdateReceived):
+        update = replace(update, params=s.model.schema.conform(update.params))
+    event = replace(event, update=update)
     if key == s.key:
         return _of_this_round(s, event)
     must_beat(s, key)
@@ -116,7 +121,7 @@ def _mesh_is_ahead(s: JobState, event: SendRefused) -> bool:
     """Whether a peer answered our start of a round with being past it, or past its average."""
     started = s.key is not None and s.key.initiator == s.my_id and event.path == StartTraining.path
     ahead = event.error == StaleRound.code and event.current is not None and s.number <= event.current < LAST_ROUND
-    return started and ahead and s.phase in (Phase.TRAINING, Phase.GATHERING)
+    return started and ahead and s.phase in (Phase.FETCHING, Phase.TRAINING, Phase.GATHERING)
 
 
 def _placed(s: JobState, key: RoundKey, sender: PeerId) -> RoundKey:
@@ -126,14 +131,20 @@ def _placed(s: JobState, key: RoundKey, sender: PeerId) -> RoundKey:
     return RoundKey(key.number, s.key.initiator if s.key and s.key.number == key.number else sender)
 
 
-def _of_this_round(s: JobState, event: UpdateReceived) -> list[Effect]:
+def _of_this_round(s: JobState, event: UpdateReceived | UpdateOffered) -> list[Effect]:
     assert s.averaging is not None
-    counted = s.averaging.updates.get(event.update.peer)
-    if counted is not None:
+    update = event.update
+    if update.peer in s.averaging.updates:
         return []  # a duplicate; the first one counts
-    if s.averaging.closed is not None:
-        raise StaleRound(event.update.key.number, s.number)
+    if s.averaging.closed is not None or s.averaging.has_passed(update.peer):
+        raise StaleRound(update.key.number, s.number)
     effects = s.averaging.receive(event)
-    peer, have = event.update.peer, len(s.averaging.updates)
-    words = f"update from {peer}: {have} of {have + len(s.averaging.missing)}"
-    return [*effects, s.tell("update_received", words, peer=peer, bytes=event.update.params.nbytes)]
+    return effects if isinstance(event, UpdateOffered) else [*effects, counted(s, update)]
+
+
+def counted(s: JobState, update: Update) -> Publish:
+    """What people read when an update has come."""
+    assert s.averaging is not None
+    have = len(s.averaging.updates)
+    words = f"update from {update.peer}: {have} of {have + len(s.averaging.missing)}"
+    return s.tell("update_received", words, peer=update.peer, bytes=update.params.nbytes)

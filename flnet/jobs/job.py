@@ -21,6 +21,8 @@ from flnet.events import (
     Evaluated,
     EvaluationFailed,
     Event,
+    Fetched,
+    FetchFailed,
     HyperParamsEdited,
     PeerLost,
     PeerSeen,
@@ -33,6 +35,7 @@ from flnet.events import (
     Trained,
     TrainingAsked,
     TrainingFailed,
+    UpdateOffered,
     UpdateReceived,
 )
 from flnet.jobs.chance import NoChance
@@ -46,6 +49,7 @@ from flnet.jobs.closing import (
     finish,
     next_of_series,
 )
+from flnet.jobs.fetching import fetched
 from flnet.jobs.gathering import decline_received, failed, refused, trained, update_received
 from flnet.jobs.model import Model
 from flnet.jobs.starting import asked, decline, open_round, triggered
@@ -67,12 +71,14 @@ class Job:
         *,
         topology: Topology = full_mesh,
         rng: Rng | None = None,
+        folds: bool = True,
     ) -> None:
         """Args:
         topology: who gets the own update.
         rng: for a topology that draws lots.
+        folds: whether the merging rule can add updates as they come, without keeping all of them.
         """
-        self.state = JobState(me, trainer, waits or Waits(), topology, rng or NoChance())
+        self.state = JobState(me, trainer, waits or Waits(), topology, rng or NoChance(), folds=folds)
 
     @property
     def phase(self) -> Phase:
@@ -113,7 +119,7 @@ class Job:
                 return triggered(s, event)
             case TrainingAsked():
                 return asked(s, event)
-            case UpdateReceived():
+            case UpdateReceived() | UpdateOffered():
                 return update_received(s, event)
             case DeclineReceived():
                 return decline_received(s, event)
@@ -121,6 +127,8 @@ class Job:
                 return claim_received(s, event)
             case ClaimAnswered():
                 return claim_answered(s, event)
+            case Fetched() | FetchFailed():
+                return fetched(s, event)
             case Trained():
                 return trained(s, event)
             case TrainingFailed():
@@ -188,7 +196,7 @@ class Job:
         s = self.state
         effects: list[Effect] = []
         while True:
-            gathering = s.phase in (Phase.TRAINING, Phase.GATHERING)
+            gathering = s.phase in (Phase.FETCHING, Phase.TRAINING, Phase.GATHERING)
             if gathering and s.averaging is not None and s.averaging.closed is not None:
                 effects += closed(s)
             elif s.phase is Phase.EXCHANGING and s.exchange is not None and s.exchange.done:

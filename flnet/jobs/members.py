@@ -51,21 +51,26 @@ class Pauses:
 
 @dataclass(frozen=True)
 class Member:
-    """A known peer; `ip` is never None here."""
+    """A known peer; `ip` is never None here. `accepts` are the forms of parameters that it said it reads."""
 
     peer: Peer
     alive: bool = True
     reason: str = ""
+    accepts: frozenset[str] = frozenset()
 
 
 class Members:
     """The peers that this node knows: `receive(event) -> effects`, pure like the jobs."""
 
-    def __init__(self, me: Peer, prune: bool = False, pauses: Pauses | None = None) -> None:
+    def __init__(
+        self, me: Peer, prune: bool = False, pauses: Pauses | None = None, accepts: Sequence[str] = ()
+    ) -> None:
         """Args:
         prune: forget a peer that does not answer instead of trying it again.
+        accepts: forms of parameters that this node reads besides the thesis' JSON.
         """
         self.me = me
+        self.accepts = tuple(accepts) or None
         self.known: dict[PeerId, Member] = {}
         self.asking: dict[str, frozenset[PeerId]] = {}  # announcements under way: address, peers named in it
         self.failures: dict[str, int] = {}
@@ -83,6 +88,11 @@ class Members:
         """Where a peer is, as "host:port"; None for an unknown one."""
         member = self.known.get(peer)
         return member.peer.address if member else None
+
+    def accepts_of(self, peer: PeerId) -> frozenset[str]:
+        """Forms of parameters that a peer reads besides the thesis' JSON."""
+        member = self.known.get(peer)
+        return member.accepts if member else frozenset()
 
     def view(self) -> Sequence[Mapping[str, Any]]:
         """The peers as JSON-ready data, sorted by id."""
@@ -108,15 +118,15 @@ class Members:
             case MeshStarted(bootstrap):
                 self.bootstrap = bootstrap
                 return in_order([*self._announce_to(bootstrap), self._refresh_timer()])
-            case AnnounceReceived(peer, known):
-                return in_order(self._announced(peer, known))
+            case AnnounceReceived():
+                return in_order(self._announced(event))
             case AnnounceAnswered():
                 return in_order(self._answered(event))
             case AnnounceFailed(address, reason):
                 return in_order(self._unanswered(address, reason))
             case ContactMade(peer_id):
                 member = self.known.get(peer_id)
-                return in_order(self._meet(member.peer)) if member and not member.alive else []
+                return in_order(self._meet(member.peer, member.accepts)) if member and not member.alive else []
             case ContactLost(peer_id, reason):
                 return in_order(self._lose(peer_id, reason))
             case TimerFired(name) if name == _REFRESH:
@@ -127,17 +137,21 @@ class Members:
                 return []
         raise IllegalStep(f"the membership cannot take {type(event).__name__}")
 
-    def _announced(self, peer: Peer, known: Sequence[Peer]) -> list[Effect]:
+    def _announced(self, event: AnnounceReceived) -> list[Effect]:
+        peer, known = event.peer, event.known
+        accepts = self.accepts if event.accepts else None  # who says nothing of it gets the thesis' answer
         if peer.id == self.me.id:
             elsewhere = self.me.ip is not None and peer.ip != self.me.ip
             if elsewhere or peer.port != self.me.port:
                 raise IdTaken(peer.id)
-            return [Answer(AnnounceReply(i_am=self.me))]  # our own call, through an address of ours
+            return [
+                Answer(AnnounceReply(i_am=self.me, accepts=accepts))
+            ]  # our own call, through an address of ours
         told = {p.id for p in known} | {peer.id}
         lacks = [m.peer for m in self._sorted() if m.alive and m.peer.id not in told]
         self.joined = True
-        reply = AnnounceReply(announce_yourself_to_peers=lacks[:MAX_PEERS], i_am=self.me)
-        return [Answer(reply), *self._meet(peer), *self._announce_to(self._new_addresses(known))]
+        reply = AnnounceReply(announce_yourself_to_peers=lacks[:MAX_PEERS], i_am=self.me, accepts=accepts)
+        return [Answer(reply), *self._meet(peer, event.accepts), *self._announce_to(self._new_addresses(known))]
 
     def _answered(self, event: AnnounceAnswered) -> list[Effect]:
         told = self.asking.pop(event.address, frozenset())
@@ -147,7 +161,7 @@ class Members:
             self.joined = self.joined or not self.bootstrap
             return []
         self.joined = True
-        met = self._meet(event.peer)
+        met = self._meet(event.peer, event.accepts)
         untold = set(self.alive) - told - {PeerId(event.peer.id)}
         again = [event.address] if untold else []
         return [*met, *self._announce_to([*again, *self._new_addresses(event.announce_to)])]
@@ -167,15 +181,15 @@ class Members:
         words = f"{address} does not answer the announcement ({reason}); trying again until it does"
         return [*lost, retry, *([Publish("announce_failed", words, {"address": address})] if count == 1 else [])]
 
-    def _meet(self, peer: Peer) -> list[Effect]:
-        """Note that a peer is there, and where."""
+    def _meet(self, peer: Peer, accepts: frozenset[str]) -> list[Effect]:
+        """Note that a peer is there, where, and what it reads."""
         peer_id = PeerId(peer.id)
         gone = self._replaced_by(peer)
         before = self.known.get(peer_id)
         if before is None and len(self.known) >= MAX_PEERS:
             words = f"{peer_id} was left out: this node already knows {MAX_PEERS} peers"
             return [Publish("mesh_full", words)]
-        self.known[peer_id] = Member(peer)
+        self.known[peer_id] = Member(peer, accepts=accepts)
         self.failures.pop(peer.address, None)
         effects: list[Effect] = [*gone, CancelTimer(_RETRY + peer.address)]
         if before is not None and before.alive:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from flnet.params import Params, Schema
+from flnet.params import Digest, Params, Schema
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,15 @@ class Model:
         """The same job with other private parameters."""
         return replace(self, private=private)
 
+    def yields_to(self, round: int, contributors: int, digest: Digest) -> bool:
+        """Whether a model from elsewhere comes before this one; see `better_of`."""
+        ours, theirs = (self.round, self.contributors), (round, contributors)
+        return theirs > ours or (theirs == ours and digest < self.shared.digest)
+
     def better_of(self, shared: Params, round: int, contributors: int) -> Model:
         """This model or the other one: the newer average; of two of one round, that with more contributors;
         of equals, the one with the lower digest. Every node decides alike, so a mesh that split heals at its
         next start (specification of the safeguard: with differing digests, most contributors win).
         """
-        ours = (self.round, self.contributors)
-        theirs = (round, contributors)
-        if theirs > ours or (theirs == ours and shared.digest < self.shared.digest):
-            return self.holding(shared, round, contributors)
-        return self
+        better = self.yields_to(round, contributors, shared.digest)
+        return self.holding(shared, round, contributors) if better else self

@@ -5,7 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flnet.messages import HyperParams
-from flnet.params import Params, PeerId, RoundKey
+from flnet.params import Digest, Params, PeerId, RoundKey
+
+
+@dataclass(frozen=True)
+class Start:
+    """The initiator's model.
+
+    Attributes:
+        peer: who holds it, if `params` are to be fetched.
+        round: the round whose average it is; -1 if it never was averaged.
+        contributors: how many updates went into that average.
+    """
+
+    digest: Digest
+    params: Params | None
+    peer: PeerId
+    round: int = -1
+    contributors: int = 0
 
 
 @dataclass(frozen=True)
@@ -14,14 +31,14 @@ class Opening:
 
     Attributes:
         hyper: what it is trained with; None when only an update told of it.
-        start: the initiator's parameters, the round whose average they are, and how many updates went in.
+        start: the initiator's model; None when only an update told of it, or this node is the initiator.
         sits_out: why this node does not train in it; empty if it does.
         heard_start: False when only an update told of it: the start may still be on its way.
     """
 
     key: RoundKey
     hyper: HyperParams | None = None
-    start: tuple[Params, int, int] | None = None
+    start: Start | None = None
     sits_out: str = ""
     heard_start: bool = True
 

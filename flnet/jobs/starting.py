@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from flnet.effects import Answer, CancelTimer, CancelWork, Effect, Send, SetTimer, Train
-from flnet.errors import JobBusy, NoData, RoundLost, StaleRound
+from dataclasses import replace
+
+from flnet.effects import Answer, CancelTimer, CancelWork, Effect, Fetch, Send, SetTimer, Train
+from flnet.errors import JobBusy, NoData, ParamsRefused, RoundLost, StaleRound
 from flnet.events import DeclineReceived, RoundTriggered, TrainingAsked
 from flnet.jobs.agreement import must_agree
-from flnet.jobs.opening import Opening
+from flnet.jobs.opening import Opening, Start
 from flnet.jobs.record import RoundRecord
 from flnet.jobs.state import JobState, Word, key_of
 from flnet.jobs.steps import Phase
@@ -21,7 +23,7 @@ def triggered(s: JobState, event: RoundTriggered) -> list[Effect]:
         raise JobBusy(f"{s.trainer} is still loading its data")
     if s.phase is Phase.NO_DATA:
         raise JobBusy(f"{s.trainer} cannot train: {s.error}")
-    if s.phase in (Phase.TRAINING, Phase.AVERAGING, Phase.MEASURING):
+    if s.phase in (Phase.FETCHING, Phase.TRAINING, Phase.AVERAGING, Phase.MEASURING):
         raise JobBusy(f"round {s.number} is still {s.phase.lower()} here; ask again when it is done")
     if s.number >= LAST_ROUND:
         raise JobBusy(f"round {s.number} is the last one that can be numbered")
@@ -46,14 +48,15 @@ def asked(s: JobState, event: TrainingAsked) -> list[Effect]:
             s.asked_while_loading = event
         return []
     must_agree(s, event.agreement)
-    base_round = min(event.base_round, event.key.number - 1)  # no average is from a round to come
-    start = (s.model.schema.conform(event.params), base_round, event.contributors)
-    opening = Opening(event.key, event.hyper, start)
+    opening = Opening(event.key, event.hyper, _start_of(s, event))
     if s.key == event.key:
         return _join(s, opening) if s.listening else []  # a duplicate
     must_beat(s, event.key)
     s.propose(opening)
     return _force(s) if event.key.number == s.number + 1 else []
+
+
+_OPEN = (Phase.FETCHING, Phase.TRAINING, Phase.GATHERING)  # a round that is not averaged yet
 
 
 def must_beat(s: JobState, key: RoundKey) -> None:
@@ -65,7 +68,7 @@ def must_beat(s: JobState, key: RoundKey) -> None:
     """
     if s.key is None or key.number > s.number:
         return
-    if key.number < s.number or s.phase not in (Phase.TRAINING, Phase.GATHERING):
+    if key.number < s.number or s.phase not in _OPEN:
         raise StaleRound(key.number, s.number)
     if not key.beats(s.key):
         raise RoundLost(s.number, key.initiator, s.key.initiator)
@@ -82,7 +85,7 @@ def open_round(s: JobState, opening: Opening) -> list[Effect]:
     s.key = opening.key
     s.accuracy, s.error, s.exchange, s.rival = None, None, None, None
     s.record = RoundRecord(opening.key)
-    s.averaging = Averaging(opening.key, s.my_id, s.peers, s.waits.average, s.waits.margin)
+    s.averaging = Averaging(opening.key, s.my_id, s.peers, s.waits.average, s.waits.margin, s.room)
     if opening.started_by(s.my_id):
         effects.append(_start_message(s))
     effects += _enter(s, opening)
@@ -95,7 +98,8 @@ def open_round(s: JobState, opening: Opening) -> list[Effect]:
 def abandon(s: JobState, why: str) -> list[Effect]:
     """Stop what the open round still does; its record keeps the reason."""
     effects: list[Effect] = []
-    if s.phase is Phase.TRAINING and s.key is not None:
+    folded = s.averaging is not None and s.averaging.folded and s.averaging.closed is None
+    if s.key is not None and (s.phase is Phase.TRAINING or folded):
         effects.append(CancelWork(s.key))
     if s.averaging is not None:
         effects += [CancelTimer(s.averaging.timer), CancelTimer(s.start_timer)]
@@ -118,8 +122,11 @@ def decline(s: JobState, reason: str) -> list[Effect]:
 
 def _start_message(s: JobState) -> Effect:
     assert s.model is not None
-    message = s.say(StartTraining, base_round=s.model.round, contributors=s.model.contributors)
-    return Send(tuple(sorted(s.peers)), message, s.model.shared)
+    held = s.model
+    message = s.say(
+        StartTraining, base_round=held.round, contributors=held.contributors, digest=held.shared.digest
+    )
+    return Send(tuple(sorted(s.peers)), message, held.shared)
 
 
 def _to_all(s: JobState, message: ModelParams) -> Effect:
@@ -132,17 +139,28 @@ def _enter(s: JobState, opening: Opening) -> list[Effect]:
         return decline(s, opening.sits_out)
     if not opening.heard_start:
         return [SetTimer(s.start_timer, s.waits.start)]
-    return _train(s)
+    return _begin(s)
 
 
 def _join(s: JobState, opening: Opening) -> list[Effect]:
     """The start that this node had missed came after all: train, and keep what was gathered."""
     _take_base(s, opening)
     s.hyper = opening.hyper or s.hyper
-    return [CancelTimer(s.start_timer), *_train(s)]
+    return [CancelTimer(s.start_timer), *_begin(s)]
 
 
-def _train(s: JobState) -> list[Effect]:
+def _begin(s: JobState) -> list[Effect]:
+    """Train, or first fetch what training starts from."""
+    if s.base is None:
+        return train(s)
+    assert s.key is not None
+    s.phase = Phase.FETCHING
+    words = f"fetching the model of round {s.base.round} from {s.base.peer}"
+    return [Fetch(s.key, s.base.peer, s.base.digest), s.tell("fetching", words, peer=s.base.peer)]
+
+
+def train(s: JobState) -> list[Effect]:
+    """Ask for the local training of the open round."""
     assert s.model is not None and s.key is not None and s.hyper is not None
     s.phase = Phase.TRAINING
     return [Train(s.key, s.model.full, s.hyper)]
@@ -151,23 +169,39 @@ def _train(s: JobState) -> list[Effect]:
 def _take_base(s: JobState, opening: Opening) -> None:
     """Choose what training starts from: before the first average the initiator's parameters (a common start is
     essential, section 3.1), later the newest average with the most contributors among ours, those seen, and the
-    start's.
+    start's. `s.base` is what has to be fetched for it.
     """
     assert s.model is not None
+    s.base = None
     if s.rival is not None and s.rival.params is not None:
         s.model = s.model.better_of(s.rival.params, s.rival.round, s.rival.contributors)
-    if opening.start is None:
+    start = opening.start
+    if start is None:
         return
-    shared, base_round, contributors = opening.start
-    if max(base_round, s.model.round) < 0:  # nobody has averaged yet: all still need one start
-        s.model = s.model.holding(shared, -1, 0)
+    if max(start.round, s.model.round) < 0:  # nobody has averaged yet: all still need one start
+        start = replace(start, contributors=0)
+    elif not s.model.yields_to(start.round, start.contributors, start.digest):
+        return
+    params = s.model.shared if start.digest == s.model.shared.digest else start.params
+    if params is None:
+        s.base = start
     else:
-        s.model = s.model.better_of(shared, base_round, contributors)
+        s.model = s.model.holding(params, start.round, start.contributors)
+
+
+def _start_of(s: JobState, event: TrainingAsked) -> Start:
+    assert s.model is not None
+    base_round = min(event.base_round, event.key.number - 1)  # no average is from a round to come
+    params = None if event.params is None else s.model.schema.conform(event.params)
+    digest = event.digest if params is None else params.digest
+    if digest is None:
+        raise ParamsRefused("a start must bring parameters, or name their digest")
+    return Start(digest, params, event.peer, max(base_round, -1), event.contributors)
 
 
 def _force(s: JobState) -> list[Effect]:
     """The next round is asked for: average what is here, if anything is."""
-    if s.phase not in (Phase.TRAINING, Phase.GATHERING) or s.averaging is None or not s.averaging.updates:
+    if s.phase not in _OPEN or s.averaging is None or not s.averaging.updates:
         return []
     stopped: list[Effect] = [CancelWork(s.averaging.key)] if s.phase is Phase.TRAINING else []
     return [*stopped, CancelTimer(s.start_timer), *s.averaging.close(Closing.NEXT_ROUND)]

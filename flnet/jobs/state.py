@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from flnet.effects import Effect, Publish, Save, Send
-from flnet.events import Declaration, DeclineReceived, TrainingAsked, UpdateReceived
+from flnet.events import Declaration, DeclineReceived, TrainingAsked, UpdateOffered, UpdateReceived
 from flnet.jobs.chance import NoChance
 from flnet.jobs.model import Model
-from flnet.jobs.opening import Opening
+from flnet.jobs.opening import Opening, Start
 from flnet.jobs.record import RoundRecord
 from flnet.jobs.steps import Phase
 from flnet.messages import MAX_PEERS, HyperParams, JobMessage, ModelParams, Peer
-from flnet.params import Claim, Params, PeerId, Rng, RoundKey, TrainerId
+from flnet.params import Claim, Digest, Params, PeerId, Rng, RoundKey, TrainerId
 from flnet.rounds import Averaging, Exchange
 from flnet.topologies import Topology, full_mesh
 
 M = TypeVar("M", bound=JobMessage)
 
 
-Word = UpdateReceived | DeclineReceived  # what a peer has to say on a round
+Word = UpdateReceived | UpdateOffered | DeclineReceived  # what a peer has to say on a round
 
 
 def key_of(word: Word) -> RoundKey:
@@ -46,6 +46,9 @@ class Waits:
     claims: float = 65.0
 
 
+HOLD_BYTES = 64 * 1024 * 1024  # of updates that a round holds before it begins to fold them into a sum
+
+
 @dataclass
 class JobState:
     """Everything that changes in a job. `key` is the newest round this node has entered."""
@@ -59,6 +62,9 @@ class JobState:
     peers: set[PeerId] = field(default_factory=set)  # reachable now
     declaration: Declaration | None = None
     model: Model | None = None
+    base: Start | None = None  # what training waits for while it is fetched
+    sent: Params | None = None  # the newest own update, for peers that fetch it
+    folds: bool = True  # whether the merging rule can add updates as they come
     hyper: HyperParams | None = None
     accuracy: float | None = None  # of the model held, after averaging, on the own test split
     key: RoundKey | None = None
@@ -82,6 +88,18 @@ class JobState:
     def number(self) -> int:
         """The newest round entered; -1 before the first."""
         return self.key.number if self.key else -1
+
+    @property
+    def room(self) -> int | None:
+        """How many updates a round may hold before it folds some; None for all."""
+        if not self.folds or self.model is None:
+            return None
+        return max(1, HOLD_BYTES // max(1, self.model.shared.nbytes))
+
+    def holds(self, digest: Digest) -> Params | None:
+        """The parameters of this digest, if a peer may fetch them here."""
+        there = (self.model.shared if self.model else None, self.sent, self.rival.params if self.rival else None)
+        return next((params for params in there if params is not None and params.digest == digest), None)
 
     @property
     def listening(self) -> bool:
@@ -137,7 +155,7 @@ class JobState:
         if old is None:
             keep = len(self.early) < MAX_PEERS
         elif key_of(old) == key_of(event):
-            keep = isinstance(old, DeclineReceived)
+            keep = isinstance(old, DeclineReceived) and not isinstance(event, DeclineReceived)
         else:
             keep = key_of(event).beats(key_of(old))
         if keep:

@@ -21,6 +21,8 @@ from flnet.events import (
     DeclineReceived,
     Evaluated,
     EvaluationFailed,
+    Fetched,
+    FetchFailed,
     HyperParamsEdited,
     PeerLost,
     PeerSeen,
@@ -33,6 +35,7 @@ from flnet.events import (
     Trained,
     TrainingAsked,
     TrainingFailed,
+    UpdateOffered,
     UpdateReceived,
 )
 
@@ -43,6 +46,7 @@ class Phase(StrEnum):
     LOADING = "LOADING"  # the trainer is being loaded
     NO_DATA = "NO_DATA"  # it cannot work: nothing to train on, or broken
     IDLE = "IDLE"  # between rounds
+    FETCHING = "FETCHING"  # the model that training starts from is on its way from the initiator
     TRAINING = "TRAINING"  # local training runs; updates of faster peers are gathered already
     GATHERING = "GATHERING"  # own word is out; waiting for the peers' updates
     AVERAGING = "AVERAGING"  # the average is being computed
@@ -52,8 +56,10 @@ class Phase(StrEnum):
 
 P = Phase
 # Ends of work that a newer step made pointless: they may come at any time later.
-_LATE = (Trained, TrainingFailed, Evaluated, EvaluationFailed)
+_LATE = (Trained, TrainingFailed, Evaluated, EvaluationFailed, Fetched, FetchFailed)
 _OVER = frozenset({P.IDLE, P.TRAINING})  # the round is over; TRAINING: the next of a series opens at once
+_BEGINS = frozenset({P.FETCHING, P.TRAINING})  # a round opens, from a model that is here, or not here yet
+_SAID = (UpdateReceived, UpdateOffered, DeclineReceived)
 _GATHERED = _OVER | {P.AVERAGING}  # IDLE: there was nothing to average
 
 
@@ -67,77 +73,96 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
         P.LOADING,
         (TrainingAsked, DeclineReceived),
         {
-            Prepared: {P.IDLE, P.TRAINING},
+            Prepared: {P.IDLE, P.FETCHING, P.TRAINING},
             PrepareFailed: {P.NO_DATA},
         },
     ),
     P.NO_DATA: _row(P.NO_DATA, (PrepareFailed, DeclineReceived), {Prepared: {P.IDLE}}),
     P.IDLE: _row(
         P.IDLE,
-        (TrainingAsked, UpdateReceived, DeclineReceived, ClaimReceived, ClaimAnswered, *_LATE),
+        (TrainingAsked, *_SAID, ClaimReceived, ClaimAnswered, *_LATE),
         {
             RoundTriggered: {P.TRAINING},
-            TrainingAsked: {P.TRAINING},
+            TrainingAsked: _BEGINS,
             UpdateReceived: {P.GATHERING},  # only an update told of the round: its start may still come
+            UpdateOffered: {P.GATHERING},
+        },
+    ),
+    P.FETCHING: _row(
+        P.FETCHING,
+        (TrainingAsked, *_SAID, ClaimAnswered, *_LATE),
+        {
+            Fetched: {P.GATHERING} | _GATHERED,  # the first two and IDLE: what came could not be used
+            FetchFailed: {P.GATHERING} | _GATHERED,
+            TrainingAsked: {P.AVERAGING, P.TRAINING},
+            UpdateReceived: {P.GATHERING},
+            UpdateOffered: {P.GATHERING},
         },
     ),
     P.TRAINING: _row(
         P.TRAINING,
-        (TrainingAsked, UpdateReceived, DeclineReceived, ClaimAnswered, *_LATE),
+        (TrainingAsked, *_SAID, ClaimAnswered, *_LATE),
         {
             Trained: {P.GATHERING, P.AVERAGING, P.IDLE},  # IDLE: it gave nothing usable, and nobody else is there
             TrainingFailed: {P.GATHERING, P.AVERAGING, P.IDLE},
-            TrainingAsked: {P.AVERAGING},
+            TrainingAsked: {P.AVERAGING, P.FETCHING},
             UpdateReceived: {P.GATHERING},
+            UpdateOffered: {P.GATHERING},
             SendRefused: {P.GATHERING, P.IDLE},  # the mesh is ahead: start the next round and sit it out
         },
     ),
     P.GATHERING: _row(
         P.GATHERING,
-        (TrainingAsked, UpdateReceived, DeclineReceived, ClaimAnswered, *_LATE),
+        (TrainingAsked, *_SAID, ClaimAnswered, *_LATE),
         {
             UpdateReceived: {P.AVERAGING},
             DeclineReceived: _GATHERED,
+            Fetched: _GATHERED,
+            FetchFailed: _GATHERED,
             PeerLost: _GATHERED,
             SendRefused: _GATHERED,
             TimerFired: _GATHERED,
             RoundTriggered: {P.AVERAGING, P.TRAINING},
-            TrainingAsked: {P.AVERAGING, P.TRAINING},
+            TrainingAsked: {P.AVERAGING} | _BEGINS,
         },
     ),
     P.AVERAGING: _row(
         P.AVERAGING,
-        (TrainingAsked, UpdateReceived, DeclineReceived, ClaimAnswered, *_LATE),
+        (TrainingAsked, *_SAID, ClaimAnswered, *_LATE),
         {
-            Averaged: {P.MEASURING, P.GATHERING, P.TRAINING},  # the last two: a newer round waited
-            AveragingFailed: {P.GATHERING} | _OVER,
+            Averaged: {P.MEASURING, P.GATHERING} | _BEGINS,  # the last two: a newer round waited
+            AveragingFailed: {P.GATHERING, P.FETCHING} | _OVER,
         },
     ),
     P.MEASURING: _row(
         P.MEASURING,
-        (TrainingAsked, UpdateReceived, DeclineReceived, ClaimAnswered, *_LATE),
+        (TrainingAsked, *_SAID, ClaimAnswered, *_LATE),
         {
             Evaluated: {P.EXCHANGING} | _OVER,
             EvaluationFailed: _OVER,
-            TrainingAsked: {P.TRAINING},
+            TrainingAsked: _BEGINS,
             UpdateReceived: {P.GATHERING},
+            UpdateOffered: {P.GATHERING},
         },
     ),
     P.EXCHANGING: _row(
         P.EXCHANGING,
-        (TrainingAsked, UpdateReceived, DeclineReceived, ClaimReceived, ClaimAnswered, *_LATE),
+        (TrainingAsked, *_SAID, ClaimReceived, ClaimAnswered, *_LATE),
         {
             ClaimReceived: _OVER,
             ClaimAnswered: _OVER,
             Evaluated: _OVER,
             EvaluationFailed: _OVER,
+            Fetched: _OVER,
+            FetchFailed: _OVER,
             PeerLost: _OVER,
             SendFailed: _OVER,
             SendRefused: _OVER,
             TimerFired: _OVER,
             RoundTriggered: {P.TRAINING},
-            TrainingAsked: {P.TRAINING},
+            TrainingAsked: _BEGINS,
             UpdateReceived: {P.GATHERING},
+            UpdateOffered: {P.GATHERING},
         },
     ),
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import uuid
 
-from flnet.codec import JsonCodec
 from flnet.jobs import Waits
 from flnet.messages import Peer
 from flnet.node.core import NodeCore
@@ -16,7 +15,8 @@ from flnet.node.post import Post
 from flnet.node.runtime import NodeRuntime
 from flnet.node.shelf import Shelf
 from flnet.node.timers import Timers
-from flnet.params import PeerId, Schema, TrainerId
+from flnet.node.wire import Wire, accepted, encoding_of
+from flnet.params import PeerId, TrainerId
 from flnet.settings import Settings
 from flnet.store import MemoryStore, Store
 from flnet.strategies import fed_avg
@@ -49,32 +49,42 @@ def assemble(
     settings: Settings, me: Peer, trainers: list[TrainerId], *, pool: Pool, transport: Transport, store: Store
 ) -> NodeRuntime:
     """A node from parts; the in-memory twins of each part make a mesh inside one process."""
-    core = NodeCore(me, trainers, waits_of(settings), prune=settings.prune_unresponsive_nodes)
-    shelf, codec = Shelf(core, store), JsonCodec()
-
-    def schema_of(trainer: TrainerId) -> Schema:
-        model = core.jobs[trainer].state.model
-        assert model is not None
-        return model.schema
+    strategy, form = fed_avg(settings.aggregation), settings.wire
+    core = NodeCore(
+        me,
+        trainers,
+        waits_of(settings),
+        prune=settings.prune_unresponsive_nodes,
+        accepts=accepted(form),
+        folds=strategy.running is not None,
+    )
+    shelf = Shelf(core, store)
+    wire = Wire(core, store, form, settings.max_body_megabytes * MEGABYTE)
 
     def make_performer(node: NodeRuntime) -> Performer:
-        strategy, me_id = fed_avg(settings.aggregation), PeerId(me.id)
-        lane = Lane(pool, strategy, me_id, settings.seed, schema_of, own_hyper=own_hyper_of(settings))
-        post = Post(transport, codec, core.members, node.deliver)
+        lane = Lane(
+            pool,
+            strategy,
+            PeerId(me.id),
+            settings.seed,
+            lambda trainer: core.jobs[trainer].state,
+            own_hyper=own_hyper_of(settings),
+            encoding=encoding_of(form),
+        )
+        post = Post(transport, wire, core.members, node.deliver)
         timers = Timers(node.deliver, random.Random())
         return Performer(store, shelf, post, lane, timers, node.feed, node.deliver)
 
     return NodeRuntime(
         core,
         make_performer,
-        codec=codec,
+        wire=wire,
         transport=transport,
         store=store,
         pool=pool,
         shelf=shelf,
         desk=Desk(core, shelf, pool),
         bootstrap=settings.bootstrap_pairs,
-        max_body_bytes=settings.max_body_megabytes * MEGABYTE,
     )
 
 

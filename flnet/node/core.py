@@ -5,7 +5,7 @@ The running node and the simulation both drive this class; they differ only in w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from flnet.effects import Effect, TellJobs
@@ -14,7 +14,7 @@ from flnet.events import ContactMade, Event, PeerLost, PeerSeen
 from flnet.jobs import Job, Members, Pauses, Waits
 from flnet.messages import JobMessage, Packet, Peer
 from flnet.node.translate import to_event
-from flnet.params import PeerId, Rng, TrainerId
+from flnet.params import Digest, Params, PeerId, Rng, TrainerId
 from flnet.topologies import Topology, full_mesh
 
 
@@ -39,16 +39,22 @@ class NodeCore:
         pauses: Pauses | None = None,
         topology: Topology = full_mesh,
         rng: Rng | None = None,
+        accepts: Sequence[str] = (),
+        folds: bool = True,
     ) -> None:
         """Args:
         trainers: ids of the jobs.
         prune: forget peers that do not answer.
         topology: who gets the own updates.
         rng: chance for a topology that draws lots.
+        accepts: forms of parameters that this node reads besides the thesis' JSON.
+        folds: whether the merging rule can add updates as they come.
         """
         self.me = me
-        self.members = Members(me, prune, pauses)
-        self.jobs = {trainer: Job(me, trainer, waits, topology=topology, rng=rng) for trainer in trainers}
+        self.members = Members(me, prune, pauses, accepts)
+        self.jobs = {
+            trainer: Job(me, trainer, waits, topology=topology, rng=rng, folds=folds) for trainer in trainers
+        }
 
     def job(self, trainer: str) -> Job:
         """The job of this trainer.
@@ -60,6 +66,13 @@ class NodeCore:
             return self.jobs[TrainerId(trainer)]
         except KeyError:
             raise UnknownTrainer(trainer[:64], sorted(self.jobs)) from None
+
+    def find(self, digest: Digest) -> tuple[TrainerId, Params] | None:
+        """The parameters of this digest, and whose job they are of, if a peer may fetch them here."""
+        for trainer, job in self.jobs.items():
+            if (params := job.state.holds(digest)) is not None:
+                return trainer, params
+        return None
 
     def read(self, packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
         """What a message from outside means here.

@@ -6,10 +6,12 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from flnet.effects import Average, CancelWork, Evaluate, Train
-from flnet.errors import FlnetError
+from flnet.codec import lowered
+from flnet.effects import Average, CancelWork, Evaluate, Fold, Train
+from flnet.errors import FlnetError, LocalError, ParamsRefused
 from flnet.events import (
     Averaged,
     AveragingFailed,
@@ -21,11 +23,30 @@ from flnet.events import (
     Trained,
     TrainingFailed,
 )
-from flnet.params import Params, PeerId, RoundKey, Schema, TrainerId
-from flnet.strategies import Strategy
+from flnet.jobs.state import JobState
+from flnet.packing import Encoding
+from flnet.params import Digest, Params, PeerId, RoundKey, Schema, TrainerId
+from flnet.strategies import Running, Strategy
 from flnet.training import Pool
 
-LARGE_BYTES = 8 * 1024 * 1024  # averages of more than this wait for their turn in the lane
+_ARITHMETIC = (FlnetError, ArithmeticError, ValueError, MemoryError)
+
+
+@dataclass
+class _Sum:
+    """The running merge of one round; `failure` is what spoilt it."""
+
+    key: RoundKey
+    running: Running
+    failure: Exception | None = None
+
+
+@dataclass(frozen=True)
+class _Lost:
+    """What rounding took from an update, to be added to the next one if that update was sent."""
+
+    digest: Digest
+    residual: Params
 
 
 class Lane:
@@ -37,19 +58,25 @@ class Lane:
         strategy: Strategy,
         me: PeerId,
         seed: int,
-        schema_of: Callable[[TrainerId], Schema],
+        state_of: Callable[[TrainerId], JobState],
         *,
         own_hyper: Mapping[str, int] | None = None,
+        encoding: Encoding = "float32",
     ) -> None:
         """Args:
         seed: of the run; every round and node trains with a seed of its own that follows from it.
-        schema_of: the schema of a job, for merging.
+        state_of: what a job knows.
         own_hyper: hyper-parameters (e, b) that this node trains with whatever a round says.
+        encoding: to what own updates are rounded before they are sent; what is lost goes into the next one.
         """
         self._pool, self._strategy, self._me, self._seed = pool, strategy, me, seed
-        self._schema_of = schema_of
+        self._state_of, self._encoding = state_of, encoding
         self._own_hyper = dict(own_hyper or {})
         self._states: dict[TrainerId, Any] = {}  # what the strategy remembers between rounds
+        self._sums: dict[TrainerId, _Sum] = {}
+        self._lost: dict[TrainerId, _Lost] = {}
+        self._residuals: dict[TrainerId, Params] = {}  # of the newest update that was sent
+        self._merging: dict[TrainerId, asyncio.Lock] = {}  # merges of a job are done in the order asked for
 
     async def prepare(self, trainer: TrainerId) -> Event:
         """Load the trainer and its data."""
@@ -69,31 +96,45 @@ class Lane:
         except FlnetError as exc:
             return TrainingFailed(effect.key, str(exc))
         metrics = {**fit.metrics, **score.metrics}
-        seconds = time.monotonic() - started
         params = Params(fit.params)
-        return Trained(effect.key, params, fit.examples, score.accuracy, fit.labels, seconds, metrics, hyper)
+        shared = await asyncio.to_thread(self._to_send, trainer, params)
+        seconds = time.monotonic() - started
+        figures = (fit.examples, score.accuracy, fit.labels, seconds, metrics)
+        return Trained(effect.key, params, *figures, shared, hyper)
 
     def cancel(self, trainer: TrainerId, effect: CancelWork) -> None:
-        """Stop the training of a round that was left."""
+        """Stop the training of a round that was left, and forget its sum."""
         self._pool.cancel(trainer)
+        if trainer in self._sums and self._sums[trainer].key == effect.key:
+            del self._sums[trainer]
+
+    async def fold(self, trainer: TrainerId, effect: Fold) -> None:
+        """Add updates to the running merge of their round; a failure is told by `average`."""
+        async with self._turn(trainer):
+            there = self._sums.get(trainer)
+            if there is None or there.key != effect.key:
+                begin = self._strategy.running
+                assert begin is not None  # or the job would not fold
+                there = _Sum(effect.key, begin(self._states.get(trainer), self._schema(trainer)))
+                self._sums[trainer] = there
+            try:
+                await asyncio.to_thread(there.running.add, effect.updates)
+            except _ARITHMETIC as exc:
+                there.failure = there.failure or exc
 
     async def average(self, trainer: TrainerId, effect: Average) -> Event:
-        """Merge the updates by the strategy."""
-        started = time.monotonic()
+        """Merge the updates by the strategy, with those that were folded before.
 
-        def merge() -> tuple[Params, Any]:
-            state = self._states.get(trainer)
-            merged, state = self._strategy.merge(state, self._schema_of(trainer), effect.updates)
-            assert merged.digest  # computed here, where it does not hold up the event loop
-            return merged, state
-
-        size = sum(update.params.nbytes for update in effect.updates)
-        try:
-            params, state = await (self._pool.run(merge) if size > LARGE_BYTES else asyncio.to_thread(merge))
-        except (FlnetError, ArithmeticError, ValueError, MemoryError) as exc:
-            return AveragingFailed(effect.key, f"{type(exc).__name__}: {exc}")
-        self._states[trainer] = state
-        return Averaged(effect.key, params, time.monotonic() - started)
+        Beside the lane and not in it: a merge is short, and may not wait for another trainer's long training.
+        """
+        async with self._turn(trainer):
+            started = time.monotonic()
+            try:
+                params, state = await asyncio.to_thread(self._merge, trainer, effect)
+            except _ARITHMETIC as exc:
+                return AveragingFailed(effect.key, f"{type(exc).__name__}: {exc}")
+            self._states[trainer] = state
+            return Averaged(effect.key, params, time.monotonic() - started)
 
     async def evaluate(self, trainer: TrainerId, effect: Evaluate) -> Event:
         """Measure a model on the own test split."""
@@ -103,6 +144,50 @@ class Lane:
         except FlnetError as exc:
             return EvaluationFailed(effect.key, digest, str(exc))
         return Evaluated(effect.key, digest, score.accuracy, score.examples, score.metrics)
+
+    def _merge(self, trainer: TrainerId, effect: Average) -> tuple[Params, Any]:
+        there = self._sums.pop(trainer, None)
+        if effect.folded:
+            if there is None or there.key != effect.key:
+                raise LocalError(f"the updates of {', '.join(effect.folded)} were folded into a sum that is gone")
+            if there.failure is not None:
+                raise there.failure
+            there.running.add(effect.updates)
+            merged, state = there.running.result()
+        else:
+            state = self._states.get(trainer)
+            merged, state = self._strategy.merge(state, self._schema(trainer), effect.updates)
+        merged = self._schema(trainer).conform(merged)
+        assert merged.digest  # computed here, where it does not hold up the event loop
+        return merged, state
+
+    def _to_send(self, trainer: TrainerId, params: Params) -> Params | None:
+        """The part of trained parameters that leaves this node, rounded to what is sent, with its digest known."""
+        schema = self._schema(trainer)
+        try:
+            shared = schema.conform(params.select(schema.specs))
+        except ParamsRefused:
+            return None  # the job finds out too, and says so
+        if self._encoding != "float32":
+            shared = schema.conform(self._rounded(trainer, shared))
+        assert shared.digest
+        return shared
+
+    def _rounded(self, trainer: TrainerId, shared: Params) -> Params:
+        lost, sent = self._lost.get(trainer), self._state_of(trainer).sent
+        if lost is not None and sent is not None and sent.digest == lost.digest:
+            self._residuals[trainer] = lost.residual
+        rounded, residual = lowered(shared, self._residuals.get(trainer), self._encoding)
+        self._lost[trainer] = _Lost(rounded.digest, residual)
+        return rounded
+
+    def _schema(self, trainer: TrainerId) -> Schema:
+        model = self._state_of(trainer).model
+        assert model is not None
+        return model.schema
+
+    def _turn(self, trainer: TrainerId) -> asyncio.Lock:
+        return self._merging.setdefault(trainer, asyncio.Lock())
 
 
 def round_seed(seed: int, key: RoundKey, me: PeerId) -> int:

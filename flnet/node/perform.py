@@ -13,6 +13,8 @@ from flnet.effects import (
     CancelTimer,
     CancelWork,
     Evaluate,
+    Fetch,
+    Fold,
     Publish,
     Save,
     Send,
@@ -98,10 +100,14 @@ class Performer:
                 self._lane.cancel(owner, effect)
             case Train() as effect:
                 self._later(owner, self._lane.train(owner, effect))
+            case Fold() as effect:
+                self._spawn(self._lane.fold(owner, effect))
             case Average() as effect:
                 self._later(owner, self._lane.average(owner, effect))
             case Evaluate() as effect:
                 self._later(owner, self._lane.evaluate(owner, effect))
+            case Fetch() as effect:
+                self._later(owner, self._post.fetch(owner, effect))
             case Send() as effect:
                 self._spawn(self._post.send(owner, effect))
             case effect:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
-from flnet.codec import Codec
-from flnet.effects import Send, SendAnnounce
+from flnet.blob import Blob, Landing
+from flnet.codec import HEAD_LIMIT, JsonCodec
+from flnet.effects import Fetch, Send, SendAnnounce
 from flnet.errors import FlnetError, PeerError, PeerRefused, TransportError
 from flnet.events import (
     AnnounceAnswered,
@@ -14,48 +16,89 @@ from flnet.events import (
     ContactLost,
     ContactMade,
     Event,
+    Fetched,
+    FetchFailed,
     SendFailed,
     SendRefused,
 )
 from flnet.jobs import Members
-from flnet.messages import Accuracy, AccuracyReply, Announce, AnnounceReply, JobMessage, Packet
+from flnet.messages import Accuracy, AccuracyReply, Announce, AnnounceReply, JobMessage, ModelParams, Packet
+from flnet.node.forms import goes_along
 from flnet.node.timers import Deliver
 from flnet.node.translate import claim_of, located
+from flnet.node.wire import Wire
 from flnet.params import PeerId, RoundKey, TrainerId
 from flnet.transport import Reply, Transport
 
-OFF_LOOP_BYTES = 64 * 1024  # larger bodies are encoded and decoded beside the event loop
 IN_FLIGHT = 16  # sends at once; more only queue in the network
-
-
-async def encode(codec: Codec, packet: Packet) -> bytes:
-    """The packet's bytes; a large one is encoded in a thread, so that the node keeps answering."""
-    if packet.params is not None and packet.params.nbytes > OFF_LOOP_BYTES:
-        return await asyncio.to_thread(codec.encode, packet)
-    return codec.encode(packet)
+FETCHES = 4  # at once, of all jobs
 
 
 class Post:
-    """Carries Send and SendAnnounce to the transport."""
+    """Carries Send, Fetch and SendAnnounce to the transport."""
 
-    def __init__(self, transport: Transport, codec: Codec, members: Members, deliver: Deliver) -> None:
-        self._transport, self._codec, self._members, self._deliver = transport, codec, members, deliver
+    def __init__(self, transport: Transport, wire: Wire, members: Members, deliver: Deliver) -> None:
+        self._transport, self._wire, self._members, self._deliver = transport, wire, members, deliver
+        self._json = JsonCodec()
         self._slots = asyncio.Semaphore(IN_FLIGHT)
+        self._fetches = asyncio.Semaphore(FETCHES)
 
     async def send(self, owner: TrainerId, effect: Send) -> None:
         """Send to all receivers; every one of them ends in an event, or in silence when it answered 200."""
         message = effect.message
         assert isinstance(message, JobMessage)
-        if not effect.to:
-            return
-        body = await encode(self._codec, Packet(message, effect.params))
-        await asyncio.gather(*(self._send_one(owner, peer, message, body) for peer in effect.to))
+        groups: dict[tuple[bool, frozenset[str]], list[PeerId]] = {}
+        for peer in effect.to:
+            accepts = self._members.accepts_of(peer) if self._members.accepts else frozenset()
+            groups.setdefault((goes_along(message, effect.params, accepts), accepts), []).append(peer)
+        await asyncio.gather(
+            *(
+                self._send_group(owner, peers, Packet(message, effect.params if along else None), accepts)
+                for (along, accepts), peers in groups.items()
+            )
+        )
+
+    async def fetch(self, owner: TrainerId, effect: Fetch) -> Event:
+        """Get parameters by their digest."""
+        peer, digest = effect.peer, effect.digest
+
+        def failed(reason: object) -> FetchFailed:
+            return FetchFailed(effect.key, peer, digest, str(reason))
+
+        address = self._members.address_of(peer)
+        if address is None:
+            return failed("its address is not known any more")
+        landing = Landing(
+            lambda head, total: self._wire.wanted(owner, head, total), self._wire.landing_limit(owner), HEAD_LIMIT
+        )
+        try:
+            async with self._fetches:
+                await self._transport.download(address, f"{ModelParams.path}/{digest}", landing)
+            params = await asyncio.to_thread(self._wire.fetched, owner, digest, landing.whole())
+        except PeerRefused as exc:
+            return failed(exc.answer)
+        except TransportError as exc:
+            self._deliver(None, ContactLost(peer, str(exc)))
+            return failed(exc)
+        except PeerError as exc:
+            return failed(exc)
+        return Fetched(effect.key, peer, digest, params)
 
     async def announce(self, effect: SendAnnounce) -> None:
         """Announce this node at an address."""
         self._deliver(None, await self._announced(effect))
 
-    async def _send_one(self, owner: TrainerId, peer: PeerId, message: JobMessage, body: bytes) -> None:
+    async def _send_group(
+        self, owner: TrainerId, peers: Sequence[PeerId], packet: Packet, accepts: frozenset[str]
+    ) -> None:
+        body, content_type = await self._wire.write(packet, accepts)
+        message = packet.message
+        assert isinstance(message, JobMessage)
+        await asyncio.gather(*(self._send_one(owner, peer, message, body, content_type) for peer in peers))
+
+    async def _send_one(
+        self, owner: TrainerId, peer: PeerId, message: JobMessage, body: bytes | Blob, content_type: str
+    ) -> None:
         key = RoundKey(message.round, PeerId(message.initiator or message.i_am.id))
         address = self._members.address_of(peer)
         if address is None:
@@ -63,7 +106,7 @@ class Post:
             return
         try:
             async with self._slots:
-                reply = await self._transport.send(address, message.path, body, self._codec.content_type)
+                reply = await self._transport.send(address, message.path, body, content_type)
         except TransportError as exc:
             self._deliver(owner, SendFailed(peer, message.path, key, str(exc)))
             self._deliver(None, ContactLost(peer, str(exc)))
@@ -79,26 +122,27 @@ class Post:
         if not isinstance(message, Accuracy):
             return None
         try:
-            packet = await asyncio.to_thread(self._codec.decode, AccuracyReply, reply.body)
+            packet = await self._wire.read(AccuracyReply, reply.body, reply.content_type)
         except PeerError as exc:
             return SendFailed(peer, message.path, key, f"its answer cannot be used: {exc}")
         return ClaimAnswered(claim_of(message.round, packet))
 
     async def _announced(self, effect: SendAnnounce) -> Event:
         address = effect.address
-        message = Announce(i_am=self._members.me, my_known_peers=list(effect.known))
+        message = Announce(i_am=self._members.me, my_known_peers=list(effect.known), accepts=self._members.accepts)
         try:
-            body = self._codec.encode(Packet(message))
-            reply = await self._transport.send(address, Announce.path, body, self._codec.content_type)
+            body = self._json.encode(Packet(message))
+            reply = await self._transport.send(address, Announce.path, body, self._json.content_type)
             if reply.status >= 400:
                 return AnnounceFailed(address, str(refusal_of(reply)))
-            answer = self._codec.decode(AnnounceReply, reply.body).message
+            answer = self._json.decode(AnnounceReply, reply.body).message
         except FlnetError as exc:
             return AnnounceFailed(address, str(exc))
         assert isinstance(answer, AnnounceReply)
         host = address.rpartition(":")[0].strip("[]")
         others = tuple(peer for peer in answer.announce_yourself_to_peers if peer.ip)
-        return AnnounceAnswered(address, located(answer.i_am, host), others)
+        accepts = frozenset(answer.accepts or ())
+        return AnnounceAnswered(address, located(answer.i_am, host), others, accepts)
 
 
 def refusal_of(reply: Reply) -> PeerRefused:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 import flnet
-from flnet.codec import Codec
+from flnet.blob import Blob
 from flnet.errors import FlnetError, LocalError, NotComparable, NotReady, PeerError, UnknownPath
 from flnet.events import Event, HyperParamsEdited, MeshStarted
 from flnet.jobs import Phase
@@ -20,10 +20,10 @@ from flnet.node.core import NodeCore
 from flnet.node.desk import Desk
 from flnet.node.feed import RingFeed
 from flnet.node.perform import Performer
-from flnet.node.post import OFF_LOOP_BYTES, encode
 from flnet.node.shelf import Shelf
 from flnet.node.survey import survey
 from flnet.node.translate import KINDS
+from flnet.node.wire import Wire
 from flnet.params import Rng, TrainerId
 from flnet.policies import Policy, manual
 from flnet.store import Store
@@ -33,8 +33,6 @@ from flnet.transport import Reply, Transport
 log = logging.getLogger(__name__)
 
 POLICY_SECONDS = 5.0  # between two questions to the policy
-CONTROL_BYTES = 64 * 1024  # of a body without parameters
-BYTES_PER_NUMBER = 32  # of a number in JSON, generously
 OWN_PEOPLE_ONLY = ("inputs", "counts", "checksum")  # of a job's view
 STATUS = {Announce.path: 201, Trigger.path: 202}
 
@@ -47,14 +45,13 @@ class NodeRuntime:
         core: NodeCore,
         make_performer: Callable[[NodeRuntime], Performer],
         *,
-        codec: Codec,
+        wire: Wire,
         transport: Transport,
         store: Store,
         pool: Pool,
         shelf: Shelf,
         desk: Desk,
         bootstrap: Sequence[str] = (),
-        max_body_bytes: int = 512 * 1024 * 1024,
         policy: Policy = manual,
         rng: Rng | None = None,
     ) -> None:
@@ -66,9 +63,9 @@ class NodeRuntime:
         self.me: Peer = core.me
         self.core = core
         self.feed = RingFeed(time.time)
-        self._codec, self._transport, self._store, self._pool = codec, transport, store, pool
+        self._wire, self._transport, self._store, self._pool = wire, transport, store, pool
         self._shelf, self._desk = shelf, desk
-        self._bootstrap, self._max_body_bytes = tuple(bootstrap), max_body_bytes
+        self._bootstrap = tuple(bootstrap)
         self._queue: asyncio.Queue[tuple[TrainerId | None, Event, asyncio.Future[Packet | None] | None]] = (
             asyncio.Queue()
         )
@@ -113,20 +110,27 @@ class NodeRuntime:
 
     def body_limit(self, path: str) -> int:
         """How many bytes a request to this path may have: what the largest model here needs, as JSON."""
-        if path in (Announce.path, Trigger.path) or path not in KINDS:
-            return CONTROL_BYTES
-        if any(job.phase is Phase.LOADING for job in self.core.jobs.values()):
-            return self._max_body_bytes
-        sizes = [job.state.model.schema.numbers for job in self.core.jobs.values() if job.state.model]
-        return min(CONTROL_BYTES + BYTES_PER_NUMBER * max(sizes, default=0), self._max_body_bytes)
+        return self._wire.body_limit(path)
 
-    async def receive(self, path: str, body: bytes, content_type: str, caller_ip: str) -> Reply:
+    def inspect(self, path: str, content_type: str, head: memoryview, total: int) -> bool:
+        """Look at the first bytes of a large body."""
+        try:
+            return self._wire.inspect(path, content_type, head, total)
+        except PeerError as exc:
+            self.feed.publish("refused_here", f"a request to {path} was refused by its head: {exc}")
+            raise
+
+    async def held(self, digest: str) -> Blob:
+        """The parameters of this digest."""
+        return await self._wire.held(digest)
+
+    async def receive(self, path: str, body: bytes | memoryview, content_type: str, caller_ip: str) -> Reply:
         """Take one POSTed message and answer it; see `flnet.node.base.Node`."""
         kind = KINDS.get(path)
         if kind is None:
             raise UnknownPath(path)
         try:
-            answer = await self._take(kind, body, caller_ip)
+            answer = await self._take(kind, body, content_type, caller_ip)
         except PeerError as exc:
             if exc.status != NotComparable.status and not isinstance(exc, NotReady):  # these two are no fault
                 self.feed.publish("refused_here", f"a request from {caller_ip} to {path} was refused: {exc}")
@@ -134,7 +138,8 @@ class NodeRuntime:
         status = STATUS.get(path, 200)
         if answer is None:
             return Reply(status, b"{}", "application/json")
-        return Reply(status, await encode(self._codec, answer), self._codec.content_type)
+        answered, form = await self._wire.write(answer)
+        return Reply(status, bytes(answered), form)
 
     async def edit_hyper_params(self, trainer: TrainerId, changes: EditHyperParams) -> View:
         """Change hyper-parameters; the job's view afterwards."""
@@ -199,11 +204,10 @@ class NodeRuntime:
         loaded = bool(usable) and not any(job.phase is Phase.LOADING for job in jobs.values())
         return {"ready": joined and loaded, "mesh_joined": joined, "data_loaded": loaded, "reasons": reasons}
 
-    async def _take(self, kind: type[Message], body: bytes, caller_ip: str) -> Packet | None:
-        if len(body) > OFF_LOOP_BYTES:
-            packet = await asyncio.to_thread(self._codec.decode, kind, body)
-        else:
-            packet = self._codec.decode(kind, body)
+    async def _take(
+        self, kind: type[Message], body: bytes | memoryview, content_type: str, caller_ip: str
+    ) -> Packet | None:
+        packet = await self._wire.read(kind, body, content_type)
         trainer, event = self.core.read(packet, caller_ip)
         for contact in self.core.contacts(packet):
             self.deliver(None, contact)

@@ -12,6 +12,7 @@ from flnet.events import (
     Event,
     RoundTriggered,
     TrainingAsked,
+    UpdateOffered,
     UpdateReceived,
 )
 from flnet.messages import (
@@ -26,7 +27,7 @@ from flnet.messages import (
     Trigger,
     digest_of,
 )
-from flnet.params import Claim, Params, PeerId, RoundKey, TrainerId, Update
+from flnet.params import Claim, Digest, Params, PeerId, RoundKey, TrainerId, Update
 
 KINDS: Mapping[str, type[Message]] = {
     kind.path: kind for kind in (Announce, StartTraining, ModelParams, Accuracy, Trigger)
@@ -45,22 +46,26 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
     match packet.message:
         case Announce() as m:
             known = tuple(peer for peer in m.my_known_peers if peer.ip)
-            return None, AnnounceReceived(located(m.i_am, caller_ip), known)
+            return None, AnnounceReceived(located(m.i_am, caller_ip), known, frozenset(m.accepts or ()))
         case Trigger() as m:
             return TrainerId(m.trainer_id), RoundTriggered(m.rounds, m.federated_learning_params)
         case StartTraining() as m:
             asked = TrainingAsked(
                 m.sender,
                 m.key,
-                _params(packet),
+                packet.params if m.digest else _params(packet),
                 m.federated_learning_params,
                 m.base_round,
                 m.contributors,
                 m.agreement,
+                Digest(m.digest) if m.digest else None,
             )
             return m.trainer, asked
         case ModelParams() as m if m.declined is not None:
             return m.trainer, DeclineReceived(m.sender, _key(m), m.declined)
+        case ModelParams() as m if packet.params is None and m.digest is not None:
+            offered = Update(m.sender, _key(m), Params(), m.examples, m.labels or 1, m.accuracy)
+            return m.trainer, UpdateOffered(offered, Digest(m.digest), m.agreement)
         case ModelParams() as m:
             update = Update(m.sender, _key(m), _params(packet), m.examples, m.labels or 1, m.accuracy)
             return m.trainer, UpdateReceived(update, m.agreement)

@@ -3,6 +3,9 @@
 García Pérez, "Red de Federated Learning: de modelo cliente/servidor a P2P" (2021), section 3.2.4.2. The
 thesis counts models against known nodes, which waits for ever on a dead one; here the peers expected are
 those reachable when the round opened, one that is lost or declines leaves the set, and the timer always runs.
+
+Large updates are offered by their digest and fetched when there is room; as soon as more of them are here than
+there is room for, those that come first in the order of the peers are folded into a running sum and let go.
 """
 
 from __future__ import annotations
@@ -11,10 +14,19 @@ from collections.abc import Collection
 from dataclasses import replace
 from enum import Enum, auto
 
-from flnet.effects import Average, CancelTimer, Effect, SetTimer
+from flnet.effects import Average, CancelTimer, Effect, Fetch, Fold, SetTimer
 from flnet.errors import LocalError
-from flnet.events import DeclineReceived, Event, PeerLost, TimerFired, UpdateReceived
-from flnet.params import Params, PeerId, RoundKey, Update
+from flnet.events import (
+    DeclineReceived,
+    Event,
+    Fetched,
+    FetchFailed,
+    PeerLost,
+    TimerFired,
+    UpdateOffered,
+    UpdateReceived,
+)
+from flnet.params import Digest, Params, PeerId, RoundKey, Update
 
 
 class Closing(Enum):
@@ -29,44 +41,65 @@ class Averaging:
     """Gathers the updates of one round, and closes once; the timer starts with this node's own word."""
 
     def __init__(
-        self, key: RoundKey, me: PeerId, peers: Collection[PeerId], patience: float, margin: float = 0.0
+        self,
+        key: RoundKey,
+        me: PeerId,
+        peers: Collection[PeerId],
+        patience: float,
+        margin: float = 0.0,
+        room: int | None = None,
     ) -> None:
         """Args:
         peers: the other nodes expected in this round.
         patience: seconds to wait for them after this node's own update or refusal.
         margin: random part added to that, so that not all nodes act at once.
+        room: updates that may be here, or on their way, before some are folded; None for all.
         """
         self.key = key
         self.me = me
         self.expected: set[PeerId] = {me, *peers}
-        self.updates: dict[PeerId, Update] = {}
+        self.updates: dict[PeerId, Update] = {}  # of those that were folded, without parameters
+        self.folded: list[PeerId] = []
+        self.offers: dict[PeerId, tuple[Update, Digest]] = {}
+        self.fetching: set[PeerId] = set()
         self.declined: dict[PeerId, str] = {}
         self.closed: Closing | None = None
         self.timer = f"forced-averaging:{key.number}:{key.initiator}"
-        self._patience, self._margin = patience, margin
+        self._patience, self._margin, self._room = patience, margin, room
 
     @property
     def missing(self) -> list[PeerId]:
         """Peers that are expected and have not spoken, sorted."""
         return sorted(self.expected - self.updates.keys())
 
+    def has_passed(self, peer: PeerId) -> bool:
+        """Whether a peer's turn in the order is over: its update would have to come before what is folded."""
+        return bool(self.folded) and peer < self.folded[-1] and peer not in self.updates
+
     def receive(self, event: Event) -> list[Effect]:
-        """Take an update, a refusal, the loss of a peer, or the timer."""
+        """Take an update or the offer of one, the end of a fetch, a refusal, the loss of a peer, or the timer."""
         match event:
             case _ if self.closed is not None:
                 return []  # late, not wrong: it crossed our average on the way
-            case UpdateReceived(update) if update.key != self.key:
+            case UpdateReceived(update) | UpdateOffered(update) if update.key != self.key:
                 raise LocalError(f"{update.key} reached the averaging of {self.key}")
-            case UpdateReceived(update) if update.peer in self.updates:
+            case UpdateReceived(update) | UpdateOffered(update) if update.peer in self.updates:
                 return []  # a duplicate; the first one counts
+            case UpdateReceived(update) | UpdateOffered(update) if self.has_passed(update.peer):
+                return []
             case UpdateReceived(update):
-                self.updates[update.peer] = update
-                self.declined.pop(update.peer, None)
-                return self._spoken(update.peer)
+                return self._take(update)
+            case UpdateOffered(update, digest):
+                self.offers[update.peer] = (update, digest)
+                self.expected.add(update.peer)  # who has something to say is waited for
+                return self._pull()
+            case Fetched(_, peer, digest, params) if self._awaits(peer, digest):
+                return self._take(replace(self.offers[peer][0], params=params))
+            case FetchFailed(_, peer, digest, reason) if self._awaits(peer, digest):
+                self._forget(peer)
+                return self._leave(peer, f"its update could not be fetched: {reason}")
             case DeclineReceived(peer, _, reason) if peer not in self.updates:
-                self.declined[peer] = reason
-                self.expected.discard(peer)
-                return self._spoken(peer)
+                return self._leave(peer, reason)
             case PeerLost(peer, _) if peer != self.me and peer not in self.updates:
                 self.expected.discard(peer)
                 return self._spoken(peer)
@@ -77,16 +110,64 @@ class Averaging:
     def close(self, why: Closing) -> list[Effect]:
         """Close with what is here; no Average is asked for when there is nothing to average."""
         self.closed = why
+        self.offers.clear()
+        self.fetching.clear()
         effects: list[Effect] = [CancelTimer(self.timer)]
         if self.updates:
-            effects.append(Average(self.key, tuple(self.updates[peer] for peer in sorted(self.updates))))
+            effects.append(Average(self.key, self._held(), tuple(self.folded)))
         return effects
 
     def let_go(self) -> None:
         """Drop the updates' parameters once they are averaged; who has spoken stays known."""
         self.updates = {peer: replace(update, params=Params()) for peer, update in self.updates.items()}
 
+    def _take(self, update: Update) -> list[Effect]:
+        self._forget(update.peer)
+        self.updates[update.peer] = update
+        self.declined.pop(update.peer, None)
+        return self._spoken(update.peer)
+
+    def _leave(self, peer: PeerId, reason: str) -> list[Effect]:
+        self.declined[peer] = reason
+        self.expected.discard(peer)
+        return self._spoken(peer)
+
     def _spoken(self, peer: PeerId) -> list[Effect]:
         if not self.missing:
             return self.close(Closing.COMPLETE)
-        return [SetTimer(self.timer, self._patience, self._margin)] if peer == self.me else []
+        timer: list[Effect] = [SetTimer(self.timer, self._patience, self._margin)] if peer == self.me else []
+        return [*timer, *self._fold(), *self._pull()]
+
+    def _awaits(self, peer: PeerId, digest: Digest) -> bool:
+        return peer in self.fetching and self.offers[peer][1] == digest
+
+    def _forget(self, peer: PeerId) -> None:
+        self.offers.pop(peer, None)
+        self.fetching.discard(peer)
+
+    def _held(self) -> tuple[Update, ...]:
+        return tuple(self.updates[peer] for peer in sorted(self.updates.keys() - set(self.folded)))
+
+    def _fold(self) -> list[Effect]:
+        """Fold those whose turn has come, if there is no room for more."""
+        held = self._held()
+        if self._room is None or len(held) < self._room:
+            return []
+        first_gap = self.missing[0]
+        batch = tuple(update for update in held if update.peer < first_gap)
+        if not batch:
+            return []
+        for update in batch:
+            self.folded.append(update.peer)
+            self.updates[update.peer] = replace(update, params=Params())
+        return [Fold(self.key, batch)]
+
+    def _pull(self) -> list[Effect]:
+        """Fetch what is offered, as much as there is room for; whoever comes next in the order always may."""
+        effects: list[Effect] = []
+        for peer in sorted(self.offers.keys() - self.fetching):
+            busy = len(self.fetching) + len(self._held())
+            if self._room is None or busy < self._room or peer <= self.missing[0]:
+                self.fetching.add(peer)
+                effects.append(Fetch(self.key, peer, self.offers[peer][1]))
+        return effects

@@ -3,20 +3,24 @@
 García Pérez (2021), section 3.2.4.2. A peer's claim is never trusted: a model is adopted only if the claim
 beats ours by more than the trainer's threshold and the model, measured here, does so too (both strictly).
 A peer whose model did not keep what it claimed gets no second try in the round, and the timer ends the trying,
-so that claims cost a bounded amount of work.
+so that claims cost a bounded amount of work. A claim names its model by digest: equal digests are one model, and
+any other is fetched only if its claim wins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
-from flnet.effects import CancelTimer, Effect, Evaluate, SetTimer
+from flnet.effects import CancelTimer, Effect, Evaluate, Fetch, SetTimer
 from flnet.events import (
     ClaimAnswered,
     ClaimReceived,
     Evaluated,
     EvaluationFailed,
     Event,
+    Fetched,
+    FetchFailed,
     PeerLost,
     SendFailed,
     SendRefused,
@@ -50,7 +54,7 @@ class Exchange:
         self.expected = set(peers)
         self.accuracy = accuracy
         self.adopted: Claim | None = None
-        self.measuring: Claim | None = None
+        self.measuring: Claim | None = None  # being measured, or fetched for it
         self.timer = f"exchange:{key.number}:{key.initiator}"
         self._seen = {digest}  # models measured already, ours among them
         self._unproven: set[PeerId] = set()  # peers whose model did not win here
@@ -75,6 +79,8 @@ class Exchange:
                 self._candidates[claim.peer] = claim
             case Evaluated() | EvaluationFailed() if self.measuring and event.digest == self.measuring.digest:
                 self._measured(self.measuring, event)
+            case Fetched() | FetchFailed() if self.fetching and event.digest == self.fetching.digest:
+                return self._arrived(self.fetching, event)
             case PeerLost(peer, _) | SendFailed(peer, Accuracy.path):
                 self.expected.discard(peer)
             case SendRefused(peer, Accuracy.path, status=status) if status != 400:  # 400: its claim follows
@@ -82,7 +88,14 @@ class Exchange:
             case TimerFired(name) if name == self.timer:
                 self.expected.clear()
                 self._over = True
-        return [*self._measure_next(), *([CancelTimer(self.timer)] if self.done else [])]
+                if self.fetching:
+                    self.measuring = None  # it comes too late
+        return self._go_on()
+
+    @property
+    def fetching(self) -> Claim | None:
+        """The claim whose model is on its way, if there is one."""
+        return self.measuring if self.measuring and self.measuring.params is None else None
 
     def _hopeful(self, claim: Claim) -> bool:
         wins = claim.accuracy - self.accuracy > self._threshold
@@ -95,12 +108,26 @@ class Exchange:
         else:
             self._unproven.add(claim.peer)
 
+    def _arrived(self, claim: Claim, event: Fetched | FetchFailed) -> list[Effect]:
+        """A promising model came, or did not; then the peer is not asked again."""
+        self.measuring = None
+        if isinstance(event, FetchFailed):
+            self._unproven.add(claim.peer)
+            return self._go_on()
+        self.measuring = replace(claim, params=event.params)
+        return [Evaluate(self.key, event.params.merged_with(self._private), event.params)]
+
+    def _go_on(self) -> list[Effect]:
+        return [*self._measure_next(), *([CancelTimer(self.timer)] if self.done else [])]
+
     def _measure_next(self) -> list[Effect]:
-        self._candidates = {peer: c for peer, c in self._candidates.items() if c.params and self._hopeful(c)}
+        self._candidates = {peer: c for peer, c in self._candidates.items() if c.digest and self._hopeful(c)}
         if self.measuring is not None or not self._candidates:
             return []
         best = max(self._candidates.values(), key=lambda c: (c.accuracy, c.peer))
-        assert best.params is not None
+        assert best.digest is not None
         self.measuring = self._candidates.pop(best.peer)
-        self._seen.add(best.params.digest)
+        self._seen.add(best.digest)
+        if best.params is None:
+            return [Fetch(self.key, best.peer, best.digest)]
         return [Evaluate(self.key, best.params.merged_with(self._private), best.params)]

@@ -18,6 +18,8 @@ from flnet.effects import (
     CancelTimer,
     Effect,
     Evaluate,
+    Fetch,
+    Fold,
     Send,
     SendAnnounce,
     SetTimer,
@@ -37,13 +39,9 @@ from flnet.events import (
     TrainingFailed,
 )
 from flnet.jobs import Job, Waits
-from flnet.messages import (
-    HyperParams,
-    Packet,
-    Peer,
-)
+from flnet.messages import SAFETENSORS, HyperParams, Packet, Peer
 from flnet.node.core import NodeCore
-from flnet.params import Params, PeerId, TrainerId
+from flnet.params import Params, PeerId, RoundKey, TrainerId, Update
 from flnet.simulation.clock import Appointment, VirtualClock
 from flnet.simulation.ledger import Ledger
 from flnet.simulation.network import SimulatedNetwork
@@ -61,6 +59,7 @@ class SimulatedNode:
         self.address = core.me.address
         self._cluster = cluster
         self._timers: dict[tuple[TrainerId | None, str], Appointment] = {}
+        self.sums: dict[RoundKey, list[Update]] = {}  # what was folded in rounds that are not averaged yet
 
     @property
     def id(self) -> PeerId:
@@ -104,6 +103,10 @@ class SimulatedNode:
                 cluster.network.send(self, owner, effect)
             case SendAnnounce():
                 cluster.network.announce(self, effect)
+            case Fetch() if owner is not None:
+                cluster.network.fetch(self, owner, effect)
+            case Fold(key, updates):
+                self.sums.setdefault(key, []).extend(updates)
             case Train() | Average() | Evaluate():
                 seconds, event = cluster.work(self, effect)
                 cluster.clock.after(seconds, lambda: self.tell(owner, event))
@@ -128,7 +131,10 @@ class Cluster:
         self._strategy = fed_avg()
         for i in range(size):
             me = Peer(id=f"n{i:02}", ip=f"10.0.0.{i + 1}", port=4000)
-            core = NodeCore(me, [TRAINER], waits or Waits(average=30, margin=5, start=3, claims=35))
+            speaks = (SAFETENSORS,) if i < self.weather.digests * size else ()
+            core = NodeCore(
+                me, [TRAINER], waits or Waits(average=30, margin=5, start=3, claims=35), accepts=speaks
+            )
             node = SimulatedNode(core, self)
             self.nodes[node.id] = self.network.nodes[node.address] = node
 
@@ -184,8 +190,10 @@ class Cluster:
             case Average(key, updates):
                 model = node.job.state.model
                 assert model is not None
-                merged, _ = self._strategy.merge(None, model.schema, updates)
-                self.ledger.averages_now(node.id, effect, merged)
+                self.ledger.begins_average(node.id, key.number)
+                folded = node.sums.pop(key, [])
+                merged, _ = self._strategy.merge(None, model.schema, (*folded, *updates))
+                self.ledger.averages_now(node.id, effect, merged, folded)
                 return 0.05, Averaged(key, merged)
 
 

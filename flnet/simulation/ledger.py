@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from flnet.effects import Average
 from flnet.jobs import Job
@@ -30,22 +30,29 @@ class Ledger:
         """A node sends its update."""
         self.sent.setdefault((peer, key), set()).add(params.digest)
 
-    def averages_now(self, node: PeerId, effect: Average, result: Params) -> None:
-        """A node averages."""
-        number = effect.key.number
+    def begins_average(self, node: PeerId, number: int) -> None:
+        """A node was asked for an average."""
         if (node, number) in self.averages:
             raise InvariantBroken(f"{node} averaged twice in round {number}")
+
+    def averages_now(self, node: PeerId, effect: Average, result: Params, folded: Sequence[Update] = ()) -> None:
+        """A node averages; `folded` are the updates that it had folded before."""
+        updates = (*folded, *effect.updates)
+        number = effect.key.number
+        self.begins_average(node, number)
         self.averages[node, number] = result.digest
-        self._check_updates(node, effect)
-        received = tuple((u.peer, u.params.digest, u.examples) for u in effect.updates)
+        if list(effect.folded) != [update.peer for update in folded]:
+            raise InvariantBroken(f"{node} folded {folded}, but {effect.folded} were to be")
+        self._check_updates(node, effect, updates)
+        received = tuple((u.peer, u.params.digest, u.examples) for u in updates)
         if self._results.setdefault(received, result.digest) != result.digest:
             raise InvariantBroken(f"{node} averaged an equal set to another digest in round {number}")
 
-    def _check_updates(self, node: PeerId, effect: Average) -> None:
-        peers = [update.peer for update in effect.updates]
+    def _check_updates(self, node: PeerId, effect: Average, updates: Sequence[Update]) -> None:
+        peers = [update.peer for update in updates]
         if len(set(peers)) != len(peers) or peers != sorted(peers):
             raise InvariantBroken(f"{node} counts {peers}: twice, or out of order")
-        for update in effect.updates:
+        for update in updates:
             if update.key != effect.key or not self._was_sent(node, update):
                 raise InvariantBroken(f"{node} averages {update.peer}'s {update.key} in {effect.key}")
 

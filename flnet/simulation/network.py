@@ -7,7 +7,7 @@ from random import Random
 from typing import Protocol
 
 from flnet.codec import JsonCodec
-from flnet.effects import Send, SendAnnounce
+from flnet.effects import Fetch, Send, SendAnnounce
 from flnet.errors import PeerError
 from flnet.events import (
     AnnounceAnswered,
@@ -16,11 +16,14 @@ from flnet.events import (
     ContactLost,
     ContactMade,
     Event,
+    Fetched,
+    FetchFailed,
     SendFailed,
     SendRefused,
 )
 from flnet.messages import Accuracy, AccuracyReply, Announce, AnnounceReply, JobMessage, ModelParams, Packet
 from flnet.node.core import NodeCore
+from flnet.node.forms import goes_along
 from flnet.node.translate import KINDS, claim_of, located
 from flnet.params import PeerId, RoundKey, TrainerId
 from flnet.simulation.clock import VirtualClock
@@ -67,8 +70,10 @@ class SimulatedNetwork:
         key = RoundKey(message.round, PeerId(message.initiator or message.i_am.id))
         if isinstance(message, ModelParams) and effect.params is not None:
             self._ledger.sends(node.id, key, effect.params)
-        body = self._codec.encode(Packet(message, effect.params))
         for peer in effect.to:
+            accepts = node.core.members.accepts_of(peer) if node.core.members.accepts else frozenset()
+            along = goes_along(message, effect.params, accepts, self.weather.push_bytes)
+            body = self._codec.encode(Packet(message, effect.params if along else None))
             self._send_one(node, owner, peer, message, key, body)
 
     def _send_one(
@@ -100,10 +105,26 @@ class SimulatedNetwork:
         address = node.core.members.address_of(peer)
         self._carry(node, address or "", message.path, body, answered, failed)
 
+    def fetch(self, node: Receiver, owner: TrainerId, effect: Fetch) -> None:
+        """Get parameters of a peer by their digest."""
+        weather, peer = self.weather, effect.peer
+        receiver = self.nodes.get(node.core.members.address_of(peer) or "")
+        fails, seconds = self._rng.random() < weather.fail_fetch, self._rng.uniform(*weather.delay)
+
+        def end() -> None:
+            cut = receiver is None or (node.id, receiver.id) in self.cuts
+            found = None if receiver is None or cut or fails else receiver.core.find(effect.digest)
+            if found is None:
+                node.tell(owner, FetchFailed(effect.key, peer, effect.digest, "lost"))
+            else:
+                node.tell(owner, Fetched(effect.key, peer, effect.digest, found[1]))
+
+        self._clock.after(2 * seconds, end)
+
     def announce(self, node: Receiver, effect: SendAnnounce) -> None:
         """Announce a node at an address."""
         address = effect.address
-        message = Announce(i_am=node.core.me, my_known_peers=list(effect.known))
+        message = Announce(i_am=node.core.me, my_known_peers=list(effect.known), accepts=node.core.members.accepts)
 
         def answered(reply: Packet | PeerError | None) -> None:
             if not isinstance(reply, Packet) or not isinstance(reply.message, AnnounceReply):
@@ -111,7 +132,8 @@ class SimulatedNetwork:
                 return
             peer = located(reply.message.i_am, address.partition(":")[0])
             others = tuple(reply.message.announce_yourself_to_peers)
-            node.tell(None, AnnounceAnswered(address, peer, others))
+            accepts = frozenset(reply.message.accepts or ())
+            node.tell(None, AnnounceAnswered(address, peer, others, accepts))
 
         def failed() -> None:
             node.tell(None, AnnounceFailed(address, "lost"))

@@ -17,6 +17,9 @@ class Weather:
         fail_training: a local training ends without a result.
         training: shortest and longest local training.
         give_up: until the sender of a lost message notices.
+        digests: share of the nodes that name models by digest and fetch them; the others send all of them.
+        push_bytes: larger updates of such nodes are offered, and fetched.
+        fail_fetch: a fetch ends without a result.
     """
 
     delay: tuple[float, float] = (0.001, 0.05)
@@ -26,3 +29,6 @@ class Weather:
     fail_training: float = 0.0
     training: tuple[float, float] = (0.5, 3.0)
     give_up: float = 5.0
+    digests: float = 0.0
+    push_bytes: int = 0
+    fail_fetch: float = 0.0

@@ -192,10 +192,19 @@ def test_a_claim_whose_model_does_not_fit_is_refused(w: list[float]) -> None:
     refuses(Bench().through_average(), ClaimReceived(claim("a", accuracy=0.99, w=w)), ParamsRefused)
 
 
-def test_a_claim_without_a_model_is_answered_and_not_waited_for_again() -> None:
+def test_a_claim_without_a_model_or_its_digest_is_answered_and_not_waited_for_again() -> None:
     bench = Bench(peers=["a"]).through_average(by=["a"])
-    bench.hear(ClaimReceived(replace(claim("a", accuracy=0.99), params=None)))
+    bench.hear(ClaimReceived(replace(claim("a", accuracy=0.99), params=None, digest=None)))
     assert (bench.phase, len(bench.all(Answer)), bench.state.rival) == (Phase.IDLE, 1, None)
+
+
+def test_only_a_caller_that_sent_its_model_is_answered_with_ours() -> None:
+    bench = Bench().through_average()
+    bench.hear(ClaimReceived(claim("a", accuracy=0.1)))
+    assert bench.state.model is not None
+    assert bench.one(Answer).params == bench.state.model.shared
+    bench.hear(ClaimReceived(replace(claim("c", accuracy=0.1), params=None)))
+    assert bench.one(Answer).params is None
 
 
 # --- adopting

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -12,24 +13,29 @@ from flnet.errors import IllegalStep, PeerError
 from flnet.events import (
     Averaged,
     ClaimReceived,
+    DeclineReceived,
     EvaluationFailed,
     Event,
+    Fetched,
+    FetchFailed,
     MeshStarted,
     PeerLost,
     RoundTriggered,
     SendRefused,
     Trained,
     TrainingFailed,
+    UpdateOffered,
 )
 from flnet.jobs import Job, Phase
 from flnet.jobs.steps import EVERYWHERE, LEGAL, draw, is_legal
 from flnet.messages import StartTraining
-from flnet.params import PeerId
+from flnet.params import Params, PeerId, Update
 from tests.helpers import frozen, key, params
 from tests.jobs.helpers import Bench, asked, came, claim, listed
 from tests.jobs.walk import Step, Walk
 
 P = Phase
+A = PeerId("a")
 WALKS, WATCHED, STEPS = 400, 50, 150
 
 
@@ -106,11 +112,54 @@ def the_only_peer_claims(bench: Recorded) -> None:
     bench.hear(ClaimReceived(claim("a", 1, accuracy=0.1)))
 
 
+def offered(by: str, number: int, initiator: str) -> UpdateOffered:
+    return UpdateOffered(Update(PeerId(by), key(number, initiator), Params(), 1), params(w=[1, 1]).digest)
+
+
+def what_is_fetched_fails(bench: Recorded) -> None:
+    """In a round of which only an offer told, and in the exchange."""
+    bench.hear(offered("a", 0, "a"))
+    bench.hear(DeclineReceived(PeerId("b"), key(), "as if"))
+    digest = params(w=[1, 1]).digest
+    bench.hear(FetchFailed(key(), A, digest, "gone"))
+    bench.through_average(1, by=["a"])
+    bench.hear(offered("a", 1, "b"))
+    bench.hear(ClaimReceived(replace(claim("a", 1, accuracy=0.99), params=None)))
+    bench.hear(FetchFailed(key(1, "b"), A, claim("a").digest or digest, "gone"))
+    bench.hear(offered("a", 1, "b"))
+    bench.through_average(2, by=["a"])
+    bench.hear(came("a", 2, "b"))
+
+
+def old_work_ends_while_a_start_is_fetched(bench: Recorded) -> None:
+    bench.through_average(by=["a"])
+    bench.hear(ClaimReceived(claim("a", accuracy=0.99)))
+    measure = bench.one(Evaluate)
+    late = EvaluationFailed(key(0, "b"), measure.shared.digest, "late")
+    bench.hear(late)
+    start = asked("a", 1, base_round=0, contributors=9)
+    assert start.params is not None
+    bench.hear(replace(start, params=None, digest=start.params.digest))
+    bench.hear(late)
+
+
+def what_is_fetched_ends_a_round_of_a_series(bench: Recorded) -> None:
+    bench.hear(RoundTriggered(rounds=3))
+    digest, spoilt = params(w=[1, 1]).digest, params(w=[1])
+    for end in (FetchFailed(key(0, "b"), A, digest, "gone"), Fetched(key(1, "b"), A, digest, spoilt)):
+        bench.hear(TrainingFailed(end.key, "no memory"))
+        bench.hear(offered("a", end.key.number, "b"))
+        bench.hear(end)
+
+
 SCRIPTS: list[Callable[[Recorded], None]] = [
     behind_and_alone,
     next_round_forces_before_the_own_training_is_done,
     old_work_ends_late,
     the_only_peer_claims,
+    what_is_fetched_fails,
+    old_work_ends_while_a_start_is_fetched,
+    what_is_fetched_ends_a_round_of_a_series,
 ]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 
-from flnet.effects import Average, CancelTimer, Effect, Evaluate, Send, SetTimer, Train
+from flnet.effects import Average, CancelTimer, Effect, Evaluate, Fetch, Send, SetTimer, Train
 from flnet.errors import PeerError
 from flnet.events import (
     Averaged,
@@ -21,6 +21,8 @@ from flnet.events import (
     Evaluated,
     EvaluationFailed,
     Event,
+    Fetched,
+    FetchFailed,
     HyperParamsEdited,
     PeerLost,
     PeerSeen,
@@ -33,6 +35,7 @@ from flnet.events import (
     Trained,
     TrainingAsked,
     TrainingFailed,
+    UpdateOffered,
     UpdateReceived,
 )
 from flnet.jobs import Job, Phase
@@ -51,14 +54,14 @@ NAN = float("nan")
 class Outside:
     """What the job asked for and has not been told the end of."""
 
-    work: list[Train | Average | Evaluate] = field(default_factory=list)
+    work: list[Train | Average | Evaluate | Fetch] = field(default_factory=list)
     timers: set[str] = field(default_factory=set)
     sent: list[tuple[PeerId, JobMessage]] = field(default_factory=list)
 
     def note(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Train() | Average() | Evaluate():
+                case Train() | Average() | Evaluate() | Fetch():
                     self.work.append(effect)
                 case SetTimer(name):
                     self.timers.add(name)
@@ -135,6 +138,10 @@ class Walk:
                 return Trained(key, params(w=[NAN, 1]) if spoiled else self._params(), 5, self.rng.random())
             case Average(key):
                 return AveragingFailed(key, "overflow") if fails else Averaged(key, self._params())
+            case Fetch(key, peer, digest):
+                if fails:
+                    return FetchFailed(key, peer, digest, "gone")
+                return Fetched(key, peer, digest, self._params(good=0.9))
             case Evaluate(key, _, shared):
                 if fails:
                     return EvaluationFailed(key, shared.digest, "killed")
@@ -167,10 +174,14 @@ class Walk:
         key = self._key()
         match self.rng.choices(range(8), self.talk)[0]:
             case 0:
+                if self.rng.random() < 0.4:
+                    return UpdateOffered(Update(who, key, Params(), 3), self._params().digest)
                 return UpdateReceived(Update(who, key, self._params(good=0.9), 3))
             case 1:
                 key = RoundKey(key.number, key.initiator or who)  # a start without an initiator is its sender's
-                return TrainingAsked(who, key, self._params(good=0.9), HYPER, key.number - 1, 2)
+                start = self._params(good=0.9)
+                sent = None if self.rng.random() < 0.4 else start
+                return TrainingAsked(who, key, sent, HYPER, key.number - 1, 2, digest=start.digest)
             case 2:
                 return DeclineReceived(who, key, "no time")
             case 3:
@@ -191,7 +202,8 @@ class Walk:
 
     def _claim(self, who: PeerId, round: int) -> Claim:
         model = self._params(good=0.9)
-        return Claim(who, round, self.rng.random(), model.digest, self.rng.randrange(4), model)
+        sent = None if self.rng.random() < 0.4 else model
+        return Claim(who, round, self.rng.random(), model.digest, self.rng.randrange(4), sent)
 
     def _params(self, good: float = 1.0) -> Params:
         if self.rng.random() > good:

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from flnet.messages import HyperParams, Peer
+from flnet.codec import BINARY_TYPE
+from flnet.messages import HyperParams, ModelParams, Peer
 from flnet.node import NodeRuntime, assemble
 from flnet.params import Array, TrainerId
 from flnet.settings import Settings
@@ -18,6 +19,7 @@ from flnet.store import MemoryStore
 from flnet.training import Fit, InlinePool, Score, Task, Trainer
 from flnet.transport import MemoryNetwork, Reply
 
+PARAMS = f"{ModelParams.path}/"
 MNIST_3_7 = TrainerId("MNIST_3_7")
 
 
@@ -102,6 +104,8 @@ def node_receiver(node: NodeRuntime) -> Callable[[str, bytes, str, str], Awaitab
     """What the network calls at a node's address."""
 
     async def receive(path: str, body: bytes, content_type: str, caller: str) -> Reply:
+        if path.startswith(PARAMS) and not body:
+            return Reply(200, bytes(await node.held(path.removeprefix(PARAMS))), BINARY_TYPE)
         return await node.receive(path, body, content_type, caller.rpartition(":")[0])
 
     return receive

@@ -183,7 +183,7 @@ async def test_the_body_limit_follows_the_model() -> None:
     async with mesh_of(1.0) as mesh:
         node = mesh.nodes["a"]
         assert node.body_limit("/announce") == 64 * 1024
-        assert node.body_limit("/training/model_params") == 64 * 1024 + 3 * 32
+        assert node.body_limit("/training/model_params") == 64 * 1024 + 3 * 32 + 2 * 256
 
 
 async def test_the_feed_says_how_the_round_ended() -> None:

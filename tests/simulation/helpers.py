@@ -29,6 +29,9 @@ def any_weather(rng: Random) -> Weather:
         lose_reply=rng.choice([0, 0.05, 0.2]),
         duplicate=rng.choice([0, 0.1, 0.5]),
         fail_training=rng.choice([0, 0.05, 0.3]),
+        digests=rng.choice([0, 0.5, 1]),
+        push_bytes=rng.choice([0, 1000]),
+        fail_fetch=rng.choice([0, 0.05, 0.3]),
     )
 
 
