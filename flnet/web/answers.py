@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 from quart import Quart, Response, request
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, RequestedRangeNotSatisfiable
 
 from flnet.errors import FlnetError, LocalError
 from flnet.transport.base import Reply
@@ -53,6 +53,8 @@ async def _http_error(error: HTTPException) -> Response:
     answer = error_answer(status, error.name.lower().replace(" ", "_"), _words(error))
     if allowed := getattr(error, "valid_methods", None):
         answer.headers["Allow"] = ", ".join(sorted(allowed))
+    if isinstance(error, RequestedRangeNotSatisfiable):
+        answer.headers["Content-Range"] = f"bytes */{error.length}"
     return answer
 
 

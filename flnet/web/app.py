@@ -5,18 +5,19 @@ from __future__ import annotations
 from importlib.resources import files
 
 from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, Scope
-from quart import Quart
+from quart import Quart, Request
 
 from flnet.node.base import Node
 from flnet.settings import Settings
 from flnet.web.answers import answer_errors
-from flnet.web.body import CONTROL_BYTES, limited_request, linger
+from flnet.web.body import CONTROL_BYTES, LimitedBody, limited_request, linger
 from flnet.web.guard import guard
 from flnet.web.info import info_routes
 from flnet.web.live import live_routes
 from flnet.web.models import PREDICT_BYTES, is_predict, model_routes
 from flnet.web.page import page_routes
-from flnet.web.training import PATHS, training_routes
+from flnet.web.params import params_routes
+from flnet.web.training import PATHS, binary_body, is_binary, training_routes
 
 
 class NodeApp(Quart):
@@ -39,11 +40,17 @@ def create_app(node: Node, settings: Settings) -> Quart:
             return PREDICT_BYTES
         return node.body_limit(path) if path in PATHS else CONTROL_BYTES
 
-    app.request_class = limited_request(limit_of)
+    def body_of(request: Request) -> LimitedBody:
+        if is_binary(request):
+            return binary_body(request, node, settings)
+        return LimitedBody(request.content_length, limit_of(request.path))
+
+    app.request_class = limited_request(body_of)
     answer_errors(app)
     guard(app)
     app.after_request(linger)
-    app.register_blueprint(training_routes(node))
+    app.register_blueprint(training_routes(node, settings))
+    app.register_blueprint(params_routes(node))
     app.register_blueprint(info_routes(node))
     app.register_blueprint(model_routes(node))
     app.register_blueprint(live_routes(app, node))

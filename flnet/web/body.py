@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import suppress
 from typing import Any
 
 from quart import Request, Response, request
 from quart.wrappers.request import Body
-from werkzeug.exceptions import RequestTimeout
+from werkzeug.exceptions import LengthRequired, RequestTimeout
 
+from flnet.blob import Inspect, Landing
 from flnet.errors import BodyTooLarge
 
 CONTROL_BYTES = 64 * 1024  # for every body that holds no model
@@ -26,14 +28,16 @@ LINGER_SECONDS = 2.0  # for a refused caller to send the rest (which is dropped)
 class LimitedBody(Body):
     """A body that drops everything as soon as it has more than `limit` bytes."""
 
-    def __init__(self, announced: int | None, limit: int | None) -> None:
+    def __init__(self, announced: int | None, limit: int) -> None:
         super().__init__(announced, None)
         self.announced = announced
-        self.limit = CONTROL_BYTES if limit is None else limit
+        self.limit = limit
         self.received = 0
         self.complete = asyncio.Event()
+        self._ended = asyncio.Event()  # complete, or refused already
         self._parts: list[bytes] = []
-        self._changed = asyncio.Event()
+        self._clock = asyncio.get_running_loop().time
+        self._latest = self._clock()  # when something came
 
     @property
     def too_large(self) -> bool:
@@ -43,18 +47,19 @@ class LimitedBody(Body):
     def append(self, data: bytes) -> None:
         """Take in what arrived."""
         self.received += len(data)
+        self._latest = self._clock()
         if self.too_large:
             self.clear()
+            self._ended.set()
         elif data:
             self._parts.append(data)
-        self._changed.set()
 
     def set_complete(self) -> None:
         """Nothing more will arrive."""
         self.complete.set()
-        self._changed.set()
+        self._ended.set()
 
-    async def read(self) -> bytes:
+    async def read(self) -> bytes | memoryview:
         """All of it.
 
         Raises:
@@ -63,16 +68,22 @@ class LimitedBody(Body):
         """
         if self.announced is not None and self.announced > self.limit:
             raise BodyTooLarge(self.limit, self.announced)
-        expected = self.limit if self.announced is None else self.announced
-        async with asyncio.timeout(BASE_SECONDS + expected / SLOWEST_BYTES_PER_SECOND):
-            while not self.complete.is_set() and not self.too_large:
-                self._changed.clear()
-                async with asyncio.timeout(IDLE_SECONDS):
-                    await self._changed.wait()
+        await self._arrive(self.limit if self.announced is None else self.announced)
         if self.too_large:
             raise BodyTooLarge(self.limit)
         parts, self._parts = self._parts, []
         return b"".join(parts)
+
+    async def _arrive(self, expected: int) -> None:
+        """Wait for the end; what arrives wakes nobody, it only moves the time until which one may wait."""
+        until = self._clock() + BASE_SECONDS + expected / SLOWEST_BYTES_PER_SECOND
+        while not self._ended.is_set():
+            moment = min(self._latest + IDLE_SECONDS, until)
+            if moment <= self._clock():
+                raise TimeoutError
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(moment):
+                    await self._ended.wait()
 
     def __await__(self) -> Generator[Any, None, Any]:
         """Quart's own way to read all of it, under the same limits."""
@@ -81,7 +92,7 @@ class LimitedBody(Body):
     async def __anext__(self) -> bytes:
         """Quart's own way to read it in parts: one part, the whole."""
         if whole := await self.read():
-            return whole
+            return bytes(whole)
         raise StopAsyncIteration
 
     def clear(self) -> None:
@@ -94,16 +105,61 @@ class LimitedBody(Body):
         self.clear()
 
 
-def limited_request(limit_of: Callable[[str], int]) -> type[Request]:
-    """A request class whose body can never hold more bytes than `limit_of(path)`."""
+class LandedBody(LimitedBody):
+    """A binary body of stated size: refused by its head, else written into one buffer where it arrives."""
+
+    def __init__(self, announced: int, limit: int, head_limit: int, inspect: Inspect) -> None:
+        super().__init__(announced, limit)
+        self._landing: Landing | None = Landing(inspect, limit, head_limit)
+        self._failure: Exception | None = None
+        self._land(Landing.expect, announced)
+
+    def append(self, data: bytes) -> None:
+        """Take in what arrived."""
+        self.received += len(data)
+        self._latest = self._clock()
+        if data:
+            self._land(Landing.write, data)
+
+    async def read(self) -> memoryview:
+        """All of it, which is forgotten here.
+
+        Raises:
+            PeerError: the node does not want it, or it has another size than was stated.
+            TimeoutError: no byte for IDLE_SECONDS, or slower in all than SLOWEST_BYTES_PER_SECOND.
+        """
+        if self._failure is None:
+            await self._arrive(self.announced or 0)
+        if self._failure is not None:
+            raise self._failure
+        landing, self._landing = self._landing, None
+        return memoryview(b"") if landing is None else landing.whole()
+
+    def clear(self) -> None:
+        """Forget what has come; what still comes is dropped."""
+        self._landing = None
+
+    def _land(self, step: Callable[[Landing, Any], None], what: int | bytes) -> None:
+        """Do it, and keep what it raises for the one who reads: Quart's own receiver must not end by it."""
+        if self._landing is None:
+            return
+        try:
+            step(self._landing, what)
+        except Exception as exc:
+            self._failure = exc
+            self._landing = None
+            self._ended.set()
+
+
+def limited_request(body_of: Callable[[Request], LimitedBody]) -> type[Request]:
+    """A request class whose body is the one that `body_of` chooses by method, path and headers."""
 
     class LimitedRequest(Request):
         """A request with a body of limited size."""
 
-        body_class: type[Body] = LimitedBody
-
-        def __init__(self, method: str, scheme: str, path: str, *args: Any, **kwargs: Any) -> None:
-            super().__init__(method, scheme, path, *args, **{**kwargs, "max_content_length": limit_of(path)})
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.body: Body = body_of(self)
 
     return LimitedRequest
 
@@ -115,8 +171,26 @@ async def read_body() -> bytes:
         BodyTooLarge: announced as too large (nothing is read then), or found too large while reading.
         RequestTimeout: it did not come, or came too slowly.
     """
+    return bytes(await _in_time(_body()))
+
+
+async def read_landed() -> memoryview:
+    """The binary body of the request that is being handled, in the buffer that it landed in.
+
+    Raises:
+        LengthRequired: the caller did not state its size.
+        PeerError: the node does not want it; raised as soon as its head says so.
+        RequestTimeout: it did not come, or came too slowly.
+    """
+    body = _body()
+    if not isinstance(body, LandedBody):
+        raise LengthRequired("state the size of the binary body in Content-Length, and send it unchunked")
+    return memoryview(await _in_time(body))
+
+
+async def _in_time(body: LimitedBody) -> bytes | memoryview:
     try:
-        return await _body().read()
+        return await body.read()
     except TimeoutError as exc:
         raise RequestTimeout(
             f"the body did not come: expected a byte at least every {IDLE_SECONDS:g} s and "

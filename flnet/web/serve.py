@@ -18,6 +18,7 @@ from flnet.web.live import streams_of
 GRACE_SECONDS = 3.0  # for requests that are being answered when the node stops
 KEEP_ALIVE_SECONDS = 15.0  # longer than a peer's client keeps an idle connection (httpx: 5 s), so it closes first
 BACKLOG = 256
+UNTAKEN_SECONDS = 60.0  # after which the system ends a connection whose other side takes nothing of what is sent
 _log = logging.getLogger("flnet.web.server")
 
 
@@ -38,6 +39,8 @@ def bind(settings: Settings) -> socket.socket:
     try:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; accepted connections inherit it
+            taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(UNTAKEN_SECONDS * 1000))
         taken.bind(address)
         taken.listen(BACKLOG)  # two programs can bind one port; only listening shows that it is free
     except OSError as exc:

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from quart import Blueprint, Response, request
+from functools import partial
+
+from quart import Blueprint, Request, Response, request
 from werkzeug.exceptions import UnsupportedMediaType
 
+from flnet.codec.binary import BINARY_TYPE, HEAD_LIMIT
 from flnet.messages import Accuracy, Announce, ModelParams, StartTraining, Trigger
 from flnet.node.base import Node
+from flnet.settings import Settings
 from flnet.web.answers import JSON, reply_answer
-from flnet.web.body import read_body
+from flnet.web.body import LandedBody, LimitedBody, read_body, read_landed
 
-PATHS = tuple(kind.path for kind in (Announce, StartTraining, ModelParams, Accuracy, Trigger))
+_KINDS = (Announce, StartTraining, ModelParams, Accuracy, Trigger)
+PATHS = tuple(kind.path for kind in _KINDS)
+BINARY_PATHS = frozenset(kind.path for kind in _KINDS if kind.carries_params)
 _CURL_DEFAULT = "application/x-www-form-urlencoded"  # what curl -d says of any body
 
 
-def training_routes(node: Node) -> Blueprint:
+def training_routes(node: Node, settings: Settings) -> Blueprint:
     """The endpoints that take a message."""
     routes = Blueprint("training", __name__)
 
     async def receive() -> Response:
+        if is_binary(request):
+            acceptable_wire(settings)
+            return reply_answer(await node.receive(request.path, await read_landed(), BINARY_TYPE, caller_ip()))
         content_type = acceptable_type()
         body = await read_body()
         if content_type == _CURL_DEFAULT:
@@ -28,6 +37,29 @@ def training_routes(node: Node) -> Blueprint:
     for path in PATHS:
         routes.add_url_rule(path, endpoint=path.strip("/").replace("/", "_"), view_func=receive, methods=["POST"])
     return routes
+
+
+def is_binary(asked: Request) -> bool:
+    """Whether it brings parameters in the binary form, and to a path that takes them."""
+    return asked.mimetype == BINARY_TYPE and asked.method == "POST" and asked.path in BINARY_PATHS
+
+
+def binary_body(asked: Request, node: Node, settings: Settings) -> LimitedBody:
+    """Where the body of an `is_binary` request goes: nowhere, if it will be refused unread."""
+    if asked.content_length is None or settings.wire == "json":
+        return LimitedBody(None, -1)
+    limit, inspect = node.body_limit(asked.path), partial(node.inspect, asked.path, BINARY_TYPE)
+    return LandedBody(asked.content_length, limit, HEAD_LIMIT, inspect)
+
+
+def acceptable_wire(settings: Settings) -> None:
+    """Check that this node takes binary bodies.
+
+    Raises:
+        UnsupportedMediaType: it was set not to.
+    """
+    if settings.wire == "json":
+        raise UnsupportedMediaType(f"this node takes {JSON} only, not {BINARY_TYPE}; send the parameters as JSON")
 
 
 def acceptable_type() -> str:
@@ -41,7 +73,8 @@ def acceptable_type() -> str:
         return JSON
     if stated == _CURL_DEFAULT:
         return stated
-    raise UnsupportedMediaType(f"the body must be {JSON}, but its content type is {stated[:100]!r}")
+    also = f" or {BINARY_TYPE}" if request.path in BINARY_PATHS else ""
+    raise UnsupportedMediaType(f"the body must be {JSON}{also}, but its content type is {stated[:100]!r}")
 
 
 def caller_ip() -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from flnet.blob import Blob
+from flnet.codec.binary import BINARY_TYPE
 from flnet.errors import (
     FlnetError,
     JobBusy,
@@ -117,7 +118,9 @@ class FakeNode:
         self.asked_peers = 0
         self.received: list[tuple[str, int, str, str]] = []  # path, bytes, content type, caller
         self.inspected: list[tuple[str, str, int, int]] = []  # path, content type, bytes of the head, of all
+        self.landed: list[memoryview] = []  # binary bodies that were taken
         self.blobs: dict[str, Blob] = {}
+        self.lent: list[str] = []  # digests that were asked for
         self.questions: list[Question] = []
         self.failure: Exception | None = None
         self.is_ready = True
@@ -134,6 +137,7 @@ class FakeNode:
         return len(head) >= len(WANTED)
 
     async def held(self, digest: str) -> Blob:
+        self.lent.append(digest)
         if digest not in self.blobs:
             raise UnknownModel(f"no parameters {digest}")
         return self.blobs[digest]
@@ -144,6 +148,9 @@ class FakeNode:
             raise self.failure
         if path not in KINDS:
             raise UnknownPath(path)
+        if content_type == BINARY_TYPE:
+            self.landed.append(memoryview(body))
+            return _reply(200, {})
         try:
             fields = orjson.loads(body)
         except orjson.JSONDecodeError as exc:
