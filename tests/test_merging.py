@@ -14,7 +14,7 @@ from flnet.merging import Extremes, WeightedSum, quotient, weighted_mean
 from flnet.params import Params, Schema
 from tests.helpers import params
 
-BLOCK = 32_768  # numbers that one step of an average works on
+BLOCK = 131_072  # numbers that one step of an average works on
 
 
 def mean_of(*weighted: tuple[Any, float], dtype: str = "float64") -> list[float]:

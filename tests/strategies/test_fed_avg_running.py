@@ -81,7 +81,7 @@ def test_any_grouping_gives_the_bits_of_all_at_once(
     assert schema.conform(at_once) == at_once
 
 
-@pytest.mark.parametrize("size", [32_767, 32_768, 32_769, 70_000])
+@pytest.mark.parametrize("size", [131_071, 131_072, 131_073, 270_000])
 def test_blocks_fold_like_the_whole(size: int) -> None:
     rng = np.random.default_rng(size)
     updates = [update(f"p{i}", examples=i, w=rng.normal(size=size), b=rng.normal(size=3)) for i in range(1, 5)]
@@ -141,7 +141,7 @@ def test_what_was_added_is_let_go_of() -> None:
 
 
 def test_ten_updates_one_at_a_time_fit_in_four_times_the_memory_of_one() -> None:
-    size = 4 * MIB
+    size = 16 * MIB
     running = begun("agg1", schema_of(list(large(1, size))))
     tracemalloc.start()
     try:
@@ -158,7 +158,7 @@ def test_ten_updates_one_at_a_time_fit_in_four_times_the_memory_of_one() -> None
 
 
 def test_all_at_once_needs_memory_for_the_result_only() -> None:
-    size = 4 * MIB
+    size = 16 * MIB
     updates = list(large(5, size))
     tracemalloc.start()
     try:
