@@ -30,7 +30,6 @@ from flnet.transport.limits import Budget, Watch, now
 from flnet.transport.pace import STEP, Pace
 from flnet.transport.ranges import Resumption
 
-SENT_AT_ONCE = 64 * 1024  # bytes
 SMALL = 64 * 1024  # bytes; such a body leaves in one write together with its head
 MAX_REPLY_BYTES = 512 * 1024 * 1024
 MAX_REFUSAL_BYTES = 64 * 1024
@@ -196,12 +195,17 @@ class HttpTransport:
         return self._open
 
     async def _reply(self, response: aiohttp.ClientResponse, watch: Watch) -> Reply:
-        parts, got = [], 0
-        async for part in _received(response, watch):
-            parts.append(part)
-            got += len(part)
-            if got > self._max_reply_bytes:
+        parts: list[bytes] = []
+        left = self._max_reply_bytes
+
+        def take(part: bytes) -> None:
+            nonlocal left
+            left -= len(part)
+            if left < 0:
                 raise TransportError(f"{_from(response)}: more than {self._max_reply_bytes} bytes of answer")
+            parts.append(part)
+
+        await _receive(response, watch, take)
         return Reply(response.status, b"".join(parts), response.headers.get("Content-Type", ""))
 
     def _broken(self, address: str, exc: Exception, watch: Watch) -> _Broken:
@@ -215,34 +219,53 @@ class HttpTransport:
 
 async def _land(response: aiohttp.ClientResponse, watch: Watch, rest: Resumption, landing: Landing) -> None:
     if response.status >= 400:
-        raise PeerRefused.read(response.status, await response.content.read(MAX_REFUSAL_BYTES))
+        raise PeerRefused.read(response.status, await _refusal(response, watch))
     try:
         rest.accept(response.status, response.headers)
     except TransportError as exc:
         raise TransportError(f"{_from(response)}: {exc}") from None
-    async for part in _received(response, watch):
-        landing.write(part)
+    await _receive(response, watch, landing.write)
     if not landing.complete:
         raise aiohttp.ClientPayloadError(f"{landing.received} of {landing.total} bytes")
 
 
-async def _received(response: aiohttp.ClientResponse, watch: Watch) -> AsyncIterator[bytes]:
-    """The parts of the body as they come, never joined."""
+async def _refusal(response: aiohttp.ClientResponse, watch: Watch) -> bytes:
+    words = bytearray()
+
+    def take(part: bytes) -> bool:
+        words.extend(part)
+        return len(words) > MAX_REFUSAL_BYTES
+
+    await _receive(response, watch, take)
+    return bytes(words)
+
+
+async def _receive(response: aiohttp.ClientResponse, watch: Watch, take: Callable[[bytes], object]) -> None:
+    """Hand on the parts of the body as they come, never joined, until `take` says that it has enough."""
     uncounted = 0
-    async for part, _ in response.content.iter_chunks():
+    while True:
+        try:
+            part, more = await response.content.readchunk()
+        except RuntimeError as exc:  # so the library says that the connection was closed on this side
+            raise aiohttp.ClientConnectionError(str(exc)) from exc
+        if not part and not more:
+            return
         uncounted += len(part)
         if uncounted >= STEP:
             watch.came(uncounted)
             uncounted = 0
-        yield part
+        if take(part):
+            return
 
 
 async def _pieces(body: Blob, watch: Watch) -> AsyncIterator[memoryview]:
     """The body in pieces; a piece is asked for when the one before it has left us."""
     for part in body.pieces():
-        for start in range(0, len(part), SENT_AT_ONCE):
-            piece = part[start : start + SENT_AT_ONCE]
+        start = 0
+        while start < len(part):
+            piece = part[start : start + watch.piece()]
             yield piece
+            start += len(piece)
             watch.left(len(piece))
     watch.sent(len(body))
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+from flnet.blob import PIECE
 from flnet.params import Rng
 from flnet.transport.pace import STEP, Pace
 
-UNSEEN = 128 * 1024  # bytes that wait in our own buffers, and must leave before the next movement shows
+CAUTIOUS = 64 * 1024  # bytes sent at once to a peer that may be slow
+UNSEEN = 64 * 1024  # bytes that wait in our own buffers, and must leave too before the next movement shows
 BUFFERED = 4 * 1024 * 1024  # bytes that the system may hold after it took the last piece
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0  # seconds between attempts, doubled each time
 
@@ -63,14 +65,19 @@ class Watch:
 
     def begins(self, nbytes: int) -> None:
         """A request of this size is sent: a peer that is known to be slow gets more than the timeout."""
-        seconds = self._pace.allowed(self._address, min(nbytes, UNSEEN))
+        seconds = self._pace.allowed(self._address, min(nbytes, CAUTIOUS))
         if seconds > self._pace.least:
             self._allow(seconds)
+
+    def piece(self) -> int:
+        """How many bytes to send at once: the larger, the cheaper, but the later it shows that they move."""
+        rate = self._pace.rate(self._address)
+        return PIECE if rate and rate * self._pace.least > 8 * PIECE else CAUTIOUS
 
     def left(self, nbytes: int) -> None:
         """A piece of the request has left us."""
         self._run.moved(nbytes)
-        self._allow(self._pace.allowed(self._address, UNSEEN))
+        self._allow(self._pace.allowed(self._address, self.piece() + UNSEEN))
 
     def sent(self, nbytes: int) -> None:
         """The last piece of so many bytes has left us, but may wait in the system's buffers for a while."""

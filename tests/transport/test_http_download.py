@@ -65,6 +65,7 @@ def says(*words: bytes) -> Talk:
         for word in words:
             writer.write(word)
             await writer.drain()
+            await asyncio.sleep(0)
 
     return talk
 
@@ -203,6 +204,9 @@ async def test_refusals_of_the_peer_are_told() -> None:
     assert (caught.value.answer_status, caught.value.error) == (404, "unknown_model")
     with pytest.raises(PeerRefused, match="416"):
         await got(FIRST, says(b"HTTP/1.1 416 X\r\nContent-Range: bytes */9\r\nContent-Length: 0\r\n\r\n"))
+    late = b'HTTP/1.1 409 X\r\nContent-Length: 23\r\n\r\n{"error": "round_lost"}'
+    with pytest.raises(PeerRefused, match="409 round_lost"):
+        await got(says(*(late[n : n + 1] for n in range(len(late)))))
     flood = [b"x" * 65_536] * 1000
     with pytest.raises(PeerRefused, match="500 unknown"):
         await got(says(b"HTTP/1.1 500 X\r\n\r\n", *flood))

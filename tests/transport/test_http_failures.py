@@ -10,6 +10,7 @@ import pytest
 
 from flnet.blob import PIECE, Landing
 from flnet.errors import PeerTimeout, PeerUnreachable, TransportError
+from flnet.transport.base import Reply
 from flnet.transport.http import HttpTransport
 from tests.transport.servers import NOT_READY, OK, Server, Talk, ask, listening, silent, transport
 
@@ -74,6 +75,44 @@ async def test_a_connection_that_breaks_is_tried_again() -> None:
     async with listening(Server(hang_up, break_off, no_http, OK)) as server, transport() as http:
         assert (await ask(http, server.address)).body == b"ok"
     assert len(server.requests) == 4
+
+
+async def test_a_connection_that_the_peer_closed_meanwhile_is_replaced() -> None:
+    async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await server.read(reader)
+        writer.write(OK)
+
+    async with listening(Server(once)) as server, transport() as http:
+        for _ in range(3):
+            assert (await ask(http, server.address)).body == b"ok"
+        assert server.connections == 3
+
+
+async def test_an_idle_connection_is_closed_by_this_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flnet.transport.http.IDLE_SECONDS", 0.02)
+    gone = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await server.read(reader):
+            writer.write(OK)
+        gone.set()
+
+    async with listening(Server(serve)) as server, transport() as http:
+        await ask(http, server.address)
+        await asyncio.wait_for(gone.wait(), 5)
+
+
+async def test_an_answer_that_comes_early_ends_the_sending() -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 X\r\nContent-Length: 5\r\n\r\nlarge")
+        came.append(len(await reader.read()))
+
+    came: list[int] = []
+    async with listening(Server(refuse)) as server, transport() as http:
+        assert await ask(http, server.address, bytes(50_000_000)) == Reply(413, b"large", "")
+        assert server.connections == 1
+    assert not came or came[0] < 50_000_000
 
 
 async def test_an_answer_that_always_breaks_off_is_unreachable() -> None:

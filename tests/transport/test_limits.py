@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from flnet.transport.limits import BUFFERED, UNSEEN, Budget, Watch, now
+from flnet.blob import PIECE
+from flnet.transport.limits import BUFFERED, CAUTIOUS, UNSEEN, Budget, Watch, now
 from flnet.transport.pace import GENEROUS, LONGEST, STEP, Pace
 
 PEER = "10.0.0.1:4000"
@@ -75,9 +76,15 @@ async def test_a_peer_that_is_known_to_be_slow_gets_more_time() -> None:
         made.begins(STEP)
         assert left(timer) == GENEROUS * STEP / rate
         made.left(STEP)
-        assert left(timer) == min(GENEROUS * UNSEEN / rate, LONGEST * 10)
+        assert left(timer) == min(GENEROUS * (CAUTIOUS + UNSEEN) / rate, LONGEST * 10)
         made.sent(10 * BUFFERED)
         assert left(timer) == LONGEST * 10
+
+
+@pytest.mark.parametrize(("rate", "piece"), [(None, CAUTIOUS), (2048.0, CAUTIOUS), (10e6, PIECE)])
+async def test_pieces_are_large_only_where_they_are_known_to_move_soon(rate: float | None, piece: int) -> None:
+    async with asyncio.timeout(1) as timer:
+        assert watch(timer, rate).piece() == piece
 
 
 async def test_what_has_run_out_is_not_revived() -> None:
