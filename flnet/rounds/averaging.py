@@ -96,11 +96,13 @@ class Averaging:
             case Fetched(_, peer, digest, params) if self._awaits(peer, digest):
                 return self._take(replace(self.offers[peer][0], params=params))
             case FetchFailed(_, peer, digest, reason) if self._awaits(peer, digest):
-                self._forget(peer)
                 return self._leave(peer, f"its update could not be fetched: {reason}")
             case DeclineReceived(peer, _, reason) if peer not in self.updates:
                 return self._leave(peer, reason)
+            case PeerLost(peer, _) if peer in self.fetching:
+                return []  # the end of the fetch decides
             case PeerLost(peer, _) if peer != self.me and peer not in self.updates:
+                self._forget(peer)
                 self.expected.discard(peer)
                 return self._spoken(peer)
             case TimerFired(name) if name == self.timer:
@@ -128,6 +130,7 @@ class Averaging:
         return self._spoken(update.peer)
 
     def _leave(self, peer: PeerId, reason: str) -> list[Effect]:
+        self._forget(peer)
         self.declined[peer] = reason
         self.expected.discard(peer)
         return self._spoken(peer)

@@ -125,6 +125,23 @@ def test_an_update_whose_turn_is_over_cannot_count_any_more() -> None:
     assert not r.has_passed(PeerId("c"))
 
 
+def test_a_peer_that_is_lost_while_its_update_is_fetched_keeps_its_turn() -> None:
+    r = averaging(["a", "b", "c"], room=1)
+    r.receive(offered("a"))
+    r.receive(PeerLost(PeerId("a"), "silent"))
+    assert summary(r.receive(came("b"))) == []
+    assert summary(r.receive(fetched("a"))) == ["fold a b"]
+
+
+def test_an_offer_that_is_taken_back_is_not_fetched_any_more() -> None:
+    for taken_back in (PeerLost(PeerId("c"), "silent"), declines("c")):
+        r = averaging(["a", "b", "c"], room=1)
+        r.receive(came("b"))
+        assert summary(r.receive(offered("c"))) == []  # no room yet
+        r.receive(taken_back)
+        assert summary(r.receive(came("a"))) == ["fold a b"]
+
+
 def test_a_peer_that_leaves_makes_way_for_those_after_it() -> None:
     r = averaging(["a", "b", "c"], room=1)
     r.receive(came("b"))
