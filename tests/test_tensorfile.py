@@ -12,15 +12,7 @@ import safetensors.numpy
 
 from flnet.errors import LocalError, ParamsRefused, UnreadableBody
 from flnet.params import Array
-from flnet.tensorfile import (
-    MAX_ARRAYS,
-    MAX_HEADER,
-    MAX_NAME,
-    in_order,
-    read_header,
-    strict_object,
-    write_header,
-)
+from flnet.tensorfile import MAX_ARRAYS, MAX_HEADER, MAX_NAME, in_order, read_header, strict_object, write_header
 
 
 def file_of(header: Any, data: bytes = b"", length: int | None = None) -> bytes:
@@ -147,6 +139,14 @@ def test_a_head_that_is_not_all_here_yet_is_waited_for() -> None:
     for seen in range(data):
         assert read_header(memoryview(body)[:seen], len(body)) is None
     assert read_header(memoryview(body)[:data], len(body)) is not None
+
+
+def test_a_header_of_any_length_is_not_waited_for() -> None:
+    assert read(file_of("{" + " " * (MAX_HEADER - 2) + "}")) == {}
+    longer = file_of("{" + " " * MAX_HEADER + "}")
+    for seen in (8, len(longer)):
+        with pytest.raises(UnreadableBody, match=f"at most {MAX_HEADER}"):
+            read_header(memoryview(longer)[:seen], len(longer))
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,8 @@ def test_the_message_stands_in_the_metadata_as_it_stands_in_json() -> None:
 
 @pytest.mark.parametrize("encoding", CODECS)
 def test_equal_parameters_give_equal_bytes(encoding: Encoding) -> None:
-    low, _ = lowered(large(), None, encoding)
+    two = large().merged_with({"a": large()["w"] * np.float32(3)})
+    low, _ = lowered(two, None, encoding)
     other = Params({name: low[name].copy() for name in reversed(list(low))})
     strange = Params({name: array.astype(array.dtype.newbyteorder(">")) for name, array in low.items()})
     assert low == other == strange
