@@ -110,9 +110,24 @@ def test_all_weights_zero_turn_out_late() -> None:
     assert folded("agg1", [zero[:1], zero[1:], [update("c", examples=4, w=[7.0])]], schema)["w"].tolist() == [7.0]
 
 
-def test_who_states_no_examples_counts_as_the_mean_of_those_who_come_later() -> None:
-    came = [update("a", examples=None, w=[0]), update("b", examples=1, w=[3]), update("c", examples=3, w=[6])]
-    assert folded("agg1", [[one] for one in came], schema_of(came))["w"].tolist() == [3.5]  # weights 2, 1, 3
+@pytest.mark.parametrize(
+    ("weighting", "expected"),
+    [
+        ("agg0", 5.0),  # (6 + 3 + 6) / 3
+        ("agg1", 5.5),  # weights 2, 1, 3: (12 + 3 + 18) / 6
+        ("agg2", 5.7),  # labels 3, 1, 1, so weights 6, 1, 3: (36 + 3 + 18) / 10
+    ],
+)
+def test_who_states_no_examples_counts_as_the_mean_of_those_who_come_later(
+    weighting: Weighting, expected: float
+) -> None:
+    came = [
+        update("a", examples=None, labels=3, w=[6]),
+        update("b", examples=1, w=[3]),
+        update("c", examples=3, w=[6]),
+    ]
+    found = folded(weighting, [[one] for one in came], schema_of(came))["w"].tolist()
+    assert found == pytest.approx([expected], rel=1e-15)
 
 
 def test_nobody_learns_from_nothing_nor_twice() -> None:
@@ -167,3 +182,17 @@ def test_all_at_once_needs_memory_for_the_result_only() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 1.3 * size
+
+
+def test_the_sum_of_an_array_is_given_back_once_its_mean_is_there() -> None:
+    size = 4 * MIB
+    arrays = {name: np.ones(size // 4, np.float32) for name in "abcdefgh"}
+    running = begun("agg1", Schema.of(arrays))
+    tracemalloc.start()
+    try:
+        running.add([update("p", examples=2, **arrays)])
+        running.result()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < (2 * 8 + 2) * size  # all sums, one mean, and less than another for work
