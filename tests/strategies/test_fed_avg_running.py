@@ -186,7 +186,7 @@ def test_all_at_once_needs_memory_for_the_result_only() -> None:
 
 def test_the_sum_of_an_array_is_given_back_once_its_mean_is_there() -> None:
     size = 4 * MIB
-    arrays = {name: np.ones(size // 4, np.float32) for name in "abcdefgh"}
+    arrays: dict[str, Any] = {name: np.ones(size // 4, np.float32) for name in "abcdefgh"}
     running = begun("agg1", Schema.of(arrays))
     tracemalloc.start()
     try:
