@@ -124,6 +124,8 @@ class HttpTransport:
                 request = _Request("GET", headers=rest.headers())
                 return await self._attempt(address, path, request, budget.deadline, land)
             except _Broken as broken:
+                if landing.complete:
+                    return None
                 moved = landing.received - before >= STEP
                 if moved:
                     budget.renew()

@@ -197,6 +197,12 @@ async def test_fewer_bytes_than_announced_are_asked_for_again() -> None:
     assert shop.asked == [f"bytes={2 * STEP + 4}-"]
 
 
+async def test_nothing_more_is_asked_for_when_all_of_it_has_come() -> None:
+    head = CHUNKED % (2 * STEP, len(BODY) - 1, len(BODY))
+    unfinished = b"%x\r\n" % (len(BODY) - 2 * STEP) + BODY[2 * STEP :]  # and no end of the chunks
+    assert await got(FIRST, says(head + unfinished), says(b"HTTP/1.1 416 X\r\n\r\n")) == BODY
+
+
 async def test_refusals_of_the_peer_are_told() -> None:
     gone = b'{"error": "unknown_model", "message": "no model of that digest"}'
     with pytest.raises(PeerRefused, match="404 unknown_model: no model of that digest") as caught:
