@@ -108,13 +108,16 @@ class BinaryCodec:
             raise LocalError(f"{kind} cannot be written as JSON: {exc}") from exc
         return self._blob(packet.params or Params(), {"message": message})
 
-    def encode_params(self, params: Params) -> Blob:
+    def encode_params(self, params: Params, metadata: Mapping[str, str] | None = None) -> Blob:
         """Bare parameters, without a message; equal ones give equal bytes.
+
+        Args:
+            metadata: what else shall stand in the file, for people.
 
         Raises:
             LocalError: they cannot stand in a file.
         """
-        return self._blob(params, {})
+        return self._blob(params, metadata or {})
 
     def decode(self, kind: type[Message], body: bytes | memoryview) -> Packet:
         """Read a message of this kind; without arrays beside it the parameters are None.

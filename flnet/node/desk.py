@@ -7,9 +7,8 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from safetensors.numpy import save
-
 import flnet
+from flnet.codec import BinaryCodec
 from flnet.errors import InvalidMessage, NotOffered, NotReady, OwnMachineOnly
 from flnet.events import Declaration
 from flnet.jobs import Phase
@@ -71,7 +70,7 @@ class Desk:
                 raise NotOffered(f"{trainer} cannot be exported to ONNX: its trainer has no method for it")
             body = await self._in_turn(trainer, lambda: self._pool.export(trainer, chosen.full, metadata))
         else:
-            body = await asyncio.to_thread(save, dict(chosen.full), metadata)
+            body = await asyncio.to_thread(lambda: bytes(BinaryCodec().encode_params(chosen.full, metadata)))
         return Download(body, "application/octet-stream", f"{stem_of(chosen)}.{form}")
 
     async def card(self, trainer: TrainerId, digest: str) -> Download:
