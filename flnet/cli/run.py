@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,17 @@ def command(config: Path | None, exit_with_parent: int | None, **options: Any) -
     """
     settings = load_settings(chosen(options), os.environ, read_config(config))
     set_up_logging(settings.logging_level)
-    asyncio.run(run_node(settings, exit_with_parent))
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(run_node(settings, exit_with_parent))
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """What makes the event loop: uvloop where it is installed, else None, which stands for asyncio's own."""
+    try:
+        import uvloop  # noqa: PLC0415 - there is none for some systems
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
 
 
 async def run_node(settings: Settings, parent: int | None = None) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from flnet.cli.commands import cli
+from flnet.cli.run import loop_factory
 from tests.cli.live import answers, environment, flnet, free_port, start, until
 
 pytestmark = pytest.mark.slow
@@ -85,6 +87,26 @@ def test_a_node_greets_serves_and_ends_cleanly(tmp_path: Path, number: signal.Si
         "trainers TINY",
     ]
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_node_runs_without_uvloop_where_there_is_none(tmp_path: Path, number: signal.Signals) -> None:
+    port = free_port()
+    (tmp_path / "uvloop.py").write_text("raise ImportError('not for this system')")  # found before the real one
+    with flnet(tmp_path, "run", "--trainers", "TINY", FLNET_NODE_PORT=str(port)) as process:
+        until(lambda: answers(port), "the node")
+        process.send_signal(number)
+        _, err = process.communicate()
+    assert process.returncode == 0, err
+    assert "uvloop" not in err
+
+
+def test_the_event_loop_is_uvloops_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    uvloop = pytest.importorskip("uvloop")
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        assert isinstance(runner.get_loop(), uvloop.Loop)
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    assert loop_factory() is None
 
 
 def test_a_node_ends_with_its_parent(tmp_path: Path) -> None:
