@@ -47,6 +47,7 @@ class Landing:
 
     Attributes:
         received: bytes that have come; after a broken transfer the rest can be asked for from there.
+        joined: whether it came in more than one transfer.
     """
 
     def __init__(self, inspect: Inspect, limit: int, head_limit: int) -> None:
@@ -62,6 +63,7 @@ class Landing:
         self._buffer: memoryview | None = None
         self.total: int | None = None
         self.received = 0
+        self.joined = False
 
     @property
     def complete(self) -> bool:
@@ -80,6 +82,7 @@ class Landing:
         if self.total not in (None, total):
             raise UnreadableBody(f"the body had {self.total} bytes before and has {total} now")
         self.total = total
+        self.joined = self.joined or self.received > 0
 
     def write(self, data: bytes | memoryview) -> None:
         """Take in the next bytes.

@@ -106,11 +106,17 @@ class SetTimer:
 
 @dataclass(frozen=True)
 class Fetch:
-    """Get the parameters of this digest from a peer. Ends in Fetched or FetchFailed."""
+    """Get the parameters of this digest from a peer. Ends in Fetched or FetchFailed.
+
+    Attributes:
+        proven: whether they must be shown to have this digest, as a model must that several nodes speak of. A
+            peer's own update is whatever the peer says; hashing it would prove only that the transfer was whole.
+    """
 
     key: RoundKey
     peer: PeerId
     digest: Digest
+    proven: bool = True
 
 
 @dataclass(frozen=True)

@@ -173,3 +173,13 @@ def test_a_body_that_changes_its_size_on_the_way_is_refused() -> None:
 def test_bytes_of_a_body_of_unknown_size_are_a_mistake_of_ours() -> None:
     with pytest.raises(LocalError, match="must be known"):
         Landing(Looker(1), 1000, 100).write(b"a")
+
+
+def test_a_body_that_came_in_several_transfers_is_known_to_be_joined() -> None:
+    landing = Landing(lambda head, total: True, 10, 10)
+    landing.expect(4)
+    landing.write(b"ab")
+    assert not landing.joined
+    landing.expect(4)
+    landing.write(b"cd")
+    assert (bytes(landing.whole()), landing.joined) == (b"abcd", True)

@@ -74,7 +74,8 @@ class Post:
         try:
             async with self._fetches:
                 await self._transport.download(address, f"{ModelParams.path}/{digest}", landing)
-            params = await asyncio.to_thread(self._wire.fetched, owner, digest, landing.whole())
+            proof = digest if effect.proven or landing.joined else None
+            params = await asyncio.to_thread(self._wire.fetched, owner, landing.whole(), proof)
         except PeerRefused as exc:
             return failed(exc.answer)
         except TransportError as exc:

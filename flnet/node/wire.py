@@ -121,15 +121,18 @@ class Wire:
             found.check(schema)
         return found is not None
 
-    def fetched(self, trainer: TrainerId, digest: Digest, body: memoryview) -> Params:
+    def fetched(self, trainer: TrainerId, body: memoryview, proof: Digest | None) -> Params:
         """Bare parameters that came by their digest.
+
+        Args:
+            proof: the digest that they must have; None where that need not be shown.
 
         Raises:
             PeerError: they are not what was asked for, or do not fit.
         """
         params, schema = self._plain.decode_params(body), self._schema(trainer)
         params = schema.conform(params) if schema else params
-        if params.digest != digest:
+        if proof is not None and params.digest != proof:
             raise ParamsRefused(f"other parameters came than those asked for ({params.digest[:10]})")
         return params
 

@@ -172,5 +172,5 @@ class Averaging:
             busy = len(self.fetching) + len(self._held())
             if self._room is None or busy < self._room or peer <= self.missing[0]:
                 self.fetching.add(peer)
-                effects.append(Fetch(self.key, peer, self.offers[peer][1]))
+                effects.append(Fetch(self.key, peer, self.offers[peer][1], proven=False))
         return effects

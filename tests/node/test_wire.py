@@ -151,7 +151,7 @@ async def test_what_is_held_is_found_by_its_digest_and_read_back(form: Form) -> 
     whole = memoryview(bytes(blob))
     there = wire()
     assert there.wanted(T, whole, len(whole))
-    assert there.fetched(T, MODEL.digest, whole) == MODEL
+    assert there.fetched(T, whole, MODEL.digest) == MODEL
 
 
 async def test_a_packed_body_is_made_once_for_all_who_fetch_it() -> None:
@@ -170,13 +170,15 @@ async def test_what_is_not_held_is_said_to_be_unknown() -> None:
         await wire().held("f" * 64)
 
 
-def fetched(sent: Params, digest: Digest) -> Params:
-    return wire().fetched(T, digest, memoryview(bytes(BinaryCodec().encode_params(sent))))
+def fetched(sent: Params, digest: Digest | None) -> Params:
+    return wire().fetched(T, memoryview(bytes(BinaryCodec().encode_params(sent))), digest)
 
 
 def test_other_parameters_than_asked_for_are_refused() -> None:
+    other = params(w=[[5.0, 6.0]] * 700)
     with pytest.raises(ParamsRefused, match="other parameters"):
-        fetched(params(w=[[5.0, 6.0]] * 700), MODEL.digest)
+        fetched(other, MODEL.digest)
+    assert fetched(other, None) == other  # where the peer's word is all that there is
 
 
 @pytest.mark.parametrize("w", [[1.0], [[float("nan"), 0.0]] * 700])
