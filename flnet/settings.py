@@ -163,7 +163,11 @@ class Settings(BaseModel):
         description="Train in a child process of low priority, or in a thread (little memory, debugging).",
     )
     compute_threads: int = Field(
-        default=1, ge=1, le=256, description="CPU threads that a framework may use to train."
+        default=1,
+        ge=0,
+        le=256,
+        description="CPU threads that a framework may use to train; 0: one for each processor that the node may "
+        "use, which flnet demo divides among its nodes. More than 1 pay off on a machine that does nothing else.",
     )
     local_epochs: int | None = Field(
         default=None,

@@ -21,6 +21,7 @@ from flnet.cli.options import option_name, variable_name
 from flnet.cli.text import printable
 from flnet.errors import StartError
 from flnet.training.forking import running
+from flnet.training.processors import processors
 
 __all__ = [
     "Interrupted",
@@ -176,6 +177,8 @@ def local_nodes(
                     "data_shard": f"{index + 1}/{len(ports)}",
                     "state_path": folder / name,
                 }
+                if os.environ.get(variable_name("compute_threads")) == "0":
+                    settings["compute_threads"] = max(1, processors() // len(ports))
                 if fork_server is not None:
                     settings["fork_server"] = fork_server
                 if index > 0 and not alone:

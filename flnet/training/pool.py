@@ -27,6 +27,7 @@ from flnet.training.backend import (
     assignment,
     partition_of,
     thread_bounds,
+    threads_of,
 )
 from flnet.training.base import Pool
 from flnet.training.faults import in_words
@@ -64,13 +65,13 @@ def make_pool(settings: Settings, on_progress: Progress = lambda trainer, done, 
 
     if settings.compute == "process":
         return Lane(
-            ProcessBackend(settings.compute_threads, settings.fork_server),
+            ProcessBackend(threads_of(settings), settings.fork_server),
             assigned,
             on_progress,
             settings.worker_idle_seconds,
         )
     sys.setswitchinterval(_SWITCH_S)
-    for name, value in thread_bounds(settings.compute_threads).items():
+    for name, value in thread_bounds(threads_of(settings)).items():
         os.environ.setdefault(name, value)
     return Lane(LocalBackend(), assigned, on_progress, settings.worker_idle_seconds)
 

@@ -141,6 +141,25 @@ def test_each_node_gets_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "bootstrap_pairs" not in asked[0]
     assert asked[1]["bootstrap_pairs"] == "127.0.0.1:4000"
     assert asked[0]["state_path"] != asked[1]["state_path"]
+    assert asked[0]["fork_server"] == asked[1]["fork_server"]
+    assert "compute_threads" not in asked[0]
+
+
+@pytest.mark.parametrize(("count", "threads"), [(2, 3), (3, 2), (9, 1)])
+def test_nodes_divide_the_processors_where_each_would_take_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, threads: int
+) -> None:
+    asked: list[dict[str, object]] = []
+
+    def command(settings: dict[str, object]) -> list[str]:
+        asked.append(settings)
+        return [sys.executable, "-c", ""]
+
+    monkeypatch.setattr(processes, "node_command", command)
+    monkeypatch.setattr(processes, "processors", lambda: 7)
+    monkeypatch.setenv("FLNET_COMPUTE_THREADS", "0")
+    with local_nodes("MNIST", range(4000, 4000 + count), tmp_path):
+        assert [settings["compute_threads"] for settings in asked] == [threads] * count
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

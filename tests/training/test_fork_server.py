@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import socket
@@ -14,10 +15,11 @@ from typing import Any
 import psutil
 import pytest
 
+from flnet.messages import HyperParams
 from flnet.params import Params, TrainerId
 from flnet.training.channel import receive_message, send_message
 from flnet.training.forking import running
-from tests.helpers import HYPER
+from tests.trainers.cifar_forms import unpacked
 from tests.training.bench import ENDLESS, START, TINY, Bench, eventually, plugin
 from tests.training.conftest import MakeBench
 
@@ -105,8 +107,8 @@ import asyncio, sys
 from pathlib import Path
 from flnet.settings import Settings
 from flnet.training.pool import make_pool
-from tests.training.bench import START
 from tests.helpers import HYPER
+from tests.training.bench import START
 
 async def main(folder, server):
     told = lambda *progress: print(pool.backend.pid, flush=True)
@@ -201,13 +203,20 @@ async def test_a_wrong_order_harms_nobody(bench: MakeBench, server: Path, order:
     await forked(bench(fork_server=server))
 
 
-async def test_a_fit_gives_the_same_numbers_as_in_a_child_of_the_nodes_own(bench: MakeBench, server: Path) -> None:
-    pytest.importorskip("torch", reason="PyTorch is not installed")
-    digests = set()
-    for settings in ({}, {"fork_server": server}):
-        one = bench(**settings)
-        mnist = TrainerId("MNIST")
-        _, start = await one.pool.prepare(mnist)
-        fit, _ = await one.pool.fit(mnist, start, HYPER, seed=3)
-        digests.add(Params(fit.params).digest)
+@pytest.mark.slow
+@pytest.mark.parametrize(("trainer", "framework"), [("MNIST", "torch"), ("CIFAR10", "tensorflow")])
+async def test_a_forked_child_learns_the_same_as_one_of_the_nodes_own(
+    bench: MakeBench, tmp_path: Path, server: Path, trainer: str, framework: str
+) -> None:
+    if importlib.util.find_spec(framework) is None:
+        pytest.skip(f"{framework} is not installed")
+    unpacked(tmp_path)
+    digests, hyper = set(), HyperParams(e=1, u=0.02, b=32)
+    own_and_shared: tuple[dict[str, Path], ...] = ({}, {"fork_server": server})
+    for settings in own_and_shared:
+        one = bench(datasets_path=tmp_path, **settings)
+        _, start = await one.pool.prepare(TrainerId(trainer))
+        fit, score = await one.pool.fit(TrainerId(trainer), start, hyper, seed=3)
+        digests.add((Params(fit.params).digest, score.accuracy))
+        assert (psutil.Process(one.child()).ppid() != os.getpid()) == bool(settings)
     assert len(digests) == 1

@@ -14,6 +14,7 @@ from flnet.messages import HyperParams
 from flnet.params import TrainerId
 from flnet.settings import Settings
 from flnet.training.pool import make_pool
+from flnet.training.processors import processors
 from tests.helpers import HYPER, params
 from tests.training.bench import ENDLESS, START, TINY, eventually, plugin
 from tests.training.conftest import MakeBench
@@ -54,9 +55,10 @@ async def test_a_trainer_is_told_about_the_node_and_has_a_folder(
     write = """(self.settings.state_path / "told").write_text(
             f"{self.settings.shard} {self.settings.seed} {self.settings.threads} {self.settings.datasets_path}")"""
     name = plugin(folder, "CURIOUS", evaluate=write)
-    pool = bench(compute, data_shard="2/3", seed=7, compute_threads=2, datasets_path=folder).pool
-    await pool.evaluate(name, START)
-    assert (folder / "state/trainers/CURIOUS/told").read_text() == f"(2, 3) 7 2 {folder}"
+    for threads, told in ((2, 2), (0, processors())):
+        pool = bench(compute, data_shard="2/3", seed=7, compute_threads=threads, datasets_path=folder).pool
+        await pool.evaluate(name, START)
+        assert (folder / "state/trainers/CURIOUS/told").read_text() == f"(2, 3) 7 {told} {folder}"
 
 
 @pytest.mark.parametrize(
