@@ -94,3 +94,16 @@ async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     """Reads everything and says nothing."""
     while await reader.read(65_536):
         pass
+
+
+def says(*words: bytes) -> Talk:
+    """Answers so, whatever is asked, and hangs up."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        for word in words:
+            writer.write(word)
+            await writer.drain()
+            await asyncio.sleep(0)
+
+    return talk

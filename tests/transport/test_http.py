@@ -113,8 +113,18 @@ async def test_proxies_of_the_environment_are_not_asked(monkeypatch: pytest.Monk
 
 
 async def test_many_at_once() -> None:
-    async with listening(Server(OK)) as server, transport() as http:
-        replies = await asyncio.gather(*(ask(http, server.address) for _ in range(90)))
+    """Nobody is answered before all have asked."""
+    together = asyncio.Event()
+
+    async def wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await server.read(reader)
+        if len(server.requests) == 150:
+            together.set()
+        await together.wait()
+        writer.write(OK)
+
+    async with listening(Server(wait)) as server, transport(30) as http:
+        replies = await asyncio.gather(*(ask(http, server.address) for _ in range(150)))
     assert {reply.status for reply in replies} == {200}
 
 
@@ -249,3 +259,19 @@ async def test_against_quart_on_hypercorn() -> None:
         assert (await http.fetch(address, "/health")).body == b"GET"
     stop.set()
     await server
+
+
+async def test_a_name_that_is_still_looked_up_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = asyncio.Event()
+
+    async def never(self: aiohttp.ThreadedResolver, *more: Any, **others: Any) -> Any:
+        asked.set()
+        await asyncio.sleep(3600)
+
+    monkeypatch.setattr(aiohttp.ThreadedResolver, "resolve", never)
+    async with transport(60) as http:
+        request = asyncio.ensure_future(ask(http, "node_1:80"))
+        await asked.wait()
+        await http.close()
+        with pytest.raises(PeerUnreachable, match="closed its connections"):
+            await asyncio.wait_for(request, 5)

@@ -19,7 +19,7 @@ from flnet.errors import (
     UnreadableBody,
 )
 from flnet.transport.pace import STEP
-from tests.transport.servers import NOT_READY, Server, Talk, listening, transport
+from tests.transport.servers import NOT_READY, Server, Talk, listening, says, transport
 
 BODY = random.Random(0).randbytes(10 * STEP + 7)
 TAG = '"the-digest"'
@@ -57,17 +57,12 @@ class Shop:
         await writer.drain()
 
 
-def says(*words: bytes) -> Talk:
-    """Answers so, whatever is asked, and hangs up."""
-
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        for word in words:
-            writer.write(word)
-            await writer.drain()
-            await asyncio.sleep(0)
-
-    return talk
+async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 500 X\r\n\r\n")
+    while True:
+        writer.write(b"x" * 65_536)
+        await writer.drain()
 
 
 async def got(*talks: Talk | bytes, timeout: float = 5.0, into: Landing | None = None) -> bytes:
@@ -213,9 +208,8 @@ async def test_refusals_of_the_peer_are_told() -> None:
     late = b'HTTP/1.1 409 X\r\nContent-Length: 23\r\n\r\n{"error": "round_lost"}'
     with pytest.raises(PeerRefused, match="409 round_lost"):
         await got(says(*(late[n : n + 1] for n in range(len(late)))))
-    flood = [b"x" * 65_536] * 1000
     with pytest.raises(PeerRefused, match="500 unknown"):
-        await got(says(b"HTTP/1.1 500 X\r\n\r\n", *flood))
+        await got(endless)
 
 
 async def test_a_peer_that_is_not_ready_is_asked_again() -> None:

@@ -149,7 +149,7 @@ async def trickle_body(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
 @pytest.mark.parametrize("size", [2, 20_000_000])
 async def test_a_peer_that_never_answers_is_a_timeout_asked_once(talk: Talk, size: int) -> None:
     async with listening(Server(talk)) as server, transport(0.3) as http:
-        with pytest.raises(PeerTimeout, match=r"no answer within 0\.[39] s"):
+        with pytest.raises(PeerTimeout, match="no answer within"):
             await ask(http, server.address, b"x" * size)
         assert server.connections == 1
 
@@ -181,11 +181,11 @@ async def test_an_answer_at_the_limit_is_read() -> None:
 
 
 async def test_a_slow_transfer_that_moves_is_not_cut_off() -> None:
-    """24 pieces each way, one every 0.05 s: each direction takes longer than the timeout of 1 s."""
+    """40 pieces out and 24 back, one every 0.05 s: longer than the timeout, even without what buffers hold."""
 
     async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        for _ in range(24):
+        for _ in range(40):
             await reader.readexactly(PIECE)
             await asyncio.sleep(0.05)
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (24 * PIECE))
@@ -195,7 +195,7 @@ async def test_a_slow_transfer_that_moves_is_not_cut_off() -> None:
             await asyncio.sleep(0.05)
 
     async with listening(Server(slow)) as server, transport(1.0, most=100_000_000) as http:
-        assert len((await ask(http, server.address, b"x" * 24 * PIECE)).body) == 24 * PIECE
+        assert len((await ask(http, server.address, b"x" * 40 * PIECE)).body) == 24 * PIECE
         assert server.connections == 1
 
 
