@@ -52,6 +52,19 @@ def test_a_name_and_an_ipv6_address_can_be_listened_on(address: str) -> None:
         assert taken.getsockname()[1] == port
 
 
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this system has no such option")
+def test_connections_whose_other_side_takes_nothing_are_ended_by_the_system() -> None:
+    with free_socket() as free:
+        port = free.getsockname()[1]
+    with bind(settings_for(port)) as taken:
+        taken.setblocking(True)
+        with socket.create_connection(taken.getsockname()):
+            accepted, _ = taken.accept()
+            with accepted:
+                milliseconds = accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+    assert milliseconds == server.UNTAKEN_SECONDS * 1000
+
+
 def has_ipv6() -> bool:
     try:
         with socket.create_server(("::1", 0), family=socket.AF_INET6):
