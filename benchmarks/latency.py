@@ -7,7 +7,7 @@ import threading
 import time
 
 from benchmarks.bounds import BOUNDS
-from benchmarks.nodes import Ask, Mesh, NotDone, mesh
+from benchmarks.nodes import Ask, Mesh, NotDone, mesh, single
 from benchmarks.options import Options
 from benchmarks.report import Report, Row, percentile, short
 from benchmarks.trainers.STILL import BYTES
@@ -23,7 +23,7 @@ PATIENCE_S = 100.0
 def run(options: Options) -> None:
     """A node by itself; then one of four that exchange large models."""
     seconds = options.times(SECONDS)
-    with mesh(Ask("MNIST", 1, {}, {}), options.place("latency"), options.base_port) as nodes:
+    with single(Ask("MNIST", 1, {}, {}), options.place("latency"), options.base_port, own={}) as nodes:
         nodes.wait_until_ready()
         for path in PATHS:
             _row(options.report, f"GET {path}, idle", probe(nodes, path, seconds))

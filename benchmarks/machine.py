@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -56,11 +56,6 @@ def descendants(pid: int) -> list[int]:
         found += children
         waiting += children
     return sorted(found)
-
-
-def with_descendants(pids: Iterable[int]) -> list[int]:
-    """These processes and all below them, each once."""
-    return sorted({found for pid in pids for found in (pid, *descendants(pid))})
 
 
 def cpu_seconds(pid: int) -> float:

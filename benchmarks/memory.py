@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.bounds import BOUNDS
-from benchmarks.machine import descendants, proportional_mb, resident_mb
-from benchmarks.nodes import Ask, Mesh, NotDone, mesh
+from benchmarks.machine import proportional_mb, resident_mb
+from benchmarks.nodes import Ask, Mesh, NotDone, single
 from benchmarks.options import Options
 from benchmarks.report import Report, Row
 
@@ -32,10 +32,12 @@ def one(options: Options, words: str, settings: dict[str, object]) -> None:
     options.place("no-data-sets").mkdir(parents=True, exist_ok=True)
     report = options.report
     asked = {"worker_idle_seconds": IDLE_S, **settings}
-    with mesh(Ask("", 1, asked, {}), options.place(f"memory-{words[:4].strip()}"), options.base_port) as nodes:
+    with single(
+        Ask("", 1, asked, {}), options.place(f"memory-{words[:4].strip()}"), options.base_port, own={}
+    ) as nodes:
         nodes.until(_loaded, PATIENCE_S, "done with loading")
         _weigh(report, f"{words}, all trainers loaded", nodes)
-        _wait(lambda: not _children(nodes), PATIENCE_S)
+        _wait(lambda: not nodes.children(), PATIENCE_S)
         _weigh(report, f"{words}, idle", nodes, BOUNDS["memory.idle"])
         nodes.trainer = TRAINER
         try:
@@ -44,17 +46,13 @@ def one(options: Options, words: str, settings: dict[str, object]) -> None:
             report.add(Row(f"{words}, {TRAINER} trained", "MB", [], note=str(exc)))
             return
         _weigh(report, f"{words}, {TRAINER} trained", nodes)
-        _wait(lambda: not _children(nodes), PATIENCE_S)
+        _wait(lambda: not nodes.children(), PATIENCE_S)
         _weigh(report, f"{words}, idle after training", nodes, BOUNDS["memory.idle"])
 
 
 def _loaded(client: object) -> bool:
     jobs = client.info()["jobsInfo"]  # type: ignore[attr-defined]
     return all(job.get("phase") != "LOADING" for job in jobs)
-
-
-def _children(nodes: Mesh) -> list[int]:
-    return descendants(nodes.nodes[0].process.pid)
 
 
 def _wait(done: Callable[[], bool], patience: float) -> None:
@@ -65,7 +63,7 @@ def _wait(done: Callable[[], bool], patience: float) -> None:
 
 
 def _weigh(report: Report, words: str, nodes: Mesh, bound: float | None = None) -> None:
-    pid, children = nodes.nodes[0].process.pid, _children(nodes)
+    pid, children = nodes.nodes[0].process.pid, nodes.children()
     report.add(Row(f"{words}: the node, RSS", "MB", [resident_mb(pid)], bound=bound))
     report.add(Row(f"{words}: the node, PSS", "MB", [proportional_mb(pid)]))
     if children:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from benchmarks.machine import proportional_mb, with_descendants
+from benchmarks.machine import cpu_seconds, descendants, proportional_mb
 from flnet.cli import processes
 from flnet.cli.client import NodeClient
 from flnet.cli.processes import NodeProcess
@@ -107,8 +108,16 @@ class Mesh:
         return [client.history(self.trainer) for client in self.clients]
 
     def pids(self) -> list[int]:
-        """Of all nodes and all their children."""
-        return with_descendants(node.process.pid for node in self.nodes)
+        """Of all nodes, their children, and what forks children for them: all that this process has started."""
+        return descendants(os.getpid())
+
+    def children(self) -> list[int]:
+        """Of what is not a node itself."""
+        return sorted(set(self.pids()) - {node.process.pid for node in self.nodes})
+
+    def cpu_s(self) -> float:
+        """Processor time of all nodes and their children so far; a child that has ended counts no more."""
+        return sum(map(cpu_seconds, self.pids()))
 
     def mb(self) -> float:
         """Memory of all processes, shared pages counted once."""
@@ -223,6 +232,40 @@ def mesh(ask: Ask, folder: Path, base_port: int) -> Iterator[Mesh]:
         nodes = stack.enter_context(processes.local_nodes(ask.trainer, ports, folder))
         clients = [stack.enter_context(NodeClient(node.address, ANSWER_S)) for node in nodes]
         yield Mesh(nodes, clients, ask)
+
+
+@contextmanager
+def single(
+    ask: Ask, folder: Path, base_port: int, *, own: Mapping[str, object], wrap: Sequence[str] = ()
+) -> Iterator[Mesh]:
+    """One node started as a person starts it, with `flnet run`: its training child is forked by nobody else.
+
+    Args:
+        own: settings of this node, beside those of `ask`; by field name.
+        wrap: a module of Python, with its options, that runs it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with _environment(ask), ExitStack() as stack:
+        port = processes.free_ports(1, base_port)[0]
+        settings = {"node_id": "single", "node_port": port, "state_path": folder / "single", **own}
+        python, *rest = processes.node_command(settings | {"trainers": ask.trainer})
+        log = folder / "single.log"
+        with log.open("wb") as output:
+            command = [python, *wrap, *rest]
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        node = NodeProcess("single", port, log, process)
+        stack.callback(end, process)
+        yield Mesh([node], [stack.enter_context(NodeClient(node.address, ANSWER_S))], ask)
+
+
+def end(process: subprocess.Popen[bytes], patience: float = 15.0) -> None:
+    """Ask a process to end, and kill it if it does not."""
+    process.terminate()
+    try:
+        process.wait(patience)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 @contextmanager

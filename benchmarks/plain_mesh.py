@@ -100,6 +100,7 @@ class Member:
         self._bench = Bench(work, index)
         self._index, self._flat = index, self._bench.initial(0)
         self.ends: list[float] = []
+        self.cpu: list[float] = []  # processor time of this process at those ends
         self.accuracy = 0.0
 
     def train(self, number: int) -> memoryview:
@@ -114,10 +115,16 @@ class Member:
         self._flat /= len(updates) + 1
         self.accuracy = self._bench.accuracy(self._flat)
         self.ends.append(time.monotonic())
+        self.cpu.append(time.process_time())
 
     def result(self) -> dict[str, Any]:
         """What the parent wants to know."""
-        return {"ends": self.ends, "accuracy": self.accuracy, "mb": proportional_mb(os.getpid())}
+        return {
+            "ends": self.ends,
+            "cpu": self.cpu[-1] - self.cpu[0],
+            "accuracy": self.accuracy,
+            "mb": proportional_mb(os.getpid()),
+        }
 
 
 def _over_http(work: Work, index: int, listening: Sequence[socket.socket], rounds: int) -> dict[str, Any]:
@@ -149,12 +156,14 @@ class PlainRun:
     Attributes:
         start_s: seconds until the first round was closed everywhere.
         rounds_s: of every round after it.
+        cpu_s: processor time of all processes, per round.
         accuracy: at the end, the mean of all processes.
         mb: memory of all processes, shared pages counted once (sum of PSS).
     """
 
     start_s: float
     rounds_s: list[float]
+    cpu_s: float
     accuracy: float
     mb: float
 
@@ -169,6 +178,7 @@ def run(work: Work, way: str, rounds: int) -> PlainRun:
     return PlainRun(
         ends[0] - started,
         [after - before for before, after in pairwise(ends)],
+        sum(result["cpu"] for result in found) / (rounds - 1),
         sum(result["accuracy"] for result in found) / len(found),
         sum(result["mb"] for result in found),
     )

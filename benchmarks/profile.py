@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import io
-import os
 import pstats
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
-from pathlib import Path
 from statistics import median
 
-from benchmarks.machine import cpu_seconds, descendants
-from benchmarks.nodes import Ask, Mesh, NotDone, Series, mesh
+from benchmarks.machine import cpu_seconds
+from benchmarks.nodes import Ask, Mesh, NotDone, Series, mesh, single
 from benchmarks.options import Options
 from benchmarks.report import Row, columns, short
 from benchmarks.trainers._work import WORKS
-from flnet.cli.processes import HOST, clean_environment, free_ports, node_command
 
 STEPS = ("round_opened", "trained", "averaged", "measured", "round_closed")
 PATIENCE_S = 100.0
@@ -55,8 +48,7 @@ def one(options: Options, name: str) -> None:
 
 def _cpu(nodes: Mesh) -> tuple[float, float]:
     own = [node.process.pid for node in nodes.nodes]
-    children = {child for pid in own for child in descendants(pid)}
-    return sum(map(cpu_seconds, own)), sum(map(cpu_seconds, children))
+    return sum(map(cpu_seconds, own)), sum(map(cpu_seconds, nodes.children()))
 
 
 def _steps(options: Options, words: str, series: Series) -> None:
@@ -74,7 +66,9 @@ def _steps(options: Options, words: str, series: Series) -> None:
 def _profiled(options: Options, name: str, nodes: Mesh, rounds: int) -> None:
     """One more node joins, under cProfile: only its event loop's thread is seen, training is in the child."""
     file = options.place(f"{name}.profile")
-    with _one_more(nodes, name, options, file):
+    own = {"bootstrap_pairs": nodes.nodes[0].address}
+    wrap = ["-m", "cProfile", "-o", str(file)]
+    with single(nodes.ask, options.place(f"profiled-{name}"), nodes.nodes[-1].port + 1, own=own, wrap=wrap):
         nodes.until(lambda client: len(client.peers()) == len(nodes.nodes), PATIENCE_S, "joined by one more")
         nodes.series(1, PATIENCE_S)
         nodes.series(rounds, PATIENCE_S)
@@ -83,29 +77,3 @@ def _profiled(options: Options, name: str, nodes: Mesh, rounds: int) -> None:
     options.report.write(
         f"{name}: one node's event loop in {rounds + 1} rounds, under cProfile\n{text.getvalue()}"
     )
-
-
-@contextmanager
-def _one_more(nodes: Mesh, name: str, options: Options, file: Path) -> Iterator[None]:
-    port = free_ports(1, nodes.nodes[-1].port + 1)[0]
-    settings = {
-        "node_id": "profiled",
-        "node_port": port,
-        "listen_address": HOST,
-        "trainers": name,
-        "state_path": options.place(f"profiled-{name}"),
-        "bootstrap_pairs": nodes.nodes[0].address,
-    }
-    python, *rest = node_command(settings)
-    command = [python, "-m", "cProfile", "-o", str(file), *rest]
-    with (options.place(f"profiled-{name}.log")).open("wb") as log:
-        node = subprocess.Popen(command, stdout=log, stderr=log, env=clean_environment(os.environ))
-    try:
-        yield
-    finally:
-        node.terminate()
-        try:
-            node.wait(15.0)
-        except subprocess.TimeoutExpired:
-            node.kill()
-            print("the profiled node did not end by itself", file=sys.stderr)

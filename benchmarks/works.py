@@ -28,6 +28,7 @@ def one(options: Options, name: str) -> None:
     count, rounds = options.nodes or work.nodes, max(2, options.times(work.rounds))
     ask = Ask(name, count, {"wait_time_in_seconds_to_force_fedavg": PATIENCE_S}, {})
     ours: list[float] = []
+    cpu: list[float] = []
     plain: list[PlainRun] = []
     bare: list[PlainRun] = []
     words, what, note = f"{name}: a round of {count} nodes", "plain HTTP mesh", ""
@@ -39,7 +40,9 @@ def one(options: Options, name: str) -> None:
             for _ in range(options.times(TURNS)):
                 plain.append(plain_run(name, count, rounds))
                 bare.append(plain_run(name, count, rounds, "sockets"))
+                before = nodes.cpu_s()
                 ours.append(median(nodes.series(rounds + 1, PATIENCE_S).rounds_s()))
+                cpu.append((nodes.cpu_s() - before) / (rounds + 1))
             report.add(Row(f"{name}: memory, sum of PSS", "MB", [nodes.mb()], [plain[-1].mb], what))
             same = f"{what} after {rounds + 1} rounds: {plain[-1].accuracy:.3f}"
             report.add(Row(f"{name}: accuracy at the end", "", _accuracies(nodes), note=same))
@@ -47,6 +50,9 @@ def one(options: Options, name: str) -> None:
         note = str(exc)
     report.add(Row(words, "s", ours, [median(one.rounds_s) for one in plain], what, BOUNDS[f"works.{name}"], note))
     report.add(Row(words, "s", ours, [median(one.rounds_s) for one in bare], "plain mesh, bare sockets"))
+    # What the others on this machine do slows a round down, but adds little to the time that it is worked for.
+    words = f"{name}: processor time of all {count} nodes, a round"
+    report.add(Row(words, "s", cpu, [one.cpu_s for one in plain], what))
 
 
 def _accuracies(nodes: Mesh) -> list[float]:

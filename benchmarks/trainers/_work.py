@@ -13,7 +13,7 @@ from torch import Tensor
 from flnet.training.api import Array, DataInfo, Fit, HyperParams, Score, Task, Trainer, TrainerSettings
 
 FEATURES, CLASSES, TEST_ROWS = 784, 10, 500
-NOISE = 4.0  # standard deviation around a class's prototype, so that the accuracy stays below 1 for a while
+NOISE = 6.0  # standard deviation around a class's prototype, so that the accuracy stays below 1 for a while
 RATE, BATCH = 0.05, 64
 
 

@@ -57,10 +57,10 @@ def test_the_sizes_of_the_works_are_those_that_are_stated() -> None:
 
 
 def test_both_plain_meshes_learn_the_same() -> None:
-    found = [json.loads(in_process("plain_mesh", "W3", "--way", way, "--nodes", 3, "--rounds", 2)) for way in WAYS]
+    found = [json.loads(in_process("plain_mesh", "W1", "--way", way, "--nodes", 2, "--rounds", 2)) for way in WAYS]
     assert all(len(run["rounds_s"]) == 2 and run["mb"] > 0 for run in found)
     assert found[0]["accuracy"] == pytest.approx(found[1]["accuracy"], abs=0.01)
-    assert found[0]["accuracy"] > 0.15  # of ten classes
+    assert found[0]["accuracy"] > 0.3  # of ten classes
 
 
 WAYS = ("http", "sockets")

@@ -17,7 +17,6 @@ from benchmarks.machine import (
     proportional_mb,
     received_bytes,
     resident_mb,
-    with_descendants,
 )
 
 DEVICES = """Inter-|   Receive                                                |  Transmit
@@ -55,7 +54,7 @@ def test_children_and_their_children_are_found() -> None:
         found = descendants(os.getpid())
         assert child.pid in found
         assert len(descendants(child.pid)) == 1
-        assert set(with_descendants([child.pid])) == {child.pid, *descendants(child.pid)}
+        assert set(descendants(child.pid)) < set(found)
         child.communicate(b"\n")
 
 
