@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from flnet.training.api import TrainerFile
 from flnet.training.backend import thread_bounds
@@ -79,21 +80,13 @@ def forked(server: Path, file: TrainerFile, threads: int) -> Forked:
     Raises:
         NotForked: the server cannot be reached, or cannot do it.
     """
-    order = {
-        "frameworks": sorted(file.frameworks),
-        # A person's own file is read by each child anew, so that it can be changed.
-        "module": file.module if file.module.startswith(_SHIPPED) else "",
-        "threads": threads,
-        "environment": {**environment(), **thread_bounds(threads)},
-        "folder": str(Path.cwd()),
-    }
     ours, theirs = pair()
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with theirs:
             connection.settimeout(START_S)
             connection.connect(str(server))
-            send_message(connection, order, (), (theirs.fileno(), 2))
+            send_message(connection, _order(file, threads), (), (theirs.fileno(), 2))
         said = receive_message(connection, 0)
         if said is None or not isinstance(said[0].get("pid"), int):
             raise NotForked(
@@ -104,6 +97,17 @@ def forked(server: Path, file: TrainerFile, threads: int) -> Forked:
         connection.close()
         ours.close()
         raise NotForked(str(exc) or type(exc).__name__) from exc
+
+
+def _order(file: TrainerFile, threads: int) -> dict[str, Any]:
+    return {
+        "frameworks": sorted(file.frameworks),
+        # A person's own file is read by each child anew, so that it can be changed.
+        "module": file.module if file.module.startswith(_SHIPPED) else "",
+        "threads": threads,
+        "environment": {**environment(), **thread_bounds(threads)},
+        "folder": str(Path.cwd()),
+    }
 
 
 @contextmanager

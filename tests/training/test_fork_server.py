@@ -192,6 +192,39 @@ async def test_a_child_holds_nothing_of_its_siblings(bench: MakeBench, folder: P
     assert said[0] == said[1] == said[2]
 
 
+_IMPATIENT = """
+import sys
+from flnet.training import fork_server
+fork_server.IDLE_S = 0.05
+fork_server.main(int(sys.argv[1]))
+"""
+
+
+async def test_what_was_imported_is_given_up_when_nobody_has_a_child_any_more(
+    bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    popen = subprocess.Popen
+
+    def impatient(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        return popen([sys.executable, "-c", _IMPATIENT, command[-1]], **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", impatient)
+        server = running()
+        path = server.__enter__()
+    one = bench(fork_server=path)
+    await one.pool.prepare(TINY)
+    child = one.child()
+    template = psutil.Process(child).ppid()
+    assert template != os.getpid()
+    one.pool.backend.rest()
+    await eventually(lambda: not alive(template))
+    await one.pool.prepare(TINY)  # another one comes when it is needed
+    assert psutil.Process(one.child()).ppid() not in (template, os.getpid())
+    await one.close()
+    server.__exit__(None, None, None)
+
+
 @pytest.mark.parametrize(
     "order", [b"nonsense", {}, {"frameworks": 1, "threads": 1}, {"frameworks": [], "threads": "x", "module": ""}]
 )
