@@ -244,7 +244,7 @@ async def _refusal(response: aiohttp.ClientResponse, watch: Watch) -> bytes:
 
 async def _receive(response: aiohttp.ClientResponse, watch: Watch, take: Callable[[bytes], object]) -> None:
     """Hand on the parts of the body as they come, never joined, until `take` says that it has enough."""
-    uncounted = 0
+    uncounted, step = 0, watch.step()
     while True:
         try:
             part, more = await response.content.readchunk()
@@ -253,9 +253,9 @@ async def _receive(response: aiohttp.ClientResponse, watch: Watch, take: Callabl
         if not part and not more:
             return
         uncounted += len(part)
-        if uncounted >= STEP:
+        if uncounted >= step:
             watch.came(uncounted)
-            uncounted = 0
+            uncounted, step = 0, watch.step()
         if take(part):
             return
 

@@ -71,8 +71,11 @@ class Watch:
 
     def piece(self) -> int:
         """How many bytes to send at once: the larger, the cheaper, but the later it shows that they move."""
-        rate = self._pace.rate(self._address)
-        return PIECE if rate and rate * self._pace.least > 8 * PIECE else CAUTIOUS
+        return PIECE if self._is_fast() else CAUTIOUS
+
+    def step(self) -> int:
+        """After how many bytes that came it is time to call `came`."""
+        return PIECE if self._is_fast() else STEP
 
     def left(self, nbytes: int) -> None:
         """A piece of the request has left us."""
@@ -88,7 +91,7 @@ class Watch:
     def came(self, nbytes: int) -> None:
         """A part of the answer has come."""
         self._run.moved(nbytes)
-        self._allow(self._pace.allowed(self._address, STEP))
+        self._allow(self._pace.allowed(self._address, self.step()))
 
     def stopped(self) -> None:
         """The attempt failed."""
@@ -97,6 +100,10 @@ class Watch:
     def finished(self) -> None:
         """The answer is complete."""
         self._run.finished()
+
+    def _is_fast(self) -> bool:
+        rate = self._pace.rate(self._address)
+        return bool(rate and rate * self._pace.least > 8 * PIECE)
 
     def _allow(self, seconds: float) -> None:
         self.seconds = max(self.seconds, seconds)
