@@ -44,7 +44,8 @@ def one(options: Options, name: str) -> None:
                 ours.append(median(nodes.series(rounds + 1, PATIENCE_S).rounds_s()))
                 cpu.append((nodes.cpu_s() - before) / (rounds + 1))
             report.add(Row(f"{name}: memory, sum of PSS", "MB", [nodes.mb()], [plain[-1].mb], what))
-            same = f"{what} after {rounds + 1} rounds: {plain[-1].accuracy:.3f}"
+            done = len(nodes.history()[0])
+            same = f"after {done} rounds; the {what} after {rounds + 1}: {plain[-1].accuracy:.3f}"
             report.add(Row(f"{name}: accuracy at the end", "", _accuracies(nodes), note=same))
     except NotDone as exc:
         note = str(exc)
