@@ -21,6 +21,7 @@ from flnet.transport import MemoryNetwork, Reply
 
 PARAMS = f"{ModelParams.path}/"
 MNIST_3_7 = TrainerId("MNIST_3_7")
+default_wire = "safetensors"  # of nodes for which a test states none; tests/node/conftest.py changes it
 
 
 class Linear(Trainer):
@@ -62,13 +63,15 @@ class Mesh:
         store: MemoryStore | None = None,
         **settings: Any,
     ) -> NodeRuntime:
-        """Start a node; `bootstrap` names nodes that were added before."""
-        port = 4000 + len(self.nodes)
+        """Start a node; `bootstrap` names nodes that were added before. One of a known name takes its place."""
+        before = self.nodes.get(name)
+        port = before.me.port if before else 4000 + len(self.nodes)
         me = Peer(id=name, ip="127.0.0.1", port=port)
         pairs = tuple(self.nodes[other].me.address for other in bootstrap)
-        values: dict[str, object] = {"node_id": name, "node_port": port, "bootstrap_pairs": pairs, **settings}
+        values: dict[str, object] = {"node_id": name, "node_port": port, "bootstrap_pairs": pairs}
+        chosen = Settings.model_validate({"wire": default_wire, **values, **settings})
         node = assemble(
-            Settings.model_validate(values),
+            chosen,
             me,
             [MNIST_3_7],
             pool=InlinePool({MNIST_3_7: trainer}),
@@ -76,7 +79,7 @@ class Mesh:
             store=store or MemoryStore(),
         )
         self.nodes[name] = node
-        self.network.register(me.address, node_receiver(node))
+        self.network.register(me.address, node_receiver(node, chosen.wire))
         await node.start()
         return node
 
@@ -100,10 +103,12 @@ class Mesh:
             await node.stop()
 
 
-def node_receiver(node: NodeRuntime) -> Callable[[str, bytes, str, str], Awaitable[Reply]]:
-    """What the network calls at a node's address."""
+def node_receiver(node: NodeRuntime, wire: str) -> Callable[[str, bytes, str, str], Awaitable[Reply]]:
+    """What the network calls at a node's address; it refuses what the web layer of a node of this form refuses."""
 
     async def receive(path: str, body: bytes, content_type: str, caller: str) -> Reply:
+        if wire == "json" and content_type == BINARY_TYPE:
+            return Reply(415, b'{"error": "unsupported_media_type", "message": "this node takes JSON only"}')
         if path.startswith(PARAMS) and not body:
             return Reply(200, bytes(await node.held(path.removeprefix(PARAMS))), BINARY_TYPE)
         return await node.receive(path, body, content_type, caller.rpartition(":")[0])
