@@ -71,3 +71,10 @@ class ContactLost(Event):
 
     peer: PeerId
     reason: str
+
+
+@dataclass(frozen=True)
+class FormRefused(Event):
+    """A peer does not read the form of parameters that it once said it reads."""
+
+    peer: PeerId

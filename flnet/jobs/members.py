@@ -23,6 +23,7 @@ from flnet.events import (
     ContactLost,
     ContactMade,
     Event,
+    FormRefused,
     MeshStarted,
     TimerFired,
 )
@@ -129,6 +130,10 @@ class Members:
                 return in_order(self._meet(member.peer, member.accepts)) if member and not member.alive else []
             case ContactLost(peer_id, reason):
                 return in_order(self._lose(peer_id, reason))
+            case FormRefused(peer_id):
+                if peer_id in self.known:  # until it announces itself again
+                    self.known[peer_id] = replace(self.known[peer_id], accepts=frozenset())
+                return []
             case TimerFired(name) if name == _REFRESH:
                 return in_order([*self._refresh(), self._refresh_timer()])
             case TimerFired(name) if name.startswith(_RETRY):

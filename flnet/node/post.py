@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from flnet.blob import Blob, Landing
-from flnet.codec import HEAD_LIMIT, JsonCodec
+from flnet.codec import BINARY_TYPE, HEAD_LIMIT, JsonCodec
 from flnet.effects import Fetch, Send, SendAnnounce
 from flnet.errors import FlnetError, PeerError, PeerRefused, TransportError
 from flnet.events import (
@@ -18,6 +18,7 @@ from flnet.events import (
     Event,
     Fetched,
     FetchFailed,
+    FormRefused,
     SendFailed,
     SendRefused,
 )
@@ -32,6 +33,7 @@ from flnet.transport import Reply, Transport
 
 IN_FLIGHT = 16  # sends at once; more only queue in the network
 FETCHES = 4  # at once, of all jobs
+UNSUPPORTED_MEDIA_TYPE = 415
 
 
 class Post:
@@ -93,13 +95,13 @@ class Post:
         self, owner: TrainerId, peers: Sequence[PeerId], packet: Packet, accepts: frozenset[str]
     ) -> None:
         body, content_type = await self._wire.write(packet, accepts)
-        message = packet.message
-        assert isinstance(message, JobMessage)
-        await asyncio.gather(*(self._send_one(owner, peer, message, body, content_type) for peer in peers))
+        await asyncio.gather(*(self._send_one(owner, peer, packet, body, content_type) for peer in peers))
 
     async def _send_one(
-        self, owner: TrainerId, peer: PeerId, message: JobMessage, body: bytes | Blob, content_type: str
+        self, owner: TrainerId, peer: PeerId, packet: Packet, body: bytes | Blob, content_type: str
     ) -> None:
+        message = packet.message
+        assert isinstance(message, JobMessage)
         key = RoundKey(message.round, PeerId(message.initiator or message.i_am.id))
         address = self._members.address_of(peer)
         if address is None:
@@ -108,6 +110,11 @@ class Post:
         try:
             async with self._slots:
                 reply = await self._transport.send(address, message.path, body, content_type)
+                if reply.status == UNSUPPORTED_MEDIA_TYPE and content_type == BINARY_TYPE:
+                    # It came back with another FLNET_WIRE, and its new announcement has not arrived here.
+                    self._deliver(None, FormRefused(peer))
+                    body, content_type = await self._wire.write(packet)
+                    reply = await self._transport.send(address, message.path, body, content_type)
         except TransportError as exc:
             self._deliver(owner, SendFailed(peer, message.path, key, str(exc)))
             self._deliver(None, ContactLost(peer, str(exc)))

@@ -12,6 +12,7 @@ from flnet.events import (
     AnnounceReceived,
     ContactLost,
     ContactMade,
+    FormRefused,
     MeshStarted,
     RoundTriggered,
     TimerFired,
@@ -244,7 +245,7 @@ def test_any_word_of_a_lost_peer_brings_it_back(word: ContactMade) -> None:
     assert m.alive == [A]
 
 
-@pytest.mark.parametrize("news", [ContactMade(A), ContactMade(B), ContactLost(B, "")])
+@pytest.mark.parametrize("news", [ContactMade(A), ContactMade(B), ContactLost(B, ""), FormRefused(B)])
 def test_no_news_changes_nothing(news: ContactMade) -> None:
     m = members("m", "a")
     assert m.receive(news) == []
