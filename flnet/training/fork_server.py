@@ -239,6 +239,8 @@ class _Template:
     def _become_worker(
         self, order: Mapping[str, Any], node: socket.socket, channel: int, log: int, parent: int
     ) -> None:
+        # Linux shares time out among sessions first: in one together, all children would get what one node gets.
+        os.setsid()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._watched.close()

@@ -175,6 +175,11 @@ async def test_a_child_is_told_its_nodes_environment_log_and_folder(
     assert first[2] != second[2]
 
 
+async def test_each_child_has_its_own_share_of_the_processors(bench: MakeBench, server: Path) -> None:
+    children = [await forked(bench(fork_server=server)) for _ in range(2)]
+    assert len({os.getsid(pid) for pid in (*children, served()[0].pid, os.getpid())}) == 4
+
+
 async def test_a_child_holds_nothing_of_its_siblings(bench: MakeBench, folder: Path, server: Path) -> None:
     count = """
         links = [os.readlink(f'/proc/self/fd/{f}')[:7] for f in range(64) if os.path.exists(f'/proc/self/fd/{f}')]
