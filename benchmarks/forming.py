@@ -65,5 +65,5 @@ def _memory(report: Report, words: str, nodes: Mesh) -> None:
 def _rounds(report: Report, words: str, nodes: Mesh) -> None:
     series = nodes.series(ROUNDS, PATIENCE_S)
     lost = series.lost()
-    note = f"{lost} of {ROUNDS * len(nodes.nodes)} rounds of nodes were closed without someone"
+    note = f"{lost} of {ROUNDS * len(nodes.nodes)} rounds of nodes were averaged without someone"
     report.add(Row(f"{words}: a round", "s", series.rounds_s(), note=note))

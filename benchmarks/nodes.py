@@ -169,13 +169,13 @@ class Series:
         return spans
 
     def lost(self) -> int:
-        """Rounds of nodes that were closed without someone, or not at all."""
+        """Rounds of nodes that were averaged without someone, or not at all."""
         whole = 0
         for feed in self.feeds:
             for event in feed:
                 data = event["data"]
-                if event["kind"] == "round_closed" and data["round"] in self.numbers:
-                    whole += not data["missing"] and len(data["contributors"]) == len(self.feeds)
+                if event["kind"] == "averaged" and data["round"] in self.numbers:
+                    whole += len(data["contributors"]) == len(self.feeds)
         return len(self.feeds) * len(self.numbers) - whole
 
 

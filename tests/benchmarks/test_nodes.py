@@ -11,13 +11,18 @@ def event(kind: str, at: float, number: int, **data: Any) -> dict[str, Any]:
     return {"kind": kind, "at": at, "trainer": "T", "data": {"round": number, **data}}
 
 
-def closed(at: float, number: int, missing: tuple[str, ...] = ()) -> dict[str, Any]:
-    there = [name for name in ("a", "b") if name not in missing]
-    return event("round_closed", at, number, missing=list(missing), contributors=there)
+def closed(at: float, number: int) -> dict[str, Any]:
+    return event("round_closed", at, number)
 
 
-ONE = [event("trained", 1.0, 5), closed(3.0, 5), event("trained", 4.0, 6), closed(6.0, 6)]
-OTHER = [event("trained", 2.0, 5), closed(3.5, 5), event("trained", 5.0, 6), closed(7.5, 6, missing=("a",))]
+def averaged(at: float, number: int, *contributors: str) -> dict[str, Any]:
+    return event("averaged", at, number, contributors=list(contributors))
+
+
+ONE = [event("trained", 1.0, 5), averaged(2.5, 5, "a", "b"), closed(3.0, 5), event("trained", 4.0, 6)]
+ONE += [averaged(5.5, 6, "a", "b"), closed(6.0, 6)]
+OTHER = [event("trained", 2.0, 5), averaged(2.5, 5, "a", "b"), closed(3.5, 5), event("trained", 5.0, 6)]
+OTHER += [averaged(7.0, 6, "b"), closed(7.5, 6)]
 
 
 def test_a_round_lasts_from_one_closing_everywhere_to_the_next() -> None:
