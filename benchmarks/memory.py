@@ -31,7 +31,7 @@ def one(options: Options, words: str, settings: dict[str, object]) -> None:
     """One node by itself, all trainers registered."""
     options.place("no-data-sets").mkdir(parents=True, exist_ok=True)
     report = options.report
-    asked = {"worker_idle_seconds": IDLE_S, **settings}
+    asked = {"worker_idle_seconds": IDLE_S, "trainers_path": "", **settings}  # only what comes with flnet
     with single(
         Ask("", 1, asked, {}), options.place(f"memory-{words[:4].strip()}"), options.base_port, own={}
     ) as nodes:
@@ -47,7 +47,7 @@ def one(options: Options, words: str, settings: dict[str, object]) -> None:
             return
         _weigh(report, f"{words}, {TRAINER} trained", nodes)
         _wait(lambda: not nodes.children(), PATIENCE_S)
-        _weigh(report, f"{words}, idle after training", nodes, BOUNDS["memory.idle"])
+        _weigh(report, f"{words}, idle after training", nodes, BOUNDS["memory.after"])
 
 
 def _loaded(client: object) -> bool:

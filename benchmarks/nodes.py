@@ -92,6 +92,16 @@ class Mesh:
             NotDone: it takes longer than `patience` seconds.
         """
         asked = time.time()
+        first, last = self.train(rounds, patience)
+        feeds = [read_feed(node.address, self.trainer, last) for node in self.nodes]
+        return Series(asked, range(first, last + 1), [only(feed, self.trainer) for feed in feeds])
+
+    def train(self, rounds: int, patience: float) -> tuple[int, int]:
+        """Ask the first node for rounds and wait until all nodes have closed the last; the first and last number.
+
+        Raises:
+            NotDone: it takes longer than `patience` seconds.
+        """
         first = self.clients[0].trigger(self.trainer, rounds)
         last = first + rounds - 1
 
@@ -100,8 +110,7 @@ class Mesh:
             return int(job.get("current_round") or 0) >= last and job.get("phase") == "IDLE"
 
         self.until(closed, patience, f"done with round {last}")
-        feeds = [read_feed(node.address, self.trainer, last) for node in self.nodes]
-        return Series(asked, range(first, last + 1), [only(feed, self.trainer) for feed in feeds])
+        return first, last
 
     def history(self) -> list[list[Mapping[str, Any]]]:
         """The records of all rounds, by node."""

@@ -26,7 +26,7 @@ ENCODINGS = ("safetensors", "float16", "int8", "json")
 MNIST_BYTES = 4 * 110_154
 SIZES = {"MNIST": MNIST_BYTES, "40 MB": 40_000_000}
 NODES = 4
-ROUNDS = 2
+ROUNDS = 5
 PATIENCE_S = 100.0
 SET_FLAGS, IS_UP = 0x8914, 1  # SIOCSIFFLAGS and IFF_UP of Linux's <linux/if.h>
 
@@ -91,7 +91,7 @@ def main() -> None:
         time.sleep(2.0)
         idle = (loopback_bytes() - before) / (time.monotonic() - begun) / 1000
         before = loopback_bytes()
-        nodes.series(ROUNDS, PATIENCE_S)
+        nodes.train(ROUNDS, PATIENCE_S)
         print(json.dumps({"mb": (loopback_bytes() - before) / ROUNDS / 1e6, "idle_kb_s": idle}))
 
 
