@@ -66,7 +66,7 @@ def one(options: Options, encoding: str, size: str, nbytes: int) -> None:
         return
     found = json.loads(done.stdout)
     least = count * (count - 1) * nbytes / 1e6
-    bound = BOUNDS["wire"] * {"float16": 0.5, "int8": 0.25, "json": 10.0}.get(encoding, 1.0)
+    bound = BOUNDS["wire"] * {"float16": 0.5, "int8": 0.26, "json": 10.0}.get(encoding, 1.0)
     note = f"idle {found['idle_kb_s']:.1f} kB/s"
     what = "N(N-1) float32 updates"
     options.report.add(Row(name, "MB", [found["mb"]], [least], what, bound, note))
