@@ -1,4 +1,4 @@
-"""The example bodies of García Pérez (2021), section 3.3, read and answered as written there."""
+"""The example bodies of García Pérez (2021), section 3.3, read and answered as written there by nodes of any form."""
 
 from __future__ import annotations
 
@@ -80,6 +80,7 @@ class OldNode:
 
     def __init__(self) -> None:
         self.got: list[tuple[str, dict[str, Any]]] = []
+        self.held: dict[str, Any] = NUMBERS  # the model that it compares
 
     async def receive(self, path: str, body: bytes, content_type: str, caller: str) -> Reply:
         self.got.append((path, json.loads(body)))
@@ -90,7 +91,7 @@ class OldNode:
             }
             return Reply(201, json.dumps(answer).encode())
         if path.endswith("/accuracy"):
-            answer = {"iAm": TRAINING["iAm"], "modelParams": NUMBERS, "accuracy": 0.7}
+            answer = {"iAm": TRAINING["iAm"], "modelParams": self.held, "accuracy": 0.7}
             return Reply(200, json.dumps(answer).encode())
         return Reply(200, b"")
 
@@ -101,11 +102,13 @@ class OldNode:
 class Thesis:
     """NODE_4 on port 4003 with both trainers, its web layer, and NODE_1 in the same network."""
 
-    def __init__(self) -> None:
+    def __init__(self, wire: str, numbers: int = 784) -> None:
+        self.wire = wire
         network = MemoryNetwork(random.Random(0))
-        trainers = {"MNIST": MnistNet(1.0), "MNIST_3_7": Linear(1.0, numbers=784)}
+        trainers = {"MNIST": MnistNet(1.0), "MNIST_3_7": Linear(1.0, numbers=numbers)}
+        settings = Settings.model_validate({"node_id": "NODE_4", "node_port": 4003, "wire": wire})
         self.node: NodeRuntime = assemble(
-            Settings.model_validate({"node_id": "NODE_4", "node_port": 4003}),
+            settings,
             Peer(id="NODE_4", ip=None, port=4003),
             [TrainerId(name) for name in trainers],
             pool=InlinePool(trainers),
@@ -114,7 +117,7 @@ class Thesis:
         )
         self.old = OldNode()
         network.register("127.0.0.1:4000", self.old.receive)
-        self._client = create_app(self.node, Settings()).test_client()
+        self._client = create_app(self.node, settings).test_client()
 
     async def post(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         scope = {"client": ("127.0.0.1", 50_000)}
@@ -133,9 +136,9 @@ class Thesis:
         await self.post("/announce", {"iAm": {"id": "NODE_1", "ip": None, "port": "4000"}, "myKnownPeers": []})
 
 
-@pytest.fixture
-async def thesis() -> AsyncIterator[Thesis]:
-    made = Thesis()
+@pytest.fixture(params=["safetensors", "int8", "json"])
+async def thesis(request: pytest.FixtureRequest) -> AsyncIterator[Thesis]:
+    made = Thesis(request.param)
     await made.node.start()
     await until(lambda: bool(made.node.ready()["data_loaded"]))
     yield made
@@ -152,6 +155,15 @@ async def test_an_announcement_is_answered_with_the_peers_that_the_caller_lacks(
     status, answer = await thesis.post("/announce", ANNOUNCE)
     assert status == 201
     assert json.dumps(answer) == json.dumps(ANNOUNCE_ANSWER)  # the order of the fields too
+
+
+async def test_who_says_nothing_of_forms_is_told_nothing_of_them(thesis: Thesis) -> None:
+    _, answer = await thesis.post("/announce", ANNOUNCE)
+    assert "accepts" not in answer
+    _, answer = await thesis.post("/announce", {**ANNOUNCE, "accepts": ["safetensors"]})
+    assert answer.get("accepts") == (None if thesis.wire == "json" else ["safetensors", "float16", "int8"])
+    _, answer = await thesis.post("/announce", ANNOUNCE)  # it came back as a node of the thesis
+    assert "accepts" not in answer
 
 
 async def test_ports_may_come_as_numbers_and_leave_as_text(thesis: Thesis) -> None:
