@@ -1,4 +1,4 @@
-"""The example bodies of García Pérez (2021), section 3.3, read and answered as written there by nodes of any form."""
+"""The example bodies of García Pérez (2021), section 3.3, read and answered as written by nodes of any form."""
 
 from __future__ import annotations
 
