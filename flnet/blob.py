@@ -9,12 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flnet.errors import BodyTooLarge, LocalError, UnreadableBody
 
 PIECE = 256 * 1024  # bytes; larger and smaller pieces were measured slower over loopback
 
+Bytes = NDArray[np.uint8]
+Memory = Callable[[int], Bytes]  # gives so many bytes, with anything in them
 Inspect = Callable[[memoryview, int], bool]  # (what has come so far, size of all) -> whether that was the head
+
+
+def fresh(nbytes: int) -> Bytes:
+    """New memory. It is not zeroed here: its pages are touched once, by what is written into them."""
+    return np.empty(nbytes, np.uint8)
 
 
 class Blob:
@@ -50,14 +58,16 @@ class Landing:
         joined: whether it came in more than one transfer.
     """
 
-    def __init__(self, inspect: Inspect, limit: int, head_limit: int) -> None:
+    def __init__(self, inspect: Inspect, limit: int, head_limit: int, memory: Memory = fresh) -> None:
         """Args:
         inspect: looks at the first bytes whenever they have doubled, until it returns True; raises PeerError for
             what is not wanted. What it is given stays as it is, so views of it may be kept.
         limit: bytes that a body may have in all.
         head_limit: bytes that are kept before `inspect` must have seen enough.
+        memory: where the buffer comes from.
         """
         self._inspect, self._limit, self._head_limit = inspect, limit, head_limit
+        self._memory = memory
         self._head = bytearray()
         self._look_at = 1  # bytes; looking at every write would copy a head of n single bytes n times
         self._buffer: memoryview | None = None
@@ -108,8 +118,7 @@ class Landing:
             return
         self._look_at = 2 * self.received
         if self._inspect(memoryview(bytes(self._head)), self.total):
-            # Not zeroed: its pages are touched once, by what is written into them.
-            self._buffer = np.empty(self.total, np.uint8).data.cast("B")
+            self._buffer = self._memory(self.total).data.cast("B")
             self._buffer[: self.received] = self._head
             self._head = bytearray()
         elif no_more:

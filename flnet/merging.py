@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from flnet.blob import Memory, fresh
 from flnet.params import Array, MergeRule, Params, ParamSpec, Schema
 
 Block = NDArray[np.float64]
@@ -37,9 +38,15 @@ class WeightedSum:
     is the same to the last bit.
     """
 
-    def __init__(self, specs: Mapping[str, ParamSpec]) -> None:
-        """Start with nothing; `specs` are the arrays of every set."""
+    def __init__(self, specs: Mapping[str, ParamSpec], memory: Memory = fresh) -> None:
+        """Start with nothing.
+
+        Args:
+            specs: the arrays of every set.
+            memory: where the memory for sums comes from.
+        """
         self._specs = {name: spec for name, spec in specs.items() if _is_mean(spec)}
+        self._memory = memory
         self._held: list[tuple[Mapping[str, Array], float]] = []
         self._sums: dict[str, Block] = {}
 
@@ -55,7 +62,7 @@ class WeightedSum:
         room = _room(self._specs.values())
         for name, spec in self._specs.items():
             empty = name not in self._sums
-            total = np.empty(math.prod(spec.shape)) if empty else self._sums[name]
+            total = self._sums[name] if not empty else _numbers(self._memory, math.prod(spec.shape), np.float64)
             for start in _starts(spec):
                 self._add_held(name, start, total[start : start + _BLOCK], empty, room)
             self._sums[name] = total
@@ -119,6 +126,7 @@ def quotient(
     sums: Sequence[tuple[WeightedSum, float]],
     divisor: float,
     extremes: Extremes,
+    memory: Memory = fresh,
 ) -> Params:
     """Parameters of (factor * sum + factor * sum + ...) / divisor, beside the maxima and minima.
 
@@ -127,7 +135,7 @@ def quotient(
     rooms = [_room(specs.values()) for _ in sums]
     return Params(
         {
-            name: _divided(name, spec, sums, divisor, rooms) if _is_mean(spec) else extremes.found[name]
+            name: _divided(name, spec, sums, divisor, rooms, memory) if _is_mean(spec) else extremes.found[name]
             for name, spec in specs.items()
         }
     )
@@ -163,10 +171,15 @@ def _at_most_one(weights: Sequence[float]) -> list[float]:
 
 
 def _divided(
-    name: str, spec: ParamSpec, sums: Sequence[tuple[WeightedSum, float]], divisor: float, rooms: Sequence[Block]
+    name: str,
+    spec: ParamSpec,
+    sums: Sequence[tuple[WeightedSum, float]],
+    divisor: float,
+    rooms: Sequence[Block],
+    memory: Memory,
 ) -> Array:
-    out: Array = np.empty(spec.shape, np.dtype(spec.dtype))
-    flat, limit = out.reshape(-1), float(np.finfo(out.dtype).max)
+    flat = _numbers(memory, math.prod(spec.shape), np.dtype(spec.dtype))
+    out, limit = flat.reshape(spec.shape), float(np.finfo(flat.dtype).max)
     for start in _starts(spec):
         total, *others = [
             _times(one.block(name, start, room), factor) for (one, factor), room in zip(sums, rooms, strict=True)
@@ -206,3 +219,8 @@ def comes_back(specs: Mapping[str, ParamSpec]) -> bool:
 
 def _is_mean(spec: ParamSpec) -> bool:
     return spec.merge == "mean" and np.dtype(spec.dtype).kind == "f"
+
+
+def _numbers(memory: Memory, count: int, dtype: Any) -> Array:
+    wanted = np.dtype(dtype)
+    return memory(count * wanted.itemsize).view(wanted)

@@ -14,6 +14,7 @@ from flnet.node.perform import Performer
 from flnet.node.post import Post
 from flnet.node.runtime import NodeRuntime
 from flnet.node.shelf import Shelf
+from flnet.node.spare import SpareMemory
 from flnet.node.timers import Timers
 from flnet.node.wire import Wire, accepted, encoding_of
 from flnet.params import PeerId, TrainerId
@@ -49,7 +50,8 @@ def assemble(
     settings: Settings, me: Peer, trainers: list[TrainerId], *, pool: Pool, transport: Transport, store: Store
 ) -> NodeRuntime:
     """A node from parts; the in-memory twins of each part make a mesh inside one process."""
-    strategy, form = fed_avg(settings.aggregation), settings.wire
+    spare = SpareMemory()
+    strategy, form = fed_avg(settings.aggregation, spare.take), settings.wire
     core = NodeCore(
         me,
         trainers,
@@ -71,7 +73,7 @@ def assemble(
             own_hyper=own_hyper_of(settings),
             encoding=encoding_of(form),
         )
-        post = Post(transport, wire, core.members, node.deliver)
+        post = Post(transport, wire, core.members, node.deliver, spare)
         timers = Timers(node.deliver, random.Random())
         return Performer(store, shelf, post, lane, timers, node.feed, node.deliver)
 
@@ -84,6 +86,7 @@ def assemble(
         pool=pool,
         shelf=shelf,
         desk=Desk(core, shelf, pool),
+        spare=spare,
         bootstrap=settings.bootstrap_pairs,
     )
 

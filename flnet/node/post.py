@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from flnet.blob import Blob, Landing
 from flnet.codec import BINARY_TYPE, HEAD_LIMIT, JsonCodec
@@ -25,6 +26,7 @@ from flnet.events import (
 from flnet.jobs import Members
 from flnet.messages import Accuracy, AccuracyReply, Announce, AnnounceReply, JobMessage, ModelParams, Packet
 from flnet.node.forms import goes_along
+from flnet.node.spare import SpareMemory
 from flnet.node.timers import Deliver
 from flnet.node.translate import claim_of, located
 from flnet.node.wire import Wire
@@ -39,7 +41,10 @@ UNSUPPORTED_MEDIA_TYPE = 415
 class Post:
     """Carries Send, Fetch and SendAnnounce to the transport."""
 
-    def __init__(self, transport: Transport, wire: Wire, members: Members, deliver: Deliver) -> None:
+    def __init__(
+        self, transport: Transport, wire: Wire, members: Members, deliver: Deliver, spare: SpareMemory
+    ) -> None:
+        self._spare = spare
         self._transport, self._wire, self._members, self._deliver = transport, wire, members, deliver
         self._json = JsonCodec()
         self._slots = asyncio.Semaphore(IN_FLIGHT)
@@ -70,9 +75,8 @@ class Post:
         address = self._members.address_of(peer)
         if address is None:
             return failed("its address is not known any more")
-        landing = Landing(
-            lambda head, total: self._wire.wanted(owner, head, total), self._wire.landing_limit(owner), HEAD_LIMIT
-        )
+        limit = self._wire.landing_limit(owner)
+        landing = Landing(partial(self._wire.wanted, owner), limit, HEAD_LIMIT, self._spare.take)
         try:
             async with self._fetches:
                 await self._transport.download(address, f"{ModelParams.path}/{digest}", landing)

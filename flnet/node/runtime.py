@@ -21,6 +21,7 @@ from flnet.node.desk import Desk
 from flnet.node.feed import RingFeed
 from flnet.node.perform import Performer
 from flnet.node.shelf import Shelf
+from flnet.node.spare import IDLE_SECONDS, SpareMemory, give_back_when_idle
 from flnet.node.survey import survey
 from flnet.node.translate import KINDS
 from flnet.node.wire import Wire
@@ -51,6 +52,7 @@ class NodeRuntime:
         pool: Pool,
         shelf: Shelf,
         desk: Desk,
+        spare: SpareMemory,
         bootstrap: Sequence[str] = (),
         policy: Policy = manual,
         rng: Rng | None = None,
@@ -64,7 +66,7 @@ class NodeRuntime:
         self.core = core
         self.feed = RingFeed(time.time)
         self._wire, self._transport, self._store, self._pool = wire, transport, store, pool
-        self._shelf, self._desk = shelf, desk
+        self._shelf, self._desk, self._spare = shelf, desk, spare
         self._bootstrap = tuple(bootstrap)
         self._queue: asyncio.Queue[tuple[TrainerId | None, Event, asyncio.Future[Packet | None] | None]] = (
             asyncio.Queue()
@@ -72,7 +74,7 @@ class NodeRuntime:
         self._progress: dict[TrainerId, Mapping[str, int]] = {}
         self._performer = make_performer(self)
         self._consumer: asyncio.Task[None] | None = None
-        self._asker: asyncio.Task[None] | None = None
+        self._beside: list[asyncio.Task[None]] = []  # what looks after this node from time to time
         self._policy, self._rng = policy, rng or random.Random()
 
     async def start(self) -> None:
@@ -82,11 +84,12 @@ class NodeRuntime:
             self._performer.prepare(trainer)
         self.deliver(None, MeshStarted(self._bootstrap))
         asking = ask_policy(self.core, self._policy, self._rng, self.deliver, POLICY_SECONDS)
-        self._asker = asyncio.create_task(asking)
+        tidying = give_back_when_idle(self._spare, self._is_busy, IDLE_SECONDS)
+        self._beside = [asyncio.create_task(asking), asyncio.create_task(tidying)]
 
     async def stop(self) -> None:
         """End everything; waiting callers get an error, watchers of the feed their end."""
-        running = [task for task in (self._asker, self._consumer) if task is not None]
+        running = [task for task in (*self._beside, self._consumer) if task is not None]
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
@@ -152,7 +155,7 @@ class NodeRuntime:
         return {
             "iAm": self.me.fields(),
             "jobsInfo": [_for_peers(self.job(trainer)) for trainer in self.core.jobs],
-            "lastNodeStatus": "BUSY" if any(job.busy for job in self.core.jobs.values()) else "IDLE",
+            "lastNodeStatus": "BUSY" if self._is_busy() else "IDLE",
             "peers": list(self.peers()),
             "version": flnet.__version__,
         }
@@ -203,6 +206,9 @@ class NodeRuntime:
         ]
         loaded = bool(usable) and not any(job.phase is Phase.LOADING for job in jobs.values())
         return {"ready": joined and loaded, "mesh_joined": joined, "data_loaded": loaded, "reasons": reasons}
+
+    def _is_busy(self) -> bool:
+        return any(job.busy for job in self.core.jobs.values())
 
     async def _take(
         self, kind: type[Message], body: bytes | memoryview, content_type: str, caller_ip: str

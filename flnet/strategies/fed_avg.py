@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from flnet.blob import Memory, fresh
 from flnet.merging import Extremes, WeightedSum, comes_back, quotient
 from flnet.params import Params, Schema, Update
 from flnet.strategies.base import LocalTerm, State, Strategy
@@ -17,11 +18,15 @@ from flnet.strategies.base import LocalTerm, State, Strategy
 Weighting = Literal["agg0", "agg1", "agg2"]
 
 
-def fed_avg(weighting: Weighting = "agg1") -> Strategy:
-    """Mean of the peers' parameters: agg0 uniform; agg1 by examples n; agg2 by n times its labels M."""
+def fed_avg(weighting: Weighting = "agg1", memory: Memory = fresh) -> Strategy:
+    """Mean of the peers' parameters: agg0 uniform; agg1 by examples n; agg2 by n times its labels M.
+
+    Args:
+        memory: where the memory for sums and averages comes from.
+    """
 
     def merge(state: State, schema: Schema, updates: Sequence[Update]) -> tuple[Params, State]:
-        average = _Average(weighting, state, schema)
+        average = _Average(weighting, state, schema, memory)
         average.hold(updates)
         return average.result()
 
@@ -30,7 +35,7 @@ def fed_avg(weighting: Weighting = "agg1") -> Strategy:
         init=lambda params: None,
         local=lambda state: LocalTerm(),
         merge=merge,
-        running=lambda state, schema: _Average(weighting, state, schema),
+        running=lambda state, schema: _Average(weighting, state, schema, memory),
     )
 
 
@@ -42,10 +47,11 @@ class _Average:
     the end, so these peers have a sum of their own; so has the plain mean, until a weight above 0 rules it out.
     """
 
-    def __init__(self, weighting: Weighting, state: State, schema: Schema) -> None:
+    def __init__(self, weighting: Weighting, state: State, schema: Schema, memory: Memory) -> None:
         self._weighting, self._state, self._specs = weighting, state, schema.specs
-        self._stated, self._unstated = WeightedSum(self._specs), WeightedSum(self._specs)
-        self._plain: WeightedSum | None = WeightedSum(self._specs)
+        self._memory = memory
+        self._stated, self._unstated = WeightedSum(self._specs, memory), WeightedSum(self._specs, memory)
+        self._plain: WeightedSum | None = WeightedSum(self._specs, memory)
         self._extremes = Extremes(self._specs)
         self._only: Params | None = None
         self._peers = self._stating = self._examples = 0
@@ -86,7 +92,7 @@ class _Average:
             sums.append((self._unstated, factor))
         if total == 0 and self._plain is not None:
             sums, total = [(self._plain, 1.0)], peers
-        return quotient(self._specs, sums, total, self._extremes), self._state
+        return quotient(self._specs, sums, total, self._extremes, self._memory), self._state
 
     def _count(self, update: Update) -> None:
         self._peers += 1

@@ -16,7 +16,7 @@ from flnet.settings import PREFIX, Settings
 from flnet.web.live import streams_of
 
 GRACE_SECONDS = 3.0  # for requests that are being answered when the node stops
-KEEP_ALIVE_SECONDS = 15.0  # longer than a peer's client keeps an idle connection (flnet's: 10 s at most), so it closes first
+KEEP_ALIVE_SECONDS = 15.0  # longer than flnet's client keeps an idle connection (10 s), so that it closes first
 BACKLOG = 256
 UNTAKEN_SECONDS = 60.0  # after which the system ends a connection whose other side takes nothing of what is sent
 _log = logging.getLogger("flnet.web.server")

@@ -1,0 +1,80 @@
+"""Large memory that is handed out again: never what somebody still looks at, and given back in the end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+
+from flnet.node.spare import SMALLEST, SpareMemory, give_back_when_idle
+
+SIZE = 4 * SMALLEST
+
+
+def test_what_nobody_refers_to_any_more_is_handed_out_again() -> None:
+    spare = SpareMemory()
+    first = spare.take(SIZE)
+    place = first.ctypes.data
+    del first
+    assert spare.take(SIZE).ctypes.data == place
+    assert spare.take(SIZE // 2).ctypes.data == place
+    assert spare.nbytes == SIZE
+
+
+def test_what_is_seen_through_any_kind_of_view_is_not_handed_out() -> None:
+    spare = SpareMemory()
+    views: list[object] = []
+    places = set()
+    for see in (
+        lambda a: a,
+        lambda a: a.view(np.float64)[5:],
+        lambda a: a.data,
+        lambda a: np.frombuffer(a.data[8:]),
+    ):
+        array = spare.take(SIZE)
+        places.add(array.ctypes.data)
+        views.append(see(array))
+        del array
+    assert len(places) == 4
+    views.clear()
+    assert spare.take(SIZE).ctypes.data in places
+    assert spare.nbytes == 4 * SIZE
+
+
+def test_neither_too_small_nor_much_too_large_memory_is_handed_out() -> None:
+    spare = SpareMemory()
+    spare.take(SIZE)
+    assert len(spare.take(SIZE + 1)) == SIZE + 1
+    assert len(spare.take(SMALLEST)) == SMALLEST
+    assert spare.nbytes == 2 * SIZE + 1 + SMALLEST
+    assert len(spare.take(10)) == 10  # not worth keeping
+    assert spare.nbytes == 2 * SIZE + 1 + SMALLEST
+
+
+def test_what_is_let_go_stays_with_who_uses_it() -> None:
+    spare = SpareMemory()
+    used = spare.take(SIZE)
+    used[:] = 7
+    spare.let_go()
+    assert spare.nbytes == 0
+    spare.take(SIZE)[:] = 1
+    assert (used == 7).all()
+
+
+async def test_it_is_given_back_when_nothing_was_to_do_at_two_looks() -> None:
+    spare = SpareMemory()
+    spare.take(SIZE)
+    looks = iter([True, False, True, False, False])
+    kept: list[int] = []
+
+    def is_busy() -> bool:
+        kept.append(spare.nbytes)
+        return next(looks)
+
+    tidying = asyncio.create_task(give_back_when_idle(spare, is_busy, 0.0))
+    while len(kept) < 5:
+        await asyncio.sleep(0)
+    while spare.nbytes:
+        await asyncio.sleep(0)
+    tidying.cancel()
+    assert kept == [SIZE] * 5
