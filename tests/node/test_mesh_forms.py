@@ -51,11 +51,11 @@ async def rounds(mesh: Mesh, count: int) -> None:
         await mesh.idle(number)
 
 
-async def mixed(*wires: str, numbers: int = 2) -> Mesh:
+async def mixed(*wires: str, numbers: int = 2, **settings: Any) -> Mesh:
     mesh = Mesh()
     for i, wire in enumerate(wires):
         trainer = Linear(1.0 + i, examples=10 * (i + 1), numbers=numbers)
-        await mesh.add("abcdefgh"[i], trainer, ("a",) if i else (), wire=wire)
+        await mesh.add("abcdefgh"[i], trainer, ("a",) if i else (), wire=wire, **settings)
     await mesh.full()
     return mesh
 
@@ -147,4 +147,31 @@ async def test_what_rounding_loses_is_sent_with_later_updates() -> None:
     weights = mesh.nodes["a"].core.jobs[MNIST_3_7].state.model.shared["weights"]  # type: ignore[union-attr]
     aim = (10 * 1.0 + 20 * 2.0) / 30
     assert np.allclose(weights, aim, atol=0.02)
+    await mesh.stop()
+
+
+@pytest.mark.parametrize(
+    "wires",
+    [("safetensors", "safetensors", "safetensors"), ("safetensors", "json", "int8"), ("json", "int8", "json")],
+)
+async def test_averages_that_differ_become_one_in_the_next_round(wires: tuple[str, ...]) -> None:
+    """Between some nodes the winning model is fetched by its digest, between others it comes with the claim."""
+    mesh = await mixed(
+        *wires,
+        numbers=2000,
+        wait_time_in_seconds_to_force_fedavg=0.2,
+        wait_time_in_seconds_to_force_fedavg_margin=0.2,
+    )
+    mesh.network.cut(mesh.nodes["c"].me.address, mesh.nodes["b"].me.address)
+    await rounds(mesh, 1)
+    records = {name: node.history(MNIST_3_7)[0] for name, node in mesh.nodes.items()}
+    assert records["b"]["contributors"] == ["a", "b"]
+    assert "c" in records["a"]["contributors"]
+    assert records["a"]["digest"] != records["b"]["digest"]
+    mesh.network.heal_all()
+    await until(lambda: all(len(node.core.members.alive) == 2 for node in mesh.nodes.values()))
+    await trigger(mesh.nodes["b"])
+    await mesh.idle(1)
+    assert len(digests(mesh)) == 1
+    assert all("averaged 3 updates" in outcome(node) for node in mesh.nodes.values())
     await mesh.stop()
