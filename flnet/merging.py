@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from flnet.blob import Memory, fresh
 from flnet.params import Array, MergeRule, Params, ParamSpec, Schema
@@ -221,6 +221,6 @@ def _is_mean(spec: ParamSpec) -> bool:
     return spec.merge == "mean" and np.dtype(spec.dtype).kind == "f"
 
 
-def _numbers(memory: Memory, count: int, dtype: Any) -> Array:
+def _numbers(memory: Memory, count: int, dtype: DTypeLike) -> Array:
     wanted = np.dtype(dtype)
     return memory(count * wanted.itemsize).view(wanted)
