@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.processes.harness import Harness, RealNode, harness, until
+from tests.processes.harness import DEADLINE_SECONDS, Harness, RealNode, harness, until
 from tests.processes.proxy import ADDRESS, Proxy
 
 MEGA = 1024 * 1024
@@ -80,7 +80,7 @@ def large(tmp_path: Path) -> Iterator[Wires]:
 
 def hears(node: RealNode, words: str) -> None:
     """Read the node's feed from its beginning until these words."""
-    with node.http.stream("GET", "/events", headers={"Last-Event-ID": "0"}) as answer:
+    with node.http.stream("GET", "/events", headers={"Last-Event-ID": "0"}, timeout=DEADLINE_SECONDS) as answer:
         assert any(words in line for line in answer.iter_lines()), "the feed ended"
 
 
@@ -109,7 +109,7 @@ def test_a_download_that_breaks_again_and_again_goes_on_where_it_stopped(large: 
         for record in large.ended(0, first, second):
             assert record["contributors"] == ["n0", "n1"]
         assert proxy.broken == 3
-        assert 4 * LARGE <= proxy.passed < 4 * LARGE + 64 * 1024  # each byte once, and the small messages
+        assert 4 * LARGE <= proxy.passed < 5 * LARGE  # each byte once; from the beginning each time it would be 7
 
 
 @pytest.mark.slow
@@ -117,12 +117,12 @@ def test_a_download_that_breaks_again_and_again_goes_on_where_it_stopped(large: 
 def test_a_node_killed_while_its_update_is_fetched_holds_nobody_up(large: Wires) -> None:
     others = [large.start(), large.start()]
     dying = large.start(NODE_IP=ADDRESS)
-    with Proxy(dying.port, after=MEGA) as proxy:
+    with Proxy(dying.port, after=MEGA // 4) as proxy:
         large.harness.ready()
         large.trigger()
         for node, peer in zip(others, ("n1", "n0"), strict=True):
             hears(node, f"update from {peer}: ")
-        until(lambda: proxy.held == 2, "a quarter of the update at both")
+        until(lambda: proxy.held >= 2, "the beginning of the update at both")
         dying.process.kill()
         dying.process.wait()
         proxy.close()
