@@ -251,12 +251,13 @@ def _conformed(name: str, value: Array, spec: ParamSpec) -> Array:
             raise ParamsRefused(f"{name!r} has numbers outside the range of {spec.dtype}")
         with np.errstate(over="ignore"):
             value = value.astype(wanted)
-    if wanted.kind == "f" and not _finite(value):
+    if wanted.kind == "f" and not is_finite(value):
         raise ParamsRefused(f"{name!r} has numbers that are not finite in {spec.dtype}")
     return value
 
 
-def _finite(value: Array) -> bool:
+def is_finite(value: Array) -> bool:
+    """Whether all numbers are; looked at block by block, without an array of answers as long as theirs."""
     flat = np.ravel(value)
     return all(np.isfinite(flat[start : start + _BLOCK]).all() for start in range(0, flat.size, _BLOCK))
 

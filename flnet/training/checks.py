@@ -14,7 +14,7 @@ from flnet.errors import ParamsRefused, TrainerError
 from flnet.events import Declaration
 from flnet.explaining import explain
 from flnet.messages import Agreement, HyperParams
-from flnet.params import Array, Params, Schema
+from flnet.params import Array, Params, Schema, is_finite
 from flnet.training.api import DataInfo, Fit, Score, Trainer
 from flnet.training.offers import offered
 
@@ -137,7 +137,7 @@ def _shortened(words: str) -> str:
 
 
 def _finite(value: Array) -> bool:
-    return value.dtype.kind != "f" or bool(np.isfinite(value).all())
+    return value.dtype.kind != "f" or is_finite(value)
 
 
 def _count(value: Any, what: str, name: str) -> int:
