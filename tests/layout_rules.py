@@ -13,7 +13,7 @@ MAX_FUNCTION_LINES = 50
 LAYERS = {
     "errors": 1,
     **dict.fromkeys(("blob", "explaining", "names", "params"), 2),
-    **dict.fromkeys(("merging", "messages", "packing", "settings", "tensorfile"), 3),
+    **dict.fromkeys(("comparing", "merging", "messages", "packing", "settings", "tensorfile"), 3),
     **dict.fromkeys(("events", "effects", "privacy"), 4),
     **dict.fromkeys(("strategies", "personal", "projection", "topologies", "policies"), 5),
     "rounds": 6,
