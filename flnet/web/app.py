@@ -11,6 +11,7 @@ from flnet.node.base import Node
 from flnet.settings import Settings
 from flnet.web.answers import answer_errors
 from flnet.web.body import CONTROL_BYTES, LimitedBody, limited_request, linger
+from flnet.web.frame import frame_routes
 from flnet.web.guard import guard
 from flnet.web.info import info_routes
 from flnet.web.live import live_routes
@@ -54,5 +55,6 @@ def create_app(node: Node, settings: Settings) -> Quart:
     app.register_blueprint(info_routes(node))
     app.register_blueprint(model_routes(node))
     app.register_blueprint(live_routes(app, node))
-    app.register_blueprint(page_routes(node, settings))
+    app.register_blueprint(frame_routes(node, settings))
+    app.register_blueprint(page_routes(node))
     return app

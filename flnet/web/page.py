@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import secrets
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qs
 
 import orjson
-from quart import Blueprint, Response, redirect, render_template, request
-from werkzeug.exceptions import NotFound
+from quart import Blueprint, Response, redirect, request
 
-from flnet import __version__
 from flnet.errors import FlnetError
 from flnet.messages import Trigger
 from flnet.node.base import Node, View
 from flnet.params import TrainerId
-from flnet.settings import Settings
 from flnet.transport.base import Reply
 from flnet.web.answers import JSON
 from flnet.web.body import read_body
+from flnet.web.frame import render_page
 from flnet.web.training import caller_ip
 from flnet.web.view import event_views, jobs_of, peer_views, same_job, text
 
 REFRESH_SECONDS = 5  # while something is going on
 EVENTS_SHOWN = 12
 PEER_INFOS_KEPT_SECONDS = 1.0  # many open pages ask the peers no more often than one
-FILES = {"style.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml"}
 
 
 @dataclass(frozen=True)
@@ -81,32 +76,20 @@ class PeerInfos:
             return self._kept
 
 
-def page_routes(node: Node, settings: Settings) -> Blueprint:
-    """The page, its files and its form."""
+def page_routes(node: Node) -> Blueprint:
+    """The page and its form."""
     routes = Blueprint("page", __name__)
     notices, peer_infos = Notices(), PeerInfos(node)
-    served, version = _load_files()
 
     @routes.get("/")
-    async def page() -> str:
+    async def page() -> Response:
         shown = page_data(node, await peer_infos.get())
-        notice = notices.get(request.args.get("notice"))
-        return await render_template(
-            "index.html", **shown, notice=notice, address=_own_address(node, settings), files=version
-        )
+        return await render_page("index.html", **shown, notice=notices.get(request.args.get("notice")))
 
     @routes.post("/training/trigger/form")
     async def trigger() -> Any:
         key = notices.put(await _trigger(node, await read_body()))
         return redirect(f"/?notice={key}", 303)
-
-    @routes.get("/web/<name>")
-    async def file(name: str) -> Response:
-        if name not in served:
-            raise NotFound
-        answer = Response(served[name], content_type=FILES[name])
-        answer.headers["Cache-Control"] = "public, max-age=86400"  # the page asks by version
-        return answer
 
     return routes
 
@@ -121,8 +104,6 @@ def page_data(node: Node, peer_infos: Sequence[View]) -> dict[str, Any]:
     others = [job for job in elsewhere if not any(same_job(job, mine) for mine in jobs)]
     busy = any(job.busy for job in [*jobs, *elsewhere])
     return {
-        "me": node.me.id,
-        "version": __version__,
         "status": text(info.get("lastNodeStatus")),
         "ready": node.ready(),
         "jobs": [(job, [other for other in elsewhere if same_job(job, other)]) for job in jobs],
@@ -150,15 +131,3 @@ def _outcome(reply: Reply, trainer: str) -> Notice:
     if reply.status >= 400:
         return Notice(text(answer.get("message"), 500), is_error=True)
     return Notice(f"Round {answer.get('round')} of {trainer} has been started.", is_error=False)
-
-
-def _load_files() -> tuple[dict[str, bytes], str]:
-    """The page's files, and a version that changes with them."""
-    folder = files("flnet_resources") / "web"
-    served = {name: (folder / name).read_bytes() for name in FILES}
-    return served, hashlib.sha256(b"".join(served.values())).hexdigest()[:12]
-
-
-def _own_address(node: Node, settings: Settings) -> str:
-    host = node.me.ip or settings.listen_address
-    return f"[{host}]:{node.me.port}" if ":" in host else f"{host}:{node.me.port}"

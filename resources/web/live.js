@@ -1,0 +1,1 @@
+// Keeps the page up to date; it works without this file.
