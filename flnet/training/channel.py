@@ -2,7 +2,8 @@
 
 A frame is three big-endian lengths (of the JSON, 4 bytes; of what follows it, 8 bytes; how many descriptors come
 along, 1 byte), then the JSON and what follows. Few bytes of arrays follow the JSON; more stand in a file of
-memory, whose descriptor comes along. Nothing in a frame can run code in the one who reads it.
+memory, whose descriptor comes along; lending.py says when such a file is written again. Nothing in a frame can
+run code in the one who reads it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import numpy as np
 
 from flnet.params import Params
 from flnet.training.frames import Frame
-from flnet.training.memory_file import MemoryFile, UnreadableLayout, arrays_in, layout_of, raw
+from flnet.training.lending import FREE, Lending
+from flnet.training.memory_file import UnreadableLayout, arrays_in, layout_of, raw
 
 INLINE = 64 * 1024  # bytes; fewer are copied through the sockets faster than a file is made for them
 LONGEST_HEAD = 16 * 1024 * 1024  # bytes of JSON
@@ -42,8 +44,7 @@ class Channel:
     """
 
     def __init__(self, end: socket.socket, remember: int = 0) -> None:
-        self._end, self._remember = end, remember
-        self._files: list[MemoryFile] = []  # the last one used comes last
+        self._end, self._files = end, Lending(remember)
         self._sending = threading.Lock()
 
     def send(self, frame: Frame) -> None:
@@ -58,9 +59,8 @@ class Channel:
         elif (size := layout_of(frame.params)[1]) <= INLINE:
             self._send(*_inline(frame.fields, frame.params, size))
         else:
-            file = self._file_of(frame.params)
-            self._send({**frame.fields, _ARRAYS: file.layout}, (), (file.descriptor,))
-            self._keep(file)
+            file, name = self._files.lend(frame.params)
+            self._send({**frame.fields, _ARRAYS: file.layout, **name}, (), (file.descriptor,))
 
     def receive(self) -> Frame | None:
         """The next frame; None when the other side is gone, also in the middle of one.
@@ -72,19 +72,20 @@ class Channel:
         if message is None:
             return None
         fields, beside, descriptors = message
-        layout = fields.pop(_ARRAYS, None)
-        files = [MemoryFile(descriptor, layout or ()) for descriptor in descriptors]
+        layout, free, params = fields.pop(_ARRAYS, None), fields.pop(FREE, []), None
         try:
-            if layout is None:
-                return Frame(fields)
-            params = files[0].arrays() if files else arrays_in(beside, layout)
+            if descriptors:
+                params = self._files.borrow(descriptors[0], layout, fields)
+            elif layout is not None:
+                params = arrays_in(beside, layout)
+            self._files.freed(free)
         except UnreadableLayout as exc:
-            for file in files:
-                file.close()
             raise Garbled(str(exc)) from exc
-        if files:
-            self._keep(files[0].remembering(params))
         return Frame(fields, params)
+
+    def forked(self) -> None:
+        """Note that this process was or will be forked, with all the arrays that came and still live."""
+        self._files.forked()
 
     def forget(self) -> None:
         """Let go of the files that are kept."""
@@ -96,16 +97,9 @@ class Channel:
         self._end.close()
 
     def _send(self, fields: Mapping[str, Any], parts: Parts = (), descriptors: Sequence[int] = ()) -> None:
+        free = self._files.free()
         with self._sending:
-            send_message(self._end, fields, parts, descriptors)
-
-    def _file_of(self, params: Params) -> MemoryFile:
-        self._files = [file for file in self._files if file.wanted]
-        return next((file for file in self._files if file.holds(params)), None) or MemoryFile.of(params)
-
-    def _keep(self, file: MemoryFile) -> None:
-        kept = [*(other for other in self._files if other is not file), file]
-        self._files = kept[-self._remember :] if self._remember else []
+            send_message(self._end, {**fields, FREE: free} if free else fields, parts, descriptors)
 
 
 def _inline(fields: Mapping[str, Any], params: Params, size: int) -> tuple[Mapping[str, Any], Parts]:

@@ -1,7 +1,9 @@
-"""Arrays that go to another process in a file of memory: written once, mapped there, and never changed again.
+"""Arrays that go to another process in a file of memory, and are mapped there.
 
-Where the system can, the file is sealed before it is handed over: nobody, its writer included, can change it or
-make it shorter any more, so that one who maps it meets neither other numbers later nor an end too early.
+Where the system can, the file is sealed before it is handed over: nobody, its writer included, can make it
+shorter any more, so that one who maps it never meets an end too early. A file that is made for one set of arrays
+cannot be changed any more either. One that can be written again is changed by its writer alone, to whom others
+must have said that they look at it no more (lending.py); others get a descriptor that can only be read.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import os
 import sys
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -23,7 +25,8 @@ from flnet.params import Array, Params
 if sys.platform == "linux":
     import fcntl
 
-    _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+    _SIZE = fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+    _ALL = _SIZE | fcntl.F_SEAL_WRITE
 
 _ALIGNED = 64  # bytes: a line of the cache
 _KINDS = "fiub"  # nothing that could hold an object
@@ -89,17 +92,19 @@ class MemoryFile:
     Attributes:
         layout: where each array stands in it.
         descriptor: of the open file.
+        size: of a file that can be written again, in bytes; 0 for all others.
     """
 
-    def __init__(self, descriptor: int, layout: Layout) -> None:
-        """Take over an open file; `of` makes one."""
-        self.descriptor, self.layout = descriptor, layout
+    def __init__(self, descriptor: int, layout: Layout, writable: int | None = None, size: int = 0) -> None:
+        """Take over an open file, and a descriptor to write it by; `of` and `rewritable` make one."""
+        self.descriptor, self.layout, self.size = descriptor, layout, size
+        self._writable = writable
         self._arrays: dict[str, weakref.ref[Array]] = {}
-        self._closing = weakref.finalize(self, os.close, descriptor)
+        self._closing = weakref.finalize(self, _close, descriptor, writable)
 
     @classmethod
     def of(cls, params: Params) -> MemoryFile:
-        """Copy arrays into a new file.
+        """Copy arrays into a new file that nobody can change any more.
 
         Raises:
             TrainerError: there is no room.
@@ -108,12 +113,44 @@ class MemoryFile:
         try:
             file = cls(_new_file(), layout)
             os.ftruncate(file.descriptor, size)
-            for (_, _, _, offset), value in zip(layout, params.values(), strict=True):
-                _write(file.descriptor, raw(value), offset)
-            _seal(file.descriptor)
+            _write_all(file.descriptor, layout, params)
+            if sys.platform == "linux":
+                fcntl.fcntl(file.descriptor, fcntl.F_ADD_SEALS, _ALL)
         except OSError as exc:
-            raise TrainerError(f"{params.nbytes} bytes of parameters cannot be handed over: {exc}") from exc
+            raise _no_room(params, exc) from exc
         return file.remembering(params)
+
+    @classmethod
+    def rewritable(cls, size: int) -> MemoryFile | None:
+        """An empty file of so many bytes that only its maker can write; None where the system has no such."""
+        if sys.platform != "linux":
+            return None
+        try:
+            writable = _new_file()
+        except OSError:
+            return None
+        try:
+            os.ftruncate(writable, size)
+            fcntl.fcntl(writable, fcntl.F_ADD_SEALS, _SIZE)
+            reading = os.open(f"/proc/self/fd/{writable}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            os.close(writable)
+            return None
+        return cls(reading, (), writable, size)
+
+    def write(self, params: Params) -> None:
+        """Put other arrays into a file that can be written again; nobody must look at it.
+
+        Raises:
+            TrainerError: there is no room.
+        """
+        assert self._writable is not None
+        self._arrays = {}  # from here on it holds none of them whole
+        self.layout = layout_of(params)[0]
+        try:
+            _write_all(self._writable, self.layout, params)
+        except OSError as exc:
+            raise _no_room(params, exc) from exc
 
     def remembering(self, params: Params) -> MemoryFile:
         """Note which arrays stand in the file, without keeping them alive."""
@@ -129,25 +166,32 @@ class MemoryFile:
     @property
     def wanted(self) -> bool:
         """Whether all the arrays still live: without one of them, nobody can ask for the file again."""
-        return all(ref() is not None for ref in self._arrays.values())
+        return bool(self._arrays) and all(ref() is not None for ref in self._arrays.values())
 
-    def arrays(self) -> Params:
+    def arrays(self, gone: Callable[[], object] | None = None) -> Params:
         """Map the file; its memory lasts as long as the last of these arrays, also when this object is closed.
 
+        Args:
+            gone: called once nothing looks at these arrays any more, from whatever thread lets go of the last;
+                with it, the file may be one that is written again after that.
+
         Raises:
-            UnreadableLayout: the layout does not fit the file, or the file could still change.
+            UnreadableLayout: the layout does not fit the file, or the file could change while it is looked at.
         """
-        if sys.platform == "linux" and not _is_sealed(self.descriptor):
+        if not _is_sealed(self.descriptor, for_good=gone is None):
             raise UnreadableLayout("a file that can still change")
         try:
             # Copied when written to: a trainer that does so by force changes its own numbers only.
             mapped = mmap.mmap(self.descriptor, 0, access=mmap.ACCESS_COPY)
         except (OSError, ValueError) as exc:
             raise UnreadableLayout(f"a file that cannot be mapped: {exc}") from exc
-        return arrays_in(mapped, self.layout)
+        params = arrays_in(mapped, self.layout)
+        if gone is not None:
+            weakref.finalize(mapped, gone).atexit = False
+        return params
 
     def close(self) -> None:
-        """Close the descriptor; arrays that were mapped stay."""
+        """Close its descriptors; arrays that were mapped stay."""
         self._closing()
 
 
@@ -160,21 +204,28 @@ def _new_file() -> int:
     return descriptor
 
 
-def _write(descriptor: int, data: memoryview, offset: int) -> None:
-    while data:
-        written = os.pwrite(descriptor, data, offset)
-        data, offset = data[written:], offset + written
+def _write_all(descriptor: int, layout: Layout, params: Params) -> None:
+    for (_, _, _, offset), value in zip(layout, params.values(), strict=True):
+        data, done = raw(value), 0
+        while done < len(data):
+            done += os.pwrite(descriptor, data[done:], offset + done)
 
 
-def _seal(descriptor: int) -> None:
-    if sys.platform == "linux":
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+def _no_room(params: Params, cause: OSError) -> TrainerError:
+    return TrainerError(f"{params.nbytes} bytes of parameters cannot be handed over: {cause}")
 
 
-def _is_sealed(descriptor: int) -> bool:
+def _close(*descriptors: int | None) -> None:
+    for descriptor in descriptors:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _is_sealed(descriptor: int, *, for_good: bool) -> bool:
     if sys.platform != "linux":
         return True
+    seals = _ALL if for_good else _SIZE
     try:
-        return fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & _SEALS == _SEALS
+        return fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & seals == seals
     except OSError:  # no file of memory
         return False

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from flnet.errors import TrainerError
+from flnet.errors import FlnetError, TrainerError
 from flnet.messages import HyperParams
 from flnet.params import Params
 from flnet.training.backend import TOLD, FitOrder
@@ -54,7 +54,11 @@ def main(descriptor: int, parent: int) -> None:
     waiting: queue.SimpleQueue[Frame] = queue.SimpleQueue()
     threading.Thread(target=_read_all, args=(channel, backend, waiting), daemon=True).start()
     while True:
-        _serve(waiting.get(), backend, channel)
+        order = waiting.get()
+        answer = _answer(order, backend, channel)
+        del order  # its arrays with it: the answer tells that the node may write over them
+        _give(channel, answer)
+        del answer
 
 
 def be_killed_with(parent: int) -> None:
@@ -87,8 +91,10 @@ def _take(descriptor: int) -> Channel:
         os.dup2(nothing, descriptor, inheritable=False)
         be_killed_with(os.getppid())
 
-    os.register_at_fork(after_in_child=let_go)
-    return Channel(end)
+    channel = Channel(end)
+    # Twice: another thread may take or drop arrays in between.
+    os.register_at_fork(before=channel.forked, after_in_parent=channel.forked, after_in_child=let_go)
+    return channel
 
 
 def _read_all(channel: Channel, backend: LocalBackend, waiting: queue.SimpleQueue[Frame]) -> None:
@@ -98,23 +104,35 @@ def _read_all(channel: Channel, backend: LocalBackend, waiting: queue.SimpleQueu
                 backend.cancel(frame.fields["number"])
             else:
                 waiting.put(frame)
+            del frame  # and not only when the next one comes
     finally:
         os._exit(0)
 
 
-def _serve(order: Frame, backend: LocalBackend, channel: Channel) -> None:
-    """Do what a frame asks and answer it."""
+def _answer(order: Frame, backend: LocalBackend, channel: Channel) -> Frame:
+    """Do what a frame asks."""
     try:
-        _give(channel, _done(order.fields, order.params or Params(), backend, channel))
+        return _done(order.fields, order.params or Params(), backend, channel)
     except TOLD as exc:
-        _give(channel, Frame({"answer": "error", **error_fields(exc)}))
+        return _failed(exc)
     except MemoryError:
-        _give(channel, Frame({"answer": "error", "message": "there was not enough memory for this task"}))
+        return _failed(TrainerError("there was not enough memory for this task"))
+
+
+def _failed(error: FlnetError) -> Frame:
+    return Frame({"answer": "error", **error_fields(error)})
 
 
 def _give(channel: Channel, answer: Frame) -> None:
     with suppress(OSError):  # a node that is gone ends this process elsewhere
-        channel.send(Frame({**answer.fields, "loaded": sorted(loaded_families())}, answer.params))
+        try:
+            channel.send(_loaded(answer))
+        except TrainerError as exc:  # no room for its arrays
+            channel.send(_loaded(_failed(exc)))
+
+
+def _loaded(answer: Frame) -> Frame:
+    return Frame({**answer.fields, "loaded": sorted(loaded_families())}, answer.params)
 
 
 def _done(fields: Mapping[str, Any], params: Params, backend: LocalBackend, channel: Channel) -> Frame:

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from flnet.params import Params
+from flnet.training import memory_file
 from flnet.training.channel import INLINE, Channel, Garbled, receive_message, send_message
 from flnet.training.frames import Frame
 from flnet.training.memory_file import MemoryFile
@@ -88,9 +89,10 @@ def test_nonsense_is_called_so(ends: tuple[socket.socket, socket.socket], messag
 
 
 @linux
+@pytest.mark.parametrize("said", [{}, {"lent": 1}, {"back": 1}, {"lent": "x"}, {"lent": True}, {"back": []}])
 @pytest.mark.parametrize("kind", ["plain file", "unsealed", "wrong layout", "two of them"])
 def test_descriptors_that_come_with_nonsense_are_closed(
-    ends: tuple[socket.socket, socket.socket], kind: str
+    ends: tuple[socket.socket, socket.socket], kind: str, said: dict[str, object]
 ) -> None:
     good = MemoryFile.of(params(a=[1.0]))
     files = {
@@ -102,12 +104,38 @@ def test_descriptors_that_come_with_nonsense_are_closed(
     before = descriptors()
     layout = [["a", "<f4", [99], 0]]
     sent = [files[kind]] * (2 if kind == "two of them" else 1)
-    send_message(ends[0], {"arrays": layout}, (), sent)
+    send_message(ends[0], {"arrays": layout, **said}, (), sent)
     with pytest.raises(Garbled):
         Channel(ends[1]).receive()
     assert descriptors() == before
     for descriptor in files.values():
         os.close(descriptor)
+
+
+@linux
+@pytest.mark.parametrize(
+    "said",
+    [{"lent": "1"}, {"lent": True}, {"lent": None, "back": 1.5}, {"free": 3}, {"free": ["x"]}, {"free": {}}],
+)
+def test_nonsense_about_a_file_is_called_so(
+    ends: tuple[socket.socket, socket.socket], said: dict[str, object]
+) -> None:
+    good = MemoryFile.of(params(a=[1.0]))
+    before = descriptors()
+    send_message(ends[0], {"arrays": good.layout, **said}, (), [good.descriptor])
+    with pytest.raises(Garbled):
+        Channel(ends[1], remember=2).receive()
+    assert descriptors() == before
+
+
+@linux
+def test_numbers_of_files_that_nobody_lent_are_passed_over(channels: Pair) -> None:
+    ours, theirs = channels
+    send_message(theirs._end, {"free": [7, -1, 10**30]})
+    assert ours.receive() == Frame({})
+    for _ in range(2):
+        ours.send(Frame({}, params(w=np.zeros(LARGE, "float32"))))
+        assert theirs.receive() is not None
 
 
 def test_random_bytes_end_in_a_frame_in_nothing_or_in_garbled() -> None:
@@ -143,19 +171,21 @@ def test_many_rounds_leave_no_descriptor_behind(channels: Pair) -> None:
     assert descriptors() == before
 
 
-@linux
+@pytest.mark.parametrize("again", [True, False], ids=["files written again", "new files"])
 def test_the_same_arrays_are_written_once_and_what_came_is_sent_back_as_it_is(
-    channels: Pair, monkeypatch: pytest.MonkeyPatch
+    channels: Pair, monkeypatch: pytest.MonkeyPatch, again: bool
 ) -> None:
     ours, theirs = channels
     written: list[Params] = []
-    of = MemoryFile.of
+    write = memory_file._write_all
 
-    def counted(params: Params) -> MemoryFile:
+    def counted(descriptor: int, layout: memory_file.Layout, params: Params) -> None:
         written.append(params)
-        return of(params)
+        write(descriptor, layout, params)
 
-    monkeypatch.setattr(MemoryFile, "of", counted)
+    monkeypatch.setattr(memory_file, "_write_all", counted)
+    if not again:
+        monkeypatch.setattr(MemoryFile, "rewritable", lambda size: None)
     model, other = (params(w=np.full(LARGE, n, "float32")) for n in (1, 2))
     for sent in (model, Params(model), other, model):
         ours.send(Frame({}, sent))

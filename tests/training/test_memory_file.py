@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +80,64 @@ def test_nobody_can_change_or_shorten_a_file_that_was_handed_over() -> None:
         MemoryFile(os.dup(plain.fileno()), file.layout).arrays()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="files are written again on Linux only")
+def test_a_file_that_is_written_again_keeps_its_size_and_others_can_only_read_it() -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    file = MemoryFile.rewritable(64)
+    assert file is not None
+    for numbers in ([1.0, 2.0], [3.0, 4.0, 5.0]):
+        given = params(a=numbers)
+        file.write(given)
+        assert not file.wanted
+        assert not file.holds(given)
+        assert file.remembering(given).holds(given)
+        gone = threading.Event()
+        read = MemoryFile(os.dup(file.descriptor), file.layout).arrays(gone.set)
+        last = read["a"][1:]
+        assert read["a"].tolist() == numbers
+        del read
+        assert not gone.is_set()
+        del last
+        assert gone.is_set()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.pwrite(file.descriptor, b"x", 0)
+    assert file._writable is not None
+    for size in (0, 128):
+        with pytest.raises(PermissionError):
+            os.ftruncate(file._writable, size)
+    with pytest.raises(UnreadableLayout, match="can still change"):
+        file.arrays()  # nobody would say when it is looked at no more
+    file.close()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="files are written again on Linux only")
+def test_a_file_that_could_not_be_written_whole_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int, data: memoryview, offset: int) -> int:
+        raise OSError(28, "No space left on device")
+
+    file, given = MemoryFile.rewritable(64), params(a=[1.0, 2.0])
+    assert file is not None
+    file.write(given)
+    file.remembering(given)
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(TrainerError, match=r"4 bytes of parameters cannot be handed over: .*No space left"):
+        file.write(params(a=[3.0]))
+    assert not file.holds(given)
+
+
+@pytest.mark.parametrize("missing", ["os.open", "fcntl.fcntl", "os.memfd_create"])
+def test_where_a_file_cannot_be_written_again_there_is_none(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    def refused(*args: object) -> None:
+        raise OSError(38, "Function not implemented")
+
+    before = len(list(Path("/dev/fd").iterdir()))
+    with monkeypatch.context() as patched:
+        patched.setattr(missing, refused)
+        assert MemoryFile.rewritable(64) is None
+    assert len(list(Path("/dev/fd").iterdir())) == before
+
+
 def test_the_very_arrays_are_known_again_and_equal_ones_are_not() -> None:
     first = params(a=[1.0], b=[2.0])
     file = MemoryFile.of(first)
@@ -103,6 +162,7 @@ def test_a_node_without_room_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_elsewhere_than_on_linux_a_file_without_a_name_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
+    assert MemoryFile.rewritable(64) is None
     file = MemoryFile.of(params(a=[1.0, 2.0]))
     assert os.fstat(file.descriptor).st_nlink == 0
     assert file.arrays()["a"].tolist() == [1.0, 2.0]
