@@ -26,6 +26,21 @@ class HyperParamsEdited(Event):
 
 
 @dataclass(frozen=True)
+class SeriesStopped(Event):
+    """A person wants no further round of those that this node was asked for."""
+
+
+@dataclass(frozen=True)
+class Paused(Event):
+    """A person wants this node to sit rounds out."""
+
+
+@dataclass(frozen=True)
+class Resumed(Event):
+    """A person wants this node to take part again."""
+
+
+@dataclass(frozen=True)
 class TrainingAsked(Event):
     """A peer started a round; `params` are None where only their digest was said."""
 

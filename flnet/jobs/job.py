@@ -24,13 +24,16 @@ from flnet.events import (
     Fetched,
     FetchFailed,
     HyperParamsEdited,
+    Paused,
     PeerLost,
     PeerSeen,
     Prepared,
     PrepareFailed,
+    Resumed,
     RoundTriggered,
     SendFailed,
     SendRefused,
+    SeriesStopped,
     TimerFired,
     Trained,
     TrainingAsked,
@@ -54,6 +57,7 @@ from flnet.jobs.gathering import decline_received, failed, refused, trained, upd
 from flnet.jobs.model import Model
 from flnet.jobs.starting import asked, decline, open_round, triggered
 from flnet.jobs.state import JobState, Waits
+from flnet.jobs.steering import paused, resumed, series_stopped
 from flnet.jobs.steps import Phase, is_legal
 from flnet.messages import Peer
 from flnet.params import Rng, Schema, TrainerId
@@ -164,6 +168,12 @@ class Job:
                 raise NotReady(
                     f"{s.trainer} has no hyper-parameters to change yet: {s.error or 'it is still loading'}"
                 )
+            case SeriesStopped():
+                return series_stopped(s)
+            case Paused():
+                return paused(s)
+            case Resumed():
+                return resumed(s)
             case Prepared():
                 return self._prepared(event)
             case PrepareFailed(reason, _):
@@ -204,7 +214,7 @@ class Job:
             elif s.pending is not None and s.phase not in (Phase.AVERAGING, Phase.LOADING):
                 opening, s.pending = s.pending, None
                 effects += open_round(s, opening)
-            elif s.phase is Phase.IDLE and s.rounds_left > 0:
+            elif s.phase is Phase.IDLE and s.rounds_left > 0 and not s.paused:
                 next_of_series(s)
             else:
                 return effects

@@ -10,7 +10,7 @@ from flnet.events import DeclineReceived, RoundTriggered, TrainingAsked
 from flnet.jobs.agreement import must_agree
 from flnet.jobs.opening import Opening, Start
 from flnet.jobs.record import RoundRecord
-from flnet.jobs.state import JobState, Word, key_of
+from flnet.jobs.state import PAUSED, JobState, Word, key_of
 from flnet.jobs.steps import Phase
 from flnet.messages import LAST_ROUND, ModelParams, StartTraining, Triggered
 from flnet.params import RoundKey
@@ -23,6 +23,8 @@ def triggered(s: JobState, event: RoundTriggered) -> list[Effect]:
         raise JobBusy(f"{s.trainer} is still loading its data")
     if s.phase is Phase.NO_DATA:
         raise JobBusy(f"{s.trainer} cannot train: {s.error}")
+    if s.paused:
+        raise JobBusy(f"{s.trainer} is {PAUSED}; resume it to start rounds")
     if s.phase in (Phase.FETCHING, Phase.TRAINING, Phase.AVERAGING, Phase.MEASURING):
         raise JobBusy(f"round {s.number} is still {s.phase.lower()} here; ask again when it is done")
     if s.number >= LAST_ROUND:
@@ -88,9 +90,10 @@ def open_round(s: JobState, opening: Opening) -> list[Effect]:
     s.averaging = Averaging(opening.key, s.my_id, s.peers, s.waits.average, s.waits.margin, s.room)
     if opening.started_by(s.my_id):
         effects.append(_start_message(s))
-    effects += _enter(s, opening)
-    for event in _ripe(s):
-        effects += s.averaging.receive(event)
+    told = [
+        effect for event in _ripe(s) for effect in s.averaging.receive(event)
+    ]  # first: who sits out may end it
+    effects += [*_enter(s, opening), *told]
     words = f"round {s.number} of {s.trainer} was started by {opening.key.initiator}"
     return [*effects, s.save(), s.tell("round_opened", words, initiator=opening.key.initiator)]
 
@@ -135,8 +138,8 @@ def _to_all(s: JobState, message: ModelParams) -> Effect:
 
 def _enter(s: JobState, opening: Opening) -> list[Effect]:
     s.phase = Phase.GATHERING
-    if opening.sits_out:
-        return decline(s, opening.sits_out)
+    if opening.sits_out or s.paused:
+        return _sit_out(s, opening.sits_out or PAUSED)
     if not opening.heard_start:
         return [SetTimer(s.start_timer, s.waits.start)]
     return _begin(s)
@@ -146,7 +149,12 @@ def _join(s: JobState, opening: Opening) -> list[Effect]:
     """The start that this node had missed came after all: train, and keep what was gathered."""
     _take_base(s, opening)
     s.hyper = opening.hyper or s.hyper
-    return [CancelTimer(s.start_timer), *_begin(s)]
+    return [CancelTimer(s.start_timer), *(_sit_out(s, PAUSED) if s.paused else _begin(s))]
+
+
+def _sit_out(s: JobState, why: str) -> list[Effect]:
+    s.base = None  # who does not train needs no start
+    return decline(s, why)
 
 
 def _begin(s: JobState) -> list[Effect]:

@@ -46,6 +46,7 @@ class Waits:
     claims: float = 65.0
 
 
+PAUSED = "paused by a person here"  # what peers read
 HOLD_BYTES = 64 * 1024 * 1024  # of updates that a round holds before it begins to fold them into a sum
 
 
@@ -77,6 +78,7 @@ class JobState:
     early: dict[PeerId, Word] = field(default_factory=dict)  # of a newer round
     rival: Claim | None = None  # the best differing average that the exchange showed
     rounds_left: int = 0  # rounds that this node was asked for and has not started yet
+    paused: bool = False  # a person wants this node to sit rounds out
     error: str | None = None
 
     @property
@@ -141,7 +143,12 @@ class JobState:
         )
 
     def propose(self, opening: Opening) -> None:
-        """Remember a round to open; of several, the one that comes first in the total order stays."""
+        """Remember a round to open; of several, the one that comes first in the total order stays.
+
+        While it is paused, this node starts none itself.
+        """
+        if self.paused and opening.started_by(self.my_id):
+            return
         if (
             self.pending is None
             or opening.key.beats(self.pending.key)
@@ -171,6 +178,7 @@ class JobState:
             "model_round": self.model.round if self.model else -1,
             "contributors": self.model.contributors if self.model else 0,
             "accuracy": self.accuracy,
+            "paused": self.paused,
             "record": self.record.view() if self.record else None,
         }
         return Save(snapshot, self.model.shared if with_params and self.model else None, private)
@@ -211,6 +219,7 @@ class JobState:
             "contributors": self.model.contributors if self.model else 0,
             "initiator": self.key.initiator if self.key else None,
             "rounds_left": self.rounds_left,
+            "paused": self.paused,
             "waiting_for": waiting,
             "received": sorted(gathering.updates) if gathering else [],
             "outcome": (self.history[-1].outcome if self.history else "") if self.phase is Phase.IDLE else "",

@@ -24,13 +24,16 @@ from flnet.events import (
     Fetched,
     FetchFailed,
     HyperParamsEdited,
+    Paused,
     PeerLost,
     PeerSeen,
     Prepared,
     PrepareFailed,
+    Resumed,
     RoundTriggered,
     SendFailed,
     SendRefused,
+    SeriesStopped,
     TimerFired,
     Trained,
     TrainingAsked,
@@ -59,6 +62,9 @@ P = Phase
 _LATE = (Trained, TrainingFailed, Evaluated, EvaluationFailed, Fetched, FetchFailed)
 _OVER = frozenset({P.IDLE, P.TRAINING})  # the round is over; TRAINING: the next of a series opens at once
 _BEGINS = frozenset({P.FETCHING, P.TRAINING})  # a round opens, from a model that is here, or not here yet
+_JOINS = _BEGINS | {P.GATHERING, P.IDLE}  # a round opens; while it is paused, this node sits it out
+# Only an update told of the round, and its start may still come; a paused node sits it out, and may be the last.
+_TOLD = frozenset({P.GATHERING, P.AVERAGING, P.IDLE})
 _SAID = (UpdateReceived, UpdateOffered, DeclineReceived)
 _GATHERED = _OVER | {P.AVERAGING}  # IDLE: there was nothing to average
 
@@ -73,7 +79,7 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
         P.LOADING,
         (TrainingAsked, DeclineReceived),
         {
-            Prepared: {P.IDLE, P.FETCHING, P.TRAINING},
+            Prepared: _JOINS,
             PrepareFailed: {P.NO_DATA},
         },
     ),
@@ -83,8 +89,9 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
         (TrainingAsked, *_SAID, ClaimReceived, ClaimAnswered, *_LATE),
         {
             RoundTriggered: {P.TRAINING},
-            TrainingAsked: _BEGINS,
-            UpdateReceived: {P.GATHERING},  # only an update told of the round: its start may still come
+            Resumed: {P.TRAINING},  # a series goes on
+            TrainingAsked: _JOINS,
+            UpdateReceived: _TOLD,
             UpdateOffered: {P.GATHERING},
         },
     ),
@@ -94,9 +101,10 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
         {
             Fetched: {P.GATHERING} | _GATHERED,  # the first two and IDLE: what came could not be used
             FetchFailed: {P.GATHERING} | _GATHERED,
-            TrainingAsked: {P.AVERAGING, P.TRAINING},
-            UpdateReceived: {P.GATHERING},
-            UpdateOffered: {P.GATHERING},
+            TrainingAsked: {P.AVERAGING} | _JOINS,
+            UpdateReceived: _TOLD,
+            UpdateOffered: {P.GATHERING, P.IDLE},
+            SendRefused: {P.GATHERING},  # as below, of a start that this node has forgotten
         },
     ),
     P.TRAINING: _row(
@@ -105,9 +113,9 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
         {
             Trained: {P.GATHERING, P.AVERAGING, P.IDLE},  # IDLE: it gave nothing usable, and nobody else is there
             TrainingFailed: {P.GATHERING, P.AVERAGING, P.IDLE},
-            TrainingAsked: {P.AVERAGING, P.FETCHING},
-            UpdateReceived: {P.GATHERING},
-            UpdateOffered: {P.GATHERING},
+            TrainingAsked: {P.AVERAGING} | _JOINS,
+            UpdateReceived: _TOLD,
+            UpdateOffered: {P.GATHERING, P.IDLE},
             SendRefused: {P.GATHERING, P.IDLE},  # the mesh is ahead: start the next round and sit it out
         },
     ),
@@ -115,7 +123,8 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
         P.GATHERING,
         (TrainingAsked, *_SAID, ClaimAnswered, *_LATE),
         {
-            UpdateReceived: {P.AVERAGING},
+            UpdateReceived: {P.AVERAGING, P.IDLE},
+            UpdateOffered: {P.IDLE},
             DeclineReceived: _GATHERED,
             Fetched: _GATHERED,
             FetchFailed: _GATHERED,
@@ -123,15 +132,15 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
             SendRefused: _GATHERED,
             TimerFired: _GATHERED,
             RoundTriggered: {P.AVERAGING, P.TRAINING},
-            TrainingAsked: {P.AVERAGING} | _BEGINS,
+            TrainingAsked: {P.AVERAGING} | _JOINS,
         },
     ),
     P.AVERAGING: _row(
         P.AVERAGING,
         (TrainingAsked, *_SAID, ClaimAnswered, *_LATE),
         {
-            Averaged: {P.MEASURING, P.GATHERING} | _BEGINS,  # the last two: a newer round waited
-            AveragingFailed: {P.GATHERING, P.FETCHING} | _OVER,
+            Averaged: {P.MEASURING, P.AVERAGING} | _JOINS,  # but for the first: a newer round waited
+            AveragingFailed: {P.AVERAGING} | _JOINS,
         },
     ),
     P.MEASURING: _row(
@@ -140,9 +149,9 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
         {
             Evaluated: {P.EXCHANGING} | _OVER,
             EvaluationFailed: _OVER,
-            TrainingAsked: _BEGINS,
-            UpdateReceived: {P.GATHERING},
-            UpdateOffered: {P.GATHERING},
+            TrainingAsked: _JOINS,
+            UpdateReceived: _TOLD,
+            UpdateOffered: {P.GATHERING, P.IDLE},
         },
     ),
     P.EXCHANGING: _row(
@@ -160,15 +169,18 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
             SendRefused: _OVER,
             TimerFired: _OVER,
             RoundTriggered: {P.TRAINING},
-            TrainingAsked: _BEGINS,
-            UpdateReceived: {P.GATHERING},
-            UpdateOffered: {P.GATHERING},
+            TrainingAsked: _JOINS,
+            UpdateReceived: _TOLD,
+            UpdateOffered: {P.GATHERING, P.IDLE},
         },
     ),
 }
 
 EVERYWHERE: frozenset[type] = frozenset(
-    {PeerSeen, PeerLost, HyperParamsEdited, TimerFired, SendFailed, SendRefused}
+    {
+        *(PeerSeen, PeerLost, TimerFired, SendFailed, SendRefused),
+        *(HyperParamsEdited, SeriesStopped, Paused, Resumed),
+    }
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from flnet.blob import Blob
 from flnet.messages import EditHyperParams, Peer
@@ -12,6 +12,7 @@ from flnet.params import TrainerId
 from flnet.transport.base import Reply
 
 View = Mapping[str, Any]
+Order = Literal["stop", "pause", "resume"]  # what a person may say about the rounds of a job to come
 
 
 @dataclass(frozen=True)
@@ -69,11 +70,12 @@ class Node(Protocol):
     job: trainer_id, trainer_label, phase (LOADING, NO_DATA, IDLE, TRAINING, GATHERING, AVERAGING, MEASURING,
         EXCHANGING), current_round (-1: never), fed_learn_done and model_was_exchanged ("Yes"/"No"),
         federated_learning_params (words), hyper {e, u, b}, pre_fedavg_accuracy, post_fedavg_accuracy (or
-        None), digest (of the model held, or None), contributors, initiator, rounds_left, waiting_for [ids],
-        metrics (of the last round, as below), received [ids], progress {done, total} or None, outcome (a sentence
-        on the last round), error (or None), data {source, rows, classes, sample, note}, inputs (what predictions
-        take: kind, shape, low, high, names, hint; None if there are none; not in `info`), formats (of an export),
-        counts {split: [rows of each class]} and checksum of the own data (these two and inputs not in /info).
+        None), digest (of the model held, or None), contributors, initiator, rounds_left, paused (by a person
+        here), waiting_for [ids], metrics (of the last round, as below), received [ids], progress {done, total}
+        or None, outcome (a sentence on the last round), error (or None), data {source, rows, classes, sample,
+        note}, inputs (what predictions take: kind, shape, low, high, names, hint; None if there are none; not
+        in `info`), formats (of an export), counts {split: [rows of each class]} and checksum of the own data
+        (these two and inputs not in /info).
     history record: round, initiator, outcome, contributors [ids], digest, pre_fedavg_accuracy,
         post_fedavg_accuracy, exchanged_with (id or None), examples, used_hyper, seconds {train, average},
         metrics {before, after: {name: figure}}.
@@ -114,6 +116,14 @@ class Node(Protocol):
 
     async def edit_hyper_params(self, trainer: TrainerId, changes: EditHyperParams) -> View:
         """Change hyper-parameters; the job's view afterwards.
+
+        Raises:
+            UnknownTrainer: no such job.
+        """
+        ...
+
+    async def steer(self, trainer: TrainerId, order: Order) -> View:
+        """End the series of rounds after the open one, pause the job or resume it; the job's view afterwards.
 
         Raises:
             UnknownTrainer: no such job.

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 import flnet
 from flnet.blob import Blob
 from flnet.errors import FlnetError, LocalError, NotComparable, NotReady, PeerError, UnknownPath
-from flnet.events import Event, HyperParamsEdited, MeshStarted
+from flnet.events import Event, HyperParamsEdited, MeshStarted, Paused, Resumed, SeriesStopped
 from flnet.jobs import Phase
 from flnet.messages import Announce, EditHyperParams, Message, Packet, Peer, Trigger
 from flnet.node.asking import ask_policy
-from flnet.node.base import Download, Question, View
+from flnet.node.base import Download, Order, Question, View
 from flnet.node.core import NodeCore
 from flnet.node.desk import Desk
 from flnet.node.feed import RingFeed
@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 
 POLICY_SECONDS = 5.0  # between two questions to the policy
 OWN_PEOPLE_ONLY = ("inputs", "counts", "checksum")  # of a job's view
+ORDERS: Mapping[Order, Event] = {"stop": SeriesStopped(), "pause": Paused(), "resume": Resumed()}
 STATUS = {Announce.path: 201, Trigger.path: 202}
 
 
@@ -148,6 +149,12 @@ class NodeRuntime:
         """Change hyper-parameters; the job's view afterwards."""
         self.core.job(trainer)
         await self._ask(trainer, HyperParamsEdited(changes.model_dump(exclude_none=True)))
+        return self.job(trainer)
+
+    async def steer(self, trainer: TrainerId, order: Order) -> View:
+        """End a series, pause or resume; the job's view afterwards."""
+        self.core.job(trainer)
+        await self._ask(trainer, ORDERS[order])
         return self.job(trainer)
 
     def info(self) -> View:

@@ -1,8 +1,9 @@
-"""What a node says of itself: state, jobs, history, peers, health; and the edit of hyper-parameters."""
+"""What a node says of itself (state, jobs, history, peers, health), and how a person steers a job."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, get_args
 
 import orjson
 from pydantic import ValidationError
@@ -11,7 +12,7 @@ from quart import Blueprint, Response
 from flnet.errors import InvalidMessage, UnreadableBody
 from flnet.explaining import explain
 from flnet.messages import EditHyperParams
-from flnet.node.base import Node
+from flnet.node.base import Node, Order
 from flnet.params import TrainerId
 from flnet.web.answers import json_answer
 from flnet.web.body import read_body
@@ -19,7 +20,7 @@ from flnet.web.training import acceptable_type
 
 
 def info_routes(node: Node) -> Blueprint:
-    """The endpoints for reading, and PATCH /jobs/{trainerId}/params."""
+    """The endpoints for reading, PATCH /jobs/{trainerId}/params, and those that steer a job."""
     routes = Blueprint("info", __name__)
 
     @routes.get("/info")
@@ -44,6 +45,11 @@ def info_routes(node: Node) -> Blueprint:
         changes = _read_changes(await read_body())
         return json_answer(await node.edit_hyper_params(TrainerId(trainer), changes))
 
+    for order in get_args(Order):
+        routes.add_url_rule(
+            f"/jobs/<trainer>/{order}", endpoint=order, view_func=_steering(node, order), methods=["POST"]
+        )
+
     @routes.get("/peers")
     async def peers() -> Response:
         return json_answer(list(node.peers()))
@@ -58,6 +64,14 @@ def info_routes(node: Node) -> Blueprint:
         return json_answer(view, 200 if view["ready"] else 503)
 
     return routes
+
+
+def _steering(node: Node, order: Order) -> Callable[[str], Awaitable[Response]]:
+    async def steer(trainer: str) -> Response:
+        await read_body()  # nothing is expected in it
+        return json_answer(await node.steer(TrainerId(trainer), order))
+
+    return steer
 
 
 def _read_changes(body: bytes) -> EditHyperParams:

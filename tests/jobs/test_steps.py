@@ -32,11 +32,12 @@ from flnet.messages import StartTraining
 from flnet.params import Params, PeerId, Update
 from tests.helpers import frozen, key, params
 from tests.jobs.helpers import Bench, asked, came, claim, listed
+from tests.jobs.pausing import PAUSING
 from tests.jobs.walk import Step, Walk
 
 P = Phase
 A = PeerId("a")
-WALKS, WATCHED, STEPS = 400, 50, 150
+WALKS, WATCHED, STEPS = 600, 50, 150
 
 
 def unchanged_if_refused(job: Job, event: Event) -> list[Effect]:
@@ -95,6 +96,7 @@ def old_work_ends_late(bench: Recorded) -> None:
     measure = bench.one(Evaluate)
     for event in (trained, failed, measured):
         bench.hear(event)
+    bench.hear(FetchFailed(key(0, "b"), A, old.shared.digest, "late"))
     bench.effects = [measure]
     bench.measure()
     for event in (trained, failed):
@@ -152,6 +154,13 @@ def what_is_fetched_ends_a_round_of_a_series(bench: Recorded) -> None:
         bench.hear(end)
 
 
+def a_start_that_this_node_forgot_is_stale(bench: Recorded) -> None:
+    """It was started again under its old id, and fetches the start of a round that is its own."""
+    bench.hear(came("a", 0, "b"))
+    bench.hear(replace(asked("a", 0, initiator="b"), params=None, digest=params(w=[1, 1]).digest))
+    bench.hear(SendRefused(A, StartTraining.path, key(0, "b"), 409, "stale_round", "", 7))
+
+
 SCRIPTS: list[Callable[[Recorded], None]] = [
     behind_and_alone,
     next_round_forces_before_the_own_training_is_done,
@@ -160,6 +169,8 @@ SCRIPTS: list[Callable[[Recorded], None]] = [
     what_is_fetched_fails,
     old_work_ends_while_a_start_is_fetched,
     what_is_fetched_ends_a_round_of_a_series,
+    a_start_that_this_node_forgot_is_stale,
+    *PAUSING,
 ]
 
 

@@ -24,13 +24,16 @@ from flnet.events import (
     Fetched,
     FetchFailed,
     HyperParamsEdited,
+    Paused,
     PeerLost,
     PeerSeen,
     Prepared,
     PrepareFailed,
+    Resumed,
     RoundTriggered,
     SendFailed,
     SendRefused,
+    SeriesStopped,
     TimerFired,
     Trained,
     TrainingAsked,
@@ -84,6 +87,8 @@ class Walk:
         self.chatter = self.rng.choice([0.05, 0.15, 0.4])
         self.newest_first = self.rng.choice([0.0, 0.9])  # whether ends of old work come late, or in between
         self.failures = self.rng.choice([0.0, 0.2, 0.5])
+        self.person = Random(~seed)  # apart, so that walks without a person are the same whatever a person may do
+        self.steering = self.person.choice([0.0] * 5 + [0.2])
         self.talk = [self.rng.choice([0, 1, 4]) for _ in range(7)] + [1]
 
     def run(self, steps: int, around: Callable[[Job, Event], list[Effect]] = Job.receive) -> set[Step]:
@@ -108,11 +113,15 @@ class Walk:
                 yield PrepareFailed("still no data")
             for _ in range(self.rng.randrange(4)):
                 yield self._from_peers()
+        if self.steering and self.person.random() < 0.5:
+            yield Paused()
         yield Prepared(declaration(), self._params())
         for _ in range(steps):
             yield self._next()
 
     def _next(self) -> Event:
+        if self.person.random() < self.steering:
+            return self.person.choice([SeriesStopped(), Paused(), Resumed()])
         if self.rng.random() < self.chatter:
             return self._from_peers()
         roll = self.rng.random()

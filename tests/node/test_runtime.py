@@ -18,6 +18,7 @@ from flnet.errors import (
 )
 from flnet.messages import EditHyperParams
 from flnet.node import NodeRuntime
+from flnet.params import TrainerId
 from tests.node.mesh import MNIST_3_7, Linear, Mesh, mesh_of, until
 
 JSON = "application/json"
@@ -167,6 +168,23 @@ async def test_hyper_parameters_are_edited_and_used() -> None:
         assert mesh.nodes["b"].job(MNIST_3_7)["federated_learning_params"] == (
             "Learning Rate: 1e-05, Epochs: 5, Batch size: 64"
         )
+
+
+async def test_a_paused_node_is_not_waited_for_and_takes_part_again_when_resumed() -> None:
+    async with mesh_of(1.0, 1.0) as mesh:
+        assert (await mesh.nodes["b"].steer(MNIST_3_7, "pause"))["paused"] is True
+        with pytest.raises(JobBusy, match="paused by a person here"):
+            await trigger(mesh.nodes["b"])
+        await trigger(mesh.nodes["a"])
+        await mesh.idle(0)
+        assert [node.history(MNIST_3_7)[0]["contributors"] for node in mesh.nodes.values()] == [["a"], ["a"]]
+        assert (await mesh.nodes["b"].steer(MNIST_3_7, "resume"))["paused"] is False
+        await trigger(mesh.nodes["b"], rounds=1_000_000)
+        assert (await mesh.nodes["b"].steer(MNIST_3_7, "stop"))["rounds_left"] == 0
+        await mesh.idle(1)
+        assert [node.history(MNIST_3_7)[1]["contributors"] for node in mesh.nodes.values()] == [["a", "b"]] * 2
+        with pytest.raises(UnknownTrainer):
+            await mesh.nodes["a"].steer(TrainerId("NONE"), "stop")
 
 
 async def test_peers_are_not_told_of_single_classes_of_the_own_data() -> None:

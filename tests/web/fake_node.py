@@ -37,7 +37,7 @@ from flnet.messages import (
     Trigger,
     Triggered,
 )
-from flnet.node.base import Download, Question, View
+from flnet.node.base import Download, Order, Question, View
 from flnet.params import TrainerId
 from flnet.transport.base import Reply
 
@@ -65,6 +65,8 @@ class FakeJob:
     waiting_for: list[str] = field(default_factory=list)
     progress: View | None = None
     outcome: str = ""
+    rounds_left: int = 0
+    paused: bool = False
     error: str | None = None
     digest: str | None = None
     records: list[View] = field(default_factory=list)
@@ -86,7 +88,8 @@ class FakeJob:
             "digest": self.digest,
             "contributors": [],
             "initiator": None,
-            "rounds_left": 0,
+            "rounds_left": self.rounds_left,
+            "paused": self.paused,
             "waiting_for": list(self.waiting_for),
             "received": [],
             "progress": self.progress,
@@ -204,6 +207,14 @@ class FakeNode:
     async def edit_hyper_params(self, trainer: TrainerId, changes: EditHyperParams) -> View:
         job = self._job(trainer)
         job.hyper = HyperParams.model_validate({**job.hyper.model_dump(), **changes.model_dump(exclude_none=True)})
+        return job.view()
+
+    async def steer(self, trainer: TrainerId, order: Order) -> View:
+        job = self._job(trainer)
+        if order == "stop":
+            job.rounds_left = 0
+        else:
+            job.paused = order == "pause"
         return job.view()
 
     def info(self) -> View:

@@ -77,6 +77,28 @@ async def test_an_edit_of_an_unknown_job_is_404(client: Client) -> None:
     assert (await client.patch("/jobs/NONE/params", json={"e": 2})).status_code == 404
 
 
+async def test_a_series_is_stopped_and_stopping_nothing_is_fine(client: Client, node: FakeNode) -> None:
+    node.jobs["MNIST"].rounds_left = 3
+    for _ in range(2):
+        answer = await client.post("/jobs/MNIST/stop")
+        assert (answer.status_code, (await answer.get_json())["rounds_left"]) == (200, 0)
+
+
+async def test_a_job_is_paused_and_resumed_and_others_are_not(client: Client) -> None:
+    for order, paused in [("pause", True), ("pause", True), ("resume", False)]:
+        answer = await client.post(f"/jobs/MNIST/{order}", data=b"whatever")
+        assert (answer.status_code, (await answer.get_json())["paused"]) == (200, paused)
+        assert (await (await client.get("/jobs/MNIST_3_7")).get_json())["paused"] is False
+
+
+@pytest.mark.parametrize("order", ["stop", "pause", "resume"])
+async def test_what_cannot_be_steered(client: Client, order: str) -> None:
+    assert (await client.post(f"/jobs/NONE/{order}")).status_code == 404
+    assert (await client.get(f"/jobs/MNIST/{order}")).status_code == 405
+    elsewhere = {"Origin": "http://elsewhere.example"}
+    assert (await client.post(f"/jobs/MNIST/{order}", headers=elsewhere)).status_code == 403
+
+
 async def test_peers_health_and_readiness(client: Client, node: FakeNode) -> None:
     node.add_peer("NODE_2", "127.0.0.1:4001")
     assert (await (await client.get("/peers")).get_json())[0]["address"] == "127.0.0.1:4001"
