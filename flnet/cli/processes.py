@@ -38,8 +38,8 @@ END_SECONDS = 10.0  # that nodes have to end by themselves
 LOG_LINES = 15  # of a dead node's log that are shown
 # What a person may want to set for all nodes; every other variable is left over from something else.
 KEPT_SETTINGS = (
-    "datasets_path", "data_partition", "trainers_path", "logging_level", "compute", "compute_threads", "device", "wire",
-    "aggregation", "seed",
+    "datasets_path", "data_partition", "trainers_path", "logging_level", "compute", "compute_threads", "device",
+    "aggregation", "seed", "wire",
     "wait_time_in_seconds_to_force_fedavg", "wait_time_in_seconds_to_force_fedavg_margin",
     "request_timeout_in_seconds", "worker_idle_seconds", "tmp_path",
 )  # fmt: skip
