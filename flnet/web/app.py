@@ -19,6 +19,8 @@ from flnet.web.models import PREDICT_BYTES, is_predict, model_routes
 from flnet.web.page import page_routes
 from flnet.web.params import params_routes
 from flnet.web.training import PATHS, binary_body, is_binary, training_routes
+from flnet.web.views_inputs import is_upload
+from flnet.web.views_routes import view_routes
 
 
 class NodeApp(Quart):
@@ -37,7 +39,7 @@ def create_app(node: Node, settings: Settings) -> Quart:
     app.config["MAX_CONTENT_LENGTH"] = None  # body.py holds the limits, one per path
 
     def limit_of(path: str) -> int:
-        if is_predict(path):
+        if is_predict(path) or is_upload(path):
             return PREDICT_BYTES
         return node.body_limit(path) if path in PATHS else CONTROL_BYTES
 
@@ -57,4 +59,5 @@ def create_app(node: Node, settings: Settings) -> Quart:
     app.register_blueprint(live_routes(app, node))
     app.register_blueprint(frame_routes(node, settings))
     app.register_blueprint(page_routes(node))
+    app.register_blueprint(view_routes(node, settings))
     return app

@@ -1,0 +1,22 @@
+"""All further views of the page, under /view/."""
+
+from __future__ import annotations
+
+from quart import Blueprint
+
+from flnet.node.base import Node
+from flnet.settings import Settings
+from flnet.web.views_data import data_view
+from flnet.web.views_frame import frame_views
+from flnet.web.views_models import models_view
+from flnet.web.views_predict import predict_view
+
+
+def view_routes(node: Node, settings: Settings) -> Blueprint:
+    """The views of models, predictions and data, rendered here; they work without script."""
+    routes = Blueprint("view", __name__)
+    frame_views(routes, node)
+    models_view(routes, node)
+    predict_view(routes, node)
+    data_view(routes, node, settings)
+    return routes

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from quart import Quart
+
+from flnet.settings import load_settings
+from flnet.web import create_app
+from flnet.web.views_data import part_of, view_of
+
+from .conftest import SETTINGS, Client
+from .page_reading import load
+from .view_nodes import EVIL, ViewNode
+
+HERE = "/view/data"
+COUNTS = {"test": [40, 10], "train": [300, 150], "validation": [0, 0]}
+DATA = {"source": "digits", "rows": {"train": 450, "validation": 0, "test": 50}, "classes": ["3", "7"]}
+
+
+@pytest.fixture
+def node() -> ViewNode:
+    return ViewNode()
+
+
+@pytest.fixture
+def app(node: ViewNode) -> Quart:
+    return create_app(node, SETTINGS)
+
+
+def job(**more: Any) -> dict[str, Any]:
+    return {"trainer_id": "X", "trainer_label": "An X", "phase": "IDLE", "data": DATA, "counts": COUNTS, **more}
+
+
+def test_the_rows_of_each_class_become_bars_that_compare_within_their_split() -> None:
+    seen = view_of(job(checksum="ab" * 32))
+    assert [(count.split, count.rows, count.percent) for count in seen.splits] == [
+        ("train", "450", 100.0),
+        ("validation", "0", 0.0),
+        ("test", "50", 11.11),
+    ]
+    three, seven = seen.classes
+    assert [(count.split, count.percent) for count in three.counts] == [
+        ("train", 100.0),
+        ("validation", 0.0),
+        ("test", 100.0),
+    ]
+    assert [(count.rows, count.percent) for count in seven.counts] == [("150", 50.0), ("0", 0.0), ("10", 25.0)]
+    assert (seen.state, seen.hidden, seen.class_names, len(seen.checksum)) == ("ready", 0, "", 64)
+
+
+def test_counts_that_do_not_fit_the_classes_are_left_out() -> None:
+    seen = view_of(job(counts={"train": [1, 2, 3], "test": [4, 5]}))
+    assert [[count.split for count in one.counts] for one in seen.classes] == [["test"], ["test"]]
+    assert view_of(job(counts={})).class_names == "3, 7"
+    assert view_of(job(data={}, counts={})).splits == ()
+
+
+def test_many_classes_are_cut_and_counted() -> None:
+    names = [f"label {number}" for number in range(100)]
+    seen = view_of(job(data={"classes": names}, counts={"train": list(range(100))}))
+    assert (len(seen.classes), seen.hidden) == (60, 40)
+
+
+async def test_the_view_shows_source_checksum_sample_flag_and_counts(client: Client, node: ViewNode) -> None:
+    node.jobs["MNIST"].sample = True
+    node.more["MNIST"] = {"counts": {"train": [1259] + [0] * 9}, "checksum": "ef" * 32}
+    page = await load(client, HERE)
+    for shown in ("scikit-learn digits", "sample data", "ef" * 32, "1,259", "Rows of each class", "for MNIST put"):
+        assert shown in page.text
+    assert all(bar.get("aria-hidden") == "true" for bar in page.all("svg"))
+
+
+async def test_a_trainer_without_data_says_what_is_missing_and_how_to_get_it(
+    client: Client, node: ViewNode
+) -> None:
+    node.jobs["MNIST"].phase = "NO_DATA"
+    node.jobs["MNIST"].error = "the X-rays are not here; name their folder in FLNET_DATASETS_PATH"
+    node.jobs["MNIST_3_7"].phase = "LOADING"
+    page = await load(client, HERE)
+    assert "No data the X-rays are not here; name their folder" in page.text
+    assert "Loading data" in page.text
+
+
+async def test_a_node_without_trainers_has_the_view_too(client: Client, node: ViewNode) -> None:
+    node.jobs.clear()
+    assert "This node has no trainer." in (await load(client, HERE)).text
+
+
+async def test_what_a_trainer_says_is_text_and_never_markup(client: Client, node: ViewNode) -> None:
+    node.jobs["MNIST"].source = node.jobs["MNIST"].label = EVIL
+    node.more["MNIST"] = {"data": {**DATA, "source": EVIL, "note": EVIL, "classes": [EVIL, "7"]}, "counts": COUNTS}
+    page = await load(client, HERE)
+    assert page.text.count(EVIL) == 4
+    assert len(page.all("img")) == 1
+
+
+@pytest.mark.parametrize(
+    ("shard", "partition", "words"),
+    [
+        ("1/1", "iid", "takes all of each data set"),
+        ("2/10", "iid", "part 2 of 10 of each data set: every part has rows of all classes alike."),
+        ("2/10", "dirichlet:0.3", "with alpha 0.3: the smaller it is"),
+        ("2/10", "pathological:2", "rows of 2 classes only."),
+        ("2/10", "quantity:0.5", "different sizes, drawn from a Dirichlet distribution with alpha 0.5"),
+        ("2/10", "power:1", "power law with exponent 1"),
+        ("2/10", "groups", "stay in one part."),
+    ],
+)
+async def test_the_part_of_an_experiment_is_told_in_words(
+    node: ViewNode, shard: str, partition: str, words: str
+) -> None:
+    settings = load_settings({"data_shard": shard, "data_partition": partition}, {})
+    page = await load(create_app(node, settings).test_client(), HERE)
+    assert words in page.text.replace(" .", ".")
+    assert part_of(settings).count == int(shard.partition("/")[2])

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+from quart import Quart
+
+from flnet.web import create_app
+from flnet.web.views_frame import size_words
+from flnet.web.views_models import model_view
+
+from .conftest import SETTINGS, Client
+from .page_reading import Page, load
+from .view_nodes import EVIL, NEW, OLD, ViewNode, two_models
+
+HERE = "/view/models/MNIST"
+LOOPBACK = {"client": ("127.0.0.1", 5)}
+
+
+@pytest.fixture
+def node() -> ViewNode:
+    found = ViewNode()
+    two_models(found)
+    return found
+
+
+@pytest.fixture
+def app(node: ViewNode) -> Quart:
+    return create_app(node, SETTINGS)
+
+
+async def compare(client: Client, one: str, other: str, status: int = 200) -> Page:
+    answer = await client.get(f"{HERE}?one={one}&other={other}", scope_base=LOOPBACK)
+    assert answer.status_code == status
+    return Page(await answer.get_data(as_text=True))
+
+
+async def test_every_model_is_listed_with_its_figures_and_files(client: Client) -> None:
+    page = await load(client, HERE)
+    for shown in ("cdcdcdcdcdcd held 1 3 93.21 % 441 kB", "abababababab 0 3 — 441 kB NODE_2"):
+        assert shown in page.text
+    links = [link["href"] for link in page.all("a") if "download" in link]
+    base = f"/jobs/MNIST/models/{NEW}"
+    assert links[:3] == [f"{base}?format=safetensors", f"{base}?format=onnx", f"{base}/card"]
+    assert len(links) == 6
+    assert page.inline == ""
+
+
+async def test_onnx_is_linked_only_where_it_is_offered(client: Client, node: ViewNode) -> None:
+    node.more["MNIST"]["formats"] = ["safetensors"]
+    page = await load(client, HERE)
+    assert not any("onnx" in (link.get("href") or "") for link in page.all("a"))
+
+
+async def test_every_file_that_is_linked_is_there(client: Client, node: ViewNode) -> None:
+    node.jobs["MNIST"].digest = NEW
+    page = await load(client, HERE)
+    for link in [link["href"] for link in page.all("a") if "download" in link][:3]:
+        assert (await client.get(cast(str, link), scope_base=LOOPBACK)).status_code == 200
+
+
+async def test_two_models_are_compared(client: Client) -> None:
+    page = await compare(client, NEW, OLD)
+    # 18 over the square root of 15 times 22, and 17 over that of 14 times 21
+    assert "All together 4 0.25 1 0.990867" in page.text
+    assert "b 1 0 0 1.000000" in page.text
+    assert "w 3 0.3333 1 0.991460" in page.text
+    assert "Accuracy of A here 93.21 %" in page.text
+    chosen = [button for button in page.all("input") if "checked" in button]
+    assert [(button["name"], button["value"]) for button in chosen] == [("one", NEW), ("other", OLD)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "words"),
+    [
+        (NEW, NEW, "choose two different models"),
+        (NEW, "", "choose two different models"),
+        (NEW, "ee" * 32, "is kept here any more"),
+        (NEW, "%3Cscript%3E", "no model '<script>' is kept"),
+    ],
+)
+async def test_what_cannot_be_compared_is_told_in_words(client: Client, one: str, other: str, words: str) -> None:
+    page = await compare(client, one, other, 422)
+    assert words in page.text
+    assert len(page.alerts()) == 1
+    assert page.inline == ""
+
+
+async def test_models_with_private_parameters_are_compared_on_their_own_machine_only(client: Client) -> None:
+    answer = await client.get(f"{HERE}?one={NEW}&other={OLD}", scope_base={"client": ("10.0.0.7", 5)})
+    assert answer.status_code == 403
+    assert "ask from the machine that it runs on" in Page(await answer.get_data(as_text=True)).text
+
+
+async def test_one_model_alone_has_nothing_to_be_compared_with(client: Client, node: ViewNode) -> None:
+    del node.listed[1:]
+    page = await load(client, HERE)
+    assert not any(button.get("type") == "radio" for button in page.all("input"))
+    assert not any(form.get("id") == "compare" for form in page.all("form"))
+
+
+async def test_names_of_peers_and_trainers_are_text_and_never_markup(client: Client, node: ViewNode) -> None:
+    node.jobs["MNIST"].label = EVIL
+    node.listed[0] = {**node.listed[0], "exchanged_with": EVIL}
+    page = await load(client, HERE)
+    assert page.text.count(EVIL) >= 3
+    assert len(page.all("img")) == 1
+    assert not any(name.startswith("on") or name == "style" for _, attrs in page.tags for name in attrs)
+
+
+async def test_a_trainer_with_a_strange_name_has_its_view_too(client: Client, node: ViewNode) -> None:
+    strange = 'a/b "c"?'
+    node.jobs[strange] = node.jobs.pop("MNIST")
+    node.jobs[strange].trainer_id = strange
+    seen = model_view(strange, {}, node.listed[0])
+    assert seen.files == (
+        ("safetensors", f"/jobs/a%2Fb%20%22c%22%3F/models/{NEW}?format=safetensors"),
+        ("model card", f"/jobs/a%2Fb%20%22c%22%3F/models/{NEW}/card"),
+    )
+
+
+async def test_the_view_speaks_spanish(client: Client) -> None:
+    page = await load(client, HERE, Accept_Language="es")
+    assert "Exactitud aquí" in page.text
+    assert "Averaged from" not in page.text
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [(0, "0 bytes"), (999, "999 bytes"), (4_321, "4.3 kB"), (440_616, "441 kB"), (5e9, "5.0 GB")],
+)
+def test_sizes_are_in_the_unit_that_people_read(size: int, words: str) -> None:
+    assert size_words(int(size)) == words

@@ -1,0 +1,81 @@
+"""Twin nodes with models, inputs and answers for the tests of the views."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from flnet.codec import BinaryCodec
+from flnet.errors import OwnMachineOnly
+from flnet.node.base import Download, Question, View
+from flnet.params import Array, Params, TrainerId
+
+from .fake_node import FakeNode
+
+DIGITS: Mapping[str, Any] = {
+    "kind": "image",
+    "shape": [28, 28],
+    "low": 0,
+    "high": 255,
+    "names": [],
+    "hint": "one digit, white on black",
+}
+TABLE: Mapping[str, Any] = {
+    "kind": "table",
+    "shape": [3],
+    "low": None,
+    "high": None,
+    "names": ["age", "height", "weight"],
+    "hint": "",
+}
+OLD, NEW = "ab" * 32, "cd" * 32
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+class ViewNode(FakeNode):
+    """A node whose jobs say what predictions take, and that keeps models of our choice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.more: dict[str, dict[str, Any]] = {"MNIST": {"inputs": DIGITS, "formats": ["safetensors", "onnx"]}}
+        self.kept: dict[str, Mapping[str, Array]] = {}
+        self.listed: list[View] = []
+        self.answer: View = {
+            "classes": ["0", "1", "2"],
+            "probabilities": [[0.1, 0.7, 0.2]],
+            "predicted": ["1"],
+            "model": {"digest": NEW, "round": 3, "accuracy": 0.9},
+            "note": "",
+        }
+
+    def job(self, trainer: TrainerId) -> View:
+        return {**super().job(trainer), **self.more.get(trainer, {})}
+
+    def keep(self, digest: str, params: Mapping[str, Array], **figures: Any) -> None:
+        """Put a model on the shelf, after those that are there."""
+        self.kept[digest] = params
+        said = {"round": 1, "contributors": 3, "accuracy": 0.5, "exchanged_with": None, "bytes": 440_616}
+        self.listed.append({"digest": digest, "held": not self.listed, **said, **figures})
+
+    async def models(self, trainer: TrainerId) -> Sequence[View]:
+        self._job(trainer)
+        return list(self.listed)
+
+    async def export(self, trainer: TrainerId, digest: str, form: str, *, same_machine: bool) -> Download:
+        if not same_machine:
+            raise OwnMachineOnly("ask from the machine that it runs on")
+        body = bytes(BinaryCodec().encode_params(Params(self.kept[digest]), {}))
+        return Download(body, "application/octet-stream", f"{trainer}.{form}")
+
+    async def predict(self, trainer: TrainerId, question: Question) -> View:
+        await super().predict(trainer, question)
+        return self.answer
+
+
+def two_models(node: ViewNode) -> None:
+    """Keep two models that differ by one in one number of four."""
+    node.keep(NEW, {"w": np.array([1.0, 2.0, 3.0], np.float32), "b": np.ones(1, np.float32)}, accuracy=0.9321)
+    other = {"w": np.array([1.0, 2.0, 4.0], np.float32), "b": np.ones(1, np.float32)}
+    node.keep(OLD, other, round=0, accuracy=None, exchanged_with="NODE_2")
