@@ -17,7 +17,7 @@ DRIVEN_BY = {
     "tests/jobs/test_job.py": ("jobs.opening",),
     "tests/node/test_runtime.py": (
         *("node.build", "node.lane", "node.perform"),
-        *("node.post", "node.survey", "node.timers"),
+        *("node.post", "node.timers"),
     ),
     "tests/test_messages.py": ("explaining",),
     "tests/training/test_pool.py": ("training.api", "training.backend", "training.faults"),

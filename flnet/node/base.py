@@ -201,7 +201,8 @@ class Node(Protocol):
     async def peer_infos(self) -> Sequence[View]:
         """What the peers say of themselves, asked of all at once with a short timeout, for the page.
 
-        One per peer: {id, address, info: its GET /info as it came, unchecked, or None, error: words or None}.
+        One per peer: {id, address, info: its GET /info as it came, unchecked, or None, error: words or None,
+        rtt_ms: milliseconds that its answer took, or None}. Who asks again within a second is told the same.
         """
         ...
 

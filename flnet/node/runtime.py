@@ -22,7 +22,7 @@ from flnet.node.feed import RingFeed
 from flnet.node.perform import Performer
 from flnet.node.shelf import Shelf
 from flnet.node.spare import IDLE_SECONDS, SpareMemory, give_back_when_idle
-from flnet.node.survey import survey
+from flnet.node.survey import Survey
 from flnet.node.translate import KINDS
 from flnet.node.wire import Wire
 from flnet.params import Rng, TrainerId
@@ -68,6 +68,7 @@ class NodeRuntime:
         self.feed = RingFeed(time.time)
         self._wire, self._transport, self._store, self._pool = wire, transport, store, pool
         self._shelf, self._desk, self._spare = shelf, desk, spare
+        self._survey = Survey(transport, self.peers)
         self._bootstrap = tuple(bootstrap)
         self._queue: asyncio.Queue[tuple[TrainerId | None, Event, asyncio.Future[Packet | None] | None]] = (
             asyncio.Queue()
@@ -199,7 +200,7 @@ class NodeRuntime:
 
     async def peer_infos(self) -> Sequence[View]:
         """What the peers say of themselves."""
-        return await survey(self._transport, self.peers())
+        return await self._survey.get()
 
     def ready(self) -> View:
         """Whether the mesh is joined and data are loaded, and if not, why."""

@@ -1,10 +1,10 @@
-"""Asks all peers what they say of themselves, for the page."""
+"""Asks all peers what they say of themselves, for the page and for pictures of the mesh."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flnet.errors import TransportError
@@ -12,20 +12,42 @@ from flnet.node.base import View
 from flnet.transport import Transport
 
 SECONDS = 2.0  # a page should not wait longer for a peer
+KEPT_SECONDS = 1.0  # whoever asks within that time is told the same: many pages ask peers no more often than one
 
 
-async def survey(transport: Transport, peers: Sequence[View]) -> Sequence[View]:
-    """GET /info of every peer at once; one view per peer, in the order given."""
-    return await asyncio.gather(*(_ask(transport, peer) for peer in peers))
+class Survey:
+    """What the peers say of themselves, asked of all at once, and kept for a moment."""
+
+    def __init__(self, transport: Transport, peers: Callable[[], Sequence[View]]) -> None:
+        """Args:
+        peers: the other nodes, as this one knows them.
+        """
+        self._transport, self._peers = transport, peers
+        self._asking = asyncio.Lock()
+        self._until = float("-inf")
+        self._kept: Sequence[View] = ()
+
+    async def get(self) -> Sequence[View]:
+        """One view per peer, at most KEPT_SECONDS old; see `flnet.node.base.Node.peer_infos`."""
+        async with self._asking:
+            now = asyncio.get_running_loop().time
+            if now() >= self._until:
+                self._kept = await asyncio.gather(*(_ask(self._transport, peer) for peer in self._peers()))
+                self._until = now() + KEPT_SECONDS
+            return self._kept
 
 
 async def _ask(transport: Transport, peer: View) -> View:
-    answer: dict[str, Any] = {"id": peer["id"], "address": peer["address"], "info": None, "error": None}
+    answer: dict[str, Any] = {"id": peer["id"], "address": peer["address"]}
+    answer |= {"info": None, "error": None, "rtt_ms": None}
     if peer["state"] != "alive":
         return {**answer, "error": peer["reason"] or "does not answer"}
+    now = asyncio.get_running_loop().time
+    asked = now()
     try:
         async with asyncio.timeout(SECONDS):
             reply = await transport.fetch(peer["address"], "/info")
+        answer["rtt_ms"] = round((now() - asked) * 1000, 1)
         info = json.loads(reply.body)
     except TimeoutError:
         return {**answer, "error": f"no answer in {SECONDS:g} s"}

@@ -16,6 +16,7 @@ from flnet.node.base import Node, Order
 from flnet.params import TrainerId
 from flnet.web.answers import json_answer
 from flnet.web.body import read_body
+from flnet.web.mesh import mesh_routes
 from flnet.web.training import acceptable_type
 
 
@@ -63,6 +64,7 @@ def info_routes(node: Node) -> Blueprint:
         view = node.ready()
         return json_answer(view, 200 if view["ready"] else 503)
 
+    routes.register_blueprint(mesh_routes(node))
     return routes
 
 

@@ -1,0 +1,148 @@
+"""GET /mesh: this node and its peers with their jobs, for pictures and charts. What peers say is checked here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+from quart import Blueprint, Response
+
+from flnet.jobs import Phase
+from flnet.messages import LAST_ROUND, MAX_PEERS, HexDigest, Name, Unit
+from flnet.node.base import Node, View
+from flnet.web.answers import json_answer
+
+MAX_JOBS = 100  # of one node
+MAX_WORDS = 500  # characters of a reason
+
+
+def _else(instead: Any) -> WrapValidator:
+    """What breaks its rule stands in the answer as this."""
+
+    def validate(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return check(value)
+        except ValidationError:
+            return instead
+
+    return WrapValidator(validate)
+
+
+def _good_ones(kind: Any, most: int) -> BeforeValidator:
+    """Of a list, the first `most` entries without those that break their rule; of anything else nothing."""
+    adapter = TypeAdapter(kind, config=None if isinstance(kind, type) else ConfigDict(strict=True))
+
+    def validate(value: Any) -> list[Any]:
+        entries = value[:most] if isinstance(value, list | tuple) else []
+        return [good for entry in entries for good in _tried(adapter.validate_python, entry)]
+
+    return BeforeValidator(validate)
+
+
+def _tried(check: Callable[[Any], Any], value: Any) -> list[Any]:
+    try:
+        return [check(value)]
+    except ValidationError:
+        return []
+
+
+def _shown(value: Any) -> str:
+    """Words on one line, and not too many of them."""
+    return "".join(sign if sign.isprintable() else " " for sign in str(value)[:MAX_WORDS])
+
+
+class _Said(BaseModel):
+    """What a node says; no field can hold anything but what its type allows."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False)
+
+
+class MeshJob(_Said):
+    """One trainer on one node; accuracies are on that node's own test split, in [0, 1]."""
+
+    trainer_id: Name
+    current_round: Annotated[int, Field(ge=-1, le=LAST_ROUND), _else(-1)] = -1
+    phase: Annotated[Phase | None, Field(strict=False), _else(None)] = None
+    paused: Annotated[bool, _else(False)] = False
+    pre_fedavg_accuracy: Annotated[Unit | None, _else(None)] = None
+    post_fedavg_accuracy: Annotated[Unit | None, _else(None)] = None
+    digest: Annotated[HexDigest | None, _else(None)] = None
+    waiting_for: Annotated[list[Name], _good_ones(Name, MAX_PEERS)] = []
+
+
+class MeshNode(_Said):
+    """One node: where it is, whether it answers, and its jobs.
+
+    Attributes:
+        state: "alive" or "unreachable".
+        reason: why it does not answer, or why nothing is known of its jobs.
+        rtt_ms: milliseconds that its answer took; None for this node, and where there was none.
+    """
+
+    id: Name
+    address: str
+    state: Annotated[str, Field(pattern="^(alive|unreachable)$")]
+    reason: Annotated[str, BeforeValidator(_shown)] = ""
+    me: bool = False
+    version: Annotated[Annotated[str, Field(pattern=r"^[0-9A-Za-z.+-]{1,40}$")] | None, _else(None)] = None
+    rtt_ms: Annotated[float, Field(ge=0)] | None = None
+    jobs: Annotated[list[MeshJob], _good_ones(MeshJob, MAX_JOBS)] = []
+
+
+class Mesh(_Said):
+    """The answer: this node first, then the others."""
+
+    nodes: list[MeshNode]
+
+
+def mesh_routes(node: Node) -> Blueprint:
+    """The endpoint that a picture of the mesh is drawn from."""
+    routes = Blueprint("mesh", __name__)
+
+    @routes.get("/mesh")
+    async def mesh() -> Response:
+        return json_answer(mesh_of(node, await node.peer_infos()).model_dump(mode="json"))
+
+    return routes
+
+
+def mesh_of(node: Node, peer_infos: Sequence[View]) -> Mesh:
+    """The mesh as this node sees it.
+
+    Args:
+        peer_infos: what the peers said of themselves, unchecked; see `flnet.node.base.Node.peer_infos`.
+    """
+    info, states = node.info(), {peer["id"]: peer["state"] for peer in node.peers()}
+    me = MeshNode(
+        id=node.me.id,
+        address=node.me.address if node.me.ip else "",
+        state="alive",
+        me=True,
+        version=info["version"],
+        jobs=info["jobsInfo"],
+    )
+    peers = [_peer(one, states.get(one["id"], "unreachable")) for one in peer_infos]
+    return Mesh(nodes=[me, *peers])
+
+
+def _peer(asked: View, state: str) -> MeshNode:
+    said = asked["info"] or {}
+    return MeshNode(
+        id=asked["id"],
+        address=asked["address"],
+        state=state,
+        reason=asked["error"] or "",
+        version=said.get("version"),
+        rtt_ms=asked.get("rtt_ms"),
+        jobs=said.get("jobsInfo", []),
+    )
