@@ -139,7 +139,7 @@ async def _show(
 ) -> Response:
     job = node.job(TrainerId(trainer))
     inputs: Mapping[str, Any] | None = job.get("inputs")
-    kept: Sequence[View] = await node.models(TrainerId(trainer)) if inputs is not None else ()
+    kept = await node.models(TrainerId(trainer))  # which says so while there are no data
     data = job.get("data") or {}
     return await show(
         "predict.html",

@@ -110,4 +110,17 @@ SPANISH: Mapping[str, str] = {
     "Rows of each split": "Filas de cada división",
     "Rows of each class": "Filas de cada clase",
     "Class": "Clase",
+    # settings and REST API
+    "REST API": "API REST",
+    "What this node answers to programs. For machines, the same is in": (
+        "Lo que este nodo responde a los programas. Para máquinas, lo mismo está en"
+    ),
+    "Endpoints": "Puntos de acceso",
+    "Body: {types}": "Cuerpo: {types}",
+    "Fields": "Campos",
+    "Name": "Nombre",
+    "In": "En",
+    "Type": "Tipo",
+    "What for": "Para qué",
+    "required": "obligatorio",
 }

@@ -56,6 +56,7 @@ async def test_a_job_that_still_loads_says_so(
         raise NotReady("MNIST is still loading its data")
 
     monkeypatch.setattr(node, "models", still_loading)
+    node.more["MNIST"]["inputs"] = None
     assert "still loading" in (await failing(client, "/view/models/MNIST", 503)).text
     assert "still loading" in (await failing(client, "/view/predict/MNIST", 503)).text
 

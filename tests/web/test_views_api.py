@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from typing import Any
+
+from quart import Blueprint, Quart
+
+from flnet.web import create_app
+from flnet.web.views_api import api_view, groups_of
+
+from .conftest import SETTINGS
+from .fake_node import FakeNode
+from .page_reading import load
+from .view_nodes import EVIL
+
+DESCRIPTION: dict[str, Any] = {
+    "paths": {
+        "/jobs/{trainerId}": {
+            "parameters": [{"name": "trainerId", "in": "path", "required": True, "schema": {"type": "string"}}],
+            "get": {
+                "tags": ["for people"],
+                "summary": "one job",
+                "responses": {
+                    "200": {"description": "its view"},
+                    "404": {"$ref": "#/components/responses/Unknown"},
+                },
+            },
+        },
+        "/training/trigger": {
+            "post": {
+                "tags": ["for people"],
+                "summary": "start a round",
+                "requestBody": {
+                    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Trigger"}}}
+                },
+                "responses": {"202": {"description": "it begins"}},
+            }
+        },
+        "/announce": {"post": {"tags": ["for nodes"], "summary": EVIL}},
+    },
+    "components": {
+        "responses": {"Unknown": {"description": "no such trainer"}},
+        "schemas": {
+            "Trigger": {
+                "type": "object",
+                "required": ["trainerId"],
+                "properties": {
+                    "trainerId": {"type": "string", "description": "which job"},
+                    "rounds": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+                    "hyper": {"type": "array", "items": {"$ref": "#/components/schemas/Rate"}},
+                    "form": {"enum": ["safetensors", "json"]},
+                    "loop": {"$ref": "#/components/schemas/Loop"},
+                },
+            },
+            "Rate": {"type": "number"},
+            "Loop": {"$ref": "#/components/schemas/Loop"},
+        },
+    },
+}
+
+
+def test_endpoints_are_grouped_and_their_fields_named() -> None:
+    people, nodes = groups_of(DESCRIPTION)
+    assert (people.name, nodes.name) == ("for people", "for nodes")
+    job, trigger = people.endpoints
+    assert (job.method, job.path, job.anchor) == ("GET", "/jobs/{trainerId}", "get-jobs-trainerId")
+    assert [(field.name, field.place, field.required) for field in job.fields] == [("trainerId", "path", True)]
+    assert job.answers == (("200", "its view"), ("404", "no such trainer"))
+    assert [(field.name, field.kind, field.required) for field in trigger.fields] == [
+        ("trainerId", "string", True),
+        ("rounds", "integer or null", False),
+        ("hyper", "list of number", False),
+        ("form", "safetensors | json", False),
+        ("loop", "anything", False),
+    ]
+    assert (trigger.types, trigger.fields[0].what_for) == ("application/json", "which job")
+
+
+def test_a_description_that_leads_nowhere_or_in_circles_is_read_to_its_end() -> None:
+    inside: dict[str, Any] = {"type": "array"}
+    inside["items"] = inside
+    schema = {"properties": {"x": inside, "y": {"$ref": "#/nowhere/at/all"}}}
+    body = {"content": {"application/json": {"schema": schema}}}
+    ((endpoint,),) = [group.endpoints for group in groups_of({"paths": {"/a": {"post": {"requestBody": body}}}})]
+    x, y = endpoint.fields
+    assert x.kind.endswith("list of ...")
+    assert y.kind == "anything"
+    assert groups_of({}) == []
+
+
+async def test_the_page_shows_them_with_links_to_each_and_no_markup_from_texts() -> None:
+    app: Quart = create_app(FakeNode(), SETTINGS)
+    routes = Blueprint("view_of_the_test", __name__, url_prefix="/test")
+    api_view(routes, DESCRIPTION)
+    app.register_blueprint(routes)
+    page = await load(app.test_client(), "/test/view/api")
+    assert "POST /training/trigger start a round" in page.text
+    assert "trainerId required body string which job" in page.text
+    assert EVIL in page.text
+    assert len(page.all("img")) == 1
+    anchors = {section["id"] for section in page.all("section") if "id" in section}
+    assert anchors == {"get-jobs-trainerId", "post-training-trigger", "post-announce"}
+    assert anchors <= {(link["href"] or "").removeprefix("#") for link in page.all("a")}
