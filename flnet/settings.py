@@ -18,6 +18,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PrivateAttr,
     ValidationError,
     model_validator,
 )
@@ -28,6 +29,7 @@ from flnet.names import check_host, check_name
 PREFIX = "FLNET_"
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _PARTITION = re.compile(r"(iid|groups|(dirichlet|pathological|quantity|power):[0-9]{1,9}([.][0-9]{1,9})?)")
+Source = Literal["default", "file", "variable", "option"]  # of a value
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -206,6 +208,12 @@ class Settings(BaseModel):
         default="INFO", description="What is logged."
     )
 
+    _sources: Mapping[str, Source] = PrivateAttr(default_factory=dict)  # of those that somebody gave
+
+    def source_of(self, name: str) -> Source:
+        """From where `load_settings` has the value of this setting."""
+        return self._sources.get(name, "default")
+
     @model_validator(mode="after")
     def _reachable(self) -> Settings:
         if self.listen_address in LOOPBACK:
@@ -223,7 +231,7 @@ class Settings(BaseModel):
 def load_settings(
     options: Mapping[str, Any], environ: Mapping[str, str], file: Mapping[str, Any] | None = None
 ) -> Settings:
-    """Merge the sources; an option beats a variable beats the file.
+    """Merge the sources, and remember them; an option beats a variable beats the file.
 
     Args:
         options: by field name; None stands for "not given".
@@ -236,9 +244,10 @@ def load_settings(
     known = Settings.model_fields
     problems = []
     values: dict[str, Any] = {}
+    sources: dict[str, Source] = {}
     spelled: dict[str, str] = {}  # field -> how the person wrote it, for the error
     for name, value in (file or {}).items():
-        spelled[name], values[name] = f"{name} in flnet.toml", value
+        spelled[name], values[name], sources[name] = f"{name} in flnet.toml", value, "file"
         if name not in known:
             problems.append(f"{name} in flnet.toml is no setting{_nearest(name)}")
     for variable in sorted(v for v in environ if v.startswith(PREFIX)):
@@ -246,10 +255,11 @@ def load_settings(
         if name not in known:
             problems.append(f"{variable} is no setting{_nearest(name, PREFIX)}")
         elif environ[variable] != "":
-            spelled[name], values[name] = variable, environ[variable]
+            spelled[name], values[name], sources[name] = variable, environ[variable], "variable"
     for name, value in options.items():
         if value is not None and value != ():
             spelled[name], values[name] = "--" + name.replace("_", "-"), value
+            sources[name] = "option"
     values = {name: value for name, value in values.items() if name in known}
     try:
         settings = Settings.model_validate(values)
@@ -257,6 +267,7 @@ def load_settings(
         problems += [_words(error, spelled) for error in exc.errors(include_url=False)]
     if problems:
         raise SettingsError("; ".join(problems))
+    settings._sources = sources
     return settings
 
 

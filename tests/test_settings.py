@@ -44,6 +44,20 @@ def test_an_option_beats_a_variable_beats_the_file() -> None:
     assert (found.node_port, found.seed, found.compute) == (2, 3, "thread")
 
 
+def test_where_a_value_comes_from_is_remembered() -> None:
+    file = {"node_port": 1, "seed": 1, "compute": "thread"}
+    environ = {"FLNET_NODE_PORT": "2", "FLNET_SEED": "2", "FLNET_NODE_ID": ""}
+    found = load_settings({"seed": 3, "wire": None, "trainers": ()}, environ, file)
+    named = ("compute", "node_port", "seed", "node_id", "wire", "trainers")
+    assert [found.source_of(name) for name in named] == [
+        *("file", "variable", "option"),
+        *("default", "default", "default"),
+    ]
+    assert Settings().source_of("seed") == "default"
+    copied = found.model_copy(update={"node_id": "n"})
+    assert (copied.source_of("seed"), copied.model_dump().keys()) == ("option", Settings.model_fields.keys())
+
+
 def test_what_is_not_given_or_empty_does_not_count() -> None:
     environ = {"FLNET_NODE_ID": "", "FLNET_NODE_PORT": "5"}
     found = load_settings({"node_port": None, "trainers": (), "prune_unresponsive_nodes": None}, environ)

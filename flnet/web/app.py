@@ -54,7 +54,7 @@ def create_app(node: Node, settings: Settings) -> Quart:
     app.after_request(linger)
     app.register_blueprint(training_routes(node, settings))
     app.register_blueprint(params_routes(node))
-    app.register_blueprint(info_routes(node))
+    app.register_blueprint(info_routes(node, settings))
     app.register_blueprint(model_routes(node))
     app.register_blueprint(live_routes(app, node))
     app.register_blueprint(frame_routes(node, settings))

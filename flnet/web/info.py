@@ -14,13 +14,15 @@ from flnet.explaining import explain
 from flnet.messages import EditHyperParams
 from flnet.node.base import Node, Order
 from flnet.params import TrainerId
+from flnet.settings import Settings
 from flnet.web.answers import json_answer
 from flnet.web.body import read_body
+from flnet.web.configuration import settings_routes
 from flnet.web.mesh import mesh_routes
 from flnet.web.training import acceptable_type
 
 
-def info_routes(node: Node) -> Blueprint:
+def info_routes(node: Node, settings: Settings) -> Blueprint:
     """The endpoints for reading, PATCH /jobs/{trainerId}/params, and those that steer a job."""
     routes = Blueprint("info", __name__)
 
@@ -64,7 +66,8 @@ def info_routes(node: Node) -> Blueprint:
         view = node.ready()
         return json_answer(view, 200 if view["ready"] else 503)
 
-    routes.register_blueprint(mesh_routes(node))
+    routes.register_blueprint(mesh_routes(node, settings))
+    routes.register_blueprint(settings_routes(settings))
     return routes
 
 

@@ -20,6 +20,7 @@ from quart import Blueprint, Response
 from flnet.jobs import Phase
 from flnet.messages import LAST_ROUND, MAX_PEERS, HexDigest, Name, Unit
 from flnet.node.base import Node, View
+from flnet.settings import Settings
 from flnet.web.answers import json_answer
 
 MAX_JOBS = 100  # of one node
@@ -105,27 +106,28 @@ class Mesh(_Said):
     nodes: list[MeshNode]
 
 
-def mesh_routes(node: Node) -> Blueprint:
+def mesh_routes(node: Node, settings: Settings) -> Blueprint:
     """The endpoint that a picture of the mesh is drawn from."""
     routes = Blueprint("mesh", __name__)
 
     @routes.get("/mesh")
     async def mesh() -> Response:
-        return json_answer(mesh_of(node, await node.peer_infos()).model_dump(mode="json"))
+        return json_answer(mesh_of(node, await node.peer_infos(), settings.listen_address).model_dump(mode="json"))
 
     return routes
 
 
-def mesh_of(node: Node, peer_infos: Sequence[View]) -> Mesh:
+def mesh_of(node: Node, peer_infos: Sequence[View], host: str) -> Mesh:
     """The mesh as this node sees it.
 
     Args:
         peer_infos: what the peers said of themselves, unchecked; see `flnet.node.base.Node.peer_infos`.
+        host: where this node listens, if it was not told at which address its peers reach it.
     """
     info, states = node.info(), {peer["id"]: peer["state"] for peer in node.peers()}
     me = MeshNode(
         id=node.me.id,
-        address=node.me.address if node.me.ip else "",
+        address=node.me.model_copy(update={"ip": node.me.ip or host.strip("[]")}).address,
         state="alive",
         me=True,
         version=info["version"],

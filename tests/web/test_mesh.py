@@ -46,6 +46,7 @@ async def test_this_node_comes_first_then_its_peers(client: Client, node: FakeNo
     around(node, {"version": "1.2.3", "jobsInfo": [JOB]})
     me, other = await mesh(client)
     assert (me["id"], me["me"], me["state"], me["version"], me["rtt_ms"]) == ("NODE_1", True, "alive", "0", None)
+    assert me["address"] == "127.0.0.1:4000"
     assert [job["trainer_id"] for job in me["jobs"]] == ["MNIST", "MNIST_3_7"]
     assert (me["jobs"][0]["phase"], me["jobs"][0]["current_round"]) == ("IDLE", -1)
     assert other == {
@@ -92,6 +93,7 @@ ANYTHING = st.recursive(
 def test_whatever_a_peer_says_the_answer_keeps_its_form(info: dict[str, Any]) -> None:
     node = FakeNode()
     around(node, info)
-    told = mesh_of(node, node.around).model_dump(mode="json")
+    told = mesh_of(node, node.around, "::1").model_dump(mode="json")
     assert Mesh.model_validate_json(orjson.dumps(told)).model_dump(mode="json") == told
+    assert told["nodes"][0]["address"] == "[::1]:4000"
     assert all(set(job) == set(MeshJob.model_fields) for job in told["nodes"][1]["jobs"])

@@ -1,0 +1,74 @@
+"""GET /settings: with what this node runs, and who said so. For persons on the same machine."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+from quart import Blueprint, Response
+from werkzeug.exceptions import Forbidden
+
+from flnet.settings import PREFIX, Settings, Source
+from flnet.web.answers import json_answer
+from flnet.web.models import is_loopback
+from flnet.web.training import caller_ip
+
+MASK = "***"
+_SECRET = re.compile("key|token|secret|password")
+
+
+class Setting(BaseModel):
+    """One setting: its value, from where that comes, and what it would be by itself.
+
+    Attributes:
+        variable: the environment variable that sets it.
+        value: as JSON; lists as lists, folders and shards as text, what is secret as ***.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    variable: str
+    value: bool | int | float | str | list[str] | None
+    source: Source
+    default: bool | int | float | str | list[str] | None
+    description: str
+
+
+def settings_routes(settings: Settings) -> Blueprint:
+    """The endpoint that tells the settings."""
+    routes = Blueprint("settings", __name__)
+
+    @routes.get("/settings")
+    async def effective() -> Response:
+        if not is_loopback(caller_ip()):
+            raise Forbidden("the settings of a node are shown on the machine that it runs on: ask from there")
+        return json_answer([each.model_dump() for each in settings_of(settings)])
+
+    return routes
+
+
+def settings_of(settings: Settings) -> list[Setting]:
+    """All settings in the order in which they are declared."""
+    return [
+        Setting(
+            name=name,
+            variable=f"{PREFIX}{name.upper()}",
+            value=_shown(name, getattr(settings, name)),
+            source=settings.source_of(name),
+            default=_shown(name, field.default),
+            description=field.description or "",
+        )
+        for name, field in type(settings).model_fields.items()
+    ]
+
+
+def _shown(name: str, value: Any) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if _SECRET.search(name):
+        return MASK
+    if isinstance(value, tuple):
+        return [str(entry) for entry in value]
+    return value if isinstance(value, int | float | str) else str(value)
