@@ -1,4 +1,4 @@
-"""The page: what this node and its peers are doing, and the button that starts a round. Works without script."""
+"""The page: what this node and its peers are doing, and its buttons and forms. Works without script."""
 
 from __future__ import annotations
 
@@ -11,21 +11,27 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import orjson
+from pydantic import ValidationError
 from quart import Blueprint, Response, redirect, request
 
-from flnet.errors import FlnetError
-from flnet.messages import Trigger
-from flnet.node.base import Node, View
+from flnet.errors import FlnetError, InvalidMessage
+from flnet.explaining import explain
+from flnet.messages import EditHyperParams, Trigger
+from flnet.node.base import FeedItem, Node, View
 from flnet.params import TrainerId
 from flnet.transport.base import Reply
 from flnet.web.answers import JSON
 from flnet.web.body import read_body
-from flnet.web.frame import render_page
+from flnet.web.cards import SeenRounds, card_of
+from flnet.web.frame import language_of_request, render_page
+from flnet.web.job_view import job_view, jobs_of, same_job
+from flnet.web.mesh_picture import mesh_picture
 from flnet.web.training import caller_ip
-from flnet.web.view import event_views, jobs_of, peer_views, same_job, text
+from flnet.web.view import event_views, peer_views, text
+from flnet.web.words import Translate
 
-REFRESH_SECONDS = 5  # while something is going on
-EVENTS_SHOWN = 12
+REFRESH_SECONDS = 5  # while something is going on, for browsers without script
+EVENTS_SHOWN = 50
 PEER_INFOS_KEPT_SECONDS = 1.0  # many open pages ask the peers no more often than one
 
 
@@ -77,57 +83,123 @@ class PeerInfos:
 
 
 def page_routes(node: Node) -> Blueprint:
-    """The page and its form."""
+    """The page, its forms, and the feed as a file."""
     routes = Blueprint("page", __name__)
-    notices, peer_infos = Notices(), PeerInfos(node)
+    notices, peer_infos, seen = Notices(), PeerInfos(node), SeenRounds()
 
     @routes.get("/")
     async def page() -> Response:
-        shown = page_data(node, await peer_infos.get())
+        shown = page_data(node, await peer_infos.get(), seen, language_of_request())
         return await render_page("index.html", **shown, notice=notices.get(request.args.get("notice")))
 
     @routes.post("/training/trigger/form")
     async def trigger() -> Any:
-        key = notices.put(await _trigger(node, await read_body()))
-        return redirect(f"/?notice={key}", 303)
+        return tell(await _trigger(node, await read_form(), language_of_request()))
+
+    @routes.post("/training/params/form")
+    async def edit() -> Any:
+        return tell(await _edit(node, await read_form(), language_of_request()))
+
+    @routes.get("/events.jsonl")
+    async def events() -> Response:
+        answer = Response(as_lines(node.feed.recent()), content_type="application/x-ndjson")
+        answer.headers["Content-Disposition"] = 'attachment; filename="events.jsonl"'
+        return answer
+
+    def tell(notice: Notice) -> Any:
+        return redirect(f"/?notice={notices.put(notice)}", 303)
 
     return routes
 
 
-def page_data(node: Node, peer_infos: Sequence[View]) -> dict[str, Any]:
+async def read_form() -> Mapping[str, str]:
+    """The fields of the form that was sent, the first value of each."""
+    fields = parse_qs((await read_body()).decode(errors="replace"))
+    return {name: values[0] for name, values in fields.items()}
+
+
+def as_lines(items: Sequence[FeedItem]) -> bytes:
+    """What happened, one JSON object per line."""
+    names = ("id", "at", "kind", "text", "trainer", "data")
+    lines = [orjson.dumps({name: getattr(item, name) for name in names}, default=str) for item in items]
+    return b"".join(line + b"\n" for line in lines)
+
+
+def page_data(node: Node, peer_infos: Sequence[View], seen: SeenRounds, t: Translate) -> dict[str, Any]:
     """All that the template shows, but for the notice."""
     info = node.info()
-    own = [node.job(TrainerId(job["trainer_id"])) for job in info["jobsInfo"]]  # more than peers are told
-    jobs = jobs_of(node.me.id, {**info, "jobsInfo": own})
+    own = [TrainerId(job["trainer_id"]) for job in info["jobsInfo"]]
+    jobs = [job_view(node.me.id, node.job(trainer), t) for trainer in own]  # more than peers are told
     asked = {str(one.get("id")): one for one in peer_infos}
-    elsewhere = [job for one in peer_infos for job in jobs_of(text(one.get("id")), one.get("info"))]
-    others = [job for job in elsewhere if not any(same_job(job, mine) for mine in jobs)]
+    elsewhere = [job for one in peer_infos for job in jobs_of(text(one.get("id")), one.get("info"), t)]
+    seen.note(elsewhere)
+    peers = peer_views(node.peers(), asked)
     busy = any(job.busy for job in [*jobs, *elsewhere])
     return {
         "status": text(info.get("lastNodeStatus")),
         "ready": node.ready(),
-        "jobs": [(job, [other for other in elsewhere if same_job(job, other)]) for job in jobs],
-        "other_jobs": others,
-        "peers": peer_views(node.peers(), asked),
+        "cards": [
+            card_of(job, elsewhere, node.history(trainer), seen, t) for trainer, job in zip(own, jobs, strict=True)
+        ],
+        "other_jobs": [job for job in elsewhere if not any(same_job(job, mine) for mine in jobs)],
+        "peers": peers,
+        "picture": mesh_picture(node.me.id, peers),
         "events": event_views(node.feed.recent(), EVENTS_SHOWN),
         "refresh": REFRESH_SECONDS if busy else None,
     }
 
 
-async def _trigger(node: Node, body: bytes) -> Notice:
-    """Ask for a round on behalf of the form; every outcome is a sentence."""
-    fields = parse_qs(body.decode(errors="replace"))
-    trainer = fields.get("trainerId", [""])[0]
-    message = orjson.dumps({"trainerId": trainer})
+async def _trigger(node: Node, fields: Mapping[str, str], t: Translate) -> Notice:
+    """Ask for rounds on behalf of the form; every outcome is a sentence."""
+    trainer = fields.get("trainerId", "")
+    asked: dict[str, object] = {"trainerId": trainer}
+    if "rounds" in fields:
+        asked["rounds"] = number_of(fields["rounds"])
     try:
-        reply = await node.receive(Trigger.path, message, JSON, caller_ip())
+        reply = await node.receive(Trigger.path, orjson.dumps(asked), JSON, caller_ip())
     except FlnetError as error:
         return Notice(error.message, is_error=True)
-    return _outcome(reply, trainer)
+    return _outcome(reply, trainer, t)
 
 
-def _outcome(reply: Reply, trainer: str) -> Notice:
+def _outcome(reply: Reply, trainer: str, t: Translate) -> Notice:
     answer: Mapping[str, Any] = orjson.loads(reply.body)
     if reply.status >= 400:
         return Notice(text(answer.get("message"), 500), is_error=True)
-    return Notice(f"Round {answer.get('round')} of {trainer} has been started.", is_error=False)
+    started = t("Round {round} of {trainer} has been started.", round=answer.get("round"), trainer=trainer)
+    return Notice(started, is_error=False)
+
+
+async def _edit(node: Node, fields: Mapping[str, str], t: Translate) -> Notice:
+    """Change hyper-parameters on behalf of the form."""
+    stated = {name: number_of(fields[name]) for name in ("e", "u", "b") if name in fields}
+    try:
+        changes = _changes(stated)
+        job = await node.edit_hyper_params(TrainerId(fields.get("trainerId", "")), changes)
+    except FlnetError as error:
+        return Notice(error.message, is_error=True)
+    label = text(job.get("trainer_label"))
+    return Notice(t("The hyper-parameters of {label} are saved.", label=label), is_error=False)
+
+
+def _changes(stated: Mapping[str, object]) -> EditHyperParams:
+    """What the form changes.
+
+    Raises:
+        InvalidMessage: a value is none, or outside its range.
+    """
+    try:
+        return EditHyperParams.model_validate(dict(stated), strict=True)
+    except ValidationError as exc:
+        raise InvalidMessage(explain(exc)) from exc
+
+
+def number_of(written: str) -> int | float | str:
+    """The number that a person wrote; what is none stays text, for the model to refuse in words."""
+    for kind in (int, float):
+        try:
+            value = kind(written)
+        except ValueError:
+            continue
+        return value if abs(value) < 2**53 else written  # beyond that JSON has no room; infinity and NaN too
+    return written

@@ -1,1 +1,151 @@
-// Keeps the page up to date; it works without this file.
+// Keeps the page up to date with what the node tells; the page works without this file.
+import { follow } from "./stream.js";
+import { morph } from "./morph.js";
+import { filterEvents } from "./filter.js";
+
+const SOON = 250; // ms: at most four updates a second for events
+const MOVING = 1000; // while only progress moves
+const QUIET = 30000; // in case that something of a peer has changed, of which no event tells
+const SETTLED = 1500; // after the last event: what the peers say of themselves is up to a second old
+const LIT = 1000; // how long a line of the picture shows that an update came over it
+const SAID = new Set(["round_opened", "round_closed", "training_failed", "peer_lost", "peer_back", "no_data"]);
+
+const main = () => document.getElementById("main");
+const isLive = () => main().hasAttribute("data-live");
+const banner = document.getElementById("connection");
+let etag = "";
+let fetching = null;
+let timer = 0;
+let due = Infinity;
+let last = -Infinity;
+let lastEvent = -Infinity;
+let sending = 0;
+
+function say(text, language) {
+  const region = document.getElementById("said");
+  region.lang = language;
+  region.textContent = text;
+}
+
+function plan(delay) {
+  if (!isLive() || document.hidden) return;
+  const when = Math.max(performance.now() + delay, last + SOON);
+  if (when >= due) return;
+  due = when;
+  clearTimeout(timer);
+  timer = setTimeout(refresh, when - performance.now());
+}
+
+async function refresh() {
+  due = Infinity;
+  if (fetching || sending || document.hidden) return;
+  last = performance.now();
+  fetching = new AbortController();
+  try {
+    const headers = { Accept: "text/html", ...(etag && { "If-None-Match": etag }) };
+    const address = new URL(location.pathname, location.origin);
+    address.searchParams.set("fragment", "main");
+    const answer = await fetch(address, { headers, cache: "no-store", signal: fetching.signal });
+    if (answer.status === 200) {
+      const html = await answer.text();
+      etag = answer.headers.get("ETag") ?? "";
+      show(new DOMParser().parseFromString(html, "text/html").getElementById("main"));
+    }
+  } catch {
+    // The stream tells when the node is gone, and when it is back.
+  } finally {
+    fetching = null;
+    const settling = performance.now() - lastEvent < SETTLED;
+    plan(settling ? SETTLED : main().hasAttribute("data-busy") ? MOVING : QUIET);
+  }
+}
+
+function show(fresh) {
+  if (!fresh) return;
+  if (fresh.dataset.version !== main().dataset.version) {
+    location.reload(); // another version of flnet runs now, with other scripts and styles
+    return;
+  }
+  morph(main(), fresh);
+  filterEvents();
+}
+
+function light(a, b) {
+  for (const edge of document.querySelectorAll(".mesh .edge")) {
+    const { a: one, b: other } = edge.dataset;
+    if (!((one === a && other === b) || (one === b && other === a))) continue;
+    edge.setAttribute("data-lit", "");
+    setTimeout(() => edge.removeAttribute("data-lit"), LIT);
+  }
+}
+
+const connection = follow("/events", {
+  opened(again) {
+    if (again) {
+      banner.className = "notice good";
+      banner.textContent = banner.dataset.back;
+      setTimeout(() => (banner.hidden = banner.className === "notice good" || banner.hidden), 5000);
+    }
+    plan(0);
+  },
+  lost() {
+    banner.className = "notice bad";
+    if (banner.hidden || banner.textContent !== banner.dataset.lost) banner.textContent = banner.dataset.lost;
+    banner.hidden = false;
+  },
+  told(item) {
+    lastEvent = performance.now();
+    if (item.kind === "update_received" && item.data?.peer) light(String(item.data.peer), document.body.dataset.me);
+    if (SAID.has(item.kind)) say(item.text, "en");
+    plan(SOON);
+  },
+});
+
+async function send(form, button) {
+  sending += 1;
+  fetching?.abort();
+  button?.setAttribute("aria-busy", "true");
+  try {
+    const body = new URLSearchParams(new FormData(form, button));
+    const answer = await fetch(form.action, { method: "POST", body, headers: { Accept: "text/html" } });
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const notices = page.getElementById("notices");
+    if (!notices) throw new Error("no page");
+    document.getElementById("notices").replaceChildren(...notices.children);
+    const good = document.querySelector("#notices [role=status]");
+    if (good) say(good.textContent, document.documentElement.lang);
+    etag = "";
+    show(page.getElementById("main"));
+    if (good) form.reset();
+  } catch {
+    connection.retry();
+  } finally {
+    sending -= 1;
+    button?.removeAttribute("aria-busy");
+    plan(SETTLED);
+  }
+}
+
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (!form.hasAttribute("data-send")) return;
+  event.preventDefault();
+  if (event.submitter?.getAttribute("aria-busy") !== "true") send(form, event.submitter);
+});
+document.addEventListener("change", (event) => {
+  const form = event.target.form;
+  if (form?.hasAttribute("data-look")) form.requestSubmit();
+});
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) {
+    clearTimeout(timer);
+    due = Infinity;
+    fetching?.abort();
+    connection.pause();
+  } else {
+    connection.resume();
+  }
+});
+for (const button of document.querySelectorAll("form[data-look] button")) button.hidden = true;
+document.documentElement.dataset.script = "on";
+filterEvents();

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 
 import pytest
@@ -8,7 +9,7 @@ from quart import Quart
 
 from .conftest import Client
 from .fake_node import FakeNode
-from .page_reading import FORM, load, press
+from .page_reading import FORM, load, post, press
 
 NAMES = (
     "Trainer",
@@ -107,6 +108,86 @@ async def test_the_page_shows_the_further_figures_of_a_trainer(client: Client, n
     assert page.all("b") == []
     named = [shown["aria-labelledby"] for shown in page.all("dl") if "aria-labelledby" in shown]
     assert [p.get("id") for p in page.all("p") if p.get("class") == "figures-name"] == named
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"e": "3", "u": "0.5", "b": "16"}, "The hyper-parameters of MNIST Dataset are saved."),
+        ({"e": "3"}, "are saved"),
+        ({"e": "0"}, "e: "),
+        ({"e": "two"}, "e: "),
+        ({"u": "nan"}, "u: "),
+        ({"u": "1e999"}, "u: "),
+        ({"b": "9" * 6000}, "b: "),
+        ({"b": "1.5"}, "b: "),
+        ({"trainerId": "NONE", "e": "1"}, "this node has no trainer 'NONE'"),
+    ],
+)
+async def test_the_form_changes_hyper_parameters_or_says_why_not(
+    client: Client, node: FakeNode, fields: dict[str, str], words: str
+) -> None:
+    before = node.jobs["MNIST"].hyper
+    status, location = await post(client, "/training/params/form", **{"trainerId": "MNIST", **fields})
+    assert status == 303
+    page = await load(client, location)
+    assert words in page.text
+    assert bool(page.alerts()) == (node.jobs["MNIST"].hyper == before)
+    assert {"e": node.jobs["MNIST"].hyper.e} == {"e": 3 if "saved" in words else 2}
+
+
+async def test_the_form_holds_the_values_that_are_in_force(client: Client, node: FakeNode) -> None:
+    fields = [(field["name"], field.get("value")) for field in (await load(client)).all("input")]
+    first = dict(reversed(fields))  # that of the first job
+    assert (first["e"], first["u"], first["b"]) == ("2", "1e-05", "64")
+
+
+@pytest.mark.parametrize(
+    ("rounds", "words"),
+    [("3", "Round 0 of MNIST has been started."), ("0", "rounds: "), ("many", "rounds: "), ("9" * 40, "rounds: ")],
+)
+async def test_several_rounds_can_be_asked_for(client: Client, rounds: str, words: str) -> None:
+    _, location = await press(client, trainerId="MNIST", rounds=rounds)
+    assert words in (await load(client, location)).text
+
+
+async def test_the_feed_can_be_had_as_lines_of_json(client: Client, node: FakeNode) -> None:
+    for number in range(3):
+        await node.feed.publish("measured", f"line\n{number}", "MNIST", accuracy=float("nan"))
+    answer = await client.get("/events.jsonl")
+    assert answer.mimetype == "application/x-ndjson"
+    assert "attachment" in answer.headers["Content-Disposition"]
+    lines = [json.loads(line) for line in (await answer.get_data(as_text=True)).splitlines()]
+    assert [(line["id"], line["text"], line["trainer"]) for line in lines] == [
+        (number, f"line\n{number - 1}", "MNIST") for number in (1, 2, 3)
+    ]
+    assert lines[0]["data"] == {"accuracy": None}
+
+
+async def test_the_rounds_are_drawn_and_listed_in_numbers(client: Client, node: FakeNode) -> None:
+    assert (await load(client)).all("figure") == []
+    for before, after in ((0.25, 0.5), (0.75, 1.0)):
+        await press(client, trainerId="MNIST")
+        await node.finish_round("MNIST", before, after)
+    other = FakeNode("NODE_2", 4001)
+    other.jobs["MNIST"].round, other.jobs["MNIST"].after, other.jobs["MNIST"].records = 1, 0.8, [{"round": 1}]
+    node.around = [{"id": "NODE_2", "address": "", "info": other.info(), "error": None}]
+    await asyncio.sleep(0)
+    page = await load(client)
+    assert "d" in page.all("path")[0]
+    assert "NODE_1, after 100.00 %" in page.text
+    assert "The last rounds of MNIST Dataset, the newest first" in page.text
+    spanish = await load(client, Accept_Language="es")
+    assert "Las últimas rondas de MNIST Dataset, la más reciente primero" in spanish.text
+
+
+async def test_progress_and_updates_are_told_while_a_round_is_open(client: Client, node: FakeNode) -> None:
+    job = node.jobs["MNIST"]
+    job.phase, job.waiting_for = "GATHERING", ["node-c"]
+    page = await load(client)
+    assert "0 of 1 updates, waiting for node-c" in page.text
+    assert "data-busy" in page.all("main")[0]
+    assert "0 de 1 actualizaciones, esperando a node-c" in (await load(client, Accept_Language="es")).text
 
 
 async def test_a_link_cannot_put_words_on_the_page(client: Client) -> None:

@@ -1,0 +1,143 @@
+"""A job's card on the page: the job, the same job on the peers, what came of its rounds, and the chart of them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flnet.node.base import View
+from flnet.web.charts import MAX_LINES, MAX_ROUNDS, Chart, Point, Series, accuracy_chart, points_of, spark_path
+from flnet.web.job_view import JobView, same_job
+from flnet.web.view import NONE, accuracy, text
+from flnet.web.words import Translate
+
+ROWS_SHOWN = 30  # rounds in the table below the chart
+_SECONDS = {
+    "train": "Local training",
+    "average": "Averaging",
+    "measure": "Measuring",
+    "exchange": "Exchanging models",
+}
+BEFORE, AFTER = "pre_fedavg_accuracy", "post_fedavg_accuracy"
+
+
+class SeenRounds:
+    """Accuracies that peers told after their rounds while somebody looked: peers tell the last one only."""
+
+    def __init__(self, most: int = 512) -> None:
+        """Args:
+        most: jobs of peers that are remembered, the least recently seen forgotten first.
+        """
+        self._most = most
+        self._kept: OrderedDict[tuple[str, str], dict[int, float]] = OrderedDict()
+
+    def note(self, jobs: Iterable[JobView]) -> None:
+        """Remember what these jobs tell, once their round is over."""
+        for job in jobs:
+            if job.phase != "IDLE" or job.averaged != "Yes" or job.number < 0 or job.post_value is None:
+                continue  # until then the figures are those of the round before
+            rounds = self._kept.setdefault((job.node, job.label), {})
+            self._kept.move_to_end((job.node, job.label))
+            rounds[job.number] = job.post_value
+            while len(rounds) > MAX_ROUNDS:
+                del rounds[min(rounds)]
+        while len(self._kept) > self._most:
+            self._kept.popitem(last=False)
+
+    def points(self, job: JobView) -> tuple[Point, ...]:
+        """What is remembered of this job on its node, by round."""
+        return tuple(sorted(self._kept.get((job.node, job.label), {}).items()))
+
+
+@dataclass(frozen=True)
+class RoundRow:
+    """One round in the table."""
+
+    number: str
+    pre: str
+    post: str
+    exchanged_with: str
+    contributors: str
+    examples: str
+    seconds: str
+    outcome: str
+
+
+@dataclass(frozen=True)
+class Card:
+    """All that a job's card shows.
+
+    Attributes:
+        why: in one sentence, why the model was exchanged or not; empty where nobody can tell.
+        seconds: what the last round's parts took, name and seconds.
+    """
+
+    job: JobView
+    others: tuple[JobView, ...]
+    why: str
+    outcome: str
+    seconds: tuple[tuple[str, str], ...]
+    chart: Chart | None
+    spark: str
+    rows: tuple[RoundRow, ...]
+
+
+def card_of(
+    job: JobView, elsewhere: Sequence[JobView], history: Sequence[View], seen: SeenRounds, t: Translate
+) -> Card:
+    """The card of one of this node's jobs.
+
+    Args:
+        elsewhere: all jobs of the peers.
+        history: records of the job's rounds, oldest first.
+    """
+    others = tuple(other for other in elsewhere if same_job(job, other))
+    after = points_of(history, AFTER)
+    own = [Series(t("{node}, after", node=job.node), after)]
+    own += [Series(t("{node}, before", node=job.node), points_of(history, BEFORE))]
+    theirs = [Series(other.node, seen.points(other)) for other in others[: MAX_LINES - 2]]
+    last: View = history[-1] if history else {}
+    return Card(
+        job,
+        others,
+        exchange_words(job, others, t),
+        job.outcome or text(last.get("outcome"), 500),
+        tuple((t(_SECONDS.get(name, name)), words) for name, words in _seconds(last)),
+        accuracy_chart([*own, *theirs]),
+        spark_path(after),
+        tuple(_row(record) for record in reversed(history[-ROWS_SHOWN:])),
+    )
+
+
+def exchange_words(job: JobView, others: Sequence[JobView], t: Translate) -> str:
+    """Why a job's model was exchanged in its last round, or was not; empty where nobody can tell."""
+    if job.exchanged_with:
+        return t("taken from {peer}, whose model was better here", peer=job.exchanged_with)
+    there = {other.digest for other in others if other.number == job.number and other.averaged == "Yes"} - {NONE}
+    if job.busy or job.averaged != "Yes" or not there:
+        return ""
+    if there == {job.digest}:
+        return t("all nodes hold the same model")
+    return t("no other model was better here by the threshold")
+
+
+def _row(record: View) -> RoundRow:
+    return RoundRow(
+        text(record.get("round")),
+        accuracy(record.get(BEFORE)),
+        accuracy(record.get(AFTER)),
+        text(record.get("exchanged_with"), 64) or NONE,
+        ", ".join(text(name, 64) for name in (record.get("contributors") or ())[:20]) or NONE,
+        text(record.get("examples")) or NONE,
+        ", ".join(f"{name} {words}" for name, words in _seconds(record)) or NONE,
+        text(record.get("outcome"), 500),
+    )
+
+
+def _seconds(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    found = record.get("seconds") or {}
+    return [
+        (text(name, 20), f"{seconds:.2f} s") for name, seconds in found.items() if isinstance(seconds, int | float)
+    ]

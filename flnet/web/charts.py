@@ -1,0 +1,140 @@
+"""Accuracy by round as lines of an SVG: plain coordinates, drawn by the template, coloured by the style sheet."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flnet.web.view import NONE, accuracy, text
+
+WIDTH, HEIGHT = 640, 240
+LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 30  # room for the axes
+SPARK_WIDTH, SPARK_HEIGHT, SPARK_MARGIN = 120, 28, 3
+MAX_ROUNDS = 100  # the newest, in a chart
+MAX_LINES = 8  # this node's two and six peers; so many can be told apart
+_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.25)
+
+Point = tuple[int, float]  # round, accuracy in [0, 1]
+
+
+@dataclass(frozen=True)
+class Series:
+    """Accuracies of one node by round, in rising order."""
+
+    name: str
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One series on the picture; `path` is what the attribute d of an SVG path takes."""
+
+    name: str
+    number: int
+    path: str
+    dots: tuple[tuple[str, str], ...]
+    last: str
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A mark on an axis, `at` so many units from the left or from the top."""
+
+    at: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A picture of lines with its axes."""
+
+    lines: tuple[Line, ...]
+    rounds: tuple[Tick, ...]
+    levels: tuple[Tick, ...]
+
+
+def accuracy_chart(series: Sequence[Series]) -> Chart | None:
+    """Lines of accuracy by round on common axes; None while there is no point."""
+    shown = [one for one in map(_newest, series) if one.points][:MAX_LINES]
+    if not shown:
+        return None
+    rounds = [round for one in shown for round, _ in one.points]
+    bottom, top, step = _levels([value for one in shown for _, value in one.points])
+    first, last = min(rounds), max(rounds)
+
+    def x(round: int) -> float:
+        return LEFT + (WIDTH - LEFT - RIGHT) * ((round - first) / (last - first) if last > first else 0.5)
+
+    def y(value: float) -> float:
+        return TOP + (HEIGHT - TOP - BOTTOM) * (top - value) / (top - bottom)
+
+    lines = [_line(number, one, [(x(r), y(v)) for r, v in one.points]) for number, one in enumerate(shown)]
+    marks = math.floor((top - bottom) / step + 0.5)
+    levels = [bottom + step * mark for mark in range(marks + 1)]
+    return Chart(
+        tuple(lines),
+        tuple(Tick(_short(x(round)), str(round)) for round in _marked_rounds(first, last)),
+        tuple(Tick(_short(y(level)), f"{100 * level:.0f} %") for level in levels),
+    )
+
+
+def spark_path(points: Sequence[Point]) -> str:
+    """A small line without axes, of SPARK_WIDTH by SPARK_HEIGHT; empty for fewer than two points."""
+    kept = points[-MAX_ROUNDS:]
+    if len(kept) < 2:
+        return ""
+    values = [value for _, value in kept]
+    low, span = min(values), (max(values) - min(values)) or 1.0
+    width, height = SPARK_WIDTH - 2 * SPARK_MARGIN, SPARK_HEIGHT - 2 * SPARK_MARGIN
+    first, last = kept[0][0], kept[-1][0]
+    places = [
+        (SPARK_MARGIN + width * (r - first) / (last - first), SPARK_MARGIN + height * (1 - (v - low) / span))
+        for r, v in kept
+    ]
+    return _path(places)
+
+
+def points_of(history: Sequence[Mapping[str, Any]], name: str) -> tuple[Point, ...]:
+    """The points of one figure in a job's history; rounds in which it was not measured are left out."""
+    found = {record["round"]: record.get(name) for record in history}
+    return tuple(sorted((r, float(v)) for r, v in found.items() if v is not None and accuracy(v) != NONE))
+
+
+def _newest(series: Series) -> Series:
+    return Series(text(series.name, 64), series.points[-MAX_ROUNDS:])
+
+
+def _line(number: int, series: Series, places: Sequence[tuple[float, float]]) -> Line:
+    dots = tuple((_short(x), _short(y)) for x, y in places)
+    return Line(series.name, number, _path(places), dots, accuracy(series.points[-1][1]))
+
+
+def _path(places: Sequence[tuple[float, float]]) -> str:
+    """Straight pieces from place to place: "M1 2L3 4"."""
+    return "M" + "L".join(f"{_short(x)} {_short(y)}" for x, y in places)
+
+
+def _short(length: float) -> str:
+    return f"{length:.1f}".removesuffix(".0")
+
+
+def _levels(values: Sequence[float]) -> tuple[float, float, float]:
+    """Lowest and highest level of the axis, and the step between its marks: at most six marks."""
+    low, high = min(values), max(values)
+    for step in _STEPS:
+        bottom, top = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
+        if top <= bottom:
+            bottom, top = (bottom - step, top) if top >= 1 else (bottom, bottom + step)
+        if (top - bottom) / step < 5.5:
+            return bottom, top, step
+    return 0.0, 1.0, _STEPS[-1]
+
+
+def _marked_rounds(first: int, last: int) -> list[int]:
+    """At most eight rounds, at distances of 1, 2 or 5 times a power of ten."""
+    steps = (base * 10**power for power in range(16) for base in (1, 2, 5))
+    step = next(step for step in steps if (last - first) / step <= 7)
+    start = -(-first // step) * step
+    return list(range(start, last + 1, step))

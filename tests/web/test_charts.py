@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flnet.web.charts import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    MAX_LINES,
+    MAX_ROUNDS,
+    RIGHT,
+    SPARK_HEIGHT,
+    SPARK_WIDTH,
+    TOP,
+    WIDTH,
+    Series,
+    accuracy_chart,
+    points_of,
+    spark_path,
+)
+
+POINTS = st.dictionaries(st.integers(0, 10**6), st.floats(0, 1), min_size=1, max_size=150)
+
+
+def test_a_chart_puts_rounds_and_accuracies_where_they_belong() -> None:
+    chart = accuracy_chart([Series("a", ((0, 0.5), (1, 0.75), (2, 1.0)))])
+    assert chart is not None
+    (line,) = chart.lines
+    # 640 wide with 52 and 12 at the sides: 52, 340, 628; 240 high with 12 and 30: from 210 (50 %) up to 12 (100 %)
+    assert line.path == "M52 210L340 111L628 12"
+    assert line.dots == (("52", "210"), ("340", "111"), ("628", "12"))
+    assert (line.name, line.last) == ("a", "100.00 %")
+    assert [(tick.at, tick.label) for tick in chart.rounds] == [("52", "0"), ("340", "1"), ("628", "2")]
+    assert [tick.label for tick in chart.levels] == ["50 %", "60 %", "70 %", "80 %", "90 %", "100 %"]
+    assert [chart.levels[0].at, chart.levels[-1].at] == ["210", "12"]
+
+
+@pytest.mark.parametrize("value", [0.0, 0.333, 0.5, 0.999, 1.0])
+def test_a_single_round_is_a_dot_in_the_middle(value: float) -> None:
+    chart = accuracy_chart([Series("a", ((7, value),))])
+    assert chart is not None
+    assert chart.lines[0].dots[0][0] == "340"
+    assert [tick.label for tick in chart.rounds] == ["7"]
+
+
+def test_without_points_there_is_no_chart() -> None:
+    assert accuracy_chart([]) is None
+    assert accuracy_chart([Series("a", ())]) is None
+
+
+@given(st.lists(POINTS, min_size=1, max_size=12))
+def test_every_line_lies_inside_the_axes(found: list[dict[int, float]]) -> None:
+    chart = accuracy_chart([Series("n", tuple(sorted(points.items()))) for points in found])
+    assert chart is not None
+    assert len(chart.lines) <= MAX_LINES
+    for line in chart.lines:
+        assert len(line.dots) <= MAX_ROUNDS
+        for x, y in line.dots:
+            assert LEFT <= float(x) <= WIDTH - RIGHT
+            assert TOP - 0.1 <= float(y) <= HEIGHT - BOTTOM + 0.1
+    assert 1 <= len(chart.rounds) <= 8
+    assert 2 <= len(chart.levels) <= 7
+    places = [float(tick.at) for tick in chart.levels]
+    assert places == sorted(places, reverse=True)
+
+
+@given(POINTS)
+def test_a_small_line_lies_inside_its_picture(points: dict[int, float]) -> None:
+    path = spark_path(sorted(points.items()))
+    assert (path == "") == (len(points) < 2)
+    for x, y in re.findall(r"([\d.]+) ([\d.]+)", path):
+        assert 0 < float(x) < SPARK_WIDTH
+        assert 0 < float(y) < SPARK_HEIGHT
+
+
+def test_the_points_of_a_history_are_those_that_were_measured() -> None:
+    history: list[dict[str, Any]] = [
+        {"round": 2, "post": 0.5},
+        {"round": 0, "post": None},
+        {"round": 1, "post": 0.25},
+        {"round": 3},
+    ]
+    assert points_of(history, "post") == ((1, 0.25), (2, 0.5))
+    assert points_of([{"round": 0, "post": 7}], "post") == ()
