@@ -10,13 +10,15 @@ from flnet.web.views_data import data_view
 from flnet.web.views_frame import frame_views
 from flnet.web.views_models import models_view
 from flnet.web.views_predict import predict_view
+from flnet.web.views_settings import settings_view
 
 
 def view_routes(node: Node, settings: Settings) -> Blueprint:
-    """The views of models, predictions and data, rendered here; they work without script."""
+    """The views of models, predictions, data and settings, rendered here; they work without script."""
     routes = Blueprint("view", __name__)
     frame_views(routes, node)
     models_view(routes, node)
     predict_view(routes, node)
     data_view(routes, node, settings)
+    settings_view(routes, settings)
     return routes

@@ -123,4 +123,17 @@ SPANISH: Mapping[str, str] = {
     "Type": "Tipo",
     "What for": "Para qué",
     "required": "obligatorio",
+    "An option beats a variable, a variable beats flnet.toml, the file beats the default. A change takes effect "
+    "at the next start of the node.": (
+        "Una opción prevalece sobre una variable, una variable sobre flnet.toml y el archivo sobre el valor por "
+        "defecto. Un cambio surte efecto al volver a iniciar el nodo."
+    ),
+    "{count} of {all} settings were given.": "Se han indicado {count} de {all} ajustes.",
+    "Setting": "Ajuste",
+    "Value": "Valor",
+    "From": "Procedencia",
+    "default": "valor por defecto",
+    "environment variable": "variable de entorno",
+    "option on the command line": "opción de la línea de órdenes",
+    "instead of {value}": "en lugar de {value}",
 }

@@ -1,0 +1,63 @@
+"""The view of the settings: what this node runs with, and from where each value is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from quart import Blueprint, Response
+from werkzeug.exceptions import Forbidden
+
+from flnet.settings import Settings
+from flnet.web.configuration import settings_of
+from flnet.web.models import is_loopback
+from flnet.web.training import caller_ip
+from flnet.web.view import NONE, text
+from flnet.web.views_frame import show
+
+
+@dataclass(frozen=True)
+class SettingView:
+    """One setting in words; `default` is empty where it is the value."""
+
+    variable: str
+    value: str
+    source: str
+    default: str
+    what_for: str
+
+
+def settings_view(routes: Blueprint, settings: Settings) -> None:
+    """GET /view/settings, for callers on this machine."""
+
+    @routes.get("/view/settings")
+    async def effective() -> Response:
+        if not is_loopback(caller_ip()):
+            raise Forbidden(
+                "the settings of a node are shown on the machine that it runs on: open this page there"
+            )
+        seen = views_of(settings)
+        return await show("settings.html", settings=seen, chosen=[one for one in seen if one.source != "default"])
+
+
+def views_of(settings: Settings) -> Sequence[SettingView]:
+    """Every setting, in the order in which they are declared."""
+    return [
+        SettingView(
+            one.variable,
+            _words(one.value),
+            one.source,
+            "" if one.value == one.default else _words(one.default),
+            text(one.description, 1000),
+        )
+        for one in settings_of(settings)
+    ]
+
+
+def _words(value: Any) -> str:
+    if value is None or value == "" or value == []:
+        return NONE
+    if isinstance(value, bool):
+        return str(value).lower()
+    return text(", ".join(map(str, value)) if isinstance(value, list) else value, 1000)
