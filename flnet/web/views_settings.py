@@ -56,7 +56,7 @@ def views_of(settings: Settings) -> Sequence[SettingView]:
 
 
 def _words(value: Any) -> str:
-    if value is None or value == "" or value == []:
+    if value is None or value in ("", []):
         return NONE
     if isinstance(value, bool):
         return str(value).lower()
