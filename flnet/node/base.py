@@ -77,7 +77,8 @@ class Node(Protocol):
         in `info`), formats (of an export), counts {split: [rows of each class]} and checksum of the own data
         (these two and inputs not in /info).
     history record: round, initiator, outcome, contributors [ids], digest, pre_fedavg_accuracy,
-        post_fedavg_accuracy, exchanged_with (id or None), examples, used_hyper, seconds {train, average},
+        post_fedavg_accuracy, exchanged_with (id or None), examples, used_hyper, seconds {train, average,
+        fetch (the start), wait (for peers, with the own word out), measure, exchange; those that there were},
         metrics {before, after: {name: figure}}.
     model: digest, round, contributors, accuracy (here, or None), exchanged_with (the peer it was adopted from,
         or None), bytes, held (whether the job goes on from it).

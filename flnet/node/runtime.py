@@ -22,10 +22,11 @@ from flnet.node.feed import RingFeed
 from flnet.node.perform import Performer
 from flnet.node.shelf import Shelf
 from flnet.node.spare import IDLE_SECONDS, SpareMemory, give_back_when_idle
+from flnet.node.stopwatch import Stopwatch
 from flnet.node.survey import Survey
 from flnet.node.translate import KINDS
 from flnet.node.wire import Wire
-from flnet.params import Rng, TrainerId
+from flnet.params import Rng, RoundKey, TrainerId
 from flnet.policies import Policy, manual
 from flnet.store import Store
 from flnet.training import Pool
@@ -68,6 +69,7 @@ class NodeRuntime:
         self.feed = RingFeed(time.time)
         self._wire, self._transport, self._store, self._pool = wire, transport, store, pool
         self._shelf, self._desk, self._spare = shelf, desk, spare
+        self._stopwatch = Stopwatch(time.monotonic)
         self._survey = Survey(transport, self.peers)
         self._bootstrap = tuple(bootstrap)
         self._queue: asyncio.Queue[tuple[TrainerId | None, Event, asyncio.Future[Packet | None] | None]] = (
@@ -175,8 +177,8 @@ class NodeRuntime:
         return {**job.view(), "progress": progress}
 
     def history(self, trainer: TrainerId) -> Sequence[View]:
-        """The records of all rounds, oldest first."""
-        return self.core.job(trainer).history()
+        """The records of all rounds, oldest first, with what each part of them took."""
+        return [self._timed(trainer, record) for record in self.core.job(trainer).history()]
 
     async def models(self, trainer: TrainerId) -> Sequence[View]:
         """The models that are kept."""
@@ -215,6 +217,10 @@ class NodeRuntime:
         loaded = bool(usable) and not any(job.phase is Phase.LOADING for job in jobs.values())
         return {"ready": joined and loaded, "mesh_joined": joined, "data_loaded": loaded, "reasons": reasons}
 
+    def _timed(self, trainer: TrainerId, record: View) -> View:
+        seconds = self._stopwatch.seconds(trainer, RoundKey(record["round"], record["initiator"]))
+        return {**record, "seconds": {**record["seconds"], **seconds}}
+
     def _is_busy(self) -> bool:
         return any(job.busy for job in self.core.jobs.values())
 
@@ -239,7 +245,10 @@ class NodeRuntime:
         while True:
             owner, event, waiting = await self._queue.get()
             try:
-                answer = await self._performer.perform(self.core.hear(owner, event))
+                owned = self.core.hear(owner, event)
+                for trainer, job in self.core.jobs.items():
+                    self._stopwatch.note(trainer, job.state.key, job.phase)
+                answer = await self._performer.perform(owned)
             except asyncio.CancelledError:
                 if waiting is not None and not waiting.done():
                     waiting.set_exception(LocalError("the node is stopping"))

@@ -60,6 +60,21 @@ async def test_a_series_of_rounds_runs_by_itself() -> None:
             assert all("everyone expected" in record["outcome"] for record in history)
 
 
+async def test_the_history_says_how_long_each_part_of_a_round_took() -> None:
+    async with mesh_of(1.0, 1.0) as mesh:
+        await trigger(mesh.nodes["a"], rounds=2)
+        await mesh.idle(1)
+        for record in mesh.nodes["a"].history(MNIST_3_7):
+            assert record["seconds"].keys() >= {"train", "average", "measure", "exchange"}
+            assert all(seconds >= 0 for seconds in record["seconds"].values())
+        alone = mesh.nodes["b"]
+        await alone.steer(MNIST_3_7, "pause")
+        await trigger(mesh.nodes["a"])
+        await mesh.idle(2)
+        assert alone.history(MNIST_3_7)[2]["seconds"].keys() >= {"wait", "average", "measure", "exchange"}
+        assert "train" not in alone.history(MNIST_3_7)[2]["seconds"]
+
+
 async def test_a_peer_whose_training_fails_ends_nothing() -> None:
     mesh = Mesh()
     broken = Linear(1.0)
