@@ -11,6 +11,8 @@ from quart import Blueprint, Response
 from flnet.node.base import Node, View
 from flnet.params import TrainerId
 from flnet.settings import Settings
+from flnet.web.models import is_loopback
+from flnet.web.training import caller_ip
 from flnet.web.view import text
 from flnet.web.views_frame import show
 
@@ -69,7 +71,8 @@ def data_view(routes: Blueprint, node: Node, settings: Settings) -> None:
     @routes.get("/view/data")
     async def data() -> Response:
         jobs = [node.job(TrainerId(job["trainer_id"])) for job in node.info()["jobsInfo"]]
-        folder = text(str(settings.datasets_path)) if settings.datasets_path else ""
+        is_own = is_loopback(caller_ip())  # the folders of this machine are nobody else's business
+        folder = text(str(settings.datasets_path or "")) if is_own else None
         return await show("data.html", data=[view_of(job) for job in jobs], part=part_of(settings), folder=folder)
 
 

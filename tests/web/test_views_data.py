@@ -10,7 +10,7 @@ from flnet.web import create_app
 from flnet.web.views_data import part_of, view_of
 
 from .conftest import SETTINGS, Client
-from .page_reading import load
+from .page_reading import Page, load
 from .view_nodes import EVIL, ViewNode
 
 HERE = "/view/data"
@@ -93,6 +93,16 @@ async def test_what_a_trainer_says_is_text_and_never_markup(client: Client, node
     page = await load(client, HERE)
     assert page.text.count(EVIL) == 4
     assert len(page.all("img")) == 1
+
+
+async def test_the_folder_of_data_sets_is_shown_on_its_own_machine_only(node: ViewNode) -> None:
+    there = create_app(node, load_settings({"datasets_path": "/srv/data"}, {})).test_client()
+    assert "Data sets are looked for in /srv/data." in (await load(there, HERE)).text
+    answer = await there.get(HERE, scope_base={"client": ("192.168.1.9", 5)})
+    page = Page(await answer.get_data(as_text=True))
+    assert "/srv/data" not in page.text
+    assert "FLNET_DATASETS_PATH" not in page.text
+    assert "FLNET_DATASETS_PATH" in (await load(create_app(node, SETTINGS).test_client(), HERE)).text
 
 
 @pytest.mark.parametrize(
