@@ -178,10 +178,10 @@ class Lending:
         """
         fitting = [known for known in self._ours if not known.out and size <= known.file.size <= 2 * size]
         at_once = [known for known in fitting if not known.file.wanted]
-        if not at_once and len(self._ours) == MOST:
-            at_once = fitting
         if at_once:
-            return at_once[0]
+            return at_once[-1]  # the one used last may still be in the processor's cache
+        if fitting and len(self._ours) == MOST:
+            return fitting[0]
         file = MemoryFile.rewritable(size)
         if file is None:
             return None

@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,18 +53,20 @@ def inode():
 async def test_few_files_do_for_many_rounds_of_a_child(bench: MakeBench, folder: Path) -> None:
     fit = "return Fit({'w': task.params['w'] + 1}, examples=3, metrics={'inode': inode()})"
     name = plugin(folder, "ECHO", head=_LOOKS, fit=fit)
-    one, theirs, ours = bench(), set(), set()
+    one, ours = bench(), set()
+    theirs: Counter[float] = Counter()
     updates: list[Params] = []
     for number in range(12):
         average = model(number)
         await one.pool.evaluate(name, average)
         fit_, _ = await one.pool.fit(name, average, HYPER, seed=1)
-        theirs.add(fit_.metrics["inode"])
+        theirs[fit_.metrics["inode"]] += 1
         updates = [*updates[-1:], Params(fit_.params)]
         del fit_
         ours.add(inode(updates[-1]["w"]))
         assert [float(update["w"][-1]) for update in updates] == [number, number + 1][-len(updates) :]
-    assert len(theirs) <= 2
+    # The answer to each order says that its file is free again; were this said later, two would take turns.
+    assert theirs.most_common(1)[0][1] >= 9
     assert len(ours) <= MOST
 
 
