@@ -15,7 +15,9 @@ from flnet.web.words import Translate
 
 ROWS_SHOWN = 30  # rounds in the table below the chart
 _SECONDS = {
+    "fetch": "Fetching the start",
     "train": "Local training",
+    "wait": "Waiting for updates",
     "average": "Averaging",
     "measure": "Measuring",
     "exchange": "Exchanging models",

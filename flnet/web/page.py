@@ -7,7 +7,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import parse_qs
 
 import orjson
@@ -17,7 +17,7 @@ from quart import Blueprint, Response, redirect, request
 from flnet.errors import FlnetError, InvalidMessage
 from flnet.explaining import explain
 from flnet.messages import EditHyperParams, Trigger
-from flnet.node.base import FeedItem, Node, View
+from flnet.node.base import FeedItem, Node, Order, View
 from flnet.params import TrainerId
 from flnet.transport.base import Reply
 from flnet.web.answers import JSON
@@ -100,6 +100,10 @@ def page_routes(node: Node) -> Blueprint:
     async def edit() -> Any:
         return tell(await _edit(node, await read_form(), language_of_request()))
 
+    @routes.post("/training/steer/form")
+    async def steer() -> Any:
+        return tell(await _steer(node, await read_form(), language_of_request()))
+
     @routes.get("/events.jsonl")
     async def events() -> Response:
         answer = Response(as_lines(node.feed.recent()), content_type="application/x-ndjson")
@@ -180,6 +184,23 @@ async def _edit(node: Node, fields: Mapping[str, str], t: Translate) -> Notice:
         return Notice(error.message, is_error=True)
     label = text(job.get("trainer_label"))
     return Notice(t("The hyper-parameters of {label} are saved.", label=label), is_error=False)
+
+
+async def _steer(node: Node, fields: Mapping[str, str], t: Translate) -> Notice:
+    """End a series, pause a job or resume it on behalf of the form."""
+    done = {
+        "stop": t("No further round is started here."),
+        "pause": t("This node sits rounds out until it is resumed."),
+        "resume": t("This node takes part in rounds again."),
+    }
+    order = next((order for order in get_args(Order) if order == fields.get("do")), None)
+    if order not in done:
+        return Notice("do: expected stop, pause or resume", is_error=True)
+    try:
+        await node.steer(TrainerId(fields.get("trainerId", "")), order)
+    except FlnetError as error:
+        return Notice(error.message, is_error=True)
+    return Notice(done[order], is_error=False)
 
 
 def _changes(stated: Mapping[str, object]) -> EditHyperParams:

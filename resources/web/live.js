@@ -20,6 +20,8 @@ let due = Infinity;
 let last = -Infinity;
 let lastEvent = -Infinity;
 let sending = 0;
+let connected = false;
+let missed = false; // something happened while the page was being fetched
 
 function say(text, language) {
   const region = document.getElementById("said");
@@ -28,7 +30,7 @@ function say(text, language) {
 }
 
 function plan(delay) {
-  if (!isLive() || document.hidden) return;
+  if (!isLive() || document.hidden || !connected) return;
   const when = Math.max(performance.now() + delay, last + SOON);
   if (when >= due) return;
   due = when;
@@ -38,6 +40,7 @@ function plan(delay) {
 
 async function refresh() {
   due = Infinity;
+  missed = Boolean(fetching);
   if (fetching || sending || document.hidden) return;
   last = performance.now();
   fetching = new AbortController();
@@ -56,7 +59,7 @@ async function refresh() {
   } finally {
     fetching = null;
     const settling = performance.now() - lastEvent < SETTLED;
-    plan(settling ? SETTLED : main().hasAttribute("data-busy") ? MOVING : QUIET);
+    plan(missed ? SOON : settling ? SETTLED : main().hasAttribute("data-busy") ? MOVING : QUIET);
   }
 }
 
@@ -81,6 +84,7 @@ function light(a, b) {
 
 const connection = follow("/events", {
   opened(again) {
+    connected = true;
     if (again) {
       banner.className = "notice good";
       banner.textContent = banner.dataset.back;
@@ -89,6 +93,7 @@ const connection = follow("/events", {
     plan(0);
   },
   lost() {
+    connected = false;
     banner.className = "notice bad";
     if (banner.hidden || banner.textContent !== banner.dataset.lost) banner.textContent = banner.dataset.lost;
     banner.hidden = false;

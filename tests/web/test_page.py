@@ -151,6 +151,28 @@ async def test_several_rounds_can_be_asked_for(client: Client, rounds: str, word
     assert words in (await load(client, location)).text
 
 
+async def test_a_series_is_ended_and_a_job_paused_and_resumed(client: Client, node: FakeNode) -> None:
+    node.jobs["MNIST"].rounds_left = 4
+    assert "4 more rounds to come" in (await load(client)).text
+    for order, words, paused in (
+        ("stop", "No further round is started here.", False),
+        ("pause", "This node sits rounds out until it is resumed.", True),
+        ("resume", "This node takes part in rounds again.", False),
+    ):
+        _, location = await post(client, "/training/steer/form", trainerId="MNIST", do=order)
+        page = await load(client, location)
+        assert words in page.text
+        assert (node.jobs["MNIST"].rounds_left, node.jobs["MNIST"].paused) == (0, paused)
+        offered = [button.get("value") for button in page.all("button") if button.get("name") == "do"]
+        assert offered[:2] == ["stop", "resume" if paused else "pause"]
+
+
+@pytest.mark.parametrize("fields", [{"do": "burn"}, {}, {"do": "stop", "trainerId": "NONE"}])
+async def test_an_unknown_order_is_told_in_words(client: Client, fields: dict[str, str]) -> None:
+    _, location = await post(client, "/training/steer/form", **{"trainerId": "MNIST", **fields})
+    assert (await load(client, location)).alerts()
+
+
 async def test_the_feed_can_be_had_as_lines_of_json(client: Client, node: FakeNode) -> None:
     for number in range(3):
         await node.feed.publish("measured", f"line\n{number}", "MNIST", accuracy=float("nan"))
