@@ -77,8 +77,10 @@ def text(value: Any, most: int = MAX_TEXT) -> str:
     except ValueError:  # Python refuses to print integers of thousands of digits
         return ""
     cut = len(line) > most
-    # Lone surrogates could not be sent at all, and marks that turn the direction of text could disguise it.
-    line = "".join(sign if sign.isprintable() else "\ufffd" for sign in line[:most])
+    line = line[:most]
+    if not line.isprintable():
+        # Lone surrogates could not be sent at all, and marks that turn the direction of text could disguise it.
+        line = "".join(sign if sign.isprintable() else "\ufffd" for sign in line)
     return line if not cut else line[: most - 1] + "…"
 
 

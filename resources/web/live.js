@@ -20,6 +20,7 @@ let due = Infinity;
 let last = -Infinity;
 let lastEvent = -Infinity;
 let sending = 0;
+let took = 0; // ms, the last answer: a slow node is asked less often
 let connected = false;
 let missed = false; // something happened while the page was being fetched
 
@@ -31,7 +32,7 @@ function say(text, language) {
 
 function plan(delay) {
   if (!isLive() || document.hidden || !connected) return;
-  const when = Math.max(performance.now() + delay, last + SOON);
+  const when = Math.max(performance.now() + delay, last + Math.max(SOON, 8 * took));
   if (when >= due) return;
   due = when;
   clearTimeout(timer);
@@ -58,6 +59,7 @@ async function refresh() {
     // The stream tells when the node is gone, and when it is back.
   } finally {
     fetching = null;
+    took = performance.now() - last;
     const settling = performance.now() - lastEvent < SETTLED;
     plan(missed ? SOON : settling ? SETTLED : main().hasAttribute("data-busy") ? MOVING : QUIET);
   }
