@@ -19,6 +19,7 @@ from flnet.web.answers import json_answer
 from flnet.web.body import read_body
 from flnet.web.configuration import settings_routes
 from flnet.web.mesh import mesh_routes
+from flnet.web.openapi import openapi_routes
 from flnet.web.training import acceptable_type
 
 
@@ -68,6 +69,7 @@ def info_routes(node: Node, settings: Settings) -> Blueprint:
 
     routes.register_blueprint(mesh_routes(node, settings))
     routes.register_blueprint(settings_routes(settings))
+    routes.register_blueprint(openapi_routes())
     return routes
 
 

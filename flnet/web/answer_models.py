@@ -1,0 +1,173 @@
+"""The forms of a node's answers to people, for the description of its endpoints; tests hold answers to them.
+
+The node makes these views itself (`flnet.node.base.Node`) and nothing is checked against them while it runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from flnet.jobs import Phase
+from flnet.messages import HexDigest, HyperParams, Peer, Unit
+
+Figures = dict[str, float]
+
+
+class View(BaseModel):
+    """What all views share: every field that there is is known here."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ErrorView(BaseModel):
+    """Every error has this form."""
+
+    error: str = Field(description="a code that does not change")
+    message: str = Field(description="what was expected and what came, in words")
+
+
+class PeerView(View):
+    """Another node, as this one knows it."""
+
+    id: str
+    ip: str | None
+    port: str
+    address: str
+    state: Literal["alive", "unreachable"]
+    reason: str
+
+
+class ProgressView(View):
+    """How far a local training is, in batches."""
+
+    done: int
+    total: int
+
+
+class MetricsView(View):
+    """Further figures of the trainer, before and after averaging."""
+
+    before: Figures = {}
+    after: Figures = {}
+
+
+class DataView(BaseModel):
+    """What was found where."""
+
+    source: str = ""
+    rows: dict[str, int] = {}
+    classes: list[str] = []
+    sample: bool = Field(default=False, description="whether these are generated sample data")
+    note: str = ""
+
+
+class JobView(View):
+    """One trainer on this node; accuracies are on its own test split, in [0, 1]."""
+
+    trainer_id: str
+    trainer_label: str
+    phase: Phase
+    current_round: int = Field(description="the newest round entered; -1 before the first")
+    fed_learn_done: Literal["Yes", "No"]
+    federated_learning_params: str
+    hyper: HyperParams | None
+    used_hyper: HyperParams | None = Field(description="what this node trained with in the last round")
+    pre_fedavg_accuracy: Unit | None
+    post_fedavg_accuracy: Unit | None
+    metrics: MetricsView
+    model_was_exchanged: Literal["Yes", "No"]
+    exchanged_with: str | None
+    digest: HexDigest | None = Field(description="of the model held")
+    schema_digest: HexDigest | None
+    model_round: int
+    contributors: int
+    initiator: str | None
+    rounds_left: int
+    paused: bool
+    waiting_for: list[str]
+    received: list[str]
+    progress: ProgressView | None = None
+    outcome: str
+    error: str | None
+    data: DataView
+    formats: list[str] = Field(description="to which its models can be exported")
+    inputs: dict[str, Any] | None = Field(default=None, description="what predictions take; not in GET /info")
+    counts: dict[str, list[int]] = Field(default={}, description="rows of each class by split; not in GET /info")
+    checksum: str = Field(default="", description="of the own data; not in GET /info")
+
+
+class InfoView(View):
+    """This node, its jobs and its peers."""
+
+    iAm: Peer  # as it stands on the wire
+    jobsInfo: list[JobView]
+    lastNodeStatus: Literal["IDLE", "BUSY"]
+    peers: list[PeerView]
+    version: str
+
+
+class RoundView(View):
+    """What came of one round on this node."""
+
+    round: int
+    initiator: str
+    outcome: str
+    error: str | None
+    contributors: list[str]
+    missing: list[str]
+    digest: HexDigest | None = Field(description="of the average")
+    pre_fedavg_accuracy: Unit | None
+    post_fedavg_accuracy: Unit | None
+    exchanged_with: str | None
+    examples: int | None
+    used_hyper: HyperParams | None
+    seconds: Figures = Field(description="that the parts of the round took")
+    metrics: MetricsView
+
+
+class ModelView(View):
+    """A model that is kept here."""
+
+    digest: HexDigest
+    round: int
+    contributors: int
+    accuracy: Unit | None
+    exchanged_with: str | None
+    bytes: int
+    held: bool = Field(description="whether the job goes on from it")
+
+
+class PredictedBy(View):
+    """The model that a prediction is of."""
+
+    digest: HexDigest
+    round: int
+    accuracy: Unit | None
+
+
+class PredictionView(View):
+    """What a model says of inputs: probabilities, or scores where the trainer gives no probabilities."""
+
+    classes: list[str]
+    probabilities: list[list[float]] = []
+    scores: list[list[float]] = []
+    predicted: list[Any] = Field(description="a name, or a list of names, for each input")
+    model: PredictedBy
+    note: str
+
+
+class HealthView(View):
+    """The process answers."""
+
+    status: Literal["ok"]
+
+
+class ReadyView(View):
+    """Whether this node can take part in rounds."""
+
+    ready: bool
+    mesh_joined: bool
+    data_loaded: bool
+    reasons: list[str]

@@ -1,0 +1,244 @@
+"""The table of the REST API: what each endpoint takes, answers and refuses. `openapi` makes its description of it.
+
+The pages for people and their forms are not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from flnet.codec.binary import BINARY_TYPE
+from flnet.errors import (
+    BodyTooLarge,
+    IdTaken,
+    InputRefused,
+    InvalidMessage,
+    JobBusy,
+    NoData,
+    NotComparable,
+    NotOffered,
+    NotReady,
+    OwnMachineOnly,
+    ParamsRefused,
+    PeerError,
+    RoundLost,
+    StaleRound,
+    UnknownModel,
+    UnknownTrainer,
+    UnreadableBody,
+)
+from flnet.messages import (
+    Accuracy,
+    AccuracyReply,
+    Announce,
+    AnnounceReply,
+    EditHyperParams,
+    ModelParams,
+    StartTraining,
+    Trigger,
+    Triggered,
+)
+from flnet.web.answer_models import (
+    HealthView,
+    InfoView,
+    JobView,
+    ModelView,
+    PeerView,
+    PredictionView,
+    ReadyView,
+    RoundView,
+)
+from flnet.web.answers import JSON
+from flnet.web.configuration import Setting
+from flnet.web.mesh import Mesh
+from flnet.web.models import PICTURES, Predict
+
+NODES, JOBS, MODELS, MESH, MONITORING = "Between nodes", "Jobs", "Models", "This node and the mesh", "Monitoring"
+
+Refusals = tuple[type[PeerError], ...]
+UNREADABLE: Refusals = (UnreadableBody, InvalidMessage, BodyTooLarge)
+OF_A_ROUND: Refusals = (*UNREADABLE, ParamsRefused, UnknownTrainer, NoData, StaleRound, RoundLost, NotReady)
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One method of one path.
+
+    Attributes:
+        route: "GET /jobs".
+        what: it does, in a sentence.
+        takes: the message in the body; None for no body.
+        types: of the body besides JSON.
+        answer: what it answers, as a type; None where that is no JSON.
+        answer_type: the content type of the answer.
+        alike: other statuses whose answers have the same form.
+        refuses: errors of ours that a caller may meet.
+        query: names of query parameters, and what they are for.
+    """
+
+    route: str
+    tag: str
+    what: str
+    takes: Any = None
+    types: tuple[str, ...] = ()
+    answer: Any = None
+    status: int = 200
+    answer_type: str = JSON
+    alike: tuple[int, ...] = ()
+    refuses: Refusals = ()
+    query: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def method(self) -> str:
+        """The verb."""
+        return self.route.partition(" ")[0]
+
+    @property
+    def path(self) -> str:
+        """The path, with its variables in braces."""
+        return self.route.partition(" ")[2]
+
+
+_DIGEST = {"digest": "of the model that is asked; the one held if absent"}
+ENDPOINTS = (
+    Endpoint(
+        "POST /training/trigger",
+        JOBS,
+        "Start one or more rounds",
+        takes=Trigger,
+        answer=Triggered,
+        status=202,
+        refuses=(*UNREADABLE, UnknownTrainer, JobBusy),
+    ),
+    Endpoint("GET /jobs", JOBS, "All jobs of this node", answer=list[JobView]),
+    Endpoint("GET /jobs/{trainerId}", JOBS, "One job", answer=JobView, refuses=(UnknownTrainer,)),
+    Endpoint(
+        "PATCH /jobs/{trainerId}/params",
+        JOBS,
+        "Change hyper-parameters for the rounds that start here",
+        takes=EditHyperParams,
+        answer=JobView,
+        refuses=(*UNREADABLE, UnknownTrainer, NotReady),
+    ),
+    Endpoint(
+        "POST /jobs/{trainerId}/stop",
+        JOBS,
+        "End the series of rounds after the one that is open",
+        answer=JobView,
+        refuses=(UnknownTrainer,),
+    ),
+    Endpoint(
+        "POST /jobs/{trainerId}/pause",
+        JOBS,
+        "Sit out the rounds that open from now on",
+        answer=JobView,
+        refuses=(UnknownTrainer,),
+    ),
+    Endpoint(
+        "POST /jobs/{trainerId}/resume",
+        JOBS,
+        "Take part in rounds again",
+        answer=JobView,
+        refuses=(UnknownTrainer,),
+    ),
+    Endpoint(
+        "GET /jobs/{trainerId}/history",
+        JOBS,
+        "What came of every round, oldest first",
+        answer=list[RoundView],
+        refuses=(UnknownTrainer,),
+    ),
+    Endpoint(
+        "GET /jobs/{trainerId}/models",
+        MODELS,
+        "The models that are kept here, the one held first",
+        answer=list[ModelView],
+        refuses=(UnknownTrainer, NotReady, NoData),
+    ),
+    Endpoint(
+        "GET /jobs/{trainerId}/models/{digest}",
+        MODELS,
+        "A model as a file",
+        answer_type="application/octet-stream",
+        query={"format": "safetensors, or onnx where the trainer offers it"},
+        refuses=(UnknownTrainer, UnknownModel, InvalidMessage, NotOffered, NotReady, OwnMachineOnly),
+    ),
+    Endpoint(
+        "GET /jobs/{trainerId}/models/{digest}/card",
+        MODELS,
+        "What is known of a model, in Markdown",
+        answer_type="text/markdown",
+        refuses=(UnknownTrainer, UnknownModel),
+    ),
+    Endpoint(
+        "POST /jobs/{trainerId}/predict",
+        MODELS,
+        "What a model says of inputs, or of a picture",
+        takes=Predict,
+        types=PICTURES,
+        query=_DIGEST,
+        answer=PredictionView,
+        refuses=(*UNREADABLE, InputRefused, UnknownTrainer, UnknownModel, NotOffered, NotReady),
+    ),
+    Endpoint("GET /info", MESH, "This node, its jobs and its peers", answer=InfoView),
+    Endpoint("GET /peers", MESH, "The other nodes", answer=list[PeerView]),
+    Endpoint("GET /mesh", MESH, "This node and its peers with their jobs, for pictures and charts", answer=Mesh),
+    Endpoint("GET /events", MESH, "What happens, as server-sent events", answer_type="text/event-stream"),
+    Endpoint("GET /events.jsonl", MESH, "What happened, a line each", answer_type="application/x-ndjson"),
+    Endpoint(
+        "GET /settings",
+        MESH,
+        "The settings of this node, for callers on the same machine; others get 403",
+        answer=list[Setting],
+    ),
+    Endpoint("GET /openapi.json", MESH, "This description", answer=dict[str, Any]),
+    Endpoint("GET /health", MONITORING, "Answers as long as the process does", answer=HealthView),
+    Endpoint(
+        "GET /ready", MONITORING, "Whether this node can take part in rounds", answer=ReadyView, alike=(503,)
+    ),
+    Endpoint(
+        "POST /announce",
+        NODES,
+        "A node says who it is and whom it knows",
+        takes=Announce,
+        answer=AnnounceReply,
+        status=201,
+        refuses=(*UNREADABLE, IdTaken),
+    ),
+    Endpoint(
+        "POST /training",
+        NODES,
+        "A round starts",
+        takes=StartTraining,
+        types=(BINARY_TYPE,),
+        answer=dict[str, Any],
+        refuses=OF_A_ROUND,
+    ),
+    Endpoint(
+        "POST /training/model_params",
+        NODES,
+        "What the sender learnt in a round, or why it takes no part",
+        takes=ModelParams,
+        types=(BINARY_TYPE,),
+        answer=dict[str, Any],
+        refuses=OF_A_ROUND,
+    ),
+    Endpoint(
+        "GET /training/model_params/{digest}",
+        NODES,
+        "Parameters by their digest, whole or a range of them",
+        answer_type=BINARY_TYPE,
+        refuses=(UnknownModel,),
+    ),
+    Endpoint(
+        "POST /training/model_params/accuracy",
+        NODES,
+        "How good the sender's average is; answered alike",
+        takes=Accuracy,
+        types=(BINARY_TYPE,),
+        answer=AccuracyReply,
+        refuses=(*UNREADABLE, ParamsRefused, UnknownTrainer, NoData, NotComparable),
+    ),
+)
