@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,13 +49,12 @@ class GroupView:
     endpoints: tuple[EndpointView, ...]
 
 
-def api_view(routes: Blueprint, description: Described) -> None:
-    """GET /view/api."""
-    groups = groups_of(description)
+def api_view(routes: Blueprint, describe: Callable[[], Described]) -> None:
+    """GET /view/api; `describe` is asked when the view is."""
 
     @routes.get("/view/api")
     async def api() -> Response:
-        return await show("api.html", groups=groups)
+        return await show("api.html", groups=groups_of(describe()))
 
 
 def groups_of(description: Described) -> Sequence[GroupView]:

@@ -6,6 +6,8 @@ from quart import Blueprint
 
 from flnet.node.base import Node
 from flnet.settings import Settings
+from flnet.web.openapi import describe
+from flnet.web.views_api import api_view
 from flnet.web.views_data import data_view
 from flnet.web.views_frame import frame_views
 from flnet.web.views_models import models_view
@@ -14,11 +16,12 @@ from flnet.web.views_settings import settings_view
 
 
 def view_routes(node: Node, settings: Settings) -> Blueprint:
-    """The views of models, predictions, data and settings, rendered here; they work without script."""
+    """Models, predictions, data, settings and the REST API, rendered here; they work without script."""
     routes = Blueprint("view", __name__)
     frame_views(routes, node)
     models_view(routes, node)
     predict_view(routes, node)
     data_view(routes, node, settings)
     settings_view(routes, settings)
+    api_view(routes, describe)
     return routes

@@ -5,6 +5,7 @@ from typing import Any
 from quart import Blueprint, Quart
 
 from flnet.web import create_app
+from flnet.web.openapi import describe
 from flnet.web.views_api import api_view, groups_of
 
 from .conftest import SETTINGS
@@ -90,7 +91,7 @@ def test_a_description_that_leads_nowhere_or_in_circles_is_read_to_its_end() -> 
 async def test_the_page_shows_them_with_links_to_each_and_no_markup_from_texts() -> None:
     app: Quart = create_app(FakeNode(), SETTINGS)
     routes = Blueprint("view_of_the_test", __name__, url_prefix="/test")
-    api_view(routes, DESCRIPTION)
+    api_view(routes, lambda: DESCRIPTION)
     app.register_blueprint(routes)
     page = await load(app.test_client(), "/test/view/api")
     assert "POST /training/trigger start a round" in page.text
@@ -100,3 +101,12 @@ async def test_the_page_shows_them_with_links_to_each_and_no_markup_from_texts()
     anchors = {section["id"] for section in page.all("section") if "id" in section}
     assert anchors == {"get-jobs-trainerId", "post-training-trigger", "post-announce"}
     assert anchors <= {(link["href"] or "").removeprefix("#") for link in page.all("a")}
+
+
+async def test_every_endpoint_of_this_node_is_on_its_page() -> None:
+    page = await load(create_app(FakeNode(), SETTINGS).test_client(), "/view/api")
+    for path, methods in describe()["paths"].items():
+        for method in methods:
+            assert f"{method.upper()} {path} " in page.text
+    assert "trainerId required" in page.text
+    assert {"href": "/openapi.json"} in page.all("a")
