@@ -7,7 +7,6 @@ BOUNDS = {
     "works.W2": 1.5,
     "works.W3": 1.5,
     "exchange.large": 2.0,
-    "exchange.small": 10.0,  # 240 messages of 31 KB: HTTP itself costs several times a bare socket
     "wire": 1.02,
     "codec.encode": 3.0,
     "codec.decode": 3.0,

@@ -41,7 +41,7 @@ def one(options: Options, name: str, nodes: int, nbytes: int) -> None:
     except NotDone as exc:
         note = str(exc)
     words = f"{nodes} nodes, {nbytes:,} bytes"
-    bound = BOUNDS[f"exchange.{name}"]
+    bound = BOUNDS.get(f"exchange.{name}")
     what = f"{nodes * (nodes - 1)} bare transfers"
     options.report.add(Row(f"{words}: trained to closed", "s", ours, bare, what, bound, note))
     options.report.add(Row(f"{words}: whole round without training", "s", whole, bare, what, note=note))

@@ -11,7 +11,7 @@ from flnet.errors import LocalError
 from flnet.params import Digest, Params, TrainerId
 from flnet.store.base import KEPT_AVERAGES, KeptModel, SavedJob
 
-KEPT_BYTES = 256 * 1024 * 1024  # of models for each trainer: of very large ones fewer are kept
+KEPT_BYTES = 128 * 1024 * 1024  # of models for each trainer: of very large ones fewer are kept
 
 
 class MemoryStore:
