@@ -6,7 +6,7 @@ is asked for only after the first bytes, the head, were found to describe someth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +26,17 @@ def fresh(nbytes: int) -> Bytes:
 
 
 class Blob:
-    """Bytes in several buffers, which are neither joined nor copied; they must not change while it is used."""
+    """Bytes in several buffers, which are neither joined nor copied; they must not change while it is used.
 
-    def __init__(self, parts: Sequence[bytes | memoryview]) -> None:
+    Attributes:
+        coding: in which they are compressed, as HTTP names it; None: they are not.
+    """
+
+    def __init__(self, parts: Sequence[bytes | memoryview], coding: str | None = None) -> None:
         # Nothing is made of empty parts: a view without bytes cannot be cast.
         self._parts = [memoryview(part).cast("B") for part in parts if memoryview(part).nbytes]
         self.nbytes = sum(len(part) for part in self._parts)
+        self.coding = coding
 
     def __len__(self) -> int:
         return self.nbytes
@@ -56,15 +61,25 @@ class Landing:
     Attributes:
         received: bytes that have come; after a broken transfer the rest can be asked for from there.
         joined: whether it came in more than one transfer.
+        codings: in which it may come compressed.
+        coding: in which it comes; None: as it is.
     """
 
-    def __init__(self, inspect: Inspect, limit: int, head_limit: int, memory: Memory = fresh) -> None:
+    def __init__(
+        self,
+        inspect: Inspect,
+        limit: int,
+        head_limit: int,
+        memory: Memory = fresh,
+        codings: Collection[str] = (),
+    ) -> None:
         """Args:
         inspect: looks at the first bytes whenever they have doubled, until it returns True; raises PeerError for
             what is not wanted. What it is given stays as it is, so views of it may be kept.
         limit: bytes that a body may have in all.
         head_limit: bytes that are kept before `inspect` must have seen enough.
         memory: where the buffer comes from.
+        codings: in which it may come compressed. Then it lands so, and `inspect` sees nothing of it.
         """
         self._inspect, self._limit, self._head_limit = inspect, limit, head_limit
         self._memory = memory
@@ -74,24 +89,30 @@ class Landing:
         self.total: int | None = None
         self.received = 0
         self.joined = False
+        self.codings = tuple(codings)
+        self.coding: str | None = None
 
     @property
     def complete(self) -> bool:
         """Whether all of it is here."""
         return self.received == self.total and (self._buffer is not None or self.total == 0)
 
-    def expect(self, total: int) -> None:
-        """The size of the whole body; may be said again, but never differently.
+    def expect(self, total: int, coding: str | None = None) -> None:
+        """The size of the whole body, as it comes; may be said again, but never differently.
 
         Raises:
             BodyTooLarge: more than this node takes.
-            UnreadableBody: another size than the one said before.
+            UnreadableBody: another size or coding than the one said before, or a coding that is not taken.
         """
         if total > self._limit:
             raise BodyTooLarge(self._limit, total)
         if self.total not in (None, total):
             raise UnreadableBody(f"the body had {self.total} bytes before and has {total} now")
-        self.total = total
+        if coding not in (None, *self.codings) or (self.total is not None and coding != self.coding):
+            raise UnreadableBody(
+                f"the body came in the coding {(coding or 'identity')[:40]!a}, which was not asked for"
+            )
+        self.total, self.coding = total, coding
         self.joined = self.joined or self.received > 0
 
     def write(self, data: bytes | memoryview) -> None:
@@ -117,7 +138,7 @@ class Landing:
         if self.received < self._look_at and not no_more:
             return
         self._look_at = 2 * self.received
-        if self._inspect(memoryview(bytes(self._head)), self.total):
+        if self.coding is not None or self._inspect(memoryview(bytes(self._head)), self.total):
             self._buffer = self._memory(self.total).data.cast("B")
             self._buffer[: self.received] = self._head
             self._head = bytearray()

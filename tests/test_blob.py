@@ -183,3 +183,26 @@ def test_a_body_that_came_in_several_transfers_is_known_to_be_joined() -> None:
     landing.expect(4)
     landing.write(b"cd")
     assert (bytes(landing.whole()), landing.joined) == (b"abcd", True)
+
+
+def test_a_compressed_body_lands_as_it_comes_and_is_not_looked_at() -> None:
+    looker = Looker(1)
+    landing = Landing(looker, 1000, 100, codings=("zstd",))
+    landing.expect(300, "zstd")
+    landing.write(bytes(range(200)))
+    landing.expect(300, "zstd")
+    landing.write(bytes(100))
+    assert landing.whole() == bytes(range(200)) + bytes(100)
+    assert (landing.coding, landing.joined) == ("zstd", True)
+    assert looker.seen == []
+
+
+def test_a_body_comes_in_one_coding_that_is_taken() -> None:
+    with pytest.raises(UnreadableBody, match="coding 'zstd'"):
+        Landing(Looker(1), 1000, 100).expect(10, "zstd")
+    landing = Landing(Looker(1), 1000, 100, codings=("zstd",))
+    landing.expect(10)
+    with pytest.raises(UnreadableBody, match="coding 'zstd'"):
+        landing.expect(10, "zstd")
+    with pytest.raises(BodyTooLarge):
+        Landing(Looker(1), 1000, 100, codings=("zstd",)).expect(1001, "zstd")

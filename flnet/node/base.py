@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -187,8 +187,11 @@ class Node(Protocol):
         """
         ...
 
-    async def held(self, digest: str) -> Blob:
+    async def held(self, digest: str, codings: Collection[str] = ()) -> Blob:
         """The parameters of this digest as they go over the wire.
+
+        Args:
+            codings: that the caller reads; where one of them pays, the body is compressed so.
 
         Raises:
             UnknownModel: none of that digest is kept here.

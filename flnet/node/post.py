@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from flnet.blob import Blob, Landing
-from flnet.codec import BINARY_TYPE, HEAD_LIMIT, JsonCodec
+from flnet.codec import BINARY_TYPE, HEAD_LIMIT, JsonCodec, available_codings, decompress
 from flnet.effects import Fetch, Send, SendAnnounce
 from flnet.errors import FlnetError, PeerError, PeerRefused, TransportError
 from flnet.events import (
@@ -75,12 +75,14 @@ class Post:
         address = self._members.address_of(peer)
         if address is None:
             return failed("its address is not known any more")
-        limit = self._wire.landing_limit(owner)
-        landing = Landing(partial(self._wire.wanted, owner), limit, HEAD_LIMIT, self._spare.take)
+        landing = self._landing(owner, available_codings())
         try:
             async with self._fetches:
                 await self._transport.download(address, f"{ModelParams.path}/{digest}", landing)
             proof = digest if effect.proven or landing.joined else None
+            if landing.coding is not None:  # its head is looked at now: the same limits hold for what it becomes
+                coded, landing = landing, self._landing(owner)
+                await asyncio.to_thread(decompress, coded.whole(), landing)
             params = await asyncio.to_thread(self._wire.fetched, owner, landing.whole(), proof)
         except PeerRefused as exc:
             return failed(exc.answer)
@@ -90,6 +92,10 @@ class Post:
         except PeerError as exc:
             return failed(exc)
         return Fetched(effect.key, peer, digest, params)
+
+    def _landing(self, owner: TrainerId, codings: Sequence[str] = ()) -> Landing:
+        limit = self._wire.landing_limit(owner)
+        return Landing(partial(self._wire.wanted, owner), limit, HEAD_LIMIT, self._spare.take, codings)
 
     async def announce(self, effect: SendAnnounce) -> None:
         """Announce this node at an address."""

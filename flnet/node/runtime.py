@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import flnet
 from flnet.blob import Blob
@@ -127,9 +127,9 @@ class NodeRuntime:
             self.feed.publish("refused_here", f"a request to {path} was refused by its head: {exc}")
             raise
 
-    async def held(self, digest: str) -> Blob:
+    async def held(self, digest: str, codings: Collection[str] = ()) -> Blob:
         """The parameters of this digest."""
-        return await self._wire.held(digest)
+        return await self._wire.held(digest, codings)
 
     async def receive(self, path: str, body: bytes | memoryview, content_type: str, caller_ip: str) -> Reply:
         """Take one POSTed message and answer it; see `flnet.node.base.Node`."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 from flnet.blob import Blob
-from flnet.codec import BINARY_TYPE, BinaryCodec, JsonCodec, read_head
+from flnet.codec import BINARY_TYPE, ZSTD, BinaryCodec, JsonCodec, available_codings, compressed, read_head
 from flnet.errors import ParamsRefused, UnknownModel, UnreadableBody
 from flnet.jobs import Phase
 from flnet.messages import FLOAT16, INT8, SAFETENSORS, Announce, JobMessage, Message, Packet, Trigger
@@ -20,13 +20,15 @@ from flnet.params import Digest, Params, Schema, TrainerId
 from flnet.store import Store
 
 Form = Literal["safetensors", "float16", "int8", "json"]
+T = TypeVar("T")
 
 CONTROL_BYTES = 64 * 1024  # of a body without parameters
 BYTES_PER_NUMBER = 32  # of a number in JSON, generously
 BYTES_PER_ARRAY = 256  # of an array's description in a header
 OFF_LOOP_BYTES = 64 * 1024  # larger bodies are encoded and decoded beside the event loop
 _PACKED: dict[Form, Encoding] = {"float16": "float16", "int8": "int8"}
-KEPT_BLOBS = 4  # packed bodies that are kept for the next peer that fetches them
+KEPT_BLOBS = 4  # packed and compressed bodies that are kept for the next peer that fetches them
+PACKED = 2  # times fewer bytes than the arrays have: then most of them are packed, and zstd saves something more
 
 
 class Wire:
@@ -40,7 +42,7 @@ class Wire:
         self._core, self._store, self._form, self._max_body_bytes = core, store, form, max_body_bytes
         self._json, self._plain = JsonCodec(), BinaryCodec()
         self._packed = BinaryCodec(encoding_of(form))
-        self._blobs: OrderedDict[Digest, asyncio.Future[Blob]] = OrderedDict()
+        self._blobs: OrderedDict[tuple[Digest, str | None], asyncio.Future[Blob]] = OrderedDict()
 
     def body_limit(self, path: str) -> int:
         """How many bytes a request to this path may have: what the largest model here needs, as JSON."""
@@ -94,8 +96,11 @@ class Wire:
             return await asyncio.to_thread(codec.encode, packet), BINARY_TYPE
         return codec.encode(packet), BINARY_TYPE
 
-    async def held(self, digest: str) -> Blob:
-        """The parameters of this digest as they go over the wire.
+    async def held(self, digest: str, codings: Collection[str] = ()) -> Blob:
+        """The parameters of this digest as they go over the wire; compressed only where that saves much.
+
+        Args:
+            codings: that the caller reads.
 
         Raises:
             UnknownModel: this node does not hold them, or no longer.
@@ -103,12 +108,11 @@ class Wire:
         params = await self._find(Digest(digest))
         if self._packed.encoding == "float32":
             return self._plain.encode_params(params)
-        if params.digest not in self._blobs:
-            work = asyncio.get_running_loop().run_in_executor(None, self._packed.encode_params, params)
-            self._blobs[params.digest] = work
-            while len(self._blobs) > KEPT_BLOBS:
-                self._blobs.popitem(last=False)
-        return await asyncio.shield(self._blobs[params.digest])
+        blob = await self._once((params.digest, None), self._packed.encode_params, params)
+        is_packed = self._packed.encoding == "int8" and PACKED * len(blob) <= params.nbytes
+        if not is_packed or ZSTD not in codings or ZSTD not in available_codings():
+            return blob
+        return await self._once((params.digest, ZSTD), compressed, blob)
 
     def landing_limit(self, trainer: TrainerId) -> int:
         """Bytes that fetched parameters of this trainer may have."""
@@ -135,6 +139,13 @@ class Wire:
         if proof is not None and params.digest != proof:
             raise ParamsRefused(f"other parameters came than those asked for ({params.digest[:10]})")
         return params
+
+    async def _once(self, key: tuple[Digest, str | None], make: Callable[[T], Blob], of: T) -> Blob:
+        if key not in self._blobs:
+            self._blobs[key] = asyncio.get_running_loop().run_in_executor(None, make, of)
+            while len(self._blobs) > KEPT_BLOBS:
+                self._blobs.popitem(last=False)
+        return await asyncio.shield(self._blobs[key])
 
     async def _find(self, digest: Digest) -> Params:
         if (found := self._core.find(digest)) is not None:

@@ -43,6 +43,8 @@ class Transport(Protocol):
     async def download(self, address: str, path: str, landing: Landing) -> None:
         """Get the large body at this path of "host:port" into `landing`; go on where it broke off.
 
+        It may land compressed, in one of the codings that `landing` takes, where that makes it sooner there.
+
         Raises:
             PeerRefused: the peer answered with an error.
             PeerUnreachable, PeerTimeout: no answer, or no more bytes, after the attempts that the transport makes.

@@ -113,7 +113,8 @@ class HttpTransport:
             TransportError: the answer is not the body that was asked for, or not the rest of it.
             PeerError: `landing` does not want it; no more of it is read.
         """
-        budget, rest = Budget(self._timeout, self._rng), Resumption(landing)
+        codings = landing.codings if self._pace.is_slow(address) else ()
+        budget, rest = Budget(self._timeout, self._rng), Resumption(landing, codings)
 
         async def land(response: aiohttp.ClientResponse, watch: Watch) -> None:
             await _land(response, watch, rest, landing)

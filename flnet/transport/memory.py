@@ -151,6 +151,8 @@ class MemoryTransport:
     async def download(self, address: str, path: str, landing: Landing) -> None:
         """Ask as `fetch` does, and let the answer land; after a break, the rest of a further answer.
 
+        It comes as it is, whatever codings `landing` takes: nothing is slow here.
+
         Raises:
             PeerRefused: the peer answered with an error.
             PeerUnreachable, PeerTimeout: as for `send`.

@@ -12,6 +12,9 @@ STEP = 16 * 1024  # bytes that count as a movement; single bytes, dripping in, c
 SLOWEST = 1024.0  # bytes per second; what is slower is given no more time than this speed needs
 GENEROUS = 4.0  # times the duration that was measured
 LONGEST = 20.0  # timeouts: the end of all generosity
+# bytes per second, 100 Mbit/s: for an int8 body zstd takes as long as it saves at about 80 MB/s on servers, and at
+# 16 MB/s on small boards, which are perhaps five times slower. Below this it pays for both.
+WORTH_COMPRESSING = 12_000_000.0
 REMEMBERED = 1024  # addresses; the one that was measured first is forgotten first
 _SAMPLES_PER_TIMEOUT = 8  # what a moment's full or empty buffers show is no speed
 
@@ -31,6 +34,11 @@ class Pace:
         """Bytes per second, or None before anything was measured."""
         cost = self._costs.get(address)
         return 1 / cost if cost else None
+
+    def is_slow(self, address: str) -> bool:
+        """Whether it was measured, and a body that is compressed gets there sooner."""
+        rate = self.rate(address)
+        return rate is not None and rate < WORTH_COMPRESSING
 
     def allowed(self, address: str, nbytes: int) -> float:
         """Seconds within which so many bytes must have moved."""

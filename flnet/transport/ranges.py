@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from flnet.blob import Landing
 from flnet.errors import TransportError
@@ -16,18 +16,21 @@ _STRONG_ETAG = re.compile(r'"[!#-~]{0,200}"')  # a weak one does not promise the
 class Resumption:
     """One body that comes in one or several answers, all of them of the same version of it."""
 
-    def __init__(self, landing: Landing) -> None:
+    def __init__(self, landing: Landing, codings: Collection[str] = ()) -> None:
         """Args:
         landing: knows what has come so far, and is told how large the body is.
+        codings: to ask for at first; ranges count the bytes as they come, so the rest is asked for as it began.
         """
-        self._landing = landing
+        self._landing, self._codings = landing, codings
         self._etag = ""
 
     def headers(self) -> dict[str, str]:
         """What to ask with: nothing special at first, later for the rest."""
+        coding = self._landing.coding if self._landing.received else ", ".join(self._codings)
+        wanted = {"Accept-Encoding": coding} if coding else {}
         if not self._landing.received:
-            return {}
-        wanted = {"Range": f"bytes={self._landing.received}-"}
+            return wanted
+        wanted["Range"] = f"bytes={self._landing.received}-"
         return {**wanted, "If-Range": self._etag} if self._etag else wanted
 
     def accept(self, status: int, headers: Mapping[str, str]) -> None:
@@ -35,7 +38,7 @@ class Resumption:
 
         Raises:
             TransportError: its body is not, or not the rest of, what was asked for.
-            PeerError: the landing does not want a body of that size.
+            PeerError: the landing does not want a body of that size or coding.
         """
         start = self._landing.received
         if status == 206 and start:
@@ -51,7 +54,8 @@ class Resumption:
             raise TransportError("the body changed while it was transferred")
         if _STRONG_ETAG.fullmatch(etag):
             self._etag = etag
-        self._landing.expect(total)
+        coding = headers.get("Content-Encoding", "").strip().lower()
+        self._landing.expect(total, None if coding in ("", "identity") else coding)
 
     def _rest(self, headers: Mapping[str, str], start: int) -> int:
         stated = headers.get("Content-Range", "")

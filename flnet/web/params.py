@@ -13,6 +13,7 @@ from werkzeug.exceptions import RequestedRangeNotSatisfiable
 
 from flnet.blob import Blob
 from flnet.codec.binary import BINARY_TYPE
+from flnet.codec.compression import ZSTD
 from flnet.errors import UnknownModel
 from flnet.messages import ModelParams
 from flnet.node.base import Node
@@ -34,9 +35,16 @@ def params_routes(node: Node) -> Blueprint:
         if not _DIGEST.fullmatch(digest):
             raise UnknownModel(f"a digest is 64 hexadecimal digits, not {digest[:80]!r}")
         await _take_turn(turns)
-        return blob_answer(await node.held(digest), f'"{digest}"')
+        blob = await node.held(digest, asked_codings())
+        return blob_answer(blob, f'"{digest}-{blob.coding}"' if blob.coding else f'"{digest}"')
 
     return routes
+
+
+def asked_codings() -> tuple[str, ...]:
+    """The codings of ours that the request prefers to none (RFC 9110, section 12.5.3)."""
+    said = request.accept_encodings
+    return (ZSTD,) if said.quality(ZSTD) > said.quality("identity") else ()
 
 
 def blob_answer(blob: Blob, tag: str) -> Response:
@@ -44,7 +52,7 @@ def blob_answer(blob: Blob, tag: str) -> Response:
 
     Args:
         blob: what there is.
-        tag: its entity tag, in quotes.
+        tag: its entity tag, in quotes; another one where it is compressed.
 
     Raises:
         RequestedRangeNotSatisfiable: nothing of it lies in the range.
@@ -55,6 +63,9 @@ def blob_answer(blob: Blob, tag: str) -> Response:
     start, stop = part or (0, size)
     answer = Response(b"" if request.method == "HEAD" else BlobBody(blob, start, stop), content_type=BINARY_TYPE)
     answer.headers.update({"Accept-Ranges": "bytes", "Content-Length": str(stop - start), "ETag": tag})
+    answer.headers["Vary"] = "Accept-Encoding"
+    if blob.coding is not None:
+        answer.headers["Content-Encoding"] = blob.coding
     if part is not None:
         answer.status_code = 206
         answer.headers["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 
-from flnet.blob import Blob
-from flnet.codec import BINARY_TYPE, BinaryCodec
+from flnet.blob import Blob, Landing
+from flnet.codec import BINARY_TYPE, HEAD_LIMIT, ZSTD, BinaryCodec, decompress
 from flnet.errors import ParamsRefused, PeerError, UnknownModel, UnknownTrainer, UnreadableBody
 from flnet.events import Prepared
 from flnet.messages import FLOAT16, INT8, SAFETENSORS, Announce, ModelParams, Packet
@@ -157,6 +159,36 @@ async def test_what_is_held_is_found_by_its_digest_and_read_back(form: Form) -> 
 async def test_a_packed_body_is_made_once_for_all_who_fetch_it() -> None:
     there = wire("int8")
     assert await there.held(MODEL.digest) is await there.held(MODEL.digest)
+
+
+async def coding_of(form: Form, model: Params = MODEL, *codings: str) -> str | None:
+    return (await wire(form, model).held(model.digest, codings)).coding
+
+
+async def test_only_int8_is_compressed_and_only_for_who_reads_it() -> None:
+    assert await coding_of("int8", MODEL, "gzip", ZSTD) == ZSTD
+    assert await coding_of("int8", MODEL, "gzip") is None
+    assert await coding_of("float16", MODEL, ZSTD) is None
+    assert await coding_of("float16", params("float64", w=[[127.0, 2.0]] * 700), ZSTD) is None
+    assert await coding_of("safetensors", MODEL, ZSTD) is None
+    average = params(w=[[0.1, 0.77]] * 700)  # no multiples of one scale: such arrays are not packed
+    assert await coding_of("int8", average, ZSTD) is None
+
+
+async def test_without_the_package_nothing_is_compressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    assert await coding_of("int8", MODEL, ZSTD) is None
+
+
+async def test_a_compressed_body_is_made_once_and_is_the_packed_one() -> None:
+    there = wire("int8")
+    small = await there.held(MODEL.digest, [ZSTD])
+    assert await there.held(MODEL.digest, [ZSTD]) is small
+    full = await there.held(MODEL.digest)
+    into = Landing(partial(there.wanted, T), there.landing_limit(T), HEAD_LIMIT)
+    decompress(memoryview(bytes(small)), into)
+    assert len(small) < len(full)
+    assert into.whole() == bytes(full)
 
 
 async def test_older_averages_come_from_the_store() -> None:

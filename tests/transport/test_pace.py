@@ -33,6 +33,14 @@ def at_speed(made: Pace, clock: Clock, rate: float, seconds: float) -> None:
         run.moved(STEP)
 
 
+@pytest.mark.parametrize(("rate", "slow"), [(100_000, True), (11e6, True), (13e6, False), (1e9, False)])
+def test_a_peer_is_slow_below_100_megabits_per_second(rate: float, slow: bool) -> None:
+    made, _ = pace()
+    assert not made.is_slow(PEER)  # nobody knows
+    made.measured(PEER, 10_000_000, 10_000_000 / rate)
+    assert made.is_slow(PEER) == slow
+
+
 def test_before_anything_was_measured_the_timeout_holds() -> None:
     made, _ = pace(30)
     assert made.rate(PEER) is None

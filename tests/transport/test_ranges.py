@@ -104,3 +104,42 @@ def test_any_head_is_accepted_or_refused(status: int, headers: dict[str, str]) -
         pass
     else:
         assert into.total == 10
+
+
+# --- codings
+
+
+def coded(*codings: str) -> tuple[Resumption, Landing]:
+    into = Landing(lambda head, total: False, 1000, 100, codings=("zstd",))
+    return Resumption(into, codings), into
+
+
+def test_a_coding_is_asked_for_and_the_rest_in_the_same_one() -> None:
+    rest, into = coded("zstd")
+    assert rest.headers() == {"Accept-Encoding": "zstd"}
+    rest.accept(200, {"Content-Length": "10", "ETag": TAG, "Content-Encoding": " ZSTD"})
+    into.write(b"0123")
+    assert (into.coding, into.received) == ("zstd", 4)
+    assert rest.headers() == {"Accept-Encoding": "zstd", "Range": "bytes=4-", "If-Range": TAG}
+    assert Resumption(into).headers() == {"Accept-Encoding": "zstd", "Range": "bytes=4-"}
+    rest.accept(206, {"Content-Range": "bytes 4-9/10", "Content-Encoding": "zstd"})
+    with pytest.raises(UnreadableBody, match="coding 'identity', which was not asked for"):
+        rest.accept(206, {"Content-Range": "bytes 4-9/10"})
+
+
+@pytest.mark.parametrize("stated", [{}, {"Content-Encoding": "identity"}])
+def test_who_does_not_compress_is_not_asked_for_it_again(stated: dict[str, str]) -> None:
+    into = landing()
+    rest = Resumption(into, ("zstd",))
+    rest.accept(200, {"Content-Length": "10", **stated})
+    into.write(b"0123")
+    assert into.coding is None
+    assert rest.headers() == {"Range": "bytes=4-"}
+
+
+@pytest.mark.parametrize("stated", ["gzip", "zstd, zstd", "br\n", "x" * 300])
+def test_a_coding_that_nobody_asked_for_is_refused(stated: str) -> None:
+    rest, into = coded("zstd")
+    with pytest.raises(UnreadableBody, match="which was not asked for"):
+        rest.accept(200, {"Content-Length": "10", "Content-Encoding": stated})
+    assert into.total is None

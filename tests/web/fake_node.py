@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -139,7 +139,7 @@ class FakeNode:
             raise ParamsRefused("the head is not of this node's model")
         return len(head) >= len(WANTED)
 
-    async def held(self, digest: str) -> Blob:
+    async def held(self, digest: str, codings: Collection[str] = ()) -> Blob:
         self.lent.append(digest)
         if digest not in self.blobs:
             raise UnknownModel(f"no parameters {digest}")
