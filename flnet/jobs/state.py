@@ -47,7 +47,7 @@ class Waits:
 
 
 PAUSED = "paused by a person here"  # what peers read
-HOLD_BYTES = 64 * 1024 * 1024  # of updates that a round holds before it begins to fold them into a sum
+HOLD_BYTES = 128 * 1024 * 1024  # of updates that a round holds before it begins to fold them into a sum
 
 
 @dataclass

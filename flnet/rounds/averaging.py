@@ -29,6 +29,9 @@ from flnet.events import (
 from flnet.params import Digest, Params, PeerId, RoundKey, Update
 
 
+_SUM = 2  # in updates: it is in float64
+
+
 class Closing(Enum):
     """Why a round of averaging was closed."""
 
@@ -53,7 +56,8 @@ class Averaging:
         peers: the other nodes expected in this round.
         patience: seconds to wait for them after this node's own update or refusal.
         margin: random part added to that, so that not all nodes act at once.
-        room: updates that may be here, or on their way, before some are folded; None for all.
+        room: updates of peers that may be here, or on their way, before some are folded; None for all. The own
+            one does not count: it stays here for peers that fetch it. A sum takes the room of two.
         """
         self.key = key
         self.me = me
@@ -151,11 +155,18 @@ class Averaging:
     def _held(self) -> tuple[Update, ...]:
         return tuple(self.updates[peer] for peer in sorted(self.updates.keys() - set(self.folded)))
 
+    def _is_full(self, coming: int = 0) -> bool:
+        """Whether there is no room for a further update beside those held and so many on their way."""
+        if self._room is None:
+            return False
+        held = sum(update.peer != self.me for update in self._held())
+        return held + coming >= max(1, self._room - (_SUM if self.folded else 0))
+
     def _fold(self) -> list[Effect]:
         """Fold those whose turn has come, if there is no room for more."""
-        held = self._held()
-        if self._room is None or len(held) < self._room:
+        if not self._is_full():
             return []
+        held = self._held()
         first_gap = self.missing[0]
         batch = tuple(update for update in held if update.peer < first_gap)
         if not batch:
@@ -169,8 +180,7 @@ class Averaging:
         """Fetch what is offered, as much as there is room for; whoever comes next in the order always may."""
         effects: list[Effect] = []
         for peer in sorted(self.offers.keys() - self.fetching):
-            busy = len(self.fetching) + len(self._held())
-            if self._room is None or busy < self._room or peer <= self.missing[0]:
+            if not self._is_full(len(self.fetching)) or peer <= self.missing[0]:
                 self.fetching.add(peer)
                 effects.append(Fetch(self.key, peer, self.offers[peer][1], proven=False))
         return effects

@@ -108,6 +108,23 @@ def test_what_was_folded_is_named_in_the_average_and_holds_no_parameters() -> No
     assert summary(r.receive(came("b"))) == ["average b m + a"]
 
 
+def test_the_own_update_takes_no_room_for_it_stays_here_anyway() -> None:
+    r = averaging(["a", "b", "z"], room=2)
+    assert summary([*r.receive(came("m")), *r.receive(came("a"))]) == []
+    assert summary(r.receive(came("b"))) == ["fold a b m"]
+
+
+def test_a_sum_takes_the_room_of_two_updates() -> None:
+    r = averaging(["a", "b", "c", "d", "e", "f"], room=3)
+    for name in ("d", "e", "f"):
+        assert summary(r.receive(offered(name))) == [f"fetch {name}"]
+    assert summary(r.receive(offered("b"))) == []  # three are on their way
+    for name in ("d", "e", "f"):
+        r.receive(fetched(name))
+    assert summary(r.receive(came("a"))) == ["fold a", "fetch b"]  # the next in the order always may
+    assert summary(r.receive(offered("c"))) == []  # three are held, and there is a sum now
+
+
 def test_nothing_is_folded_while_there_is_room_or_where_the_rule_needs_all() -> None:
     for room in (3, None):
         r = averaging(["a", "b"], room)
