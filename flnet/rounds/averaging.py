@@ -28,7 +28,6 @@ from flnet.events import (
 )
 from flnet.params import Digest, Params, PeerId, RoundKey, Update
 
-
 _SUM = 2  # in updates: it is in float64
 
 
