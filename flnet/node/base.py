@@ -79,6 +79,7 @@ class Node(Protocol):
     history record: round, initiator, outcome, contributors [ids], digest, pre_fedavg_accuracy,
         post_fedavg_accuracy, exchanged_with (id or None), examples, used_hyper, seconds {train, average,
         fetch (the start), wait (for peers, with the own word out), measure, exchange; those that there were},
+        bytes {sent, received} of parameters,
         metrics {before, after: {name: figure}}.
     model: digest, round, contributors, accuracy (here, or None), exchanged_with (the peer it was adopted from,
         or None), bytes, held (whether the job goes on from it).
@@ -196,6 +197,10 @@ class Node(Protocol):
         Raises:
             UnknownModel: none of that digest is kept here.
         """
+        ...
+
+    def gave(self, digest: str, nbytes: int) -> None:
+        """So many bytes of the parameters of this digest are handed out now; for the history."""
         ...
 
     def peers(self) -> Sequence[View]:

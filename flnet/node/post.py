@@ -28,6 +28,7 @@ from flnet.messages import Accuracy, AccuracyReply, Announce, AnnounceReply, Job
 from flnet.node.forms import goes_along
 from flnet.node.spare import SpareMemory
 from flnet.node.timers import Deliver
+from flnet.node.traffic import Traffic
 from flnet.node.translate import claim_of, located
 from flnet.node.wire import Wire
 from flnet.params import PeerId, RoundKey, TrainerId
@@ -35,16 +36,22 @@ from flnet.transport import Reply, Transport
 
 IN_FLIGHT = 16  # sends at once; more only queue in the network
 FETCHES = 4  # at once, of all jobs
-UNSUPPORTED_MEDIA_TYPE = 415
+BAD_REQUEST, UNSUPPORTED_MEDIA_TYPE = 400, 415
 
 
 class Post:
     """Carries Send, Fetch and SendAnnounce to the transport."""
 
     def __init__(
-        self, transport: Transport, wire: Wire, members: Members, deliver: Deliver, spare: SpareMemory
+        self,
+        transport: Transport,
+        wire: Wire,
+        members: Members,
+        deliver: Deliver,
+        spare: SpareMemory,
+        traffic: Traffic | None = None,
     ) -> None:
-        self._spare = spare
+        self._spare, self._traffic = spare, traffic or Traffic()
         self._transport, self._wire, self._members, self._deliver = transport, wire, members, deliver
         self._json = JsonCodec()
         self._slots = asyncio.Semaphore(IN_FLIGHT)
@@ -75,7 +82,7 @@ class Post:
         address = self._members.address_of(peer)
         if address is None:
             return failed("its address is not known any more")
-        landing = self._landing(owner, available_codings())
+        landing = came = self._landing(owner, available_codings())
         try:
             async with self._fetches:
                 await self._transport.download(address, f"{ModelParams.path}/{digest}", landing)
@@ -91,6 +98,8 @@ class Post:
             return failed(exc)
         except PeerError as exc:
             return failed(exc)
+        finally:
+            self._traffic.received(owner, effect.key, came.received)
         return Fetched(effect.key, peer, digest, params)
 
     def _landing(self, owner: TrainerId, codings: Sequence[str] = ()) -> Landing:
@@ -130,6 +139,8 @@ class Post:
             self._deliver(None, ContactLost(peer, str(exc)))
             return
         self._deliver(None, ContactMade(peer))
+        if packet.params is not None and reply.status < BAD_REQUEST:
+            self._traffic.sent(owner, key, len(body))
         if event := await self._outcome(peer, message, key, reply):
             self._deliver(owner, event)
 

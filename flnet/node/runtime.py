@@ -13,7 +13,7 @@ from flnet.blob import Blob
 from flnet.errors import FlnetError, LocalError, NotComparable, NotReady, PeerError, UnknownPath
 from flnet.events import Event, HyperParamsEdited, MeshStarted, Paused, Resumed, SeriesStopped
 from flnet.jobs import Phase
-from flnet.messages import Announce, EditHyperParams, Message, Packet, Peer, Trigger
+from flnet.messages import Announce, EditHyperParams, JobMessage, Message, Packet, Peer, Trigger
 from flnet.node.asking import ask_policy
 from flnet.node.base import Download, Order, Question, View
 from flnet.node.core import NodeCore
@@ -22,11 +22,12 @@ from flnet.node.feed import RingFeed
 from flnet.node.perform import Performer
 from flnet.node.shelf import Shelf
 from flnet.node.spare import IDLE_SECONDS, SpareMemory, give_back_when_idle
-from flnet.node.stopwatch import Stopwatch
+from flnet.node.stopwatch import ROUND_PARTS, Stopwatch
 from flnet.node.survey import Survey
+from flnet.node.traffic import Traffic
 from flnet.node.translate import KINDS
 from flnet.node.wire import Wire
-from flnet.params import Rng, RoundKey, TrainerId
+from flnet.params import Digest, PeerId, Rng, RoundKey, TrainerId
 from flnet.policies import Policy, manual
 from flnet.store import Store
 from flnet.training import Pool
@@ -69,7 +70,7 @@ class NodeRuntime:
         self.feed = RingFeed(time.time)
         self._wire, self._transport, self._store, self._pool = wire, transport, store, pool
         self._shelf, self._desk, self._spare = shelf, desk, spare
-        self._stopwatch = Stopwatch(time.monotonic)
+        self._stopwatch, self.traffic = Stopwatch(time.monotonic), Traffic()
         self._survey = Survey(transport, self.peers)
         self._bootstrap = tuple(bootstrap)
         self._queue: asyncio.Queue[tuple[TrainerId | None, Event, asyncio.Future[Packet | None] | None]] = (
@@ -131,6 +132,13 @@ class NodeRuntime:
         """The parameters of this digest."""
         return await self._wire.held(digest, codings)
 
+    def gave(self, digest: str, nbytes: int) -> None:
+        """Count what was handed out for the round that its job is in."""
+        found = self.core.find(Digest(digest))
+        key = self.core.jobs[found[0]].state.key if found else None
+        if found and key is not None:
+            self.traffic.sent(found[0], key, nbytes)
+
     async def receive(self, path: str, body: bytes | memoryview, content_type: str, caller_ip: str) -> Reply:
         """Take one POSTed message and answer it; see `flnet.node.base.Node`."""
         kind = KINDS.get(path)
@@ -177,8 +185,8 @@ class NodeRuntime:
         return {**job.view(), "progress": progress}
 
     def history(self, trainer: TrainerId) -> Sequence[View]:
-        """The records of all rounds, oldest first, with what each part of them took."""
-        return [self._timed(trainer, record) for record in self.core.job(trainer).history()]
+        """The records of all rounds, oldest first, with the seconds and bytes that they took."""
+        return [self._measured(trainer, record) for record in self.core.job(trainer).history()]
 
     async def models(self, trainer: TrainerId) -> Sequence[View]:
         """The models that are kept."""
@@ -217,9 +225,11 @@ class NodeRuntime:
         loaded = bool(usable) and not any(job.phase is Phase.LOADING for job in jobs.values())
         return {"ready": joined and loaded, "mesh_joined": joined, "data_loaded": loaded, "reasons": reasons}
 
-    def _timed(self, trainer: TrainerId, record: View) -> View:
-        seconds = self._stopwatch.seconds(trainer, RoundKey(record["round"], record["initiator"]))
-        return {**record, "seconds": {**record["seconds"], **seconds}}
+    def _measured(self, trainer: TrainerId, record: View) -> View:
+        key = RoundKey(record["round"], record["initiator"])
+        seconds = {**record["seconds"], **self._stopwatch.seconds(trainer, key)}
+        in_order = {part: seconds[part] for part in ROUND_PARTS if part in seconds}
+        return {**record, "seconds": in_order, "bytes": self.traffic.view(trainer, key)}
 
     def _is_busy(self) -> bool:
         return any(job.busy for job in self.core.jobs.values())
@@ -231,7 +241,12 @@ class NodeRuntime:
         trainer, event = self.core.read(packet, caller_ip)
         for contact in self.core.contacts(packet):
             self.deliver(None, contact)
-        return await self._ask(trainer, event)
+        answer = await self._ask(trainer, event)
+        message = packet.message
+        if packet.params is not None and isinstance(message, JobMessage):
+            key = RoundKey(message.round, PeerId(message.initiator or message.sender))
+            self.traffic.received(message.trainer, key, len(body))
+        return answer
 
     async def _ask(self, trainer: TrainerId | None, event: Event) -> Packet | None:
         if self._consumer is None or self._consumer.done():

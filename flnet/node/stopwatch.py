@@ -16,6 +16,8 @@ PARTS = {
     Phase.EXCHANGING: "exchange",
 }
 
+ROUND_PARTS = ("fetch", "train", "wait", "average", "measure", "exchange")  # in the order of a round
+
 
 @dataclass
 class _Spell:

@@ -108,6 +108,13 @@ class InfoView(View):
     version: str
 
 
+class BytesView(View):
+    """Bodies with parameters that a round moved, in bytes."""
+
+    sent: int
+    received: int
+
+
 class RoundView(View):
     """What came of one round on this node."""
 
@@ -124,6 +131,7 @@ class RoundView(View):
     examples: int | None
     used_hyper: HyperParams | None
     seconds: Figures = Field(description="that the parts of the round took")
+    bytes: BytesView
     metrics: MetricsView
 
 

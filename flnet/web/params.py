@@ -36,7 +36,10 @@ def params_routes(node: Node) -> Blueprint:
             raise UnknownModel(f"a digest is 64 hexadecimal digits, not {digest[:80]!r}")
         await _take_turn(turns)
         blob = await node.held(digest, asked_codings())
-        return blob_answer(blob, f'"{digest}-{blob.coding}"' if blob.coding else f'"{digest}"')
+        answer = blob_answer(blob, f'"{digest}-{blob.coding}"' if blob.coding else f'"{digest}"')
+        if request.method == "GET":
+            node.gave(digest, answer.content_length or 0)
+        return answer
 
     return routes
 

@@ -12,6 +12,7 @@ from flnet.errors import (
     JobBusy,
     LocalError,
     ParamsRefused,
+    StaleRound,
     UnknownPath,
     UnknownTrainer,
     UnreadableBody,
@@ -73,6 +74,40 @@ async def test_the_history_says_how_long_each_part_of_a_round_took() -> None:
         await mesh.idle(2)
         assert alone.history(MNIST_3_7)[2]["seconds"].keys() >= {"wait", "average", "measure", "exchange"}
         assert "train" not in alone.history(MNIST_3_7)[2]["seconds"]
+
+
+async def test_the_history_says_how_many_bytes_a_round_moved() -> None:
+    async with mesh_of(0.0, 1.0, 2.0) as mesh:
+        await trigger(mesh.nodes["a"])
+        await mesh.idle(0)
+        moved = [node.history(MNIST_3_7)[0]["bytes"] for node in mesh.nodes.values()]
+        assert sum(each["sent"] for each in moved) == sum(each["received"] for each in moved)
+        assert all(
+            each["received"] > 2 * 3 * 4 for each in moved
+        )  # two updates of three numbers of 4 bytes, at least
+        node = mesh.nodes["a"]
+        node.gave(node.job(MNIST_3_7)["digest"], 1000)
+        node.gave("0" * 64, 5000)
+        assert node.history(MNIST_3_7)[0]["bytes"]["sent"] == moved[0]["sent"] + 1000
+
+
+async def test_what_is_refused_is_not_counted() -> None:
+    async with mesh_of(1.0, 1.0) as mesh:
+        node = mesh.nodes["a"]
+        await trigger(node)
+        await mesh.idle(0)
+        before = node.history(MNIST_3_7)[0]["bytes"]
+        right = {"weights": [[0.0], [0.0]], "bias": [0.0]}
+        late = {
+            "iAm": {**IAM, "id": "late"},
+            "trainerId": "MNIST_3_7",
+            "round": 0,
+            "initiator": "a",
+            "modelParams": right,
+        }
+        with pytest.raises(StaleRound):
+            await post(node, "/training/model_params", {**late, "federatedLearningParams": HYPER})
+        assert node.history(MNIST_3_7)[0]["bytes"] == before
 
 
 async def test_a_peer_whose_training_fails_ends_nothing() -> None:

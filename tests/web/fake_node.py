@@ -124,6 +124,7 @@ class FakeNode:
         self.landed: list[memoryview] = []  # binary bodies that were taken
         self.blobs: dict[str, Blob] = {}
         self.lent: list[str] = []  # digests that were asked for
+        self.given: list[tuple[str, int]] = []  # and how many bytes were handed out
         self.questions: list[Question] = []
         self.failure: Exception | None = None
         self.is_ready = True
@@ -144,6 +145,9 @@ class FakeNode:
         if digest not in self.blobs:
             raise UnknownModel(f"no parameters {digest}")
         return self.blobs[digest]
+
+    def gave(self, digest: str, nbytes: int) -> None:
+        self.given.append((digest, nbytes))
 
     async def receive(self, path: str, body: bytes | memoryview, content_type: str, caller_ip: str) -> Reply:
         self.received.append((path, len(body), content_type, caller_ip))

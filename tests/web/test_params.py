@@ -102,6 +102,14 @@ async def test_what_is_no_single_range_of_this_very_body_gets_all_of_it(
     assert (answer.status_code, len(await answer.get_data())) == (200, SIZE)
 
 
+async def test_the_node_is_told_how_much_of_which_was_handed_out(client: Client, node: FakeNode) -> None:
+    await client.get(PATH)
+    await client.get(PATH, headers={"Range": "bytes=5-9"})
+    await client.head(PATH)
+    assert (await client.get(PATH, headers={"Range": f"bytes={SIZE}-"})).status_code == 416
+    assert node.given == [(DIGEST, SIZE), (DIGEST, 5)]
+
+
 async def test_a_transfer_of_the_same_body_goes_on(client: Client) -> None:
     answer = await client.get(PATH, headers={"Range": "bytes=100-", "If-Range": f'"{DIGEST}"'})
     assert (answer.status_code, await answer.get_data()) == (206, DATA[100:])
