@@ -22,8 +22,8 @@ _LONGEST_AGREED = 1500  # characters a key
 _WIDEST = 8  # bytes a number: what the wire and the files can hold
 
 
-def checked_params(arrays: Mapping[str, Any], what: str) -> Params:
-    """Copies of the arrays a trainer gave, so that it may go on using its own.
+def checked_params(arrays: Mapping[str, Any], what: str, *, copies: bool = True) -> Params:
+    """The arrays a trainer gave; copies of them, so that it may go on using its own, unless told otherwise.
 
     Raises:
         TrainerError: none, names that are no text, no arrays of numbers, or numbers that are not finite.
@@ -31,7 +31,7 @@ def checked_params(arrays: Mapping[str, Any], what: str) -> Params:
     if not isinstance(arrays, Mapping) or not arrays or not all(isinstance(name, str) and name for name in arrays):
         raise TrainerError(f"{what} gave no parameters: expected a mapping of names to arrays")
     try:
-        params = Params({name: np.array(value) for name, value in arrays.items()})
+        params = Params({name: np.array(value, copy=copies or None) for name, value in arrays.items()})
     except (ParamsRefused, ValueError, TypeError) as exc:
         raise TrainerError(f"{what} gave no arrays of numbers: {exc}") from exc
     for name, value in params.items():
@@ -40,7 +40,7 @@ def checked_params(arrays: Mapping[str, Any], what: str) -> Params:
     return params
 
 
-def checked_fit(fit: Fit, given: Mapping[str, Array], trainer: str) -> Fit:
+def checked_fit(fit: Fit, given: Mapping[str, Array], trainer: str, *, copies: bool = True) -> Fit:
     """What a training gave, with the dtypes of the parameters it began with.
 
     Raises:
@@ -48,7 +48,7 @@ def checked_fit(fit: Fit, given: Mapping[str, Array], trainer: str) -> Fit:
     """
     if not isinstance(fit, Fit):
         raise TrainerError(f"fit of trainer {trainer} gave a {type(fit).__name__}; expected a Fit")
-    params = checked_params(fit.params, f"fit of trainer {trainer}")
+    params = checked_params(fit.params, f"fit of trainer {trainer}", copies=copies)
     for name, value in params.items():
         if not _finite(value):
             raise TrainerError(

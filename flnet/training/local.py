@@ -38,7 +38,14 @@ class LocalBackend:
         make: MakeIt = lambda who: import_trainer(who.file, who.settings),
         *,
         reports_every_s: float | None = None,
+        copies: bool = True,
     ) -> None:
+        """Args:
+        make: makes a trainer.
+        reports_every_s: seconds between reports of progress, at least.
+        copies: whether to copy what a training gave, because the trainer's arrays may change before it is read.
+        """
+        self._copies = copies
         self._make = make
         self._made: dict[str, Trainer] = {}
         self._between = _BETWEEN_REPORTS_S if reports_every_s is None else reports_every_s
@@ -56,7 +63,7 @@ class LocalBackend:
             progress = _Progress(report, lambda: order.number in self._cancelled, self._between)
             progress.stop_if_cancelled()
             task = Task(order.params, order.hyper, order.seed, progress)
-            fit = self._guarded(who, "fit", lambda: checked_fit(trainer.fit(task), order.params, who.file.id))
+            fit = self._guarded(who, "fit", lambda: self._fitted(trainer, task, who))
             progress.stop_if_cancelled()
             return fit, self._measured(who, trainer, Params(fit.params))
         except _Stop as exc:
@@ -93,6 +100,9 @@ class LocalBackend:
         if name not in self._made:
             self._made[name] = self._make(who)  # one that fails is tried again: its data may have come
         return self._made[name]
+
+    def _fitted(self, trainer: Trainer, task: Task, who: Assignment) -> Fit:
+        return checked_fit(trainer.fit(task), task.params, who.file.id, copies=self._copies)
 
     def _measured(self, who: Assignment, trainer: Trainer, params: Params) -> Score:
         return self._guarded(who, "evaluate", lambda: checked_score(trainer.evaluate(params), who.file.id))

@@ -50,7 +50,8 @@ def main(descriptor: int, parent: int) -> None:
     be_killed_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the node decides what it means
     channel = _take(descriptor)
-    backend = LocalBackend()
+    # Nothing else of the trainer is called before the answer is written, so that a copy would only cost memory.
+    backend = LocalBackend(copies=False)
     waiting: queue.SimpleQueue[Frame] = queue.SimpleQueue()
     threading.Thread(target=_read_all, args=(channel, backend, waiting), daemon=True).start()
     while True:

@@ -120,3 +120,10 @@ def test_data_info_is_plain_data() -> None:
         "sample": False,
         "note": "more",
     }
+
+
+def test_without_copies_the_trainer_s_own_arrays_are_handed_on() -> None:
+    mine = np.array([1, 2], np.float32)
+    checked = checked_fit(fit(w=mine), GIVEN, "T", copies=False)
+    assert np.shares_memory(checked.params["w"], mine)
+    assert not np.shares_memory(checked_fit(fit(w=mine), GIVEN, "T").params["w"], mine)
