@@ -19,7 +19,7 @@ from flnet.web.views_frame import show
 
 @dataclass(frozen=True)
 class SettingView:
-    """One setting in words; `default` is empty where it is the value."""
+    """One setting in words; `default` is empty where it is the value, or none."""
 
     variable: str
     value: str
@@ -48,7 +48,7 @@ def views_of(settings: Settings) -> Sequence[SettingView]:
             one.variable,
             _words(one.value),
             one.source,
-            "" if one.value == one.default else _words(one.default),
+            "" if one.default in (one.value, None, "", []) else _words(one.default),
             text(one.description, 1000),
         )
         for one in settings_of(settings)

@@ -106,7 +106,7 @@ function takeStrokes(drawing) {
   function clear() {
     pen.fillStyle = "#000";
     pen.fillRect(0, 0, canvas.width, canvas.height);
-    Object.assign(pen, { strokeStyle: "#fff", lineWidth: 22, lineCap: "round", lineJoin: "round" });
+    Object.assign(pen, { strokeStyle: "#fff", lineWidth: 28, lineCap: "round", lineJoin: "round" });
     pixels.value = "";
   }
 

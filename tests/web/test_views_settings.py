@@ -30,7 +30,7 @@ def test_every_setting_has_its_value_source_and_default() -> None:
         seen[f"FLNET_{name}"] for name in ("NODE_PORT", "TRAINERS", "PRUNE_UNRESPONSIVE_NODES")
     )
     assert (port.value, port.source, port.default) == ("4010", "option", "4000")
-    assert (trainers.value, trainers.default) == ("MNIST, CIFAR10", "—")
+    assert (trainers.value, trainers.default) == ("MNIST, CIFAR10", "")
     assert (prune.value, prune.source, prune.default) == ("false", "default", "")
     assert seen["FLNET_SEED"].source == "file"
     assert seen["FLNET_NODE_IP"].value == "—"
@@ -38,8 +38,9 @@ def test_every_setting_has_its_value_source_and_default() -> None:
 
 async def test_the_view_shows_them_and_what_is_in_them_is_text(client: Client) -> None:
     page = await load(client, HERE)
-    assert f"FLNET_DATASETS_PATH /data/{EVIL} environment variable instead of — Folder" in page.text
-    assert "FLNET_SEED 7 flnet.toml instead of 0 Seed of splits" in page.text
+    text = page.text.replace("_ ", "_")  # where a long name may be broken
+    assert f"FLNET_DATASETS_PATH /data/{EVIL} environment variable Folder" in text
+    assert "FLNET_SEED 7 flnet.toml instead of 0 Seed of splits" in text
     assert f"4 of {len(Settings.model_fields)} settings were given." in page.text
     assert len(page.all("img")) == 1
     assert page.inline == ""
