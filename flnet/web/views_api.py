@@ -29,7 +29,7 @@ class FieldView:
 
 @dataclass(frozen=True)
 class EndpointView:
-    """One method of one path; `answers` are statuses and what they mean."""
+    """One method of one path; `answers` are statuses and what they mean, `gives` the fields of a good answer."""
 
     method: str
     path: str
@@ -39,6 +39,7 @@ class EndpointView:
     types: str
     fields: tuple[FieldView, ...]
     answers: tuple[tuple[str, str], ...]
+    gives: tuple[FieldView, ...]
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,9 @@ def _endpoint(whole: Described, path: str, method: str, said: Described, shared:
     parameters = [_resolved(whole, one) for one in (*shared, *said.get("parameters", ()))]
     body = _resolved(whole, said.get("requestBody") or {})
     content: Described = body.get("content") or {}
-    # Several content types of one body hold the same fields; those of the first one that names any are shown.
-    in_body = next(filter(None, ([*_fields(whole, one.get("schema") or {})] for one in content.values())), [])
+    in_body = _body_fields(whole, content, "body")
     answers = [(str(status), _resolved(whole, one)) for status, one in (said.get("responses") or {}).items()]
+    good: Described = next((one for status, one in answers if status.startswith("2")), {})
     return EndpointView(
         method=method.upper(),
         path=text(path),
@@ -86,6 +87,7 @@ def _endpoint(whole: Described, path: str, method: str, said: Described, shared:
         types=", ".join(text(kind, 80) for kind in content),
         fields=(*(_parameter(whole, one) for one in parameters), *in_body),
         answers=tuple((status, text(one.get("description"), 300)) for status, one in answers),
+        gives=tuple(_body_fields(whole, good.get("content") or {}, "answer")),
     )
 
 
@@ -101,12 +103,19 @@ def _parameter(whole: Described, said: Described) -> FieldView:
     )
 
 
-def _fields(whole: Described, schema: Described) -> Iterator[FieldView]:
+def _body_fields(whole: Described, content: Described, place: str) -> Sequence[FieldView]:
+    """The fields of the first content type that names any: several types of one body hold the same."""
+    return next(filter(None, ([*_fields(whole, one.get("schema") or {}, place)] for one in content.values())), [])
+
+
+def _fields(whole: Described, schema: Described, place: str) -> Iterator[FieldView]:
     schema = _resolved(whole, schema)
+    if schema.get("type") == "array":
+        schema, place = _resolved(whole, schema.get("items") or {}), f"{place}, each"
     required = schema.get("required") or ()
     for name, said in (schema.get("properties") or {}).items():
         what_for = said.get("description") or _resolved(whole, said).get("description")
-        yield FieldView(text(name, 80), "body", _kind(whole, said), name in required, text(what_for, 500))
+        yield FieldView(text(name, 80), place, _kind(whole, said), name in required, text(what_for, 500))
 
 
 def _kind(whole: Described, schema: Described, deep: int = 0) -> str:

@@ -112,12 +112,13 @@ SPANISH: Mapping[str, str] = {
     "Class": "Clase",
     # settings and REST API
     "REST API": "API REST",
-    "What this node answers to programs. For machines, the same is in": (
-        "Lo que este nodo responde a los programas. Para máquinas, lo mismo está en"
+    "What this node answers to programs; each endpoint opens. For machines, the same is in": (
+        "Lo que este nodo responde a los programas; cada punto de acceso se abre. Para máquinas, lo mismo está en"
     ),
-    "Endpoints": "Puntos de acceso",
+    "Fields that it takes": "Campos que admite",
+    "Fields of the answer": "Campos de la respuesta",
+    "Answers": "Respuestas",
     "Body: {types}": "Cuerpo: {types}",
-    "Fields": "Campos",
     "Name": "Nombre",
     "In": "En",
     "Type": "Tipo",

@@ -13,6 +13,7 @@ from .fake_node import FakeNode
 from .page_reading import load
 from .view_nodes import EVIL
 
+GIVEN = {"properties": {"round": {"type": "integer"}}}
 DESCRIPTION: dict[str, Any] = {
     "paths": {
         "/jobs/{trainerId}": {
@@ -33,7 +34,12 @@ DESCRIPTION: dict[str, Any] = {
                 "requestBody": {
                     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Trigger"}}}
                 },
-                "responses": {"202": {"description": "it begins"}},
+                "responses": {
+                    "202": {
+                        "description": "it begins",
+                        "content": {"application/json": {"schema": {"type": "array", "items": GIVEN}}},
+                    }
+                },
             }
         },
         "/announce": {"post": {"tags": ["for nodes"], "summary": EVIL}},
@@ -74,6 +80,9 @@ def test_endpoints_are_grouped_and_their_fields_named() -> None:
         ("loop", "anything", False),
     ]
     assert (trigger.types, trigger.fields[0].what_for) == ("application/json", "which job")
+    assert [(field.name, field.place, field.kind) for field in trigger.gives] == [
+        ("round", "answer, each", "integer")
+    ]
 
 
 def test_a_description_that_leads_nowhere_or_in_circles_is_read_to_its_end() -> None:
@@ -98,9 +107,11 @@ async def test_the_page_shows_them_with_links_to_each_and_no_markup_from_texts()
     assert "trainerId required body string which job" in page.text
     assert EVIL in page.text
     assert len(page.all("img")) == 1
-    anchors = {section["id"] for section in page.all("section") if "id" in section}
-    assert anchors == {"get-jobs-trainerId", "post-training-trigger", "post-announce"}
-    assert anchors <= {(link["href"] or "").removeprefix("#") for link in page.all("a")}
+    assert [one["id"] for one in page.all("details") if "id" in one] == [
+        "get-jobs-trainerId",
+        "post-training-trigger",
+        "post-announce",
+    ]
 
 
 async def test_every_endpoint_of_this_node_is_on_its_page() -> None:
