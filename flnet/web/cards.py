@@ -13,7 +13,7 @@ from flnet.web.job_view import JobView, same_job
 from flnet.web.view import NONE, accuracy, text
 from flnet.web.words import Translate
 
-ROWS_SHOWN = 30  # rounds in the table below the chart
+ROWS_SHOWN = 12  # rounds in the table below the chart
 _SECONDS = {
     "fetch": "Fetching the start",
     "train": "Local training",
@@ -36,13 +36,13 @@ class SeenRounds:
         self._kept: OrderedDict[tuple[str, str], dict[int, float]] = OrderedDict()
 
     def note(self, jobs: Iterable[JobView]) -> None:
-        """Remember what these jobs tell, once their round is over."""
+        """Remember what these jobs tell of the models that they hold."""
         for job in jobs:
-            if job.phase != "IDLE" or job.averaged != "Yes" or job.number < 0 or job.post_value is None:
-                continue  # until then the figures are those of the round before
+            if job.model_round is None or job.post_value is None:
+                continue
             rounds = self._kept.setdefault((job.node, job.label), {})
             self._kept.move_to_end((job.node, job.label))
-            rounds[job.number] = job.post_value
+            rounds[job.model_round] = job.post_value
             while len(rounds) > MAX_ROUNDS:
                 del rounds[min(rounds)]
         while len(self._kept) > self._most:

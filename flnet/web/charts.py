@@ -10,7 +10,7 @@ from typing import Any
 from flnet.web.view import NONE, accuracy, text
 
 WIDTH, HEIGHT = 640, 240
-LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 30  # room for the axes
+LEFT, RIGHT, TOP, BOTTOM = 60, 12, 12, 30  # room for the axes
 SPARK_WIDTH, SPARK_HEIGHT, SPARK_MARGIN = 120, 28, 3
 MAX_ROUNDS = 100  # the newest, in a chart
 MAX_LINES = 8  # this node's two and six peers; so many can be told apart

@@ -48,6 +48,7 @@ class JobView:
     Attributes:
         phase: as the node names it; `phase_words` in words, not translated.
         number: the round; -1 for none, also where the node tells no whole number.
+        model_round: the round whose average it holds and has measured; None where it has none or does not tell.
         received: updates of the round that have come, of `expected`; 0 of 0 outside a round.
         hyper_values: e, u, b as they stand in the form; empty where they are not known.
         figures: of the trainer, name and value.
@@ -61,6 +62,7 @@ class JobView:
     phase_words: str
     round: str
     number: int
+    model_round: int | None
     hyper: str
     hyper_values: Mapping[str, str]
     averaged: str
@@ -134,6 +136,7 @@ def _state(job: Mapping[str, Any]) -> dict[str, Any]:
         "phase_words": _PHASES.get(phase, phase.capitalize()),
         "round": _round_words(job.get("current_round")),
         "number": _whole(job.get("current_round"), -1),
+        "model_round": _model_round(job, phase),
         "waiting_for": _names(waiting),
         "received": have,
         "expected": have + (len(waiting) if isinstance(waiting, list | tuple) else 0),
@@ -190,6 +193,13 @@ def _exact(value: Any) -> str:
 
 def _whole(value: Any, otherwise: int) -> int:
     return value if type(value) is int and 0 <= value < 10**15 else otherwise
+
+
+def _model_round(job: Mapping[str, Any], phase: str) -> int | None:
+    """A node that names no round of its model holds that of its round once it is idle."""
+    idle = phase == "IDLE" and job.get("fed_learn_done") == "Yes"
+    found = _whole(job.get("model_round", job.get("current_round") if idle else None), -1)
+    return found if found >= 0 else None
 
 
 def _change(before: Any, after: Any) -> str:

@@ -73,7 +73,7 @@ def _dot(place: int, of: int, name: str, state: str) -> Dot:
     x, y = WIDTH / 2 + 0.27 * WIDTH * right, HEIGHT / 2 + 0.36 * HEIGHT * down
     side = "middle" if abs(right) < 0.3 else "start" if right > 0 else "end"
     label = text(name, 14) if of <= _LABELS_UP_TO else ""
-    label_x, label_y = x + (0 if side == "middle" else 16 * right), y + (24 if down > 0 else -16) * abs(down)
+    label_x, label_y = x + (0 if side == "middle" else 16 * right), y + (22 if down > 0 else -22) * abs(down)
     return Dot(name, state, round(x, 1), round(y, 1), label, round(label_x, 1), round(label_y + 4, 1), side)
 
 

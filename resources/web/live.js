@@ -8,6 +8,7 @@ const MOVING = 1000; // while only progress moves
 const QUIET = 30000; // in case that something of a peer has changed, of which no event tells
 const SETTLED = 1500; // after the last event: what the peers say of themselves is up to a second old
 const LIT = 1000; // how long a line of the picture shows that an update came over it
+const BACK = 5000; // how long it is said that the node is back
 const SAID = new Set(["round_opened", "round_closed", "training_failed", "peer_lost", "peer_back", "no_data"]);
 
 const main = () => document.getElementById("main");
@@ -75,6 +76,12 @@ function show(fresh) {
   filterEvents();
 }
 
+function tellConnection(kind, text) {
+  banner.className = `notice ${kind}`;
+  banner.hidden = false;
+  if (banner.textContent !== text) banner.textContent = text; // said once, not at each attempt
+}
+
 function light(a, b) {
   for (const edge of document.querySelectorAll(".mesh .edge")) {
     const { a: one, b: other } = edge.dataset;
@@ -85,20 +92,17 @@ function light(a, b) {
 }
 
 const connection = follow("/events", {
-  opened(again) {
+  opened() {
     connected = true;
-    if (again) {
-      banner.className = "notice good";
-      banner.textContent = banner.dataset.back;
-      setTimeout(() => (banner.hidden = banner.className === "notice good" || banner.hidden), 5000);
+    if (!banner.hidden) {
+      tellConnection("good", banner.dataset.back);
+      setTimeout(() => connected && (banner.hidden = true), BACK);
     }
     plan(0);
   },
   lost() {
     connected = false;
-    banner.className = "notice bad";
-    if (banner.hidden || banner.textContent !== banner.dataset.lost) banner.textContent = banner.dataset.lost;
-    banner.hidden = false;
+    tellConnection("bad", banner.dataset.lost);
   },
   told(item) {
     lastEvent = performance.now();

@@ -10,7 +10,6 @@ export function follow(url, { opened, lost, told }) {
   let running = null;
   let pause = FIRST_PAUSE;
   let timer = 0;
-  let wasOpen = false;
 
   async function run() {
     const control = new AbortController();
@@ -33,8 +32,7 @@ export function follow(url, { opened, lost, told }) {
     try {
       const answer = await fetch(url, { headers, cache: "no-store", signal: control.signal });
       if (!answer.ok) throw new Error(String(answer.status));
-      opened(wasOpen);
-      wasOpen = true;
+      opened();
       pause = FIRST_PAUSE;
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       for (let text = ""; ; ) {

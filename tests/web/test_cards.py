@@ -58,7 +58,9 @@ def test_peers_are_remembered_round_by_round_once_their_round_is_over() -> None:
     seen.note([job("b", current_round=number, post_fedavg_accuracy=number / 10) for number in range(3)])
     seen.note([job("b", current_round=3, phase="TRAINING"), job("b", current_round=4, fed_learn_done="No")])
     seen.note([job("b", current_round=5, post_fedavg_accuracy="0.9"), job("b", current_round="6")])
-    assert seen.points(job("b")) == ((0, 0.0), (1, 0.1), (2, 0.2))
+    seen.note([job("b", current_round=9, phase="TRAINING", model_round=8, post_fedavg_accuracy=0.8)])
+    seen.note([job("b", current_round=10, phase="GATHERING", model_round=9, post_fedavg_accuracy=None)])
+    assert seen.points(job("b")) == ((0, 0.0), (1, 0.1), (2, 0.2), (8, 0.8))
 
 
 def test_what_is_remembered_of_peers_is_bounded() -> None:

@@ -31,11 +31,11 @@ def test_a_chart_puts_rounds_and_accuracies_where_they_belong() -> None:
     chart = accuracy_chart([Series("a", ((0, 0.5), (1, 0.75), (2, 1.0)))])
     assert chart is not None
     (line,) = chart.lines
-    # 640 wide with 52 and 12 at the sides: 52, 340, 628; 240 high with 12 and 30: from 210 (50 %) up to 12 (100 %)
-    assert line.path == "M52 210L340 111L628 12"
-    assert line.dots == (("52", "210"), ("340", "111"), ("628", "12"))
+    # 640 wide with 60 and 12 at the sides: 60, 344, 628; 240 high with 12 and 30: from 210 (50 %) up to 12 (100 %)
+    assert line.path == "M60 210L344 111L628 12"
+    assert line.dots == (("60", "210"), ("344", "111"), ("628", "12"))
     assert (line.name, line.last) == ("a", "100.00 %")
-    assert [(tick.at, tick.label) for tick in chart.rounds] == [("52", "0"), ("340", "1"), ("628", "2")]
+    assert [(tick.at, tick.label) for tick in chart.rounds] == [("60", "0"), ("344", "1"), ("628", "2")]
     assert [tick.label for tick in chart.levels] == ["50 %", "60 %", "70 %", "80 %", "90 %", "100 %"]
     assert [chart.levels[0].at, chart.levels[-1].at] == ["210", "12"]
 
@@ -44,7 +44,7 @@ def test_a_chart_puts_rounds_and_accuracies_where_they_belong() -> None:
 def test_a_single_round_is_a_dot_in_the_middle(value: float) -> None:
     chart = accuracy_chart([Series("a", ((7, value),))])
     assert chart is not None
-    assert chart.lines[0].dots[0][0] == "340"
+    assert chart.lines[0].dots[0][0] == "344"
     assert [tick.label for tick in chart.rounds] == ["7"]
 
 

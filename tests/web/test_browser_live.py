@@ -1,0 +1,261 @@
+"""The live page in a real browser, against a mesh of three real processes."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes.harness import SLOW_TRAINER, Harness, RealNode, answers, harness, until
+
+from .test_browser import ARGS, CHROMIUM
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium at /usr/bin/chromium nor in PATH"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+AXE = Path(__file__).parent / "vendor" / "axe-core"
+LONG = 30_000  # ms; only turns a hang into a failure
+Open = Callable[..., Any]
+WATCH_EDGES = """() => {
+  window.lit = new Set();
+  new MutationObserver((changes) => {
+    for (const { target } of changes)
+      if (target.hasAttribute("data-lit")) window.lit.add([target.dataset.a, target.dataset.b].sort().join());
+  }).observe(document.querySelector(".mesh"), { subtree: true, attributeFilter: ["data-lit"] });
+}"""
+
+
+@pytest.fixture(scope="module")
+def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    """Nodes n0, n1, n2; their trainings last until `go`."""
+    with harness(tmp_path_factory.mktemp("live")) as h:
+        (h.trainers / "SLOW.py").write_text(SLOW_TRAINER.replace("sum(range(200_000))", "time.sleep(0.01)"))
+        for _ in range(3):
+            h.start(COMPUTE="thread")
+        h.ready()
+        yield h
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=ARGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Open]:
+    """`visit(node)`: its page, in a browser that may talk to this machine only, and tells no error."""
+    contexts: list[Any] = []
+    foreign: list[str] = []
+    wrong: list[str] = []
+
+    def check(route: Any) -> None:
+        if re.match(r"http://127\.0\.0\.1:\d+/", route.request.url):
+            route.continue_()
+        else:
+            foreign.append(route.request.url)
+            route.abort()
+
+    def open_page(node: RealNode, path: str = "/", **options: Any) -> Any:
+        context = browser.new_context(**options)
+        contexts.append(context)
+        context.set_default_timeout(LONG)
+        context.route("**/*", check)
+        page = context.new_page()
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.goto(f"http://127.0.0.1:{node.port}{path}")
+        page.evaluate("window.sameDocument = true")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert foreign == []
+    assert wrong == []
+
+
+@contextmanager
+def without_reload(*pages: Any) -> Iterator[None]:
+    yield
+    assert [page.evaluate("window.sameDocument === true") for page in pages] == [True] * len(pages)
+
+
+def see(page: Any, words: str) -> None:
+    """Wait until the words stand in the main part."""
+    sync_api.expect(page.locator("main").get_by_text(words).first).to_be_visible(timeout=LONG)
+
+
+def idle(h: Harness) -> None:
+    until(lambda: all(node.job()["phase"] == "IDLE" for node in h.nodes), "the end of the round")
+
+
+def test_a_round_that_is_started_on_one_page_is_followed_on_another(mesh: Harness, visit: Open) -> None:
+    here, there = visit(mesh.nodes[0]), visit(mesh.nodes[1])
+    there.evaluate(WATCH_EDGES)
+    round_number = mesh.nodes[0].job()["current_round"] + 1
+    with without_reload(here, there):
+        here.get_by_role("button", name="Do a training round").click()
+        see(there, "of the local training")
+        sync_api.expect(there.locator("article .chip.busy").first).to_have_text("Training", timeout=LONG)
+        first = there.locator("progress").get_attribute("value")
+        there.wait_for_function(
+            "first => document.querySelector('progress').getAttribute('value') !== first", arg=first
+        )
+        mesh.go()
+        sync_api.expect(there.locator("article .chip.busy")).to_have_count(0, timeout=LONG)
+        sync_api.expect(there.locator("dd", has_text=re.compile(f"^{round_number}$")).first).to_be_visible(
+            timeout=LONG
+        )
+        see(there, "50.00 %")
+        sync_api.expect(there.locator("figure.chart")).to_have_count(1, timeout=LONG)
+        sync_api.expect(there.locator("#said")).to_contain_text(f"round {round_number} closed", timeout=LONG)
+        assert set(there.evaluate("[...window.lit]")) == {"n0,n1", "n1,n2"}
+    mesh.hold()
+
+
+def test_what_a_person_is_doing_survives_updates(mesh: Harness, visit: Open) -> None:
+    idle(mesh)
+    page = visit(mesh.nodes[0])
+    with without_reload(page):
+        page.get_by_text("Change the hyper-parameters").click()
+        field = page.get_by_label("Epochs (e)")
+        field.fill("7")
+        page.locator(".events").evaluate("list => { list.scrollTop = 40 }")
+        scrolled = page.locator(".events").evaluate("list => list.scrollTop")
+        assert mesh.nodes[1].trigger().status_code == 202
+        see(page, "of the local training")
+        mesh.go()
+        sync_api.expect(page.locator("article .chip.busy")).to_have_count(0, timeout=LONG)
+        assert field.input_value() == "7"
+        assert page.evaluate("document.activeElement.name") == "e"
+        assert page.locator(".events").evaluate("list => list.scrollTop") >= scrolled
+        page.get_by_role("button", name="Save").click()
+        sync_api.expect(page.get_by_role("status")).to_have_text(re.compile("are saved"), timeout=LONG)
+        see(page, "Epochs: 7")
+        field.fill("0")
+        page.locator("form.hyper").evaluate("form => { form.noValidate = true }")
+        page.get_by_role("button", name="Save").click()
+        sync_api.expect(page.get_by_role("alert")).to_contain_text("e: ", timeout=LONG)
+        assert field.input_value() == "0"
+    assert mesh.nodes[0].job()["hyper"]["e"] == 7
+    mesh.hold()
+
+
+def test_a_job_is_paused_and_resumed(mesh: Harness, visit: Open) -> None:
+    idle(mesh)
+    page = visit(mesh.nodes[2])
+    with without_reload(page):
+        page.get_by_role("button", name="Pause").click()
+        see(page, "Paused")
+        assert mesh.nodes[2].job()["paused"] is True
+        page.get_by_role("button", name="Resume").click()
+        sync_api.expect(page.get_by_role("button", name="Pause")).to_be_visible(timeout=LONG)
+        assert mesh.nodes[2].job()["paused"] is False
+
+
+def test_events_are_filtered_by_kind_and_text(mesh: Harness, visit: Open) -> None:
+    page = visit(mesh.nodes[0])
+    shown = page.locator(".events > li:visible")
+    everything = shown.count()
+    page.get_by_label("Kind").select_option("ready")
+    assert shown.count() == 1
+    page.get_by_label("Text").fill("nothing has this text")
+    assert shown.count() == 0
+    sync_api.expect(page.get_by_text("Nothing of this kind is shown.")).to_be_visible()
+    page.get_by_label("Text").fill("")
+    page.get_by_label("Kind").select_option("")
+    assert shown.count() == everything > 1
+
+
+def test_language_and_theme_are_chosen_and_kept(mesh: Harness, visit: Open) -> None:
+    page = visit(mesh.nodes[0])
+    page.get_by_text("Look", exact=True).click()
+    with page.expect_navigation():
+        page.get_by_label("Language").select_option("es")
+    sync_api.expect(page.get_by_role("button", name="Hacer una ronda de entrenamiento")).to_be_visible()
+    page.get_by_text("Aspecto", exact=True).click()
+    with page.expect_navigation():
+        page.get_by_label("Colores").select_option("dark")
+    page.reload()
+    assert page.evaluate("[document.documentElement.lang, document.documentElement.dataset.theme]") == [
+        "es",
+        "dark",
+    ]
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(16, 21, 18)"
+
+
+def test_a_node_that_stops_and_starts_again_is_told_and_found(mesh: Harness, visit: Open) -> None:
+    idle(mesh)
+    old = mesh.nodes[2]
+    page = visit(old)
+    sync_api.expect(page.locator("#connection")).to_be_hidden()
+    with without_reload(page):
+        old.process.terminate()
+        old.process.wait()
+        sync_api.expect(page.locator("#connection")).to_contain_text("is lost", timeout=LONG)
+        see_before = page.locator("article h2").inner_text()
+        state = str(mesh.folder / "state2")
+        again = mesh.start(
+            COMPUTE="thread", NODE_ID="n2", NODE_PORT=str(old.port), STATE_PATH=state, DATA_SHARD="3/9"
+        )
+        mesh.nodes.remove(again)
+        again.port, old.process = old.port, again.process
+        sync_api.expect(page.locator("#connection")).to_contain_text("is back", timeout=LONG)
+        sync_api.expect(page.locator("#connection")).to_be_hidden(timeout=LONG)
+        assert page.locator("article h2").inner_text() == see_before
+        until(lambda: answers(old, "/ready"), "readiness")
+        sync_api.expect(page.locator("ol.events")).to_contain_text("is ready", timeout=LONG)
+
+
+def test_nothing_is_fetched_while_the_tab_is_hidden(mesh: Harness, visit: Open) -> None:
+    idle(mesh)
+    page = visit(mesh.nodes[0])
+    asked: list[str] = []
+    hide = """hidden => {
+      Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }"""
+    page.evaluate(hide, True)
+    page.on("request", lambda request: asked.append(request.url))
+    mesh.go()
+    round_number = mesh.nodes[0].job()["current_round"]
+    assert mesh.nodes[0].trigger().status_code == 202
+    until(lambda: mesh.nodes[0].job()["current_round"] > round_number, "the next round")
+    idle(mesh)
+    page.wait_for_timeout(600)  # more than two updates would take
+    assert asked == []
+    page.evaluate(hide, False)
+    sync_api.expect(page.locator("dd", has_text=re.compile(f"^{round_number + 1}$")).first).to_be_visible(
+        timeout=LONG
+    )
+    mesh.hold()
+
+
+def test_the_rules_of_accessibility_are_those_that_were_published() -> None:
+    sums = dict(line.split()[::-1] for line in (AXE / "SHA256SUMS").read_text("utf-8").splitlines())
+    assert sums == {name: hashlib.sha256((AXE / name).read_bytes()).hexdigest() for name in sums}
+    assert "axe.min.js" in sums
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_breaks_no_rule_of_accessibility(mesh: Harness, visit: Open, scheme: str, width: int) -> None:
+    page = visit(mesh.nodes[0], color_scheme=scheme, viewport={"width": width, "height": 900})
+    page.locator("form[data-filter]").wait_for()
+    page.evaluate("for (const part of document.querySelectorAll('details')) part.open = true")
+    page.evaluate((AXE / "axe.min.js").read_text("utf-8"))
+    found = page.evaluate("axe.run(document)")
+    assert [(rule["id"], [part["html"] for part in rule["nodes"]][:3]) for rule in found["violations"]] == []
+    assert len(found["passes"]) > 20
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
