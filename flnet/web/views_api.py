@@ -115,7 +115,9 @@ def _fields(whole: Described, schema: Described, place: str) -> Iterator[FieldVi
     required = schema.get("required") or ()
     for name, said in (schema.get("properties") or {}).items():
         what_for = said.get("description") or _resolved(whole, said).get("description")
-        yield FieldView(text(name, 80), place, _kind(whole, said), name in required, text(what_for, 500))
+        yield FieldView(
+            text(name, 80), place, _kind(whole, said), name in required and place == "body", text(what_for, 500)
+        )
 
 
 def _kind(whole: Described, schema: Described, deep: int = 0) -> str:

@@ -58,15 +58,19 @@ async def show(template: str, status: int = 200, **shown: Any) -> Response:
 
 async def show_fault(node: Node, words: str, status: int) -> Response:
     """What went wrong, in one sentence on a page of its own."""
-    return await show("fault.html", status, words=text(words, 500), choices=choices(node, "models", ""))
+    view = next((view for view in OF_TRAINERS if request.path.startswith(f"/view/{view}")), OF_TRAINERS[0])
+    return await show("fault.html", status, words=text(words, 500), choices=choices(node, view, ""))
 
 
 def frame_views(routes: Blueprint, node: Node) -> None:
-    """Lead from a view without a trainer to the first one's, and show errors of views as pages."""
+    """Lead from a view without a trainer to the first one's that has data, and show errors of views as pages."""
 
     async def first(view: str) -> Any:
-        known = choices(node, view, "")
-        return redirect(known[0].url, 303) if known else await show_fault(node, "This node has no trainer.", 404)
+        jobs: Sequence[Mapping[str, Any]] = node.info()["jobsInfo"]
+        if not jobs:
+            return await show_fault(node, "This node has no trainer.", 404)
+        usable = [job for job in jobs if job.get("phase") not in ("LOADING", "NO_DATA")]
+        return redirect(view_url(view, str((usable or jobs)[0]["trainer_id"])), 303)
 
     for view in OF_TRAINERS:
         routes.add_url_rule(f"/view/{view}", f"first_{view}", first, defaults={"view": view}, methods=["GET"])

@@ -37,6 +37,10 @@ async def failing(client: Client, path: str, status: int) -> Page:
 async def test_a_view_without_a_trainer_leads_to_the_first_one(client: Client, node: ViewNode, view: str) -> None:
     answer = await client.get(f"/view/{view}")
     assert (answer.status_code, answer.headers["Location"]) == (303, f"/view/{view}/MNIST")
+    node.jobs["MNIST"].phase = "NO_DATA"
+    assert (await client.get(f"/view/{view}")).headers["Location"] == f"/view/{view}/MNIST_3_7"
+    node.jobs["MNIST_3_7"].phase = "LOADING"
+    assert (await client.get(f"/view/{view}")).headers["Location"] == f"/view/{view}/MNIST"
     node.jobs.clear()
     assert "This node has no trainer." in (await failing(client, f"/view/{view}", 404)).text
 
@@ -46,7 +50,7 @@ async def test_an_unknown_trainer_is_404_in_words_with_links_to_the_known_ones(c
     page = await failing(client, f"/view/{view}/%3Cscript%3E", 404)
     assert "this node has no trainer '<script>'" in page.text
     assert page.inline == ""
-    assert {"href": "/view/models/MNIST"} in page.all("a")
+    assert {"href": f"/view/{view}/MNIST"} in page.all("a")
 
 
 async def test_a_job_that_still_loads_says_so(
