@@ -136,7 +136,7 @@ def _rows(pasted: str, names: Sequence[str]) -> list[Any]:
             [_number(cell, _where(row, place, names)) for place, cell in enumerate(line)]
             for row, line in enumerate(cells)
         ]
-    if not names or not set(head) & set(names):
+    if not set(head) & {*names, *_words_of(names)}:
         shown = ", ".join(cell[:40] for cell in head[:5])
         raise InputRefused(f"the first row is neither numbers nor the names of columns: {shown}")
     if len(set(head)) != len(head):
@@ -145,14 +145,30 @@ def _rows(pasted: str, names: Sequence[str]) -> list[Any]:
 
 
 def _by_name(line: Sequence[str], head: Sequence[str], names: Sequence[str], row: int) -> dict[str, float]:
+    """A row under the names of its columns; a column of words becomes the columns that stand for its words."""
     if len(line) != len(head):
         raise InputRefused(f"row {row} has {len(line)} cells; the first row names {len(head)} columns")
-    wanted = set(names)
-    return {
-        name: _number(cell, f"row {row}, column {name[:60]!r}")
-        for name, cell in zip(head, line, strict=True)
-        if name in wanted
-    }
+    cells = dict(zip(head, line, strict=True))
+    found = {name: _number(cells[name], f"row {row}, column {name[:60]!r}") for name in names if name in cells}
+    for column, words in _words_of(names).items():
+        if column in cells and not found.keys() & {f"{column}={word}" for word in words}:
+            if cells[column] not in words:
+                expected = ", ".join(word[:40] for word in words[:8])
+                raise InputRefused(
+                    f"row {row}, column {column[:60]!r} is {cells[column][:40]!r}; expected {expected}"
+                )
+            found |= {f"{column}={word}": float(word == cells[column]) for word in words}
+    return found
+
+
+def _words_of(names: Sequence[str]) -> dict[str, list[str]]:
+    """Columns of words, which stand among the names as "sex=f", "sex=m", and their words."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        column, equals, word = name.partition("=")
+        if equals and column and column not in names:
+            found.setdefault(column, []).append(word)
+    return found
 
 
 def _where(row: int, place: int, names: Sequence[str]) -> str:

@@ -167,7 +167,7 @@ def form_of(inputs: Mapping[str, Any], handed: Handed) -> dict[str, Any]:
     return {
         "is_picture": is_picture,
         "drawn_side": DRAWN_SIDE if is_picture and shape in ([DRAWN_SIDE] * 2, [DRAWN_SIDE] * 2 + [1]) else 0,
-        "size": " x ".join(map(str, shape)),
+        "size": " x ".join(map(str, shape[:2])),
         "numbers": shape[0],
         "columns": [
             Column(field_name(place), text(name, 80), handed.get(field_name(place)))

@@ -119,6 +119,19 @@ def test_rows_with_a_fault_are_refused_with_its_place(pasted: str, words: str) -
         rows(pasted)
 
 
+def test_a_column_of_words_stands_for_the_columns_of_its_words() -> None:
+    inputs = {**TABLE, "names": ["age", "sex=f", "sex=m"]}
+    assert rows("sex,age,remark\nm,41,x\nf,7,y", inputs) == [
+        {"age": 41, "sex=f": 0, "sex=m": 1},
+        {"age": 7, "sex=f": 1, "sex=m": 0},
+    ]
+    assert rows("age,sex=f,sex=m\n41,0,1", inputs) == [{"age": 41, "sex=f": 0, "sex=m": 1}]
+    with pytest.raises(InputRefused, match="row 2, column 'sex' is 'x'; expected f, m"):
+        rows("age,sex\n1,f\n1,x", inputs)
+    with pytest.raises(InputRefused, match="column 'sex' is ''"):
+        rows("age,sex\n1,", inputs)
+
+
 def test_fields_are_one_row() -> None:
     filled = {"column-0": "41", "column-1": " 1.8", "column-2": "8e1"}
     assert question_of(Handed(filled), TABLE).inputs == [[41, 1.8, 80]]

@@ -170,4 +170,5 @@ def test_of_many_classes_the_likeliest_are_shown() -> None:
 
 def test_the_form_names_what_is_taken() -> None:
     assert form_of(DIGITS, Handed())["size"] == "28 x 28"
+    assert form_of({**DIGITS, "shape": [24, 32, 3]}, Handed())["size"] == "24 x 32"
     assert [column.name for column in form_of(TABLE, Handed())["columns"]] == ["age", "height", "weight"]
