@@ -23,11 +23,18 @@ async function ask(fields) {
     const answer = await fetch(form.action, { method: "POST", body: fields });
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const result = page.getElementById("result") ?? fault(page.querySelector("[role=alert]")?.textContent);
-    if (mine === newest) shown.replaceChildren(...result.childNodes);
+    if (mine === newest) show(shown, result);
   } catch {
     if (mine === newest) shown.replaceChildren(...fault(form.dataset.lost).childNodes);
   }
   if (mine === newest) shown.classList.remove("busy-now");
+}
+
+// Screen readers are told what won, and not every bar; a fault is an alert, which they read by themselves.
+function show(place, result) {
+  place.replaceChildren(...result.childNodes);
+  const said = [...place.querySelectorAll("[data-said]")].map((one) => one.textContent);
+  document.getElementById("said").textContent = said.join(", ");
 }
 
 function fault(words) {

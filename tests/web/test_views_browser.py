@@ -83,6 +83,7 @@ def test_a_digit_that_is_drawn_is_read(learnt: RealNode, browser: Any) -> None:
         with page.expect_response("**/view/predict/MNIST"):
             draw(page, points)
         sync_api.expect(page.locator("[data-predicted]")).to_have_text(digit)
+        sync_api.expect(page.locator("#said")).to_have_text(digit)  # for screen readers
         shoot(page, f"predict-{digit}")
     assert page.get_by_role("row").count() == 10
     assert wrong == []
