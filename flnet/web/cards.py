@@ -11,6 +11,7 @@ from flnet.node.base import View
 from flnet.web.charts import MAX_LINES, MAX_ROUNDS, Chart, Point, Series, accuracy_chart, points_of, spark_path
 from flnet.web.job_view import JobView, same_job
 from flnet.web.view import NONE, accuracy, text
+from flnet.web.views_frame import size_words
 from flnet.web.words import Translate
 
 ROWS_SHOWN = 12  # rounds in the table below the chart
@@ -74,6 +75,7 @@ class Card:
     Attributes:
         why: in one sentence, why the model was exchanged or not; empty where nobody can tell.
         seconds: what the last round's parts took, name and seconds.
+        moved: how many bytes of parameters it sent and received, in words; empty where that is not known.
     """
 
     job: JobView
@@ -81,6 +83,7 @@ class Card:
     why: str
     outcome: str
     seconds: tuple[tuple[str, str], ...]
+    moved: str
     chart: Chart | None
     spark: str
     rows: tuple[RoundRow, ...]
@@ -106,10 +109,11 @@ def card_of(
         others,
         exchange_words(job, others, t),
         job.outcome or text(last.get("outcome"), 500),
-        tuple((t(_SECONDS.get(name, name)), words) for name, words in _seconds(last)),
+        tuple(_seconds(last, t)),
+        _moved(last, t),
         accuracy_chart([*own, *theirs]),
         spark_path(after),
-        tuple(_row(record) for record in reversed(history[-ROWS_SHOWN:])),
+        tuple(_row(record, t) for record in reversed(history[-ROWS_SHOWN:])),
     )
 
 
@@ -125,7 +129,7 @@ def exchange_words(job: JobView, others: Sequence[JobView], t: Translate) -> str
     return t("no other model was better here by the threshold")
 
 
-def _row(record: View) -> RoundRow:
+def _row(record: View, t: Translate) -> RoundRow:
     return RoundRow(
         text(record.get("round")),
         accuracy(record.get(BEFORE)),
@@ -133,13 +137,20 @@ def _row(record: View) -> RoundRow:
         text(record.get("exchanged_with"), 64) or NONE,
         ", ".join(text(name, 64) for name in (record.get("contributors") or ())[:20]) or NONE,
         text(record.get("examples")) or NONE,
-        ", ".join(f"{name} {words}" for name, words in _seconds(record)) or NONE,
+        ", ".join(f"{name} {words}" for name, words in _seconds(record, t)) or NONE,
         text(record.get("outcome"), 500),
     )
 
 
-def _seconds(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _seconds(record: Mapping[str, Any], t: Translate) -> list[tuple[str, str]]:
     found = record.get("seconds") or {}
-    return [
-        (text(name, 20), f"{seconds:.2f} s") for name, seconds in found.items() if isinstance(seconds, int | float)
-    ]
+    named = [(t(_SECONDS.get(name, text(name, 20))), seconds) for name, seconds in found.items()]
+    return [(name, f"{seconds:.2f} s") for name, seconds in named if isinstance(seconds, int | float)]
+
+
+def _moved(record: Mapping[str, Any], t: Translate) -> str:
+    moved = record.get("bytes") or {}
+    if not any(moved.values()):
+        return ""
+    sent, received = (size_words(moved.get(name, 0)) for name in ("sent", "received"))
+    return t("{sent} sent, {received} received", sent=sent, received=received)

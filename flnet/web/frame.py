@@ -31,6 +31,7 @@ NAVIGATION = (
     ("/view/predict", "Prediction"),
     ("/view/data", "Data"),
     ("/view/settings", "Settings"),
+    ("/view/api", "API"),
 )
 
 

@@ -103,7 +103,7 @@ class JobView:
 def job_view(node: str, job: Any, t: Translate = english) -> JobView:
     """Read one job's view, of this node or as a peer tells it; what is missing or no text becomes a dash."""
     job = job if isinstance(job, Mapping) else {}
-    return JobView(node=node, **_who(job), **_state(job), **_learnt(job), **_data(job, t))
+    return JobView(node=node, **_who(job), **_state(job), **_learnt(job, t), **_data(job, t))
 
 
 def jobs_of(node: str, info: Any, t: Translate = english) -> list[JobView]:
@@ -148,12 +148,13 @@ def _state(job: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _learnt(job: Mapping[str, Any]) -> dict[str, Any]:
+def _learnt(job: Mapping[str, Any], t: Translate) -> dict[str, Any]:
     before, after = job.get("pre_fedavg_accuracy"), job.get("post_fedavg_accuracy")
     figures, when = _figures(job.get("metrics"))
+    values = _hyper_values(job.get("hyper"))
     return {
-        "hyper": text(job.get("federated_learning_params")) or NONE,
-        "hyper_values": _hyper_values(job.get("hyper")),
+        "hyper": _hyper_words(values, t) or text(job.get("federated_learning_params")) or NONE,
+        "hyper_values": values,
         "averaged": text(job.get("fed_learn_done")) or NONE,
         "pre": accuracy(before),
         "post": accuracy(after),
@@ -184,6 +185,11 @@ def _hyper_values(hyper: Any) -> Mapping[str, str]:
         return {}
     values = {name: _exact(hyper.get(name)) for name in ("e", "u", "b")}
     return values if all(values.values()) else {}
+
+
+def _hyper_words(values: Mapping[str, str], t: Translate) -> str:
+    """As the thesis shows them, in the reader's language."""
+    return t("Learning Rate: {u}, Epochs: {e}, Batch size: {b}", **values) if values else ""
 
 
 def _exact(value: Any) -> str:

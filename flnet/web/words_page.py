@@ -14,6 +14,7 @@ SPANISH: Mapping[str, str] = {
     "Prediction": "Predicción",
     "Data": "Datos",
     "Settings": "Ajustes",
+    "API": "API",
     "Look": "Aspecto",
     "Language": "Idioma",
     "Colours": "Colores",
@@ -49,6 +50,10 @@ SPANISH: Mapping[str, str] = {
     "{have} of {all} updates": "{have} de {all} actualizaciones",
     "{count} more rounds to come": "quedan {count} rondas",
     "{done} of {total} batches": "{done} de {total} lotes",
+    "Learning Rate: {u}, Epochs: {e}, Batch size: {b}": (
+        "Tasa de aprendizaje: {u}, Épocas: {e}, Tamaño de lote: {b}"
+    ),
+    "{sent} sent, {received} received": "{sent} enviados, {received} recibidos",
     "What the last round took": "Lo que tardó la última ronda",
     "Round {round} of {trainer} has been started.": "Ha empezado la ronda {round} de {trainer}.",
     "Rounds": "Rondas",

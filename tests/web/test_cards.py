@@ -30,12 +30,18 @@ def record(number: int, **fields: Any) -> dict[str, Any]:
 def test_a_card_shows_the_rounds_newest_first_and_what_the_last_one_took() -> None:
     card = card_of(job(), [], [record(number) for number in range(40)], SeenRounds(), translator("es"))
     assert [row.number for row in card.rows] == [str(number) for number in range(39, 39 - ROWS_SHOWN, -1)]
-    assert card.rows[0].seconds == "train 1.50 s, average 0.00 s"
+    assert card.rows[0].seconds == "Entrenamiento local 1.50 s, Promediando 0.00 s"
     assert card.seconds == (("Entrenamiento local", "1.50 s"), ("Promediando", "0.00 s"))
     assert card.outcome == "outcome 39"
     assert card.chart is not None
     assert [line.name for line in card.chart.lines] == ["me, después", "me, antes"]
     assert card.spark.startswith("M")
+
+
+def test_a_card_tells_what_the_last_round_moved() -> None:
+    moved = record(0, bytes={"sent": 1_200_000, "received": 431_000})
+    assert card_of(job(), [], [moved], SeenRounds(), english).moved == "1.2 MB sent, 431 kB received"
+    assert card_of(job(), [], [record(0, bytes={"sent": 0, "received": 0})], SeenRounds(), english).moved == ""
 
 
 def test_a_card_before_the_first_round_has_no_chart() -> None:

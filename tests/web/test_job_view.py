@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from flnet.web.job_view import MAX_FIGURES, MAX_JOBS, job_view, jobs_of, same_job
 from flnet.web.view import MAX_TEXT
+from flnet.web.words import translator
 
 from .fake_node import FakeNode
 
@@ -99,6 +100,11 @@ def test_the_form_is_filled_with_the_very_values() -> None:
     assert job.hyper_values == {"e": "2", "u": "1e-05", "b": "64"}
     for broken in (None, {"e": 2, "u": 0.1}, {"e": True, "u": 0.1, "b": 1}, {"e": "2", "u": 0.1, "b": 1}):
         assert job_view("x", {"hyper": broken}).hyper_values == {}
+
+
+def test_hyper_parameters_are_said_in_the_readers_language() -> None:
+    job = job_view("x", FakeNode().jobs["MNIST"].view(), translator("es"))
+    assert job.hyper == "Tasa de aprendizaje: 1e-05, Épocas: 2, Tamaño de lote: 64"
 
 
 @pytest.mark.parametrize(
