@@ -14,6 +14,7 @@ from flnet.params import Params
 from tests.processes.harness import RealNode, harness, until
 
 from .test_browser import ARGS, CHROMIUM
+from .test_browser_live import check_rules
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = [
@@ -141,13 +142,30 @@ def test_a_picture_is_judged_without_script_too(learnt: RealNode, browser: Any, 
     context.close()
 
 
-@pytest.mark.parametrize("view", ["models/MNIST", "predict/MNIST", "data", "settings", "api"])
-def test_the_views_fit_a_phone(learnt: RealNode, browser: Any, view: str) -> None:
+@pytest.mark.parametrize("view", ["models/MNIST", "predict/MNIST", "predict/NONE", "data", "settings", "api"])
+def test_the_views_fit_a_phone_and_break_no_rule_of_accessibility(
+    learnt: RealNode, browser: Any, view: str
+) -> None:
     page = browser.new_page(viewport={"width": 390, "height": 800})
     answer = page.goto(f"http://127.0.0.1:{learnt.port}/view/{view}")
-    assert answer.status == 200
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert answer.status == (404 if "NONE" in view else 200)
     shoot(page, view.partition("/")[0])
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme=scheme)
+        check_rules(page, 390)
+    page.close()
+
+
+def test_answers_and_comparisons_break_no_rule_of_accessibility(learnt: RealNode, browser: Any) -> None:
+    page = browser.new_page()
+    page.goto(f"http://127.0.0.1:{learnt.port}/view/predict/MNIST")
+    with page.expect_response("**/view/predict/MNIST"):
+        draw(page, DRAWN["1"])
+    page.locator("[data-predicted]").wait_for()
+    check_rules(page, 1280)
+    one, other = (model["digest"] for model in learnt.get("/jobs/MNIST/models"))
+    page.goto(f"http://127.0.0.1:{learnt.port}/view/models/MNIST?one={one}&other={other}")
+    check_rules(page, 1280)
     page.close()
 
 
