@@ -147,7 +147,6 @@ async def _show(
         trainer=trainer,
         label=text(job.get("trainer_label")) or text(trainer),
         sample=data.get("sample") is True,
-        note=text(job.get("note"), 600),
         inputs=None if inputs is None else form_of(inputs, handed),
         models=[model_view(trainer, job, model) for model in kept],
         digest=handed.get("digest"),
