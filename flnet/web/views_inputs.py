@@ -14,13 +14,16 @@ from werkzeug.formparser import FormDataParser
 
 from flnet.errors import InputRefused, UnreadableBody
 from flnet.node.base import Question
+from flnet.training.inputs import MAX_INPUTS
 
 FORMS = ("multipart/form-data", "application/x-www-form-urlencoded")
 MOST_PARTS = 2000  # a field for each column, and a few more
+MOST_CELLS = 1_000_000  # of all rows together: more would hold up everybody else while they are read
 MOST_FIELDS = 60  # columns with a field each; more are pasted as rows
 _UPLOAD = re.compile(r"/view/predict/[^/]+")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _PLACE = "column-"
+_TOO_MANY = f"the form cannot be read, or has more than {MOST_PARTS} parts"
 
 
 @dataclass(frozen=True)
@@ -54,13 +57,15 @@ def read_form(body: bytes, kind: str, options: Mapping[str, str]) -> Handed:
     """
     if kind not in FORMS:
         raise UnsupportedMediaType(f"expected a form ({' or '.join(FORMS)}), got {kind[:100]!r}")
+    if kind == FORMS[1] and body.count(b"&") >= MOST_PARTS:
+        raise UnreadableBody(_TOO_MANY)
     parser = FormDataParser(
         max_form_memory_size=len(body) + 1, max_form_parts=MOST_PARTS, silent=False, stream_factory=_in_memory
     )
     try:
         _, fields, files = parser.parse(io.BytesIO(body), kind, len(body), dict(options))
     except (ValueError, HTTPException) as exc:
-        raise UnreadableBody(f"the form cannot be read, or has more than {MOST_PARTS} parts") from exc
+        raise UnreadableBody(_TOO_MANY) from exc
     chosen = files.get("file")
     return Handed({str(name): str(value) for name, value in fields.items()}, chosen.read() if chosen else b"")
 
@@ -105,11 +110,10 @@ def _drawn(pixels: str, inputs: Mapping[str, Any]) -> Any:
     shape: Sequence[int] = inputs["shape"]
     low = 0.0 if inputs.get("low") is None else float(inputs["low"])
     high = 255.0 if inputs.get("high") is None else float(inputs["high"])
-    numbers = [_number(word, "the drawing") for word in pixels.split(",")]
-    height, width = shape[0], shape[1]
-    if len(numbers) != height * width or shape[2:] not in ([], [1], (), (1,)):
-        raise InputRefused(f"the drawing has {len(numbers)} numbers; expected shape {list(shape)}")
-    scaled = [low + (high - low) * number / 255 for number in numbers]
+    height, width, count = shape[0], shape[1], pixels.count(",") + 1
+    if count != height * width or shape[2:] not in ([], [1], (), (1,)):
+        raise InputRefused(f"the drawing has {count} numbers; expected shape {list(shape)}")
+    scaled = [low + (high - low) * _number(word, "the drawing") / 255 for word in pixels.split(",")]
     lines = [scaled[start : start + width] for start in range(0, len(scaled), width)]
     return [[[value] for value in line] for line in lines] if len(shape) == 3 else lines
 
@@ -126,6 +130,8 @@ def _rows(pasted: str, names: Sequence[str]) -> list[Any]:
     if not lines:
         raise InputRefused("the file has no rows")
     between = next((sign for sign in "\t;" if sign in lines[0]), ",")
+    if len(lines) > MAX_INPUTS + 1 or pasted.count(between) > MOST_CELLS:
+        raise InputRefused(f"there are {len(lines)} rows; at most {MAX_INPUTS} are judged at once")
     try:
         cells = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=between, strict=True)]
     except csv.Error as exc:

@@ -12,7 +12,8 @@ from werkzeug.exceptions import UnsupportedMediaType
 
 from flnet.errors import InputRefused, PeerError, UnreadableBody
 from flnet.node.base import Question
-from flnet.web.views_inputs import Handed, is_upload, question_of, read_form
+from flnet.training.inputs import MAX_INPUTS
+from flnet.web.views_inputs import MOST_CELLS, Handed, is_upload, question_of, read_form
 
 from .view_nodes import DIGITS, TABLE
 
@@ -54,6 +55,8 @@ def test_a_form_of_too_many_parts_or_without_boundary_or_of_another_type_is_refu
     many = b"".join(multipart(**{f"p{n}": b"1"})[:-7] for n in range(2001)) + b"--B--\r\n"
     with pytest.raises(UnreadableBody, match="more than 2000 parts"):
         read_form(many, "multipart/form-data", {"boundary": "B"})
+    with pytest.raises(UnreadableBody, match="more than 2000 parts"):
+        read_form(b"&".join([b"a=1"] * 2001), URL, {})
     with pytest.raises(UnreadableBody):
         read_form(multipart(file=PNG), "multipart/form-data", {})
     with pytest.raises(UnsupportedMediaType, match="expected a form"):
@@ -130,6 +133,14 @@ def test_a_column_of_words_stands_for_the_columns_of_its_words() -> None:
         rows("age,sex\n1,f\n1,x", inputs)
     with pytest.raises(InputRefused, match="column 'sex' is ''"):
         rows("age,sex\n1,", inputs)
+
+
+def test_more_rows_than_are_judged_at_once_are_refused_before_they_are_read() -> None:
+    assert len(rows("age,height,weight\n" + "1,2,3\n" * MAX_INPUTS)) == MAX_INPUTS
+    with pytest.raises(InputRefused, match=f"at most {MAX_INPUTS} are judged at once"):
+        rows("x\n" * (MAX_INPUTS + 2))
+    with pytest.raises(InputRefused, match="judged at once"):
+        rows("," * (MOST_CELLS + 1))
 
 
 def test_fields_are_one_row() -> None:
