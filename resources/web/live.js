@@ -112,6 +112,12 @@ const connection = follow("/events", {
   },
 });
 
+function complain(text) {
+  const notice = Object.assign(document.createElement("p"), { className: "notice bad", textContent: text });
+  notice.setAttribute("role", "alert");
+  document.getElementById("notices").replaceChildren(notice);
+}
+
 async function send(form, button) {
   sending += 1;
   fetching?.abort();
@@ -119,10 +125,12 @@ async function send(form, button) {
   try {
     const body = new URLSearchParams(new FormData(form, button));
     const answer = await fetch(form.action, { method: "POST", body, headers: { Accept: "text/html" } });
+    if (!answer.headers.get("Content-Type")?.startsWith("text/html")) {
+      complain((await answer.json()).message); // refused before it came to the form
+      return;
+    }
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    const notices = page.getElementById("notices");
-    if (!notices) throw new Error("no page");
-    document.getElementById("notices").replaceChildren(...notices.children);
+    document.getElementById("notices").replaceChildren(...page.getElementById("notices").children);
     const good = document.querySelector("#notices [role=status]");
     if (good) say(good.textContent, document.documentElement.lang);
     etag = "";

@@ -182,3 +182,19 @@ async def shoot(page: Any, name: str) -> None:
             path = Path(folder) / f"{name}-{scheme}-{width}.png"
             await page.screenshot(path=path, full_page=True)
     await page.set_viewport_size({"width": 1280, "height": 900})
+
+
+async def test_what_is_refused_before_it_comes_to_a_form_is_told_too(
+    running: Running, node: FakeNode, browser: Any
+) -> None:
+    async with running() as port:
+        page = await browser.new_page()
+        await page.goto(f"http://127.0.0.1:{port}/")
+        await page.locator("form[data-filter], html[data-script]").first.wait_for(state="attached")
+        await page.evaluate("document.querySelector('input[name=trainerId]').value = 'x'.repeat(100_000)")
+        await page.get_by_role("button", name="Do a training round").first.click()
+        async with asyncio.timeout(10):
+            await page.get_by_role("alert").wait_for()
+        assert "bytes" in await page.get_by_role("alert").inner_text()
+        assert await page.get_by_role("heading", name="MNIST Dataset").is_visible()
+        await page.close()
