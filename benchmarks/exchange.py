@@ -12,6 +12,7 @@ from benchmarks.trainers.STILL import BYTES
 PATIENCE_S = 100.0
 TURNS = 3
 ROUNDS = 4  # a series; its first round is left out
+WARM = 5  # rounds until the memory of earlier models is used again
 SIZES = {"large": (4, 40_000_000), "small": (16, 31_400)}
 
 
@@ -27,12 +28,13 @@ def one(options: Options, name: str, nodes: int, nbytes: int) -> None:
     ours: list[float] = []
     bare: list[float] = []
     whole: list[float] = []
+    cold: list[float] = []
     note = ""
     rounds = 2 if options.quick else ROUNDS
     try:
         with mesh(ask, options.place(f"exchange-{name}"), options.base_port) as running:
             running.wait_until_ready()
-            running.series(1, PATIENCE_S)
+            cold = running.series(WARM, PATIENCE_S).spans_s("trained", "round_closed")
             for _ in range(options.times(TURNS)):
                 bare += bare_exchange(nodes, nbytes, rounds - 1)
                 series = running.series(rounds, PATIENCE_S)
@@ -41,6 +43,7 @@ def one(options: Options, name: str, nodes: int, nbytes: int) -> None:
     except NotDone as exc:
         note = str(exc)
     words = f"{nodes} nodes, {nbytes:,} bytes"
+    options.report.add(Row(f"{words}: the same in the first {WARM} rounds", "s", cold))
     bound = BOUNDS.get(f"exchange.{name}")
     what = f"{nodes * (nodes - 1)} bare transfers"
     options.report.add(Row(f"{words}: trained to closed", "s", ours, bare, what, bound, note))
