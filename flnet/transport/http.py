@@ -17,18 +17,20 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 from urllib.parse import quote
 
-import aiohttp
-from aiohttp.http_exceptions import HttpProcessingError
-
 from flnet.blob import PIECE, Blob, Landing
 from flnet.errors import PeerRefused, PeerTimeout, PeerUnreachable, TransportError
 from flnet.names import check_host
 from flnet.params import Rng
 from flnet.transport.base import Reply, is_not_ready
 from flnet.transport.faults import because, fault_of
+from flnet.transport.lean_import import no_authorities
 from flnet.transport.limits import Budget, Watch, now
 from flnet.transport.pace import STEP, Pace
 from flnet.transport.ranges import Resumption
+
+with no_authorities():
+    import aiohttp
+    from aiohttp.http_exceptions import HttpProcessingError
 
 SMALL = 64 * 1024  # bytes; such a body leaves in one write together with its head
 MAX_REPLY_BYTES = 512 * 1024 * 1024
