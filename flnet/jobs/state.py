@@ -226,6 +226,7 @@ class JobState:
             "error": self.error,
             "data": dict(declared.data) if declared else {},
             "inputs": declared.offers.get("inputs") if declared else None,
+            "note": declared.offers.get("note", "") if declared else "",
             "counts": dict(declared.offers.get("counts", {})) if declared else {},
             "checksum": declared.offers.get("checksum", "") if declared else "",
             "formats": list(declared.offers.get("formats", ())) if declared else [],

@@ -74,8 +74,8 @@ class Node(Protocol):
         here), waiting_for [ids], metrics (of the last round, as below), received [ids], progress {done, total}
         or None, outcome (a sentence on the last round), error (or None), data {source, rows, classes, sample,
         note}, inputs (what predictions take: kind, shape, low, high, names, hint; None if there are none; not
-        in `info`), formats (of an export), counts {split: [rows of each class]} and checksum of the own data
-        (these two and inputs not in /info).
+        in `info`), note (of the trainer, on its predictions), formats (of an export), counts {split: [rows of each
+        class]} and checksum of the own data (these two, inputs and note not in /info).
     history record: round, initiator, outcome, contributors [ids], digest, pre_fedavg_accuracy,
         post_fedavg_accuracy, exchanged_with (id or None), examples, used_hyper, seconds {train, average,
         fetch (the start), wait (for peers, with the own word out), measure, exchange; those that there were},
@@ -83,7 +83,8 @@ class Node(Protocol):
         metrics {before, after: {name: figure}}.
     model: digest, round, contributors, accuracy (here, or None), exchanged_with (the peer it was adopted from,
         or None), bytes, held (whether the job goes on from it).
-    peer: id, ip, port, address, state ("alive", "unreachable"), reason.
+    peer: id, ip, port, address, state ("alive", "unreachable"), reason, rtt_ms (round-trip time of small requests,
+        smoothed, in milliseconds; None while none was measured).
     """
 
     me: Peer
@@ -211,7 +212,7 @@ class Node(Protocol):
         """What the peers say of themselves, asked of all at once with a short timeout, for the page.
 
         One per peer: {id, address, info: its GET /info as it came, unchecked, or None, error: words or None,
-        rtt_ms: milliseconds that its answer took, or None}. Who asks again within a second is told the same.
+        }. Who asks again within a second is told the same.
         """
         ...
 

@@ -18,6 +18,7 @@ from flnet.node.asking import ask_policy
 from flnet.node.base import Download, Order, Question, View
 from flnet.node.core import NodeCore
 from flnet.node.desk import Desk
+from flnet.node.distances import Distances
 from flnet.node.feed import RingFeed
 from flnet.node.perform import Performer
 from flnet.node.shelf import Shelf
@@ -36,7 +37,7 @@ from flnet.transport import Reply, Transport
 log = logging.getLogger(__name__)
 
 POLICY_SECONDS = 5.0  # between two questions to the policy
-OWN_PEOPLE_ONLY = ("inputs", "counts", "checksum")  # of a job's view
+OWN_PEOPLE_ONLY = ("inputs", "note", "counts", "checksum")  # of a job's view
 ORDERS: Mapping[Order, Event] = {"stop": SeriesStopped(), "pause": Paused(), "resume": Resumed()}
 STATUS = {Announce.path: 201, Trigger.path: 202}
 
@@ -71,7 +72,8 @@ class NodeRuntime:
         self._wire, self._transport, self._store, self._pool = wire, transport, store, pool
         self._shelf, self._desk, self._spare = shelf, desk, spare
         self._stopwatch, self.traffic = Stopwatch(time.monotonic), Traffic()
-        self._survey = Survey(transport, self.peers)
+        self.distances = Distances()
+        self._survey = Survey(transport, self.peers, self.distances)
         self._bootstrap = tuple(bootstrap)
         self._queue: asyncio.Queue[tuple[TrainerId | None, Event, asyncio.Future[Packet | None] | None]] = (
             asyncio.Queue()
@@ -206,7 +208,7 @@ class NodeRuntime:
 
     def peers(self) -> Sequence[View]:
         """The other nodes."""
-        return self.core.members.view()
+        return [{**peer, "rtt_ms": self.distances.rtt_ms(peer["id"])} for peer in self.core.members.view()]
 
     async def peer_infos(self) -> Sequence[View]:
         """What the peers say of themselves."""

@@ -37,6 +37,7 @@ class PeerView(View):
     address: str
     state: Literal["alive", "unreachable"]
     reason: str
+    rtt_ms: float | None = Field(default=None, description="of small requests to it, smoothed; milliseconds")
 
 
 class ProgressView(View):
@@ -94,6 +95,7 @@ class JobView(View):
     data: DataView
     formats: list[str] = Field(description="to which its models can be exported")
     inputs: dict[str, Any] | None = Field(default=None, description="what predictions take; not in GET /info")
+    note: str = Field(default="", description="of the trainer, on its predictions; not in GET /info")
     counts: dict[str, list[int]] = Field(default={}, description="rows of each class by split; not in GET /info")
     checksum: str = Field(default="", description="of the own data; not in GET /info")
 

@@ -85,14 +85,14 @@ class MeshNode(_Said):
     """One node: where it is, whether it answers, and its jobs.
 
     Attributes:
-        state: "alive" or "unreachable".
+        state: as the membership names it, such as "alive", "suspect", "dead", "left", "pending".
         reason: why it does not answer, or why nothing is known of its jobs.
-        rtt_ms: milliseconds that its answer took; None for this node, and where there was none.
+        rtt_ms: round-trip time to it, smoothed, in milliseconds; None for this node, and where none was measured.
     """
 
     id: Name
     address: str
-    state: Annotated[str, Field(pattern="^(alive|unreachable)$")]
+    state: Annotated[str, BeforeValidator(_shown), Field(max_length=MAX_WORDS)]
     reason: Annotated[str, BeforeValidator(_shown)] = ""
     me: bool = False
     version: Annotated[Annotated[str, Field(pattern=r"^[0-9A-Za-z.+-]{1,40}$")] | None, _else(None)] = None
@@ -124,7 +124,7 @@ def mesh_of(node: Node, peer_infos: Sequence[View], host: str) -> Mesh:
         peer_infos: what the peers said of themselves, unchecked; see `flnet.node.base.Node.peer_infos`.
         host: where this node listens, if it was not told at which address its peers reach it.
     """
-    info, states = node.info(), {peer["id"]: peer["state"] for peer in node.peers()}
+    info, known = node.info(), {peer["id"]: peer for peer in node.peers()}
     me = MeshNode(
         id=node.me.id,
         address=node.me.model_copy(update={"ip": node.me.ip or host.strip("[]")}).address,
@@ -133,18 +133,18 @@ def mesh_of(node: Node, peer_infos: Sequence[View], host: str) -> Mesh:
         version=info["version"],
         jobs=info["jobsInfo"],
     )
-    peers = [_peer(one, states.get(one["id"], "unreachable")) for one in peer_infos]
+    peers = [_peer(one, known[one["id"]]) for one in peer_infos if one["id"] in known]
     return Mesh(nodes=[me, *peers])
 
 
-def _peer(asked: View, state: str) -> MeshNode:
+def _peer(asked: View, known: View) -> MeshNode:
     said = asked["info"] or {}
     return MeshNode(
         id=asked["id"],
         address=asked["address"],
-        state=state,
-        reason=asked["error"] or "",
+        state=known["state"],
+        reason=asked["error"] or known.get("reason") or "",
         version=said.get("version"),
-        rtt_ms=asked.get("rtt_ms"),
+        rtt_ms=known.get("rtt_ms"),
         jobs=said.get("jobsInfo", []),
     )

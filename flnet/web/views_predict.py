@@ -151,6 +151,7 @@ async def _show(
         models=[model_view(trainer, job, model) for model in kept],
         digest=handed.get("digest"),
         rows=handed.get("rows"),
+        note=text(job.get("note"), 600),
         result=result,
         fault=text(fault.message, 500) if fault else "",
         choices=choices(node, "predict", trainer),

@@ -11,6 +11,7 @@ import pytest
 from flnet.errors import PeerUnreachable
 from flnet.node import survey as module
 from flnet.node.base import View
+from flnet.node.distances import Distances
 from flnet.node.survey import Survey
 from flnet.transport import Reply
 
@@ -46,14 +47,14 @@ async def asked(answer: Reply | Exception | None) -> View:
 
 async def test_every_peer_is_asked_and_told_of_in_order_with_the_time_it_took() -> None:
     transport: Any = Answers(lambda address: Reply(200, b'{"said": "%s"}' % address.encode()))
-    found = await Survey(transport, lambda: [peer("c"), peer("b"), peer("a", "unreachable", "no way")]).get()
+    peers, distances = [peer("c"), peer("b"), peer("a", "unreachable", "no way")], Distances()
+    found = await Survey(transport, lambda: peers, distances).get()
     assert [(view["id"], view["info"], view["error"]) for view in found] == [
         ("c", {"said": "c:1"}, None),
         ("b", {"said": "b:1"}, None),
         ("a", None, "no way"),
     ]
-    assert [view["rtt_ms"] is not None for view in found] == [True, True, False]
-    assert all(view["rtt_ms"] >= 0 for view in found[:2])
+    assert [distances.rtt_ms(name) is not None for name in "cba"] == [True, True, False]
     assert sorted(transport.asked) == ["b:1", "c:1"]  # nobody waits for one that does not answer
 
 
@@ -76,7 +77,7 @@ async def test_what_cannot_be_used_is_said_in_words(answer: Reply | Exception, w
 async def test_a_silent_peer_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SECONDS", 0.01)
     view = await asked(None)
-    assert (view["error"], view["rtt_ms"]) == ("no answer in 0.01 s", None)
+    assert view["error"] == "no answer in 0.01 s"
 
 
 async def test_who_asks_again_at_once_is_told_the_same_and_later_peers_are_asked_again(
@@ -92,3 +93,10 @@ async def test_who_asks_again_at_once_is_told_the_same_and_later_peers_are_asked
     await later.get()
     await later.get()
     assert len(transport.asked) == 3
+
+
+@pytest.mark.parametrize(("state", "is_asked"), [("suspect", True), ("dead", False), ("left", False)])
+async def test_who_is_only_suspected_is_asked_too(state: str, is_asked: bool) -> None:
+    transport: Any = Answers(lambda _: Reply(200, b"{}"))
+    (view,) = await Survey(transport, lambda: [peer("b", state)]).get()
+    assert (view["info"] is not None, len(transport.asked)) == (is_asked, int(is_asked))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,7 +33,8 @@ NOTHING_KNOWN: dict[str, Any] = {
 def around(node: FakeNode, info: Any, error: str | None = None, rtt_ms: float | None = 1.5) -> None:
     """A peer that says this of itself."""
     node.add_peer("NODE_2", "127.0.0.1:4001", "alive" if error is None else "unreachable")
-    node.around = [{"id": "NODE_2", "address": "127.0.0.1:4001", "info": info, "error": error, "rtt_ms": rtt_ms}]
+    node.known = [{**node.known[0], "rtt_ms": rtt_ms}]
+    node.around = [{"id": "NODE_2", "address": "127.0.0.1:4001", "info": info, "error": error}]
 
 
 async def mesh(client: Client) -> list[dict[str, Any]]:
@@ -61,6 +63,19 @@ async def test_a_peer_that_does_not_answer_is_there_with_the_reason(client: Clie
     assert (other["state"], other["version"], other["rtt_ms"], other["jobs"]) == ("unreachable", None, None, [])
     assert other["reason"].startswith("no answer xxx")
     assert len(other["reason"]) == 500
+
+
+@pytest.mark.parametrize("state", ["suspect", "dead", "left", "pending", "dancing"])
+async def test_a_state_is_told_as_the_node_names_it(client: Client, node: FakeNode, state: str) -> None:
+    around(node, None, "says why")
+    node.known = [{**node.known[0], "state": state}]
+    assert [(one["state"], one["reason"]) for one in await mesh(client)] == [("alive", ""), (state, "says why")]
+
+
+async def test_a_peer_that_was_forgotten_meanwhile_is_left_out(client: Client, node: FakeNode) -> None:
+    around(node, {"jobsInfo": [JOB]})
+    node.known = []
+    assert [one["id"] for one in await mesh(client)] == ["NODE_1"]
 
 
 async def test_what_breaks_its_rule_is_left_out(client: Client, node: FakeNode) -> None:

@@ -100,6 +100,14 @@ async def test_what_the_trainer_notes_is_shown(client: Client, node: ViewNode) -
     assert "this is no diagnosis" in (await hand_in(client, multipart(file=PNG))).text
 
 
+async def test_what_the_trainer_notes_is_shown_before_anything_is_judged_too(
+    client: Client, node: ViewNode
+) -> None:
+    node.more["MNIST"]["note"] = "no diagnosis <b>ever</b>"
+    page = await load(client, "/view/predict/MNIST")
+    assert "no diagnosis <b>ever</b>" in page.text
+
+
 @pytest.mark.parametrize(
     ("error", "status"), [(InputRefused("the picture cannot be read"), 422), (NotOffered("pictures need X"), 404)]
 )
