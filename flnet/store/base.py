@@ -32,6 +32,7 @@ class KeptModel:
         nbytes: of all its parameters.
         shared: None in a list.
         private: of this node alone, as they were beside this model; they never leave it for another node.
+        pinned: whether a person wants it kept until it is unpinned.
     """
 
     digest: Digest
@@ -39,6 +40,7 @@ class KeptModel:
     nbytes: int
     shared: Params | None = None
     private: Params | None = None
+    pinned: bool = False
 
 
 class Store(Protocol):
@@ -62,7 +64,7 @@ class Store(Protocol):
         """Keep this model as the newest, and KEPT_AVERAGES that came before it; older ones go.
 
         One that is kept already (equal shared parameters) becomes the newest, with these figures and these
-        private parameters.
+        private parameters; it stays pinned if it was. Pinned models are not counted, and never go.
         """
         ...
 
@@ -72,6 +74,14 @@ class Store(Protocol):
 
     async def load_model(self, trainer: TrainerId, digest: Digest) -> KeptModel | None:
         """The model with its parameters, or None if it is not kept (any more)."""
+        ...
+
+    async def pin(self, trainer: TrainerId, digest: Digest, pinned: bool) -> bool:
+        """Keep a model whatever comes after it, or (False) let it go when its turn comes: with the next model.
+
+        Returns:
+            False: no such model is kept.
+        """
         ...
 
     async def close(self) -> None:

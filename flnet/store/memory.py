@@ -25,6 +25,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self._jobs: dict[TrainerId, tuple[str, Params | None, Params | None]] = {}
         self._models: dict[TrainerId, dict[Digest, tuple[str, Params, Params]]] = {}  # newest last
+        self._pinned: dict[TrainerId, set[Digest]] = {}
 
     async def save(self, trainer: TrainerId, job: SavedJob) -> None:
         """Keep this state in place of the last one; parameters that are None stay as they were.
@@ -49,7 +50,7 @@ class MemoryStore:
     async def keep_model(
         self, trainer: TrainerId, figures: Mapping[str, Any], shared: Params, private: Params
     ) -> None:
-        """Keep this model as the newest; of those before it, as many as count and size allow.
+        """Keep this model as the newest; of those before it, as many as count and size allow, and all pinned ones.
 
         Raises:
             LocalError: the figures hold something that is not plain JSON data.
@@ -58,21 +59,40 @@ class MemoryStore:
         kept = self._models.setdefault(trainer, {})
         kept.pop(shared.digest, None)
         kept[shared.digest] = (text, shared, private)
-        while len(kept) > 1 and (len(kept) > KEPT_AVERAGES + 1 or _size(kept) > KEPT_BYTES):
-            del kept[next(iter(kept))]
+        pinned = self._pinned.get(trainer, set())
+        passing = {digest: model for digest, model in kept.items() if digest not in pinned}
+        while len(passing) > 1 and (len(passing) > KEPT_AVERAGES + 1 or _size(passing) > KEPT_BYTES):
+            oldest = next(iter(passing))
+            del passing[oldest], kept[oldest]
 
     async def models(self, trainer: TrainerId) -> Sequence[KeptModel]:
         """All that are kept, newest first, without their parameters."""
-        kept = reversed(self._models.get(trainer, {}).items())
-        return [replace(_model(*one), shared=None, private=None) for one in kept]
+        kept = reversed(self._models.get(trainer, {}))
+        found = [self._model(trainer, digest) for digest in kept]
+        return [replace(model, shared=None, private=None) for model in found]
 
     async def load_model(self, trainer: TrainerId, digest: Digest) -> KeptModel | None:
         """The model with its parameters, or None if it is not kept (any more)."""
-        found = self._models.get(trainer, {}).get(digest)
-        return None if found is None else _model(digest, found)
+        return self._model(trainer, digest) if digest in self._models.get(trainer, {}) else None
+
+    async def pin(self, trainer: TrainerId, digest: Digest, pinned: bool) -> bool:
+        """Keep a model whatever comes after it, or let it go when its turn comes; whether it is kept at all."""
+        if digest not in self._models.get(trainer, {}):
+            return False
+        of_trainer = self._pinned.setdefault(trainer, set())
+        if pinned:
+            of_trainer.add(digest)
+        else:
+            of_trainer.discard(digest)
+        return True
 
     async def close(self) -> None:
         """Nothing to write and nothing to let go of."""
+
+    def _model(self, trainer: TrainerId, digest: Digest) -> KeptModel:
+        text, shared, private = self._models[trainer][digest]
+        nbytes, pinned = shared.nbytes + private.nbytes, digest in self._pinned.get(trainer, ())
+        return KeptModel(digest, json.loads(text), nbytes, shared, private, pinned)
 
 
 def _as_text(snapshot: Mapping[str, Any]) -> str:
@@ -80,11 +100,6 @@ def _as_text(snapshot: Mapping[str, Any]) -> str:
         return json.dumps(dict(snapshot), allow_nan=False)
     except (TypeError, ValueError) as exc:
         raise LocalError(f"what is kept of a job must be plain JSON data: {exc}") from exc
-
-
-def _model(digest: Digest, kept: tuple[str, Params, Params]) -> KeptModel:
-    text, shared, private = kept
-    return KeptModel(digest, json.loads(text), shared.nbytes + private.nbytes, shared, private)
 
 
 def _size(kept: Mapping[Digest, tuple[str, Params, Params]]) -> int:

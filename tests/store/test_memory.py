@@ -121,3 +121,49 @@ async def test_figures_that_a_disk_could_not_keep_are_refused() -> None:
     with pytest.raises(LocalError, match="plain JSON data"):
         await store.keep_model(MNIST, {"x": object()}, params(w=[1.0]), params())
     assert await store.models(MNIST) == []
+
+
+async def test_a_pinned_model_stays_whatever_comes_and_takes_no_place_of_the_others() -> None:
+    store = MemoryStore()
+    await store.keep_model(MNIST, {"round": 0}, params(w=[0]), params(h=[9]))
+    assert await store.pin(MNIST, params(w=[0]).digest, True)
+    for number in range(1, KEPT_AVERAGES + 4):
+        await store.keep_model(MNIST, {"round": number}, params(w=[number]), params())
+    assert await kept(store) == [(number, 4) for number in range(KEPT_AVERAGES + 3, 2, -1)] + [(0, 8)]
+    assert [model.pinned for model in await store.models(MNIST)] == [False] * (KEPT_AVERAGES + 1) + [True]
+    found = await store.load_model(MNIST, params(w=[0]).digest)
+    assert found is not None
+    assert (found.private, found.pinned) == (params(h=[9]), True)
+
+
+async def test_the_size_of_pinned_models_drives_no_other_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "KEPT_BYTES", 10)
+    store = MemoryStore()
+    await store.keep_model(MNIST, {"round": 0}, params(w=[0] * 9), params())
+    assert await store.pin(MNIST, params(w=[0] * 9).digest, True)
+    for number in (1, 2, 3):
+        await store.keep_model(MNIST, {"round": number}, params(w=[number]), params())
+    assert await kept(store) == [(3, 4), (2, 4), (0, 36)]
+
+
+async def test_keeping_a_model_again_does_not_lose_the_pin_and_unpinned_it_goes_in_its_turn() -> None:
+    store, digest = MemoryStore(), params(w=[0]).digest
+    await store.keep_model(MNIST, {"round": 0}, params(w=[0]), params())
+    assert await store.pin(MNIST, digest, True)
+    await store.keep_model(MNIST, {"round": 7}, params(w=[0]), params(h=[5]))
+    (model,) = await store.models(MNIST)
+    assert (model.figures, model.nbytes, model.pinned) == ({"round": 7}, 8, True)
+    assert await store.pin(MNIST, digest, False)
+    assert await store.pin(MNIST, digest, False)
+    for number in range(KEPT_AVERAGES + 1):
+        assert await store.load_model(MNIST, digest) is not None
+        await store.keep_model(MNIST, {"round": number}, params(w=[number + 1]), params())
+    assert await store.load_model(MNIST, digest) is None
+
+
+async def test_what_is_not_kept_cannot_be_pinned() -> None:
+    store = MemoryStore()
+    await store.keep_model(MNIST, {"round": 0}, params(w=[0]), params())
+    assert not await store.pin(MNIST, params(w=[1]).digest, True)
+    assert not await store.pin(CIFAR10, params(w=[0]).digest, True)
+    assert [model.pinned for model in await store.models(MNIST)] == [False]
