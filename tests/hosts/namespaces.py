@@ -1,0 +1,107 @@
+"""Network namespaces of these tests: made, entered, and taken away for certain, also after a run that crashed."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+PREFIX = "flnet-test-"  # whatever is called so belongs to these tests, and to one run of them at a time
+NETNS = Path("/run/netns")
+TUN = Path("/dev/net/tun")
+_LOCK = "flnet-test-hosts.lock"
+_CLONE_NEWNET = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def unable() -> str:
+    """Why there can be no hosts on this machine; empty if there can."""
+    if not hasattr(os, "geteuid") or os.geteuid() != 0:
+        return "hosts in network namespaces need root"
+    if shutil.which("ip") is None:
+        return "hosts in network namespaces need the program ip (iproute2)"
+    try:
+        os.close(os.open(TUN, os.O_RDWR))
+    except OSError as exc:
+        return f"hosts in network namespaces need {TUN}, which cannot be opened: {exc.strerror}"
+    tried = subprocess.run(["ip", "netns", "add", PREFIX + "probe"], capture_output=True, text=True, check=False)
+    if tried.returncode != 0 and "File exists" not in tried.stderr:
+        return f"no network namespace can be made here: {tried.stderr.strip()}"
+    delete(PREFIX + "probe")
+    return ""
+
+
+@contextmanager
+def only_run() -> Iterator[None]:
+    """Wait for another run to end, clear away what an earlier one left, and let no other begin."""
+    with (Path(tempfile.gettempdir()) / _LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        clear()
+        try:
+            yield
+        finally:
+            clear()
+
+
+def existing() -> list[str]:
+    """Names of all namespaces of these tests."""
+    return sorted(path.name for path in NETNS.glob(PREFIX + "*")) if NETNS.is_dir() else []
+
+
+def clear() -> None:
+    """Delete all namespaces of these tests, and kill what runs in them."""
+    for name in existing():
+        delete(name)
+
+
+def create(name: str) -> None:
+    """Make a namespace with a loopback that is up."""
+    assert name.startswith(PREFIX)
+    ip("netns", "add", name)
+    ip("-n", name, "link", "set", "lo", "up")
+
+
+def delete(name: str) -> None:
+    """Kill the processes of a namespace of ours, and take it away; nothing if it is not there."""
+    assert name.startswith(PREFIX)
+    for pid in pids(name):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
+
+
+def pids(name: str) -> list[int]:
+    """Processes in a namespace."""
+    told = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False)
+    return [int(word) for word in re.findall(r"\d+", told.stdout)]
+
+
+def ip(*words: str) -> None:
+    """Run the program ip; its own words, if it fails."""
+    done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"ip {' '.join(words)}: {done.stderr.strip()}"
+
+
+@contextmanager
+def inside(name: str) -> Iterator[None]:
+    """Let this thread, and no other, open its sockets in the namespace; they stay there for good."""
+    with Path("/proc/thread-self/ns/net").open("rb") as home, (NETNS / name).open("rb") as there:
+        _enter(there.fileno())
+        try:
+            yield
+        finally:
+            _enter(home.fileno())
+
+
+def _enter(descriptor: int) -> None:
+    if _libc.setns(descriptor, _CLONE_NEWNET) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

@@ -1,0 +1,73 @@
+"""Whatever hosts were made are gone afterwards, also after a run that was killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.hosts.hosts import network
+from tests.hosts.namespaces import delete, existing, inside, only_run, pids, unable
+
+pytestmark = pytest.mark.skipif(bool(unable()), reason=unable() or "they can be made here")
+CRASHES = """
+import sys, time
+from pathlib import Path
+from tests.hosts.hosts import network
+
+with network(2, seed=1) as made:
+    made.hosts[0].start([sys.executable, "-c", "import time; time.sleep(600)"], Path("/dev/null"), {})
+    print("up", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_what_a_killed_run_left_is_cleared_away_by_the_next() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    run = subprocess.Popen([sys.executable, "-c", CRASHES], env=environment, stdout=subprocess.PIPE)
+    assert run.stdout is not None
+    assert run.stdout.readline() == b"up\n"
+    run.kill()
+    run.wait()
+    run.stdout.close()
+    left = existing()
+    running = [pid for name in left for pid in pids(name)]
+    assert len(left) == 2
+    assert len(running) == 1
+    with only_run():
+        assert existing() == []
+    assert not alive(running[0])
+
+
+def test_a_run_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    processes = []
+
+    def fail() -> None:
+        with network(1, seed=1) as made:
+            processes.append(made.hosts[0].start(["sleep", "600"], tmp_path / "log", {}))
+            assert existing() == [made.hosts[0].namespace]
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert existing() == []
+    assert processes[0].wait(10) == -signal.SIGKILL
+
+
+def test_only_namespaces_of_these_tests_are_touched() -> None:
+    with pytest.raises(AssertionError):
+        delete("somebody-elses")
+    with pytest.raises(FileNotFoundError), inside("flnet-test-that-is-not-there"):
+        pass
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        return ") Z" not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False

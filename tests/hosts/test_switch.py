@@ -1,0 +1,135 @@
+"""Each rule is felt by real packets between two namespaces, and nobody else is reached."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.hosts.hosts import Host, Network, network
+from tests.hosts.namespaces import unable
+from tests.hosts.rules import Rule
+
+pytestmark = pytest.mark.skipif(bool(unable()), reason=unable() or "they can be made here")
+PORT = 5000
+SILENCE_SECONDS = 0.4  # more than any delay of these tests: what has not come by then was dropped
+COUNT = 200
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[Network]:
+    with network(3, seed=7) as hosts:
+        yield hosts
+
+
+@pytest.fixture
+def net(made: Network) -> Network:
+    """Three hosts in fine weather."""
+    made.rules.heal()
+    made.rules.set_all(Rule())
+    return made
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What of numbered datagrams arrived.
+
+    Attributes:
+        seconds: from the sending to the arrival of each.
+    """
+
+    numbers: list[int]
+    seconds: list[float]
+
+
+def cast(source: Host, target: Host, count: int = COUNT, size: int = 64, gap: float = 0.0) -> Heard:
+    """Send datagrams from one host to another, and listen until nothing more comes."""
+    with target.socket(socket.SOCK_DGRAM) as ear, source.socket(socket.SOCK_DGRAM) as mouth:
+        ear.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+        ear.bind((target.address, PORT))
+        ear.settimeout(SILENCE_SECONDS)
+        sent = []
+        for number in range(count):
+            sent.append(time.monotonic())
+            mouth.sendto(number.to_bytes(size, "big"), (target.address, PORT))
+            time.sleep(gap)
+        numbers, seconds = [], []
+        try:
+            while True:
+                number = int.from_bytes(ear.recv(2000), "big")
+                seconds.append(time.monotonic() - sent[number])
+                numbers.append(number)
+        except TimeoutError:
+            return Heard(numbers, seconds)
+
+
+def test_without_rules_all_arrives_in_order(net: Network) -> None:
+    for source, target in ((0, 1), (1, 0), (2, 0)):
+        heard = cast(net.hosts[source], net.hosts[target], 50)
+        assert heard.numbers == list(range(50))
+
+
+def test_a_delay_holds_both_ways(net: Network) -> None:
+    net.rules.set_all(Rule(delay=0.1, jitter=0.02))
+    for source, target in ((0, 1), (1, 0)):
+        heard = cast(net.hosts[source], net.hosts[target], 20)
+        assert heard.numbers == list(range(20))
+        assert min(heard.seconds) >= 0.1
+
+
+def test_loss_loses_about_what_it_says(net: Network) -> None:
+    net.rules.set_all(Rule(loss=0.3))
+    heard = cast(net.hosts[0], net.hosts[1])
+    assert len(set(heard.numbers)) == len(heard.numbers)
+    assert 100 <= len(heard.numbers) <= 175  # 140 expected; a standard deviation is 6.5
+    carried, dropped = net.switch.counts()[0, 1]
+    assert carried > 0 and dropped >= COUNT - len(heard.numbers)
+
+
+def test_duplicates_come_twice(net: Network) -> None:
+    net.rules.set_all(Rule(duplicate=1.0))
+    assert sorted(cast(net.hosts[0], net.hosts[1], 20).numbers) == sorted([*range(20), *range(20)])
+
+
+def test_reordered_packets_are_overtaken(net: Network) -> None:
+    net.rules.set_all(Rule(reorder=0.2))
+    heard = cast(net.hosts[0], net.hosts[1])
+    assert sorted(heard.numbers) == list(range(COUNT))
+    assert heard.numbers != list(range(COUNT))
+
+
+def test_what_is_corrupt_fails_its_checksum_and_is_lost(net: Network) -> None:
+    net.rules.set_all(Rule(corrupt=1.0))
+    assert cast(net.hosts[0], net.hosts[1], 20).numbers == []
+
+
+def test_a_slow_link_takes_its_time(net: Network) -> None:
+    net.rules.set_all(Rule(rate=50_000))
+    heard = cast(net.hosts[0], net.hosts[1], 20, size=972)  # 1000 bytes with the headers of IP and UDP: 20 ms each
+    assert heard.numbers == list(range(20))
+    assert heard.seconds[-1] >= 0.3
+
+
+def test_a_cut_is_one_way_and_islands_are_apart_until_they_are_healed(net: Network) -> None:
+    one, two, three = net.hosts
+    net.rules.cut(0, 1)
+    assert cast(one, two, 5).numbers == []
+    assert cast(two, one, 5).numbers == cast(one, three, 5).numbers == [0, 1, 2, 3, 4]
+    net.rules.part([0, 1], [2])
+    assert cast(one, three, 5).numbers == cast(three, one, 5).numbers == []
+    net.rules.heal()
+    for pair in ((one, two), (one, three), (three, one)):
+        assert cast(*pair, 5).numbers == [0, 1, 2, 3, 4]
+
+
+def test_only_addresses_of_its_own_are_reached(net: Network) -> None:
+    with net.hosts[0].socket(socket.SOCK_DGRAM) as mouth:
+        with pytest.raises(OSError, match="unreachable"):
+            mouth.sendto(b"?", ("192.0.2.1", PORT))
+        before = net.switch.counts()
+        mouth.sendto(b"?", ("10.66.0.99", PORT))  # of this network, but no host's
+        assert cast(net.hosts[1], net.hosts[2], 1).numbers == [0]
+        assert {way for way in net.switch.counts() if way not in before} <= {(1, 2)}
