@@ -19,7 +19,7 @@ DRIVEN_BY = {
         *("node.build", "node.lane", "node.perform"),
         *("node.post", "node.timers"),
     ),
-    "tests/test_messages.py": ("explaining",),
+    "tests/messages/test_base.py": ("explaining",),
     "tests/training/test_pool.py": ("training.api", "training.backend", "training.faults"),
     "tests/training/test_process.py": ("training.frames", "training.local", "training.worker"),
     "tests/web/test_info.py": ("web.answers", "web.app"),

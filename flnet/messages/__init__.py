@@ -1,0 +1,51 @@
+"""The messages between nodes, and from people, as the thesis wrote them; a message that exists is valid."""
+
+from flnet.messages.base import (
+    FLOAT16,
+    INT8,
+    LAST_ROUND,
+    MAX_PEERS,
+    SAFETENSORS,
+    Agreement,
+    HexDigest,
+    HyperParams,
+    Message,
+    Name,
+    Packet,
+    Peer,
+    Unit,
+)
+from flnet.messages.mesh import Announce, AnnounceReply, News, Probe, ProbeReply
+from flnet.messages.people import EditHyperParams, PersonMessage, Trigger, Triggered
+from flnet.messages.rounds import Accuracy, AccuracyReply, JobMessage, ModelParams, StartTraining, digest_of
+
+__all__ = [
+    "FLOAT16",
+    "INT8",
+    "LAST_ROUND",
+    "MAX_PEERS",
+    "SAFETENSORS",
+    "Accuracy",
+    "AccuracyReply",
+    "Agreement",
+    "Announce",
+    "AnnounceReply",
+    "EditHyperParams",
+    "HexDigest",
+    "HyperParams",
+    "JobMessage",
+    "Message",
+    "ModelParams",
+    "Name",
+    "News",
+    "Packet",
+    "Peer",
+    "PersonMessage",
+    "Probe",
+    "ProbeReply",
+    "StartTraining",
+    "Trigger",
+    "Triggered",
+    "Unit",
+    "digest_of",
+]

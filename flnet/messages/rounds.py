@@ -1,0 +1,113 @@
+"""The messages of a round: its start, an update, and the comparison of accuracies after the average."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from flnet.messages.base import Agreement, HexDigest, HyperParams, Message, Name, Peer, Round, Unit
+from flnet.params import Digest, Params, PeerId, RoundKey, TrainerId
+
+
+class JobMessage(Message):
+    """What the three messages of a round share.
+
+    Attributes:
+        initiator: who started it (absent in the thesis).
+        agreement: what the sender's trainer needs all nodes to have alike, where it says so.
+    """
+
+    i_am: Peer
+    trainer_id: Name
+    round: Round
+    federated_learning_params: HyperParams
+    initiator: Name | None = None
+    agreement: Agreement | None = None
+
+    @property
+    def sender(self) -> PeerId:
+        """The id of the node that sent it."""
+        return PeerId(self.i_am.id)
+
+    @property
+    def trainer(self) -> TrainerId:
+        """The trainer that it is for."""
+        return TrainerId(self.trainer_id)
+
+
+class StartTraining(JobMessage):
+    """POST /training: train now. In round 0 the parameters beside it are everyone's start.
+
+    Attributes:
+        base_round: the round whose average the parameters are; -1 when they were never averaged.
+        contributors: how many updates went into that average.
+        digest: of the parameters; who holds them already need not be sent them.
+    """
+
+    path: ClassVar[str] = "/training"
+    carries_params: ClassVar[bool] = True
+
+    base_round: int = Field(default=-1, ge=-1)
+    contributors: int = Field(default=0, ge=0)
+    digest: HexDigest | None = None
+
+    @property
+    def key(self) -> RoundKey:
+        """The round that it starts."""
+        return RoundKey(self.round, PeerId(self.initiator or self.i_am.id))
+
+
+class ModelParams(JobMessage):
+    """POST /training/model_params: what the sender learnt, or why it takes no part in this round.
+
+    Attributes:
+        examples: training rows behind the update, its weight in the average.
+        labels: how many labels the sender's data has, for rules that weigh by it.
+        accuracy: of the sender's own model on its own test split, before averaging; in [0, 1].
+        declined: set when the sender takes no part: the reason. No parameters come with it.
+        digest: of the update; without parameters beside it, they are there to be fetched by it.
+    """
+
+    path: ClassVar[str] = "/training/model_params"
+    carries_params: ClassVar[bool] = True
+
+    examples: int | None = Field(default=None, ge=0, le=10**12)
+    labels: int | None = Field(default=None, ge=0, le=10**6)
+    accuracy: Unit | None = None
+    declined: str | None = Field(default=None, max_length=500)
+    digest: HexDigest | None = None
+
+
+class Accuracy(JobMessage):
+    """POST /training/model_params/accuracy: how good my average is on my own test split.
+
+    Attributes:
+        digest: of the average beside it.
+        contributors: how many updates went into it.
+    """
+
+    path: ClassVar[str] = "/training/model_params/accuracy"
+    carries_params: ClassVar[bool] = True
+
+    accuracy: Unit
+    digest: HexDigest | None = None
+    contributors: int = Field(default=1, ge=0)
+
+
+class AccuracyReply(Message):
+    """The answer to Accuracy: the same of the node that was asked; its parameters travel beside it."""
+
+    carries_params: ClassVar[bool] = True
+
+    i_am: Peer
+    accuracy: Unit
+    digest: HexDigest | None = None
+    contributors: int = Field(default=1, ge=0)
+
+
+def digest_of(message: Accuracy | AccuracyReply, params: Params | None) -> Digest | None:
+    """The digest that the sender states, or else the one of the parameters it sent."""
+    if params is not None:
+        return params.digest
+    return Digest(message.digest) if message.digest else None
