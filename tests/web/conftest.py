@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 from quart import Quart
@@ -15,7 +15,9 @@ from quart.typing import TestClientProtocol
 from flnet.settings import load_settings
 from flnet.web import create_app
 from flnet.web.serve import serve
+from tests.processes.harness import RealNode
 
+from .browsing import ARGS, CHROMIUM, Watched
 from .fake_node import FakeNode
 
 SETTINGS = load_settings({}, {})
@@ -61,3 +63,33 @@ def running(app: Quart) -> Running:
             await asyncio.wait_for(server, 10)
 
     return run
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A real browser, for the tests of one module."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with sync_api.sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=CHROMIUM, args=ARGS)
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def browser(chromium: Any) -> Iterator[Watched]:
+    """That browser for one test, which fails when a page asks another host for anything, or has an error."""
+    watched = Watched(chromium)
+    yield watched
+    watched.end()
+
+
+@pytest.fixture
+def visit(browser: Watched) -> Callable[..., Any]:
+    """`visit(node, path, **options)`: a view of a node, for a person of their own."""
+
+    def open_page(node: RealNode, path: str = "/", **options: Any) -> Any:
+        page = browser.new_page(**options)
+        page.goto(f"http://127.0.0.1:{node.port}{path}")
+        return page
+
+    return open_page

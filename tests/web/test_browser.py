@@ -4,35 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from .browsing import ARGS, CHROMIUM, HERE, MARKS
 from .conftest import Running
 from .fake_node import FakeNode
 
-CHROMIUM = next(
-    (found for found in ("/usr/bin/chromium", shutil.which("chromium")) if found and Path(found).exists()), None
-)
-ARGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-background-networking",
-    "--no-first-run",
-    "--disable-component-update",
-    "--disable-sync",
-]
 playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium at /usr/bin/chromium nor in PATH"),
-    # Playwright's driver and Chromium's pipes may be collected after the loop has ended.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = MARKS
+
+
+class AsyncWatched:
+    """The browser of `browsing.Watched`, for tests that serve the page in their own event loop."""
+
+    def __init__(self, chromium: Any) -> None:
+        self.chromium = chromium
+        self.foreign: list[str] = []
+
+    async def new_context(self, **options: Any) -> Any:
+        context = await self.chromium.new_context(**options)
+        await context.route("**/*", self._check)
+        return context
+
+    async def new_page(self, **options: Any) -> Any:
+        return await (await self.new_context(**options)).new_page()
+
+    async def _check(self, route: Any) -> None:
+        if HERE.match(route.request.url):
+            await route.continue_()
+        else:
+            self.foreign.append(route.request.url)
+            await route.abort()
 
 
 def mesh_of_three(node: FakeNode) -> None:
@@ -50,11 +56,22 @@ def mesh_of_three(node: FakeNode) -> None:
 
 
 @pytest.fixture
-async def browser() -> AsyncIterator[Any]:
+async def browser() -> AsyncIterator[AsyncWatched]:
     async with playwright.async_playwright() as driver:
         chromium = await driver.chromium.launch(executable_path=CHROMIUM, args=ARGS)
-        yield chromium
+        watched = AsyncWatched(chromium)
+        yield watched
         await chromium.close()
+    assert watched.foreign == []
+
+
+async def test_a_request_to_another_host_fails_a_test(running: Running, browser: AsyncWatched) -> None:
+    async with running() as port:
+        page = await browser.new_page(bypass_csp=True)
+        await page.goto(f"http://127.0.0.1:{port}/")
+        await page.evaluate("fetch('http://192.0.2.1/x').catch(() => null)")
+    assert browser.foreign == ["http://192.0.2.1/x"]
+    browser.foreign.clear()
 
 
 async def test_a_person_starts_a_round_without_any_script(running: Running, node: FakeNode, browser: Any) -> None:

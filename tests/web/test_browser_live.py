@@ -5,25 +5,16 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.processes.harness import SLOW_TRAINER, Harness, RealNode, answers, harness, until
+from tests.processes.harness import SLOW_TRAINER, Harness, answers, harness, until
 
-from .test_browser import ARGS, CHROMIUM
+from .browsing import AXE, LONG, MARKS, check_rules, idle, see, without_reload
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium at /usr/bin/chromium nor in PATH"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
-AXE = Path(__file__).parent / "vendor" / "axe-core"
-LONG = 30_000  # ms; only turns a hang into a failure
+pytestmark = [*MARKS, pytest.mark.slow]
 Open = Callable[..., Any]
 WATCH_EDGES = """() => {
   window.lit = new Set();
@@ -43,61 +34,6 @@ def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
             h.start(COMPUTE="thread")
         h.ready()
         yield h
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=ARGS)
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture
-def visit(browser: Any) -> Iterator[Open]:
-    """`visit(node)`: its page, in a browser that may talk to this machine only, and tells no error."""
-    contexts: list[Any] = []
-    foreign: list[str] = []
-    wrong: list[str] = []
-
-    def check(route: Any) -> None:
-        if re.match(r"http://127\.0\.0\.1:\d+/", route.request.url):
-            route.continue_()
-        else:
-            foreign.append(route.request.url)
-            route.abort()
-
-    def open_page(node: RealNode, path: str = "/", **options: Any) -> Any:
-        context = browser.new_context(**options)
-        contexts.append(context)
-        context.set_default_timeout(LONG)
-        context.route("**/*", check)
-        page = context.new_page()
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.goto(f"http://127.0.0.1:{node.port}{path}")
-        page.evaluate("window.sameDocument = true")
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert foreign == []
-    assert wrong == []
-
-
-@contextmanager
-def without_reload(*pages: Any) -> Iterator[None]:
-    yield
-    assert [page.evaluate("window.sameDocument === true") for page in pages] == [True] * len(pages)
-
-
-def see(page: Any, words: str) -> None:
-    """Wait until the words stand in the main part."""
-    sync_api.expect(page.locator("main").get_by_text(words).first).to_be_visible(timeout=LONG)
-
-
-def idle(h: Harness) -> None:
-    until(lambda: all(node.job()["phase"] == "IDLE" for node in h.nodes), "the end of the round")
 
 
 def test_a_round_that_is_started_on_one_page_is_followed_on_another(mesh: Harness, visit: Open) -> None:
@@ -257,13 +193,3 @@ def test_no_page_breaks_a_rule_of_accessibility(mesh: Harness, visit: Open, sche
     ):
         page.goto(f"http://127.0.0.1:{mesh.nodes[0].port}{path}")
         check_rules(page, width)
-
-
-def check_rules(page: Any, width: int) -> None:
-    """No violation, with all that can be opened open, and nothing wider than the window."""
-    page.evaluate("for (const part of document.querySelectorAll('details')) part.open = true")
-    page.evaluate((AXE / "axe.min.js").read_text("utf-8"))
-    found = page.evaluate("axe.run(document)")
-    assert [(rule["id"], [part["html"] for part in rule["nodes"]][:3]) for rule in found["violations"]] == []
-    assert len(found["passes"]) > 20
-    assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -13,16 +13,10 @@ from safetensors.numpy import load_file
 from flnet.params import Params
 from tests.processes.harness import RealNode, harness, until
 
-from .test_browser import ARGS, CHROMIUM
-from .test_browser_live import check_rules
+from .browsing import MARKS, check_rules
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium at /usr/bin/chromium nor in PATH"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = [*MARKS, pytest.mark.slow]
 
 # Strokes in a square of side 1, as a person draws them.
 DRAWN = {
@@ -52,14 +46,6 @@ def learnt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealNode]:
 
 def rested(node: RealNode, rounds: int) -> bool:
     return node.get("/jobs/MNIST")["phase"] == "IDLE" and len(node.get("/jobs/MNIST/history")) == rounds
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=ARGS)
-        yield chromium
-        chromium.close()
 
 
 def draw(page: Any, points: Sequence[tuple[float, float]]) -> None:

@@ -1,0 +1,128 @@
+"""What the tests in a real browser share: where it is, what it may talk to, and hands to use it with."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes.harness import Harness, until
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+# CHROMIUM names another browser, or one that is not there: the tests that need it are skipped then.
+CHROMIUM = shutil.which(os.environ["CHROMIUM"]) if "CHROMIUM" in os.environ else None
+if "CHROMIUM" not in os.environ:
+    CHROMIUM = next((found for found in map(shutil.which, NAMES) if found), None)
+ARGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--no-first-run",
+    "--disable-component-update",
+    "--disable-sync",
+]
+MARKS = [
+    pytest.mark.browser,
+    pytest.mark.skipif(
+        CHROMIUM is None, reason=f"no browser: none of {', '.join(NAMES)} in PATH, nor in CHROMIUM"
+    ),
+    # Playwright's driver and Chromium's pipes may be collected after the loop has ended.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+LONG = 30_000  # ms; only turns a hang into a failure
+HERE = re.compile(r"http://127\.0\.0\.1:\d+/")
+AXE = Path(__file__).parent / "vendor" / "axe-core"
+SEEN = """() => {
+  const style = getComputedStyle(document.activeElement);
+  const box = document.activeElement.getBoundingClientRect();
+  return style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2 && box.bottom > 0
+    && box.top < innerHeight && box.right > 0 && box.left < innerWidth;
+}"""
+
+
+class Watched:
+    """A browser that may talk to this machine only; what else it asks for, and errors of its pages, are kept."""
+
+    def __init__(self, chromium: Any) -> None:
+        self.chromium = chromium
+        self.contexts: list[Any] = []
+        self.foreign: list[str] = []
+        self.wrong: list[str] = []
+
+    def new_context(self, **options: Any) -> Any:
+        """A person's browser, without memory of another's."""
+        context = self.chromium.new_context(**options)
+        self.contexts.append(context)
+        context.set_default_timeout(LONG)
+        context.route("**/*", self._check)
+        context.on("weberror", lambda told: self.wrong.append(str(told.error)))
+        return context
+
+    def new_page(self, **options: Any) -> Any:
+        """A page in a browser of its own."""
+        return self.new_context(**options).new_page()
+
+    def end(self) -> None:
+        """Close all, and fail for what was wrong."""
+        for context in self.contexts:
+            context.close()
+        assert self.foreign == []
+        assert self.wrong == []
+
+    def _check(self, route: Any) -> None:
+        if HERE.match(route.request.url):
+            route.continue_()
+        else:
+            self.foreign.append(route.request.url)
+            route.abort()
+
+
+@contextmanager
+def without_reload(*pages: Any) -> Iterator[None]:
+    """Fails when one of the pages is another document afterwards."""
+    for page in pages:
+        page.evaluate("window.sameDocument = true")
+    yield
+    assert [page.evaluate("window.sameDocument === true") for page in pages] == [True] * len(pages)
+
+
+def press_until(page: Any, wanted: Callable[[], bool], key: str = "Tab", most: int = 90) -> None:
+    """Press a key until the focus is where it is wanted; wherever it is meanwhile, it can be seen."""
+    for _ in range(most):
+        page.keyboard.press(key)
+        assert page.evaluate(SEEN), page.evaluate("document.activeElement.outerHTML")
+        if wanted():
+            return
+    raise AssertionError(f"{most} times {key} did not lead there")
+
+
+def tab_to(page: Any, found: Any, key: str = "Tab") -> None:
+    """Go to an element with the keyboard alone."""
+    press_until(page, lambda: bool(found.evaluate("one => one === document.activeElement")), key)
+
+
+def see(page: Any, words: str) -> None:
+    """Wait until the words stand in the main part."""
+    page.locator("main").get_by_text(words).first.wait_for()
+
+
+def idle(h: Harness) -> None:
+    """Wait until no node is in a round."""
+    until(lambda: all(node.job()["phase"] == "IDLE" for node in h.nodes), "the end of the round")
+
+
+def check_rules(page: Any, width: int) -> None:
+    """No violation, with all that can be opened open, and nothing wider than the window."""
+    page.evaluate("for (const part of document.querySelectorAll('details')) part.open = true")
+    page.evaluate((AXE / "axe.min.js").read_text("utf-8"))
+    found = page.evaluate("axe.run(document)")
+    assert [(rule["id"], [part["html"] for part in rule["nodes"]][:3]) for rule in found["violations"]] == []
+    assert len(found["passes"]) > 20
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
