@@ -194,12 +194,31 @@ class Update:
     accuracy: float | None = field(default=None, compare=False)
 
 
+Over = Literal["reached", "given_up", "stopped", "deadline"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a node says of its average to all others in a round of a series.
+
+    Attributes:
+        accuracy: of the average itself, before any model is adopted; in [0, 1].
+        loss: of it, where the trainer tells one.
+        over: why the series is over for this node, if it is.
+    """
+
+    accuracy: float
+    loss: float | None = None
+    over: Over | None = None
+
+
 @dataclass(frozen=True)
 class Claim:
     """What a peer says of its average in the exchange: how accurate it is there, and its digest.
 
     Attributes:
         params: the model itself where it came along (always in thesis JSON).
+        report: what goes into the decision on a series of rounds.
     """
 
     peer: PeerId
@@ -208,6 +227,7 @@ class Claim:
     digest: Digest | None
     contributors: int = 1
     params: Params | None = None
+    report: Report | None = None
 
 
 def _frozen(name: str, value: Any) -> Array:

@@ -1,5 +1,7 @@
-"""When a node starts rounds by itself."""
+"""When a node starts rounds by itself, and when a series of rounds has reached its goal."""
 
+from flnet.policies.deciding import Decision, Progress, Score, decide
+from flnet.policies.goal import Goal
 from flnet.policies.manual import Policy, Snapshot, manual
 
-__all__ = ["Policy", "Snapshot", "manual"]
+__all__ = ["Decision", "Goal", "Policy", "Progress", "Score", "Snapshot", "decide", "manual"]
