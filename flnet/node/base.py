@@ -12,6 +12,7 @@ from flnet.params import TrainerId
 from flnet.transport.base import Reply
 
 View = Mapping[str, Any]
+Points = Sequence[tuple[int, float]]  # round and accuracy in [0, 1], in rising order of rounds
 Order = Literal["stop", "pause", "resume"]  # what a person may say about the rounds of a job to come
 
 
@@ -213,6 +214,13 @@ class Node(Protocol):
 
         One per peer: {id, address, info: its GET /info as it came, unchecked, or None, error: words or None,
         }. Who asks again within a second is told the same.
+        """
+        ...
+
+    async def peer_rounds(self, trainer: TrainerId) -> Mapping[str, Points]:
+        """Accuracies after averaging of this trainer's job on the peers, by peer; a few peers, the newest rounds.
+
+        Peers are asked for more than `peer_infos` tells only at the first look, and where rounds are missing.
         """
         ...
 

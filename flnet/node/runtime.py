@@ -15,11 +15,12 @@ from flnet.events import Event, HyperParamsEdited, MeshStarted, Paused, Resumed,
 from flnet.jobs import Phase
 from flnet.messages import Announce, EditHyperParams, JobMessage, Message, Packet, Peer, Trigger
 from flnet.node.asking import ask_policy
-from flnet.node.base import Download, Order, Question, View
+from flnet.node.base import Download, Order, Points, Question, View
 from flnet.node.core import NodeCore
 from flnet.node.desk import Desk
 from flnet.node.distances import Distances
 from flnet.node.feed import RingFeed
+from flnet.node.histories import Histories
 from flnet.node.perform import Performer
 from flnet.node.shelf import Shelf
 from flnet.node.spare import IDLE_SECONDS, SpareMemory, give_back_when_idle
@@ -74,6 +75,7 @@ class NodeRuntime:
         self._stopwatch, self.traffic = Stopwatch(time.monotonic), Traffic()
         self.distances = Distances()
         self._survey = Survey(transport, self.peers, self.distances)
+        self._histories = Histories(transport)
         self._bootstrap = tuple(bootstrap)
         self._queue: asyncio.Queue[tuple[TrainerId | None, Event, asyncio.Future[Packet | None] | None]] = (
             asyncio.Queue()
@@ -213,6 +215,10 @@ class NodeRuntime:
     async def peer_infos(self) -> Sequence[View]:
         """What the peers say of themselves."""
         return await self._survey.get()
+
+    async def peer_rounds(self, trainer: TrainerId) -> Mapping[str, Points]:
+        """Accuracies on the peers by round."""
+        return await self._histories.get(trainer, await self._survey.get())
 
     def ready(self) -> View:
         """Whether the mesh is joined and data are loaded, and if not, why."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flnet.node.base import View
-from flnet.web.charts import MAX_LINES, MAX_ROUNDS, Chart, Point, Series, accuracy_chart, points_of, spark_path
+from flnet.node.base import Points, View
+from flnet.web.charts import MAX_LINES, Chart, Series, accuracy_chart, figure_chart, points_of, spark_path
 from flnet.web.job_view import JobView, same_job
 from flnet.web.view import NONE, accuracy, text
 from flnet.web.views_frame import size_words
@@ -24,34 +23,6 @@ _SECONDS = {
     "exchange": "Exchanging models",
 }
 BEFORE, AFTER = "pre_fedavg_accuracy", "post_fedavg_accuracy"
-
-
-class SeenRounds:
-    """Accuracies that peers told after their rounds while somebody looked: peers tell the last one only."""
-
-    def __init__(self, most: int = 512) -> None:
-        """Args:
-        most: jobs of peers that are remembered, the least recently seen forgotten first.
-        """
-        self._most = most
-        self._kept: OrderedDict[tuple[str, str], dict[int, float]] = OrderedDict()
-
-    def note(self, jobs: Iterable[JobView]) -> None:
-        """Remember what these jobs tell of the models that they hold."""
-        for job in jobs:
-            if job.model_round is None or job.post_value is None:
-                continue
-            rounds = self._kept.setdefault((job.node, job.label), {})
-            self._kept.move_to_end((job.node, job.label))
-            rounds[job.model_round] = job.post_value
-            while len(rounds) > MAX_ROUNDS:
-                del rounds[min(rounds)]
-        while len(self._kept) > self._most:
-            self._kept.popitem(last=False)
-
-    def points(self, job: JobView) -> tuple[Point, ...]:
-        """What is remembered of this job on its node, by round."""
-        return tuple(sorted(self._kept.get((job.node, job.label), {}).items()))
 
 
 @dataclass(frozen=True)
@@ -76,6 +47,7 @@ class Card:
         why: in one sentence, why the model was exchanged or not; empty where nobody can tell.
         seconds: what the last round's parts took, name and seconds.
         moved: how many bytes of parameters it sent and received, in words; empty where that is not known.
+        further: charts of what the rounds took and moved, with their names.
     """
 
     job: JobView
@@ -85,24 +57,30 @@ class Card:
     seconds: tuple[tuple[str, str], ...]
     moved: str
     chart: Chart | None
+    further: tuple[tuple[str, Chart], ...]
     spark: str
     rows: tuple[RoundRow, ...]
 
 
 def card_of(
-    job: JobView, elsewhere: Sequence[JobView], history: Sequence[View], seen: SeenRounds, t: Translate
+    job: JobView,
+    elsewhere: Sequence[JobView],
+    history: Sequence[View],
+    peer_rounds: Mapping[str, Points],
+    t: Translate,
 ) -> Card:
     """The card of one of this node's jobs.
 
     Args:
         elsewhere: all jobs of the peers.
         history: records of the job's rounds, oldest first.
+        peer_rounds: accuracies of the same job on the peers, by peer.
     """
     others = tuple(other for other in elsewhere if same_job(job, other))
     after = points_of(history, AFTER)
     own = [Series(t("{node}, after", node=job.node), after)]
     own += [Series(t("{node}, before", node=job.node), points_of(history, BEFORE))]
-    theirs = [Series(other.node, seen.points(other)) for other in others[: MAX_LINES - 2]]
+    theirs = [Series(peer, tuple(points)) for peer, points in peer_rounds.items()][: MAX_LINES - 2]
     last: View = history[-1] if history else {}
     return Card(
         job,
@@ -112,6 +90,7 @@ def card_of(
         tuple(_seconds(last, t)),
         _moved(last, t),
         accuracy_chart([*own, *theirs]),
+        tuple(_further(history, t)),
         spark_path(after),
         tuple(_row(record, t) for record in reversed(history[-ROWS_SHOWN:])),
     )
@@ -127,6 +106,22 @@ def exchange_words(job: JobView, others: Sequence[JobView], t: Translate) -> str
     if there == {job.digest}:
         return t("all nodes hold the same model")
     return t("no other model was better here by the threshold")
+
+
+def _further(history: Sequence[View], t: Translate) -> Iterator[tuple[str, Chart]]:
+    """Seconds of each part of a round, and bytes that went out and came in, by round."""
+    parts = [Series(t(words), points_of(history, "seconds", name)) for name, words in _SECONDS.items()]
+    directions = (("sent", t("sent")), ("received", t("received")))
+    moved = [Series(words, points_of(history, "bytes", name)) for name, words in directions]
+    if chart := figure_chart(parts, seconds_words):
+        yield t("Seconds by round"), chart
+    if chart := figure_chart(moved, lambda nbytes: size_words(int(nbytes))):
+        yield t("Bytes by round"), chart
+
+
+def seconds_words(seconds: float) -> str:
+    """A duration with the digits that count: "0.25 s"."""
+    return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:.0f} s"
 
 
 def _row(record: View, t: Translate) -> RoundRow:

@@ -1,9 +1,9 @@
-"""Accuracy by round as lines of an SVG: plain coordinates, drawn by the template, coloured by the style sheet."""
+"""Figures by round as lines of an SVG: plain coordinates, drawn by the template, coloured by the style sheet."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +16,12 @@ MAX_ROUNDS = 100  # the newest, in a chart
 MAX_LINES = 8  # this node's two and six peers; so many can be told apart
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.25)
 
-Point = tuple[int, float]  # round, accuracy in [0, 1]
+Point = tuple[int, float]  # round, and what was measured in it
 
 
 @dataclass(frozen=True)
 class Series:
-    """Accuracies of one node by round, in rising order."""
+    """One figure by round, in rising order: an accuracy in [0, 1], or seconds, or bytes."""
 
     name: str
     points: tuple[Point, ...]
@@ -57,12 +57,39 @@ class Chart:
 
 def accuracy_chart(series: Sequence[Series]) -> Chart | None:
     """Lines of accuracy by round on common axes; None while there is no point."""
-    shown = [one for one in map(_newest, series) if one.points][:MAX_LINES]
+    shown = _shown(series)
     if not shown:
         return None
+    return _chart(shown, _levels(_values(shown)), accuracy, lambda level: f"{100 * level:.0f} %")
+
+
+def figure_chart(series: Sequence[Series], words: Callable[[float], str]) -> Chart | None:
+    """Lines of figures that are not negative, from zero on; None while all of them are zero.
+
+    Args:
+        words: what a figure is called, with its unit.
+    """
+    shown = _shown(series)
+    highest = max(_values(shown), default=0.0)
+    return _chart(shown, _levels_from_zero(highest), words, words) if highest > 0 else None
+
+
+def _shown(series: Sequence[Series]) -> list[Series]:
+    return [one for one in map(_newest, series) if one.points][:MAX_LINES]
+
+
+def _values(series: Sequence[Series]) -> list[float]:
+    return [value for one in series for _, value in one.points]
+
+
+def _chart(
+    shown: Sequence[Series],
+    axis: tuple[float, float, float],
+    words: Callable[[float], str],
+    level_words: Callable[[float], str],
+) -> Chart:
     rounds = [round for one in shown for round, _ in one.points]
-    bottom, top, step = _levels([value for one in shown for _, value in one.points])
-    first, last = min(rounds), max(rounds)
+    (bottom, top, step), first, last = axis, min(rounds), max(rounds)
 
     def x(round: int) -> float:
         return LEFT + (WIDTH - LEFT - RIGHT) * ((round - first) / (last - first) if last > first else 0.5)
@@ -70,13 +97,13 @@ def accuracy_chart(series: Sequence[Series]) -> Chart | None:
     def y(value: float) -> float:
         return TOP + (HEIGHT - TOP - BOTTOM) * (top - value) / (top - bottom)
 
-    lines = [_line(number, one, [(x(r), y(v)) for r, v in one.points]) for number, one in enumerate(shown)]
+    lines = [_line(number, one, [(x(r), y(v)) for r, v in one.points], words) for number, one in enumerate(shown)]
     marks = math.floor((top - bottom) / step + 0.5)
     levels = [bottom + step * mark for mark in range(marks + 1)]
     return Chart(
         tuple(lines),
         tuple(Tick(_short(x(round)), str(round)) for round in _marked_rounds(first, last)),
-        tuple(Tick(_short(y(level)), f"{100 * level:.0f} %") for level in levels),
+        tuple(Tick(_short(y(level)), level_words(level)) for level in levels),
     )
 
 
@@ -96,19 +123,32 @@ def spark_path(points: Sequence[Point]) -> str:
     return _path(places)
 
 
-def points_of(history: Sequence[Mapping[str, Any]], name: str) -> tuple[Point, ...]:
-    """The points of one figure in a job's history; rounds in which it was not measured are left out."""
-    found = {record["round"]: record.get(name) for record in history}
-    return tuple(sorted((r, float(v)) for r, v in found.items() if v is not None and accuracy(v) != NONE))
+def points_of(history: Sequence[Mapping[str, Any]], name: str, part: str = "") -> tuple[Point, ...]:
+    """The points of one figure in a job's history; rounds in which it was not measured are left out.
+
+    Args:
+        name: of an accuracy in a record, or of the figures of which `part` is one.
+    """
+    found = {
+        record["round"]: (record.get(name) or {}).get(part) if part else record.get(name) for record in history
+    }
+    sound = _is_figure if part else lambda value: accuracy(value) != NONE
+    return tuple(sorted((r, float(v)) for r, v in found.items() if v is not None and sound(v)))
+
+
+def _is_figure(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value) and value >= 0
 
 
 def _newest(series: Series) -> Series:
     return Series(text(series.name, 64), series.points[-MAX_ROUNDS:])
 
 
-def _line(number: int, series: Series, places: Sequence[tuple[float, float]]) -> Line:
+def _line(
+    number: int, series: Series, places: Sequence[tuple[float, float]], words: Callable[[float], str]
+) -> Line:
     dots = tuple((_short(x), _short(y)) for x, y in places)
-    return Line(series.name, number, _path(places), dots, accuracy(series.points[-1][1]))
+    return Line(series.name, number, _path(places), dots, words(series.points[-1][1]))
 
 
 def _path(places: Sequence[tuple[float, float]]) -> str:
@@ -130,6 +170,13 @@ def _levels(values: Sequence[float]) -> tuple[float, float, float]:
         if (top - bottom) / step < 5.5:
             return bottom, top, step
     return 0.0, 1.0, _STEPS[-1]
+
+
+def _levels_from_zero(highest: float) -> tuple[float, float, float]:
+    """As `_levels`, for an axis that begins with zero: steps of 1, 2 or 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(highest) - 0.7)  # a fifth of the highest, or a little less
+    step = next(step for step in (power * base for base in (1, 2, 5, 10, 20)) if highest / step <= 5)
+    return 0.0, step * math.ceil(highest / step - 1e-9), step
 
 
 def _marked_rounds(first: int, last: int) -> list[int]:

@@ -147,8 +147,9 @@ ENDPOINTS = (
         "GET /jobs/{trainerId}/history",
         JOBS,
         "What came of every round, oldest first",
+        query={"last": "so many of the newest rounds only; all if absent"},
         answer=list[RoundView],
-        refuses=(UnknownTrainer,),
+        refuses=(UnknownTrainer, InvalidMessage),
     ),
     Endpoint(
         "GET /jobs/{trainerId}/models",

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import orjson
 from pydantic import ValidationError
-from quart import Blueprint, Response
+from quart import Blueprint, Response, request
 
 from flnet.errors import InvalidMessage, UnreadableBody
 from flnet.explaining import explain
@@ -41,7 +41,8 @@ def info_routes(node: Node, settings: Settings) -> Blueprint:
 
     @routes.get("/jobs/<trainer>/history")
     async def history(trainer: str) -> Response:
-        return json_answer(list(node.history(TrainerId(trainer))))
+        records = node.history(TrainerId(trainer))
+        return json_answer(list(records[-_last(request.args.get("last")) :]))
 
     @routes.patch("/jobs/<trainer>/params")
     async def edit(trainer: str) -> Response:
@@ -94,3 +95,12 @@ def _read_changes(body: bytes) -> EditHyperParams:
     if not changes.fields():
         raise InvalidMessage('nothing to change: expected at least one of e, u, b, for example {"e": 2}')
     return changes
+
+
+def _last(asked: str | None) -> int:
+    """How many records a caller wants at most; 0 for all."""
+    if asked is None:
+        return 0
+    if not (asked.isascii() and asked.isdigit() and len(asked) <= 9 and int(asked) > 0):
+        raise InvalidMessage(f"last: expected a whole number from 1 to 999999999, got {asked[:60]!r}")
+    return int(asked)

@@ -17,12 +17,12 @@ from quart import Blueprint, Response, redirect, request
 from flnet.errors import FlnetError, InvalidMessage
 from flnet.explaining import explain
 from flnet.messages import EditHyperParams, Trigger
-from flnet.node.base import FeedItem, Node, Order, View
+from flnet.node.base import FeedItem, Node, Order
 from flnet.params import TrainerId
 from flnet.transport.base import Reply
 from flnet.web.answers import JSON
 from flnet.web.body import read_body
-from flnet.web.cards import SeenRounds, card_of
+from flnet.web.cards import card_of
 from flnet.web.frame import language_of_request, render_page
 from flnet.web.job_view import job_view, jobs_of, same_job
 from flnet.web.mesh_picture import mesh_picture
@@ -32,7 +32,6 @@ from flnet.web.words import Translate
 
 REFRESH_SECONDS = 5  # while something is going on, for browsers without script
 EVENTS_SHOWN = 50
-PEER_INFOS_KEPT_SECONDS = 1.0  # many open pages ask the peers no more often than one
 
 
 @dataclass(frozen=True)
@@ -63,33 +62,14 @@ class Notices:
         return self._kept.get(key or "")
 
 
-class PeerInfos:
-    """What the peers say of themselves; asked once for all pages that are requested within a moment."""
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._asking = asyncio.Lock()
-        self._until = float("-inf")
-        self._kept: Sequence[View] = ()
-
-    async def get(self) -> Sequence[View]:
-        """One view per peer, at most PEER_INFOS_KEPT_SECONDS old."""
-        async with self._asking:
-            now = asyncio.get_running_loop().time()
-            if now >= self._until:
-                self._kept = await self._node.peer_infos()
-                self._until = asyncio.get_running_loop().time() + PEER_INFOS_KEPT_SECONDS
-            return self._kept
-
-
 def page_routes(node: Node) -> Blueprint:
     """The page, its forms, and the feed as a file."""
     routes = Blueprint("page", __name__)
-    notices, peer_infos, seen = Notices(), PeerInfos(node), SeenRounds()
+    notices = Notices()
 
     @routes.get("/")
     async def page() -> Response:
-        shown = page_data(node, await peer_infos.get(), seen, language_of_request())
+        shown = await page_data(node, language_of_request())
         return await render_page("index.html", **shown, notice=notices.get(request.args.get("notice")))
 
     @routes.post("/training/trigger/form")
@@ -129,21 +109,23 @@ def as_lines(items: Sequence[FeedItem]) -> bytes:
     return b"".join(line + b"\n" for line in lines)
 
 
-def page_data(node: Node, peer_infos: Sequence[View], seen: SeenRounds, t: Translate) -> dict[str, Any]:
-    """All that the template shows, but for the notice."""
+async def page_data(node: Node, t: Translate) -> dict[str, Any]:
+    """All that the template shows, but for the notice; the peers are asked, if that has not just been done."""
+    peer_infos = await node.peer_infos()
     info = node.info()
     own = [TrainerId(job["trainer_id"]) for job in info["jobsInfo"]]
+    around = await asyncio.gather(*(node.peer_rounds(trainer) for trainer in own))
     jobs = [job_view(node.me.id, node.job(trainer), t) for trainer in own]  # more than peers are told
     asked = {str(one.get("id")): one for one in peer_infos}
     elsewhere = [job for one in peer_infos for job in jobs_of(text(one.get("id")), one.get("info"), t)]
-    seen.note(elsewhere)
     peers = peer_views(node.peers(), asked)
     busy = any(job.busy for job in [*jobs, *elsewhere])
     return {
         "status": text(info.get("lastNodeStatus")),
         "ready": node.ready(),
         "cards": [
-            card_of(job, elsewhere, node.history(trainer), seen, t) for trainer, job in zip(own, jobs, strict=True)
+            card_of(job, elsewhere, node.history(trainer), rounds, t)
+            for trainer, job, rounds in zip(own, jobs, around, strict=True)
         ],
         "other_jobs": [job for job in elsewhere if not any(same_job(job, mine) for mine in jobs)],
         "peers": peers,

@@ -50,7 +50,7 @@ async def test_the_held_model_judges_and_says_which_it_is() -> None:
 
         assert held["inputs"]["names"] == ["x", "y"]
         assert held["note"] == "for tests only"
-        assert {"inputs", "note"}.isdisjoint(node.info()["jobsInfo"][0])  # which peers and pages ask for again and again
+        assert {"inputs", "note"}.isdisjoint(node.info()["jobsInfo"][0])  # asked for often
 
         older = (await node.models(MNIST_3_7))[1]["digest"]
         answer = await node.predict(MNIST_3_7, Question(inputs=[[1, 2]], digest=older[:8]))

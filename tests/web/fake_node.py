@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,7 +37,7 @@ from flnet.messages import (
     Trigger,
     Triggered,
 )
-from flnet.node.base import Download, Order, Question, View
+from flnet.node.base import Download, Order, Points, Question, View
 from flnet.params import TrainerId
 from flnet.transport.base import Reply
 
@@ -118,6 +118,7 @@ class FakeNode:
         }
         self.known: list[View] = []
         self.around: list[View] = []
+        self.rounds_around: dict[tuple[str, str], Points] = {}  # by peer and trainer
         self.asked_peers = 0
         self.received: list[tuple[str, int, str, str]] = []  # path, bytes, content type, caller
         self.inspected: list[tuple[str, str, int, int]] = []  # path, content type, bytes of the head, of all
@@ -262,6 +263,9 @@ class FakeNode:
         self.asked_peers += 1
         await asyncio.sleep(0)
         return list(self.around)
+
+    async def peer_rounds(self, trainer: TrainerId) -> Mapping[str, Points]:
+        return {peer: points for (peer, of), points in self.rounds_around.items() if of == trainer}
 
     def ready(self) -> View:
         reasons = [] if self.is_ready else ["MNIST is still loading its data"]

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from flnet.web.cards import ROWS_SHOWN, SeenRounds, card_of, exchange_words
-from flnet.web.charts import MAX_ROUNDS
+from flnet.web.cards import ROWS_SHOWN, card_of, exchange_words
+from flnet.web.charts import MAX_LINES
 from flnet.web.job_view import JobView, job_view
 from flnet.web.words import english, translator
 
@@ -28,7 +28,7 @@ def record(number: int, **fields: Any) -> dict[str, Any]:
 
 
 def test_a_card_shows_the_rounds_newest_first_and_what_the_last_one_took() -> None:
-    card = card_of(job(), [], [record(number) for number in range(40)], SeenRounds(), translator("es"))
+    card = card_of(job(), [], [record(number) for number in range(40)], {}, translator("es"))
     assert [row.number for row in card.rows] == [str(number) for number in range(39, 39 - ROWS_SHOWN, -1)]
     assert card.rows[0].seconds == "Entrenamiento local 1.50 s, Promediando 0.00 s"
     assert card.seconds == (("Entrenamiento local", "1.50 s"), ("Promediando", "0.00 s"))
@@ -40,42 +40,41 @@ def test_a_card_shows_the_rounds_newest_first_and_what_the_last_one_took() -> No
 
 def test_a_card_tells_what_the_last_round_moved() -> None:
     moved = record(0, bytes={"sent": 1_200_000, "received": 431_000})
-    assert card_of(job(), [], [moved], SeenRounds(), english).moved == "1.2 MB sent, 431 kB received"
-    assert card_of(job(), [], [record(0, bytes={"sent": 0, "received": 0})], SeenRounds(), english).moved == ""
+    assert card_of(job(), [], [moved], {}, english).moved == "1.2 MB sent, 431 kB received"
+    assert card_of(job(), [], [record(0, bytes={"sent": 0, "received": 0})], {}, english).moved == ""
 
 
 def test_a_card_before_the_first_round_has_no_chart() -> None:
-    card = card_of(job(current_round=-1), [], [], SeenRounds(), english)
+    card = card_of(job(current_round=-1), [], [], {}, english)
     assert (card.chart, card.spark, card.rows, card.seconds, card.outcome) == (None, "", (), (), "")
 
 
 def test_the_peers_accuracies_are_drawn_beside_the_own_ones() -> None:
-    seen = SeenRounds()
-    other, stranger = job("b", post_fedavg_accuracy=0.75), job("b", trainer_id="U", trainer_label="U")
-    seen.note([other, stranger])
-    card = card_of(job(), [other, stranger], [record(3)], seen, english)
+    other, stranger = job("b"), job("b", trainer_id="U", trainer_label="U")
+    around = {"b": ((2, 0.5), (3, 0.75)), "c": (), **{f"n{place}": ((3, 0.5),) for place in range(20)}}
+    card = card_of(job(), [other, stranger], [record(3)], around, english)
     assert card.others == (other,)
     assert card.chart is not None
     assert [(line.name, line.last) for line in card.chart.lines][2] == ("b", "75.00 %")
+    assert len(card.chart.lines[2].dots) == 2
+    assert len(card.chart.lines) == MAX_LINES - 1  # c has no point
 
 
-def test_peers_are_remembered_round_by_round_once_their_round_is_over() -> None:
-    seen = SeenRounds()
-    seen.note([job("b", current_round=number, post_fedavg_accuracy=number / 10) for number in range(3)])
-    seen.note([job("b", current_round=3, phase="TRAINING"), job("b", current_round=4, fed_learn_done="No")])
-    seen.note([job("b", current_round=5, post_fedavg_accuracy="0.9"), job("b", current_round="6")])
-    seen.note([job("b", current_round=9, phase="TRAINING", model_round=8, post_fedavg_accuracy=0.8)])
-    seen.note([job("b", current_round=10, phase="GATHERING", model_round=9, post_fedavg_accuracy=None)])
-    assert seen.points(job("b")) == ((0, 0.0), (1, 0.1), (2, 0.2), (8, 0.8))
-
-
-def test_what_is_remembered_of_peers_is_bounded() -> None:
-    seen = SeenRounds(most=2)
-    seen.note([job("b", current_round=number) for number in range(MAX_ROUNDS + 50)])
-    assert len(seen.points(job("b"))) == MAX_ROUNDS
-    assert seen.points(job("b"))[0][0] == 50
-    seen.note([job("c"), job("d")])
-    assert seen.points(job("b")) == ()
+def test_what_rounds_took_and_moved_are_further_charts() -> None:
+    history = [
+        record(
+            number, seconds={"train": number + 1.5, "wait": 0.25, "walk": 9}, bytes={"sent": 0, "received": 2_000}
+        )
+        for number in range(3)
+    ]
+    (seconds, took), (bytes_, moved) = card_of(job(), [], history, {}, translator("es")).further
+    assert (seconds, bytes_) == ("Segundos por ronda", "Bytes por ronda")
+    assert [(line.name, line.last) for line in took.lines] == [
+        ("Entrenamiento local", "3.5 s"),
+        ("Esperando actualizaciones", "0.25 s"),
+    ]
+    assert [(line.name, line.last) for line in moved.lines] == [("enviado", "0 bytes"), ("recibido", "2.0 kB")]
+    assert card_of(job(), [], [record(0, seconds={})], {}, english).further == ()
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from flnet.web.charts import (
     WIDTH,
     Series,
     accuracy_chart,
+    figure_chart,
     points_of,
     spark_path,
 )
@@ -87,3 +88,42 @@ def test_the_points_of_a_history_are_those_that_were_measured() -> None:
     ]
     assert points_of(history, "post") == ((1, 0.25), (2, 0.5))
     assert points_of([{"round": 0, "post": 7}], "post") == ()
+
+
+def test_a_chart_of_figures_begins_with_zero_and_has_round_marks() -> None:
+    chart = figure_chart([Series("a", ((0, 0.5), (1, 1.75))), Series("b", ((0, 0.0), (1, 0.0)))], "{:g} s".format)
+    assert chart is not None
+    # up to 2 s in steps of 0.5: 1.75 s is 198 * 0.25 / 2 = 24.75 below the top at 12
+    assert [(tick.at, tick.label) for tick in chart.levels][::2] == [("210", "0 s"), ("111", "1 s"), ("12", "2 s")]
+    assert [(line.name, line.last) for line in chart.lines] == [("a", "1.75 s"), ("b", "0 s")]
+    assert chart.lines[0].path == "M60 160.5L628 36.8"
+
+
+def test_figures_that_are_all_zero_or_missing_make_no_chart() -> None:
+    assert figure_chart([], str) is None
+    assert figure_chart([Series("a", ((0, 0.0), (1, 0.0)))], str) is None
+
+
+@given(
+    st.lists(st.dictionaries(st.integers(0, 10**6), st.floats(1e-6, 1e15), min_size=1), min_size=1, max_size=12)
+)
+def test_every_line_of_figures_lies_inside_the_axes(found: list[dict[int, float]]) -> None:
+    chart = figure_chart([Series("n", tuple(sorted(points.items()))) for points in found], str)
+    assert chart is not None
+    assert all(TOP - 0.1 <= float(y) <= HEIGHT - BOTTOM + 0.1 for line in chart.lines for _, y in line.dots)
+    assert 2 <= len(chart.levels) <= 6
+    assert (chart.levels[0].at, chart.levels[-1].at) == (str(HEIGHT - BOTTOM), str(TOP))
+
+
+def test_the_points_of_a_part_are_those_that_are_figures() -> None:
+    parts: list[Any] = [
+        {"train": 1},
+        {},
+        None,
+        {"train": -1},
+        {"train": "1"},
+        {"train": float("nan")},
+        {"train": 0.5},
+    ]
+    history = [{"round": number, "seconds": part} for number, part in enumerate(parts)]
+    assert points_of([*history, {"round": 9}], "seconds", "train") == ((0, 1.0), (6, 0.5))

@@ -41,6 +41,16 @@ async def test_the_history_holds_every_round(client: Client, node: FakeNode) -> 
     assert (record["round"], record["post_fedavg_accuracy"]) == (0, 0.75)
 
 
+async def test_the_newest_records_of_a_history_are_given_alone(client: Client, node: FakeNode) -> None:
+    node.jobs["MNIST"].records = [{"round": number} for number in range(5)]
+    for last, rounds in (("2", [3, 4]), ("5", [0, 1, 2, 3, 4]), ("900", [0, 1, 2, 3, 4])):
+        told = await (await client.get(f"/jobs/MNIST/history?last={last}")).get_json()
+        assert [record["round"] for record in told] == rounds
+    for wrong in ("0", "-1", "x", "", "1e3", "9" * 400):
+        answer = await client.get(f"/jobs/MNIST/history?last={wrong}")
+        assert (answer.status_code, (await answer.get_json())["error"]) == (422, "invalid_message")
+
+
 async def test_hyper_parameters_are_edited_one_by_one(client: Client) -> None:
     answer = await client.patch("/jobs/MNIST/params", json={"e": 5})
     assert answer.status_code == 200

@@ -5,11 +5,12 @@ import json
 import re
 
 import pytest
-from quart import Quart
 
 from .conftest import Client
 from .fake_node import FakeNode
 from .page_reading import FORM, load, post, press
+
+EVIL = "<img src=x onerror=alert(1)>"
 
 NAMES = (
     "Trainer",
@@ -275,9 +276,16 @@ async def test_a_node_without_jobs_and_peers_has_a_page_too(client: Client, node
     assert "No other node is known yet." in page.text
 
 
-async def test_many_open_pages_ask_the_peers_once(client: Client, node: FakeNode, app: Quart) -> None:
-    await asyncio.gather(*(app.test_client().get("/") for _ in range(20)))
-    assert node.asked_peers == 1
+async def test_the_chart_has_the_peers_lines_and_each_line_a_box_that_hides_it(
+    client: Client, node: FakeNode
+) -> None:
+    await press(client, trainerId="MNIST")
+    await node.finish_round("MNIST", before=0.5, after=0.75)
+    node.rounds_around[EVIL, "MNIST"] = ((0, 0.25), (1, 0.625))
+    page = await load(client)
+    assert f"{EVIL} 62.50 %" in page.text
+    boxes = [one for one in page.all("input") if one.get("type") == "checkbox"]
+    assert [(one["value"], "checked" in one) for one in boxes] == [(str(number), True) for number in range(3)]
 
 
 @pytest.mark.parametrize("path", ["/web/index.html", "/web/..%2f__init__.py", "/web/", "/static/style.css"])
