@@ -203,6 +203,9 @@ class Settings(BaseModel):
         ge=1,
         description="Upper bound for one request body; the real limit follows the size of the models.",
     )
+    max_import_gigabytes: float = Field(
+        default=8, gt=0, le=100_000, description="Upper bound for data that a person brings, also when unpacked."
+    )
     seed: int = Field(default=0, ge=0, le=2**31, description="Seed of splits, initial parameters and shuffling.")
     logging_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         default="INFO", description="What is logged."

@@ -27,6 +27,7 @@ from flnet.training.data import Labelled
 from ._chest import CLASSES, SIDE, XRays, load_xrays
 from ._keras import Network, bound_threads, convolution, dense, layers, mirrored, shifted, use_device
 
+DATA_PLACE = "chest_xray"  # below FLNET_DATASETS_PATH
 SHIFT = 4  # pixels
 
 

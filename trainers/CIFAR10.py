@@ -27,6 +27,7 @@ from flnet.training.data import Labelled
 from ._cifar import SHAPE, Photographs, load_photographs
 from ._keras import Network, bound_threads, convolution, dense, layers, mirrored, shifted, use_device
 
+DATA_PLACE = "cifar10"  # below FLNET_DATASETS_PATH
 SHIFT = 3  # pixels
 MEAN, SPREAD = 120.7, 64.2  # of CIFAR-10's pixels, all colours together
 

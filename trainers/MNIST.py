@@ -30,6 +30,7 @@ from flnet.training.onnx_graph import OnnxGraph
 from ._digits import DIGIT, Digits, load_digits
 from ._torch import CPU, chosen_device, descend
 
+DATA_PLACE = "mnist"  # below FLNET_DATASETS_PATH
 SHAPES = {
     "conv1.weight": (16, 1, 3, 3),
     "conv1.bias": (16,),

@@ -23,6 +23,8 @@ from flnet.training.onnx_graph import OnnxGraph
 
 from ._digits import DIGIT, SIDE, Digits, load_digits
 
+DATA_PLACE = "mnist"  # below FLNET_DATASETS_PATH
+
 
 class ThreeOrSeven(Trainer):
     """Logistic regression; the output is the probability of a 7."""

@@ -33,6 +33,7 @@ from flnet.training.onnx_graph import OnnxGraph
 from ._multi_label import NodeData, Side, load_node_data
 from ._torch import CPU, chosen_device
 
+DATA_PLACE = "multi-label"  # below FLNET_DATASETS_PATH
 HIDDEN = (100, 20)
 CORE = ("core.0.weight", "core.0.bias", "core.1.weight", "core.1.bias")
 HEAD = ("head.weight", "head.bias")

@@ -11,6 +11,7 @@ from typing import Any
 from flnet.training.api import DataMissing, TrainerError
 
 OPTIONS_FILE = "multi_label.toml"
+OWN_FOLDER = "multi-label"  # below FLNET_DATASETS_PATH; if it is there, all is looked for in it
 KNOWN = ("scene", "yeast", "20ng", "tmc2007_500", "slashdot", "reutersK500", "yahoo_education", "corel5k")
 _NOISES = ("none", "normal", "half-normal")
 _REMEDY = (
@@ -59,6 +60,7 @@ def find(folder: Path | None) -> tuple[Options, Path]:
     """
     if folder is None:
         raise DataMissing("FLNET_DATASETS_PATH is not set", _REMEDY)
+    folder = folder / OWN_FOLDER if (folder / OWN_FOLDER).is_dir() else folder
     options = read_options(folder / OPTIONS_FILE)
     if options.file:
         path = folder / options.file

@@ -241,6 +241,7 @@ class TrainerFile:
         module: dotted name to import; empty for a file that lies outside every package.
         attribute: what in it makes the trainer.
         frameworks: of the frameworks that do not share a process well, those that its source imports.
+        place: folder or file below FLNET_DATASETS_PATH in which it looks for data; empty if it does not say.
     """
 
     id: str
@@ -249,3 +250,4 @@ class TrainerFile:
     module: str = ""
     attribute: str = "make_trainer"
     frameworks: frozenset[str] = frozenset()
+    place: str = ""

@@ -20,6 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from flnet.errors import DataMissing
+from flnet.training.member_names import member_path
 
 MAX_GIGABYTES = 50.0
 MAX_FILES = 1_000_000
@@ -28,8 +29,7 @@ _SMALL = 100_000_000  # bytes, of which that does not matter
 _PIECE = 1024 * 1024
 _ARCHIVE = re.compile(r"(.+?)\.(zip|tar|tgz|tbz2|txz|tar\.(gz|bz2|xz))", re.IGNORECASE)
 _NAME = re.compile(r"[^/\\\0]{1,200}")
-_LEFT_BEHIND = ("__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini")  # by operating systems
-_BROKEN = (tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, NotImplementedError)
+BROKEN = (tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, NotImplementedError)
 
 
 @dataclass(frozen=True)
@@ -42,24 +42,41 @@ class Brought:
 
 
 @dataclass
-class _Limit:
-    """Counts what is written, and stops what is too much."""
+class Limit:
+    """Counts what is written, and stops what is too much.
+
+    Attributes:
+        source: what is brought, for the words.
+        size: bytes of all files together.
+        remedy: what to do where that is too little.
+    """
 
     source: Path
     size: float
+    remedy: str = "if that is right, allow more with --limit-gigabytes"
     files: int = 0
     written: int = 0
 
     def another_file(self) -> None:
+        """One more file.
+
+        Raises:
+            DataMissing: that is one too many.
+        """
         self.files += 1
         if self.files > MAX_FILES:
             raise DataMissing(f"{self.source} has more than {MAX_FILES:,} files", "bring it in parts")
 
     def more(self, count: int) -> None:
+        """So many bytes more.
+
+        Raises:
+            DataMissing: they are too many.
+        """
         self.written += count
         if self.written > self.size:
             what = f"{self.source} holds more than {self.size / 1e9:.3g} GB"
-            raise DataMissing(what, "if that is right, allow more with --limit-gigabytes")
+            raise DataMissing(what, self.remedy)
 
 
 def bring(
@@ -86,15 +103,15 @@ def bring(
         datasets.mkdir(parents=True, exist_ok=True)
         allowed = min(limit_gigabytes * 1e9, shutil.disk_usage(datasets).free)
         with tempfile.TemporaryDirectory(dir=datasets, prefix=".import-") as draft:
-            limit = _Limit(source, allowed)
-            whole = _drafted(source, Path(draft) / "new", limit)
+            limit = Limit(source, allowed)
+            whole = drafted(source, Path(draft) / "new", limit)
             target = datasets / (name or whole.name)
             if target.exists() or target.is_symlink():
                 raise DataMissing(f"{target} is there already", "remove it, or give another name with --as")
             if not limit.files:
                 raise DataMissing(f"{source} holds no files", "name another one")
             whole.rename(target)
-    except _BROKEN as exc:
+    except BROKEN as exc:
         what = f"{source} cannot be unpacked: {exc or type(exc).__name__}"
         raise DataMissing(what, "fetch or pack it again") from exc
     except (OSError, RuntimeError, ValueError) as exc:  # RuntimeError: a zip file with a password
@@ -102,8 +119,12 @@ def bring(
     return Brought(target, limit.files, limit.written)
 
 
-def _drafted(source: Path, draft: Path, limit: _Limit) -> Path:
-    """A copy in the draft folder under the name that it should have."""
+def drafted(source: Path, draft: Path, limit: Limit) -> Path:
+    """A copy of a file or folder, or what an archive holds, in a new folder; under the name that it should have.
+
+    Raises:
+        DataMissing: it is not safe to unpack, or too large. One of BROKEN: it is no whole archive.
+    """
     draft.mkdir()
     archive = _ARCHIVE.fullmatch(source.name)
     if source.is_dir():
@@ -117,20 +138,27 @@ def _drafted(source: Path, draft: Path, limit: _Limit) -> Path:
     folder = draft / archive[1]
     folder.mkdir()
     for member, opened in _members(source):
+        if is_archive(member.name):  # what is in it would escape all that is counted here
+            raise _unsafe(source, str(member), "is an archive itself")
         with opened as file:
             _write(file, folder.joinpath(*member.parts), limit)
     inside = list(folder.iterdir())
     return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
 
 
-def _copy_folder(source: Path, target: Path, limit: _Limit) -> None:
+def is_archive(name: str) -> bool:
+    """Whether a file of this name is unpacked."""
+    return _ARCHIVE.fullmatch(name) is not None
+
+
+def _copy_folder(source: Path, target: Path, limit: Limit) -> None:
     """All files below a folder."""
     target.mkdir()
     for path in sorted(source.rglob("*")):
         inside = path.relative_to(source)
         if path.is_symlink():
             raise DataMissing(f"{path} is a link", "put the file itself in its place, or remove it")
-        if path.is_dir() or inside.parts[-1] in _LEFT_BEHIND:
+        if path.is_dir() or _checked(source, inside.as_posix()) is None:
             continue
         if not path.is_file():
             raise DataMissing(f"{path} is no file", "remove it")
@@ -161,19 +189,17 @@ def _members(source: Path) -> Iterator[tuple[PurePosixPath, IO[bytes]]]:
 
 def _checked(source: Path, text: str) -> PurePosixPath | None:
     """The name of a member as a path inside its folder; None for what systems leave behind."""
-    name = PurePosixPath(text)
-    outside = name.is_absolute() or ".." in name.parts or "\\" in text
-    if outside or re.match(r"[A-Za-z]:", text) or "\0" in text:
-        raise _unsafe(source, text, "leads out of its folder")
-    left = not name.parts or set(name.parts) & set(_LEFT_BEHIND) or name.name.startswith("._")
-    return None if left else name
+    try:
+        return member_path(text)
+    except ValueError as exc:
+        raise _unsafe(source, text, str(exc)) from exc
 
 
 def _unsafe(source: Path, name: str, why: str) -> DataMissing:
     return DataMissing(f"{source} is not unpacked: {name[:200]!r} in it {why}", "unpack what you need by hand")
 
 
-def _write(file: IO[bytes], target: Path, limit: _Limit) -> None:
+def _write(file: IO[bytes], target: Path, limit: Limit) -> None:
     limit.another_file()
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("xb") as copy:  # a name that comes twice is an error, not a surprise

@@ -22,7 +22,7 @@ from flnet.settings import Settings
 from flnet.training.api import Trainer, TrainerFile, TrainerSettings
 from flnet.training.faults import in_words
 from flnet.training.own import read_own
-from flnet.training.sources import UnreadableSource, families, frameworks_of
+from flnet.training.sources import UnreadableSource, declared_place, families, frameworks_of
 
 SHIPPED = "flnet_trainers"
 GROUP = "flnet.trainers"
@@ -123,7 +123,7 @@ def _described(name: str, path: Path, module: str = "", attribute: str = "make_t
         rule = f"{path}: a trainer's name has 1 to 64 letters, digits and underscores"
         return TrainerFile(name[:64], str(path), rule, module, attribute)
     try:
-        return TrainerFile(name, str(path), "", module, attribute, frameworks_of(path))
+        return TrainerFile(name, str(path), "", module, attribute, frameworks_of(path), declared_place(path))
     except UnreadableSource as exc:
         return TrainerFile(name, str(path), str(exc), module, attribute)
 
@@ -133,10 +133,10 @@ def _own(name: str, path: Path) -> TrainerFile:
     if not _ID.fullmatch(name):
         return _described(name, path)
     try:
-        read_own(path)
+        own = read_own(path)
     except TrainerError as exc:
         return TrainerFile(name, str(path), exc.message)
-    return TrainerFile(name, str(path), "", f"{SHIPPED}._own", "make_own", frozenset({"torch"}))
+    return TrainerFile(name, str(path), "", f"{SHIPPED}._own", "make_own", frozenset({"torch"}), own.data)
 
 
 def _twice(one: TrainerFile, other: TrainerFile) -> TrainerFile:

@@ -45,20 +45,37 @@ def frameworks_of(path: Path) -> frozenset[str]:
     return families(names)
 
 
+def declared_place(path: Path) -> str:
+    """What a source file assigns to DATA_PLACE: where below FLNET_DATASETS_PATH its data lie; empty if nothing.
+
+    Raises:
+        UnreadableSource: the file cannot be read or has a syntax error.
+    """
+    for node in _parsed(path).body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            named = [target.id for target in node.targets if isinstance(target, ast.Name)]
+            if "DATA_PLACE" in named and isinstance(node.value.value, str):
+                return node.value.value
+    return ""
+
+
 def _imports(path: Path) -> Iterator[str]:
-    try:
-        tree = ast.parse(path.read_bytes(), str(path))
-    except SyntaxError as exc:
-        raise UnreadableSource(f"{path}, line {exc.lineno}: SyntaxError: {exc.msg}") from exc
-    except (OSError, ValueError, RecursionError, MemoryError) as exc:
-        raise UnreadableSource(f"{path} cannot be read: {exc}") from exc
-    for node in ast.walk(tree):
+    for node in ast.walk(_parsed(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             yield base
             yield from (f"{base}.{alias.name}".strip(".") for alias in node.names)
+
+
+def _parsed(path: Path) -> ast.Module:
+    try:
+        return ast.parse(path.read_bytes(), str(path))
+    except SyntaxError as exc:
+        raise UnreadableSource(f"{path}, line {exc.lineno}: SyntaxError: {exc.msg}") from exc
+    except (OSError, ValueError, RecursionError, MemoryError) as exc:
+        raise UnreadableSource(f"{path} cannot be read: {exc}") from exc
 
 
 def _beside(path: Path, name: str) -> Iterator[Path]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flnet.training.sources import UnreadableSource, families, frameworks_of
+from flnet.training.sources import UnreadableSource, declared_place, families, frameworks_of
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,10 @@ def test_a_file_that_went_away_is_said(tmp_path: Path) -> None:
 
 def test_modules_belong_to_families() -> None:
     assert families(["torch.nn", "keras", "tensorflow.math", "numpy", "torchvision"]) == {"torch", "tensorflow"}
+
+
+def test_the_place_of_the_data_is_read_from_the_text(tmp_path: Path) -> None:
+    (tmp_path / "X.py").write_text('import nowhere\nOTHER = 1\nDATA_PLACE = "pets"\n')
+    assert declared_place(tmp_path / "X.py") == "pets"
+    (tmp_path / "X.py").write_text("DATA_PLACE = 1\nx.DATA_PLACE = 'a'\n")
+    assert declared_place(tmp_path / "X.py") == ""
