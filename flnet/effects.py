@@ -15,12 +15,36 @@ from flnet.params import Digest, Params, PeerId, RoundKey, Update
 
 
 @dataclass(frozen=True)
+class KeptUpdate:
+    """An update that counts in a round that is not averaged yet.
+
+    Attributes:
+        digest: by which its parameters are fetched again after a restart; None where they are kept beside it.
+    """
+
+    update: Update
+    digest: Digest | None = None
+
+
+@dataclass(frozen=True)
 class Save:
-    """Keep this state of the job; must be done before anything below."""
+    """Keep this state of the job; must be done before anything below.
+
+    Attributes:
+        snapshot: all figures; `updates_from` in it is the first round whose updates are still needed.
+        params: shared parameters, where others are held than at the last Save.
+        private: private parameters, likewise.
+        sent: the own update, before any peer hears of it.
+        updates: those that came since the last Save.
+        records: of the rounds that ended since the last Save.
+    """
 
     snapshot: Mapping[str, Any]
     params: Params | None = None
     private: Params | None = None
+    sent: Params | None = None
+    updates: tuple[KeptUpdate, ...] = ()
+    records: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ LAYERS = {
     **dict.fromkeys(("comparing", "merging", "messages", "packing", "settings", "tensorfile"), 3),
     **dict.fromkeys(("events", "effects", "privacy"), 4),
     **dict.fromkeys(("strategies", "personal", "projection", "topologies", "policies"), 5),
-    "rounds": 6,
+    **dict.fromkeys(("membership", "rounds"), 6),
     "jobs": 7,
     **dict.fromkeys(("codec", "transport", "store", "training"), 8),
     "node": 9,
@@ -143,7 +143,7 @@ def _sibling_fault(source: Source, target: list[str]) -> str:
     fault = "two versions of one interface never see each other; only base.py and its like are common"
     if frozenset({".".join(source.parts[1:3]), ".".join(target[1:3])}) in APART:
         return fault
-    if source.is_package or source.parts[1] not in TWINS or target[2:3] == [source.parts[-1]]:
+    if source.is_package or source.parts[1] not in TWINS or target[2:3] == source.parts[2:3]:
         return ""
     if target[2:3] and target[2] in COMMON:
         return ""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from flnet.effects import KeptUpdate
+from flnet.errors import LocalError
 from flnet.params import Digest, Params, TrainerId
 
 # Of each trainer, besides the model it holds: enough to go back to a better one and to compare, and on a board
@@ -15,11 +18,38 @@ KEPT_AVERAGES = 5
 
 @dataclass(frozen=True)
 class SavedJob:
-    """The last saved state of a job: figures, the shared model that it holds, and its private parameters."""
+    """The last saved state of a job, or what of it is new.
+
+    Attributes:
+        snapshot: figures; `updates_from` in it is the first round whose updates are kept, all if it is not there.
+        params: the shared model that it holds.
+        private: its private parameters.
+        sent: its newest own update.
+        updates: of peers, in rounds that are not averaged yet.
+        records: of all rounds that are over, one for each (round, initiator), in the order of rounds.
+    """
 
     snapshot: Mapping[str, Any] = field(default_factory=dict)
     params: Params | None = None
     private: Params | None = None
+    sent: Params | None = None
+    updates: tuple[KeptUpdate, ...] = ()
+    records: tuple[Mapping[str, Any], ...] = ()
+
+    def then(self, new: SavedJob) -> SavedJob:
+        """This state after `new` was saved: what is None in it stays, updates and records are added."""
+        first = new.snapshot.get("updates_from", 0)
+        updates = {(kept.update.key, kept.update.peer): kept for kept in (*self.updates, *new.updates)}
+        records = {(one["round"], one["initiator"]): one for one in self.records}
+        records |= {(one["round"], one["initiator"]): one for one in new.records}
+        return SavedJob(
+            new.snapshot,
+            self.params if new.params is None else new.params,
+            self.private if new.private is None else new.private,
+            self.sent if new.sent is None else new.sent,
+            tuple(kept for (key, _), kept in sorted(updates.items()) if key.number >= first),
+            tuple(records[at] for at in sorted(records)),
+        )
 
 
 @dataclass(frozen=True)
@@ -51,7 +81,11 @@ class Store(Protocol):
     """
 
     async def save(self, trainer: TrainerId, job: SavedJob) -> None:
-        """Keep this state in place of the last one; parameters that are None stay as they were."""
+        """Keep this state in place of the last one, as `SavedJob.then` says.
+
+        Raises:
+            LocalError: it was not kept; the message says why. What was kept before is still there.
+        """
         ...
 
     async def load(self, trainer: TrainerId) -> SavedJob | None:
@@ -84,6 +118,34 @@ class Store(Protocol):
         """
         ...
 
+    async def save_peers(self, peers: Sequence[Mapping[str, Any]]) -> None:
+        """Keep these peers, each with its "id", in place of the last ones.
+
+        Raises:
+            LocalError: they were not kept, and why.
+        """
+        ...
+
+    async def load_peers(self) -> Sequence[Mapping[str, Any]]:
+        """The peers that were saved last, by id."""
+        ...
+
+    def notices(self) -> Sequence[str]:
+        """What people should know of what is kept (something was damaged), each told once."""
+        ...
+
     async def close(self) -> None:
         """Write what is not written yet, and let go of files."""
         ...
+
+
+def as_text(fields: Mapping[str, Any]) -> str:
+    """Figures as JSON text.
+
+    Raises:
+        LocalError: they hold something that is not plain JSON data.
+    """
+    try:
+        return json.dumps(dict(fields), allow_nan=False)
+    except (TypeError, ValueError) as exc:
+        raise LocalError(f"what is kept of a job must be plain JSON data: {exc}") from exc

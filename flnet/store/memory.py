@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from flnet.errors import LocalError
 from flnet.params import Digest, Params, TrainerId
-from flnet.store.base import KEPT_AVERAGES, KeptModel, SavedJob
+from flnet.store.base import KEPT_AVERAGES, KeptModel, SavedJob, as_text
 
 KEPT_BYTES = 128 * 1024 * 1024  # of models for each trainer: of very large ones fewer are kept
 
@@ -23,29 +22,27 @@ class MemoryStore:
     """
 
     def __init__(self) -> None:
-        self._jobs: dict[TrainerId, tuple[str, Params | None, Params | None]] = {}
+        self._jobs: dict[TrainerId, tuple[str, SavedJob]] = {}
         self._models: dict[TrainerId, dict[Digest, tuple[str, Params, Params]]] = {}  # newest last
         self._pinned: dict[TrainerId, set[Digest]] = {}
+        self._peers: dict[str, str] = {}
 
     async def save(self, trainer: TrainerId, job: SavedJob) -> None:
-        """Keep this state in place of the last one; parameters that are None stay as they were.
+        """Keep this state in place of the last one, as `SavedJob.then` says.
 
         Raises:
             LocalError: the snapshot holds something that is not plain JSON data.
         """
-        _, params, private = self._jobs.get(trainer, ("", None, None))
-        self._jobs[trainer] = (
-            _as_text(job.snapshot),
-            params if job.params is None else job.params,
-            private if job.private is None else job.private,
-        )
+        text, records = as_text(job.snapshot), tuple(json.loads(as_text(record)) for record in job.records)
+        _, before = self._jobs.get(trainer, ("", SavedJob()))
+        self._jobs[trainer] = (text, before.then(replace(job, records=records)))
 
     async def load(self, trainer: TrainerId) -> SavedJob | None:
         """The last saved state, or None if there is none."""
         if trainer not in self._jobs:
             return None
-        text, params, private = self._jobs[trainer]
-        return SavedJob(json.loads(text), params, private)
+        text, job = self._jobs[trainer]
+        return replace(job, snapshot=json.loads(text))
 
     async def keep_model(
         self, trainer: TrainerId, figures: Mapping[str, Any], shared: Params, private: Params
@@ -55,7 +52,7 @@ class MemoryStore:
         Raises:
             LocalError: the figures hold something that is not plain JSON data.
         """
-        text = _as_text(figures)
+        text = as_text(figures)
         kept = self._models.setdefault(trainer, {})
         kept.pop(shared.digest, None)
         kept[shared.digest] = (text, shared, private)
@@ -86,6 +83,18 @@ class MemoryStore:
             of_trainer.discard(digest)
         return True
 
+    async def save_peers(self, peers: Sequence[Mapping[str, Any]]) -> None:
+        """Keep these peers, each with its "id", in place of the last ones."""
+        self._peers = {str(peer["id"]): as_text(peer) for peer in peers}
+
+    async def load_peers(self) -> Sequence[Mapping[str, Any]]:
+        """The peers that were saved last, by id."""
+        return [json.loads(self._peers[peer]) for peer in sorted(self._peers)]
+
+    def notices(self) -> Sequence[str]:
+        """Nothing: memory is not damaged."""
+        return ()
+
     async def close(self) -> None:
         """Nothing to write and nothing to let go of."""
 
@@ -93,13 +102,6 @@ class MemoryStore:
         text, shared, private = self._models[trainer][digest]
         nbytes, pinned = shared.nbytes + private.nbytes, digest in self._pinned.get(trainer, ())
         return KeptModel(digest, json.loads(text), nbytes, shared, private, pinned)
-
-
-def _as_text(snapshot: Mapping[str, Any]) -> str:
-    try:
-        return json.dumps(dict(snapshot), allow_nan=False)
-    except (TypeError, ValueError) as exc:
-        raise LocalError(f"what is kept of a job must be plain JSON data: {exc}") from exc
 
 
 def _size(kept: Mapping[Digest, tuple[str, Params, Params]]) -> int:

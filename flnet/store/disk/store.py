@@ -1,0 +1,240 @@
+"""The store on disk: rows in SQLite, parameters in files, one thread of its own that does all of it in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from flnet.errors import LocalError, StartError
+from flnet.params import Digest, Params, TrainerId
+from flnet.store.base import KEPT_AVERAGES, KeptModel, SavedJob, as_text
+from flnet.store.disk import rescue, tables
+from flnet.store.disk.files import DamagedFile, ModelFiles
+from flnet.store.disk.lock import FolderLock
+from flnet.store.disk.schema import DamagedDatabase, open_database
+
+DATABASE, MODELS = "state.sqlite3", "models"
+KEPT_BYTES = 1024**3  # of models that are not pinned, for each trainer: of very large ones fewer are kept
+T = TypeVar("T")
+
+
+class DiskStore:
+    """Keeps jobs in a folder. A call that has returned is on the disk, and survives a loss of power."""
+
+    def __init__(self, folder: Path, *, averages: int = KEPT_AVERAGES, most_bytes: int = KEPT_BYTES) -> None:
+        """Open the folder, or make it; whatever is damaged is set aside and told in `notices`.
+
+        Args:
+            averages: how many models are kept for each trainer, beside the newest and the pinned ones.
+            most_bytes: of models for each trainer, the pinned ones not counted.
+
+        Raises:
+            StartError: another process has the folder, a newer flnet wrote it, or it cannot be written.
+        """
+        self._folder, self._averages, self._most_bytes = folder, averages, most_bytes
+        self._notices: list[str] = []
+        self._files = ModelFiles(folder / MODELS)
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = FolderLock(folder)
+        except OSError as exc:
+            raise _no_start(folder, exc) from exc
+        try:
+            folder.chmod(0o700)
+            self._files.folder.mkdir(mode=0o700, exist_ok=True)
+            self._db = self._opened()
+        except BaseException as exc:
+            self._lock.close()
+            if isinstance(exc, OSError | sqlite3.Error):
+                raise _no_start(folder, exc) from exc
+            raise
+        self._thread = ThreadPoolExecutor(1, "store")
+        self._closed = False
+
+    def notices(self) -> Sequence[str]:
+        """What people should know of the folder, each told once."""
+        told, self._notices = self._notices, []
+        return told
+
+    async def save(self, trainer: TrainerId, job: SavedJob) -> None:
+        """Keep this state in place of the last one, as `SavedJob.then` says.
+
+        Raises:
+            LocalError: it was not kept; the message says why. What was kept before is still there.
+        """
+        await self._run(lambda: self._save(trainer, job))
+
+    async def load(self, trainer: TrainerId) -> SavedJob | None:
+        """The last saved state, or None if there is none; for a damaged model the newest one that is whole."""
+        return await self._run(lambda: self._load(trainer))
+
+    async def keep_model(
+        self, trainer: TrainerId, figures: Mapping[str, Any], shared: Params, private: Params
+    ) -> None:
+        """Keep this model as the newest; of those before it, as many as count and size allow, and all pinned ones.
+
+        Raises:
+            LocalError: it was not kept, and why.
+        """
+        await self._run(lambda: self._keep_model(trainer, figures, shared, private))
+
+    async def models(self, trainer: TrainerId) -> Sequence[KeptModel]:
+        """All that are kept, newest first, without their parameters."""
+        return await self._run(lambda: tables.get_models(self._db, trainer))
+
+    async def load_model(self, trainer: TrainerId, digest: Digest) -> KeptModel | None:
+        """The model with its parameters, or None if it is not kept (any more), or damaged."""
+        return await self._run(lambda: tables.get_model(self._db, trainer, digest, self._read))
+
+    async def pin(self, trainer: TrainerId, digest: Digest, pinned: bool) -> bool:
+        """Keep a model whatever comes after it, or let it go when its turn comes; whether it is kept at all."""
+
+        def work() -> bool:
+            with self._transaction():
+                return tables.pin(self._db, trainer, digest, pinned)
+
+        return await self._run(work)
+
+    async def save_peers(self, peers: Sequence[Mapping[str, Any]]) -> None:
+        """Keep these peers, each with its "id", in place of the last ones."""
+
+        def work() -> None:
+            with self._transaction():
+                self._db.execute("DELETE FROM peers")
+                rows = [(str(peer["id"]), as_text(peer)) for peer in peers]
+                self._db.executemany("INSERT OR REPLACE INTO peers VALUES (?, ?)", rows)
+
+        await self._run(work)
+
+    async def load_peers(self) -> Sequence[Mapping[str, Any]]:
+        """The peers that were saved last, by id."""
+        rows = await self._run(lambda: self._db.execute("SELECT fields FROM peers ORDER BY id").fetchall())
+        return [json.loads(row[0]) for row in rows]
+
+    async def close(self) -> None:
+        """Finish what was asked for, and let others have the folder; may be called again."""
+        if self._closed:
+            return
+        self._closed = True
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+        self._thread.shutdown()
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        """Do it in the store's thread; also when the caller does not wait for it any more, it is done wholly."""
+        if self._closed:
+            raise LocalError("the store is closed")
+
+        def guarded() -> T:
+            try:
+                return work()
+            except OSError as exc:
+                raise LocalError(f"state cannot be written: {exc.strerror or exc}") from exc
+            except sqlite3.Error as exc:
+                raise LocalError(f"state cannot be written: {exc}") from exc
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, guarded)
+
+    def _save(self, trainer: TrainerId, job: SavedJob) -> None:
+        as_text(job.snapshot)  # refused before anything is written
+        round, contributors = job.snapshot.get("model_round", -1), job.snapshot.get("contributors", 0)
+        parts = ((rescue.SHARED, job.params), (rescue.PRIVATE, job.private), (rescue.SENT, job.sent))
+        for kind, params in parts:
+            if params is not None:
+                self._files.write(params, rescue.labels(kind, trainer, round, contributors))
+        for kept in job.updates:
+            if kept.digest is None and not tables.is_inline(kept.update.params):
+                self._files.write(kept.update.params, rescue.labels(rescue.RECEIVED, trainer))
+        with self._transaction():
+            tables.put_job(self._db, trainer, job)
+        self._tidy()
+
+    def _load(self, trainer: TrainerId) -> SavedJob | None:
+        job = tables.get_job(self._db, trainer, self._read)
+        if job is None or job.params is not None or job.snapshot.get("model_round", -1) < 0:
+            return job
+        for listed in tables.get_models(self._db, trainer):
+            whole = tables.get_model(self._db, trainer, listed.digest, self._read)
+            if whole is not None:
+                figures = {name: whole.figures.get(name) for name in ("contributors", "accuracy")}
+                snapshot = {**job.snapshot, **figures, "model_round": whole.figures["round"]}
+                self._notices.append(f"{trainer} goes on from its model of round {whole.figures['round']}")
+                return replace(job, snapshot=snapshot, params=whole.shared, private=whole.private)
+        return job
+
+    def _keep_model(self, trainer: TrainerId, figures: Mapping[str, Any], shared: Params, private: Params) -> None:
+        as_text(figures)
+        where = (figures.get("round", -1), figures.get("contributors", 0))
+        self._files.write(shared, rescue.labels(rescue.SHARED, trainer, *where))
+        self._files.write(private, rescue.labels(rescue.PRIVATE, trainer, *where))
+        with self._transaction():
+            tables.put_model(self._db, trainer, figures, shared, private)
+            tables.drop_models(self._db, trainer, self._averages + 1, self._most_bytes)
+        self._tidy()
+
+    def _read(self, digest: Digest) -> Params | None:
+        try:
+            return self._files.read(digest)
+        except DamagedFile as exc:
+            told = str(exc)
+        with contextlib.suppress(OSError):
+            told += f"; it was renamed to {self._files.set_aside(digest).name} and is not used"
+        self._notices.append(told)
+        return None
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                self._db.execute("ROLLBACK")
+            raise
+
+    def _tidy(self) -> None:
+        with contextlib.suppress(OSError, sqlite3.Error):  # what stays now goes next time
+            self._files.keep_only(tables.referenced(self._db))
+
+    def _opened(self) -> sqlite3.Connection:
+        path = self._folder / DATABASE
+        if left := self._files.remove_unfinished():
+            self._notices.append(f"{left} half-written file{'s' * (left != 1)} of the last run removed")
+        is_new = not path.exists() or not path.stat().st_size
+        lost = is_new and bool(self._files.names())
+        try:
+            db = open_database(path)
+        except DamagedDatabase as exc:
+            aside, lost = rescue.set_aside(path), True
+            self._notices.append(f"the database was damaged ({exc}); it was renamed to {aside.name}")
+            db = open_database(path)
+        path.chmod(0o600)
+        if lost:
+            with contextlib.closing(db.execute("BEGIN IMMEDIATE")):
+                self._notices += rescue.rebuild(db, self._files) or ["no model file could be used"]
+                db.execute("COMMIT")
+        else:
+            self._files.keep_only(tables.referenced(db))  # what was written for a save that never was
+        return db
+
+    def _close(self) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with contextlib.suppress(sqlite3.Error):
+            self._db.close()
+        self._lock.close()
+
+
+def _no_start(folder: Path, exc: Exception) -> StartError:
+    words = exc.strerror if isinstance(exc, OSError) and exc.strerror else exc
+    return StartError(
+        f"the state folder {folder} cannot be used ({words}); set FLNET_STATE_PATH to one that can be written"
+    )

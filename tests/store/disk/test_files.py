@@ -1,0 +1,109 @@
+"""Parameter files: whole under their digest, or not there."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flnet.params import Params
+from flnet.store.disk import files as module
+from flnet.store.disk.files import DamagedFile, ModelFiles, free_name, from_bytes, to_bytes
+from tests.helpers import params
+
+MODEL = params(w=[[1.0, 2.0]], b=[3.0])
+
+
+def test_what_was_written_is_read_and_says_what_it_is(tmp_path: Path) -> None:
+    files = ModelFiles(tmp_path)
+    digest = files.write(MODEL, {"trainer": "T"})
+    assert digest == MODEL.digest
+    assert files.read(digest) == MODEL
+    assert files.said(digest) == {"trainer": "T"}
+    assert list(files.names()) == [digest]
+    assert files.unfinished() == []
+
+
+def test_equal_parameters_are_written_once(tmp_path: Path) -> None:
+    files = ModelFiles(tmp_path)
+    written = files.path(files.write(MODEL, {})).stat().st_mtime_ns
+    assert files.path(files.write(params(w=[[1.0, 2.0]], b=[3.0]), {})).stat().st_mtime_ns == written
+
+
+def test_all_dtypes_scalars_and_nothing_at_all_come_back(tmp_path: Path) -> None:
+    files = ModelFiles(tmp_path)
+    mixed = Params(
+        {
+            "half": np.ones(3, np.float16),
+            "count": np.int64(7),
+            "flags": np.array([True, False]),
+            "none": np.empty((0, 4), np.float32),
+        }
+    )
+    for one in (mixed, Params()):
+        assert files.read(files.write(one, {})).digest == one.digest
+
+
+@given(st.data())
+def test_any_damage_is_seen(data: st.DataObject) -> None:
+    whole = to_bytes(MODEL)
+    at = data.draw(st.integers(0, len(whole) - 1))
+    damaged = bytearray(whole)
+    damaged[at] ^= data.draw(st.integers(1, 255))
+    cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
+    for body in (bytes(damaged), cut):
+        try:
+            found = from_bytes(body)
+        except DamagedFile:
+            continue
+        # Spaces of the header may change; whatever else is read must show in the digest.
+        assert found.digest != MODEL.digest or found == MODEL
+
+
+def test_a_file_with_other_parameters_is_not_taken_for_whole(tmp_path: Path) -> None:
+    files = ModelFiles(tmp_path)
+    digest = files.write(MODEL, {})
+    files.path(digest).write_bytes(to_bytes(params(w=[[1.0, 2.0]], b=[4.0])))
+    with pytest.raises(DamagedFile, match="holds other parameters"):
+        files.read(digest)
+    aside = files.set_aside(digest)
+    assert aside.name.endswith(".safetensors.damaged-1")
+    assert files.names() == {}
+    with pytest.raises(DamagedFile, match="No such file"):
+        files.read(digest)
+
+
+def test_nothing_is_left_of_a_write_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = ModelFiles(tmp_path)
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("flnet.store.disk.files.os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        files.write(MODEL, {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_stopped_writer_left_is_removed(tmp_path: Path) -> None:
+    files = ModelFiles(tmp_path)
+    files.path(MODEL.digest).with_suffix(module.UNFINISHED).write_bytes(b"half")
+    assert files.remove_unfinished() == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_what_is_wanted_stays(tmp_path: Path) -> None:
+    files = ModelFiles(tmp_path)
+    stays, goes = files.write(MODEL, {}), files.write(params(w=[9.0]), {})
+    assert files.keep_only({stays}) == [goes]
+    assert list(files.names()) == [stays]
+
+
+def test_every_damaged_file_gets_a_name_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    (tmp_path / "x.damaged-1").touch()
+    assert free_name(path).name == "x.damaged-2"
