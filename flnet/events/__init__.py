@@ -17,6 +17,7 @@ from flnet.events.base import Declaration, Event
 from flnet.events.ends import (
     Averaged,
     AveragingFailed,
+    DataChanged,
     Evaluated,
     EvaluationFailed,
     Fetched,
@@ -51,6 +52,7 @@ __all__ = [
     "ClaimReceived",
     "ContactLost",
     "ContactMade",
+    "DataChanged",
     "Declaration",
     "DeclineReceived",
     "Evaluated",

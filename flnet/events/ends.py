@@ -19,6 +19,14 @@ class Prepared(Event):
 
 
 @dataclass(frozen=True)
+class DataChanged(Event):
+    """The trainer was loaded again, because its data are others now; taken in when no round is open."""
+
+    declaration: Declaration
+    params: Params
+
+
+@dataclass(frozen=True)
 class PrepareFailed(Event):
     """The trainer cannot work: no data, or it is broken. The reason says what to do."""
 

@@ -17,6 +17,7 @@ from flnet.events import (
     AveragingFailed,
     ClaimAnswered,
     ClaimReceived,
+    DataChanged,
     DeclineReceived,
     Evaluated,
     EvaluationFailed,
@@ -55,6 +56,7 @@ from flnet.jobs.closing import (
 from flnet.jobs.fetching import fetched
 from flnet.jobs.gathering import decline_received, failed, refused, trained, update_received
 from flnet.jobs.model import Model
+from flnet.jobs.renewing import renewed
 from flnet.jobs.starting import asked, decline, open_round, triggered
 from flnet.jobs.state import JobState, Waits
 from flnet.jobs.steering import paused, resumed, series_stopped
@@ -176,6 +178,9 @@ class Job:
                 return resumed(s)
             case Prepared():
                 return self._prepared(event)
+            case DataChanged():
+                s.fresh = event
+                return []
             case PrepareFailed(reason, _):
                 s.phase, s.error, s.asked_while_loading = Phase.NO_DATA, reason, None
                 return [Publish("no_data", f"{s.trainer} takes part in no round: {reason}")]
@@ -211,6 +216,8 @@ class Job:
                 effects += closed(s)
             elif s.phase is Phase.EXCHANGING and s.exchange is not None and s.exchange.done:
                 effects += finish(s)
+            elif s.fresh is not None and s.phase in (Phase.IDLE, Phase.NO_DATA):
+                effects += renewed(s, s.fresh)
             elif s.pending is not None and s.phase not in (Phase.AVERAGING, Phase.LOADING):
                 opening, s.pending = s.pending, None
                 effects += open_round(s, opening)

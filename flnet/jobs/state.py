@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from flnet.effects import Effect, Publish, Save, Send
-from flnet.events import Declaration, DeclineReceived, TrainingAsked, UpdateOffered, UpdateReceived
+from flnet.events import DataChanged, Declaration, DeclineReceived, TrainingAsked, UpdateOffered, UpdateReceived
 from flnet.jobs.chance import NoChance
 from flnet.jobs.model import Model
 from flnet.jobs.opening import Opening, Start
@@ -75,6 +75,7 @@ class JobState:
     history: list[RoundRecord] = field(default_factory=list)
     pending: Opening | None = None  # opens as soon as the step in progress allows it
     asked_while_loading: TrainingAsked | None = None
+    fresh: DataChanged | None = None  # other data, for when the round is over
     early: dict[PeerId, Word] = field(default_factory=dict)  # of a newer round
     rival: Claim | None = None  # the best differing average that the exchange showed
     rounds_left: int = 0  # rounds that this node was asked for and has not started yet

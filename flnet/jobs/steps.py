@@ -18,6 +18,7 @@ from flnet.events import (
     AveragingFailed,
     ClaimAnswered,
     ClaimReceived,
+    DataChanged,
     DeclineReceived,
     Evaluated,
     EvaluationFailed,
@@ -83,7 +84,7 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
             PrepareFailed: {P.NO_DATA},
         },
     ),
-    P.NO_DATA: _row(P.NO_DATA, (PrepareFailed, DeclineReceived), {Prepared: {P.IDLE}}),
+    P.NO_DATA: _row(P.NO_DATA, (PrepareFailed, DeclineReceived), {Prepared: {P.IDLE}, DataChanged: {P.IDLE}}),
     P.IDLE: _row(
         P.IDLE,
         (TrainingAsked, *_SAID, ClaimReceived, ClaimAnswered, *_LATE),
@@ -179,7 +180,7 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
 EVERYWHERE: frozenset[type] = frozenset(
     {
         *(PeerSeen, PeerLost, TimerFired, SendFailed, SendRefused),
-        *(HyperParamsEdited, SeriesStopped, Paused, Resumed),
+        *(HyperParamsEdited, SeriesStopped, Paused, Resumed, DataChanged),
     }
 )
 

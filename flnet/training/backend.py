@@ -45,8 +45,8 @@ class Backend(Protocol):
     Fails in TrainerError only, `predict` and `export` in InputRefused and NotOffered too.
     """
 
-    def prepare(self, who: Assignment) -> tuple[Declaration, Params]:
-        """Load a trainer: its declaration and initial parameters."""
+    def prepare(self, who: Assignment, anew: bool = False) -> tuple[Declaration, Params]:
+        """Load a trainer, or `anew` one that is loaded already: its declaration and initial parameters."""
         ...
 
     def fit(self, who: Assignment, order: FitOrder, report: Report) -> tuple[Fit, Score]:

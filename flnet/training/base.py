@@ -21,8 +21,13 @@ class Pool(Protocol):
     and NotOffered; the pool itself survives all of them.
     """
 
-    async def prepare(self, trainer: TrainerId) -> tuple[Declaration, Params]:
-        """Load the trainer and its data; its declaration and initial parameters."""
+    async def prepare(self, trainer: TrainerId, *, anew: bool = False) -> tuple[Declaration, Params]:
+        """Load the trainer and its data; its declaration and initial parameters.
+
+        Args:
+            trainer: by its id.
+            anew: forget one that is loaded already: its data have changed.
+        """
         ...
 
     async def fit(self, trainer: TrainerId, params: Params, hyper: HyperParams, seed: int) -> tuple[Fit, Score]:

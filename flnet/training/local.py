@@ -51,8 +51,10 @@ class LocalBackend:
         self._between = _BETWEEN_REPORTS_S if reports_every_s is None else reports_every_s
         self._cancelled: set[int] = set()
 
-    def prepare(self, who: Assignment) -> tuple[Declaration, Params]:
+    def prepare(self, who: Assignment, anew: bool = False) -> tuple[Declaration, Params]:
         """The trainer's declaration and initial parameters."""
+        if anew:
+            self._made.pop(who.file.id, None)  # first: two of them with their data may not fit into memory
         trainer = self._trainer(who)
         return self._guarded(who, "prepare", lambda: _prepared(trainer, who))
 

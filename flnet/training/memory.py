@@ -43,9 +43,9 @@ class InlinePool:
         self._running: dict[str, int] = {}
         self._closed = False
 
-    async def prepare(self, trainer: TrainerId) -> tuple[Declaration, Params]:
+    async def prepare(self, trainer: TrainerId, *, anew: bool = False) -> tuple[Declaration, Params]:
         """The declaration and initial parameters."""
-        return self._local.prepare(self._assigned(trainer))
+        return self._local.prepare(self._assigned(trainer), anew)
 
     async def fit(self, trainer: TrainerId, params: Params, hyper: HyperParams, seed: int) -> tuple[Fit, Score]:
         """Train, then measure."""

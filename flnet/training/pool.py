@@ -98,9 +98,9 @@ class Lane:
         self._resting: asyncio.TimerHandle | None = None
         self._closed = False
 
-    async def prepare(self, trainer: TrainerId) -> tuple[Declaration, Params]:
+    async def prepare(self, trainer: TrainerId, *, anew: bool = False) -> tuple[Declaration, Params]:
         """Load the trainer and its data."""
-        return await self.run(lambda: self.backend.prepare(self._assigned(trainer)))
+        return await self.run(lambda: self.backend.prepare(self._assigned(trainer), anew))
 
     async def fit(self, trainer: TrainerId, params: Params, hyper: HyperParams, seed: int) -> tuple[Fit, Score]:
         """Train, then measure; a caller that stops waiting cancels the training."""

@@ -62,13 +62,13 @@ class ProcessBackend:
         child = self._child
         return child.pid if child is not None and not child.has_ended() else None
 
-    def prepare(self, who: Assignment) -> tuple[Declaration, Params]:
+    def prepare(self, who: Assignment, anew: bool = False) -> tuple[Declaration, Params]:
         """Ask the child for a trainer's declaration and initial parameters."""
 
         def read(answer: Frame) -> tuple[Declaration, Params]:
             return read_declaration(answer.fields["declaration"]), answer.params or Params()
 
-        return self._ask(who, "prepared", {"do": "prepare"}, read)
+        return self._ask(who, "prepared", {"do": "prepare", "anew": anew}, read)
 
     def fit(self, who: Assignment, order: FitOrder, report: Report) -> tuple[Fit, Score]:
         """Let the child train and measure."""

@@ -144,7 +144,7 @@ def _done(fields: Mapping[str, Any], params: Params, backend: LocalBackend, chan
     who = read_assignment(fields["who"])
     match fields["do"]:
         case "prepare":
-            declaration, initial = backend.prepare(who)
+            declaration, initial = backend.prepare(who, fields["anew"])
             return Frame({"answer": "prepared", "declaration": declaration_fields(declaration)}, initial)
         case "fit":
             _step_back()

@@ -17,6 +17,7 @@ from flnet.events import (
     AveragingFailed,
     ClaimAnswered,
     ClaimReceived,
+    DataChanged,
     DeclineReceived,
     Evaluated,
     EvaluationFailed,
@@ -115,7 +116,8 @@ class Walk:
                 yield self._from_peers()
         if self.steering and self.person.random() < 0.5:
             yield Paused()
-        yield Prepared(declaration(), self._params())
+        by_import = self.job.phase is Phase.NO_DATA and self.newest_first > 0
+        yield (DataChanged if by_import else Prepared)(declaration(), self._params())
         for _ in range(steps):
             yield self._next()
 

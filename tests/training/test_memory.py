@@ -50,3 +50,13 @@ async def test_unknown_trainers_failures_and_a_closed_pool_end_in_words() -> Non
 
 def test_the_smallest_trainer_is_complete() -> None:
     assert isinstance(make_trainer(TrainerSettings(None, Path())), Tiny)
+
+
+async def test_a_trainer_is_loaded_anew_only_when_that_is_asked_for() -> None:
+    there = {"TINY": Tiny(seed=0)}
+    pool = InlinePool(there)
+    await pool.prepare(TINY)
+    there["TINY"] = Tiny(seed=0)
+    there["TINY"].label = "Other points"
+    assert (await pool.prepare(TINY))[0].label == "Points of a plane"
+    assert (await pool.prepare(TINY, anew=True))[0].label == "Other points"
