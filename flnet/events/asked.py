@@ -41,6 +41,23 @@ class Resumed(Event):
 
 
 @dataclass(frozen=True)
+class RolledBack(Event):
+    """A person wants the job to go on from a model that it held before.
+
+    Attributes:
+        shared, private: its parameters, the private ones as they were beside it.
+        round, contributors: of the average that it is.
+        accuracy: of it on the own test split, as far as it is known.
+    """
+
+    shared: Params
+    private: Params
+    round: int
+    contributors: int
+    accuracy: float | None = None
+
+
+@dataclass(frozen=True)
 class TrainingAsked(Event):
     """A peer started a round; `params` are None where only their digest was said."""
 
@@ -52,6 +69,7 @@ class TrainingAsked(Event):
     contributors: int = 0
     agreement: Mapping[str, str] | None = None
     digest: Digest | None = None
+    restored_at: int | None = None
 
 
 @dataclass(frozen=True)

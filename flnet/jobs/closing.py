@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from flnet.effects import Answer, Effect, Evaluate, Fetch, Publish, Send
-from flnet.errors import NoData, NotComparable, ParamsRefused
+from flnet.errors import JobBusy, NoData, NotComparable, ParamsRefused
 from flnet.events import (
     Averaged,
     AveragingFailed,
@@ -22,6 +22,7 @@ from flnet.jobs.opening import Opening
 from flnet.jobs.record import closing_words
 from flnet.jobs.starting import abandon
 from flnet.jobs.state import JobState
+from flnet.jobs.steering import measured_again, roll_back_ended
 from flnet.jobs.steps import Phase
 from flnet.messages import LAST_ROUND, Accuracy, AccuracyReply
 from flnet.params import Claim, RoundKey
@@ -51,13 +52,14 @@ def averaged(s: JobState, event: Averaged | AveragingFailed) -> list[Effect]:
         return finish(s)
     contributors = tuple(sorted(s.averaging.updates))
     s.averaging.let_go()
+    ended = roll_back_ended(s, contributors)
     s.model = s.model.holding(event.params, s.number, len(contributors))
     s.record.contributors, s.record.digest = contributors, event.params.digest
     s.record.seconds["average"] = event.seconds
     told = s.tell("averaged", s.record.outcome, digest=event.params.digest, contributors=list(contributors))
     s.phase = Phase.MEASURING
     measure = Evaluate(event.key, s.model.full, s.model.shared)
-    return [s.save(with_params=True), *([] if s.pending else [measure]), told]
+    return [s.save(with_params=True), *([] if s.pending else [measure]), told, *ended]
 
 
 def evaluated(s: JobState, event: Evaluated | EvaluationFailed) -> list[Effect]:
@@ -66,6 +68,8 @@ def evaluated(s: JobState, event: Evaluated | EvaluationFailed) -> list[Effect]:
         return []
     if s.phase is Phase.EXCHANGING:
         return exchanged(s, event)
+    if s.phase is Phase.IDLE:
+        return measured_again(s, event)
     if s.phase is not Phase.MEASURING or s.model is None or event.digest != s.model.shared.digest:
         return []
     assert s.record is not None and s.declaration is not None
@@ -96,10 +100,13 @@ def claim_received(s: JobState, event: ClaimReceived) -> list[Effect]:
     Raises:
         NotComparable: busy, in another round, or not averaged yet.
         ParamsRefused: its parameters do not fit, or it trains something else.
+        JobBusy: a person went back to another model here.
     """
     if s.phase is Phase.NO_DATA:
         raise NoData(s.trainer, s.error or "no data")
     must_agree(s, event.agreement)
+    if s.rolled_back and s.phase is Phase.IDLE:
+        raise JobBusy("a person here went back to another model; there is nothing to compare until the next round")
     claim = _conformed(s, event.claim) if s.model else event.claim
     if claim.round != s.number:
         raise NotComparable(f"round {claim.round} is compared, but this node is in round {s.number}")

@@ -52,7 +52,7 @@ def _base(s: JobState, event: Fetched | FetchFailed) -> list[Effect]:
     base, s.base = s.base, None
     assert base is not None and s.model is not None
     if isinstance(event, Fetched):
-        s.model = s.model.holding(event.params, base.round, base.contributors)
+        s.model = s.model.holding(event.params, base.round, base.contributors, base.restored_at)
         return train(s)
     s.phase = Phase.GATHERING
     s.error = f"the model that round {s.number} starts from could not be fetched from {base.peer}: {event.reason}"

@@ -31,6 +31,7 @@ from flnet.events import (
     Prepared,
     PrepareFailed,
     Resumed,
+    RolledBack,
     RoundTriggered,
     SendFailed,
     SendRefused,
@@ -59,7 +60,7 @@ from flnet.jobs.model import Model
 from flnet.jobs.renewing import renewed
 from flnet.jobs.starting import asked, decline, open_round, triggered
 from flnet.jobs.state import JobState, Waits
-from flnet.jobs.steering import paused, resumed, series_stopped
+from flnet.jobs.steering import paused, resumed, rolled_back, series_stopped
 from flnet.jobs.steps import Phase, is_legal
 from flnet.messages import Peer
 from flnet.params import Rng, Schema, TrainerId
@@ -176,6 +177,8 @@ class Job:
                 return paused(s)
             case Resumed():
                 return resumed(s)
+            case RolledBack():
+                return rolled_back(s, event)
             case Prepared():
                 return self._prepared(event)
             case DataChanged():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from flnet.jobs.opening import Start, standing
 from flnet.params import Digest, Params, Schema
 
 
@@ -14,6 +15,8 @@ class Model:
     Attributes:
         round: the round whose average the shared part is; -1 if it never was averaged.
         contributors: how many updates went into that average.
+        restored_at: set when a person went back to this model, here or where a round was started from it: the
+            round that was reached there then.
     """
 
     schema: Schema
@@ -21,24 +24,43 @@ class Model:
     private: Params
     round: int = -1
     contributors: int = 0
+    restored_at: int | None = None
+
+    @property
+    def standing(self) -> int:
+        """The round as whose model it counts."""
+        return standing(self.round, self.restored_at)
 
     @property
     def full(self) -> Params:
         """All parameters, as the trainer wants them."""
         return self.shared.merged_with(self.private)
 
-    def holding(self, shared: Params, round: int, contributors: int) -> Model:
+    def holding(self, shared: Params, round: int, contributors: int, restored_at: int | None = None) -> Model:
         """The same job with another shared part."""
-        return replace(self, shared=shared, round=round, contributors=contributors)
+        return replace(self, shared=shared, round=round, contributors=contributors, restored_at=restored_at)
 
     def with_private(self, private: Params) -> Model:
         """The same job with other private parameters."""
         return replace(self, private=private)
 
     def yields_to(self, round: int, contributors: int, digest: Digest) -> bool:
-        """Whether a model from elsewhere comes before this one; see `better_of`."""
-        ours, theirs = (self.round, self.contributors), (round, contributors)
+        """Whether an average from elsewhere comes before this model; see `better_of`."""
+        if self.restored_at is not None and round == self.standing:
+            return False  # a person left that round's average
+        ours, theirs = (self.standing, self.contributors), (round, contributors)
         return theirs > ours or (theirs == ours and digest < self.shared.digest)
+
+    def gives_way_to(self, start: Start) -> bool:
+        """Whether a round that a peer starts begins here with the peer's model: with the newer of the two, and of
+        one round with the better one as `better_of` has it. But where a person went back to either, the
+        initiator's counts: so all begin where one person went back to, and two people pull no round apart.
+        """
+        if start.standing != self.standing:
+            return start.standing > self.standing
+        if start.restored_at is not None or self.restored_at is not None:
+            return True
+        return self.yields_to(start.round, start.contributors, start.digest)
 
     def better_of(self, shared: Params, round: int, contributors: int) -> Model:
         """This model or the other one: the newer average; of two of one round, that with more contributors;

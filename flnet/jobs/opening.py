@@ -8,6 +8,11 @@ from flnet.messages import HyperParams
 from flnet.params import Digest, Params, PeerId, RoundKey
 
 
+def standing(round: int, restored_at: int | None) -> int:
+    """The round as whose model one counts: a person who goes back makes an old model count as a new one."""
+    return round if restored_at is None else max(round, restored_at)
+
+
 @dataclass(frozen=True)
 class Start:
     """The initiator's model.
@@ -16,6 +21,8 @@ class Start:
         peer: who holds it, if `params` are to be fetched.
         round: the round whose average it is; -1 if it never was averaged.
         contributors: how many updates went into that average.
+        restored_at: the round that the initiator had reached when a person there went back to it; None if nobody
+            did.
     """
 
     digest: Digest
@@ -23,6 +30,12 @@ class Start:
     peer: PeerId
     round: int = -1
     contributors: int = 0
+    restored_at: int | None = None
+
+    @property
+    def standing(self) -> int:
+        """The round as whose model it counts."""
+        return standing(self.round, self.restored_at)
 
 
 @dataclass(frozen=True)

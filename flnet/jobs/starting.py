@@ -58,6 +58,7 @@ def asked(s: JobState, event: TrainingAsked) -> list[Effect]:
     return _force(s) if event.key.number == s.number + 1 else []
 
 
+APART = "a person here went back to another model than the one that this round starts from"  # what peers read
 _OPEN = (Phase.FETCHING, Phase.TRAINING, Phase.GATHERING)  # a round that is not averaged yet
 
 
@@ -82,7 +83,7 @@ def open_round(s: JobState, opening: Opening) -> list[Effect]:
     if s.number == opening.key.number:
         s.record = None  # one round, started twice at once: only the start that counts is remembered
     effects = abandon(s, f"cut short: {opening.key.initiator} started round {opening.key.number}")
-    _take_base(s, opening)
+    given_up = _take_base(s, opening)
     s.hyper = opening.hyper or s.hyper
     s.key = opening.key
     s.accuracy, s.error, s.exchange, s.rival = None, None, None, None
@@ -95,7 +96,7 @@ def open_round(s: JobState, opening: Opening) -> list[Effect]:
     ]  # first: who sits out may end it
     effects += [*_enter(s, opening), *told]
     words = f"round {s.number} of {s.trainer} was started by {opening.key.initiator}"
-    return [*effects, s.save(), s.tell("round_opened", words, initiator=opening.key.initiator)]
+    return [*effects, s.save(), s.tell("round_opened", words, initiator=opening.key.initiator), *given_up]
 
 
 def abandon(s: JobState, why: str) -> list[Effect]:
@@ -127,7 +128,11 @@ def _start_message(s: JobState) -> Effect:
     assert s.model is not None
     held = s.model
     message = s.say(
-        StartTraining, base_round=held.round, contributors=held.contributors, digest=held.shared.digest
+        StartTraining,
+        base_round=held.round,
+        contributors=held.contributors,
+        digest=held.shared.digest,
+        restored_at=held.restored_at,
     )
     return Send(tuple(sorted(s.peers)), message, held.shared)
 
@@ -138,8 +143,8 @@ def _to_all(s: JobState, message: ModelParams) -> Effect:
 
 def _enter(s: JobState, opening: Opening) -> list[Effect]:
     s.phase = Phase.GATHERING
-    if opening.sits_out or s.paused:
-        return _sit_out(s, opening.sits_out or PAUSED)
+    if why := opening.sits_out or _why_not(s, opening):
+        return _sit_out(s, why)
     if not opening.heard_start:
         return [SetTimer(s.start_timer, s.waits.start)]
     return _begin(s)
@@ -147,9 +152,19 @@ def _enter(s: JobState, opening: Opening) -> list[Effect]:
 
 def _join(s: JobState, opening: Opening) -> list[Effect]:
     """The start that this node had missed came after all: train, and keep what was gathered."""
-    _take_base(s, opening)
+    given_up = _take_base(s, opening)
     s.hyper = opening.hyper or s.hyper
-    return [CancelTimer(s.start_timer), *(_sit_out(s, PAUSED) if s.paused else _begin(s))]
+    why = _why_not(s, opening)
+    return [CancelTimer(s.start_timer), *(_sit_out(s, why) if why else _begin(s)), *given_up]
+
+
+def _why_not(s: JobState, opening: Opening) -> str:
+    """Why this node does not train in a round; empty if it does."""
+    assert s.model is not None
+    start = opening.start
+    if s.rolled_back and start is not None and s.base is None and start.digest != s.model.shared.digest:
+        return APART
+    return PAUSED if s.paused else ""
 
 
 def _sit_out(s: JobState, why: str) -> list[Effect]:
@@ -174,10 +189,14 @@ def train(s: JobState) -> list[Effect]:
     return [Train(s.key, s.model.full, s.hyper)]
 
 
-def _take_base(s: JobState, opening: Opening) -> None:
+def _take_base(s: JobState, opening: Opening) -> list[Effect]:
     """Choose what training starts from: before the first average the initiator's parameters (a common start is
     essential, section 3.1), later the newest average with the most contributors among ours, those seen, and the
-    start's. `s.base` is what has to be fetched for it.
+    start's; see `Model.gives_way_to` for models that a person went back to. `s.base` is what has to be fetched for
+    it.
+
+    Returns:
+        What people are told where that ends a roll back of this node.
     """
     assert s.model is not None
     s.base = None
@@ -185,16 +204,22 @@ def _take_base(s: JobState, opening: Opening) -> None:
         s.model = s.model.better_of(s.rival.params, s.rival.round, s.rival.contributors)
     start = opening.start
     if start is None:
-        return
-    if max(start.round, s.model.round) < 0:  # nobody has averaged yet: all still need one start
+        return []
+    if max(start.standing, s.model.standing) < 0:  # nobody has averaged yet: all still need one start
         start = replace(start, contributors=0)
-    elif not s.model.yields_to(start.round, start.contributors, start.digest):
-        return
+    elif not s.model.gives_way_to(start):
+        return []
+    left = s.model.shared.digest
     params = s.model.shared if start.digest == s.model.shared.digest else start.params
     if params is None:
         s.base = start
     else:
-        s.model = s.model.holding(params, start.round, start.contributors)
+        s.model = s.model.holding(params, start.round, start.contributors, start.restored_at)
+    if not s.rolled_back or start.digest == left or (s.paused and s.base is not None):
+        return []
+    s.rolled_back = False
+    words = f"going back to the model {left[:10]} ends here: {start.peer} started a round from another one"
+    return [s.tell("roll_back_ended", words, digest=left, peer=start.peer)]
 
 
 def _start_of(s: JobState, event: TrainingAsked) -> Start:
@@ -204,7 +229,8 @@ def _start_of(s: JobState, event: TrainingAsked) -> Start:
     digest = event.digest if params is None else params.digest
     if digest is None:
         raise ParamsRefused("a start must bring parameters, or name their digest")
-    return Start(digest, params, event.peer, max(base_round, -1), event.contributors)
+    restored_at = None if event.restored_at is None else min(event.restored_at, event.key.number - 1)
+    return Start(digest, params, event.peer, max(base_round, -1), event.contributors, restored_at)
 
 
 def _force(s: JobState) -> list[Effect]:

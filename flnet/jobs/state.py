@@ -80,6 +80,7 @@ class JobState:
     rival: Claim | None = None  # the best differing average that the exchange showed
     rounds_left: int = 0  # rounds that this node was asked for and has not started yet
     paused: bool = False  # a person wants this node to sit rounds out
+    rolled_back: bool = False  # a person went back to the model held, and no average came since
     error: str | None = None
 
     @property
@@ -178,8 +179,10 @@ class JobState:
             "hyper": self.hyper.fields() if self.hyper else None,
             "model_round": self.model.round if self.model else -1,
             "contributors": self.model.contributors if self.model else 0,
+            "restored_at": self.model.restored_at if self.model else None,
             "accuracy": self.accuracy,
             "paused": self.paused,
+            "rolled_back": self.rolled_back,
             "record": self.record.view() if self.record else None,
         }
         return Save(snapshot, self.model.shared if with_params and self.model else None, private)
@@ -221,6 +224,7 @@ class JobState:
             "initiator": self.key.initiator if self.key else None,
             "rounds_left": self.rounds_left,
             "paused": self.paused,
+            "rolled_back": self.rolled_back,
             "waiting_for": waiting,
             "received": sorted(gathering.updates) if gathering else [],
             "outcome": (self.history[-1].outcome if self.history else "") if self.phase is Phase.IDLE else "",

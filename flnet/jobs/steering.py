@@ -1,12 +1,20 @@
-"""What a person says about rounds to come: end the series that was asked for, stay out of rounds, take part again.
+"""What a person says between rounds: end a series, stay out of rounds, take part again, go back to an older model.
 
 None of it touches the round that is open: what peers wait for, they get.
 """
 
 from __future__ import annotations
 
-from flnet.effects import Effect
+from collections.abc import Collection
+
+from flnet.effects import Effect, Evaluate
+from flnet.errors import JobBusy
+from flnet.events import Evaluated, EvaluationFailed, RolledBack
 from flnet.jobs.state import JobState
+from flnet.jobs.steps import Phase
+from flnet.params import PeerId, Schema
+
+NEXT = "the next round starts from it everywhere if it is started here, and from theirs if others start it"
 
 
 def series_stopped(s: JobState) -> list[Effect]:
@@ -34,6 +42,60 @@ def resumed(s: JobState) -> list[Effect]:
         return []
     s.paused = False
     return [s.save(), s.tell("resumed", f"{s.trainer} takes part in rounds again")]
+
+
+def rolled_back(s: JobState, event: RolledBack) -> list[Effect]:
+    """Go on from a model that this node held before; the next round that is started here begins with it.
+
+    It counts as a model of the round that this node has reached (see `flnet.jobs.model`), is saved, and is
+    measured again.
+
+    Raises:
+        JobBusy: not between rounds, or that model is held anyway.
+        ParamsRefused: it is of another shape than the trainer's models are now.
+    """
+    if s.phase is not Phase.IDLE or s.model is None:
+        raise JobBusy(_why_no_way_back(s))
+    shared = s.model.schema.conform(event.shared)
+    private = Schema.of(s.model.private).conform(event.private)
+    if shared.digest == s.model.shared.digest:
+        raise JobBusy(f"{s.trainer} goes on from the model {shared.digest[:10]} already")
+    held = s.model.holding(shared, event.round, event.contributors, restored_at=s.number)
+    s.model, s.accuracy = held.with_private(private), event.accuracy
+    s.rolled_back, s.rival = True, None
+    measure = [Evaluate(s.key, s.model.full, s.model.shared)] if s.key else []
+    words = f"a person went back to the model {shared.digest[:10]} of round {event.round}; {NEXT}"
+    told = s.tell("rolled_back", words, digest=shared.digest, model_round=event.round)
+    return [s.save(with_params=True, private=private), *measure, told]
+
+
+def measured_again(s: JobState, event: Evaluated | EvaluationFailed) -> list[Effect]:
+    """The model that a person went back to was measured; what comes of other models between rounds is late."""
+    if not s.rolled_back or s.model is None or event.digest != s.model.shared.digest:
+        return []
+    if isinstance(event, EvaluationFailed):
+        return [s.tell("measuring_failed", f"the model gone back to could not be measured: {event.reason}")]
+    s.accuracy = event.accuracy
+    words = f"accuracy of the model gone back to {event.accuracy:.4f}"
+    return [s.save(), s.tell("measured", words, accuracy=event.accuracy)]
+
+
+def roll_back_ended(s: JobState, contributors: Collection[PeerId]) -> list[Effect]:
+    """A new average takes the place of the model gone back to; people are told where it did not come of it."""
+    gone, s.rolled_back = s.rolled_back, False
+    if not gone or s.my_id in contributors or s.model is None:
+        return []
+    left = s.model.shared.digest
+    words = f"going back to the model {left[:10]} ends here: others made an average without it"
+    return [s.tell("roll_back_ended", words, digest=left)]
+
+
+def _why_no_way_back(s: JobState) -> str:
+    if s.phase is Phase.LOADING:
+        return f"{s.trainer} is still loading its data"
+    if s.phase is Phase.NO_DATA or s.model is None:
+        return f"{s.trainer} has no model to go on from: {s.error}"
+    return f"round {s.number} is still {s.phase.lower()} here; go back to another model when it is over"
 
 
 def _withdraw(s: JobState) -> int:

@@ -31,6 +31,7 @@ from flnet.events import (
     Prepared,
     PrepareFailed,
     Resumed,
+    RolledBack,
     RoundTriggered,
     SendFailed,
     SendRefused,
@@ -87,7 +88,7 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
     P.NO_DATA: _row(P.NO_DATA, (PrepareFailed, DeclineReceived), {Prepared: {P.IDLE}, DataChanged: {P.IDLE}}),
     P.IDLE: _row(
         P.IDLE,
-        (TrainingAsked, *_SAID, ClaimReceived, ClaimAnswered, *_LATE),
+        (TrainingAsked, *_SAID, ClaimReceived, ClaimAnswered, RolledBack, *_LATE),
         {
             RoundTriggered: {P.TRAINING},
             Resumed: {P.TRAINING},  # a series goes on

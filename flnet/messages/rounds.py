@@ -43,6 +43,7 @@ class StartTraining(JobMessage):
         base_round: the round whose average the parameters are; -1 when they were never averaged.
         contributors: how many updates went into that average.
         digest: of the parameters; who holds them already need not be sent them.
+        restored_at: set when a person went back to this model on the sender: the round reached there then.
     """
 
     path: ClassVar[str] = "/training"
@@ -51,6 +52,7 @@ class StartTraining(JobMessage):
     base_round: int = Field(default=-1, ge=-1)
     contributors: int = Field(default=0, ge=0)
     digest: HexDigest | None = None
+    restored_at: int | None = Field(default=None, ge=-1)
 
     @property
     def key(self) -> RoundKey:

@@ -59,6 +59,7 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
                 m.contributors,
                 m.agreement,
                 Digest(m.digest) if m.digest else None,
+                m.restored_at,
             )
             return m.trainer, asked
         case ModelParams() as m if m.declined is not None:

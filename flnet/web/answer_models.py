@@ -87,6 +87,7 @@ class JobView(View):
     initiator: str | None
     rounds_left: int
     paused: bool
+    rolled_back: bool = Field(default=False, description="whether a person went back to the model held")
     waiting_for: list[str]
     received: list[str]
     progress: ProgressView | None = None

@@ -31,6 +31,7 @@ from flnet.events import (
     Prepared,
     PrepareFailed,
     Resumed,
+    RolledBack,
     RoundTriggered,
     SendFailed,
     SendRefused,
@@ -123,7 +124,8 @@ class Walk:
 
     def _next(self) -> Event:
         if self.person.random() < self.steering:
-            return self.person.choice([SeriesStopped(), Paused(), Resumed()])
+            older = RolledBack(params(w=[self.person.randrange(50), 1.0]), Params(), 0, 1, 0.5)
+            return self.person.choice([SeriesStopped(), Paused(), Resumed(), older])
         if self.rng.random() < self.chatter:
             return self._from_peers()
         roll = self.rng.random()
