@@ -17,6 +17,7 @@ import httpx
 import psutil
 
 DEADLINE_SECONDS = 60.0
+ROOT = Path(__file__).parents[2]
 # Trains until the file "go" lies beside it: a test decides when, not a clock.
 SLOW_TRAINER = '''
 """Trains until it is told to stop."""
@@ -59,21 +60,29 @@ def make_trainer(settings):
 
 
 class RealNode:
-    """One `flnet run` and its REST API."""
+    """One `flnet run` and its REST API; the process changes when the node is started again."""
 
-    def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
-        self.process, self.port = process, port
-        self.http = httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=10)
+    def __init__(self, name: str, process: subprocess.Popen[bytes], port: int, http: httpx.Client) -> None:
+        self.name, self.process, self.port, self.http = name, process, port, http
 
     def get(self, path: str) -> Any:
         return self.http.get(path).json()
 
-    def job(self) -> Mapping[str, Any]:
-        view: Mapping[str, Any] = self.get("/jobs/SLOW")
+    def job(self, trainer: str = "SLOW") -> Mapping[str, Any]:
+        view: Mapping[str, Any] = self.get(f"/jobs/{trainer}")
         return view
 
-    def trigger(self) -> httpx.Response:
-        return self.http.post("/training/trigger", json={"trainerId": "SLOW"})
+    def trigger(self, trainer: str = "SLOW", rounds: int = 1) -> httpx.Response:
+        return self.http.post("/training/trigger", json={"trainerId": trainer, "rounds": rounds})
+
+    def history(self, trainer: str = "SLOW") -> list[Mapping[str, Any]]:
+        """What this node keeps of its rounds, oldest first."""
+        records: list[Mapping[str, Any]] = self.get(f"/jobs/{trainer}/history")
+        return records
+
+    def states(self) -> dict[str, str]:
+        """How this node sees its peers, by id."""
+        return {peer["id"]: peer["state"] for peer in self.get("/peers")}
 
     def children(self) -> list[psutil.Process]:
         """The training child, if it is alive."""
@@ -83,9 +92,16 @@ class RealNode:
         (child,) = self.children()
         child.send_signal(signal.SIGKILL)
 
+    def kill(self) -> None:
+        """End it as the power would."""
+        self.process.kill()
+        self.process.wait()
+
 
 class Harness:
     """Starts nodes in a folder."""
+
+    module = "flnet"  # that `python -m` runs; it takes the command line of flnet
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -93,11 +109,11 @@ class Harness:
         self.trainers.mkdir()
         (self.trainers / "SLOW.py").write_text(SLOW_TRAINER)
         self.nodes: list[RealNode] = []
+        self._settings: dict[str, dict[str, str]] = {}
 
     def start(self, **settings: str) -> RealNode:
         """A node with shard i of 9; it announces itself to the first one."""
-        index, port = len(self.nodes), free_port()
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("FLNET_")}
+        index, port = len(self.nodes), int(settings.get("NODE_PORT") or self.port())
         values = {
             "NODE_ID": f"n{index}",
             "NODE_PORT": str(port),
@@ -105,21 +121,42 @@ class Harness:
             "TRAINERS": "SLOW",
             "STATE_PATH": str(self.folder / f"state{index}"),
             "DATA_SHARD": f"{index + 1}/9",
-            "BOOTSTRAP_PAIRS": f"127.0.0.1:{self.nodes[0].port}" if self.nodes else "",
+            **self.place(index),
             **settings,
         }
-        variables = {f"FLNET_{name}": value for name, value in values.items()}
-        with (self.folder / f"n{index}.log").open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "flnet", "run"],
-                env=clean | variables,
-                stdout=log,
-                stderr=log,
-                cwd=self.folder,
-            )
-        node = RealNode(process, port)
+        self._settings[name := values["NODE_ID"]] = values
+        node = RealNode(name, self.process(index, values), port, self.client(index, port))
         self.nodes.append(node)
         return node
+
+    def again(self, node: RealNode, **settings: str) -> None:
+        """Start an ended node again: on the same state folder and port, with the same settings but for these."""
+        assert node.process.poll() is not None, f"{node.name} still runs"
+        values = self._settings[node.name] | settings
+        node.process = self.process(self.nodes.index(node), values)
+
+    def port(self) -> int:
+        """For the next node."""
+        return free_port()
+
+    def place(self, index: int) -> dict[str, str]:
+        """Settings that say where the node is and whom it calls first."""
+        return {"BOOTSTRAP_PAIRS": f"127.0.0.1:{self.nodes[0].port}" if self.nodes else ""}
+
+    def client(self, index: int, port: int) -> httpx.Client:
+        """Speaks to the node from its own machine."""
+        return httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=10)
+
+    def process(self, index: int, values: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        """Start the process of a node."""
+        with (self.folder / f"n{index}.log").open("ab") as log:
+            return subprocess.Popen(
+                self.command(), env=environment(values), stdout=log, stderr=log, cwd=self.folder
+            )
+
+    def command(self) -> list[str]:
+        """What starts a node; it ends with this process, should that be killed."""
+        return [sys.executable, "-m", self.module, "run", "--exit-with-parent", str(os.getpid())]
 
     def go(self) -> None:
         """Let trainings end."""
@@ -129,11 +166,25 @@ class Harness:
         """Let later trainings run until `go`."""
         (self.trainers / "go").unlink()
 
-    def ready(self) -> None:
+    def ready(self, seconds: float = DEADLINE_SECONDS) -> None:
         """Wait for a full mesh with loaded trainers."""
         for node in self.nodes:
-            until(lambda n=node: answers(n, "/ready"), "readiness")  # type: ignore[misc]
-            until(lambda n=node: len(n.get("/peers")) == len(self.nodes) - 1, "a full mesh")  # type: ignore[misc]
+            self.up(node, seconds)
+        self.meshed(*self.nodes, seconds=seconds)
+
+    def up(self, node: RealNode, seconds: float = DEADLINE_SECONDS) -> None:
+        """Wait until a node could take part in rounds."""
+        until(lambda: answers(node, "/ready"), f"readiness of {node.name}", seconds)
+
+    def meshed(self, *nodes: RealNode, seconds: float = DEADLINE_SECONDS) -> None:
+        """Wait until these nodes see all others of them alive."""
+        for node in nodes:
+            others = {other.name for other in nodes} - {node.name}
+            until(
+                lambda n=node, others=others: others <= {p for p, s in n.states().items() if s == "alive"},  # type: ignore[misc]
+                f"{node.name} seeing {', '.join(sorted(others))}",
+                seconds,
+            )
 
     def stop(self) -> None:
         for node in self.nodes:
@@ -141,6 +192,12 @@ class Harness:
             if node.process.poll() is None:
                 node.process.kill()
             node.process.wait()
+
+
+def environment(values: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a node: those of this process, but of FLNET_* only these."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("FLNET_")}
+    return clean | {f"FLNET_{name}": value for name, value in values.items()} | {"PYTHONPATH": str(ROOT)}
 
 
 @contextmanager
@@ -154,15 +211,18 @@ def harness(folder: Path) -> Iterator[Harness]:
 
 
 def answers(node: RealNode, path: str) -> bool:
+    """Whether a node answers 200; fails at once where there is no node any more."""
+    code = node.process.poll()
+    assert code is None, f"{node.name} has ended with {code}; what it said stands in its log"
     try:
         return node.http.get(path).status_code == 200
     except httpx.TransportError:
         return False
 
 
-def until(holds: Callable[[], bool], what: str) -> None:
+def until(holds: Callable[[], bool], what: str, seconds: float = DEADLINE_SECONDS) -> None:
     """Poll until it holds; the deadline only turns a hang into a failure."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, f"{what} did not come about"
         time.sleep(0.05)
