@@ -58,6 +58,6 @@ def create_app(node: Node, settings: Settings) -> Quart:
     app.register_blueprint(model_routes(node))
     app.register_blueprint(live_routes(app, node))
     app.register_blueprint(frame_routes(node, settings))
-    app.register_blueprint(page_routes(node))
+    app.register_blueprint(page_routes(node, settings))
     app.register_blueprint(view_routes(node, settings))
     return app

@@ -112,6 +112,11 @@ def jobs_of(node: str, info: Any, t: Translate = english) -> list[JobView]:
     return [job_view(node, job, t) for job in jobs[:MAX_JOBS]] if isinstance(jobs, list | tuple) else []
 
 
+def phase_words(phase: str) -> str:
+    """A phase in English words, as the templates translate them."""
+    return _PHASES.get(phase, phase.capitalize())
+
+
 def same_job(one: JobView, other: JobView) -> bool:
     """Whether two nodes mean the same trainer; an old node tells no id, only the label."""
     if one.trainer_id and other.trainer_id:
@@ -133,7 +138,7 @@ def _state(job: Mapping[str, Any]) -> dict[str, Any]:
     paused = job.get("paused")
     return {
         "phase": phase,
-        "phase_words": _PHASES.get(phase, phase.capitalize()),
+        "phase_words": phase_words(phase),
         "round": _round_words(job.get("current_round")),
         "number": _whole(job.get("current_round"), -1),
         "model_round": _model_round(job, phase),

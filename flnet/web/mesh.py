@@ -124,7 +124,7 @@ def mesh_of(node: Node, peer_infos: Sequence[View], host: str) -> Mesh:
         peer_infos: what the peers said of themselves, unchecked; see `flnet.node.base.Node.peer_infos`.
         host: where this node listens, if it was not told at which address its peers reach it.
     """
-    info, known = node.info(), {peer["id"]: peer for peer in node.peers()}
+    info, asked = node.info(), {one["id"]: one for one in peer_infos}
     me = MeshNode(
         id=node.me.id,
         address=node.me.model_copy(update={"ip": node.me.ip or host.strip("[]")}).address,
@@ -133,17 +133,17 @@ def mesh_of(node: Node, peer_infos: Sequence[View], host: str) -> Mesh:
         version=info["version"],
         jobs=info["jobsInfo"],
     )
-    peers = [_peer(one, known[one["id"]]) for one in peer_infos if one["id"] in known]
+    peers = [_peer(peer, asked.get(peer["id"], {})) for peer in node.peers()]
     return Mesh(nodes=[me, *peers])
 
 
-def _peer(asked: View, known: View) -> MeshNode:
-    said = asked["info"] or {}
+def _peer(known: View, asked: View) -> MeshNode:
+    said = asked.get("info") or {}
     return MeshNode(
-        id=asked["id"],
-        address=asked["address"],
+        id=known["id"],
+        address=known["address"],
         state=known["state"],
-        reason=asked["error"] or known.get("reason") or "",
+        reason=known.get("reason") or asked.get("error") or "",
         version=said.get("version"),
         rtt_ms=known.get("rtt_ms"),
         jobs=said.get("jobsInfo", []),

@@ -1,17 +1,21 @@
-"""The mesh as a picture: nodes on a circle and lines between them, as coordinates for the template."""
+"""The mesh as a picture: nodes on a circle or two and lines between them, as coordinates for the template."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from flnet.web.view import PeerView, text
+from flnet.web.mesh_view import NodeRow
+from flnet.web.view import text
 
-WIDTH, HEIGHT = 400, 320
-MAX_NODES = 50  # on the circle; the table has all
-ALL_EDGES_UP_TO = 12  # nodes; beyond that only this node's lines are drawn
-_LABELS_UP_TO = 24  # nodes; beyond that the names would cover each other
+ALL_EDGES_UP_TO = 12  # nodes; beyond that only this node's lines are drawn, and labels turn outwards
+ONE_RING_UP_TO = 30  # nodes; beyond that this node is in the middle of two rings
+INNER_LABELS_UP_TO = (
+    20  # nodes of the inner ring; beyond that every second one has no label, but for those in trouble
+)
+MAX_NODES = 91  # in the picture; the table has all
+MAX_ARROWS = 60
 
 
 @dataclass(frozen=True)
@@ -19,24 +23,27 @@ class Dot:
     """One node of the picture.
 
     Attributes:
-        state: "self", or what the node knows of the peer: "alive", "unreachable".
+        look: its shape: "self", or what the membership says of it.
+        letter: of the model that it holds; empty where there is none, or more than one trainer.
+        label: short enough for the picture, or empty; `turn` in degrees about its beginning, 0 for none.
         anchor: where the label begins, as SVG names it: start, middle or end.
-        label: short enough for the picture, or empty.
     """
 
     id: str
-    state: str
+    look: str
     x: float
     y: float
+    letter: str
     label: str
     label_x: float
     label_y: float
     anchor: str
+    turn: float
 
 
 @dataclass(frozen=True)
 class Edge:
-    """A line between two nodes; `up` when both can be reached from here."""
+    """A line between two nodes; `look` is the worse of their states."""
 
     a: str
     b: str
@@ -44,39 +51,153 @@ class Edge:
     y1: float
     x2: float
     y2: float
-    up: bool
+    look: str
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """A node waits for what another one is to send; `path` is what the attribute d of an SVG path takes."""
+
+    waiting: str
+    awaited: str
+    path: str
 
 
 @dataclass(frozen=True)
 class Picture:
-    """All that is drawn; `hidden` nodes did not fit."""
+    """All that is drawn; `hidden` nodes did not fit, `looks` are those that the legend explains."""
 
+    width: int
+    height: int
+    size: str
     dots: tuple[Dot, ...]
     edges: tuple[Edge, ...]
+    arrows: tuple[Arrow, ...]
+    looks: tuple[tuple[str, str], ...]
+    has_letters: bool
     hidden: int
 
 
-def mesh_picture(me: str, peers: Sequence[PeerView]) -> Picture:
-    """This node at the top of a circle and its peers around it, in the order of their ids."""
-    around = sorted(peers, key=lambda peer: peer.id)[: MAX_NODES - 1]
-    nodes = [(me, "self"), *((peer.id, peer.state) for peer in around)]
-    dots = tuple(_dot(place, len(nodes), name, state) for place, (name, state) in enumerate(nodes))
-    pairs = [(a, b) for i, a in enumerate(dots) for b in dots[i + 1 :]]
-    if len(dots) > ALL_EDGES_UP_TO:
-        pairs = pairs[: len(dots) - 1]  # those of this node come first
-    return Picture(dots, tuple(_edge(a, b) for a, b in pairs), len(peers) - len(around))
+@dataclass(frozen=True)
+class _Place:
+    """Where a node is, in which direction from the middle that is, and whether there is room for its name."""
+
+    x: float
+    y: float
+    right: float
+    down: float
+    is_labelled: bool = True
 
 
-def _dot(place: int, of: int, name: str, state: str) -> Dot:
-    angle = 2 * math.pi * place / of
-    right, down = math.sin(angle), -math.cos(angle)
-    x, y = WIDTH / 2 + 0.27 * WIDTH * right, HEIGHT / 2 + 0.36 * HEIGHT * down
-    side = "middle" if abs(right) < 0.3 else "start" if right > 0 else "end"
-    label = text(name, 14) if of <= _LABELS_UP_TO else ""
-    label_x, label_y = x + (0 if side == "middle" else 16 * right), y + (22 if down > 0 else -22) * abs(down)
-    return Dot(name, state, round(x, 1), round(y, 1), label, round(label_x, 1), round(label_y + 4, 1), side)
+def mesh_picture(nodes: Sequence[NodeRow]) -> Picture:
+    """This node, which comes first, and its peers in the order of their ids."""
+    me, around = nodes[0], sorted(nodes[1:], key=lambda node: node.id)
+    shown = [me, *around[: MAX_NODES - 1]]
+    size = "small" if len(shown) <= ALL_EDGES_UP_TO else "medium" if len(shown) <= ONE_RING_UP_TO else "large"
+    width, height = {"small": (400, 320), "medium": (500, 500), "large": (600, 600)}[size]
+    places = list(_two_rings(len(shown)) if size == "large" else _one_ring(len(shown), size))
+    is_compared = len({job.trainer for node in shown for job in node.jobs}) == 1
+    dots = tuple(_dot(node, place, size, is_compared) for node, place in zip(shown, places, strict=True))
+    looks = {dot.look: node.state for dot, node in zip(dots, shown, strict=True)}
+    return Picture(
+        width,
+        height,
+        size,
+        dots,
+        tuple(_edges(dots)),
+        tuple(_arrows(shown, dots))[:MAX_ARROWS],
+        tuple(looks.items()),
+        any(dot.letter for dot in dots),
+        len(nodes) - len(shown),
+    )
 
 
-def _edge(a: Dot, b: Dot) -> Edge:
-    up = all(dot.state in ("self", "alive") for dot in (a, b))
-    return Edge(a.id, b.id, a.x, a.y, b.x, b.y, up)
+def _one_ring(count: int, size: str) -> Iterator[_Place]:
+    """This node at the top, the others round in the sense of a clock."""
+    centre_x, centre_y, wide, high = (200, 160, 108, 115.2) if size == "small" else (250, 250, 150, 150)
+    for place in range(count):
+        angle = 2 * math.pi * place / count
+        right, down = math.sin(angle), -math.cos(angle)
+        yield _Place(centre_x + wide * right, centre_y + high * down, right, down)
+
+
+def _two_rings(count: int) -> Iterator[_Place]:
+    """This node in the middle; a third of the others near it, so that the lines to the rest pass between them."""
+    yield _Place(300, 300, 0, 0)
+    inner = max(1, (count - 1) // 3)
+    outer = count - 1 - inner
+    for ring, radius, start in ((inner, 100, 0.5), (outer, 200, 0.0)):
+        for place in range(ring):
+            angle = 2 * math.pi * (place + start) / ring
+            right, down = math.sin(angle), -math.cos(angle)
+            is_labelled = radius == 200 or ring <= INNER_LABELS_UP_TO or place % 2 == 0
+            yield _Place(300 + radius * right, 300 + radius * down, right, down, is_labelled)
+
+
+def _dot(node: NodeRow, place: _Place, size: str, is_compared: bool) -> Dot:
+    look = "self" if node.me else node.look
+    letters = {job.letter for job in node.jobs} if is_compared else set()
+    label = text(node.id, 14 if size != "large" else 11)
+    if not place.is_labelled and look in ("self", "alive"):
+        label = ""
+    x, y, anchor, turn = _upright(place) if size == "small" or node.me else _turned(place)
+    return Dot(
+        node.id,
+        look,
+        round(place.x, 1),
+        round(place.y, 1),
+        letters.pop() if len(letters) == 1 else "",
+        label,
+        round(x, 1),
+        round(y + 4, 1),
+        anchor,
+        turn,
+    )
+
+
+def _upright(place: _Place) -> tuple[float, float, str, float]:
+    """A label beside its node; above or below it where the node is near the middle line."""
+    right, down = place.right, place.down
+    anchor = "middle" if abs(right) < 0.3 else "start" if right > 0 else "end"
+    x = place.x + (0 if anchor == "middle" else 18 * right)
+    return x, place.y + (24 if down > 0 else -22) * max(abs(down), 0 if right else 1), anchor, 0.0
+
+
+def _turned(place: _Place) -> tuple[float, float, str, float]:
+    """A label that leads away from the middle and is never upside down."""
+    degrees = math.degrees(math.atan2(place.down, place.right))
+    is_left = place.right < -1e-9
+    turn = round(degrees + 180 if is_left else degrees, 1)
+    return place.x + 14 * place.right, place.y + 14 * place.down, "end" if is_left else "start", turn % 360
+
+
+def _edges(dots: Sequence[Dot]) -> Iterator[Edge]:
+    for place, a in enumerate(dots if len(dots) <= ALL_EDGES_UP_TO else dots[:1]):
+        for b in dots[place + 1 :]:
+            worse = next((dot.look for dot in (a, b) if dot.look not in ("self", "alive")), "alive")
+            yield Edge(a.id, b.id, a.x, a.y, b.x, b.y, worse)
+
+
+def _arrows(nodes: Sequence[NodeRow], dots: Sequence[Dot]) -> Iterator[Arrow]:
+    """Bent, so that those of two nodes that wait for each other lie beside each other."""
+    where = {dot.id: dot for dot in dots}
+    for node, a in zip(nodes, dots, strict=True):
+        for awaited in sorted({name for job in node.jobs for name in job.waits_for}):
+            b = where.get(awaited)
+            if b is not None and b is not a:
+                yield Arrow(a.id, b.id, _bent(a, b))
+
+
+def _bent(a: Dot, b: Dot) -> str:
+    """From the rim of one node to the rim of the other, a sixth of the way to the side."""
+    dx, dy = b.x - a.x, b.y - a.y
+    length = math.hypot(dx, dy) or 1.0
+    via_x, via_y = (a.x + b.x) / 2 - dy / 6, (a.y + b.y) / 2 + dx / 6
+    rim = min(16.0, length / 4)
+
+    def toward(dot: Dot) -> tuple[float, float]:
+        far = math.hypot(via_x - dot.x, via_y - dot.y) or 1.0
+        return dot.x + rim * (via_x - dot.x) / far, dot.y + rim * (via_y - dot.y) / far
+
+    (x1, y1), (x2, y2) = toward(a), toward(b)
+    return f"M{x1:.1f} {y1:.1f}Q{via_x:.1f} {via_y:.1f} {x2:.1f} {y2:.1f}"

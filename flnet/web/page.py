@@ -19,15 +19,18 @@ from flnet.explaining import explain
 from flnet.messages import EditHyperParams, Trigger
 from flnet.node.base import FeedItem, Node, Order
 from flnet.params import TrainerId
+from flnet.settings import Settings
 from flnet.transport.base import Reply
 from flnet.web.answers import JSON
 from flnet.web.body import read_body
 from flnet.web.cards import card_of
 from flnet.web.frame import language_of_request, render_page
 from flnet.web.job_view import job_view, jobs_of, same_job
+from flnet.web.mesh import mesh_of
 from flnet.web.mesh_picture import mesh_picture
+from flnet.web.mesh_view import mesh_rows
 from flnet.web.training import caller_ip
-from flnet.web.view import event_views, peer_views, text
+from flnet.web.view import event_views, text
 from flnet.web.words import Translate
 
 REFRESH_SECONDS = 5  # while something is going on, for browsers without script
@@ -62,14 +65,14 @@ class Notices:
         return self._kept.get(key or "")
 
 
-def page_routes(node: Node) -> Blueprint:
+def page_routes(node: Node, settings: Settings) -> Blueprint:
     """The page, its forms, and the feed as a file."""
     routes = Blueprint("page", __name__)
     notices = Notices()
 
     @routes.get("/")
     async def page() -> Response:
-        shown = await page_data(node, language_of_request())
+        shown = await page_data(node, settings.listen_address, language_of_request())
         return await render_page("index.html", **shown, notice=notices.get(request.args.get("notice")))
 
     @routes.post("/training/trigger/form")
@@ -109,16 +112,19 @@ def as_lines(items: Sequence[FeedItem]) -> bytes:
     return b"".join(line + b"\n" for line in lines)
 
 
-async def page_data(node: Node, t: Translate) -> dict[str, Any]:
-    """All that the template shows, but for the notice; the peers are asked, if that has not just been done."""
+async def page_data(node: Node, host: str, t: Translate) -> dict[str, Any]:
+    """All that the template shows, but for the notice; the peers are asked, if that has not just been done.
+
+    Args:
+        host: where this node listens, if it was not told at which address its peers reach it.
+    """
     peer_infos = await node.peer_infos()
     info = node.info()
     own = [TrainerId(job["trainer_id"]) for job in info["jobsInfo"]]
     around = await asyncio.gather(*(node.peer_rounds(trainer) for trainer in own))
     jobs = [job_view(node.me.id, node.job(trainer), t) for trainer in own]  # more than peers are told
-    asked = {str(one.get("id")): one for one in peer_infos}
     elsewhere = [job for one in peer_infos for job in jobs_of(text(one.get("id")), one.get("info"), t)]
-    peers = peer_views(node.peers(), asked)
+    rows = mesh_rows(mesh_of(node, peer_infos, host), {job.trainer_id: job.label for job in jobs})
     busy = any(job.busy for job in [*jobs, *elsewhere])
     return {
         "status": text(info.get("lastNodeStatus")),
@@ -128,8 +134,8 @@ async def page_data(node: Node, t: Translate) -> dict[str, Any]:
             for trainer, job, rounds in zip(own, jobs, around, strict=True)
         ],
         "other_jobs": [job for job in elsewhere if not any(same_job(job, mine) for mine in jobs)],
-        "peers": peers,
-        "picture": mesh_picture(node.me.id, peers),
+        "rows": rows,
+        "picture": mesh_picture(rows),
         "events": event_views(node.feed.recent(), EVENTS_SHOWN),
         "refresh": REFRESH_SECONDS if busy else None,
     }

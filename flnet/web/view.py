@@ -1,29 +1,18 @@
-"""What the page shows of peers and events, as plain records; built from any data, as a peer may claim anything."""
+"""What the page shows of events, and how it shows any value: as plain text, as a peer may claim anything."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from flnet.node.base import FeedItem, View
+from flnet.node.base import FeedItem
 
 MAX_TEXT = 200  # characters of one value
 NONE = "—"
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}")
-
-
-@dataclass(frozen=True)
-class PeerView:
-    """One other node; `url` is its page, or empty when its address is none."""
-
-    id: str
-    address: str
-    url: str
-    state: str
-    note: str
 
 
 @dataclass(frozen=True)
@@ -38,17 +27,9 @@ class EventView:
     id: int
 
 
-def peer_views(peers: Iterable[View], infos: Mapping[str, View]) -> list[PeerView]:
-    """The other nodes; `infos` by peer id says which of them gave no information."""
-    return [peer_view(peer, infos.get(str(peer.get("id")))) for peer in peers]
-
-
-def peer_view(peer: View, asked: View | None) -> PeerView:
-    """One other node, with what went wrong when it was asked for its information."""
-    address = text(peer.get("address"))
-    note = text(peer.get("reason")) or text((asked or {}).get("error"))
-    url = f"http://{address}/" if _ADDRESS.fullmatch(address) else ""
-    return PeerView(text(peer.get("id")), address, url, text(peer.get("state")), note)
+def page_url(address: str) -> str:
+    """The page of the node at this address; empty for what is no address."""
+    return f"http://{address}/" if _ADDRESS.fullmatch(address) else ""
 
 
 def event_views(items: Sequence[FeedItem], most: int) -> list[EventView]:

@@ -2,12 +2,12 @@
 import { follow } from "./stream.js";
 import { morph } from "./morph.js";
 import { filterEvents } from "./filter.js";
+import { lightUp } from "./mesh.js";
 
 const SOON = 250; // ms: at most four updates a second for events
 const MOVING = 1000; // while only progress moves
 const QUIET = 30000; // in case that something of a peer has changed, of which no event tells
 const SETTLED = 1500; // after the last event: what the peers say of themselves is up to a second old
-const LIT = 1000; // how long a line of the picture shows that an update came over it
 const BACK = 5000; // how long it is said that the node is back
 const SAID = new Set(["round_opened", "round_closed", "training_failed", "peer_lost", "peer_back", "no_data"]);
 
@@ -82,15 +82,6 @@ function tellConnection(kind, text) {
   if (banner.textContent !== text) banner.textContent = text; // said once, not at each attempt
 }
 
-function light(a, b) {
-  for (const edge of document.querySelectorAll(".mesh .edge")) {
-    const { a: one, b: other } = edge.dataset;
-    if (!((one === a && other === b) || (one === b && other === a))) continue;
-    edge.setAttribute("data-lit", "");
-    setTimeout(() => edge.removeAttribute("data-lit"), LIT);
-  }
-}
-
 const connection = follow("/events", {
   opened() {
     connected = true;
@@ -106,7 +97,7 @@ const connection = follow("/events", {
   },
   told(item) {
     lastEvent = performance.now();
-    if (item.kind === "update_received" && item.data?.peer) light(String(item.data.peer), document.body.dataset.me);
+    lightUp(item, document.body.dataset.me);
     if (SAID.has(item.kind)) say(item.text, "en");
     plan(SOON);
   },

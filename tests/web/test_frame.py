@@ -78,7 +78,7 @@ async def test_nothing_is_sent_again_that_has_not_changed(client: Client, node: 
 async def test_files_are_kept_for_long_by_their_version_only(client: Client) -> None:
     page = await load(client)
     styles = [str(link["href"]) for link in page.all("link") if link["rel"] == "stylesheet"]
-    assert styles and all(re.fullmatch(r"/web/[0-9a-f]{12}/style\.css", style) for style in styles)
+    assert styles and all(re.fullmatch(r"/web/[0-9a-f]{12}/(style|mesh)\.css", style) for style in styles)
     (script,) = page.all("script")
     assert script["type"] == "module"
     for path in (*styles, str(script["src"])):

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from flnet.node.base import FeedItem
-from flnet.web.view import MAX_TEXT, accuracy, count, event_views, peer_view, text
+from flnet.web.view import MAX_TEXT, accuracy, count, event_views, page_url, text
 
 
 def test_text_is_one_short_line() -> None:
@@ -40,12 +40,7 @@ def test_what_is_no_accuracy_is_a_dash(value: Any) -> None:
     ],
 )
 def test_only_an_address_becomes_a_link(address: str, url: str) -> None:
-    assert peer_view({"id": "x", "address": address, "state": "alive"}, None).url == url
-
-
-def test_a_peer_that_gave_no_information_is_shown_with_the_reason() -> None:
-    peer = {"id": "x", "address": "127.0.0.1:4001", "state": "alive", "reason": ""}
-    assert peer_view(peer, {"id": "x", "info": None, "error": "no answer in 2 s"}).note == "no answer in 2 s"
+    assert page_url(address) == url
 
 
 def test_the_newest_events_come_first() -> None:
