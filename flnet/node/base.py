@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 from flnet.blob import Blob
 from flnet.messages import EditHyperParams, Peer
 from flnet.params import TrainerId
+from flnet.training.importing import Upload
 from flnet.transport.base import Reply
 
 View = Mapping[str, Any]
@@ -63,6 +64,32 @@ class Feed(Protocol):
         ...
 
 
+class Imports(Protocol):
+    """Takes in data that a person brings; see `flnet.node.importing`."""
+
+    @property
+    def limit_bytes(self) -> int:
+        """How many bytes may come at once."""
+        ...
+
+    def begin(self, trainer: TrainerId, *, replace: bool = False) -> Upload:
+        """Where files go as they come; hand it to `take`, or discard it.
+
+        Raises:
+            UnknownTrainer, JobBusy: there is no such job, or it has no time.
+            ImportRefused, DataThere, NoRoom: it would come to nothing.
+        """
+        ...
+
+    async def take(self, upload: Upload) -> View:
+        """Move what came into its place, and load the trainer again; what it says of its data then.
+
+        Raises:
+            ImportRefused, DataThere, NoRoom: nothing has changed; says why.
+        """
+        ...
+
+
 class Node(Protocol):
     """One running node.
 
@@ -93,6 +120,11 @@ class Node(Protocol):
     @property
     def feed(self) -> Feed:
         """What happened on this node."""
+        ...
+
+    @property
+    def imports(self) -> Imports:
+        """Who takes in data that a person brings."""
         ...
 
     def body_limit(self, path: str) -> int:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 import uuid
+from collections.abc import Sequence
 
 from flnet.jobs import Waits
 from flnet.messages import Peer
 from flnet.node.core import NodeCore
 from flnet.node.desk import Desk
+from flnet.node.importing import Imports
 from flnet.node.lane import Lane
 from flnet.node.perform import Performer
 from flnet.node.post import Post
@@ -21,7 +23,7 @@ from flnet.params import PeerId, TrainerId
 from flnet.settings import Settings
 from flnet.store import MemoryStore, Store
 from flnet.strategies import fed_avg
-from flnet.training import Pool, find_trainers, make_pool
+from flnet.training import Pool, TrainerFile, find_trainers, make_pool
 from flnet.transport import HttpTransport, Transport
 
 MEGABYTE = 1024 * 1024
@@ -41,13 +43,22 @@ def build_node(settings: Settings) -> NodeRuntime:
         max_reply_bytes=settings.max_body_megabytes * MEGABYTE,
     )
     me = Peer(id=settings.node_id or str(uuid.uuid4()), ip=settings.node_ip, port=settings.node_port)
-    trainers = [TrainerId(found.id) for found in find_trainers(settings)]
-    nodes.append(assemble(settings, me, trainers, pool=pool, transport=transport, store=MemoryStore()))
+    files = find_trainers(settings)
+    trainers = [TrainerId(found.id) for found in files]
+    store = MemoryStore()
+    nodes.append(assemble(settings, me, trainers, pool=pool, transport=transport, store=store, files=files))
     return nodes[0]
 
 
 def assemble(
-    settings: Settings, me: Peer, trainers: list[TrainerId], *, pool: Pool, transport: Transport, store: Store
+    settings: Settings,
+    me: Peer,
+    trainers: list[TrainerId],
+    *,
+    pool: Pool,
+    transport: Transport,
+    store: Store,
+    files: Sequence[TrainerFile] = (),
 ) -> NodeRuntime:
     """A node from parts; the in-memory twins of each part make a mesh inside one process."""
     spare = SpareMemory()
@@ -77,7 +88,7 @@ def assemble(
         timers = Timers(node.deliver, random.Random())
         return Performer(store, shelf, post, lane, timers, node.feed, node.deliver)
 
-    return NodeRuntime(
+    node = NodeRuntime(
         core,
         make_performer,
         wire=wire,
@@ -89,6 +100,9 @@ def assemble(
         spare=spare,
         bootstrap=settings.bootstrap_pairs,
     )
+    where = (files, settings.datasets_path, settings.max_import_gigabytes)
+    node.imports = Imports(core, pool, node.feed, node.deliver, *where)
+    return node
 
 
 def own_hyper_of(settings: Settings) -> dict[str, int]:

@@ -21,6 +21,7 @@ from flnet.node.desk import Desk
 from flnet.node.distances import Distances
 from flnet.node.feed import RingFeed
 from flnet.node.histories import Histories
+from flnet.node.importing import Imports
 from flnet.node.perform import Performer
 from flnet.node.shelf import Shelf
 from flnet.node.spare import IDLE_SECONDS, SpareMemory, give_back_when_idle
@@ -45,6 +46,8 @@ STATUS = {Announce.path: 201, Trigger.path: 202}
 
 class NodeRuntime:
     """A node that runs: takes messages, feeds the core, performs effects. Made by `build`."""
+
+    imports: Imports
 
     def __init__(
         self,

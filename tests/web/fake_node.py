@@ -111,6 +111,7 @@ class FakeNode:
     def __init__(self, node_id: str = "NODE_1", port: int = 4000, limit: int = 1024 * 1024) -> None:
         self.me = Peer(id=node_id, port=port)
         self.feed = FakeFeed()
+        self.imports: Any = None
         self.limit = limit
         self.jobs = {
             "MNIST": FakeJob("MNIST", "MNIST Dataset", HyperParams(e=2, u=1e-05, b=64)),
