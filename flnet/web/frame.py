@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qs
@@ -14,6 +15,7 @@ from flnet import __version__
 from flnet.node.base import Node
 from flnet.settings import Settings
 from flnet.web.body import read_body
+from flnet.web.said import shown
 from flnet.web.words import ENGLISH, LANGUAGES, Translate, translator
 
 THEMES = ("auto", "light", "dark")
@@ -45,6 +47,7 @@ def frame_routes(node: Node, settings: Settings) -> Blueprint:
         return {
             "t": language_of_request(),
             "language": chosen_language(),
+            "said": partial(shown, chosen_language()),
             "languages": LANGUAGES,
             "theme": chosen_theme(),
             "themes": THEMES,

@@ -13,6 +13,8 @@ from werkzeug.exceptions import ServiceUnavailable
 from flnet.errors import InvalidMessage
 from flnet.node.base import Feed, FeedItem, Node
 from flnet.web.answers import json_answer
+from flnet.web.said import say
+from flnet.web.words import ENGLISH, LANGUAGES
 
 HEARTBEAT_SECONDS = 15.0  # a comment, so that proxies and readers know that the line is alive
 MAX_STREAMS = 64  # open at once; each costs a socket and a queue
@@ -44,7 +46,8 @@ def live_routes(app: Quart, node: Node) -> Blueprint:
             raise ServiceUnavailable(f"{MAX_STREAMS} callers watch this node already; close one and try again")
         if request.method == "HEAD":
             return json_answer(None)
-        answer = Response(_stream(node.feed, after, streams), content_type="text/event-stream")
+        language = request.args.get("language", ENGLISH)
+        answer = Response(_stream(node.feed, after, streams, language), content_type="text/event-stream")
         answer.timeout = None  # a stream ends when its reader leaves or the node stops, not by the clock
         answer.headers["X-Accel-Buffering"] = "no"
         return answer
@@ -67,7 +70,7 @@ def _resume_point(feed: Feed, header: str | None) -> int | None:
     return after if after <= newest else 0
 
 
-async def _stream(feed: Feed, after: int | None, streams: Streams) -> AsyncIterator[bytes]:
+async def _stream(feed: Feed, after: int | None, streams: Streams, language: str) -> AsyncIterator[bytes]:
     streams.open += 1
     items = feed.watch(after)
     ending = asyncio.ensure_future(streams.ending.wait())
@@ -85,7 +88,7 @@ async def _stream(feed: Feed, after: int | None, streams: Streams) -> AsyncItera
                 return
             else:
                 following = asyncio.ensure_future(_next(items))
-                yield as_event(item)
+                yield as_event(item, language)
     finally:
         streams.open -= 1
         ending.cancel()
@@ -97,9 +100,13 @@ async def _next(items: AsyncIterator[FeedItem]) -> FeedItem | None:
     return await anext(items, None)
 
 
-def as_event(item: FeedItem) -> bytes:
-    """One item in the text/event-stream form (WHATWG HTML, section 9.2)."""
-    data = {
+def as_event(item: FeedItem, language: str = ENGLISH) -> bytes:
+    """One item in the text/event-stream form (WHATWG HTML, section 9.2).
+
+    Args:
+        language: of who reads it; if it is known and not English, what is shown stands beside the text.
+    """
+    data: dict[str, object] = {
         "id": item.id,
         "at": item.at,
         "kind": item.kind,
@@ -107,5 +114,8 @@ def as_event(item: FeedItem) -> bytes:
         "trainer": item.trainer,
         "data": item.data,
     }
+    if language in LANGUAGES and language != ENGLISH:
+        said = say(language, item.text, item.kind)
+        data |= {"shown": said.text, "shown_language": said.lang or language}
     kind = " ".join(item.kind.split())  # a line break would begin another field
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (item.id, kind.encode(), orjson.dumps(data))

@@ -82,7 +82,7 @@ function tellConnection(kind, text) {
   if (banner.textContent !== text) banner.textContent = text; // said once, not at each attempt
 }
 
-const connection = follow("/events", {
+const connection = follow(`/events?language=${document.documentElement.lang}`, {
   opened() {
     connected = true;
     if (!banner.hidden) {
@@ -98,7 +98,7 @@ const connection = follow("/events", {
   told(item) {
     lastEvent = performance.now();
     lightUp(item, document.body.dataset.me);
-    if (SAID.has(item.kind)) say(item.text, "en");
+    if (SAID.has(item.kind)) say(item.shown ?? item.text, item.shown_language ?? "en");
     plan(SOON);
   },
 });
@@ -117,7 +117,8 @@ async function send(form, button) {
     const body = new URLSearchParams(new FormData(form, button));
     const answer = await fetch(form.action, { method: "POST", body, headers: { Accept: "text/html" } });
     if (!answer.headers.get("Content-Type")?.startsWith("text/html")) {
-      complain((await answer.json()).message); // refused before it came to the form
+      const refusal = await answer.json();
+      complain(refusal.shown ?? refusal.message); // refused before it came to the form
       return;
     }
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");

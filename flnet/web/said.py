@@ -1,0 +1,70 @@
+"""What the node says, for the reader of a page: in the page's language where it is known, or marked as English."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from markupsafe import Markup, escape
+
+from flnet.web.sentences import MAX_LENGTH, Catalogue
+from flnet.web.view import text
+from flnet.web.words import ENGLISH, SPANISH
+from flnet.web.words_data import SPANISH as DATA
+from flnet.web.words_events import SPANISH as EVENTS
+from flnet.web.words_reasons import SPANISH as REASONS
+from flnet.web.words_refusals import SPANISH as REFUSALS
+from flnet.web.words_training import SPANISH as TRAINING
+
+MOST_SHOWN = 600  # characters of one text
+_TABLES = {"es": (EVENTS, (DATA, TRAINING, REFUSALS, REASONS, SPANISH))}
+
+
+@dataclass(frozen=True)
+class Said:
+    """A text to show; `lang` is "en" where that is not the language of the page, else empty."""
+
+    text: str
+    lang: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.text)
+
+
+def say(language: str, words: object, kind: str = "", most: int = MOST_SHOWN) -> Said:
+    """What the node said, in the reader's language.
+
+    Args:
+        language: one of `flnet.web.words.LANGUAGES`.
+        words: in English; of a peer it may be anything, see `flnet.web.view.text`.
+        kind: of the event, if it is the text of one.
+        most: characters that are shown.
+    """
+    whole = text(words, MAX_LENGTH)
+    catalogue = catalogue_of(language)
+    found = catalogue.say(whole, kind) if catalogue else None
+    if found is not None:
+        return Said(text(found, most))
+    return Said(text(whole, most), "" if language == ENGLISH or not whole else ENGLISH)
+
+
+def shown(language: str, words: object, kind: str = "") -> Markup:
+    """What the node said, for a template: escaped, and marked where it is not in the language of the page."""
+    said = say(language, words, kind)
+    return Markup('<span lang="{}">{}</span>').format(said.lang, said.text) if said.lang else escape(said.text)
+
+
+@lru_cache
+def catalogue_of(language: str) -> Catalogue | None:
+    """All that is known in a language of what the node says; None for English, and for one that is not known."""
+    if language not in _TABLES:
+        return None
+    events, others = _TABLES[language]
+    return Catalogue(events, {english: said for texts in others for english, said in texts.items()})
+
+
+def texts_of(language: str) -> dict[str, str]:
+    """All sentences of a language's catalogue, the English ones with their translations."""
+    events, others = _TABLES[language]
+    told = {english: said for texts in events.values() for english, said in texts.items()}
+    return told | {english: said for texts in others for english, said in texts.items()}

@@ -1,0 +1,114 @@
+"""What events say, in Spanish: sentences with gaps, by the kind of the event (see `flnet.web.sentences`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+SPANISH: Mapping[str, Mapping[str, str]] = {
+    # the mesh
+    "peer_joined": {"{peer} joined at {address}": "{peer} se unió en {address}"},
+    "peer_back": {"{peer} is back at {address}": "{peer} ha vuelto en {address}"},
+    "peer_lost": {"{peer} does not answer: {reason}": "{peer} no responde: {reason}"},
+    "peer_pruned": {"{peer} was forgotten: {reason}": "{peer} fue olvidado: {reason}"},
+    "peer_replaced": {"{peer} was forgotten: {reason}": "{peer} fue olvidado: {reason}"},
+    "announce_failed": {
+        "{address} does not answer the announcement ({reason}); trying again until it does": (
+            "{address} no responde al anuncio ({reason}); se reintenta hasta que responda"
+        ),
+    },
+    "mesh_full": {
+        "{peer} was left out: this node already knows {count} peers": (
+            "{peer} quedó fuera: este nodo ya conoce {count} nodos"
+        ),
+    },
+    # the data
+    "ready": {"{label} is ready: {source}": "{label} está listo: {source}"},
+    "no_data": {"{trainer} takes part in no round: {reason}": "{trainer} no participa en ninguna ronda: {reason}"},
+    # what people ask for
+    "params_edited": {
+        "hyper-parameters are now Learning Rate: {rate}, Epochs: {epochs}, Batch size: {batch}": (
+            "los hiperparámetros son ahora Tasa de aprendizaje: {rate}, Épocas: {epochs}, Tamaño de lote: {batch}"
+        ),
+        "hyper-parameters are now {hyper}": "los hiperparámetros son ahora {hyper}",
+    },
+    "series_stopped": {
+        "no further round is started here: {count} of those asked for is left out": (
+            "aquí no se empieza ninguna ronda más: queda sin hacer {count} de las pedidas"
+        ),
+        "no further round is started here: {count} of those asked for are left out": (
+            "aquí no se empieza ninguna ronda más: quedan sin hacer {count} de las pedidas"
+        ),
+    },
+    "paused": {
+        "{trainer} takes no part in rounds here until a person resumes it": (
+            "{trainer} no participa aquí en ninguna ronda hasta que una persona lo reanude"
+        ),
+    },
+    "resumed": {"{trainer} takes part in rounds again": "{trainer} vuelve a participar en las rondas"},
+    # rounds
+    "round_opened": {
+        "round {number} of {trainer} was started by {initiator}": (
+            "la ronda {number} de {trainer} fue iniciada por {initiator}"
+        ),
+    },
+    "fetching": {
+        "fetching the model of round {number} from {peer}": "obteniendo el modelo de la ronda {number} de {peer}",
+    },
+    "fetch_failed": {
+        "the model that round {number} starts from could not be fetched from {peer}: {reason}": (
+            "no se pudo obtener de {peer} el modelo del que parte la ronda {number}: {reason}"
+        ),
+        "the update of {peer} could not be fetched: {reason}": (
+            "no se pudo obtener la actualización de {peer}: {reason}"
+        ),
+    },
+    "trained": {
+        "trained on {count} examples; accuracy here {accuracy}": (
+            "entrenado con {count} ejemplos; exactitud aquí {accuracy}"
+        ),
+    },
+    "training_failed": {
+        "training failed in round {number}: {reason}": "el entrenamiento falló en la ronda {number}: {reason}",
+    },
+    "update_received": {
+        "update from {peer}: {count} of {number}": "actualización de {peer}: {count} de {number}",
+    },
+    "peer_declined": {"{peer} takes no part: {reason}": "{peer} no participa: {reason}"},
+    "refused": {
+        "{peer} refused {path}: {reason}": "{peer} rechazó {path}: {reason}",
+        "the model of {peer} was not considered: {reason}": "no se tuvo en cuenta el modelo de {peer}: {reason}",
+        "the start by {peer} came while loading: {reason}": (
+            "el inicio por parte de {peer} llegó durante la carga: {reason}"
+        ),
+        "a request to {path} was refused by its head: {reason}": (
+            "se rechazó una petición a {path} por su cabecera: {reason}"
+        ),
+        "a request from {caller} to {path} was refused: {reason}": (
+            "se rechazó una petición de {caller} a {path}: {reason}"
+        ),
+    },
+    "averaged": {
+        "averaging was forced by the timer with {updates}{without}{alone}": (
+            "el temporizador forzó el promedio con {updates}{without}{alone}"
+        ),
+        "averaging was forced by the next round with {updates}{without}{alone}": (
+            "la ronda siguiente forzó el promedio con {updates}{without}{alone}"
+        ),
+        "averaged {updates}: everyone expected has spoken{because}{alone}": (
+            "promedio de {updates}: han respondido todos los esperados{because}{alone}"
+        ),
+        "no update came{because}; the model stays as it was": (
+            "no llegó ninguna actualización{because}; el modelo queda como estaba"
+        ),
+    },
+    "measuring_failed": {
+        "the average could not be measured: {reason}": "no se pudo evaluar el promedio: {reason}",
+    },
+    "measured": {"accuracy after averaging {accuracy}": "exactitud tras promediar {accuracy}"},
+    "exchanged": {
+        "adopted the model of {peer}: {accuracy} here, against {other}": (
+            "se adoptó el modelo de {peer}: {accuracy} aquí, frente a {other}"
+        ),
+    },
+    "round_closed": {"round {number} closed: {outcome}": "ronda {number} cerrada: {outcome}"},
+}
