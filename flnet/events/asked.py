@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flnet.events.base import Event
-from flnet.messages import HyperParams
+from flnet.messages import HyperParams, SeriesMessage
 from flnet.params import Claim, Digest, Params, PeerId, RoundKey, Update
 
 
 @dataclass(frozen=True)
 class RoundTriggered(Event):
-    """A person, the command line or a policy asks for rounds."""
+    """A person, the command line or a policy asks for rounds; until a goal is reached, for so many at most."""
 
     rounds: int = 1
     hyper: HyperParams | None = None
+    until: str | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class TrainingAsked(Event):
     agreement: Mapping[str, str] | None = None
     digest: Digest | None = None
     restored_at: int | None = None
+    series: SeriesMessage | None = None
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from flnet.events import (
     UpdateReceived,
 )
 from flnet.jobs.agreement import must_agree
+from flnet.jobs.goal_steps import heard, judged, reported
 from flnet.jobs.opening import Opening
 from flnet.jobs.record import closing_words
 from flnet.jobs.starting import abandon
@@ -78,6 +79,7 @@ def evaluated(s: JobState, event: Evaluated | EvaluationFailed) -> list[Effect]:
         return [*finish(s), s.tell("measuring_failed", s.error)]
     s.accuracy = s.record.post_accuracy = event.accuracy
     s.record.metrics["after"] = event.metrics
+    reported(s, event.accuracy, event.metrics)
     s.phase = Phase.EXCHANGING
     s.exchange = Exchange(
         event.key,
@@ -88,7 +90,8 @@ def evaluated(s: JobState, event: Evaluated | EvaluationFailed) -> list[Effect]:
         threshold=s.declaration.exchange_threshold,
         patience=s.waits.claims,
     )
-    message = s.say(Accuracy, accuracy=event.accuracy, digest=event.digest, contributors=s.model.contributors)
+    said = {"accuracy": event.accuracy, "digest": event.digest, "contributors": s.model.contributors}
+    message = s.say(Accuracy, **said, report=s.pursuit.report_said(s.my_id))
     send: list[Effect] = [Send(tuple(sorted(s.peers)), message, s.model.shared)] if s.peers else []
     told = s.tell("measured", f"accuracy after averaging {event.accuracy:.4f}", accuracy=event.accuracy)
     return [*s.exchange.start(), *send, told]
@@ -112,8 +115,13 @@ def claim_received(s: JobState, event: ClaimReceived) -> list[Effect]:
         raise NotComparable(f"round {claim.round} is compared, but this node is in round {s.number}")
     if s.phase not in (Phase.EXCHANGING, Phase.IDLE) or s.accuracy is None or s.model is None:
         raise NotComparable(f"round {s.number} is not averaged and measured here yet ({s.phase.lower()})")
+    heard(s, claim)
     reply = AccuracyReply(
-        i_am=s.me, accuracy=s.accuracy, digest=s.model.shared.digest, contributors=s.model.contributors
+        i_am=s.me,
+        accuracy=s.accuracy,
+        digest=s.model.shared.digest,
+        contributors=s.model.contributors,
+        report=s.pursuit.report_said(s.my_id),
     )
     # A caller that sent its model speaks the thesis' form and wants ours; others fetch it by the digest.
     answer = Answer(reply, s.model.shared if event.claim.params is not None else None)
@@ -124,6 +132,7 @@ def claim_answered(s: JobState, event: ClaimAnswered) -> list[Effect]:
     """A peer answered with its own accuracy and model; what does not fit is left out of the comparison."""
     if s.phase is not Phase.EXCHANGING or event.claim.round != s.number:
         return []
+    heard(s, event.claim)
     try:
         claim = _conformed(s, event.claim)
     except ParamsRefused as exc:
@@ -160,7 +169,7 @@ def finish(s: JobState) -> list[Effect]:
     if record.pre_accuracy is not None and s.accuracy is not None:
         result += f"; accuracy here {record.pre_accuracy:.4f} before, {s.accuracy:.4f} after"
     done: Publish = s.tell("round_closed", result, **record.view())
-    return [*cancelled, s.save(), done]
+    return [*cancelled, s.save(), done, *judged(s)]
 
 
 def next_of_series(s: JobState) -> None:

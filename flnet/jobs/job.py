@@ -56,6 +56,7 @@ from flnet.jobs.closing import (
 )
 from flnet.jobs.fetching import fetched
 from flnet.jobs.gathering import decline_received, failed, refused, trained, update_received
+from flnet.jobs.goal_steps import TIMERS, next_opening, peer_lost, stopped, timer_fired
 from flnet.jobs.model import Model
 from flnet.jobs.renewing import renewed
 from flnet.jobs.starting import asked, decline, open_round, triggered
@@ -159,7 +160,10 @@ class Job:
                 return []
             case PeerLost(peer, _):
                 s.peers.discard(peer)
-                return [*(s.averaging.receive(event) if s.averaging else []), *exchanged(s, event)]
+                heard = [*(s.averaging.receive(event) if s.averaging else []), *exchanged(s, event)]
+                return [*heard, *peer_lost(s, event)]
+            case TimerFired(name) if name in TIMERS:
+                return timer_fired(s, event)
             case TimerFired(name) if s.key is not None and name == s.start_timer:
                 return decline(s, "the start of this round did not reach it") if s.listening else []
             case TimerFired():
@@ -172,7 +176,7 @@ class Job:
                     f"{s.trainer} has no hyper-parameters to change yet: {s.error or 'it is still loading'}"
                 )
             case SeriesStopped():
-                return series_stopped(s)
+                return [*series_stopped(s), *stopped(s)]
             case Paused():
                 return paused(s)
             case Resumed():
@@ -226,5 +230,7 @@ class Job:
                 effects += open_round(s, opening)
             elif s.phase is Phase.IDLE and s.rounds_left > 0 and not s.paused:
                 next_of_series(s)
+            elif s.phase is Phase.IDLE and s.pursuit.due and not s.paused:
+                s.propose(next_opening(s))
             else:
                 return effects

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flnet.messages import HyperParams
+from flnet.messages import HyperParams, SeriesMessage
 from flnet.params import Digest, Params, PeerId, RoundKey
 
 
@@ -47,6 +47,7 @@ class Opening:
         start: the initiator's model; None when only an update told of it, or this node is the initiator.
         sits_out: why this node does not train in it; empty if it does.
         heard_start: False when only an update told of it: the start may still be on its way.
+        series: with a goal, that the start says the round belongs to.
     """
 
     key: RoundKey
@@ -54,6 +55,7 @@ class Opening:
     start: Start | None = None
     sits_out: str = ""
     heard_start: bool = True
+    series: SeriesMessage | None = None
 
     def started_by(self, me: PeerId) -> bool:
         """Whether this node is the initiator."""

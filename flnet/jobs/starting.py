@@ -8,6 +8,7 @@ from flnet.effects import Answer, CancelTimer, CancelWork, Effect, Fetch, Send, 
 from flnet.errors import JobBusy, NoData, ParamsRefused, RoundLost, StaleRound
 from flnet.events import DeclineReceived, RoundTriggered, TrainingAsked
 from flnet.jobs.agreement import must_agree
+from flnet.jobs.goal_steps import begun, entered
 from flnet.jobs.opening import Opening, Start
 from flnet.jobs.record import RoundRecord
 from flnet.jobs.state import PAUSED, JobState, Word, key_of
@@ -29,11 +30,12 @@ def triggered(s: JobState, event: RoundTriggered) -> list[Effect]:
         raise JobBusy(f"round {s.number} is still {s.phase.lower()} here; ask again when it is done")
     if s.number >= LAST_ROUND:
         raise JobBusy(f"round {s.number} is the last one that can be numbered")
+    goal = begun(s, event.until, s.number + 1, event.rounds) if event.until is not None else []
     s.hyper = event.hyper or s.hyper
-    s.rounds_left = event.rounds - 1
+    s.rounds_left = 0 if goal else event.rounds - 1
     opening = Opening(RoundKey(s.number + 1, s.my_id), s.hyper)
     s.propose(opening)
-    return [Answer(Triggered(trainer_id=s.trainer, round=opening.key.number)), *_force(s)]
+    return [Answer(Triggered(trainer_id=s.trainer, round=opening.key.number)), *goal, *_force(s)]
 
 
 def asked(s: JobState, event: TrainingAsked) -> list[Effect]:
@@ -50,7 +52,7 @@ def asked(s: JobState, event: TrainingAsked) -> list[Effect]:
             s.asked_while_loading = event
         return []
     must_agree(s, event.agreement)
-    opening = Opening(event.key, event.hyper, _start_of(s, event))
+    opening = Opening(event.key, event.hyper, _start_of(s, event), series=event.series)
     if s.key == event.key:
         return _join(s, opening) if s.listening else []  # a duplicate
     must_beat(s, event.key)
@@ -89,6 +91,7 @@ def open_round(s: JobState, opening: Opening) -> list[Effect]:
     s.accuracy, s.error, s.exchange, s.rival = None, None, None, None
     s.record = RoundRecord(opening.key)
     s.averaging = Averaging(opening.key, s.my_id, s.peers, s.waits.average, s.waits.margin, s.room)
+    effects += entered(s, opening.series)
     if opening.started_by(s.my_id):
         effects.append(_start_message(s))
     told = [
@@ -133,6 +136,7 @@ def _start_message(s: JobState) -> Effect:
         contributors=held.contributors,
         digest=held.shared.digest,
         restored_at=held.restored_at,
+        series=s.pursuit.said(),
     )
     return Send(tuple(sorted(s.peers)), message, held.shared)
 
@@ -155,7 +159,8 @@ def _join(s: JobState, opening: Opening) -> list[Effect]:
     given_up = _take_base(s, opening)
     s.hyper = opening.hyper or s.hyper
     why = _why_not(s, opening)
-    return [CancelTimer(s.start_timer), *(_sit_out(s, why) if why else _begin(s)), *given_up]
+    joined = [CancelTimer(s.start_timer), *entered(s, opening.series)]
+    return [*joined, *(_sit_out(s, why) if why else _begin(s)), *given_up]
 
 
 def _why_not(s: JobState, opening: Opening) -> str:

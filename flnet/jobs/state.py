@@ -11,6 +11,7 @@ from flnet.events import DataChanged, Declaration, DeclineReceived, TrainingAske
 from flnet.jobs.chance import NoChance
 from flnet.jobs.model import Model
 from flnet.jobs.opening import Opening, Start
+from flnet.jobs.pursuit import Pursuit
 from flnet.jobs.record import RoundRecord
 from flnet.jobs.steps import Phase
 from flnet.messages import MAX_PEERS, HyperParams, JobMessage, ModelParams, Peer
@@ -79,6 +80,7 @@ class JobState:
     early: dict[PeerId, Word] = field(default_factory=dict)  # of a newer round
     rival: Claim | None = None  # the best differing average that the exchange showed
     rounds_left: int = 0  # rounds that this node was asked for and has not started yet
+    pursuit: Pursuit = field(default_factory=Pursuit)  # of rounds that go on until a goal is reached
     paused: bool = False  # a person wants this node to sit rounds out
     rolled_back: bool = False  # a person went back to the model held, and no average came since
     error: str | None = None
@@ -223,6 +225,7 @@ class JobState:
             "contributors": self.model.contributors if self.model else 0,
             "initiator": self.key.initiator if self.key else None,
             "rounds_left": self.rounds_left,
+            "goal": self.pursuit.view(self.number),
             "paused": self.paused,
             "rolled_back": self.rolled_back,
             "waiting_for": waiting,

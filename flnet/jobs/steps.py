@@ -92,6 +92,8 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
         {
             RoundTriggered: {P.TRAINING},
             Resumed: {P.TRAINING},  # a series goes on
+            TimerFired: {P.TRAINING},  # likewise, as nobody else has started its next round
+            PeerLost: {P.TRAINING},
             TrainingAsked: _JOINS,
             UpdateReceived: _TOLD,
             UpdateOffered: {P.GATHERING},

@@ -18,6 +18,7 @@ from flnet.messages.base import (
 from flnet.messages.mesh import Announce, AnnounceReply, News, Probe, ProbeReply
 from flnet.messages.people import EditHyperParams, PersonMessage, Trigger, Triggered
 from flnet.messages.rounds import Accuracy, AccuracyReply, JobMessage, ModelParams, StartTraining, digest_of
+from flnet.messages.series import ReportMessage, SeriesMessage
 
 __all__ = [
     "FLOAT16",
@@ -43,6 +44,8 @@ __all__ = [
     "PersonMessage",
     "Probe",
     "ProbeReply",
+    "ReportMessage",
+    "SeriesMessage",
     "StartTraining",
     "Trigger",
     "Triggered",

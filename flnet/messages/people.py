@@ -7,6 +7,9 @@ from typing import ClassVar
 from pydantic import ConfigDict, Field
 
 from flnet.messages.base import HyperParams, Message, Name, Round
+from flnet.messages.series import MAX_ROUNDS, Until
+
+MOST_ROUNDS = 100  # of a series with a goal, if nobody says
 
 
 class PersonMessage(Message):
@@ -16,13 +19,24 @@ class PersonMessage(Message):
 
 
 class Trigger(PersonMessage):
-    """POST /training/trigger: start `rounds` rounds, one after the other."""
+    """POST /training/trigger: start `rounds` rounds, one after the other.
+
+    Attributes:
+        rounds: how many; with `until`, how many at most, a hundred if nothing is said.
+        until: a goal that ends the series on all nodes, such as "accuracy>=0.98, no-gain 5 0.001".
+    """
 
     path: ClassVar[str] = "/training/trigger"
 
     trainer_id: Name
-    rounds: int = Field(default=1, ge=1, le=1_000_000)
+    rounds: int = Field(default=1, ge=1, le=MAX_ROUNDS)
+    until: Until | None = None
     federated_learning_params: HyperParams | None = None
+
+    @property
+    def most(self) -> int:
+        """How many rounds are asked for, at most."""
+        return MOST_ROUNDS if self.until and "rounds" not in self.model_fields_set else self.rounds
 
 
 class EditHyperParams(PersonMessage):

@@ -7,6 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from flnet.messages.base import Agreement, HexDigest, HyperParams, Message, Name, Peer, Round, Unit
+from flnet.messages.series import ReportMessage, SeriesMessage
 from flnet.params import Digest, Params, PeerId, RoundKey, TrainerId
 
 
@@ -53,6 +54,7 @@ class StartTraining(JobMessage):
     contributors: int = Field(default=0, ge=0)
     digest: HexDigest | None = None
     restored_at: int | None = Field(default=None, ge=-1)
+    series: SeriesMessage | None = None  # that the round belongs to, if it has a goal
 
     @property
     def key(self) -> RoundKey:
@@ -87,6 +89,7 @@ class Accuracy(JobMessage):
     Attributes:
         digest: of the average beside it.
         contributors: how many updates went into it.
+        report: in a series with a goal.
     """
 
     path: ClassVar[str] = "/training/model_params/accuracy"
@@ -95,6 +98,7 @@ class Accuracy(JobMessage):
     accuracy: Unit
     digest: HexDigest | None = None
     contributors: int = Field(default=1, ge=0)
+    report: ReportMessage | None = None
 
 
 class AccuracyReply(Message):
@@ -106,6 +110,7 @@ class AccuracyReply(Message):
     accuracy: Unit
     digest: HexDigest | None = None
     contributors: int = Field(default=1, ge=0)
+    report: ReportMessage | None = None
 
 
 def digest_of(message: Accuracy | AccuracyReply, params: Params | None) -> Digest | None:

@@ -23,11 +23,12 @@ from flnet.messages import (
     ModelParams,
     Packet,
     Peer,
+    ReportMessage,
     StartTraining,
     Trigger,
     digest_of,
 )
-from flnet.params import Claim, Digest, Params, PeerId, RoundKey, TrainerId, Update
+from flnet.params import Claim, Digest, Params, PeerId, Report, RoundKey, TrainerId, Update
 
 KINDS: Mapping[str, type[Message]] = {
     kind.path: kind for kind in (Announce, StartTraining, ModelParams, Accuracy, Trigger)
@@ -48,7 +49,7 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
             known = tuple(peer for peer in m.my_known_peers if peer.ip)
             return None, AnnounceReceived(located(m.i_am, caller_ip), known, frozenset(m.accepts or ()))
         case Trigger() as m:
-            return TrainerId(m.trainer_id), RoundTriggered(m.rounds, m.federated_learning_params)
+            return TrainerId(m.trainer_id), RoundTriggered(m.most, m.federated_learning_params, m.until)
         case StartTraining() as m:
             asked = TrainingAsked(
                 m.sender,
@@ -60,6 +61,7 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
                 m.agreement,
                 Digest(m.digest) if m.digest else None,
                 m.restored_at,
+                m.series,
             )
             return m.trainer, asked
         case ModelParams() as m if m.declined is not None:
@@ -72,7 +74,13 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
             return m.trainer, UpdateReceived(update, m.agreement)
         case Accuracy() as m:
             claim = Claim(
-                m.sender, m.round, m.accuracy, digest_of(m, packet.params), m.contributors, packet.params
+                m.sender,
+                m.round,
+                m.accuracy,
+                digest_of(m, packet.params),
+                m.contributors,
+                packet.params,
+                report_of(m.report),
             )
             return m.trainer, ClaimReceived(claim, m.agreement)
     raise TypeError(f"{type(packet.message).__name__} is no request")
@@ -83,7 +91,13 @@ def claim_of(round: int, reply: Packet) -> Claim:
     m = reply.message
     assert isinstance(m, AccuracyReply)
     digest = digest_of(m, reply.params)
-    return Claim(PeerId(m.i_am.id), round, m.accuracy, digest, m.contributors, reply.params)
+    report = report_of(m.report)
+    return Claim(PeerId(m.i_am.id), round, m.accuracy, digest, m.contributors, reply.params, report)
+
+
+def report_of(said: ReportMessage | None) -> Report | None:
+    """What a node reports in a series."""
+    return Report(said.accuracy, said.loss, said.over) if said else None
 
 
 def located(peer: Peer, ip: str) -> Peer:

@@ -124,8 +124,8 @@ def _by_word(goal: Goal, reports: Mapping[PeerId, Report], is_last: bool, otherw
     elif "stopped" in said:
         words = f"a person stopped the series at {said['stopped']}"
     elif "deadline" in said and within is not None:
-        over: Literal["reached", "given_up"] = "reached" if goal.is_aim(within) else "given_up"
-        return replace(otherwise, over=over, words=f"{within.seconds:g} s are over at {said['deadline']}")
+        words = f"{within.seconds:g} s are over at {said['deadline']}"
+        return replace(otherwise, over="reached" if goal.is_aim(within) else "given_up", words=words)
     elif is_last:
         words = "it was the last round that was asked for"
     else:

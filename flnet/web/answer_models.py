@@ -64,6 +64,23 @@ class DataView(BaseModel):
     note: str = ""
 
 
+class GoalView(View):
+    """A series of rounds that goes on until a goal is reached, as this node sees it."""
+
+    until: str = Field(description="the goal")
+    by: str = Field(description="the node that was asked for it")
+    first_round: int
+    rounds: int = Field(description="how many there are at most")
+    round: int = Field(description="the newest one, or the one that it ended with")
+    done: int = Field(description="rounds that are over and of which nodes reported")
+    state: Literal["open", "reached", "given_up"]
+    accuracy: Unit | None = Field(description="mean of the nodes that reported in the newest round that is over")
+    nodes: int = Field(description="that reported in it")
+    best: Unit | None = Field(description="the best mean so far")
+    stale: int = Field(description="rounds since then")
+    words: str = Field(description="why it goes on, or how it ended")
+
+
 class JobView(View):
     """One trainer on this node; accuracies are on its own test split, in [0, 1]."""
 
@@ -86,6 +103,7 @@ class JobView(View):
     contributors: int
     initiator: str | None
     rounds_left: int
+    goal: GoalView | None = Field(default=None, description="of the series under way, or of the last one")
     paused: bool
     rolled_back: bool = Field(default=False, description="whether a person went back to the model held")
     waiting_for: list[str]

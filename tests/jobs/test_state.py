@@ -24,7 +24,7 @@ from tests.jobs.helpers import Bench, asked, came, claim, prepared
 JOB_VIEW = {
     *("trainer_id", "trainer_label", "phase", "current_round", "fed_learn_done", "model_was_exchanged"),
     *("federated_learning_params", "hyper", "pre_fedavg_accuracy", "post_fedavg_accuracy", "digest"),
-    *("contributors", "initiator", "rounds_left", "waiting_for", "received", "outcome", "error", "data"),
+    *("contributors", "initiator", "rounds_left", "goal", "waiting_for", "received", "outcome", "error", "data"),
 }
 HISTORY_VIEW = {
     *("round", "initiator", "outcome", "contributors", "digest", "pre_fedavg_accuracy", "post_fedavg_accuracy"),

@@ -33,6 +33,7 @@ from flnet.params import Params, PeerId, Update
 from tests.helpers import frozen, key, params
 from tests.jobs.helpers import Bench, asked, came, claim, listed
 from tests.jobs.pausing import PAUSING
+from tests.jobs.pursuing import PURSUING
 from tests.jobs.walk import Step, Walk
 
 P = Phase
@@ -154,6 +155,13 @@ def what_is_fetched_ends_a_round_of_a_series(bench: Recorded) -> None:
         bench.hear(end)
 
 
+def what_is_fetched_does_not_fit_and_everyone_else_has_spoken(bench: Recorded) -> None:
+    digest = params(w=[1, 1]).digest
+    bench.hear(replace(asked("a"), params=None, digest=digest))
+    bench.hear(came("a"))
+    bench.hear(Fetched(key(0, "a"), A, digest, params(w=[1])))
+
+
 def a_start_that_this_node_forgot_is_stale(bench: Recorded) -> None:
     """It was started again under its old id, and fetches the start of a round that is its own."""
     bench.hear(came("a", 0, "b"))
@@ -169,8 +177,10 @@ SCRIPTS: list[Callable[[Recorded], None]] = [
     what_is_fetched_fails,
     old_work_ends_while_a_start_is_fetched,
     what_is_fetched_ends_a_round_of_a_series,
+    what_is_fetched_does_not_fit_and_everyone_else_has_spoken,
     a_start_that_this_node_forgot_is_stale,
     *PAUSING,
+    *PURSUING,
 ]
 
 
@@ -201,7 +211,7 @@ def test_a_phase_that_nothing_leads_to_would_be_noticed() -> None:
 
 def test_what_means_the_same_everywhere_changes_no_phase_by_itself() -> None:
     assert all(is_legal(phase, event, phase) for phase in Phase for event in EVERYWHERE)
-    assert not is_legal(P.IDLE, PeerLost, P.TRAINING)
+    assert not is_legal(P.LOADING, PeerLost, P.IDLE)
     assert is_legal(P.EXCHANGING, PeerLost, P.IDLE)  # listed there
 
 

@@ -137,7 +137,8 @@ class Walk:
             return TimerFired(name)
         if roll < 0.9 and self.outside.sent:
             return self._end_of_send()
-        return RoundTriggered(self.rng.choice([1, 9]))
+        until = "accuracy>=0.9, no-gain 3, within 9" if self.person.random() < 0.3 else None
+        return RoundTriggered(self.rng.choice([1, 9]), until=until)
 
     def _end_of_work(self) -> Event:
         last = len(self.outside.work) - 1
