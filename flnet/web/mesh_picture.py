@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from flnet.web.mesh_view import NodeRow
+from flnet.web.mesh_view import STATES, NodeRow
 from flnet.web.view import text
 
 ALL_EDGES_UP_TO = 12  # nodes; beyond that only this node's lines are drawn, and labels turn outwards
@@ -94,11 +94,12 @@ def mesh_picture(nodes: Sequence[NodeRow]) -> Picture:
     me, around = nodes[0], sorted(nodes[1:], key=lambda node: node.id)
     shown = [me, *around[: MAX_NODES - 1]]
     size = "small" if len(shown) <= ALL_EDGES_UP_TO else "medium" if len(shown) <= ONE_RING_UP_TO else "large"
-    width, height = {"small": (400, 320), "medium": (500, 500), "large": (600, 600)}[size]
+    width, height = {"small": (460, 320), "medium": (530, 530), "large": (600, 600)}[size]
     places = list(_two_rings(len(shown)) if size == "large" else _one_ring(len(shown), size))
     is_compared = len({job.trainer for node in shown for job in node.jobs}) == 1
     dots = tuple(_dot(node, place, size, is_compared) for node, place in zip(shown, places, strict=True))
     looks = {dot.look: node.state for dot, node in zip(dots, shown, strict=True)}
+    order = ("self", *STATES, "other")
     return Picture(
         width,
         height,
@@ -106,7 +107,7 @@ def mesh_picture(nodes: Sequence[NodeRow]) -> Picture:
         dots,
         tuple(_edges(dots)),
         tuple(_arrows(shown, dots))[:MAX_ARROWS],
-        tuple(looks.items()),
+        tuple((look, looks[look]) for look in order if look in looks),
         any(dot.letter for dot in dots),
         len(nodes) - len(shown),
     )
@@ -114,7 +115,7 @@ def mesh_picture(nodes: Sequence[NodeRow]) -> Picture:
 
 def _one_ring(count: int, size: str) -> Iterator[_Place]:
     """This node at the top, the others round in the sense of a clock."""
-    centre_x, centre_y, wide, high = (200, 160, 108, 115.2) if size == "small" else (250, 250, 150, 150)
+    centre_x, centre_y, wide, high = (230, 160, 108, 115.2) if size == "small" else (265, 265, 150, 150)
     for place in range(count):
         angle = 2 * math.pi * place / count
         right, down = math.sin(angle), -math.cos(angle)
