@@ -19,7 +19,7 @@
     │   ├── StaleRound            409  for a round that is over
     │   ├── RoundLost             409  two initiators started this round; the other one comes first
     │   ├── IdTaken               409  another node already uses this id
-    │   ├── JobBusy               409  a round cannot be started now
+    │   ├── JobBusy               409  it cannot be done now, such as a round
     │   ├── UnknownModel          404  no model of that digest is kept here
     │   ├── NotOffered            404  the trainer has no prediction, or no export in that format
     │   ├── InputRefused          422  not what the trainer predicts from
@@ -209,7 +209,7 @@ class IdTaken(PeerError):
 
 
 class JobBusy(PeerError):
-    """A round cannot be started now; the message says why."""
+    """What is asked of a job cannot be done now; the message says why."""
 
     status = 409
     code = "job_busy"

@@ -110,7 +110,7 @@ class Node(Protocol):
         bytes {sent, received} of parameters,
         metrics {before, after: {name: figure}}.
     model: digest, round, contributors, accuracy (here, or None), exchanged_with (the peer it was adopted from,
-        or None), bytes, held (whether the job goes on from it).
+        or None), bytes, held (whether the job goes on from it), pinned (by a person, so that it is kept).
     peer: id, ip, port, address, state ("alive", "unreachable"), reason, rtt_ms (round-trip time of small requests,
         smoothed, in milliseconds; None while none was measured).
     """
@@ -193,6 +193,24 @@ class Node(Protocol):
 
         Raises:
             UnknownTrainer, NotReady, NoData: there is no job, or no model yet.
+        """
+        ...
+
+    async def restore(self, trainer: TrainerId, digest: str) -> View:
+        """Go on from a model that is kept: the next round that is started here begins with it; the job's view.
+
+        Raises:
+            UnknownTrainer, NotReady, NoData, UnknownModel: there is no such model.
+            JobBusy: a round is open, or the model is held already.
+        """
+        ...
+
+    async def pin(self, trainer: TrainerId, digest: str, pinned: bool) -> View:
+        """Keep a model until it is unpinned, or let it go in its turn; its view afterwards.
+
+        Raises:
+            UnknownTrainer, NotReady, NoData, UnknownModel: there is no such model.
+            JobBusy: as many are pinned as may be.
         """
         ...
 

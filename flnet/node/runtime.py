@@ -23,6 +23,7 @@ from flnet.node.feed import RingFeed
 from flnet.node.histories import Histories
 from flnet.node.importing import Imports
 from flnet.node.perform import Performer
+from flnet.node.readiness import readiness
 from flnet.node.shelf import Shelf
 from flnet.node.spare import IDLE_SECONDS, SpareMemory, give_back_when_idle
 from flnet.node.stopwatch import ROUND_PARTS, Stopwatch
@@ -199,6 +200,15 @@ class NodeRuntime:
         """The models that are kept."""
         return await self._shelf.views(trainer)
 
+    async def restore(self, trainer: TrainerId, digest: str) -> View:
+        """Go back to a model that is kept."""
+        await self._ask(trainer, await self._shelf.way_back(trainer, digest))
+        return self.job(trainer)
+
+    async def pin(self, trainer: TrainerId, digest: str, pinned: bool) -> View:
+        """Keep a model until it is unpinned, or let it go in its turn."""
+        return await self._shelf.pin(trainer, digest, pinned)
+
     async def predict(self, trainer: TrainerId, question: Question) -> View:
         """What the model says of inputs."""
         return await self._desk.predict(trainer, question)
@@ -225,16 +235,7 @@ class NodeRuntime:
 
     def ready(self) -> View:
         """Whether the mesh is joined and data are loaded, and if not, why."""
-        joined = self.core.members.joined or not self._bootstrap
-        jobs = self.core.jobs
-        reasons = [] if joined else [f"no bootstrap peer has answered yet: {', '.join(self._bootstrap)}"]
-        reasons += [f"{trainer} is still loading" for trainer, job in jobs.items() if job.phase is Phase.LOADING]
-        usable = [job for job in jobs.values() if job.phase not in (Phase.LOADING, Phase.NO_DATA)]
-        reasons += [
-            f"{t}: {job.state.error}" for t, job in jobs.items() if job.phase is Phase.NO_DATA and not usable
-        ]
-        loaded = bool(usable) and not any(job.phase is Phase.LOADING for job in jobs.values())
-        return {"ready": joined and loaded, "mesh_joined": joined, "data_loaded": loaded, "reasons": reasons}
+        return readiness(self.core, self._bootstrap)
 
     def _measured(self, trainer: TrainerId, record: View) -> View:
         key = RoundKey(record["round"], record["initiator"])

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flnet.errors import NoData, NotReady, UnknownModel
+from flnet.errors import JobBusy, NoData, NotReady, UnknownModel
+from flnet.events import RolledBack
 from flnet.jobs import Phase
 from flnet.jobs.model import Model
 from flnet.jobs.record import RoundRecord
@@ -18,6 +19,8 @@ from flnet.params import Digest, Params, TrainerId
 from flnet.store import Store
 
 _HEX = frozenset(string.hexdigits)
+MOST_PINNED = 10  # models of a trainer
+PINNED_BYTES = 512 * 1024 * 1024  # of all pinned models of a trainer; one alone may be larger
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Shelf:
     def __init__(self, core: NodeCore, store: Store) -> None:
         self._core, self._store = core, store
         self._newest: dict[TrainerId, Chosen] = {}  # as the store has it
+        self._restored: dict[TrainerId, Chosen] = {}  # to which people went back last, as it was kept
 
     async def keep(self, trainer: TrainerId) -> None:
         """Keep the model that the job holds, if it was ever averaged, or what has become known of it.
@@ -52,7 +56,7 @@ class Shelf:
         state, last = self._core.jobs[trainer].state, self._newest.get(trainer)
         if state.model is None or state.model.round < 0:
             return
-        held = _chosen(trainer, state, state.model)
+        held = self._held(trainer, state, state.model)
         if last and (last.digest, last.figures["round"]) == (held.digest, held.figures["round"]):
             held = replace(held, private=last.private)
             if last.figures == held.figures:
@@ -67,9 +71,15 @@ class Shelf:
         assert held is not None
         digest = held.shared.digest
         nbytes = held.shared.nbytes + held.private.nbytes
-        found = [_view(digest, figures_of(state, held), nbytes, is_held=True)]
-        kept = [one for one in await self._store.models(trainer) if one.digest != digest]
-        return found + [_view(one.digest, one.figures, one.nbytes, is_held=False) for one in kept]
+        kept = await self._store.models(trainer)
+        pinned = {one.digest for one in kept if one.pinned}
+        figures = self._held(trainer, state, held).figures
+        found = [_view(digest, figures, nbytes, is_held=True, pinned=digest in pinned)]
+        return found + [
+            _view(one.digest, one.figures, one.nbytes, is_held=False, pinned=one.pinned)
+            for one in kept
+            if one.digest != digest
+        ]
 
     async def pick(self, trainer: TrainerId, digest: str | None) -> Chosen:
         """The model of this digest, or of a digest that begins so; None: the one that is held.
@@ -84,11 +94,42 @@ class Shelf:
         known = [one["digest"] for one in await self.views(trainer)]
         wanted = known[0] if digest is None else _only(trainer, digest, known)
         if wanted == held.shared.digest:
-            return _chosen(trainer, state, held)
+            return self._held(trainer, state, held)
         found = await self._store.load_model(trainer, wanted)
         if found is None or found.shared is None:
             raise _unknown(trainer, wanted, known)
         return Chosen(trainer, wanted, found.figures, found.shared, found.private or Params())
+
+    async def pin(self, trainer: TrainerId, digest: str, pinned: bool) -> View:
+        """Keep a model until it is unpinned, or let it go in its turn; its view afterwards.
+
+        Raises:
+            UnknownTrainer, NotReady, NoData, UnknownModel: as `pick`, and where the model was never averaged.
+            JobBusy: as much is pinned as may be.
+        """
+        views = await self.views(trainer)
+        wanted = _only(trainer, digest, [one["digest"] for one in views])
+        if pinned:
+            _check_room(trainer, wanted, views)
+        if not await self._store.pin(trainer, wanted, pinned):
+            raise UnknownModel(
+                f"the model {wanted[:10]} of {trainer} is in use, but not kept: no round averaged it"
+            )
+        return next(one for one in await self.views(trainer) if one["digest"] == wanted)
+
+    async def way_back(self, trainer: TrainerId, digest: str) -> RolledBack:
+        """What the job is told for going back to a model; raises as `pick` does."""
+        chosen = await self.pick(trainer, digest)
+        self._restored[trainer], known = chosen, chosen.figures
+        return RolledBack(chosen.shared, chosen.private, known["round"], known["contributors"], known["accuracy"])
+
+    def _held(self, trainer: TrainerId, state: JobState, model: Model) -> Chosen:
+        """The model that the job holds; one that a person went back to with what was known of it."""
+        held, kept = _chosen(trainer, state, model), self._restored.get(trainer)
+        if model.restored_at is None or kept is None or kept.digest != held.digest:
+            return held
+        accuracy = kept.figures["accuracy"] if state.accuracy is None else state.accuracy
+        return replace(held, figures={**kept.figures, "accuracy": accuracy})
 
     def _state(self, trainer: TrainerId) -> JobState:
         state = self._core.job(trainer).state
@@ -139,7 +180,7 @@ def _accuracy(state: JobState, model: Model, record: RoundRecord | None) -> floa
     return state.accuracy if record.exchanged_with else None
 
 
-def _view(digest: Digest, figures: Mapping[str, Any], nbytes: int, *, is_held: bool) -> View:
+def _view(digest: Digest, figures: Mapping[str, Any], nbytes: int, *, is_held: bool, pinned: bool) -> View:
     record = figures["record"] or {}
     return {
         "digest": digest,
@@ -149,7 +190,18 @@ def _view(digest: Digest, figures: Mapping[str, Any], nbytes: int, *, is_held: b
         "exchanged_with": record.get("exchanged_with") if record.get("digest") != digest else None,
         "bytes": nbytes,
         "held": is_held,
+        "pinned": pinned,
     }
+
+
+def _check_room(trainer: TrainerId, wanted: Digest, views: Sequence[View]) -> None:
+    others = [one for one in views if one["pinned"] and one["digest"] != wanted]
+    nbytes = sum(one["bytes"] for one in views if one in others or one["digest"] == wanted)
+    if len(others) >= MOST_PINNED:
+        raise JobBusy(f"{trainer} has {len(others)} pinned models, as many as may be; unpin one first")
+    if others and nbytes > PINNED_BYTES:
+        limit = f"{PINNED_BYTES // 1024**2} MiB, but these would be {nbytes / 1024**2:.0f} MiB"
+        raise JobBusy(f"the pinned models of {trainer} may have {limit}; unpin one first")
 
 
 def _only(trainer: TrainerId, digest: str, known: Sequence[Digest]) -> Digest:

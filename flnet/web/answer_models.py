@@ -166,6 +166,7 @@ class ModelView(View):
     exchanged_with: str | None
     bytes: int
     held: bool = Field(description="whether the job goes on from it")
+    pinned: bool = Field(default=False, description="whether it is kept until a person unpins it")
 
 
 class PredictedBy(View):

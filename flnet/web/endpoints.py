@@ -174,6 +174,27 @@ ENDPOINTS = (
         refuses=(UnknownTrainer, UnknownModel),
     ),
     Endpoint(
+        "POST /jobs/{trainerId}/models/{digest}/restore",
+        MODELS,
+        "Go back to a model: the next round that is started here begins with it",
+        answer=JobView,
+        refuses=(UnknownTrainer, UnknownModel, NotReady, NoData, JobBusy),
+    ),
+    Endpoint(
+        "PUT /jobs/{trainerId}/models/{digest}/pin",
+        MODELS,
+        "Keep a model until it is unpinned",
+        answer=ModelView,
+        refuses=(UnknownTrainer, UnknownModel, NotReady, NoData, JobBusy),
+    ),
+    Endpoint(
+        "DELETE /jobs/{trainerId}/models/{digest}/pin",
+        MODELS,
+        "Let a model go when its turn comes",
+        answer=ModelView,
+        refuses=(UnknownTrainer, UnknownModel, NotReady, NoData),
+    ),
+    Endpoint(
         "POST /jobs/{trainerId}/predict",
         MODELS,
         "What a model says of inputs, or of a picture",
@@ -240,6 +261,6 @@ ENDPOINTS = (
         takes=Accuracy,
         types=(BINARY_TYPE,),
         answer=AccuracyReply,
-        refuses=(*UNREADABLE, ParamsRefused, UnknownTrainer, NoData, NotComparable),
+        refuses=(*UNREADABLE, ParamsRefused, UnknownTrainer, NoData, NotComparable, JobBusy),
     ),
 )

@@ -1,4 +1,4 @@
-"""The models of a job: list, download, card, prediction. For persons; no node ever asks another one for these."""
+"""The models of a job: list, download, pin, go back to one, predict. For people; nodes never ask each other so."""
 
 from __future__ import annotations
 
@@ -60,6 +60,21 @@ def model_routes(node: Node) -> Blueprint:
     @routes.get("/jobs/<trainer>/models/<digest>/card")
     async def card(trainer: str, digest: str) -> Response:
         return _file_answer(await node.card(TrainerId(trainer), digest))
+
+    @routes.post("/jobs/<trainer>/models/<digest>/restore")
+    async def restore(trainer: str, digest: str) -> Response:
+        await read_body()  # nothing is expected in it
+        return json_answer(await node.restore(TrainerId(trainer), digest))
+
+    @routes.put("/jobs/<trainer>/models/<digest>/pin")
+    async def pin(trainer: str, digest: str) -> Response:
+        await read_body()
+        return json_answer(await node.pin(TrainerId(trainer), digest, True))
+
+    @routes.delete("/jobs/<trainer>/models/<digest>/pin")
+    async def unpin(trainer: str, digest: str) -> Response:
+        await read_body()
+        return json_answer(await node.pin(TrainerId(trainer), digest, False))
 
     @routes.post("/jobs/<trainer>/predict")
     async def predict(trainer: str) -> Response:

@@ -42,6 +42,7 @@ from flnet.params import TrainerId
 from flnet.transport.base import Reply
 
 from .fake_feed import FakeFeed
+from .fake_shelf import FakeShelf
 
 KINDS = {kind.path: kind for kind in (Announce, StartTraining, ModelParams, Accuracy, Trigger)}
 CONTROL = 64 * 1024
@@ -105,10 +106,11 @@ class FakeJob:
         }
 
 
-class FakeNode:
+class FakeNode(FakeShelf):
     """One node; `jobs`, `known` and `around` are open for tests to arrange."""
 
     def __init__(self, node_id: str = "NODE_1", port: int = 4000, limit: int = 1024 * 1024) -> None:
+        super().__init__()
         self.me = Peer(id=node_id, port=port)
         self.feed = FakeFeed()
         self.imports: Any = None
@@ -128,7 +130,6 @@ class FakeNode:
         self.lent: list[str] = []  # digests that were asked for
         self.given: list[tuple[str, int]] = []  # and how many bytes were handed out
         self.questions: list[Question] = []
-        self.failure: Exception | None = None
         self.is_ready = True
 
     def body_limit(self, path: str) -> int:

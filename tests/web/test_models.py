@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flnet.errors import NotReady
+from flnet.errors import JobBusy, NotReady
 from flnet.web.models import PREDICT_BYTES, is_loopback, is_predict
 
 from .conftest import Client
@@ -115,3 +115,23 @@ async def test_inputs_may_be_larger_than_other_requests_but_not_without_end(clie
     assert (await client.post("/jobs/MNIST/predict", data=b"{", headers=headers)).status_code == 413
     assert not is_predict("/jobs/A/B/predict")
     assert is_predict("/jobs/A/predict")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "order"),
+    [("post", "restore", "restore"), ("put", "pin", "pin"), ("delete", "pin", "unpin")],
+)
+async def test_a_model_is_pinned_unpinned_and_gone_back_to(
+    client: Client, node: FakeNode, method: str, path: str, order: str
+) -> None:
+    answer = await getattr(client, method)(f"/jobs/MNIST/models/{DIGEST}/{path}")
+    assert (answer.status_code, (await answer.get_json())["digest"]) == (200, DIGEST)
+    assert node.orders == [(order, "MNIST", DIGEST)]
+    assert (await getattr(client, method)(f"/jobs/NONE/models/{DIGEST}/{path}")).status_code == 404
+    node.failure = JobBusy("round 3 is still training here")
+    answer = await getattr(client, method)(f"/jobs/MNIST/models/{DIGEST}/{path}")
+    assert (answer.status_code, (await answer.get_json())["error"]) == (409, "job_busy")
+    from_elsewhere = {"Origin": "http://elsewhere.example"}
+    answer = await getattr(client, method)(f"/jobs/MNIST/models/{DIGEST}/{path}", headers=from_elsewhere)
+    assert answer.status_code == 403
+    assert len(node.orders) == 1

@@ -63,6 +63,16 @@ class ViewNode(FakeNode):
         self._job(trainer)
         return list(self.listed)
 
+    async def restore(self, trainer: TrainerId, digest: str) -> View:
+        job = await super().restore(trainer, digest)
+        self.listed = [{**one, "held": one["digest"] == digest} for one in self.listed]
+        return job
+
+    async def pin(self, trainer: TrainerId, digest: str, pinned: bool) -> View:
+        await super().pin(trainer, digest, pinned)
+        self.listed = [{**one, "pinned": pinned} if one["digest"] == digest else one for one in self.listed]
+        return next(one for one in self.listed if one["digest"] == digest)
+
     async def export(self, trainer: TrainerId, digest: str, form: str, *, same_machine: bool) -> Download:
         if not same_machine:
             raise OwnMachineOnly("ask from the machine that it runs on")

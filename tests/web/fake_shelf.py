@@ -1,0 +1,32 @@
+"""What a twin node does with models on its shelf."""
+
+from __future__ import annotations
+
+from flnet.node.base import View
+from flnet.params import TrainerId
+
+
+class FakeShelf:
+    """Notes what was to be done with which model."""
+
+    def __init__(self) -> None:
+        self.orders: list[tuple[str, str, str]] = []
+        self.failure: Exception | None = None
+
+    def job(self, trainer: TrainerId) -> View:
+        """The job's view; refuses unknown trainers."""
+        raise NotImplementedError
+
+    async def restore(self, trainer: TrainerId, digest: str) -> View:
+        return {**self._ordered("restore", trainer, digest), "digest": digest}
+
+    async def pin(self, trainer: TrainerId, digest: str, pinned: bool) -> View:
+        self._ordered("pin" if pinned else "unpin", trainer, digest)
+        return {"digest": digest, "pinned": pinned}
+
+    def _ordered(self, order: str, trainer: TrainerId, digest: str) -> View:
+        job = self.job(trainer)
+        if self.failure:
+            raise self.failure
+        self.orders.append((order, trainer, digest))
+        return job
