@@ -13,6 +13,7 @@ from flnet.web.answers import answer_errors
 from flnet.web.body import CONTROL_BYTES, LimitedBody, limited_request, linger
 from flnet.web.frame import frame_routes
 from flnet.web.guard import guard
+from flnet.web.importing import import_body, import_routes, is_import
 from flnet.web.info import info_routes
 from flnet.web.live import live_routes
 from flnet.web.models import PREDICT_BYTES, is_predict, model_routes
@@ -46,6 +47,8 @@ def create_app(node: Node, settings: Settings) -> Quart:
     def body_of(request: Request) -> LimitedBody:
         if is_binary(request):
             return binary_body(request, node, settings)
+        if is_import(request):
+            return import_body(request, node)
         return LimitedBody(request.content_length, limit_of(request.path))
 
     app.request_class = limited_request(body_of)
@@ -60,4 +63,5 @@ def create_app(node: Node, settings: Settings) -> Quart:
     app.register_blueprint(frame_routes(node, settings))
     app.register_blueprint(page_routes(node, settings))
     app.register_blueprint(view_routes(node, settings))
+    app.register_blueprint(import_routes(node))
     return app

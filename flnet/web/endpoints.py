@@ -40,6 +40,7 @@ from flnet.messages import (
     Trigger,
     Triggered,
 )
+from flnet.training.places import DataThere, ImportRefused, NoRoom
 from flnet.web.answer_models import (
     HealthView,
     InfoView,
@@ -52,8 +53,10 @@ from flnet.web.answer_models import (
 )
 from flnet.web.answers import JSON
 from flnet.web.configuration import Setting
+from flnet.web.importing import ImportView
 from flnet.web.mesh import Mesh
 from flnet.web.models import PICTURES, Predict
+from flnet.web.upload import MULTIPART
 
 NODES, JOBS, MODELS, MESH, MONITORING = "Between nodes", "Jobs", "Models", "This node and the mesh", "Monitoring"
 
@@ -203,6 +206,15 @@ ENDPOINTS = (
         query=_DIGEST,
         answer=PredictionView,
         refuses=(*UNREADABLE, InputRefused, UnknownTrainer, UnknownModel, NotOffered, NotReady),
+    ),
+    Endpoint(
+        "POST /data/{trainerId}/import",
+        JOBS,
+        "Bring data to a trainer: a file, an archive, or the files of a form; for callers on the same machine",
+        types=(MULTIPART, "application/octet-stream"),
+        query={"name": "of the file, where the body is no form", "replace": "true: keep the old data aside"},
+        answer=ImportView,
+        refuses=(*UNREADABLE, UnknownTrainer, JobBusy, ImportRefused, DataThere, NoRoom, OwnMachineOnly),
     ),
     Endpoint("GET /info", MESH, "This node, its jobs and its peers", answer=InfoView),
     Endpoint("GET /peers", MESH, "The other nodes", answer=list[PeerView]),

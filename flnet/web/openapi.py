@@ -92,8 +92,10 @@ def _operation(endpoint: Endpoint, schemas: Schemas) -> Described:
         "parameters": _parameters(endpoint),
         "responses": _responses(endpoint, schemas.get((endpoint.route, "answer")), schemas["", "error"]),
     }
-    if endpoint.takes is not None:
-        content: Described = {JSON: {"schema": schemas[endpoint.route, "takes"]}}
+    if endpoint.takes is not None or endpoint.types:
+        content: Described = {}
+        if endpoint.takes is not None:
+            content[JSON] = {"schema": schemas[endpoint.route, "takes"]}
         content |= {kind: _file(kind) for kind in endpoint.types}
         said["requestBody"] = {"required": True, "content": content}
     return said

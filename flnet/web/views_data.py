@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from quart import Blueprint, Response
+from quart import Blueprint, Response, request
 
 from flnet.node.base import Node, View
 from flnet.params import TrainerId
 from flnet.settings import Settings
+from flnet.web.importing import import_form
 from flnet.web.models import is_loopback
+from flnet.web.page import Notices
 from flnet.web.training import caller_ip
 from flnet.web.view import text
 from flnet.web.views_frame import show
@@ -66,14 +68,23 @@ class PartView:
 
 
 def data_view(routes: Blueprint, node: Node, settings: Settings) -> None:
-    """GET /view/data."""
+    """GET /view/data, and its form."""
+    notices = Notices()
+    import_form(routes, node, notices)
 
     @routes.get("/view/data")
     async def data() -> Response:
         jobs = [node.job(TrainerId(job["trainer_id"])) for job in node.info()["jobsInfo"]]
         is_own = is_loopback(caller_ip())  # the folders of this machine are nobody else's business
         folder = text(str(settings.datasets_path or "")) if is_own else None
-        return await show("data.html", data=[view_of(job) for job in jobs], part=part_of(settings), folder=folder)
+        return await show(
+            "data.html",
+            data=[view_of(job) for job in jobs],
+            part=part_of(settings),
+            folder=folder,
+            may_import=is_own,
+            notice=notices.get(request.args.get("notice")),
+        )
 
 
 def view_of(job: View) -> DataView:

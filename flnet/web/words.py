@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Protocol
 
+from flnet.web.words_import import SPANISH as OF_IMPORTS
 from flnet.web.words_page import SPANISH as OF_THE_PAGE
 from flnet.web.words_views import SPANISH as OF_THE_VIEWS
 
 ENGLISH = "en"
 LANGUAGES = {ENGLISH: "English", "es": "Español"}
-SPANISH: Mapping[str, str] = {**OF_THE_VIEWS, **OF_THE_PAGE}
+SPANISH: Mapping[str, str] = {**OF_THE_VIEWS, **OF_IMPORTS, **OF_THE_PAGE}
 _TEXTS: Mapping[str, Mapping[str, str]] = {"es": SPANISH}
 
 
