@@ -15,7 +15,7 @@ from flnet.settings import Settings
 from flnet.training.forking import running
 from tests.hosts.hosts import BITS, NETWORK, Network, network
 from tests.hosts.rules import Rule, Rules
-from tests.processes.harness import Harness, RealNode, environment, until
+from tests.processes.harness import Harness, RealNode, until
 
 PORT = 4000  # on every host: each has ports of its own
 TRAINER = "MNIST_3_7"  # numpy alone, three kilobytes of parameters, and an accuracy that means something
@@ -54,7 +54,7 @@ class HostMesh(Harness):
 
     def process(self, index: int, values: Mapping[str, str]) -> subprocess.Popen[bytes]:
         log = self.folder / f"n{index}.log"
-        return self.network.hosts[index].start(self.command(), log, environment(values))
+        return self.network.hosts[index].start(self.command(), log, self.variables(index, values))
 
     def start_all(self, seconds: float = 60.0) -> None:
         """A node on every host; afterwards all see all."""

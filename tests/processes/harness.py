@@ -151,8 +151,12 @@ class Harness:
         """Start the process of a node."""
         with (self.folder / f"n{index}.log").open("ab") as log:
             return subprocess.Popen(
-                self.command(), env=environment(values), stdout=log, stderr=log, cwd=self.folder
+                self.command(), env=self.variables(index, values), stdout=log, stderr=log, cwd=self.folder
             )
+
+    def variables(self, index: int, values: Mapping[str, str]) -> dict[str, str]:
+        """The environment of a node with these settings."""
+        return environment(values)
 
     def command(self) -> list[str]:
         """What starts a node; it ends with this process, should that be killed."""

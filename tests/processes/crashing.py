@@ -1,0 +1,148 @@
+"""A node that kills its own process at a named point of a round: `python -m tests.processes.crashing run ...`.
+
+It is `flnet run`, with a performer and a post that look into the file named by CRASH_POINT before and after each
+effect of a job. A point is a moment, an effect and the phase of the job at that time, such as "before Save
+GATHERING", and a round before which it does not count:
+
+- before: the effect is the next thing to be done.
+- after: it was done, or, if it takes time, begun.
+- done: what it began has ended.
+- answered: one peer has answered a message; the effect is that message's kind.
+
+CRASH_SEEN names a file to which the points that the node passes are added, CRASH_LEDGER one to which it adds each
+own update that a peer took.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from flnet.__main__ import main
+from flnet.events import Event
+from flnet.messages import JobMessage, ModelParams, Packet
+from flnet.node import build
+from flnet.node.core import NodeCore, Owned
+from flnet.node.perform import Performer
+from flnet.node.post import Post
+from flnet.node.timers import Deliver
+from flnet.params import PeerId, RoundKey, TrainerId
+from flnet.transport import Reply
+
+POINT, SEEN, LEDGER = "CRASH_POINT", "CRASH_SEEN", "CRASH_LEDGER"
+
+
+class Point(NamedTuple):
+    """Where a node is killed."""
+
+    moment: str
+    effect: str
+    phase: str
+
+    def __str__(self) -> str:
+        return " ".join(self)
+
+
+def arm(file: Path, point: Point, round: int) -> None:
+    """Let the node that looks into this file die there, in this round or a later one."""
+    unfinished = file.with_suffix(".new")
+    unfinished.write_text(f"{point} {round}")
+    unfinished.rename(file)
+
+
+class _Crashes:
+    """Looks at each point whether this is the one."""
+
+    def __init__(self) -> None:
+        self._seen: set[Point] = set()
+
+    def pass_by(self, core: NodeCore, owner: TrainerId | None, moment: str, effect: str) -> None:
+        """Die here if it was asked for."""
+        if owner is None:
+            return
+        job = core.jobs[owner]
+        point = Point(moment, effect, job.phase.value)
+        if point not in self._seen:
+            self._seen.add(point)
+            _add(SEEN, str(point).encode())
+        file = Path(os.environ[POINT])
+        try:
+            *wanted, round = file.read_text().split()
+        except FileNotFoundError:
+            return
+        if Point(*wanted) == point and job.state.number >= int(round):
+            file.unlink()  # so that the node that comes after this one lives
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+_crashes = _Crashes()
+
+
+class CrashingPerformer(Performer):
+    """Performs one effect at a time, and may die between them."""
+
+    _current: Owned | None = None
+
+    async def perform(self, owned: Sequence[Owned]) -> Packet | None:
+        """Perform effects in order; the answer among them, if there is one."""
+        answer = None
+        for item in owned:
+            self._pass_by("before", item)
+            self._current = item
+            answer = await super().perform([item]) or answer
+            self._current = None
+            self._pass_by("after", item)
+        return answer
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        item = self._current
+
+        async def watched() -> None:
+            await work
+            if item is not None:
+                self._pass_by("done", item)
+
+        super()._spawn(watched())
+
+    def _pass_by(self, moment: str, item: Owned) -> None:
+        _crashes.pass_by(_core_of(self._deliver), item.owner, moment, type(item.effect).__name__)
+
+
+class CrashingPost(Post):
+    """May die when one peer has answered, and the others have not."""
+
+    async def _outcome(self, peer: PeerId, message: JobMessage, key: RoundKey, reply: Reply) -> Event | None:
+        if isinstance(message, ModelParams) and reply.status < 400 and not message.declined:
+            entry = {"from": message.i_am.id, "to": peer, "round": key.number, "initiator": key.initiator}
+            _add(LEDGER, orjson.dumps(entry))
+        _crashes.pass_by(
+            _core_of(self._deliver), TrainerId(message.trainer_id), "answered", type(message).__name__
+        )
+        return await super()._outcome(peer, message, key, reply)
+
+
+def _core_of(deliver: Deliver) -> NodeCore:
+    """Of the node whose `deliver` this is."""
+    core = getattr(deliver, "__self__").core  # noqa: B009 - a bound method, which its type does not tell
+    assert isinstance(core, NodeCore)
+    return core
+
+
+def _add(variable: str, line: bytes) -> None:
+    """Add a line to a file; what was written stays when the process is killed."""
+    if name := os.environ.get(variable):
+        handle = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(handle, line + b"\n")
+        finally:
+            os.close(handle)
+
+
+if __name__ == "__main__":
+    vars(build).update(Performer=CrashingPerformer, Post=CrashingPost)
+    main()
