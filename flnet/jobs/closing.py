@@ -121,7 +121,7 @@ def claim_received(s: JobState, event: ClaimReceived) -> list[Effect]:
         accuracy=s.accuracy,
         digest=s.model.shared.digest,
         contributors=s.model.contributors,
-        report=s.pursuit.report_said(s.my_id),
+        report=s.pursuit.report_said(s.my_id, asked=claim.report is not None),
     )
     # A caller that sent its model speaks the thesis' form and wants ours; others fetch it by the digest.
     answer = Answer(reply, s.model.shared if event.claim.params is not None else None)

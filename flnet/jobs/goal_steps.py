@@ -43,7 +43,7 @@ def entered(s: JobState, said: SeriesMessage | None) -> list[Effect]:
     """A round is entered, with what its start says of a series; what is known here of that gives way to it."""
     p = s.pursuit
     followed = p.series is not None
-    p.reports, p.due, p.waits = {}, False, False
+    p.reports, p.tells, p.due, p.waits = {}, False, False, False
     effects: list[Effect] = [CancelTimer(NEXT)] if followed else []
     if said is None:
         return effects
@@ -61,11 +61,13 @@ def entered(s: JobState, said: SeriesMessage | None) -> list[Effect]:
 
 def reported(s: JobState, accuracy: float, metrics: Mapping[str, float]) -> None:
     """The own average is measured: note what all others are told."""
+    p = s.pursuit
+    p.tells = p.series is not None
     before = s.record.metrics.get("before", {}) if s.record else {}
     figures = {"after": metrics, "before": before}
     losses = [figures[when][name] for when, name in LOSSES if name in figures[when]]
     loss = next((loss for loss in losses if -1e300 < loss < 1e300), None)
-    s.pursuit.reports[s.my_id] = Report(accuracy, loss, s.pursuit.over)
+    p.reports[s.my_id] = Report(accuracy, loss, p.over) if p.tells else Report(accuracy)
 
 
 def heard(s: JobState, claim: Claim) -> None:
@@ -127,7 +129,7 @@ def next_opening(s: JobState) -> Opening:
 def _follow(s: JobState, series: Series, progress: Progress) -> list[Effect]:
     p = s.pursuit
     ended = p.ended[1] if p.ended and p.ended[0] == series.name else None
-    s.pursuit = Pursuit(series, progress, p.reports, ended, ended=p.ended)
+    s.pursuit = Pursuit(series, progress, p.reports, p.tells, ended, ended=p.ended)
     words = f"rounds go on until {series.goal}, {series.rounds} at most (asked for at {series.by})"
     seconds = series.goal.seconds
     timer: list[Effect] = [SetTimer(DEADLINE, seconds)] if seconds is not None else []

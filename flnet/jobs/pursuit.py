@@ -43,6 +43,7 @@ class Pursuit:
     series: Series | None = None  # under way
     progress: Progress = field(default_factory=Progress)
     reports: dict[PeerId, Report] = field(default_factory=dict)  # of the round that is open, or just over
+    tells: bool = False  # this node's average was measured while a series was under way here
     over: Over | None = None  # why the series is over for this node, as its next report says
     due: bool = False  # this node starts the next round, as soon as it may
     waits: bool = False  # another node is to start it
@@ -68,10 +69,14 @@ class Pursuit:
             total_loss=progress.total.loss,
         )
 
-    def report_said(self, me: PeerId) -> ReportMessage | None:
-        """This node's report as it stands beside its accuracy; none outside a series."""
+    def report_said(self, me: PeerId, asked: bool = False) -> ReportMessage | None:
+        """This node's report as it stands beside its accuracy, the same for all; none outside a series.
+
+        Args:
+            asked: a node that reported itself wants to know.
+        """
         mine = self.reports.get(me)
-        if self.series is None or mine is None:
+        if mine is None or not (self.tells or asked):
             return None
         return ReportMessage(accuracy=mine.accuracy, loss=mine.loss, over=mine.over)
 

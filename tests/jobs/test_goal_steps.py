@@ -213,7 +213,7 @@ def test_a_series_that_this_node_holds_for_over_ends_with_the_round_that_somebod
     assert report is not None
     assert report.over == "stopped"
     bench.hear(TimerFired("exchange:1:a"))
-    assert (bench.phase, bench.state.pursuit.series) == (Phase.IDLE, None)
+    assert [bench.phase, bench.job.view()["goal"]["state"]] == [Phase.IDLE, "given_up"]
 
 
 def test_a_goal_of_a_kind_that_is_not_known_here_keeps_nobody_from_training() -> None:
@@ -277,3 +277,12 @@ def test_a_paused_node_starts_no_round_of_a_series_until_it_is_resumed() -> None
     assert bench.phase is Phase.IDLE
     bench.hear(Resumed())
     assert (bench.phase, bench.state.key) == (Phase.TRAINING, key(1, "b"))
+
+
+def test_who_does_not_know_of_the_series_reports_only_to_who_does() -> None:
+    bench = Bench().through_average()
+    for asking, said in ((None, None), (Report(0.1), ReportMessage(accuracy=0.8))):
+        bench.hear(ClaimReceived(replace(claim("a", accuracy=0.1), report=asking)))
+        message = bench.one(Answer).message
+        assert isinstance(message, AccuracyReply)
+        assert message.report == said

@@ -1,0 +1,164 @@
+"""Series with a goal in meshes that lose messages and nodes: who decides what, and when all are at the end."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from flnet.errors import PeerError
+from flnet.events import Paused, Resumed, RoundTriggered, SeriesStopped
+from flnet.jobs import goal_steps
+from flnet.params import PeerId, Report
+from flnet.policies import Decision, Progress, decide
+from flnet.simulation import Cluster
+from flnet.simulation.cluster import TRAINER
+from tests.simulation.helpers import STORM, any_weather, digests, mesh
+
+LONG = 4 * 3600.0  # seconds
+GOALS = (
+    "accuracy>=0.65",
+    "no-gain 3 0.01",
+    "every accuracy>=0.3",
+    "own accuracy>=0.8",
+    "within 20",
+    "accuracy>=1",
+)
+
+
+class Watched:
+    """Looks on at every decision: equal reports give equal decisions, and a node reports one thing to all."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.made: list[tuple[int, str | None]] = []
+        self._by_input: dict[object, Decision] = {}
+        self._reported: dict[tuple[int, PeerId], Report] = {}
+        monkeypatch.setattr(goal_steps, "decide", self._decide)
+
+    def _decide(self, goal: object, progress: Progress, reports: dict[PeerId, Report], **more: object) -> Decision:
+        found: Decision = decide(goal, progress, reports, **more)  # type: ignore[arg-type]
+        number = more["number"]
+        assert isinstance(number, int)
+        for peer, report in reports.items():
+            assert self._reported.setdefault((number, peer), report) == report
+        given = (str(goal), progress, frozenset(reports.items()), frozenset(more.items()))
+        assert self._by_input.setdefault(given, found) == found
+        self.made.append((number, found.over))
+        return found
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    return Watched(monkeypatch)
+
+
+def ask(cluster: Cluster, who: PeerId, until: str, rounds: int) -> bool:
+    try:
+        cluster.nodes[who].hear(TRAINER, RoundTriggered(rounds, until=until))
+    except PeerError:
+        return False
+    return True
+
+
+def open_on(cluster: Cluster, *gone: PeerId) -> list[PeerId]:
+    """Nodes for which a series is under way."""
+    return [name for name, node in cluster.nodes.items() if node.job.state.pursuit.series and name not in gone]
+
+
+def run(cluster: Cluster, *gone: PeerId) -> None:
+    """Until the series has ended on all nodes but those that are gone, and no round is open there."""
+    names = [name for name in cluster.nodes if name not in gone]
+    cluster.clock.run(
+        lambda: not open_on(cluster, *gone) and not any(cluster.nodes[name].job.busy for name in names),
+        cluster.clock.now + LONG,
+    )
+    assert open_on(cluster, *gone) == []
+
+
+def endings(cluster: Cluster, *gone: PeerId) -> set[tuple[object, ...]]:
+    """How, in which round and with which words the series ended, over all nodes."""
+    views = [node.job.view()["goal"] for name, node in cluster.nodes.items() if name not in gone]
+    return {(goal["state"], goal["round"], goal["words"], goal["accuracy"]) for goal in views}
+
+
+@pytest.mark.parametrize("until", GOALS)
+@pytest.mark.parametrize("seed", range(4))
+def test_where_nothing_is_lost_all_nodes_end_in_one_round_with_one_sentence(
+    seed: int, until: str, watched: Watched
+) -> None:
+    cluster = mesh(2 + seed, seed)
+    assert ask(cluster, PeerId("n01"), until, 12)
+    run(cluster)
+    assert len(endings(cluster)) == 1
+    assert len(digests(cluster)) >= 1
+    assert watched.made.count((watched.made[-1][0], watched.made[-1][1])) == 2 + seed
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_in_any_weather_every_node_ends_the_series_and_equal_reports_give_equal_decisions(
+    seed: int, watched: Watched
+) -> None:
+    rng = Random(seed)
+    cluster = mesh(rng.choice([2, 3, 5]), seed, STORM if seed % 2 else any_weather(rng))
+    for _ in range(3):
+        until = rng.choice(GOALS)
+        for name in rng.sample(list(cluster.nodes), rng.choice([1, 1, 2])):
+            ask(cluster, name, until, rng.choice([1, 6, 15]))
+        run(cluster)
+    assert watched.made
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_others_go_on_when_the_node_that_was_asked_dies(seed: int, watched: Watched) -> None:
+    rng = Random(seed)
+    cluster = mesh(4, seed)
+    first, *others = list(cluster.nodes)
+    assert ask(cluster, first, "accuracy>=1", 7)
+    cluster.clock.run(lambda: cluster.nodes[others[0]].job.state.number >= 2)
+    cluster.run_for(rng.uniform(0, 3))
+    cluster.cut([first], others)
+    run(cluster, first)
+    (state, number, _, _) = next(iter(endings(cluster, first)))
+    assert (state, number, len(endings(cluster, first))) == ("given_up", 6, 1)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_each_may_die_in_turn_until_one_is_left(seed: int, watched: Watched) -> None:
+    cluster = mesh(4, seed)
+    names = list(cluster.nodes)
+    assert ask(cluster, names[0], "accuracy>=1", 9)
+    for i in range(3):
+        last = cluster.nodes[names[3]].job
+        cluster.clock.run(lambda at=2 * i + 1, job=last: job.state.number >= at)  # type: ignore[misc]
+        cluster.cut([names[i]], [name for name in names if name != names[i]])
+    run(cluster, *names[:3])
+    assert {ending[:2] for ending in endings(cluster, *names[:3])} == {("given_up", 8)}
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("who", ["n00", "n02"])
+def test_a_stop_anywhere_ends_the_series_on_all_nodes_one_round_later_at_most(
+    who: str, seed: int, watched: Watched
+) -> None:
+    cluster = mesh(3, seed)
+    assert ask(cluster, PeerId("n00"), "accuracy>=1", 500)
+    cluster.run_for(5 + Random(seed).uniform(0, 10))
+    at = cluster.nodes[PeerId(who)].job.state.number
+    cluster.nodes[PeerId(who)].hear(TRAINER, SeriesStopped())
+    run(cluster)
+    assert all(node.job.state.number <= at + 1 for node in cluster.nodes.values())
+    assert all("stopped the series at " + who in ending[2] for ending in endings(cluster))  # type: ignore[operator]
+
+
+def test_while_the_node_that_was_asked_is_paused_the_others_go_on_with_the_series(watched: Watched) -> None:
+    cluster = mesh(3, seed=3)
+    first = PeerId("n00")
+    assert ask(cluster, first, "accuracy>=1", 8)
+    cluster.run_for(5)
+    cluster.nodes[first].hear(TRAINER, Paused())
+    run(cluster)
+    assert {ending[:2] for ending in endings(cluster)} == {("given_up", 7)}
+    starters = {record["initiator"] for record in cluster.nodes[first].job.history()}
+    assert starters == {first, PeerId("n01")}
+    cluster.nodes[first].hear(TRAINER, Resumed())
+    assert open_on(cluster) == []
