@@ -89,6 +89,18 @@ class NodeClient:
         """GET /jobs/{trainer}/models: the held one first."""
         return self._list(_job_path(trainer) + "/models")
 
+    def pin(self, trainer: str, digest: str) -> View:
+        """PUT /jobs/{trainer}/models/{digest}/pin; the model afterwards."""
+        return self._object("PUT", _model_path(trainer, digest) + "/pin")
+
+    def unpin(self, trainer: str, digest: str) -> View:
+        """DELETE /jobs/{trainer}/models/{digest}/pin; the model afterwards."""
+        return self._object("DELETE", _model_path(trainer, digest) + "/pin")
+
+    def restore(self, trainer: str, digest: str) -> View:
+        """POST /jobs/{trainer}/models/{digest}/restore; the job afterwards."""
+        return self._object("POST", _model_path(trainer, digest) + "/restore")
+
     def predict(self, trainer: str, question: View) -> View:
         """POST /jobs/{trainer}/predict."""
         return self._object("POST", _job_path(trainer) + "/predict", question)

@@ -26,6 +26,7 @@ COMMANDS = {
     "params": "flnet.cli.params",
     "predict": "flnet.cli.predict",
     "export": "flnet.cli.export",
+    "models": "flnet.cli.models",
     "data": "flnet.cli.data",
 }
 

@@ -56,6 +56,8 @@ class FakeNode:
         self.files: dict[str, tuple[str, bytes]] = {}  # path with its query -> name and contents
         self.prediction: Json = {}
         self.posted: list[Json] = []
+        self.ordered: list[str] = []  # requests without a body, which only name what is to be done
+        self.answer_to_order: tuple[int, Json] = (200, {})
         self.headers: list[dict[str, str]] = []
         self.answers: dict[str, tuple[int, bytes]] = {}  # path -> answer instead of the usual one
 
@@ -103,11 +105,15 @@ def _handler(node: FakeNode) -> type[BaseHTTPRequestHandler]:
                 self._send(status, json.dumps(answer).encode())
 
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            status, answer = node.post(body)
+            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or "null")
+            if body is None:
+                node.ordered.append(f"{self.command} {self.path}")
+                status, answer = node.answer_to_order
+            else:
+                status, answer = node.post(body)
             self._send(status, json.dumps(answer).encode())
 
-        do_PATCH = do_POST
+        do_PATCH = do_PUT = do_DELETE = do_POST
 
         def _send(self, status: int, body: bytes, disposition: str = "") -> None:
             self.send_response(status)

@@ -12,7 +12,15 @@ from flnet.errors import FlnetError, PeerRefused, PeerTimeout, PeerUnreachable, 
 from tests.cli.fake_node import FakeNode, job, measured, record
 
 Run = Callable[..., Result]
-ASKING = {"status": (), "peers": (), "train": ("MNIST",), "watch": (), "params": ("MNIST",), "export": ("MNIST",)}
+ASKING = {
+    "status": (),
+    "peers": (),
+    "train": ("MNIST",),
+    "watch": (),
+    "params": ("MNIST",),
+    "export": ("MNIST",),
+    "models": ("MNIST",),
+}
 
 
 @pytest.mark.parametrize(
