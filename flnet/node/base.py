@@ -15,6 +15,7 @@ from flnet.transport.base import Reply
 View = Mapping[str, Any]
 Points = Sequence[tuple[int, float]]  # round and accuracy in [0, 1], in rising order of rounds
 Order = Literal["stop", "pause", "resume"]  # what a person may say about the rounds of a job to come
+OWN_PEOPLE_ONLY = ("inputs", "note", "counts", "checksum")  # of a job's view: not for peers
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from flnet.events import Event, HyperParamsEdited, MeshStarted, Paused, Resumed,
 from flnet.jobs import Phase
 from flnet.messages import Announce, EditHyperParams, JobMessage, Message, Packet, Peer, Trigger
 from flnet.node.asking import ask_policy
-from flnet.node.base import Download, Order, Points, Question, View
+from flnet.node.base import OWN_PEOPLE_ONLY, Download, Order, Points, Question, View
 from flnet.node.core import NodeCore
 from flnet.node.desk import Desk
 from flnet.node.distances import Distances
@@ -40,7 +40,6 @@ from flnet.transport import Reply, Transport
 log = logging.getLogger(__name__)
 
 POLICY_SECONDS = 5.0  # between two questions to the policy
-OWN_PEOPLE_ONLY = ("inputs", "note", "counts", "checksum")  # of a job's view
 ORDERS: Mapping[Order, Event] = {"stop": SeriesStopped(), "pause": Paused(), "resume": Resumed()}
 STATUS = {Announce.path: 201, Trigger.path: 202}
 

@@ -42,7 +42,7 @@ def test_an_untrained_model_has_no_round(flnet: Run, fake_node: FakeNode) -> Non
         {"digest": NEW, "round": -1, "contributors": 0, "accuracy": None, "bytes": 4, "held": True}
     ]
     shown = flnet("models", "MNIST", "--node", fake_node.address)
-    (line,) = [line.split() for line in shown.output.splitlines() if line.startswith("cd")]
+    (line,) = [line.split() for line in shown.output.splitlines() if "cdcd" in line]
     assert line == ["cdcdcdcdcd", "-", "0", "-", "4", "-", "in", "use"]
 
 
