@@ -34,6 +34,7 @@ KINDS = {
     "alone": r"(?: \(this node averaged alone\))?",
     "cause": r"(?: \(.*\))?",
     "busy": r"(?:, because this node is training .*)?",
+    "margin": r"(?: by more than [\d.e-]{1,20})?",
     "hint": r"(?:; .*)?",
     "more": r"(?: \(and \d{1,10} more files\))?",
     "why": r"(?: that can be used: .*| below its header)?",
@@ -41,24 +42,10 @@ KINDS = {
 """What a gap of this name holds, as a regular expression; a gap of any other name holds anything."""
 
 NESTED = frozenset(
-    [
-        "reason",
-        "error",
-        "outcome",
-        "words",
-        "state",
-        "updates",
-        "without",
-        "because",
-        "alone",
-        "busy",
-        "hint",
-        "more",
-        "why",
-        "got",
-        "found",
-        "known",
-    ]
+    {
+        *("reason", "error", "outcome", "words", "state", "got", "found", "known", "where"),
+        *("updates", "without", "because", "alone", "busy", "margin", "hint", "more", "why"),
+    }
 )
 """Gaps whose content is a sentence or a part of one. `NAMES` are names, `REASONS` a list "who: why; who: why"."""
 NAMES, REASONS = "names", "reasons"

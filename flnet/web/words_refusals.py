@@ -169,6 +169,11 @@ _REQUESTS: Mapping[str, str] = {
     ),
 }
 _FORMS: Mapping[str, str] = {
+    "data are brought to a node on the machine that it runs on: do it from there": (
+        "los datos se traen a un nodo en la máquina en la que funciona: hágalo desde allí"
+    ),
+    "the form states no boundary": "el formulario no indica ningún separador",
+    "the form cannot be read: {reason}": "el formulario no se puede leer: {reason}",
     "the form cannot be read, or has more than {most} parts": (
         "el formulario no se puede leer o tiene más de {most} partes"
     ),
