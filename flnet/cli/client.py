@@ -76,9 +76,10 @@ class NodeClient:
         """GET /jobs/{trainer}/history: a record of every round, oldest first."""
         return self._list(_job_path(trainer) + "/history")
 
-    def trigger(self, trainer: str, rounds: int) -> int:
+    def trigger(self, trainer: str, rounds: int, until: str | None = None) -> int:
         """POST /training/trigger; the number of the first round that was started."""
-        answer = self._object("POST", "/training/trigger", {"trainerId": trainer, "rounds": rounds})
+        asked = {"trainerId": trainer, "rounds": rounds, **({"until": until} if until else {})}
+        answer = self._object("POST", "/training/trigger", asked)
         return int(answer["round"])
 
     def edit(self, trainer: str, changes: Mapping[str, int | float]) -> View:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +15,7 @@ from flnet.cli.results import RoundResult, round_result
 from flnet.cli.text import printable
 from flnet.errors import PeerTimeout, PeerUnreachable
 
-__all__ = ["Follower", "RoundFailed"]
+__all__ = ["Follower", "RoundFailed", "is_open"]
 
 POLL_SECONDS = 0.3
 AT_REST = ("IDLE", "NO_DATA")
@@ -22,6 +23,12 @@ AT_REST = ("IDLE", "NO_DATA")
 
 class RoundFailed(click.ClickException):
     """A round ended without a result, or does not move any more; exit code 1."""
+
+
+def is_open(view: View) -> bool:
+    """Whether a series with a goal is under way, of which any node may start the next round."""
+    goal = view.get("goal")
+    return isinstance(goal, Mapping) and goal.get("state") == "open"
 
 
 class Follower:
@@ -66,6 +73,22 @@ class Follower:
             yield round_result(number, records, ended - began)
             began = ended
 
+    def rounds_of_goal(self, first: int) -> Iterator[RoundResult]:
+        """The results of the rounds of a series with a goal, as long as it is under way on the first node.
+
+        Raises:
+            RoundFailed: a round ended without a result.
+        """
+        began, asked = time.monotonic(), next(iter(self._clients))
+        for number in itertools.count(first):
+            records = self._wait_for(number)
+            ended = time.monotonic()
+            yield round_result(number, records, ended - began)
+            began = ended
+            view = self.look()[asked]
+            if not is_open(view) and view.get("current_round", -1) <= number:
+                return
+
     def look(self) -> Mapping[str, View]:
         """The jobs as they are now, also shown."""
         self._check()
@@ -101,7 +124,7 @@ class Follower:
     def _at_rest(self) -> bool:
         views = self.look().values()
         return len(views) == len(self._clients) and all(
-            view.get("phase") in AT_REST and not view.get("rounds_left") for view in views
+            view.get("phase") in AT_REST and not view.get("rounds_left") and not is_open(view) for view in views
         )
 
     def _collect(self, number: int, records: dict[str, View | None]) -> None:
