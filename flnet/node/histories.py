@@ -8,7 +8,6 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote
 
 from flnet.errors import TransportError
 from flnet.messages import LAST_ROUND
@@ -80,7 +79,7 @@ class Histories:
 
     async def _ask(self, address: str, trainer: str) -> Mapping[int, float] | None:
         """What a peer's history holds of accuracies; None where there is no usable answer."""
-        path = f"/jobs/{quote(trainer, safe='')}/history?last={MOST_ROUNDS}"
+        path = f"/jobs/{trainer}/history?last={MOST_ROUNDS}"
         try:
             async with asyncio.timeout(SECONDS):
                 reply = await self._transport.fetch(address, path)

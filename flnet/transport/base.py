@@ -33,7 +33,7 @@ class Transport(Protocol):
         ...
 
     async def fetch(self, address: str, path: str) -> Reply:
-        """Get what lies at this path of "host:port", in one attempt.
+        """Get what lies at this path of "host:port", in one attempt; a query may follow the path.
 
         Raises:
             PeerUnreachable, PeerTimeout: no answer.

@@ -290,7 +290,8 @@ def _url(address: str, path: str) -> str:
     if not colon or not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
         raise ValueError('expected "host:port"')
     bare = check_host(host.removeprefix("[").removesuffix("]"))
-    return f"http://{f'[{bare}]' if ':' in bare else bare}:{int(port)}{quote(path)}"
+    plain, mark, query = path.partition("?")
+    return f"http://{f'[{bare}]' if ':' in bare else bare}:{int(port)}{quote(plain)}{mark}{quote(query, '=&')}"
 
 
 def _from(response: aiohttp.ClientResponse) -> str:

@@ -16,7 +16,7 @@ from flnet.node.base import Points, View
 from flnet.node.histories import MAX_BYTES, MOST_PEERS, MOST_ROUNDS, Histories, read_history
 from flnet.transport import Reply
 
-PATH = f"/jobs/A%2FB/history?last={MOST_ROUNDS}"
+PATH = f"/jobs/AB/history?last={MOST_ROUNDS}"
 
 
 def record(number: object, accuracy: object) -> dict[str, object]:
@@ -40,12 +40,12 @@ class Told:
 
 
 def info(peer: str, round: object, accuracy: object = None, current: object = 9) -> View:
-    job = {"trainer_id": "A/B", "current_round": current, **record(None, accuracy), "model_round": round}
+    job = {"trainer_id": "AB", "current_round": current, **record(None, accuracy), "model_round": round}
     return {"id": peer, "address": f"{peer}:1", "info": {"jobsInfo": [job]}, "error": None}
 
 
 async def look(histories: Histories, *infos: View) -> dict[str, Points]:
-    return dict(await histories.get("A/B", infos))
+    return dict(await histories.get("AB", infos))
 
 
 def made(*records: dict[str, object]) -> tuple[Any, Histories]:

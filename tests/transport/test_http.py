@@ -143,6 +143,20 @@ async def test_fetch_gets_in_one_attempt() -> None:
         assert server.connections == 1
 
 
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        ("/jobs/A B/history?last=100", b"/jobs/A%20B/history?last=100"),
+        ("/jobs/\u00e4?a=1&b= x\r\n", b"/jobs/%C3%A4?a=1&b=%20x%0D%0A"),
+        ("/a%3Fb", b"/a%253Fb"),
+    ],
+)
+async def test_a_query_stays_one_and_all_else_is_quoted(path: str, asked: bytes) -> None:
+    async with listening(Server(OK)) as server, transport() as http:
+        await http.fetch(server.address, path)
+        assert server.requests[0][0].startswith(b"GET " + asked + b" HTTP/1.1\r\n")
+
+
 async def test_fetch_fails_as_send_does(free_port: int) -> None:
     async with listening(Server(silent)) as server, transport(0.2) as http:
         with pytest.raises(PeerTimeout):
