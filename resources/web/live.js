@@ -3,6 +3,7 @@ import { follow } from "./stream.js";
 import { morph } from "./morph.js";
 import { filterEvents } from "./filter.js";
 import { lightUp } from "./mesh.js";
+import "./look.js";
 
 const SOON = 250; // ms: at most four updates a second for events
 const MOVING = 1000; // while only progress moves
@@ -143,10 +144,6 @@ document.addEventListener("submit", (event) => {
   event.preventDefault();
   if (event.submitter?.getAttribute("aria-busy") !== "true") send(form, event.submitter);
 });
-document.addEventListener("change", (event) => {
-  const form = event.target.form;
-  if (form?.hasAttribute("data-look")) form.requestSubmit();
-});
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) {
     clearTimeout(timer);
@@ -157,6 +154,5 @@ document.addEventListener("visibilitychange", () => {
     connection.resume();
   }
 });
-for (const button of document.querySelectorAll("form[data-look] button")) button.hidden = true;
 document.documentElement.dataset.script = "on";
 filterEvents();
