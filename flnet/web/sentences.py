@@ -10,7 +10,8 @@ a sentence itself (`NESTED`), which is said in the other language too, to a boun
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from string import Formatter
 
@@ -61,11 +62,10 @@ class Sentence:
         said: the same in the other language, with the same gaps.
         """
         self.text, self.said = text, said
-        parts = [(literal, name) for literal, name, _, _ in Formatter().parse(text)]
+        parts = _parts_of(text)
         literals = [literal for literal, _ in parts]
+        self.words = frozenset(_whole_words(parts))
         self.literal = max(literals, key=len, default="")
-        head = literals[0]
-        self.first_word = head.split(" ")[0] if " " in head or head == text else ""
         self.weight = sum(map(len, literals))
         self.expression = _expression(parts)
 
@@ -77,6 +77,28 @@ class Sentence:
         """What the gaps hold in this text; None where it is another sentence."""
         found = self._pattern.fullmatch(text) if self.literal in text else None
         return found.groupdict() if found else None
+
+
+def _parts_of(text: str) -> list[tuple[str, str | None]]:
+    """What never changes, each with the name of the gap after it; None at the end."""
+    parts: list[tuple[str, str | None]] = []
+    before = ""
+    for literal, name, _, _ in Formatter().parse(text):
+        before += literal  # the parser begins anew after a doubled brace
+        if name is not None:
+            parts.append((before, name))
+            before = ""
+    return [*parts, (before, None)]
+
+
+def _whole_words(parts: list[tuple[str, str | None]]) -> Iterator[str]:
+    """The words that every such text has, with nothing but spaces beside them."""
+    for place, (literal, name) in enumerate(parts):
+        words = literal.split(" ")
+        first = (
+            0 if place == 0 else 1
+        )  # it may be grown together with the gap before it, and the last one with the next
+        yield from filter(None, words[first : len(words) if name is None else -1])
 
 
 def _expression(parts: list[tuple[str, str | None]]) -> str:
@@ -98,7 +120,7 @@ def _expression(parts: list[tuple[str, str | None]]) -> str:
 
 
 class Catalogue:
-    """All sentences of one language, found by their first word or by the longest part that never changes."""
+    """All sentences of one language, found by the rarest of the words that never change."""
 
     def __init__(self, by_kind: Mapping[str, Mapping[str, str]], others: Mapping[str, str]) -> None:
         """Args:
@@ -168,14 +190,18 @@ class Catalogue:
 
 
 class _Index:
-    """Sentences by first word; the more of a sentence never changes, the earlier it is tried."""
+    """Sentences by their rarest word, so that few are tried; the more of one never changes, the earlier it is."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
-        sentences = sorted((Sentence(*pair) for pair in texts.items()), key=lambda one: -one.weight)
-        words = {one.first_word for one in sentences}
-        self._by_word = {word: [one for one in sentences if one.first_word in ("", word)] for word in words}
-        self._open = [one for one in sentences if not one.first_word]
+        sentences = [Sentence(*pair) for pair in texts.items()]
+        often = Counter(word for one in sentences for word in one.words)
+        self._by_word: dict[str, list[Sentence]] = {}
+        for one in sentences:
+            rarest = min(one.words, key=lambda word: (often[word], word), default="")
+            self._by_word.setdefault(rarest, []).append(one)
 
     def candidates(self, text: str) -> Sequence[Sentence]:
         """The sentences that this text may be."""
-        return self._by_word.get(text.split(" ", 1)[0], self._open)
+        words = {"", *text.split(" ")}
+        found = [one for word in words for one in self._by_word.get(word, ())]
+        return sorted(found, key=lambda one: (-one.weight, one.text))
