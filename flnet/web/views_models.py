@@ -16,16 +16,18 @@ from flnet.errors import InvalidMessage
 from flnet.node.base import Node, View
 from flnet.params import TrainerId
 from flnet.web.models import is_loopback
+from flnet.web.page import Notices
 from flnet.web.training import caller_ip
 from flnet.web.view import NONE, accuracy, text
-from flnet.web.views_frame import choices, show, size_words
+from flnet.web.views_frame import choices, show, size_words, view_url
+from flnet.web.views_keeping import keeping_form
 
 MOST_ARRAYS = 300  # rows of a comparison
 
 
 @dataclass(frozen=True)
 class ModelView:
-    """One model that is kept; `files` are names and addresses of what can be downloaded."""
+    """A model that is kept, or held before any average; `files`: names and addresses of downloads."""
 
     digest: str
     short: str
@@ -35,6 +37,9 @@ class ModelView:
     exchanged_with: str
     size: str
     held: bool
+    pinned: bool
+    averaged: bool  # and therefore kept
+    back: str  # the address that asks whether to go back to it
     files: tuple[tuple[str, str], ...]
 
 
@@ -62,7 +67,11 @@ class ComparisonView:
 
 
 def models_view(routes: Blueprint, node: Node) -> None:
-    """GET /view/models/<trainer>, which compares two models where ?one= and ?other= say which."""
+    """GET /view/models/<trainer>, which compares two models where ?one= and ?other= say which, and asks whether to
+    go back to the one that ?back= names; POST does what its buttons say.
+    """
+    notices = Notices()
+    keeping_form(routes, node, notices)
     one_at_a_time = asyncio.Lock()  # a comparison holds two whole models in memory
 
     @routes.get("/view/models/<trainer>")
@@ -80,6 +89,8 @@ def models_view(routes: Blueprint, node: Node) -> None:
             job=_job(trainer, job),
             models=kept,
             compared=compared,
+            back=_back_to(kept, request.args.get("back")),
+            notice=notices.get(request.args.get("notice")),
             one=one or (kept[0].digest if kept else ""),
             other=other or (kept[-1].digest if kept else ""),
             choices=choices(node, "models", trainer),
@@ -93,16 +104,20 @@ def model_view(trainer: str, job: View, model: Mapping[str, Any]) -> ModelView:
     formats: Sequence[str] = job.get("formats") or ("safetensors",)
     files = [(text(form), f"{base}?format={quote(form)}") for form in formats]
     round = model.get("round")
+    averaged = isinstance(round, int) and round >= 0
     nbytes = model.get("bytes")
     return ModelView(
         digest=digest,
         short=digest[:12],
-        round=NONE if not isinstance(round, int) or round < 0 else str(round),
+        round=str(round) if averaged else NONE,
         contributors=text(model.get("contributors")) or NONE,
         accuracy=accuracy(model.get("accuracy")),
         exchanged_with=text(model.get("exchanged_with")) or NONE,
         size=size_words(nbytes) if isinstance(nbytes, int) else NONE,
         held=model.get("held") is True,
+        pinned=model.get("pinned") is True,
+        averaged=averaged,
+        back=f"{view_url('models', trainer)}?back={quote(digest, safe='')}#back",
         files=(*files, ("model card", f"{base}/card")),
     )
 
@@ -113,7 +128,18 @@ def _job(trainer: str, job: View) -> dict[str, Any]:
         "id": trainer,
         "label": text(job.get("trainer_label")) or text(trainer),
         "sample": data.get("sample") is True,
+        "rolled_back": job.get("rolled_back") is True,
+        "url": view_url("models", trainer),
     }
+
+
+def _back_to(kept: Sequence[ModelView], digest: str | None) -> ModelView | None:
+    if not digest:
+        return None
+    found = next((model for model in kept if model.digest == digest), None)
+    if found is None:
+        raise InvalidMessage(f"no model {digest[:64]!r} is kept here any more; choose one of the list")
+    return None if found.held else found
 
 
 def _pair(kept: Sequence[ModelView], one: str | None, other: str | None) -> tuple[ModelView, ModelView]:

@@ -23,6 +23,31 @@ SPANISH: Mapping[str, str] = {
     "Compare as B": "Comparar como B",
     "Compare A with B": "Comparar A con B",
     "Let a model judge something": "Hacer una predicción con un modelo",
+    "pinned": "fijado",
+    "Keep": "Guardar",
+    "Pin": "Fijar",
+    "Unpin": "Soltar",
+    "Use this model again": "Volver a este modelo",
+    "Go back to the model {digest}": "Volver al modelo {digest}",
+    "The next round starts from this model on all nodes if it is started at this node. If another node starts the "
+    "next round first, it starts from the model that is in use there, and going back has no effect.": (
+        "La próxima ronda parte de este modelo en todos los nodos si se inicia en este nodo. Si otro nodo inicia "
+        "antes la próxima ronda, parte del modelo que está en uso allí y la vuelta atrás no tiene efecto."
+    ),
+    "The model in use now stays in the list as long as the others do, and past rounds stay in the history.": (
+        "El modelo que está en uso ahora sigue en la lista tanto como los demás, y las rondas hechas siguen en el "
+        "historial."
+    ),
+    "Go on from this model": "Seguir a partir de este modelo",
+    "Leave it as it is": "Dejarlo como está",
+    "A person went back to the model in use. The next round starts from it on all nodes if it is started at this "
+    "node.": (
+        "Una persona ha vuelto al modelo en uso. La próxima ronda parte de él en todos los nodos si se inicia en "
+        "este nodo."
+    ),
+    "The model {digest} is kept until it is unpinned.": "El modelo {digest} se guarda hasta que se suelte.",
+    "The model {digest} goes when its turn comes.": "El modelo {digest} se borrará cuando le toque.",
+    "The model {digest} is in use again.": "El modelo {digest} vuelve a estar en uso.",
     "Comparison": "Comparación",
     "Accuracy of A here": "Exactitud de A aquí",
     "Accuracy of B here": "Exactitud de B aquí",
