@@ -114,6 +114,18 @@ class NodeClient:
         """GET /jobs/{trainer}/models/{digest}/card."""
         return self._file(_model_path(trainer, digest) + "/card", {})
 
+    def bring(self, trainer: str, form: Iterator[bytes], boundary: str, *, replace: bool) -> View:
+        """POST /data/{trainer}/import: the parts of a form with files; what the trainer says of them."""
+        path, query = f"/data/{quote(trainer, safe='')}/import", {"replace": "true"} if replace else {}
+        headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
+        waits = httpx.Timeout(TIMEOUT_SECONDS, write=WORK_SECONDS, read=None)  # a round may have to end first
+        with self._translated():
+            reply = self._http.post(path, params=query, content=form, headers=headers, timeout=waits)
+        if reply.status_code >= 400:
+            raise self._refusal(reply)
+        answer: View = reply.json()
+        return answer
+
     def events(self, after: int | None = None) -> Iterator[View]:
         """GET /events: what happens, as it happens; ends when the node closes the stream."""
         headers = {"Accept": "text/event-stream"}

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 import click
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
+from flnet.cli.bring import bring_here, bring_to_node, brought_lines
+from flnet.cli.client import parse_address
 from flnet.cli.data_views import check_lines, data_lines, data_views
 from flnet.cli.options import read_config, variable_name
 from flnet.cli.tables import console, print_json
@@ -137,27 +139,71 @@ def check_data(path: Path | None, as_json: bool) -> None:
 
 
 @command.command("import")
-@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("words", metavar="[TRAINER] SOURCE", nargs=-1, required=True)
 @click.option("--as", "name", help="What it is called in the folder of data sets.  [default: its own name]")
 @click.option(
     "--limit-gigabytes",
     type=click.FloatRange(min=0, min_open=True),
-    default=MAX_GIGABYTES,
-    show_default=True,
-    help="Refuse more than this, unpacked.",
+    help=f"Refuse more than this.  [default: {MAX_GIGABYTES:g}; FLNET_MAX_IMPORT_GIGABYTES with TRAINER]",
 )
+@click.option("--node", "address", metavar="HOST:PORT", help="With TRAINER: a running node of this machine.")
+@click.option("--replace", is_flag=True, help="With TRAINER: data that are there are kept aside.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 @_path_option
-def import_data(source: Path, name: str | None, limit_gigabytes: float, path: Path | None) -> None:
+def import_data(
+    words: tuple[str, ...],
+    name: str | None,
+    limit_gigabytes: float | None,
+    address: str | None,
+    replace: bool,
+    as_json: bool,
+    path: Path | None,
+) -> None:
     """Copy a folder or file, or unpack a .zip or .tar archive, into the folder of data sets.
 
     SOURCE stays as it is. Links, devices and names that lead out of the folder are refused. It is there whole or
-    not at all.
+    not at all. With TRAINER it goes where this trainer looks for its data, which then is loaded once, or by a
+    running node for good (--node); what it cannot read is taken out again.
 
     \b
     Exit codes: 0 it is there; 1 it was refused or cannot be read; 2 wrong usage.
     """
-    found = bring(source, _folder(path), name, limit_gigabytes)
-    click.echo(f"{printable(found.place)}: {counted(found.files, 'file')}, {found.size / 1e6:,.1f} MB")
+    if len(words) > 2:
+        raise click.UsageError("expected SOURCE, or TRAINER and SOURCE")
+    source = Path(words[-1])
+    if len(words) == 1:
+        if address or replace:
+            raise click.UsageError("--node and --replace go with TRAINER and SOURCE")
+        found = bring(source, _folder(path), name, limit_gigabytes or MAX_GIGABYTES)
+        told = {"place": str(found.place), "files": found.files, "bytes": found.size}
+        lines = [f"{printable(found.place)}: {counted(found.files, 'file')}, {found.size / 1e6:,.1f} MB"]
+    elif name:
+        raise click.UsageError("--as goes without TRAINER, which knows how its data are called")
+    else:
+        told = _for_trainer(words[0], source, address, replace, limit_gigabytes, path)
+        lines = brought_lines(told)
+    if as_json:
+        print_json(told)
+    else:
+        click.echo("\n".join(lines))
+
+
+def _for_trainer(
+    trainer: str, source: Path, address: str | None, replace: bool, gigabytes: float | None, path: Path | None
+) -> dict[str, Any]:
+    if address:
+        if path is not None or gigabytes is not None:
+            raise click.UsageError("a running node knows its folder and its limit: leave out the options for them")
+        try:
+            return dict(bring_to_node(parse_address(address), trainer, source, replace=replace))
+        except ValueError as exc:
+            raise click.UsageError(f"--node: {exc}") from exc
+    settings = _settings(path)
+    if settings.datasets_path is None:
+        _folder(path)
+    if gigabytes is not None:
+        settings = settings.model_copy(update={"max_import_gigabytes": gigabytes})
+    return dict(bring_here(settings, trainer, source, replace=replace))
 
 
 @command.command("sample")

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -189,19 +189,34 @@ class Upload:
             raise ImportRefused(f"it cannot be taken in: {exc}") from exc
 
 
-def bring_to(place: Place, source: Path, gigabytes: float, *, replace: bool = False) -> Moved:
+def bring_to(
+    place: Place,
+    source: Path,
+    gigabytes: float,
+    *,
+    replace: bool = False,
+    told: Callable[[int], None] = lambda count: None,
+) -> Moved:
     """A file, folder or archive of this machine brought to a trainer; left as it is.
+
+    Args:
+        place: where it goes.
+        source: what is brought.
+        gigabytes: of all files together, unpacked.
+        replace: whether it may take the place of others.
+        told: called with the number of bytes of every part that was copied.
 
     Raises:
         ImportRefused, DataThere, NoRoom: as in `Upload`.
     """
     upload = Upload(place, gigabytes, replace=replace)
     try:
-        for name, path in _files_of(source):
+        for name, path in files_of(source):
             upload.begin(name)
             with path.open("rb") as file:
                 while piece := file.read(1024 * 1024):
                     upload.write(piece)
+                    told(len(piece))
     except OSError as exc:
         upload.discard()
         raise ImportRefused(f"{source} cannot be read: {exc.strerror or exc}") from exc
@@ -211,7 +226,7 @@ def bring_to(place: Place, source: Path, gigabytes: float, *, replace: bool = Fa
     return upload.settle()
 
 
-def _files_of(source: Path) -> Iterator[tuple[str, Path]]:
+def files_of(source: Path) -> Iterator[tuple[str, Path]]:
     """Every file with the name that it has in there.
 
     Raises:
