@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from flnet.events.base import Event
 from flnet.messages import HyperParams, SeriesMessage
@@ -89,6 +90,27 @@ class UpdateOffered(Event):
     update: Update
     digest: Digest
     agreement: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Restored(Event):
+    """What an earlier run of this node saved of the job; comes before the trainer is loaded.
+
+    Attributes:
+        snapshot: figures, as the job wrote them.
+        params, private: shared and private parameters; None where there are none, or they were damaged.
+        sent: the newest own update.
+        updates: of peers that count in rounds which were not averaged yet; those that were offered hold no
+            parameters.
+        records: of the rounds that are over, oldest first.
+    """
+
+    snapshot: Mapping[str, Any]
+    params: Params | None = None
+    private: Params | None = None
+    sent: Params | None = None
+    updates: tuple[UpdateReceived | UpdateOffered, ...] = ()
+    records: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)

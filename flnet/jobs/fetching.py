@@ -53,7 +53,7 @@ def _base(s: JobState, event: Fetched | FetchFailed) -> list[Effect]:
     assert base is not None and s.model is not None
     if isinstance(event, Fetched):
         s.model = s.model.holding(event.params, base.round, base.contributors, base.restored_at)
-        return train(s)
+        return [*train(s), s.save()]
     s.phase = Phase.GATHERING
     s.error = f"the model that round {s.number} starts from could not be fetched from {base.peer}: {event.reason}"
     if s.record is not None:

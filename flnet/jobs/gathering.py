@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from flnet.effects import Effect, Publish
+from flnet.effects import Effect, KeptUpdate, Publish
 from flnet.errors import NoData, NotReady, ParamsRefused, StaleRound
 from flnet.events import DeclineReceived, SendRefused, Trained, TrainingFailed, UpdateOffered, UpdateReceived
 from flnet.jobs.agreement import must_agree
@@ -33,7 +33,7 @@ def trained(s: JobState, event: Trained) -> list[Effect]:
     used = event.hyper or s.hyper
     s.record.used_hyper = used.fields() if used else None
     s.sent = shared
-    update = Update(s.my_id, event.key, shared, event.examples, event.labels, event.accuracy)
+    s.own = update = Update(s.my_id, event.key, shared, event.examples, event.labels, event.accuracy)
     said = {"examples": event.examples, "labels": event.labels, "accuracy": event.accuracy}
     message = s.say(ModelParams, **said, digest=shared.digest)
     return [
@@ -77,7 +77,7 @@ def update_received(s: JobState, event: UpdateReceived | UpdateOffered) -> list[
     s.remember_early(event.update.peer, event)
     if s.phase is not Phase.AVERAGING:  # else the average in progress is finished first
         s.propose(Opening(key, heard_start=False))
-    return []
+    return [_kept(s, event)]
 
 
 def decline_received(s: JobState, event: DeclineReceived) -> list[Effect]:
@@ -87,7 +87,7 @@ def decline_received(s: JobState, event: DeclineReceived) -> list[Effect]:
     if key == s.key and s.averaging is not None:
         told = s.tell("peer_declined", f"{event.peer} takes no part: {event.reason}", peer=event.peer)
         return [*s.averaging.receive(event), told]
-    if s.key is None or key.beats(s.key):
+    if s.key is None or key.beats(s.key) or (s.restored is not None and key == s.key):
         s.remember_early(event.peer, event)
     return []
 
@@ -138,8 +138,14 @@ def _of_this_round(s: JobState, event: UpdateReceived | UpdateOffered) -> list[E
         return []  # a duplicate; the first one counts
     if s.averaging.closed is not None or s.averaging.has_passed(update.peer):
         raise StaleRound(update.key.number, s.number)
-    effects = s.averaging.receive(event)
+    effects = [*s.averaging.receive(event), _kept(s, event)]
     return effects if isinstance(event, UpdateOffered) else [*effects, counted(s, update)]
+
+
+def _kept(s: JobState, event: UpdateReceived | UpdateOffered) -> Effect:
+    """What is on the disk before the peer is told that its update has come."""
+    digest = event.digest if isinstance(event, UpdateOffered) else None
+    return s.save(updates=(KeptUpdate(event.update, digest),))
 
 
 def counted(s: JobState, update: Update) -> Publish:

@@ -30,6 +30,7 @@ from flnet.events import (
     PeerSeen,
     Prepared,
     PrepareFailed,
+    Restored,
     Resumed,
     RolledBack,
     RoundTriggered,
@@ -59,6 +60,7 @@ from flnet.jobs.gathering import decline_received, failed, refused, trained, upd
 from flnet.jobs.goal_steps import TIMERS, next_opening, peer_lost, stopped, timer_fired
 from flnet.jobs.model import Model
 from flnet.jobs.renewing import renewed
+from flnet.jobs.restoring import going_on, met, model_of, put_off, restored
 from flnet.jobs.starting import asked, decline, open_round, triggered
 from flnet.jobs.state import JobState, Waits
 from flnet.jobs.steering import paused, resumed, rolled_back, series_stopped
@@ -156,10 +158,11 @@ class Job:
         s = self.state
         match event:
             case PeerSeen(peer):
-                s.peers.add(peer)
-                return []
+                return met(s, peer)
             case PeerLost(peer, _):
                 s.peers.discard(peer)
+                if s.averaging is not None and s.key is not None and peer in s.averaging.expected:
+                    s.away[peer] = s.key
                 heard = [*(s.averaging.receive(event) if s.averaging else []), *exchanged(s, event)]
                 return [*heard, *peer_lost(s, event)]
             case TimerFired(name) if name in TIMERS:
@@ -183,6 +186,8 @@ class Job:
                 return resumed(s)
             case RolledBack():
                 return rolled_back(s, event)
+            case Restored():
+                return restored(s, event)
             case Prepared():
                 return self._prepared(event)
             case DataChanged():
@@ -190,6 +195,7 @@ class Job:
                 return []
             case PrepareFailed(reason, _):
                 s.phase, s.error, s.asked_while_loading = Phase.NO_DATA, reason, None
+                put_off(s)
                 return [Publish("no_data", f"{s.trainer} takes part in no round: {reason}")]
         raise IllegalStep(f"a job cannot take {type(event).__name__}")
 
@@ -199,13 +205,11 @@ class Job:
         private = event.params.select(event.params.keys() - set(event.declaration.shared))
         s.declaration, s.error, s.phase = event.declaration, None, Phase.IDLE
         schema = Schema.of(shared, event.declaration.merge, event.declaration.agreement)
-        s.model = Model(schema, shared, private)
+        s.model = model_of(s, Model(schema, shared, private))
         s.hyper = s.hyper or event.declaration.defaults
         waiting, s.asked_while_loading = s.asked_while_loading, None
-        effects: list[Effect] = [s.save(with_params=True, private=private)]
-        effects.append(
-            Publish("ready", f"{event.declaration.label} is ready: {event.declaration.data.get('source', '')}")
-        )
+        words = f"{event.declaration.label} is ready: {event.declaration.data.get('source', '')}"
+        effects: list[Effect] = [*going_on(s), s.save(), Publish("ready", words)]
         if waiting is not None:
             try:
                 effects += asked(s, waiting)

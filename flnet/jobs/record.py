@@ -32,6 +32,29 @@ class RoundRecord:
     seconds: dict[str, float] = field(default_factory=dict)
     metrics: dict[str, Mapping[str, float]] = field(default_factory=dict)
 
+    @classmethod
+    def read(cls, view: Mapping[str, Any]) -> RoundRecord:
+        """A record from what `view` made of it.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is none.
+        """
+        return cls(
+            RoundKey(int(view["round"]), PeerId(view["initiator"])),
+            str(view["outcome"]),
+            view["error"],
+            tuple(view["contributors"]),
+            tuple(view["missing"]),
+            view["digest"],
+            view["pre_fedavg_accuracy"],
+            view["post_fedavg_accuracy"],
+            view["exchanged_with"],
+            view["examples"],
+            view["used_hyper"],
+            dict(view["seconds"]),
+            dict(view["metrics"]),
+        )
+
     def view(self) -> Mapping[str, Any]:
         """The record as JSON-ready data."""
         return {

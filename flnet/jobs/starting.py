@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from flnet.effects import Answer, CancelTimer, CancelWork, Effect, Fetch, Send, SetTimer, Train
@@ -14,7 +15,7 @@ from flnet.jobs.record import RoundRecord
 from flnet.jobs.state import PAUSED, JobState, Word, key_of
 from flnet.jobs.steps import Phase
 from flnet.messages import LAST_ROUND, ModelParams, StartTraining, Triggered
-from flnet.params import RoundKey
+from flnet.params import PeerId, RoundKey
 from flnet.rounds import Averaging, Closing
 
 
@@ -93,7 +94,7 @@ def open_round(s: JobState, opening: Opening) -> list[Effect]:
     s.averaging = Averaging(opening.key, s.my_id, s.peers, s.waits.average, s.waits.margin, s.room)
     effects += entered(s, opening.series)
     if opening.started_by(s.my_id):
-        effects.append(_start_message(s))
+        effects.append(start_message(s, sorted(s.peers)))
     told = [
         effect for event in _ripe(s) for effect in s.averaging.receive(event)
     ]  # first: who sits out may end it
@@ -127,7 +128,8 @@ def decline(s: JobState, reason: str) -> list[Effect]:
     return [_to_all(s, s.say(ModelParams, examples=0, declined=reason[:500])), *mine]
 
 
-def _start_message(s: JobState) -> Effect:
+def start_message(s: JobState, to: Iterable[PeerId]) -> Effect:
+    """Tell peers that this node started the round."""
     assert s.model is not None
     held = s.model
     message = s.say(
@@ -138,7 +140,7 @@ def _start_message(s: JobState) -> Effect:
         restored_at=held.restored_at,
         series=s.pursuit.said(),
     )
-    return Send(tuple(sorted(s.peers)), message, held.shared)
+    return Send(tuple(to), message, held.shared)
 
 
 def _to_all(s: JobState, message: ModelParams) -> Effect:
@@ -160,7 +162,7 @@ def _join(s: JobState, opening: Opening) -> list[Effect]:
     s.hyper = opening.hyper or s.hyper
     why = _why_not(s, opening)
     joined = [CancelTimer(s.start_timer), *entered(s, opening.series)]
-    return [*joined, *(_sit_out(s, why) if why else _begin(s)), *given_up]
+    return [*joined, *(_sit_out(s, why) if why else _begin(s)), s.save(), *given_up]
 
 
 def _why_not(s: JobState, opening: Opening) -> str:

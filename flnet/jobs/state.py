@@ -6,16 +6,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from flnet.effects import Effect, Publish, Save, Send
-from flnet.events import DataChanged, Declaration, DeclineReceived, TrainingAsked, UpdateOffered, UpdateReceived
+from flnet.effects import Effect, KeptUpdate, Publish, Save, Send
+from flnet.events import (
+    DataChanged,
+    Declaration,
+    DeclineReceived,
+    Restored,
+    TrainingAsked,
+    UpdateOffered,
+    UpdateReceived,
+)
 from flnet.jobs.chance import NoChance
+from flnet.jobs.keeping import Kept
 from flnet.jobs.model import Model
 from flnet.jobs.opening import Opening, Start
 from flnet.jobs.pursuit import Pursuit
 from flnet.jobs.record import RoundRecord
 from flnet.jobs.steps import Phase
 from flnet.messages import MAX_PEERS, HyperParams, JobMessage, ModelParams, Peer
-from flnet.params import Claim, Digest, Params, PeerId, Rng, RoundKey, TrainerId
+from flnet.params import Claim, Digest, Params, PeerId, Rng, RoundKey, TrainerId, Update
 from flnet.rounds import Averaging, Exchange
 from flnet.topologies import Topology, full_mesh
 
@@ -66,6 +75,10 @@ class JobState:
     model: Model | None = None
     base: Start | None = None  # what training waits for while it is fetched
     sent: Params | None = None  # the newest own update, for peers that fetch it
+    own: Update | None = None  # the same, with what is said of it
+    kept: Kept = field(default_factory=Kept)
+    restored: Restored | None = None  # what an earlier run saved, until the trainer is loaded
+    away: dict[PeerId, RoundKey] = field(default_factory=dict)  # expected in that round, and not reachable since
     folds: bool = True  # whether the merging rule can add updates as they come
     hyper: HyperParams | None = None
     accuracy: float | None = None  # of the model held, after averaging, on the own test split
@@ -172,22 +185,13 @@ class JobState:
         if keep:
             self.early[peer] = event
 
-    def save(self, with_params: bool = False, private: Params | None = None) -> Save:
-        """The effect that keeps this state."""
-        snapshot: dict[str, Any] = {
-            "round": self.number,
-            "initiator": self.key.initiator if self.key else None,
-            "phase": self.phase.value,
-            "hyper": self.hyper.fields() if self.hyper else None,
-            "model_round": self.model.round if self.model else -1,
-            "contributors": self.model.contributors if self.model else 0,
-            "restored_at": self.model.restored_at if self.model else None,
-            "accuracy": self.accuracy,
-            "paused": self.paused,
-            "rolled_back": self.rolled_back,
-            "record": self.record.view() if self.record else None,
-        }
-        return Save(snapshot, self.model.shared if with_params and self.model else None, private)
+    def save(
+        self, with_params: bool = False, private: Params | None = None, updates: tuple[KeptUpdate, ...] = ()
+    ) -> Save:
+        """The effect that keeps this state: all figures, the parameters that are others than at the last one, and
+        updates that have come. (What else is given only says what a step has changed.)
+        """
+        return self.kept.save(self, updates)
 
     def tell(self, kind: str, text: str, **data: Any) -> Publish:
         """Something that people should see."""

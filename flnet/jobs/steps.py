@@ -30,6 +30,7 @@ from flnet.events import (
     PeerSeen,
     Prepared,
     PrepareFailed,
+    Restored,
     Resumed,
     RolledBack,
     RoundTriggered,
@@ -79,9 +80,9 @@ def _row(phase: Phase, stays: Collection[type], leads: Mapping[type, Set[Phase]]
 LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
     P.LOADING: _row(
         P.LOADING,
-        (TrainingAsked, DeclineReceived),
+        (TrainingAsked, DeclineReceived, Restored),
         {
-            Prepared: _JOINS,
+            Prepared: _JOINS | {P.AVERAGING, P.MEASURING},  # the last two: where an earlier run stopped
             PrepareFailed: {P.NO_DATA},
         },
     ),

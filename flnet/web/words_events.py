@@ -21,6 +21,28 @@ SPANISH: Mapping[str, Mapping[str, str]] = {
             "{peer} quedó fuera: este nodo ya conoce {count} nodos"
         ),
     },
+    # what is kept on the disk
+    "restored": {
+        "{trainer} was last in round {round} ({phase}); it goes on there": (
+            "{trainer} estaba en la ronda {round} ({phase}); continúa ahí"
+        ),
+    },
+    "state_damaged": {
+        "what was kept of {trainer} cannot be used: {error}; it begins anew": (
+            "lo guardado de {trainer} no se puede usar: {error}; empieza de nuevo"
+        ),
+        "what was kept of {trainer} cannot be read: {error}": "lo guardado de {trainer} no se puede leer: {error}",
+    },
+    "state_not_written": {
+        "{error}; rounds go on in memory, and it is tried again": (
+            "{error}; las rondas siguen en memoria, y se intenta de nuevo"
+        ),
+    },
+    "state_written": {
+        "state can be written again; nothing is left unsaved": (
+            "el estado se puede escribir de nuevo; no queda nada sin guardar"
+        ),
+    },
     # the data
     "ready": {"{label} is ready: {source}": "{label} está listo: {source}"},
     "no_data": {"{trainer} takes part in no round: {reason}": "{trainer} no participa en ninguna ronda: {reason}"},
@@ -110,5 +132,10 @@ SPANISH: Mapping[str, Mapping[str, str]] = {
             "se adoptó el modelo de {peer}: {accuracy} aquí, frente a {other}"
         ),
     },
-    "round_closed": {"round {number} closed: {outcome}": "ronda {number} cerrada: {outcome}"},
+    "round_closed": {
+        "round {number} closed: {outcome}": "ronda {number} cerrada: {outcome}",
+        "round {number} closed: {outcome}; accuracy here {accuracy} before, {later} after": (
+            "ronda {number} cerrada: {outcome}; exactitud aquí {accuracy} antes, {later} después"
+        ),
+    },
 }

@@ -11,7 +11,7 @@ _PARTS: Mapping[str, str] = {
     " (not taking part: {reasons})": " (no participan: {reasons})",
     " (this node averaged alone)": " (este nodo promedió solo)",
     "{names} and {count} more": "{names} y {count} más",
-    "accuracy here {accuracy} before, {other} after": "exactitud aquí {accuracy} antes, {other} después",
+    "accuracy here {accuracy} before, {later} after": "exactitud aquí {accuracy} antes, {later} después",
     "{error}; the model stays as it was": "{error}; el modelo queda como estaba",
     "the model stays as it was": "el modelo queda como estaba",
     "and {count} more": "y {count} más",
@@ -23,6 +23,18 @@ _PARTS: Mapping[str, str] = {
     "other methods": "otros métodos",
 }
 _ROUNDS: Mapping[str, str] = {
+    "ended by a restart of this node": "terminada por un reinicio de este nodo",
+    "it was restarted before the start of this round had come": (
+        "se reinició antes de que llegara el inicio de esta ronda"
+    ),
+    "its update could not be saved there: {error}": "su actualización no se pudo guardar allí: {error}",
+    "the update cannot be kept here now ({error}); ask again": (
+        "la actualización no se puede guardar aquí ahora ({error}); pida de nuevo"
+    ),
+    "state cannot be written: {error}": "el estado no se puede escribir: {error}",
+    "the model that was kept does not fit the trainer any more: {reason}": (
+        "el modelo guardado ya no encaja con el entrenador: {reason}"
+    ),
     "paused by a person here": "una persona lo puso en pausa aquí",
     "{trainer} is still loading its data": "{trainer} todavía está cargando sus datos",
     "{trainer} is still loading": "{trainer} todavía se está cargando",

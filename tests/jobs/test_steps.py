@@ -34,6 +34,7 @@ from tests.helpers import frozen, key, params
 from tests.jobs.helpers import Bench, asked, came, claim, listed
 from tests.jobs.pausing import PAUSING
 from tests.jobs.pursuing import PURSUING
+from tests.jobs.restarting import RESTARTS
 from tests.jobs.walk import Step, Walk
 
 P = Phase
@@ -57,9 +58,9 @@ def unchanged_if_refused(job: Job, event: Event) -> list[Effect]:
 class Recorded(Bench):
     """A bench that notes the steps taken."""
 
-    def __init__(self, peers: Sequence[str]) -> None:
+    def __init__(self, peers: Sequence[str], prepare: bool = True) -> None:
         self.steps: set[Step] = set()
-        super().__init__(peers=peers)
+        super().__init__(peers=peers, prepare=prepare)
 
     def hear(self, event: Event) -> list[Effect]:
         before = self.job.phase
@@ -155,6 +156,17 @@ def what_is_fetched_ends_a_round_of_a_series(bench: Recorded) -> None:
         bench.hear(end)
 
 
+def a_better_model_of_the_exchange_is_gone(bench: Recorded) -> None:
+    bench.hear(RoundTriggered(rounds=2))
+    bench.train()
+    bench.hear(came("a", 0, "b"))
+    bench.average()
+    bench.measure()
+    better = claim("a", accuracy=0.99)
+    bench.hear(ClaimReceived(replace(better, params=None)))
+    bench.hear(FetchFailed(key(0, "b"), A, better.digest or params().digest, "gone"))
+
+
 def what_is_fetched_does_not_fit_and_everyone_else_has_spoken(bench: Recorded) -> None:
     digest = params(w=[1, 1]).digest
     bench.hear(replace(asked("a"), params=None, digest=digest))
@@ -177,6 +189,7 @@ SCRIPTS: list[Callable[[Recorded], None]] = [
     what_is_fetched_fails,
     old_work_ends_while_a_start_is_fetched,
     what_is_fetched_ends_a_round_of_a_series,
+    a_better_model_of_the_exchange_is_gone,
     what_is_fetched_does_not_fit_and_everyone_else_has_spoken,
     a_start_that_this_node_forgot_is_stale,
     *PAUSING,
@@ -192,6 +205,11 @@ def seen() -> frozenset[Step]:
     for script in SCRIPTS:
         bench = Recorded(peers=["a"])
         script(bench)
+        steps |= bench.steps
+    for events in RESTARTS:
+        bench = Recorded(peers=[], prepare=False)
+        for event in events:
+            bench.hear(event)
         steps |= bench.steps
     return frozenset(steps)
 

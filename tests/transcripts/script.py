@@ -194,8 +194,10 @@ def heard(event: Event) -> str:
 def did(effect: Effect) -> str:
     """The effect in few words."""
     match effect:
-        case Save(_, params, private):
-            return "save" + " with model" * (params is not None or private is not None)
+        case Save(_, params, private, sent, updates):
+            what = {"model": params is not None or private is not None, "own update": sent is not None}
+            what |= {f"update of {kept.update.peer}": True for kept in updates}
+            return "save" + "".join(f" with {name}" for name, is_new in what.items() if is_new)
         case Train(key):
             return f"train {of(key)}"
         case CancelWork(key):

@@ -18,6 +18,7 @@ ELSEWHERE = {
     "simulation": "tests and experiments",
     "settings.py": "the node does not start; it is read in a terminal",
     "node/card.py": "a file in English",
+    "store/disk": "what exactly is damaged, with names of files, for whoever mends it",
     "training/bringing.py": "a terminal, not the page",
     "training/fork_server.py": "the log",
     "training/forking.py": "the log",

@@ -1,0 +1,72 @@
+"""What of a job is new since it was saved last, and the figures from which it goes on after a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flnet.effects import KeptUpdate, Save
+from flnet.jobs.steps import Phase
+from flnet.params import Params
+
+if TYPE_CHECKING:
+    from flnet.jobs.state import JobState
+
+OPEN = (Phase.FETCHING, Phase.TRAINING, Phase.GATHERING, Phase.AVERAGING)  # updates still count
+
+
+@dataclass
+class Kept:
+    """What the last Save held, so that nothing is written twice."""
+
+    shared: Params | None = None
+    private: Params | None = None
+    sent: Params | None = None
+    records: int = 0
+
+    def save(self, s: JobState, updates: tuple[KeptUpdate, ...] = ()) -> Save:
+        """The effect that keeps the job as it is now; `updates` are those that have come."""
+        shared, private = (s.model.shared, s.model.private) if s.model else (None, None)
+        records = tuple(record.view() for record in s.history[self.records :])
+        save = Save(
+            figures(s),
+            None if shared is self.shared else shared,
+            None if private is self.private else private,
+            None if s.sent is self.sent else s.sent,
+            updates,
+            records,
+        )
+        self.shared, self.private, self.sent, self.records = shared, private, s.sent, len(s.history)
+        return save
+
+
+def figures(s: JobState) -> Mapping[str, Any]:
+    """All that is kept of a job beside its parameters, as plain JSON data."""
+    gathering = s.averaging if s.phase in OPEN else None
+    own = s.own
+    return {
+        "round": s.number,
+        "initiator": s.key.initiator if s.key else None,
+        "phase": s.phase.value,
+        "hyper": s.hyper.fields() if s.hyper else None,
+        "model_round": s.model.round if s.model else -1,
+        "contributors": s.model.contributors if s.model else 0,
+        "restored_at": s.model.restored_at if s.model else None,
+        "accuracy": s.accuracy,
+        "paused": s.paused,
+        "rolled_back": s.rolled_back,
+        "record": s.record.view() if s.record else None,
+        "expected": sorted(gathering.expected) if gathering else [],
+        "declined": dict(gathering.declined) if gathering else {},
+        "own": None
+        if own is None
+        else {
+            "round": own.key.number,
+            "initiator": own.key.initiator,
+            "examples": own.examples,
+            "labels": own.labels,
+            "accuracy": own.accuracy,
+        },
+        "updates_from": s.number if gathering else s.number + 1,
+    }

@@ -1,0 +1,178 @@
+"""How a job goes on after a restart of its node: in the round, and in the part of it, that it had saved.
+
+What it had said is said again and never differently: an update that was saved is offered again, as it was. What it
+had not said yet is done anew: a training that was under way begins again. Peers that were expected hear the own
+word of the round as soon as they are reachable; updates that they had only offered are fetched again from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from flnet.effects import Effect, Evaluate, Send
+from flnet.errors import ParamsRefused
+from flnet.events import DeclineReceived, Restored, UpdateOffered, UpdateReceived
+from flnet.jobs.keeping import OPEN
+from flnet.jobs.model import Model
+from flnet.jobs.opening import Opening
+from flnet.jobs.record import RoundRecord
+from flnet.jobs.starting import decline, start_message, train
+from flnet.jobs.state import JobState, key_of
+from flnet.jobs.steps import Phase
+from flnet.messages import HyperParams, ModelParams
+from flnet.params import Params, PeerId, RoundKey, Update
+from flnet.rounds import Averaging
+
+
+def restored(s: JobState, event: Restored) -> list[Effect]:
+    """What an earlier run saved; it is used when the trainer is loaded."""
+    if s.phase is not Phase.LOADING:
+        return []
+    said = event.snapshot
+    try:
+        history = [RoundRecord.read(record) for record in event.records]
+        hyper = HyperParams.model_validate(said["hyper"]) if said.get("hyper") else s.hyper
+        key = RoundKey(said["round"], PeerId(said.get("initiator") or "")) if said["round"] >= 0 else None
+        record = RoundRecord.read(said["record"]) if said.get("record") else None
+        phase = Phase(said["phase"])
+    except (KeyError, TypeError, ValueError) as exc:
+        return [s.tell("state_damaged", f"what was kept of {s.trainer} cannot be used: {exc!r}; it begins anew")]
+    s.history, s.hyper, s.key, s.record, s.restored = history, hyper, key, record, event
+    s.paused, s.rolled_back = bool(said.get("paused")), bool(said.get("rolled_back"))
+    s.kept.records = len(history)
+    words = f"{s.trainer} was last in round {s.number} ({phase.lower()}); it goes on there"
+    return [s.tell("restored", words)] if key else []
+
+
+def model_of(s: JobState, initial: Model) -> Model:
+    """The model that was kept, or the trainer's initial one if there is none, or it does not fit any more."""
+    event = s.restored
+    if event is None or event.params is None:
+        return initial
+    said = event.snapshot
+    try:
+        shared = initial.schema.conform(event.params)
+    except ParamsRefused as exc:
+        s.error = f"the model that was kept does not fit the trainer any more: {exc}"
+        return initial
+    private = event.private
+    if private is None or {n: (a.shape, a.dtype) for n, a in private.items()} != {
+        n: (a.shape, a.dtype) for n, a in initial.private.items()
+    }:
+        private = initial.private
+    model = initial.with_private(private)
+    s.accuracy = said.get("accuracy")
+    return model.holding(shared, said.get("model_round", -1), said.get("contributors", 0), said.get("restored_at"))
+
+
+def put_off(s: JobState) -> None:
+    """The trainer cannot work now: the round that was open is not taken up when it can."""
+    if s.restored is not None:
+        s.restored = replace(s.restored, snapshot={**s.restored.snapshot, "phase": Phase.IDLE.value})
+
+
+def going_on(s: JobState) -> list[Effect]:
+    """The trainer is loaded: take up the round that was open."""
+    event, s.restored = s.restored, None
+    if event is None or s.key is None or s.model is None:
+        return []
+    phase = Phase(event.snapshot["phase"])
+    s.record = s.record or RoundRecord(s.key)
+    fits = s.error is None
+    if phase in OPEN and fits:
+        return _gather(s, event, phase)
+    if phase is Phase.MEASURING and fits and s.model.round == s.number:
+        s.phase = Phase.MEASURING
+        return [Evaluate(s.key, s.model.full, s.model.shared)]
+    if event.snapshot.get("record"):
+        if s.record.outcome == "open":
+            s.record.outcome = "ended by a restart of this node"
+        s.history.append(s.record)
+    s.record = None
+    return []
+
+
+def met(s: JobState, peer: PeerId) -> list[Effect]:
+    """A peer is reachable; one that was away in this round, or while this node was, hears its word again."""
+    s.peers.add(peer)
+    if s.key is None or s.model is None or s.away.pop(peer, None) != s.key:
+        return []
+    effects: list[Effect] = []
+    word = s.early.get(peer)
+    if word is not None and key_of(word) == s.key and s.averaging is not None and s.phase in OPEN:
+        del s.early[peer]
+        effects += s.averaging.receive(word)
+    if s.phase is Phase.TRAINING and s.key.initiator == s.my_id:
+        effects.append(start_message(s, (peer,)))
+    if s.own is not None and s.own.key == s.key and s.sent is not None:
+        effects.append(Send((peer,), own_word(s, s.own), s.sent))
+    elif s.averaging is not None and s.my_id in s.averaging.declined:
+        why = s.averaging.declined[s.my_id]
+        effects.append(Send((peer,), s.say(ModelParams, examples=0, declined=why[:500])))
+    return effects
+
+
+def own_word(s: JobState, own: Update) -> ModelParams:
+    """The message that brings, or offers, the own update."""
+    said = {"examples": own.examples, "labels": own.labels, "accuracy": own.accuracy}
+    return s.say(ModelParams, **said, digest=own.params.digest)
+
+
+def _gather(s: JobState, event: Restored, phase: Phase) -> list[Effect]:
+    """Updates still count: take up those that were kept, then say the own word, or get ready to say it."""
+    assert s.key is not None
+    said, expected = event.snapshot, {PeerId(peer) for peer in event.snapshot.get("expected", ())} - {s.my_id}
+    s.averaging = Averaging(s.key, s.my_id, expected, s.waits.average, s.waits.margin, s.room)
+    s.away = dict.fromkeys(expected, s.key)
+    s.phase = Phase.GATHERING
+    effects: list[Effect] = []
+    declined: Mapping[str, str] = said.get("declined", {})
+    for peer, why in sorted(declined.items()):
+        if peer != s.my_id:
+            effects += s.averaging.receive(DeclineReceived(PeerId(peer), s.key, why))
+    for word in event.updates:
+        effects += _word(s, word)
+    own = _own(s, said.get("own"), event.sent)
+    if own is not None:
+        s.own, s.sent = own, own.params
+        return [*effects, *s.averaging.receive(UpdateReceived(own))]
+    if s.my_id in declined:
+        return [*effects, *s.averaging.receive(DeclineReceived(s.my_id, s.key, declined[s.my_id]))]
+    if phase is Phase.TRAINING and not s.paused:
+        return [*effects, *train(s)]
+    return [*effects, *decline(s, "it was restarted before the start of this round had come")]
+
+
+def _word(s: JobState, word: UpdateReceived | UpdateOffered) -> list[Effect]:
+    """An update that was answered 200 before the restart."""
+    assert s.model is not None and s.averaging is not None and s.key is not None
+    key, peer = word.update.key, word.update.peer
+    if isinstance(word, UpdateReceived):
+        try:
+            params = s.model.schema.conform(word.update.params)
+        except ParamsRefused:
+            return []
+        word = replace(word, update=replace(word.update, params=params))
+    if key == s.key and isinstance(word, UpdateReceived):
+        return s.averaging.receive(word)
+    if key == s.key:  # its parameters are fetched again when the peer is reachable
+        s.averaging.expected.add(peer)
+        s.away[peer] = key
+        s.early[peer] = word
+    elif key.beats(s.key):
+        s.remember_early(peer, word)
+        s.propose(Opening(key, heard_start=False))
+    return []
+
+
+def _own(s: JobState, said: Mapping[str, Any] | None, sent: Params | None) -> Update | None:
+    assert s.key is not None and s.model is not None
+    if said is None or sent is None or (said["round"], said["initiator"]) != (s.key.number, s.key.initiator):
+        return None
+    try:
+        params = s.model.schema.conform(sent)
+    except ParamsRefused:
+        return None
+    return Update(s.my_id, s.key, params, said["examples"], said["labels"], said["accuracy"])

@@ -1,0 +1,117 @@
+"""Keeps the states of jobs in the store before anything is promised, and says what may be promised when it cannot.
+
+A save that fails is tried again with the next one, and with the next word of a peer that waits for it. Until then
+the rounds go on in memory: this node acknowledges no update, and hands out none of its own; see docs/state.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from flnet.effects import Save, Send
+from flnet.errors import LocalError, NotReady
+from flnet.events import Event, Restored, UpdateOffered, UpdateReceived
+from flnet.messages import ModelParams
+from flnet.params import TrainerId
+from flnet.store import SavedJob, Store
+
+log = logging.getLogger(__name__)
+
+Tell = Callable[[str, str], object]
+
+
+class Keeper:
+    """Saves, and remembers what could not be saved."""
+
+    def __init__(self, store: Store, tell: Tell) -> None:
+        """Args:
+        tell: a kind and a sentence for people.
+        """
+        self._store, self._tell = store, tell
+        self._unsaved: dict[TrainerId, SavedJob] = {}
+        self.trouble = ""  # why state cannot be kept; empty while all is well
+
+    async def load(self, trainer: TrainerId) -> Restored | None:
+        """What an earlier run kept of this job, if anything."""
+        try:
+            saved = await self._store.load(trainer)
+        except LocalError as exc:
+            self._tell("state_damaged", f"what was kept of {trainer} cannot be read: {exc}")
+            return None
+        finally:
+            self.tell_notices()
+        return None if saved is None else restored_of(saved)
+
+    def tell_notices(self) -> None:
+        """Tell people what the store found damaged."""
+        for notice in self._store.notices():
+            log.warning("%s", notice)
+            self._tell("state_damaged", notice)
+
+    async def save(self, trainer: TrainerId, effect: Save) -> bool:
+        """Keep a state; whether that worked."""
+        new = SavedJob(effect.snapshot, effect.params, effect.private, effect.sent, effect.updates, effect.records)
+        before = self._unsaved.get(trainer)
+        return await self._try(trainer, new if before is None else before.then(new))
+
+    async def must_be_kept(self, trainer: TrainerId | None, event: Event) -> None:
+        """Before a peer is told that its update has come: try once more what could not be saved.
+
+        Raises:
+            NotReady: it cannot be kept now; the peer may ask again.
+        """
+        if (
+            trainer not in self._unsaved
+            or trainer is None
+            or not isinstance(event, UpdateReceived | UpdateOffered)
+        ):
+            return
+        if not await self._try(trainer, self._unsaved[trainer]):
+            raise NotReady(f"the update cannot be kept here now ({self.trouble}); ask again")
+
+    async def retry(self) -> None:
+        """Try once more to save what could not be saved."""
+        for trainer, job in list(self._unsaved.items()):
+            await self._try(trainer, job)
+
+    def allowed(self, trainer: TrainerId, effect: Send) -> Send:
+        """What may be sent: an own update that is not kept is not handed out, because it could not be repeated."""
+        message = effect.message
+        if trainer not in self._unsaved or not isinstance(message, ModelParams) or effect.params is None:
+            return effect
+        why = f"its update could not be saved there: {self.trouble}"[:500]
+        declined = message.model_copy(update={"examples": 0, "declined": why, "digest": None, "accuracy": None})
+        return replace(effect, message=declined, params=None)
+
+    async def _try(self, trainer: TrainerId, job: SavedJob) -> bool:
+        try:
+            await self._store.save(trainer, job)
+        except LocalError as exc:
+            self._unsaved[trainer] = job
+            self._fails(str(exc))
+            return False
+        self._unsaved.pop(trainer, None)
+        if not self._unsaved:
+            self._is_well()
+        return True
+
+    def _fails(self, why: str) -> None:
+        if why != self.trouble:
+            self.trouble = why
+            self._tell("state_not_written", f"{why}; rounds go on in memory, and it is tried again")
+
+    def _is_well(self) -> None:
+        if self.trouble:
+            self.trouble = ""
+            self._tell("state_written", "state can be written again; nothing is left unsaved")
+
+
+def restored_of(saved: SavedJob) -> Restored:
+    """What a job hears of its earlier run."""
+    words = tuple(
+        UpdateReceived(kept.update) if kept.digest is None else UpdateOffered(kept.update, kept.digest)
+        for kept in saved.updates
+    )
+    return Restored(saved.snapshot, saved.params, saved.private, saved.sent, words, saved.records)

@@ -1,0 +1,134 @@
+"""What cannot be saved is told once, tried again, and never promised."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from flnet.effects import KeptUpdate, Save, Send
+from flnet.errors import LocalError, NotReady
+from flnet.events import Event, PeerSeen, UpdateOffered, UpdateReceived
+from flnet.messages import Accuracy, ModelParams
+from flnet.node.keeper import Keeper
+from flnet.params import Digest, Params, PeerId, TrainerId, Update
+from flnet.store import MemoryStore, SavedJob
+from tests.helpers import HYPER, params, peer, update
+
+T, OTHER = TrainerId("T"), TrainerId("OTHER")
+FULL = "state cannot be written: No space left on device"
+
+
+class Disk(MemoryStore):
+    """A store on a disk that may be full."""
+
+    full = ""
+    found: tuple[str, ...] = ()
+
+    async def save(self, trainer: TrainerId, job: SavedJob) -> None:
+        if self.full:
+            raise LocalError(self.full)
+        await super().save(trainer, job)
+
+    def notices(self) -> Sequence[str]:
+        told, self.found = self.found, ()
+        return told
+
+
+class Kept:
+    """A keeper with all that it touches."""
+
+    def __init__(self) -> None:
+        self.disk = Disk()
+        self.told: list[tuple[str, str]] = []
+        self.keeper = Keeper(self.disk, lambda kind, text: self.told.append((kind, text)))
+
+    @property
+    def kinds(self) -> list[str]:
+        return [kind for kind, _ in self.told]
+
+
+def received(name: str = "b") -> UpdateReceived:
+    return UpdateReceived(update(name, w=[1.0]))
+
+
+async def test_parts_that_could_not_be_saved_go_with_the_next_save() -> None:
+    kept = Kept()
+    kept.disk.full = FULL
+    first = Save({"round": 1}, params(w=[1.0]), None, params(s=[1.0]), (KeptUpdate(received().update),))
+    assert not await kept.keeper.save(T, first)
+    assert not await kept.keeper.save(T, Save({"round": 2}, records=({"round": 1, "initiator": "a"},)))
+    assert kept.keeper.trouble == FULL
+    assert kept.told == [("state_not_written", f"{FULL}; rounds go on in memory, and it is tried again")]
+    assert await kept.disk.load(T) is None
+    kept.disk.full = ""
+    assert await kept.keeper.save(T, Save({"round": 3}))
+    assert kept.keeper.trouble == ""
+    assert kept.kinds == ["state_not_written", "state_written"]
+    saved = await kept.disk.load(T)
+    assert saved is not None
+    assert (saved.snapshot, saved.params, saved.sent) == ({"round": 3}, params(w=[1.0]), params(s=[1.0]))
+    assert (len(saved.updates), len(saved.records)) == (1, 1)
+
+
+async def test_each_cause_is_told_once_and_all_is_well_when_nothing_is_left() -> None:
+    kept = Kept()
+    for why in (FULL, FULL, "read-only"):
+        kept.disk.full = why
+        await kept.keeper.save(T, Save({}))
+    await kept.keeper.save(OTHER, Save({}))
+    assert kept.kinds == ["state_not_written"] * 2
+    kept.disk.full = ""
+    await kept.keeper.save(T, Save({}))
+    assert kept.keeper.trouble == "read-only"  # the other job is not saved yet
+    await kept.keeper.retry()
+    assert kept.keeper.trouble == ""
+    assert kept.kinds[2:] == ["state_written"]
+
+
+async def test_an_update_is_not_acknowledged_before_it_is_saved() -> None:
+    kept = Kept()
+    kept.disk.full = FULL
+    await kept.keeper.save(T, Save({}, updates=(KeptUpdate(received().update),)))
+    offered = UpdateOffered(Update(PeerId("c"), received().update.key, Params()), Digest("d" * 64))
+    for event in (received(), offered):
+        with pytest.raises(NotReady, match="ask again"):
+            await kept.keeper.must_be_kept(T, event)
+    others: list[tuple[TrainerId | None, Event]] = [(OTHER, received()), (T, PeerSeen(PeerId("b")))]
+    for trainer, event in [*others, (None, received())]:
+        await kept.keeper.must_be_kept(trainer, event)
+    kept.disk.full = ""
+    await kept.keeper.must_be_kept(T, received())  # the peer asked again
+    saved = await kept.disk.load(T)
+    assert saved is not None
+    assert len(saved.updates) == 1
+
+
+async def test_an_own_update_that_is_not_saved_is_not_handed_out() -> None:
+    kept = Kept()
+    said: dict[str, Any] = {"i_am": peer(), "trainer_id": "T", "round": 0, "federated_learning_params": HYPER}
+    model = params(w=[1.0])
+    send = Send((PeerId("b"),), ModelParams(**said, examples=3, accuracy=0.5, digest=model.digest), model)
+    assert kept.keeper.allowed(T, send) is send
+    kept.disk.full = FULL
+    await kept.keeper.save(T, Save({}))
+    refusal = kept.keeper.allowed(T, send)
+    assert isinstance(refusal.message, ModelParams)
+    assert (refusal.to, refusal.params, refusal.message.digest) == (("b",), None, None)
+    assert refusal.message.declined == f"its update could not be saved there: {FULL}"
+    claim = Send((PeerId("b"),), Accuracy(**said, accuracy=0.5), model)
+    assert kept.keeper.allowed(T, claim) is claim
+
+
+async def test_what_was_kept_is_what_a_job_hears_and_what_is_damaged_is_told() -> None:
+    kept = Kept()
+    assert await kept.keeper.load(T) is None
+    offer = KeptUpdate(Update(PeerId("c"), received().update.key, Params()), Digest("d" * 64))
+    await kept.keeper.save(T, Save({"round": 1}, params(w=[1.0]), updates=(KeptUpdate(received().update), offer)))
+    kept.disk.found = ("a file was damaged",)
+    found = await kept.keeper.load(T)
+    assert found is not None
+    assert (found.snapshot, found.params) == ({"round": 1}, params(w=[1.0]))
+    assert found.updates == (received(), UpdateOffered(offer.update, Digest("d" * 64)))
+    assert kept.told == [("state_damaged", "a file was damaged")]
