@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -63,11 +64,17 @@ def catalogue_of(language: str) -> Catalogue | None:
     if language not in _TABLES:
         return None
     events, others = _TABLES[language]
-    return Catalogue(events, {english: said for texts in others for english, said in texts.items()})
+    return Catalogue(events, _merged(others))
 
 
 def texts_of(language: str) -> dict[str, str]:
     """All sentences of a language's catalogue, the English ones with their translations."""
     events, others = _TABLES[language]
     told = {english: said for texts in events.values() for english, said in texts.items()}
-    return told | {english: said for texts in others for english, said in texts.items()}
+    return told | _merged(others)
+
+
+def _merged(tables: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Of the page's own texts only whole ones: with gaps, some are so short that anything would fit."""
+    pairs = [pair for table in tables for pair in table.items() if table is not SPANISH or "{" not in pair[0]]
+    return dict(pairs)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _BODIES: Mapping[str, str] = {
+    "the size of a body must be known before its bytes are taken in": (
+        "el tamaño de un cuerpo debe conocerse antes de recibir sus bytes"
+    ),
     "the body had {one} bytes before and has {other} now": (
         "el cuerpo tenía antes {one} bytes y ahora tiene {other}"
     ),
@@ -212,6 +215,9 @@ _FORMS: Mapping[str, str] = {
     "choose two different models to compare": "elija dos modelos distintos para compararlos",
     "no model {digest} is kept here any more; choose two of the list": (
         "aquí ya no se guarda ningún modelo {digest}; elija dos de la lista"
+    ),
+    "no model {digest} is kept here any more; choose one of the list": (
+        "aquí ya no se guarda ningún modelo {digest}; elija uno de la lista"
     ),
     "model card": "ficha del modelo",
 }

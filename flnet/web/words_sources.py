@@ -156,6 +156,10 @@ _LABELS: Mapping[str, str] = {
     ),
 }
 _BROUGHT: Mapping[str, str] = {
+    "leads out of its folder": "lleva fuera de su carpeta",
+    "this node has no folder of data sets; set FLNET_DATASETS_PATH and start it again": (
+        "este nodo no tiene carpeta de conjuntos de datos; defina FLNET_DATASETS_PATH e inícielo de nuevo"
+    ),
     "what came": "lo que llegó",
     "FLNET_MAX_IMPORT_GIGABYTES={limit} allows no more": "FLNET_MAX_IMPORT_GIGABYTES={limit} no permite más",
     "{path} is not there; name a folder, a file, or a .zip or .tar archive": (

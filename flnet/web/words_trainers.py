@@ -141,6 +141,17 @@ _LABELS: Mapping[str, str] = {
     "{path}: {name} is no option; expected {expected}": "{path}: {name} no es una opción; se esperaba {expected}",
 }
 _OTHERS: Mapping[str, str] = {
+    "an X-ray of a child's chest from the front, squeezed to 64x64": (
+        "una radiografía de frente del tórax de un niño, reducida a 64x64"
+    ),
+    "a photograph of one thing; it is squeezed to 32x32 pixels": (
+        "una fotografía de una sola cosa; se reduce a 32x32 píxeles"
+    ),
+    "one row, with the columns of the data set": "una fila, con las columnas del conjunto de datos",
+    "the name of a file": "el nombre de un archivo",
+    "names, the beginning of names, or a number": "nombres, el comienzo de nombres o un número",
+    "names of columns": "nombres de columnas",
+    "a list of names for each node": "una lista de nombres para cada nodo",
     "FLNET_DEVICE={device} asks for a GPU, but TensorFlow {version} can use none here; "
     "set FLNET_DEVICE to auto or cpu": (
         "FLNET_DEVICE={device} pide una GPU, pero TensorFlow {version} no puede usar ninguna aquí; "

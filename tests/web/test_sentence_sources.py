@@ -43,6 +43,9 @@ NO_SENTENCES = {
     '"accuracy>=0.98", "every accuracy>=0.9", "own accuracy>=0.9", "no-gain 5 0.001", "mlfedavg", "within 600"',
     "iid, dirichlet:0.3, pathological:2, quantity:0.5, power:1, groups",
     "could not",  # never shown
+    "MNIST, handwritten digits (LeCun, Cortes, Burges 1998): 70,000 images of 28x28",  # a terminal
+    "CIFAR-10, photographs of ten kinds of things (Krizhevsky 2009): 60,000 images of 32x32",
+    r"(.*) \(at (?:line (\d+), column \d+|end of document)\)",
     "numpy ndarray",
     "numpy dtype",
     "public, max-age=31536000, immutable",

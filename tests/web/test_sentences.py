@@ -12,6 +12,7 @@ from flnet.web.sentences import KINDS, MAX_DEPTH, MAX_LENGTH, MAX_PARTS, NESTED,
 SAMPLES = {
     "address": "[::1]:4001",
     "accuracy": "0.9512",
+    "later": "0.9623",
     "seconds": "2.5",
     "field": "modelParams.0",
     "state": "odd",
