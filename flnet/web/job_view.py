@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flnet.web.data_words import classes_words, data_words
+from flnet.web.goals import GoalView, goal_view
 from flnet.web.view import NONE, accuracy, text
 from flnet.web.words import Translate, english
 
@@ -77,6 +78,7 @@ class JobView:
     received: int
     expected: int
     rounds_left: int
+    goal: GoalView | None
     paused: bool | None
     outcome: str
     error: str
@@ -103,7 +105,14 @@ class JobView:
 def job_view(node: str, job: Any, t: Translate = english) -> JobView:
     """Read one job's view, of this node or as a peer tells it; what is missing or no text becomes a dash."""
     job = job if isinstance(job, Mapping) else {}
-    return JobView(node=node, **_who(job), **_state(job), **_learnt(job, t), **_data(job, t))
+    return JobView(
+        node=node,
+        **_who(job),
+        **_state(job),
+        goal=goal_view(job.get("goal"), t),
+        **_learnt(job, t),
+        **_data(job, t),
+    )
 
 
 def jobs_of(node: str, info: Any, t: Translate = english) -> list[JobView]:

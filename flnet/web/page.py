@@ -25,6 +25,7 @@ from flnet.web.answers import JSON
 from flnet.web.body import read_body
 from flnet.web.cards import card_of
 from flnet.web.frame import language_of_request, render_page
+from flnet.web.goals import until_of
 from flnet.web.job_view import job_view, jobs_of, same_job
 from flnet.web.mesh import mesh_of
 from flnet.web.mesh_picture import mesh_picture
@@ -147,6 +148,8 @@ async def _trigger(node: Node, fields: Mapping[str, str], t: Translate) -> Notic
     asked: dict[str, object] = {"trainerId": trainer}
     if "rounds" in fields:
         asked["rounds"] = number_of(fields["rounds"])
+    if "goal" in fields:
+        asked["until"] = until_of(fields)
     try:
         reply = await node.receive(Trigger.path, orjson.dumps(asked), JSON, caller_ip())
     except FlnetError as error:

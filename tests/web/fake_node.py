@@ -67,6 +67,7 @@ class FakeJob:
     progress: View | None = None
     outcome: str = ""
     rounds_left: int = 0
+    goal: View | None = None
     paused: bool = False
     error: str | None = None
     digest: str | None = None
@@ -90,6 +91,7 @@ class FakeJob:
             "contributors": [],
             "initiator": None,
             "rounds_left": self.rounds_left,
+            "goal": self.goal,
             "paused": self.paused,
             "waiting_for": list(self.waiting_for),
             "received": [],
