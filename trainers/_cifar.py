@@ -19,7 +19,7 @@ import numpy as np
 from flnet.training.api import Array, DataInfo, DataMissing, TrainerError, TrainerSettings
 from flnet.training.batches import MAX_BYTES, parsed_batch, read_batch
 from flnet.training.data import Labelled, Rows, fingerprint, read_npz
-from flnet.training.dealing import own_published, own_rows, with_partition
+from flnet.training.dealing import dealt_counts, own_published, own_rows, with_partition
 from flnet.training.split import stored_split
 
 from ._pictures import Unreadable, decoded
@@ -105,7 +105,9 @@ def load_photographs(settings: TrainerSettings) -> Photographs:
         raise DataMissing(f"too few rows for this shard: {words}", "use fewer shards")
     per_class = {side: np.bincount(data.y, minlength=len(CLASSES)).tolist() for side, data in sides.items()}
     note = with_partition("", settings)
-    info = DataInfo(source, rows_of, CLASSES, note=note, counts=per_class, checksum=fingerprint(sides))
+    dealt = dealt_counts(train.labels, settings, len(CLASSES))
+    counted = {"counts": per_class, "checksum": fingerprint(sides), "parts": dealt}
+    info = DataInfo(source, rows_of, CLASSES, note=note, **counted)
     return Photographs(**sides, info=info)
 
 

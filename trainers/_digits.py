@@ -16,7 +16,7 @@ import numpy as np
 
 from flnet.training.api import Array, DataInfo, DataMissing, InputSpec, TrainerError, TrainerSettings
 from flnet.training.data import Labelled, fingerprint, read_npz
-from flnet.training.dealing import own_published, own_rows, with_partition
+from flnet.training.dealing import dealt_counts, own_published, own_rows, with_partition
 from flnet.training.idx import read_idx
 from flnet.training.samples import is_sample
 from flnet.training.split import stored_split
@@ -64,6 +64,7 @@ def load_digits(settings: TrainerSettings, keep: Sequence[int] = tuple(range(10)
     test = published.take(own_published(wanted.y, published.y, settings))
     note = with_partition("", settings)
     digits = _digits(parts["train"], parts["validation"], test, source, note, keep, sample=is_sample(place))
+    digits = replace(digits, info=replace(digits.info, parts=dealt_counts(wanted.y, settings, len(keep))))
     return digits if settings.partition.kind == "iid" else replace(digits, official=published)
 
 
@@ -75,7 +76,8 @@ def _bundled_digits(settings: TrainerSettings, keep: Sequence[int]) -> Digits:
     why = "FLNET_DATASETS_PATH is not set" if where is None else f"MNIST was not found in {where}"
     source = f"the digits bundled with scikit-learn (1797 images of 8x8), because {why}"
     note = with_partition(_REMEDY, settings)
-    return _digits(parts["train"], parts["validation"], parts["test"], source, note, keep, bundled=True)
+    digits = _digits(parts["train"], parts["validation"], parts["test"], source, note, keep, bundled=True)
+    return replace(digits, info=replace(digits.info, parts=dealt_counts(wanted.y, settings, len(keep))))
 
 
 def _digits(

@@ -241,5 +241,6 @@ class JobState:
             "note": declared.offers.get("note", "") if declared else "",
             "counts": dict(declared.offers.get("counts", {})) if declared else {},
             "checksum": declared.offers.get("checksum", "") if declared else "",
+            "parts": list(declared.offers.get("parts", ())) if declared else [],
             "formats": list(declared.offers.get("formats", ())) if declared else [],
         }

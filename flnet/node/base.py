@@ -15,7 +15,7 @@ from flnet.transport.base import Reply
 View = Mapping[str, Any]
 Points = Sequence[tuple[int, float]]  # round and accuracy in [0, 1], in rising order of rounds
 Order = Literal["stop", "pause", "resume"]  # what a person may say about the rounds of a job to come
-OWN_PEOPLE_ONLY = ("inputs", "note", "counts", "checksum")  # of a job's view: not for peers
+OWN_PEOPLE_ONLY = ("inputs", "note", "counts", "checksum", "parts")  # of a job's view: not for peers
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,8 @@ class Node(Protocol):
         or None, outcome (a sentence on the last round), error (or None), data {source, rows, classes, sample,
         note}, inputs (what predictions take: kind, shape, low, high, names, hint; None if there are none; not
         in `info`), note (of the trainer, on its predictions), formats (of an export), counts {split: [rows of each
-        class]} and checksum of the own data (these two, inputs and note not in /info).
+        class]}, checksum of the own data and parts (rows of each class in every part of an experiment; these
+        three, inputs and note not in /info).
     history record: round, initiator, outcome, contributors [ids], digest, pre_fedavg_accuracy,
         post_fedavg_accuracy, exchanged_with (id or None), examples, used_hyper, seconds {train, average,
         fetch (the start), wait (for peers, with the own word out), measure, exchange; those that there were},

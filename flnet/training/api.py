@@ -82,6 +82,8 @@ class DataInfo:
             data that stand in for others are no sample: `source` says what they are.
         note: one more sentence for people.
         checksum: SHA-256 over this node's rows and labels, to see whether they changed; told to no peer.
+        parts: of an experiment in which every node has the whole data set: the training rows of each class in each
+            part, as `flnet.training.dealing.dealt_counts` has them; for this node's people, told to no peer.
     """
 
     source: str
@@ -91,6 +93,7 @@ class DataInfo:
     note: str = ""
     counts: Mapping[str, Sequence[int]] = field(default_factory=dict)
     checksum: str = ""
+    parts: Sequence[Sequence[int]] = ()
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from flnet.training.data import Rows, shard
 from flnet.training.groups import grouped_shard
 from flnet.training.partition import matching_parts
 
+_MOST_SHOWN = 1000  # parts that are counted
 _LEAST_ROWS = 10  # of a part, where there are enough: a tenth of them validates
 
 
@@ -71,6 +72,29 @@ def own_grouped(groups: Sequence[str], labels: Array, settings: TrainerSettings)
     np.add.at(held, (numbers, codes), 1)
     mine = _parts(held.argmax(1), settings)[index - 1]
     return np.flatnonzero(np.isin(numbers, mine))
+
+
+def dealt_counts(
+    labels: Array, settings: TrainerSettings, classes: int, strata: Array | None = None
+) -> tuple[tuple[int, ...], ...]:
+    """The rows of each class in every part that `own_rows` deals, for people; nothing where there is one part.
+
+    Args:
+        labels: class numbers from 0, one for each row.
+        settings: as for `own_rows`.
+        classes: how many there are; 0 where labels are no classes.
+        strata: numbers of what is dealt apart by iid, each label in each.
+    """
+    _, count = settings.shard
+    if not 1 < count <= _MOST_SHOWN or classes < 1:
+        return ()
+    if settings.partition.kind == "iid":
+        ordered = labels[np.lexsort((labels, np.zeros_like(labels) if strata is None else strata))]
+        # `shard` deals them out one by one in this order
+        parts = [ordered[part::count] for part in range(count)]
+    else:
+        parts = [labels[rows] for rows in _parts(labels, settings)]
+    return tuple(tuple(np.bincount(part, minlength=classes).tolist()) for part in parts)
 
 
 def with_partition(note: str, settings: TrainerSettings) -> str:

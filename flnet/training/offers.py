@@ -31,6 +31,7 @@ def offered(trainer: Trainer, name: str) -> dict[str, Any]:
         "licence": str(trainer.licence),
         "counts": {str(side): [int(n) for n in counts] for side, counts in trainer.data_info().counts.items()},
         "checksum": str(trainer.data_info().checksum),
+        "parts": [[int(n) for n in counts] for counts in trainer.data_info().parts],
     }
 
 

@@ -17,7 +17,7 @@ from flnet.params import Array
 from flnet.training.api import DataInfo, TrainerSettings
 from flnet.training.columns import shown
 from flnet.training.data import Labelled, Rows, fingerprint, shard
-from flnet.training.dealing import own_published, own_rows, with_partition
+from flnet.training.dealing import dealt_counts, own_published, own_rows, with_partition
 from flnet.training.image_cache import decoded_once
 from flnet.training.own import OwnImages
 from flnet.training.samples import is_sample
@@ -88,7 +88,8 @@ def load_images(own: OwnImages, settings: TrainerSettings) -> ImageData:
         for side, rows in sides.items()
     }
     checksum = fingerprint({side: _marks(decoded.images, labels, rows) for side, rows in sides.items()})
-    info = DataInfo(f"images in {root}", counts, found.classes, is_sample(root), note, per_class, checksum)
+    dealt = _dealt(found, settings)
+    info = DataInfo(f"images in {root}", counts, found.classes, is_sample(root), note, per_class, checksum, dealt)
     return ImageData(decoded.images, labels, found.classes, sides, info)
 
 
@@ -155,6 +156,15 @@ def _own_rows(found: _Found, settings: TrainerSettings) -> Rows:
     mine = free[own_rows(found.labels[free], settings)]
     tested = own_published(found.labels[free], found.labels[test], settings)
     return np.sort(np.concatenate([mine, test[tested]]))
+
+
+def _dealt(found: _Found, settings: TrainerSettings) -> tuple[tuple[int, ...], ...]:
+    """The images of each class in every part, for people; those of a given test part by iid only."""
+    if settings.partition.kind == "iid":
+        _, part = np.unique(found.parts, return_inverse=True)
+        return dealt_counts(found.labels, settings, len(found.classes), part.reshape(-1))
+    free = np.array([part != "test" for part in found.parts])
+    return dealt_counts(found.labels[free], settings, len(found.classes))
 
 
 def _marks(images: Array, labels: Array, rows: Rows) -> Labelled:

@@ -11,7 +11,7 @@ from flnet.errors import DataMissing
 from flnet.params import Array
 from flnet.training.api import DataInfo, TrainerSettings
 from flnet.training.data import Labelled, Rows, fingerprint
-from flnet.training.dealing import own_grouped, own_rows, with_partition
+from flnet.training.dealing import dealt_counts, own_grouped, own_rows, with_partition
 from flnet.training.groups import grouped_split
 from flnet.training.own import OwnTable
 from flnet.training.own_rows import Table, read_table
@@ -55,7 +55,8 @@ def load_table(own: OwnTable, settings: TrainerSettings) -> TableData:
     sides = {side: (x[numbers], table.y[numbers]) for side, numbers in rows.items()}
     note, columns = with_partition(table.note, settings), table.classes or (own.target,)
     checksum = fingerprint({side: Labelled(table.x[numbers], table.y[numbers]) for side, numbers in rows.items()})
-    info = DataInfo(f"table {path}", counts, columns, is_sample(path), note, per_class, checksum)
+    dealt = dealt_counts(table.kinds, settings, len(table.classes)) if not table.groups else ()
+    info = DataInfo(f"table {path}", counts, columns, is_sample(path), note, per_class, checksum, dealt)
     return TableData(sides, table, scales, info)
 
 

@@ -117,6 +117,7 @@ class JobView(View):
     note: str = Field(default="", description="of the trainer, on its predictions; not in GET /info")
     counts: dict[str, list[int]] = Field(default={}, description="rows of each class by split; not in GET /info")
     checksum: str = Field(default="", description="of the own data; not in GET /info")
+    parts: list[list[int]] = Field(default=[], description="rows of each class in every part; not in GET /info")
 
 
 class InfoView(View):

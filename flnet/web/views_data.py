@@ -14,6 +14,7 @@ from flnet.settings import Settings
 from flnet.web.importing import import_form
 from flnet.web.models import is_loopback
 from flnet.web.page import Notices
+from flnet.web.parts_picture import PartsPicture, PeerRows, parts_picture, rows_of_peers
 from flnet.web.training import caller_ip
 from flnet.web.view import text
 from flnet.web.views_frame import show
@@ -55,6 +56,8 @@ class DataView:
     classes: tuple[ClassCounts, ...]
     hidden: int
     class_names: str
+    picture: PartsPicture | None
+    peers: tuple[PeerRows, ...]
 
 
 @dataclass(frozen=True)
@@ -75,11 +78,12 @@ def data_view(routes: Blueprint, node: Node, settings: Settings) -> None:
     @routes.get("/view/data")
     async def data() -> Response:
         jobs = [node.job(TrainerId(job["trainer_id"])) for job in node.info()["jobsInfo"]]
+        infos = await node.peer_infos()
         is_own = is_loopback(caller_ip())  # the folders of this machine are nobody else's business
         folder = text(str(settings.datasets_path or "")) if is_own else None
         return await show(
             "data.html",
-            data=[view_of(job) for job in jobs],
+            data=[view_of(job, infos, settings.data_shard.index) for job in jobs],
             part=part_of(settings),
             folder=folder,
             may_import=is_own,
@@ -87,8 +91,14 @@ def data_view(routes: Blueprint, node: Node, settings: Settings) -> None:
         )
 
 
-def view_of(job: View) -> DataView:
-    """One trainer's data in words and bars."""
+def view_of(job: View, infos: Sequence[View] = (), own: int = 1) -> DataView:
+    """One trainer's data in words and bars.
+
+    Args:
+        job: the job's view.
+        infos: what the peers say of themselves.
+        own: this node's part of the data set, from 1.
+    """
     data: Mapping[str, Any] = job.get("data") or {}
     phase = job.get("phase")
     classes: Sequence[Any] = data.get("classes") or ()
@@ -107,6 +117,8 @@ def view_of(job: View) -> DataView:
         classes=per_class[:MOST_CLASSES],
         hidden=max(0, len(per_class) - MOST_CLASSES),
         class_names="" if per_class else ", ".join(text(name, 60) for name in classes[:MOST_CLASSES]),
+        picture=parts_picture(job.get("parts") or (), classes, own),
+        peers=rows_of_peers(text(job.get("trainer_id")), infos),
     )
 
 

@@ -24,5 +24,13 @@ SPANISH: Mapping[str, str] = {
     "Cancelled; nothing was changed.": "Cancelado; no se ha cambiado nada.",
     "Choose a file or a folder first.": "Elija antes un archivo o una carpeta.",
     "{files} files were taken in: {rows} rows.": "Se han incorporado {files} archivos: {rows} filas.",
+    "Rows of each class that each part was dealt; this node has part {index}": (
+        "Filas de cada clase que recibió cada parte; este nodo tiene la parte {index}"
+    ),
+    "The same as a table": "Lo mismo en una tabla",
+    "and {count} more parts": "y {count} partes más",
+    "Rows at the peers, as they say; how many of which class stays with them": (
+        "Filas de los demás nodos, según dicen; cuántas hay de cada clase no lo cuentan"
+    ),
     "The data that were there before are now in {aside}.": "Los datos que había antes están ahora en {aside}.",
 }

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from flnet.errors import TrainerError
 from flnet.training.api import TrainerSettings
 from flnet.training.data import shard
-from flnet.training.dealing import own_grouped, own_published, own_rows, with_partition
+from flnet.training.dealing import dealt_counts, own_grouped, own_published, own_rows, with_partition
 from flnet.training.groups import grouped_shard
 from flnet.training.partition import Partition
 
@@ -81,3 +81,29 @@ def test_people_are_told_of_a_partition() -> None:
         "this node has part 2 of 4 of the partition power:1; a word"
     )
     assert with_partition("", node(1, "groups", 2)) == "this node has part 1 of 2 of the partition groups"
+
+
+@pytest.mark.parametrize("partition", ["iid", "dirichlet:0.3", "pathological:2", "quantity:0.5"])
+def test_what_all_parts_were_dealt_is_counted_by_each_of_them_alike(partition: str, tmp_path: Path) -> None:
+    labels = np.random.default_rng(5).integers(0, 4, 400)
+    told = [
+        TrainerSettings(None, tmp_path, (part, 5), 3, partition=Partition.parse(partition)) for part in range(1, 6)
+    ]
+    counts = dealt_counts(labels, told[0], 4)
+    assert counts == tuple(tuple(np.bincount(labels[own_rows(labels, one)], minlength=4).tolist()) for one in told)
+    assert {dealt_counts(labels, one, 4) for one in told} == {counts}
+    assert np.array(counts).sum(0).tolist() == np.bincount(labels).tolist()
+
+
+def test_what_is_dealt_apart_is_counted_apart(tmp_path: Path) -> None:
+    chance = np.random.default_rng(6)
+    labels, strata = chance.integers(0, 3, 301), chance.integers(0, 2, 301)
+    told = [TrainerSettings(None, tmp_path, (part, 4), 3) for part in range(1, 5)]
+    own = [labels[shard(strata * 3 + labels, one.shard, one.seed)] for one in told]
+    expected = tuple(tuple(np.bincount(part, minlength=3).tolist()) for part in own)
+    assert dealt_counts(labels, told[0], 3, strata) == expected
+
+
+def test_one_part_or_no_classes_are_not_counted(tmp_path: Path) -> None:
+    assert dealt_counts(np.zeros(9, int), TrainerSettings(None, tmp_path), 2) == ()
+    assert dealt_counts(np.zeros(9, int), TrainerSettings(None, tmp_path, (1, 2)), 0) == ()
