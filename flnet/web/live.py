@@ -16,7 +16,7 @@ from flnet.web.answers import json_answer
 from flnet.web.said import say
 from flnet.web.words import ENGLISH, LANGUAGES
 
-HEARTBEAT_SECONDS = 15.0  # a comment, so that proxies and readers know that the line is alive
+HEARTBEAT_SECONDS = 3.0  # a comment, so that readers find out within seconds that the node is gone
 MAX_STREAMS = 64  # open at once; each costs a socket and a queue
 _NAME = "flnet.streams"
 

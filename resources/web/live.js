@@ -9,6 +9,7 @@ const SOON = 250; // ms: at most four updates a second for events
 const MOVING = 1000; // while only progress moves
 const QUIET = 30000; // in case that something of a peer has changed, of which no event tells
 const SETTLED = 1500; // after the last event: what the peers say of themselves is up to a second old
+const SLOWEST = 1000; // ms: however long an answer took, the next is asked for within eight times this
 const BACK = 5000; // how long it is said that the node is back
 const SAID = new Set(["round_opened", "round_closed", "training_failed", "peer_lost", "peer_back", "no_data"]);
 
@@ -57,11 +58,11 @@ async function refresh() {
       etag = answer.headers.get("ETag") ?? "";
       show(new DOMParser().parseFromString(html, "text/html").getElementById("main"));
     }
+    took = Math.min(performance.now() - last, SLOWEST);
   } catch {
     // The stream tells when the node is gone, and when it is back.
   } finally {
     fetching = null;
-    took = performance.now() - last;
     const settling = performance.now() - lastEvent < SETTLED;
     plan(missed ? SOON : settling ? SETTLED : main().hasAttribute("data-busy") ? MOVING : QUIET);
   }
@@ -86,6 +87,7 @@ function tellConnection(kind, text) {
 const connection = follow(`/events?language=${document.documentElement.lang}`, {
   opened() {
     connected = true;
+    took = 0;
     if (!banner.hidden) {
       tellConnection("good", banner.dataset.back);
       setTimeout(() => connected && (banner.hidden = true), BACK);
@@ -94,6 +96,7 @@ const connection = follow(`/events?language=${document.documentElement.lang}`, {
   },
   lost() {
     connected = false;
+    fetching?.abort(); // else what hangs would be waited for when the node is back
     tellConnection("bad", banner.dataset.lost);
   },
   told(item) {

@@ -1,7 +1,7 @@
 // Follows a stream of server-sent events, of whatever kinds, over breaks and restarts of the node.
 // Not EventSource: it hears only the kinds that are named beforehand, and gives up on an error status.
 
-const SILENT = 40000; // ms; the node sends a sign of life every 15 seconds
+const SILENT = 8000; // ms; the node sends a sign of life every 3 seconds
 const FIRST_PAUSE = 500;
 const LONGEST_PAUSE = 10000;
 
@@ -67,6 +67,7 @@ export function follow(url, { opened, lost, told }) {
     if (!document.hidden) run();
   };
   if (!document.hidden) run();
-  addEventListener("online", again);
+  // A network that comes or goes says little of this node; an attempt shows whether it can be reached.
+  for (const change of ["online", "offline"]) addEventListener(change, again);
   return { pause: stop, resume: again, retry: again };
 }
