@@ -13,6 +13,9 @@ from werkzeug.exceptions import HTTPException, RequestedRangeNotSatisfiable
 from flnet.errors import FlnetError, LocalError
 from flnet.transport.base import Reply
 from flnet.web.body import BASE_SECONDS, SLOWEST_BYTES_PER_SECOND
+from flnet.web.frame import chosen_language
+from flnet.web.said import say
+from flnet.web.words import ENGLISH
 
 JSON = "application/json"
 _log = logging.getLogger("flnet.web")
@@ -45,12 +48,13 @@ def answer_errors(app: Quart) -> None:
 async def _flnet_error(error: FlnetError) -> Response:
     if isinstance(error, LocalError):
         _log.error("%s %s: %s", request.method, request.path, error, exc_info=error)
-    return error_answer(error.status, error.code, error.message, error.details())
+    return error_answer(error.status, error.code, error.message, {**_shown(error.message), **error.details()})
 
 
 async def _http_error(error: HTTPException) -> Response:
     status = error.code or 500
-    answer = error_answer(status, error.name.lower().replace(" ", "_"), _words(error))
+    words = _words(error)
+    answer = error_answer(status, error.name.lower().replace(" ", "_"), words, _shown(words))
     if allowed := getattr(error, "valid_methods", None):
         answer.headers["Allow"] = ", ".join(sorted(allowed))
     if isinstance(error, RequestedRangeNotSatisfiable):
@@ -61,6 +65,14 @@ async def _http_error(error: HTTPException) -> Response:
 async def _unexpected(error: Exception) -> Response:
     _log.error("%s %s failed", request.method, request.path, exc_info=error)
     return error_answer(500, LocalError.code, "an unexpected error; the log of this node says more")
+
+
+def _shown(words: str) -> dict[str, object]:
+    """For a browser whose reader has another language, the words in it beside those for scripts."""
+    language = chosen_language()
+    if language == ENGLISH or not request.headers.get("Accept", "").startswith("text/html"):
+        return {}
+    return {"shown": say(language, words).text}
 
 
 def _words(error: HTTPException) -> str:
