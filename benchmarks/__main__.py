@@ -29,6 +29,7 @@ PIECES = {
     "growth": "a round by nodes and by size of the model",
     "profile": "where a round's time goes",
     "curves": "accuracy by round for each wire format",
+    "page": "what the page costs in a real browser",
 }
 BASE_PORT = 4900
 DATA = "FLNET_DATASETS_PATH"

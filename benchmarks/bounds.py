@@ -17,4 +17,8 @@ BOUNDS = {
     "latency.max": 150.0,  # ms
     "forming": 0.5,  # seconds a node: 30 nodes in 15 s
     "curves": 0.01,  # of accuracy
+    "page.paint": 1000.0,  # ms
+    "page.weight": 200.0,  # kB
+    "page.event": 1000.0,  # ms
+    "page.idle": 1.0,  # percent of a core
 }
