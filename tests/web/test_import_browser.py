@@ -11,9 +11,8 @@ import pytest
 
 from tests.processes.harness import RealNode, harness, until
 
-from .browsing import check_rules
+from .browsing import ARGS, CHROMIUM, check_rules
 from .digit_files import TRAINER, digit_archive
-from .test_browser import ARGS, CHROMIUM
 from .test_views_browser import shoot
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
