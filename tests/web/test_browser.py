@@ -84,7 +84,7 @@ async def test_a_person_starts_a_round_without_any_script(running: Running, node
         await page.goto(f"http://127.0.0.1:{port}/")
         assert await page.get_by_role("heading", name="MNIST Dataset").is_visible()
         assert await page.get_by_role("table", name="MNIST Dataset on the other nodes").is_visible()
-        assert await page.get_by_role("cell", name="92.87 %").is_visible()
+        assert await page.get_by_role("cell", name="92.87 %", exact=True).is_visible()
         await shoot(page, "idle")
 
         await page.get_by_role("button", name="Do a training round").first.click()
@@ -173,7 +173,8 @@ async def test_a_peer_named_like_markup_is_text_in_the_live_page_too(
     async with running() as port:
         page = await browser.new_page()
         page.on("dialog", lambda dialog: alerts.append(dialog.message))
-        await page.goto(f"http://127.0.0.1:{port}/")
+        async with page.expect_response(lambda answer: "/events" in answer.url):
+            await page.goto(f"http://127.0.0.1:{port}/")
         node.add_peer(evil, "127.0.0.1:4001")
         node.jobs["MNIST"].waiting_for = [evil]
         await node.feed.publish("update_received", evil, "MNIST", peer=evil)

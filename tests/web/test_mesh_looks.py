@@ -194,7 +194,8 @@ async def test_lines_light_up_once_for_many_events_and_move_for_those_who_like_i
 ) -> None:
     meet(node, EVIL, 4001)
     async with running() as port:
-        await page.goto(f"http://127.0.0.1:{port}/")
+        async with page.expect_response(lambda answer: "/events" in answer.url):
+            await page.goto(f"http://127.0.0.1:{port}/")
         await page.evaluate(
             """() => { window.changes = 0;
             new MutationObserver((all) => { window.changes += all.length; })
