@@ -46,6 +46,7 @@ def figures(s: JobState) -> Mapping[str, Any]:
     gathering = s.averaging if s.phase in OPEN else None
     own = s.own
     return {
+        "me": s.my_id,
         "round": s.number,
         "initiator": s.key.initiator if s.key else None,
         "phase": s.phase.value,

@@ -42,6 +42,8 @@ def restored(s: JobState, event: Restored) -> list[Effect]:
     s.history, s.hyper, s.key, s.record, s.restored = history, hyper, key, record, event
     s.paused, s.rolled_back = bool(said.get("paused")), bool(said.get("rolled_back"))
     s.kept.records = len(history)
+    if said.get("me", s.my_id) != s.my_id:
+        put_off(s)  # what was said in the open round was said under another name
     words = f"{s.trainer} was last in round {s.number} ({phase.lower()}); it goes on there"
     return [s.tell("restored", words)] if key else []
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import uuid
 from collections.abc import Sequence
 
 from flnet.jobs import Waits
@@ -21,9 +20,11 @@ from flnet.node.timers import Timers
 from flnet.node.wire import Wire, accepted, encoding_of
 from flnet.params import PeerId, TrainerId
 from flnet.settings import Settings
-from flnet.store import MemoryStore, Store
+from flnet.store import Store
+from flnet.store.disk import DiskStore, identity
 from flnet.strategies import fed_avg
 from flnet.training import Pool, TrainerFile, find_trainers, make_pool
+from flnet.training.backend import state_folder
 from flnet.transport import HttpTransport, Transport
 
 MEGABYTE = 1024 * 1024
@@ -42,11 +43,14 @@ def build_node(settings: Settings) -> NodeRuntime:
         random.Random(),
         max_reply_bytes=settings.max_body_megabytes * MEGABYTE,
     )
-    me = Peer(id=settings.node_id or str(uuid.uuid4()), ip=settings.node_ip, port=settings.node_port)
     files = find_trainers(settings)
     trainers = [TrainerId(found.id) for found in files]
-    store = MemoryStore()
+    store = DiskStore(state_folder(settings))
+    name, told = identity(state_folder(settings), settings.node_id)
+    me = Peer(id=name, ip=settings.node_ip, port=settings.node_port)
     nodes.append(assemble(settings, me, trainers, pool=pool, transport=transport, store=store, files=files))
+    if told:
+        nodes[0].feed.publish("renamed", told)
     return nodes[0]
 
 

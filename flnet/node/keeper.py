@@ -20,6 +20,7 @@ from flnet.store import SavedJob, Store
 log = logging.getLogger(__name__)
 
 Tell = Callable[[str, str], object]
+RETRY_SECONDS = 10.0  # until what could not be saved is tried again, if nothing else is saved before
 
 
 class Keeper:
@@ -75,6 +76,8 @@ class Keeper:
         """Try once more to save what could not be saved."""
         for trainer, job in list(self._unsaved.items()):
             await self._try(trainer, job)
+        if not self._unsaved:
+            self._is_well()
 
     def allowed(self, trainer: TrainerId, effect: Send) -> Send:
         """What may be sent: an own update that is not kept is not handed out, because it could not be repeated."""
@@ -90,14 +93,15 @@ class Keeper:
             await self._store.save(trainer, job)
         except LocalError as exc:
             self._unsaved[trainer] = job
-            self._fails(str(exc))
+            self.failed(str(exc))
             return False
         self._unsaved.pop(trainer, None)
         if not self._unsaved:
             self._is_well()
         return True
 
-    def _fails(self, why: str) -> None:
+    def failed(self, why: str) -> None:
+        """Something could not be kept: tell it, once for each cause."""
         if why != self.trouble:
             self.trouble = why
             self._tell("state_not_written", f"{why}; rounds go on in memory, and it is tried again")

@@ -22,17 +22,18 @@ from flnet.effects import (
     SetTimer,
     Train,
 )
-from flnet.errors import IllegalStep
+from flnet.errors import IllegalStep, LocalError
 from flnet.events import Event
 from flnet.messages import Packet
 from flnet.node.core import Owned
 from flnet.node.feed import RingFeed
+from flnet.node.keeper import RETRY_SECONDS, Keeper
 from flnet.node.lane import Lane
 from flnet.node.post import Post
 from flnet.node.shelf import Shelf
 from flnet.node.timers import Deliver, Timers
 from flnet.params import TrainerId
-from flnet.store import SavedJob, Store
+from flnet.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -43,14 +44,23 @@ class Performer:
     def __init__(
         self, store: Store, shelf: Shelf, post: Post, lane: Lane, timers: Timers, feed: RingFeed, deliver: Deliver
     ) -> None:
-        self._store, self._shelf, self._post, self._lane = store, shelf, post, lane
+        self.keeper = Keeper(store, feed.publish)
+        self._shelf, self._post, self._lane = shelf, post, lane
         self._timers, self._feed, self._deliver = timers, feed, deliver
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def perform(self, owned: Sequence[Owned]) -> Packet | None:
+    async def perform(
+        self, owned: Sequence[Owned], heard: tuple[TrainerId | None, Event] | None = None
+    ) -> Packet | None:
         """Perform effects in order; the answer among them, if there is one.
 
         Only Save is waited for: what follows it may be seen by others.
+
+        Args:
+            heard: the event behind them, and whose it is.
+
+        Raises:
+            NotReady: a peer's update could not be saved, so it is not acknowledged.
         """
         answer = None
         for item in owned:
@@ -62,11 +72,19 @@ class Performer:
                 self._for_anyone(item)
             else:
                 self._for_job(item.owner, item)
+        if heard is not None:
+            await self.keeper.must_be_kept(*heard)
         return answer
 
     def prepare(self, trainer: TrainerId) -> None:
-        """Start loading a trainer; ends in Prepared or PrepareFailed."""
-        self._later(trainer, self._lane.prepare(trainer))
+        """Hand on what was kept, and start loading a trainer; ends in Prepared or PrepareFailed."""
+
+        async def prepare() -> Event:
+            if (found := await self.keeper.load(trainer)) is not None:
+                self._deliver(trainer, found)
+            return await self._lane.prepare(trainer)
+
+        self._later(trainer, prepare())
 
     async def close(self) -> None:
         """Stop all that runs; no event comes afterwards."""
@@ -77,8 +95,19 @@ class Performer:
 
     async def _save(self, owner: TrainerId | None, effect: Save) -> None:
         assert owner is not None
-        await self._store.save(owner, SavedJob(effect.snapshot, effect.params, effect.private))
-        await self._shelf.keep(owner)
+        was_well = not self.keeper.trouble
+        if await self.keeper.save(owner, effect):
+            try:
+                await self._shelf.keep(owner)
+            except LocalError as exc:
+                self.keeper.failed(str(exc))
+        if was_well and self.keeper.trouble:
+            self._spawn(self._mend())
+
+    async def _mend(self) -> None:
+        while self.keeper.trouble:
+            await asyncio.sleep(RETRY_SECONDS)
+            await self.keeper.retry()
 
     def _for_anyone(self, item: Owned) -> None:
         match item.effect:
@@ -109,7 +138,7 @@ class Performer:
             case Fetch() as effect:
                 self._later(owner, self._post.fetch(owner, effect))
             case Send() as effect:
-                self._spawn(self._post.send(owner, effect))
+                self._spawn(self._post.send(owner, self.keeper.allowed(owner, effect)))
             case effect:
                 raise IllegalStep(f"a job cannot ask for {type(effect).__name__}")
 

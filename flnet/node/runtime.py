@@ -234,7 +234,7 @@ class NodeRuntime:
 
     def ready(self) -> View:
         """Whether the mesh is joined and data are loaded, and if not, why."""
-        return readiness(self.core, self._bootstrap)
+        return readiness(self.core, self._bootstrap, self._performer.keeper.trouble)
 
     def _measured(self, trainer: TrainerId, record: View) -> View:
         key = RoundKey(record["round"], record["initiator"])
@@ -274,7 +274,7 @@ class NodeRuntime:
                 owned = self.core.hear(owner, event)
                 for trainer, job in self.core.jobs.items():
                     self._stopwatch.note(trainer, job.state.key, job.phase)
-                answer = await self._performer.perform(owned)
+                answer = await self._performer.perform(owned, (owner, event))
             except asyncio.CancelledError:
                 if waiting is not None and not waiting.done():
                     waiting.set_exception(LocalError("the node is stopping"))

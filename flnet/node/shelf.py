@@ -57,12 +57,20 @@ class Shelf:
         if state.model is None or state.model.round < 0:
             return
         held = self._held(trainer, state, state.model)
+        last = last or await self._stored(trainer, held.digest)
         if last and (last.digest, last.figures["round"]) == (held.digest, held.figures["round"]):
             held = replace(held, private=last.private)
             if last.figures == held.figures:
                 return
         await self._store.keep_model(trainer, held.figures, held.shared, held.private)
         self._newest[trainer] = held
+
+    async def _stored(self, trainer: TrainerId, digest: Digest) -> Chosen | None:
+        """The model as an earlier run kept it."""
+        found = await self._store.load_model(trainer, digest)
+        if found is None or found.shared is None:
+            return None
+        return Chosen(trainer, digest, found.figures, found.shared, found.private or Params())
 
     async def views(self, trainer: TrainerId) -> Sequence[View]:
         """One view per model, the held one first, then the newest; the shape stands in flnet.node.base.Node."""

@@ -15,7 +15,7 @@ from flnet.messages import HyperParams, ModelParams, Peer
 from flnet.node import NodeRuntime, assemble
 from flnet.params import Array, TrainerId
 from flnet.settings import Settings
-from flnet.store import MemoryStore
+from flnet.store import MemoryStore, Store
 from flnet.training import Fit, InlinePool, Score, Task, Trainer
 from flnet.transport import MemoryNetwork, Reply
 
@@ -60,7 +60,7 @@ class Mesh:
         name: str,
         trainer: Trainer,
         bootstrap: tuple[str, ...] = (),
-        store: MemoryStore | None = None,
+        store: Store | None = None,
         **settings: Any,
     ) -> NodeRuntime:
         """Start a node; `bootstrap` names nodes that were added before. One of a known name takes its place."""

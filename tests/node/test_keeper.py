@@ -96,8 +96,8 @@ async def test_an_update_is_not_acknowledged_before_it_is_saved() -> None:
         with pytest.raises(NotReady, match="ask again"):
             await kept.keeper.must_be_kept(T, event)
     others: list[tuple[TrainerId | None, Event]] = [(OTHER, received()), (T, PeerSeen(PeerId("b")))]
-    for trainer, event in [*others, (None, received())]:
-        await kept.keeper.must_be_kept(trainer, event)
+    for trainer, heard in [*others, (None, received())]:
+        await kept.keeper.must_be_kept(trainer, heard)
     kept.disk.full = ""
     await kept.keeper.must_be_kept(T, received())  # the peer asked again
     saved = await kept.disk.load(T)

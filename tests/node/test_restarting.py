@@ -1,0 +1,85 @@
+"""Whole nodes that are started again on their state, and whose disk is full."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flnet.errors import LocalError
+from flnet.events import RoundTriggered
+from flnet.node import NodeRuntime
+from flnet.params import TrainerId
+from flnet.store import MemoryStore, SavedJob
+from flnet.store.disk import DiskStore
+from tests.node.mesh import MNIST_3_7, Linear, Mesh, until
+
+
+class Disk(MemoryStore):
+    """A store on a disk that may be full."""
+
+    full = False
+
+    async def save(self, trainer: TrainerId, job: SavedJob) -> None:
+        if self.full:
+            raise LocalError("state cannot be written: No space left on device")
+        await super().save(trainer, job)
+
+
+def kinds(node: NodeRuntime) -> list[str]:
+    return [item.kind for item in node.feed.recent()]
+
+
+async def one_round(mesh: Mesh, number: int) -> None:
+    mesh.nodes["a"].deliver(MNIST_3_7, RoundTriggered())
+    await mesh.idle(number)
+
+
+async def test_a_node_on_the_same_folder_goes_on_with_its_model_and_history(tmp_path: Path) -> None:
+    mesh = Mesh()
+    await mesh.add("a", Linear(1.0))
+    await mesh.add("b", Linear(2.0), ("a",), store=DiskStore(tmp_path))
+    await mesh.full()
+    await one_round(mesh, 0)
+    before, past = mesh.nodes["b"].job(MNIST_3_7), mesh.nodes["b"].history(MNIST_3_7)
+    (model, *_) = await mesh.nodes["b"].models(MNIST_3_7)
+    await mesh.nodes["b"].stop()
+    await mesh.add("b", Linear(2.0), ("a",), store=DiskStore(tmp_path))
+    await mesh.full()
+    after = mesh.nodes["b"].job(MNIST_3_7)
+    same = ("current_round", "digest", "fed_learn_done", "post_fedavg_accuracy", "hyper", "outcome")
+    assert {name: after[name] for name in same} == {name: before[name] for name in same}
+    assert [one["outcome"] for one in mesh.nodes["b"].history(MNIST_3_7)] == [one["outcome"] for one in past]
+    assert (await mesh.nodes["b"].models(MNIST_3_7))[0] == model
+    assert "restored" in kinds(mesh.nodes["b"])
+    await one_round(mesh, 1)
+    assert len({node.job(MNIST_3_7)["digest"] for node in mesh.nodes.values()}) == 1
+    assert mesh.nodes["b"].history(MNIST_3_7)[-1]["contributors"] == ["a", "b"]
+    await mesh.stop()
+
+
+async def test_with_a_full_disk_rounds_go_on_and_nothing_false_is_promised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("flnet.node.perform.RETRY_SECONDS", 0.01)
+    mesh, disk = Mesh(), Disk()
+    await mesh.add("a", Linear(1.0), wait_time_in_seconds_to_force_fedavg=1.0)
+    await mesh.add("b", Linear(2.0), ("a",), store=disk, wait_time_in_seconds_to_force_fedavg=1.0)
+    await mesh.full()
+    disk.full = True
+    await one_round(mesh, 0)
+    a, b = mesh.nodes["a"], mesh.nodes["b"]
+    assert a.history(MNIST_3_7)[0]["contributors"] == ["a"]  # b gave none that it could not give again
+    assert "peer_declined" in kinds(a)
+    assert kinds(b).count("state_not_written") == 1
+    assert b.ready()["reasons"] == ["state cannot be written: No space left on device"]
+    assert not b.ready()["ready"]
+    disk.full = False
+    await until(lambda: bool(b.ready()["ready"]))
+    assert "state_written" in kinds(b)
+    await one_round(mesh, 1)
+    assert a.history(MNIST_3_7)[1]["contributors"] == ["a", "b"]
+    saved = await disk.load(MNIST_3_7)
+    assert saved is not None
+    assert [record["round"] for record in saved.records] == [0, 1]
+    await mesh.stop()
