@@ -1,0 +1,79 @@
+"""Real nodes train until a goal: they end by themselves, in one round, also without the node that was asked."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes.harness import Harness, RealNode, environment, harness, until
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def mesh(tmp_path: Path) -> Iterator[Harness]:
+    with harness(tmp_path) as made:
+        for _ in range(4):
+            made.start(TRAINERS="MNIST", TRAINERS_PATH="")
+        made.ready()
+        yield made
+
+
+def train(node: RealNode, *options: str) -> subprocess.Popen[str]:
+    """`flnet train MNIST --wait` against a node."""
+    command = [sys.executable, "-m", "flnet", "train", "MNIST", "--wait", "--json", *options]
+    return subprocess.Popen(
+        [*command, "--node", f"127.0.0.1:{node.port}"],
+        env=environment({}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def goal(node: RealNode) -> Mapping[str, Any]:
+    shown: Mapping[str, Any] = node.job("MNIST")["goal"] or {}
+    return shown
+
+
+def ended(*nodes: RealNode) -> bool:
+    return all(goal(node).get("state") in ("reached", "given_up") for node in nodes)
+
+
+def test_all_nodes_end_in_the_same_round_with_the_same_figures(mesh: Harness) -> None:
+    waiting = train(mesh.nodes[1], "--until", "accuracy>=0.8", "--max-rounds", "20")
+    stdout, stderr = waiting.communicate(timeout=240)
+    assert waiting.returncode == 0, stderr
+    until(lambda: ended(*mesh.nodes), "the end on all nodes")
+    goals = [goal(node) for node in mesh.nodes]
+    figures = [[shown[name] for name in ("state", "round", "accuracy", "nodes", "by")] for shown in goals]
+    assert figures == [["reached", goals[0]["round"], goals[0]["accuracy"], 4, "n1"]] * 4
+    assert goals[0]["accuracy"] >= 0.8
+    assert [result["number"] for result in json.loads(stdout)] == list(range(goals[0]["round"] + 1))
+    assert "reached: accuracy>=0.8: mean accuracy" in stderr
+
+
+def test_the_others_go_on_and_end_together_when_the_node_that_was_asked_is_killed(mesh: Harness) -> None:
+    first, *others = mesh.nodes
+    waiting = train(first, "--until", "accuracy>=1", "--max-rounds", "8")
+    until(lambda: others[0].job("MNIST")["current_round"] >= 2, "round 2")
+    first.kill()
+    waiting.communicate(timeout=60)
+    assert waiting.returncode == 3
+    until(lambda: ended(*others), "the end on the others", seconds=240)
+    assert {(goal(node)["state"], goal(node)["round"], goal(node)["by"]) for node in others} == {
+        ("given_up", 7, "n0")
+    }
+    assert len({node.job("MNIST")["digest"] for node in others}) == 1
+
+
+def test_a_goal_that_is_given_up_has_an_exit_code_of_its_own(mesh: Harness) -> None:
+    waiting = train(mesh.nodes[2], "--until", "accuracy>=1, no-gain 9", "--max-rounds", "2")
+    _, stderr = waiting.communicate(timeout=240)
+    assert (waiting.returncode, "given up: accuracy>=1.0" in stderr) == (4, True)
