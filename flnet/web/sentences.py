@@ -45,7 +45,7 @@ KINDS = {
 
 NESTED = frozenset(
     {
-        *("reason", "error", "outcome", "words", "state", "got", "found", "known", "where"),
+        *("reason", "error", "outcome", "words", "state", "got", "found", "known", "where", "source"),
         *("updates", "without", "because", "alone", "busy", "margin", "hint", "more", "why"),
     }
 )
