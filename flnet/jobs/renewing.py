@@ -25,7 +25,7 @@ def renewed(s: JobState, event: DataChanged) -> list[Effect]:
     stays = held is not None and held.schema.digest == schema.digest
     if held is None or not stays:
         s.model = Model(schema, shared, private)
-        s.accuracy, s.rival, s.sent, s.early = None, None, None, {}
+        s.accuracy, s.rival, s.sent, s.early, s.rolled_back = None, None, None, {}, False
     elif Schema.of(held.private).digest != Schema.of(private).digest:
         s.model = held.with_private(private)
     else:

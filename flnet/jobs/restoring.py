@@ -58,6 +58,7 @@ def model_of(s: JobState, initial: Model) -> Model:
         shared = initial.schema.conform(event.params)
     except ParamsRefused as exc:
         s.error = f"the model that was kept does not fit the trainer any more: {exc}"
+        s.rolled_back = False
         return initial
     private = event.private
     if private is None or {n: (a.shape, a.dtype) for n, a in private.items()} != {

@@ -10,6 +10,7 @@ from flnet.effects import Evaluate, Publish, Save, Send, Train
 from flnet.errors import JobBusy, ParamsRefused
 from flnet.events import (
     ClaimReceived,
+    DataChanged,
     Evaluated,
     EvaluationFailed,
     Fetched,
@@ -24,7 +25,8 @@ from flnet.jobs import Phase
 from flnet.messages import ModelParams, StartTraining
 from flnet.params import Params, PeerId
 from tests.helpers import key, params
-from tests.jobs.helpers import Bench, asked, came, claim, declaration, refuses
+from tests.jobs.helpers import Bench, asked, came, claim, declaration, prepared, refuses
+from tests.jobs.restarting import Lasting
 from tests.jobs.stage import Stage
 
 OLD = params(w=[8, 8])
@@ -213,6 +215,38 @@ def test_nothing_is_compared_with_it_between_rounds_and_no_rival_takes_its_place
     assert "nothing to compare" in str(refuses(bench, late, JobBusy))
     bench.hear(RoundTriggered())
     assert bench.one(Train).params == OLD
+
+
+# --- what lies between
+
+
+def test_a_restart_does_not_end_it() -> None:
+    bench = Lasting()
+    bench.through_round()
+    bench.hear(BACK)
+    bench.restart()
+    assert (bench.phase, bench.w, bench.state.rolled_back, bench.state.accuracy) == (Phase.IDLE, [8, 8], True, 0.6)
+    bench.hear(RoundTriggered())
+    assert (bench.said(StartTraining).restored_at, bench.one(Train).params) == (0, OLD)
+
+
+@pytest.mark.parametrize("again", ["data", "start"])
+def test_it_is_over_where_the_model_does_not_fit_the_trainer_any_more(again: str) -> None:
+    bench = Lasting()
+    bench.through_round()
+    bench.hear(BACK)
+    if again == "data":
+        bench.hear(DataChanged(declaration(), params(w=[1, 2, 3])))
+    else:
+        bench.restart(prepare=False)
+        bench.hear(prepared(w=(1, 2, 3)))
+    assert (bench.phase, bench.w, bench.state.rolled_back) == (Phase.IDLE, [1, 2, 3], False)
+
+
+def test_other_data_that_fit_leave_it() -> None:
+    bench = gone_back()
+    bench.hear(DataChanged(declaration(), params(w=[9, 9])))
+    assert (bench.w, bench.state.rolled_back) == ([8, 8], True)
 
 
 # --- a mesh
