@@ -104,6 +104,7 @@ class Campaign:
             self.harness.again(victim)
             self.harness.up(victim)
             self.harness.meshed(*self.harness.nodes)
+            until(lambda: _idle(self.harness.nodes), f"rest after the return of {victim.name}")
         self._start(starter)
         if point == ANYWHERE:
             time.sleep(self._chance.uniform(0, LONGEST_KILL_SECONDS))
@@ -118,6 +119,7 @@ class Campaign:
         self.harness.again(victim)
         self.harness.up(victim)
         self.harness.meshed(*self.harness.nodes)
+        until(lambda: _idle(self.harness.nodes), f"rest after the return of {victim.name}")
         self._round(self._chance.choice(self.harness.nodes), self.harness.nodes, complete=True)
         self.check(f"after {role} died {point}")
 
@@ -208,6 +210,14 @@ def campaign(folder: Path, seed: int, base_port: int, **settings: str) -> Iterat
         yield Campaign(harness, Random(seed))
     finally:
         harness.stop()
+
+
+def _idle(nodes: Sequence[RealNode]) -> bool:
+    """Whether all these nodes are between rounds."""
+    try:
+        return all(node.job()["phase"] == "IDLE" for node in nodes)
+    except httpx.TransportError:
+        return False
 
 
 def _at_rest(nodes: Sequence[RealNode], number: int, or_later: bool = False) -> bool:

@@ -88,7 +88,7 @@ class CrashingPerformer(Performer):
 
     _current: Owned | None = None
 
-    async def perform(self, owned: Sequence[Owned]) -> Packet | None:
+    async def perform(self, owned: Sequence[Owned], *rest: Any, **more: Any) -> Packet | None:
         """Perform effects in order; the answer among them, if there is one."""
         answer = None
         for item in owned:
@@ -97,6 +97,7 @@ class CrashingPerformer(Performer):
             answer = await super().perform([item]) or answer
             self._current = None
             self._pass_by("after", item)
+        await super().perform([], *rest, **more)  # what is left to do when all effects are done
         return answer
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

@@ -135,6 +135,10 @@ class Harness:
         values = self._settings[node.name] | settings
         node.process = self.process(self.nodes.index(node), values)
 
+    def state(self, node: RealNode) -> Path:
+        """The folder for what the node keeps."""
+        return Path(self._settings[node.name]["STATE_PATH"])
+
     def port(self) -> int:
         """For the next node."""
         return free_port()

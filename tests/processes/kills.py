@@ -15,6 +15,7 @@ from tests.processes.campaign import ANYWHERE, OTHER, STARTER, Campaign, Report,
 from tests.processes.crashing import Point
 
 EVERY = 6  # which kill comes at a random time
+MOST_SHOWN = 20  # broken promises in the table
 
 
 def plan(points: dict[str, list[Point]], chance: Random) -> Iterator[tuple[str, Point]]:
@@ -82,7 +83,8 @@ def table(report: Report) -> str:
             f"kills {report.killed}, rounds {report.rounds}, points not passed {len(report.missed)}",
             f"updates that a peer took {report.taken}, of these lost {lost}; "
             f"rounds unknown to a node that was down {report.gaps}",
-            *(f"BROKEN {fault}" for fault in report.broken),
+            *(f"BROKEN {fault}" for fault in report.broken[:MOST_SHOWN]),
+            *([f"and {more} more"] if (more := len(report.broken) - MOST_SHOWN) > 0 else []),
         ]
     )
 
