@@ -27,6 +27,7 @@ COMMANDS = {
     "predict": "flnet.cli.predict",
     "export": "flnet.cli.export",
     "models": "flnet.cli.models",
+    "doctor": "flnet.cli.doctor",
     "data": "flnet.cli.data",
 }
 

@@ -1,0 +1,162 @@
+"""Looks over a state folder: what is there, whether it is whole, and what can be mended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from flnet.errors import StartError
+from flnet.params import Digest
+from flnet.store.disk.files import DamagedFile, ModelFiles
+from flnet.store.disk.lock import FolderLock, holder
+from flnet.store.disk.rescue import rebuild, set_aside
+from flnet.store.disk.schema import VERSION, DamagedDatabase, open_database, version_of
+from flnet.store.disk.tables import referenced
+
+DATABASE, MODELS = "state.sqlite3", "models"
+LOW_BYTES = 256 * 1024 * 1024  # less free space than that is worth a word
+Level = Literal["ok", "warning", "error"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        level: "ok"; "warning" for what costs only room or privacy; "error" for what is lost or in the way.
+        mended: whether it was an error or a warning that is put right now.
+    """
+
+    what: str
+    level: Level
+    text: str
+    mended: bool = False
+
+
+def examine(folder: Path, repair: bool = False) -> list[Finding]:
+    """All that there is to say of a state folder; a running node's folder is only read."""
+    if not folder.is_dir():
+        return [Finding("folder", "error", f"there is no folder {folder}")]
+    found: list[Finding] = []
+    with _held(folder) as lock:
+        free = lock.level == "ok" and repair
+        found += [_permissions(folder, free), lock, *_database(folder, free), *_room(folder)]
+    return found
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[Finding]:
+    try:
+        lock = FolderLock(folder)
+    except StartError:
+        who = holder(folder)
+        words = f"a node{f' (process {who})' if who else ''} runs on it: it is only read, and nothing is mended"
+        yield Finding("lock", "warning", words)
+        return
+    except OSError as exc:
+        yield Finding("lock", "error", f"the folder cannot be written: {exc.strerror or exc}")
+        return
+    try:
+        yield Finding("lock", "ok", "no node runs on it")
+    finally:
+        lock.close()
+
+
+def _permissions(folder: Path, mend: bool) -> Finding:
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if not mode & 0o077:
+        return Finding("permissions", "ok", "only its owner may read it")
+    if mend:
+        folder.chmod(0o700)
+    return Finding("permissions", "warning", f"others may enter it (mode {mode:o}; it should be 700)", mend)
+
+
+def _database(folder: Path, mend: bool) -> list[Finding]:
+    path, files = folder / DATABASE, ModelFiles(folder / MODELS)
+    found: list[Finding] = []
+    if not path.exists() and not files.names():
+        return [Finding("database", "ok", "no node has kept anything here yet")]
+    try:
+        db = open_database(path, read_only=not mend)
+    except StartError as exc:
+        return [Finding("database", "error", exc.message)]
+    except OSError as exc:
+        return [Finding("database", "error", f"it cannot be opened: {exc.strerror or exc}")]
+    except DamagedDatabase as exc:
+        text = f"it is damaged: {exc}"
+        if not mend:
+            return [Finding("database", "error", f"{text}; the next start, or --repair, sets it aside")]
+        aside = set_aside(path)
+        db = open_database(path)
+        db.execute("BEGIN IMMEDIATE")
+        told = rebuild(db, files) or ["no model file could be used"]
+        db.execute("COMMIT")
+        found.append(Finding("database", "error", f"{text}; renamed to {aside.name}. {'; '.join(told)}", True))
+    else:
+        words = f"whole; version {version_of(db)} of {VERSION}, {_size(path)}"
+        found.append(Finding("database", "ok", words))
+    with contextlib.closing(db):
+        return [*found, *_files(db, files, mend)]
+
+
+def _files(db: sqlite3.Connection, files: ModelFiles, mend: bool) -> list[Finding]:
+    there, wanted = files.names(), referenced(db)
+    found = [_damaged(db, files, digest, mend) for digest in sorted(wanted) if not _is_whole(files, digest)]
+    if orphans := sorted(there.keys() - wanted):
+        if mend:
+            files.keep_only(wanted)
+        words = f"{len(orphans)} that nothing needs, {_bytes(sum(there[one] for one in orphans))}"
+        found.append(Finding("models", "warning", words, mend))
+    if left := files.unfinished():
+        if mend:
+            files.remove_unfinished()
+        found.append(Finding("models", "warning", f"{len(left)} half-written", mend))
+    if aside := sorted(files.folder.glob("*.damaged-*")):
+        words = f"{len(aside)} damaged ones were set aside earlier; remove them when nobody needs them"
+        found.append(Finding("models", "ok", words))
+    whole = Finding("models", "ok", f"{len(there)} files, {_bytes(sum(there.values()))}")
+    return [whole, *found]
+
+
+def _is_whole(files: ModelFiles, digest: Digest) -> bool:
+    try:
+        files.read(digest)
+    except DamagedFile:
+        return False
+    return True
+
+
+def _damaged(db: sqlite3.Connection, files: ModelFiles, digest: Digest, mend: bool) -> Finding:
+    """A file that is needed and not whole: the job will use the newest model that is."""
+    missing = not files.path(digest).exists()
+    if mend:
+        db.execute("DELETE FROM models WHERE digest = ?1 OR private = ?1", (digest,))
+        db.execute("DELETE FROM updates WHERE file = ?", (digest,))
+        if not missing:
+            files.set_aside(digest)
+    words = f"{digest[:10]} is {'missing' if missing else 'damaged'}; the newest whole model is used instead"
+    return Finding("models", "error", words, mend)
+
+
+def _room(folder: Path) -> list[Finding]:
+    free = shutil.disk_usage(folder).free
+    level: Level = "ok" if free >= LOW_BYTES and os.access(folder, os.W_OK) else "warning"
+    return [Finding("disk", level, f"{_bytes(free)} free")]
+
+
+def _size(path: Path) -> str:
+    return _bytes(path.stat().st_size)
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"
