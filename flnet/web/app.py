@@ -11,6 +11,7 @@ from flnet.node.base import Node
 from flnet.settings import Settings
 from flnet.web.answers import answer_errors
 from flnet.web.body import CONTROL_BYTES, LimitedBody, limited_request, linger
+from flnet.web.compressing import compress
 from flnet.web.frame import frame_routes
 from flnet.web.guard import guard
 from flnet.web.importing import import_body, import_routes, is_import
@@ -55,6 +56,7 @@ def create_app(node: Node, settings: Settings) -> Quart:
     answer_errors(app)
     guard(app)
     app.after_request(linger)
+    app.after_request(compress)  # runs before linger, which then passes on what is compressed
     app.register_blueprint(training_routes(node, settings))
     app.register_blueprint(params_routes(node))
     app.register_blueprint(info_routes(node, settings))
