@@ -67,14 +67,7 @@ def assemble(
     """A node from parts; the in-memory twins of each part make a mesh inside one process."""
     spare = SpareMemory()
     strategy, form = fed_avg(settings.aggregation, spare.take), settings.wire
-    core = NodeCore(
-        me,
-        trainers,
-        waits_of(settings),
-        prune=settings.prune_unresponsive_nodes,
-        accepts=accepted(form),
-        folds=strategy.running is not None,
-    )
+    core = _core(settings, me, trainers, folds=strategy.running is not None)
     shelf = Shelf(core, store)
     wire = Wire(core, store, form, settings.max_body_megabytes * MEGABYTE)
 
@@ -104,9 +97,18 @@ def assemble(
         spare=spare,
         bootstrap=settings.bootstrap_pairs,
     )
-    where = (files, settings.datasets_path, settings.max_import_gigabytes)
-    node.imports = Imports(core, pool, node.feed, node.deliver, *where)
+    node.imports = _imports(node, pool, settings, files)
     return node
+
+
+def _core(settings: Settings, me: Peer, trainers: list[TrainerId], *, folds: bool) -> NodeCore:
+    prune, accepts = settings.prune_unresponsive_nodes, accepted(settings.wire)
+    return NodeCore(me, trainers, waits_of(settings), prune=prune, accepts=accepts, folds=folds)
+
+
+def _imports(node: NodeRuntime, pool: Pool, settings: Settings, files: Sequence[TrainerFile]) -> Imports:
+    where = (files, settings.datasets_path, settings.max_import_gigabytes)
+    return Imports(node.core, pool, node.feed, node.deliver, *where)
 
 
 def own_hyper_of(settings: Settings) -> dict[str, int]:
