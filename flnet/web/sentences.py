@@ -19,6 +19,7 @@ MAX_LENGTH = 2000  # characters; what is longer is not looked at
 MAX_DEPTH = 5  # of sentences within sentences
 MAX_PARTS = 8  # of a sentence that is several, with "; " between
 _BETWEEN = "; "
+_CLAUSE = (" ", ",", ";")  # how parts of sentences begin
 
 KINDS = {
     "address": r"\S{1,300}:\d{1,5}",
@@ -205,4 +206,6 @@ class _Index:
         """The sentences that this text may be."""
         words = {"", *text.split(" ")}
         found = [one for word in words for one in self._by_word.get(word, ())]
+        if text[:1] in _CLAUSE:  # a part that follows others is no sentence that begins with a gap
+            found = [one for one in found if one.text[0] == text[0]]
         return sorted(found, key=lambda one: (-one.weight, one.text))

@@ -103,6 +103,15 @@ def test_the_parts_of_a_sentence_are_said_too() -> None:
     ) == ("el temporizador forzó el promedio con 1 actualización, sin a, b y 3 más (este nodo promedió solo)")
 
 
+def test_a_part_is_not_taken_for_a_sentence_that_begins_with_a_gap() -> None:
+    declined = "b: its update could not be fetched: lost"
+    text = f"averaged 1 update: everyone expected has spoken (not taking part: {declined})"
+    assert spanish().say(text) == (
+        "promedio de 1 actualización: han respondido todos los esperados "
+        "(no participan: b: no se pudo obtener su actualización: se perdió)"
+    )
+
+
 def test_names_are_no_words() -> None:
     said = spanish().say("averaging was forced by the timer with 1 update, without training")
     assert said == "el temporizador forzó el promedio con 1 actualización, sin training"
