@@ -21,6 +21,7 @@ import numpy as np
 
 from flnet.training.api import DataInfo, DataMissing, Fit, Score, Trainer
 from flnet.training.data import Labelled, fingerprint
+from flnet.training.dealing import dealt_counts
 from flnet.training.idx import read_idx
 
 DATA_PLACE = "digits"
@@ -40,6 +41,7 @@ class Digits(Trainer):
             x, y = (read_idx(file) for file in files)
             self.sides[side] = Labelled(x.reshape(len(x), -1) / np.float32(255), y.astype(np.int64))
         self.folder = folder
+        self.parts = dealt_counts(self.sides["train"].y, settings, 10)
 
     def initial_params(self, seed):
         return {"w": np.zeros((784, 10), "float32")}
@@ -64,7 +66,8 @@ class Digits(Trainer):
         rows = {side: len(data) for side, data in self.sides.items()}
         counts = {side: np.bincount(data.y, minlength=10).tolist() for side, data in self.sides.items()}
         names, checksum = tuple(str(digit) for digit in range(10)), fingerprint(self.sides)
-        return DataInfo(f"idx files in {self.folder}", rows, names, counts=counts, checksum=checksum)
+        told = {"counts": counts, "checksum": checksum, "parts": self.parts}
+        return DataInfo(f"idx files in {self.folder}", rows, names, **told)
 
 
 def make_trainer(settings):

@@ -12,7 +12,7 @@ import pytest
 from tests.processes.harness import RealNode, harness, until
 
 from .browsing import ARGS, CHROMIUM, check_rules
-from .digit_files import TRAINER, digit_archive
+from .digit_files import TRAINER, digit_archive, digit_files
 from .test_views_browser import shoot
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -27,11 +27,12 @@ SEND = "Bring data"
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[RealNode]:
-    """A node whose one trainer has no data."""
+def node(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[RealNode]:
+    """A node whose one trainer has no data; it plays with all of them, or with the part that a test asks for."""
+    shard = getattr(request, "param", "1/1")
     with harness(tmp_path) as h:
         (h.trainers / "DIGITS.py").write_text(TRAINER)
-        one = h.start(TRAINERS="DIGITS", DATA_SHARD="1/1", DATASETS_PATH=str(tmp_path / "data"), COMPUTE="thread")
+        one = h.start(TRAINERS="DIGITS", DATA_SHARD=shard, DATASETS_PATH=str(tmp_path / "data"), COMPUTE="thread")
         until(lambda: phase(one) == "NO_DATA", "the trainer to miss its data")
         yield one
 
@@ -130,3 +131,23 @@ def test_without_script_and_on_a_phone_it_works_too(node: RealNode, browser: Any
     spanish = opened(browser, node, viewport={"width": 390, "height": 800}, locale="es")
     sync_api.expect(spanish.get_by_text("Traer datos a este entrenador")).to_be_visible()
     check_rules(spanish, 390)
+
+
+@pytest.mark.parametrize("node", ["2/6"], indirect=True)
+def test_a_whole_folder_is_brought_and_its_parts_are_drawn(node: RealNode, browser: Any, tmp_path: Path) -> None:
+    digit_files(tmp_path / "chosen")
+    page = opened(browser, node)
+    page.get_by_label("or a whole folder").set_input_files(tmp_path / "chosen")
+    page.get_by_role("button", name=SEND).click()
+    sync_api.expect(page.locator("#notices")).to_contain_text("4 files were taken in", timeout=30_000)
+    drawn = page.get_by_role("figure")
+    sync_api.expect(drawn).to_contain_text("this node has part 2")
+    assert (drawn.locator("circle").count(), drawn.locator("circle.own").count()) == (60, 10)
+    drawn.get_by_text("The same as a table").press("Enter")
+    totals = drawn.get_by_role("row", name="All together").get_by_role("cell").all_inner_texts()
+    assert (len(totals), sum(map(int, totals))) == (6, 1500)
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 800})
+        for scheme in ("dark", "light"):
+            page.emulate_media(color_scheme=scheme)
+            check_rules(page, width)
