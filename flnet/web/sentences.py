@@ -206,6 +206,7 @@ class _Index:
         """The sentences that this text may be."""
         words = {"", *text.split(" ")}
         found = [one for word in words for one in self._by_word.get(word, ())]
-        if text[:1] in _CLAUSE:  # a part that follows others is no sentence that begins with a gap
-            found = [one for one in found if one.text[0] == text[0]]
-        return sorted(found, key=lambda one: (-one.weight, one.text))
+        begin = (
+            text[:1] if text[:1] in _CLAUSE else ""
+        )  # then rather a part than a sentence that begins with a gap
+        return sorted(found, key=lambda one: (not one.text.startswith(begin), -one.weight, one.text))
