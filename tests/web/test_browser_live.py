@@ -54,7 +54,7 @@ def test_a_round_that_is_started_on_one_page_is_followed_on_another(mesh: Harnes
             timeout=LONG
         )
         see(there, "50.00 %")
-        sync_api.expect(there.locator("figure.chart")).to_have_count(1, timeout=LONG)
+        sync_api.expect(there.locator("article > figure.chart")).to_have_count(1, timeout=LONG)
         sync_api.expect(there.locator("#said")).to_contain_text(f"round {round_number} closed", timeout=LONG)
         assert set(there.evaluate("[...window.lit]")) == {"n0,n1", "n1,n2"}
     mesh.hold()
@@ -80,7 +80,7 @@ def test_what_a_person_is_doing_survives_updates(mesh: Harness, visit: Open) -> 
         sync_api.expect(page.get_by_role("status")).to_have_text(re.compile("are saved"), timeout=LONG)
         see(page, "Epochs: 7")
         field.fill("0")
-        page.locator("form.hyper").evaluate("form => { form.noValidate = true }")
+        page.locator("form.hyper[action$='params/form']").evaluate("form => { form.noValidate = true }")
         page.get_by_role("button", name="Save").click()
         sync_api.expect(page.get_by_role("alert")).to_contain_text("e: ", timeout=LONG)
         assert field.input_value() == "0"
