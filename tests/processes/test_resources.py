@@ -110,7 +110,6 @@ def told(node: RealNode) -> str:
     return node.http.get("/events.jsonl").text
 
 
-@pytest.mark.xfail(run=False, reason="nodes keep nothing on disk yet")
 @pytest.mark.slow
 def test_a_node_on_a_full_disk_goes_on_says_so_and_recovers(tmp_path: Path, small_disk: Path) -> None:
     with harness(tmp_path) as h:

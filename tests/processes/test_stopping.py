@@ -15,7 +15,6 @@ from tests.processes.proxy import ADDRESS, Proxy
 from tests.processes.test_wires import LARGE, MEGA, Wires
 
 WAIT = {"WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG": "4", "REQUEST_TIMEOUT_IN_SECONDS": "3"}
-LATER = pytest.mark.xfail(run=False, reason="nodes keep nothing on disk yet, and do not say that they leave")
 END_SECONDS = 30  # a node ends within ten; the rest is for a busy machine
 
 
@@ -78,12 +77,11 @@ def test_a_node_that_is_stopped_for_a_minute_is_one_of_them_again(three: Harness
     stopped(three, 60)
 
 
-@LATER
 @pytest.mark.slow
-def test_a_node_that_is_asked_to_end_gives_what_it_has_begun_to_give_and_tells_its_peers(tmp_path: Path) -> None:
+def test_a_node_that_is_asked_to_end_gives_what_it_has_begun_to_give(tmp_path: Path) -> None:
     with harness(tmp_path) as made:
         wires = Wires(made, 8 * LARGE)  # 32 MB: more than the system takes from the node at once
-        first, ending = wires.start(), wires.start()
+        ending = wires.start()
         made.ready()
         digest = ending.get("/jobs/MANY")["digest"]
         with ending.http.stream("GET", f"/training/model_params/{digest}") as answer:
@@ -93,7 +91,16 @@ def test_a_node_that_is_asked_to_end_gives_what_it_has_begun_to_give_and_tells_i
             came += sum(len(part) for part in body)
             assert came == int(answer.headers["Content-Length"]) > 8 * LARGE * 4
         assert ending.process.wait(END_SECONDS) == 0
-        until(lambda: first.states()["n1"] == "left", "the news that it has left")
+
+
+@pytest.mark.xfail(run=False, reason="nodes do not say that they leave yet")
+@pytest.mark.slow
+def test_a_node_that_is_asked_to_end_tells_its_peers(three: Harness) -> None:
+    first, second, third = three.nodes
+    third.process.send_signal(signal.SIGTERM)
+    assert third.process.wait(END_SECONDS) == 0
+    for node in (first, second):
+        until(lambda node=node: node.states()["n2"] == "left", "the news that it has left")  # type: ignore[misc]
 
 
 @pytest.mark.long
@@ -111,7 +118,6 @@ def test_a_receiver_that_takes_nothing_does_not_hold_a_node_that_is_asked_to_end
         assert first.get("/jobs/MANY/history")[-1]["contributors"] == ["n0"]
 
 
-@LATER
 @pytest.mark.slow
 def test_a_second_node_on_a_port_or_a_state_folder_ends_with_a_word_on_it(tmp_path: Path) -> None:
     with harness(tmp_path) as h:
@@ -134,7 +140,6 @@ def second(h: Harness, **settings: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@LATER
 @pytest.mark.slow
 def test_all_nodes_killed_at_once_go_on_from_the_last_round_that_ended(three: Harness) -> None:
     number = one_round(three, three.nodes[0])
