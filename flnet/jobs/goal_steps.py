@@ -23,6 +23,7 @@ from flnet.policies import Decision, Goal, Progress, decide
 
 NEXT, DEADLINE = "goal:next", "goal:deadline"  # timers
 TIMERS = (NEXT, DEADLINE)
+ALONE = 12  # times the wait for a start, until a node that lost all others gives a series up
 LOSSES = (("after", "validation_loss"), ("after", "loss"), ("before", "validation_loss"))  # where one may stand
 
 
@@ -85,7 +86,7 @@ def judged(s: JobState) -> list[Effect]:
     reports = p.reports if s.my_id in p.reports else {}
     is_last = series.number_of(s.number) >= series.rounds or s.number >= LAST_ROUND
     found = decide(series.goal, p.progress, reports, number=s.number, by=series.by, is_last=is_last)
-    p.progress, p.decision = found.progress, found
+    p.progress, p.decision, p.company = found.progress, found, p.company or len(p.reports) > 1
     if found.over is not None:
         return _end(s, series, found.over, found.words, found)
     return _wait(s)
@@ -101,6 +102,10 @@ def timer_fired(s: JobState, event: TimerFired) -> list[Effect]:
     p = s.pursuit
     if p.series is None:
         return []
+    if event.name == NEXT and _is_alone(s) and p.waits:
+        ends = _end(s, p.series, "given_up", f"no other node has been reachable for {ALONE * s.waits.start:g} s")
+        p.ended = None  # the others may still be at it: who comes back to them does not end it for them
+        return ends
     if event.name == NEXT:
         p.due, p.waits = p.waits and s.phase is Phase.IDLE, False
         return []
@@ -129,7 +134,8 @@ def next_opening(s: JobState) -> Opening:
 def _follow(s: JobState, series: Series, progress: Progress) -> list[Effect]:
     p = s.pursuit
     ended = p.ended[1] if p.ended and p.ended[0] == series.name else None
-    s.pursuit = Pursuit(series, progress, p.reports, p.tells, ended, ended=p.ended)
+    company = series.by != s.my_id
+    s.pursuit = Pursuit(series, progress, p.reports, company, p.tells, ended, ended=p.ended)
     words = f"rounds go on until {series.goal}, {series.rounds} at most (asked for at {series.by})"
     seconds = series.goal.seconds
     timer: list[Effect] = [SetTimer(DEADLINE, seconds)] if seconds is not None else []
@@ -143,6 +149,9 @@ def _wait(s: JobState) -> list[Effect]:
     comes last, because the others may still be comparing.
     """
     p = s.pursuit
+    if _is_alone(s):
+        p.due, p.waits = False, True
+        return [SetTimer(NEXT, ALONE * s.waits.start)]
     nodes = sorted({s.my_id, *s.peers})
     first = s.key.initiator if s.key and s.key.initiator in nodes else nodes[0]
     turn = [first, *(node for node in nodes if node != first)].index(s.my_id)
@@ -150,6 +159,11 @@ def _wait(s: JobState) -> list[Effect]:
         turn = len(nodes)
     p.due, p.waits = turn == 0, turn > 0
     return [SetTimer(NEXT, turn * s.waits.start)] if turn else [CancelTimer(NEXT)]
+
+
+def _is_alone(s: JobState) -> bool:
+    """Whether all others are gone: what one node would train alone meanwhile must not outrun the mesh."""
+    return s.pursuit.company and not s.peers
 
 
 def _end(s: JobState, series: Series, over: Over, words: str, found: Decision | None = None) -> list[Effect]:

@@ -43,6 +43,7 @@ class Pursuit:
     series: Series | None = None  # under way
     progress: Progress = field(default_factory=Progress)
     reports: dict[PeerId, Report] = field(default_factory=dict)  # of the round that is open, or just over
+    company: bool = False  # other nodes have taken part
     tells: bool = False  # this node's average was measured while a series was under way here
     over: Over | None = None  # why the series is over for this node, as its next report says
     due: bool = False  # this node starts the next round, as soon as it may

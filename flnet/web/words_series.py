@@ -11,6 +11,9 @@ _GOALS: Mapping[str, str] = {
     "{peer} found before that the goal is to be given up": "{peer} vio antes que hay que renunciar al objetivo",
     "a person stopped the series at {peer}": "una persona detuvo la serie en {peer}",
     "{seconds} s are over at {peer}": "en {peer} han pasado {seconds} s",
+    "no other node has been reachable for {seconds} s": (
+        "ningún otro nodo ha estado al alcance durante {seconds} s"
+    ),
     "it was the last round that was asked for": "era la última ronda que se había pedido",
     "mean accuracy {accuracy} of {who}: no gain over {best}{margin} for {count} rounds": (
         "exactitud media {accuracy} de {who}: sin mejora sobre {best}{margin} durante {count} rondas"

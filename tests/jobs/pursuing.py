@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flnet.events import PeerLost, RoundTriggered, TimerFired
+from flnet.events import PeerLost, PeerSeen, RoundTriggered, TimerFired
 from flnet.params import PeerId
 from tests.jobs.helpers import Bench, asked, came
 
@@ -28,6 +28,7 @@ def nobody_starts_the_next_round(bench: Bench) -> None:
 
 def who_was_to_start_the_next_round_is_gone(bench: Bench) -> None:
     peers_series(bench)
+    bench.hear(PeerSeen(PeerId("c")))
     bench.hear(PeerLost(A, "gone"))
 
 

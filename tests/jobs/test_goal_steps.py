@@ -14,6 +14,7 @@ from flnet.events import (
     Evaluated,
     Paused,
     PeerLost,
+    PeerSeen,
     Resumed,
     RoundTriggered,
     SeriesStopped,
@@ -179,8 +180,21 @@ def test_a_start_that_comes_in_time_ends_the_waiting() -> None:
 def test_the_next_in_turn_starts_as_soon_as_the_first_is_lost() -> None:
     bench = Bench(peers=["a"])
     peers_series(bench)
+    bench.hear(PeerSeen(PeerId("c")))
     bench.hear(PeerLost(PeerId("a"), "gone"))
     assert (bench.phase, bench.state.key) == (Phase.TRAINING, key(1, "b"))
+
+
+def test_who_lost_all_others_waits_for_them_and_then_gives_up_for_itself_alone() -> None:
+    bench = Bench(peers=["a"])
+    peers_series(bench)
+    said = bench.state.pursuit.said()
+    bench.hear(PeerLost(PeerId("a"), "gone"))
+    assert bench.one(SetTimer) == SetTimer("goal:next", 36.0)
+    bench.hear(TimerFired("goal:next"))
+    assert "no other node has been reachable for 36 s" in told(bench)["goal_given_up"]
+    bench.hear(asked("a", 1, series=said))
+    assert (bench.phase, bench.state.pursuit.over) == (Phase.TRAINING, None)
 
 
 def test_progress_that_a_start_brings_counts_more_than_the_own() -> None:
