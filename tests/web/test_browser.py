@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .browsing import ARGS, CHROMIUM, HERE, MARKS
+from .browsing import ARGS, AXE, CHROMIUM, HERE, MARKS
 from .conftest import Running
 from .fake_node import FakeNode
 
@@ -216,3 +216,48 @@ async def test_what_is_refused_before_it_comes_to_a_form_is_told_too(
         assert "bytes" in await page.get_by_role("alert").inner_text()
         assert await page.get_by_role("heading", name="MNIST Dataset").is_visible()
         await page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_no_rule_is_broken_during_a_round_with_an_error_and_a_peer_that_is_gone(
+    running: Running, node: FakeNode, browser: Any, scheme: str, width: int
+) -> None:
+    mesh_of_three(node)
+    job = node.jobs["MNIST"]
+    job.phase, job.progress, job.waiting_for = "TRAINING", {"done": 3, "total": 10}, ["<img src=x>", "NODE_2"]
+    node.jobs["MNIST_3_7"].error = "training diverged"
+    await node.feed.publish("peer_lost", "NODE_3 does not answer", peer="NODE_3")
+    async with running() as port:
+        page = await browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        await page.goto(f"http://127.0.0.1:{port}/")
+        await page.locator("form[data-filter]").wait_for()
+        assert await page.locator("progress").count() == 1
+        assert await page.get_by_text("training diverged").is_visible()
+        await page.evaluate("for (const part of document.querySelectorAll('details')) part.open = true")
+        await page.evaluate((AXE / "axe.min.js").read_text("utf-8"))
+        found = await page.evaluate("axe.run(document)")
+        assert [(rule["id"], rule["nodes"][0]["html"]) for rule in found["violations"]] == []
+        assert await page.evaluate("document.documentElement.scrollWidth") <= width
+        await page.close()
+
+
+async def test_after_more_events_than_are_kept_the_page_shows_what_is_now(
+    running: Running, node: FakeNode, browser: Any
+) -> None:
+    fetched: list[str] = []
+    async with running() as port:
+        context = await browser.new_context()
+        page = await context.new_page()
+        await page.goto(f"http://127.0.0.1:{port}/")
+        await page.locator("form[data-filter], html[data-script]").first.wait_for(state="attached")
+        await context.set_offline(True)
+        await page.locator("#connection").get_by_text("is lost").wait_for()
+        for number in range(node.feed.keep + 100):
+            await node.feed.publish("round_closed", f"closed {number}", "MNIST")
+        page.on("request", lambda request: fetched.append(request.url) if "fragment" in request.url else None)
+        await context.set_offline(False)
+        await page.locator(".events > li", has_text=f"closed {node.feed.keep + 99}").wait_for()
+        assert await page.locator(".events > li").count() == 50
+        assert len(fetched) < 10
+        await context.close()
