@@ -99,7 +99,8 @@ class Node(Protocol):
     job: trainer_id, trainer_label, phase (LOADING, NO_DATA, IDLE, TRAINING, GATHERING, AVERAGING, MEASURING,
         EXCHANGING), current_round (-1: never), fed_learn_done and model_was_exchanged ("Yes"/"No"),
         federated_learning_params (words), hyper {e, u, b}, pre_fedavg_accuracy, post_fedavg_accuracy (or
-        None), digest (of the model held, or None), contributors, initiator, rounds_left, paused (by a person
+        None), digest (of the model held, or None), contributors, initiator, rounds_left, goal (of the series of
+        rounds under way or the last one, as in `flnet.jobs.pursuit`; None if there was none), paused (by a person
         here), waiting_for [ids], metrics (of the last round, as below), received [ids], progress {done, total}
         or None, outcome (a sentence on the last round), error (or None), data {source, rows, classes, sample,
         note}, inputs (what predictions take: kind, shape, low, high, names, hint; None if there are none; not
