@@ -132,8 +132,9 @@ def _placed(s: JobState, key: RoundKey, sender: PeerId) -> RoundKey:
 
 
 def _of_this_round(s: JobState, event: UpdateReceived | UpdateOffered) -> list[Effect]:
-    assert s.averaging is not None
     update = event.update
+    if s.averaging is None:  # this node was restarted after its average
+        raise StaleRound(update.key.number, s.number)
     if update.peer in s.averaging.updates:
         return []  # a duplicate; the first one counts
     if s.averaging.closed is not None or s.averaging.has_passed(update.peer):

@@ -83,6 +83,8 @@ def going_on(s: JobState) -> list[Effect]:
         return []
     phase = Phase(event.snapshot["phase"])
     s.record = s.record or RoundRecord(s.key)
+    if (own := _own(s, event.snapshot.get("own"), event.sent)) is not None:  # peers may still fetch it
+        s.own, s.sent = own, own.params
     fits = s.error is None
     if phase in OPEN and fits:
         return _gather(s, event, phase)
@@ -137,10 +139,8 @@ def _gather(s: JobState, event: Restored, phase: Phase) -> list[Effect]:
             effects += s.averaging.receive(DeclineReceived(PeerId(peer), s.key, why))
     for word in event.updates:
         effects += _word(s, word)
-    own = _own(s, said.get("own"), event.sent)
-    if own is not None:
-        s.own, s.sent = own, own.params
-        return [*effects, *s.averaging.receive(UpdateReceived(own))]
+    if s.own is not None:
+        return [*effects, *s.averaging.receive(UpdateReceived(s.own))]
     if s.my_id in declined:
         return [*effects, *s.averaging.receive(DeclineReceived(s.my_id, s.key, declined[s.my_id]))]
     if phase is Phase.TRAINING and not s.paused:

@@ -20,6 +20,7 @@ from flnet.effects import (
     Evaluate,
     Fetch,
     Fold,
+    Save,
     Send,
     SendAnnounce,
     SetTimer,
@@ -37,6 +38,7 @@ from flnet.events import (
     TimerFired,
     Trained,
     TrainingFailed,
+    UpdateReceived,
 )
 from flnet.jobs import Job, Waits
 from flnet.messages import SAFETENSORS, HyperParams, Packet, Peer
@@ -46,6 +48,7 @@ from flnet.simulation.clock import Appointment, VirtualClock
 from flnet.simulation.ledger import Ledger
 from flnet.simulation.network import SimulatedNetwork
 from flnet.simulation.weather import Weather
+from flnet.store import SavedJob
 from flnet.strategies import fed_avg
 
 TRAINER = TrainerId("SIMULATED")
@@ -60,6 +63,8 @@ class SimulatedNode:
         self._cluster = cluster
         self._timers: dict[tuple[TrainerId | None, str], Appointment] = {}
         self.sums: dict[RoundKey, list[Update]] = {}  # what was folded in rounds that are not averaged yet
+        self.saved = SavedJob()  # the disk
+        self.is_dead = False
 
     @property
     def id(self) -> PeerId:
@@ -72,7 +77,9 @@ class SimulatedNode:
         return self.core.jobs[TRAINER]
 
     def tell(self, owner: TrainerId | None, event: Event) -> None:
-        """An event that nobody waits for; a refusal ends there."""
+        """An event that nobody waits for; a refusal ends there, and so does all when the node was killed."""
+        if self.is_dead:
+            return
         with contextlib.suppress(PeerError):
             self.hear(owner, event)
 
@@ -85,6 +92,8 @@ class SimulatedNode:
             else:
                 self._perform(item.owner, item.effect)
         self._cluster.ledger.look(self.id, self.core.jobs.values())
+        if isinstance(event, UpdateReceived):
+            self._cluster.ledger.acknowledges(self.id, self.job.state, event.update)
         return answer
 
     def _perform(self, owner: TrainerId | None, effect: Effect) -> None:
@@ -110,8 +119,10 @@ class SimulatedNode:
             case Train() | Average() | Evaluate():
                 seconds, event = cluster.work(self, effect)
                 cluster.clock.after(seconds, lambda: self.tell(owner, event))
+            case Save(snapshot, params, private, sent, updates, records):
+                self.saved = self.saved.then(SavedJob(snapshot, params, private, sent, updates, records))
             case _:
-                pass  # Save, Publish, CancelWork: nothing that the mesh could see
+                pass  # Publish, CancelWork: nothing that the mesh could see
 
     def _cancel_timer(self, owner: TrainerId | None, name: str) -> None:
         if made := self._timers.pop((owner, name), None):
@@ -129,14 +140,16 @@ class Cluster:
         self.network = SimulatedNetwork(self.clock, self.rng, self.weather, self.ledger)
         self.nodes: dict[PeerId, SimulatedNode] = {}
         self._strategy = fed_avg()
+        self._waits = waits or Waits(average=30, margin=5, start=3, claims=35)
         for i in range(size):
             me = Peer(id=f"n{i:02}", ip=f"10.0.0.{i + 1}", port=4000)
-            speaks = (SAFETENSORS,) if i < self.weather.digests * size else ()
-            core = NodeCore(
-                me, [TRAINER], waits or Waits(average=30, margin=5, start=3, claims=35), accepts=speaks
-            )
-            node = SimulatedNode(core, self)
-            self.nodes[node.id] = self.network.nodes[node.address] = node
+            self.add(me, (SAFETENSORS,) if i < self.weather.digests * size else ())
+
+    def add(self, me: Peer, accepts: Sequence[str] = ()) -> SimulatedNode:
+        """A node that does nothing yet, in place of the one of that id, if there was one."""
+        node = SimulatedNode(NodeCore(me, [TRAINER], self._waits, accepts=accepts), self)
+        self.nodes[node.id] = self.network.nodes[node.address] = node
+        return node
 
     def start(self, bootstrap: Callable[[int], Sequence[int]] = lambda i: [0] if i else []) -> None:
         """Start every node; `bootstrap(i)` gives the indices of the nodes that node i is told of."""

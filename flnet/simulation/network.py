@@ -108,10 +108,11 @@ class SimulatedNetwork:
     def fetch(self, node: Receiver, owner: TrainerId, effect: Fetch) -> None:
         """Get parameters of a peer by their digest."""
         weather, peer = self.weather, effect.peer
-        receiver = self.nodes.get(node.core.members.address_of(peer) or "")
+        address = node.core.members.address_of(peer) or ""
         fails, seconds = self._rng.random() < weather.fail_fetch, self._rng.uniform(*weather.delay)
 
         def end() -> None:
+            receiver = self.nodes.get(address)
             cut = receiver is None or (node.id, receiver.id) in self.cuts
             found = None if receiver is None or cut or fails else receiver.core.find(effect.digest)
             if found is None:
@@ -158,6 +159,10 @@ class SimulatedNetwork:
             return
 
         def arrive(report: bool) -> None:
+            if self.nodes.get(address) is not receiver:  # it was killed meanwhile
+                if report:
+                    self._clock.after(weather.give_up, failed)
+                return
             reply = self._receive(receiver, sender, path, body)
             if not report:
                 return

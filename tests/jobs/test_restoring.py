@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from flnet.effects import Average, Evaluate, Fetch, Publish, Send, SetTimer, Train
+from flnet.errors import StaleRound
 from flnet.events import (
     Fetched,
     Paused,
@@ -14,6 +15,7 @@ from flnet.events import (
     PrepareFailed,
     Restored,
     RoundTriggered,
+    TimerFired,
     TrainingFailed,
     UpdateOffered,
 )
@@ -21,7 +23,7 @@ from flnet.jobs import Phase
 from flnet.messages import ModelParams, StartTraining
 from flnet.params import Params, PeerId, Update
 from tests.helpers import key, params
-from tests.jobs.helpers import asked, came, declined, prepared
+from tests.jobs.helpers import asked, came, declined, prepared, refuses
 from tests.jobs.restarting import Lasting
 
 A = PeerId("a")
@@ -145,6 +147,19 @@ def test_an_average_is_measured_and_not_made_again() -> None:
     assert bench.one(Evaluate).shared["w"].tolist() == average
     bench.measure()
     assert bench.job.history()[-1]["contributors"] == ["a", "b", "c"]
+
+
+def test_an_update_of_a_round_that_was_averaged_before_the_restart_is_late() -> None:
+    bench = Lasting()
+    bench.hear(asked("a"))
+    bench.train()
+    bench.hear(TimerFired(bench.one(SetTimer).name))
+    bench.average()
+    bench.restart()
+    refuses(bench, came("c"), StaleRound)
+    bench.measure()
+    bench.restart()
+    refuses(bench, came("c"), StaleRound)
 
 
 def test_a_node_that_waited_for_the_start_says_that_it_takes_no_part() -> None:
