@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from random import Random
 
@@ -12,7 +13,7 @@ from tests.processes.campaign import ANYWHERE, OTHER, RETURNING, STARTER
 from tests.processes.crashing import Point, arm
 from tests.processes.kills import plan, run, table
 
-BASE_PORT = 21700
+BASE_PORT = 21750 + os.getpid() % 5 * 10  # another run at the same time has others
 SECONDS = 20.0  # after which no further kill is begun
 
 
