@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 ARGS ?=
 
-.PHONY: help venv demo lint test bench clean
+.PHONY: help venv demo lint test bench screenshots clean
 
 help:
 	@echo "make venv    create $(VENV) with all that flnet needs (PYTHON=$(PYTHON))"
@@ -14,6 +14,7 @@ help:
 	@echo "make test    lint, types and tests (ARGS='-k settings')"
 	@echo "make lint    lint and types only"
 	@echo "make bench   measure against the floors of this machine (ARGS='works exchange --quick')"
+	@echo "make screenshots  the pictures in docs/screenshots/, from real nodes in Chromium"
 	@echo "make clean   remove $(VENV) and what tools leave behind"
 
 venv: $(STAMP)
@@ -42,6 +43,9 @@ test: lint
 
 bench: venv
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+screenshots: venv
+	@$(BIN)/python docs/screenshots.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage

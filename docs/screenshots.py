@@ -1,0 +1,237 @@
+"""Makes the pictures in docs/screenshots/: real nodes of this machine that learn, seen in a real browser.
+
+It needs Chromium, Playwright and Pillow; `make screenshots` runs it. The nodes run in a folder that is gone
+afterwards, with relative paths, so the pictures show nothing of the machine that they were made on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+FOLDER = Path(__file__).parent / "screenshots"
+NAMES = ("north", "east", "south", "west")
+HOST = "127.0.0.1"
+TRAINER = "MNIST"
+COLOURS = 160  # of each picture; text stays sharp, and a picture has a third of its bytes
+WIDE, PHONE = 1180, 390
+TALLEST = 1500  # pixels; what lies below is left out
+PATIENCE_S = 180.0
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--no-first-run",
+)
+# A three, in a square of side 1.
+STROKE = (
+    *((0.3, 0.2), (0.45, 0.12), (0.62, 0.18), (0.65, 0.33), (0.5, 0.47)),
+    *((0.66, 0.6), (0.68, 0.75), (0.5, 0.88), (0.3, 0.8)),
+)
+VIEWS = ("models", "predict", "data", "settings", "api")
+
+
+def main() -> None:
+    """Start nodes, let them learn, and look at every view."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--base-port", type=int, default=4000, help="port of the first node [4000]")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the pictures go")
+    parser.add_argument("--chromium", default=shutil.which("chromium") or "chromium", help="the browser")
+    asked = parser.parse_args()
+    asked.folder.mkdir(parents=True, exist_ok=True)
+    with nodes(asked.base_port) as mesh, sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=asked.chromium, args=list(FLAGS))
+        Camera(browser, mesh[0].address, asked.folder).all_views(mesh)
+        browser.close()
+    for path in sorted(asked.folder.glob("*.png")):
+        print(f"{path.stat().st_size / 1000:6.0f} kB  {path.name}")
+
+
+class Node:
+    """One node in a process, and its REST API."""
+
+    def __init__(self, name: str, port: int, first: int) -> None:
+        self.port, self.address = port, f"http://{HOST}:{port}"
+        own = {
+            **{"NODE_ID": name, "NODE_PORT": port, "TRAINERS": f"{TRAINER},MNIST_3_7"},
+            **{"STATE_PATH": f"state/{name}", "DATA_SHARD": f"{NAMES.index(name) + 1}/{len(NAMES)}"},
+            **({} if port == first else {"BOOTSTRAP_PAIRS": f"{HOST}:{first}"}),
+        }
+        clean = {key: value for key, value in os.environ.items() if not key.startswith("FLNET_")}
+        source = {"PYTHONPATH": str(Path(__file__).resolve().parent.parent)}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "flnet", "run"],
+            env=clean | source | {f"FLNET_{key}": str(value) for key, value in own.items()},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self.http = httpx.Client(base_url=self.address, trust_env=False, timeout=20)
+
+    def get(self, path: str) -> Any:
+        """What the node answers."""
+        return self.http.get(path).json()
+
+    def train(self, trainer: str, rounds: int) -> None:
+        """Ask for rounds."""
+        self.http.post("/training/trigger", json={"trainerId": trainer, "rounds": rounds}).raise_for_status()
+
+    def edit(self, trainer: str, **hyper: float) -> None:
+        """Change hyper-parameters of the rounds that start here."""
+        self.http.patch(f"/jobs/{trainer}/params", json=hyper).raise_for_status()
+
+    def rested(self, trainer: str, rounds: int) -> bool:
+        """Whether so many rounds are done."""
+        job = self.get(f"/jobs/{trainer}")
+        return job["phase"] == "IDLE" and job["current_round"] >= rounds - 1
+
+
+@contextmanager
+def nodes(base_port: int) -> Iterator[Sequence[Node]]:
+    """A mesh that has learnt a little, in a folder that is gone afterwards."""
+    before = Path.cwd()
+    mesh: list[Node] = []
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            mesh += [Node(name, base_port + place, base_port) for place, name in enumerate(NAMES)]
+            until(lambda: all(is_there(node) for node in mesh), "a full mesh")
+            mesh[0].train("MNIST_3_7", 3)
+            until(lambda: all(node.rested("MNIST_3_7", 3) for node in mesh), "three rounds")
+            mesh[1].train(TRAINER, 6)
+            until(lambda: all(node.rested(TRAINER, 6) for node in mesh), "six rounds")
+            yield mesh
+        finally:
+            for node in mesh:
+                node.http.close()
+                node.process.send_signal(signal.SIGTERM)
+            for node in mesh:
+                node.process.wait(20)
+            os.chdir(before)
+
+
+def is_there(node: Node) -> bool:
+    """Whether a node knows all others and has its data."""
+    try:
+        return node.http.get("/ready").status_code == 200 and len(node.get("/peers")) == len(NAMES) - 1
+    except httpx.TransportError:
+        return False
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    """Look until it holds.
+
+    Raises:
+        TimeoutError: it does not come about.
+    """
+    end = time.monotonic() + PATIENCE_S
+    while not holds():
+        if time.monotonic() > end:
+            raise TimeoutError(f"{what} did not come about")
+        time.sleep(0.2)
+
+
+class Camera:
+    """Opens views of one node and writes pictures of them."""
+
+    def __init__(self, browser: Any, address: str, folder: Path) -> None:
+        self.browser, self.address, self.folder = browser, address, folder
+
+    def all_views(self, mesh: Sequence[Node]) -> None:
+        """The page idle and during a round with a dead peer; every other view in light and in dark."""
+        for scheme in ("light", "dark"):
+            self.shoot(f"page-{scheme}", "/", color_scheme=scheme)
+            for view in VIEWS:
+                self.shoot(f"{view}-{scheme}", f"/view/{view}", before=PREPARED.get(view), color_scheme=scheme)
+        self.shoot("page-phone", "/", width=PHONE, color_scheme="dark")
+        self.shoot("page-es", "/", locale="es")
+        mesh[-1].process.kill()
+        mesh[0].edit(TRAINER, e=400)
+        mesh[0].train(TRAINER, 1)
+        until(lambda: any(peer["state"] != "alive" for peer in mesh[0].get("/peers")), "the loss of a peer")
+        self.shoot("mesh", "/", part="section[aria-labelledby=mesh]")
+        self.shoot("page-training", "/", before=lambda page: page.locator("progress").first.wait_for())
+
+    def shoot(
+        self,
+        name: str,
+        path: str,
+        *,
+        before: Callable[[Any], None] | None = None,
+        width: int = WIDE,
+        part: str = "",
+        **options: Any,
+    ) -> None:
+        """One picture of a view, or of a part of it."""
+        context = self.browser.new_context(viewport={"width": width, "height": 900}, **{"locale": "en", **options})
+        page = context.new_page()
+        page.goto(self.address + path)
+        if before:
+            before(page)
+        page.evaluate("document.activeElement.blur()")
+        page.wait_for_timeout(700)  # what is drawn after the first paint, such as lines that light up
+        height = min(page.evaluate("document.documentElement.scrollHeight"), TALLEST)
+        page.set_viewport_size({"width": width, "height": height})
+        write((page.locator(part) if part else page).screenshot(), self.folder / f"{name}.png")
+        context.close()
+
+
+def draw(page: Any) -> None:
+    """Draw a digit, and wait for what the model says."""
+    box = page.locator("canvas").bounding_box()
+    points = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in STROKE]
+    page.mouse.move(*points[0])
+    page.mouse.down()
+    for x, y in points[1:]:
+        page.mouse.move(x, y, steps=4)
+    page.mouse.up()
+    page.locator("[data-predicted]").wait_for()
+
+
+def compare(page: Any) -> None:
+    """Compare the two newest models."""
+    page.get_by_role("button", name="Compare A with B").click()
+    page.locator("#compared").wait_for()
+
+
+def open_first(page: Any) -> None:
+    """Open the first of the endpoints."""
+    page.locator("main details summary").first.click()
+
+
+PREPARED: Mapping[str, Callable[[Any], None]] = {"models": compare, "predict": draw, "api": open_first}
+
+
+def write(png: bytes, path: Path) -> None:
+    """Write a picture with few colours, rare ones among them; each is one that the picture really has."""
+    with Image.open(io.BytesIO(png)) as picture:
+        full = picture.convert("RGB")
+    few = full.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    pixels = np.asarray(full, np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
+    pairs, counts = np.unique(np.asarray(few, np.uint64) << np.uint64(32) | pixels, return_counts=True)
+    palette = few.getpalette() or []
+    for place in np.argsort(counts):  # so that the most frequent of those that became one decides
+        index, colour = divmod(int(pairs[place]), 1 << 32)
+        palette[3 * index : 3 * index + 3] = colour.to_bytes(3, "big")
+    few.putpalette(palette)
+    few.save(path, optimize=True)
+
+
+if __name__ == "__main__":
+    main()
