@@ -7,8 +7,9 @@ the rounds go on in memory: this node acknowledges no update, and hands out none
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from flnet.effects import Save, Send
 from flnet.errors import LocalError, NotReady
@@ -32,6 +33,7 @@ class Keeper:
         """
         self._store, self._tell = store, tell
         self._unsaved: dict[TrainerId, SavedJob] = {}
+        self._peers: dict[str, str] = {}  # addresses by id, as they are kept
         self.trouble = ""  # why state cannot be kept; empty while all is well
 
     async def load(self, trainer: TrainerId) -> Restored | None:
@@ -56,6 +58,27 @@ class Keeper:
         new = SavedJob(effect.snapshot, effect.params, effect.private, effect.sent, effect.updates, effect.records)
         before = self._unsaved.get(trainer)
         return await self._try(trainer, new if before is None else before.then(new))
+
+    async def addresses(self) -> Sequence[str]:
+        """Where the peers were that an earlier run knew: they lead to the mesh without any bootstrap peer."""
+        try:
+            peers = await self._store.load_peers()
+        except LocalError as exc:
+            self.failed(str(exc))
+            return ()
+        self._peers = {str(peer["id"]): str(peer["address"]) for peer in peers}
+        return tuple(self._peers.values())
+
+    async def keep_peers(self, peers: Sequence[Mapping[str, Any]]) -> None:
+        """Keep where the peers are that answer, if that is news; without any, those that were known stay known."""
+        known = {str(peer["id"]): str(peer["address"]) for peer in peers if peer["state"] == "alive"}
+        if not known or known == self._peers:
+            return
+        before, self._peers = self._peers, known
+        try:
+            await self._store.save_peers([{"id": id, "address": at} for id, at in sorted(known.items())])
+        except LocalError:  # nothing is promised by it; the next news of a peer tries again
+            self._peers = before
 
     async def must_be_kept(self, trainer: TrainerId | None, event: Event) -> None:
         """Before a peer is told that its update has come: try once more what could not be saved.

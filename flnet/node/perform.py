@@ -118,6 +118,8 @@ class Performer:
             case Publish(kind, text, data):
                 log.info("%s%s", f"{item.owner}: " if item.owner else "", text)
                 self._feed.publish(kind, text, item.owner or "", data)
+                if kind.startswith("peer_") and item.owner is None:
+                    self._spawn(self.keeper.keep_peers(self._post.peers()))
             case SendAnnounce() as effect:
                 self._spawn(self._post.announce(effect))
             case effect:

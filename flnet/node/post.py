@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from flnet.blob import Blob, Landing
 from flnet.codec import BINARY_TYPE, HEAD_LIMIT, JsonCodec, available_codings, decompress
@@ -101,6 +102,10 @@ class Post:
         finally:
             self._traffic.received(owner, effect.key, came.received)
         return Fetched(effect.key, peer, digest, params)
+
+    def peers(self) -> Sequence[Mapping[str, Any]]:
+        """The other nodes, as the membership shows them."""
+        return self._members.view()
 
     def _landing(self, owner: TrainerId, codings: Sequence[str] = ()) -> Landing:
         limit = self._wire.landing_limit(owner)

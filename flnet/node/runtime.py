@@ -94,7 +94,7 @@ class NodeRuntime:
         self._consumer = asyncio.create_task(self._consume())
         for trainer in self.core.jobs:
             self._performer.prepare(trainer)
-        self.deliver(None, MeshStarted(self._bootstrap))
+        self.deliver(None, MeshStarted((*self._bootstrap, *await self._performer.keeper.addresses())))
         asking = ask_policy(self.core, self._policy, self._rng, self.deliver, POLICY_SECONDS)
         tidying = give_back_when_idle(self._spare, self._is_busy, IDLE_SECONDS)
         self._beside = [asyncio.create_task(asking), asyncio.create_task(tidying)]

@@ -132,3 +132,17 @@ async def test_what_was_kept_is_what_a_job_hears_and_what_is_damaged_is_told() -
     assert (found.snapshot, found.params) == ({"round": 1}, params(w=[1.0]))
     assert found.updates == (received(), UpdateOffered(offer.update, Digest("d" * 64)))
     assert kept.told == [("state_damaged", "a file was damaged")]
+
+
+async def test_peers_that_answer_are_known_to_the_next_run() -> None:
+    kept = Kept()
+    assert await kept.keeper.addresses() == ()
+
+    def seen(**states: str) -> list[dict[str, str]]:
+        return [{"id": name, "address": f"{name}:1", "state": state} for name, state in states.items()]
+
+    await kept.keeper.keep_peers(seen(b="alive", c="unreachable"))
+    assert await Keeper(kept.disk, print).addresses() == ("b:1",)
+    await kept.keeper.keep_peers(seen(b="alive", c="alive"))
+    await kept.keeper.keep_peers(seen(b="unreachable", c="unreachable"))  # alone: who was there may be there again
+    assert await Keeper(kept.disk, print).addresses() == ("b:1", "c:1")

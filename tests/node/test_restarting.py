@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,20 @@ async def test_a_node_on_the_same_folder_goes_on_with_its_model_and_history(tmp_
     await one_round(mesh, 1)
     assert len({node.job(MNIST_3_7)["digest"] for node in mesh.nodes.values()}) == 1
     assert mesh.nodes["b"].history(MNIST_3_7)[-1]["contributors"] == ["a", "b"]
+    await mesh.stop()
+
+
+async def test_a_node_finds_its_mesh_again_without_a_bootstrap_peer(tmp_path: Path) -> None:
+    mesh, store = Mesh(), DiskStore(tmp_path)
+    await mesh.add("a", Linear(1.0))
+    await mesh.add("b", Linear(2.0), ("a",), store=store)
+    await mesh.full()
+    async with asyncio.timeout(30):
+        while not await store.load_peers():  # beside the rounds, and soon
+            await asyncio.sleep(0.005)
+    await mesh.nodes["b"].stop()
+    await mesh.add("b", Linear(2.0), store=DiskStore(tmp_path))
+    await mesh.full()
     await mesh.stop()
 
 
