@@ -21,6 +21,7 @@ STARTER, OTHER, RETURNING = "starter", "other", "returning"  # what a node is in
 ANYWHERE = Point("random", "time", "-")
 SETTLED_SECONDS = 1.5  # that nobody opens a round after its starter died, until it counts as never begun
 LONGEST_KILL_SECONDS = 0.5  # after the start of a round, for a kill at a random time
+RETURN_SECONDS = 3.0  # the same, for a node that comes back at that time
 SETTINGS = {
     "WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG": "3",
     "WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG_MARGIN": "0.2",
@@ -86,9 +87,7 @@ class Campaign:
             self._round(first, self.harness.nodes)
         seen = {node.name: self._seen(node) for node in self.harness.nodes}
         there = set().union(*(seen[node.name] for node in others))
-        # Who returns from an absence fetches the newest model first.
-        fetching = [Point(moment, "Fetch", "FETCHING") for moment in ("before", "after", "done")]
-        return {STARTER: sorted(seen[first.name]), OTHER: sorted(there), RETURNING: fetching}
+        return {STARTER: sorted(seen[first.name]), OTHER: sorted(there), RETURNING: [ANYWHERE]}
 
     def kill(self, role: str, point: Point) -> None:
         """Kill a node at this point, let the others end the round, take it back, and do a round with all."""
@@ -101,13 +100,10 @@ class Campaign:
         if point != ANYWHERE:
             arm(self.harness.file(POINT, victim.name), point, number)
         if role == RETURNING:
-            self.harness.again(victim)
-            self.harness.up(victim)
-            self.harness.meshed(*self.harness.nodes)
-            until(lambda: _idle(self.harness.nodes), f"rest after the return of {victim.name}")
+            self.harness.again(victim)  # and killed again while it comes up, or gets what it has missed
         self._start(starter)
         if point == ANYWHERE:
-            time.sleep(self._chance.uniform(0, LONGEST_KILL_SECONDS))
+            time.sleep(self._chance.uniform(0, RETURN_SECONDS if role == RETURNING else LONGEST_KILL_SECONDS))
             victim.process.kill()
         if not self._dies(victim, number):
             self.harness.file(POINT, victim.name).unlink(missing_ok=True)
