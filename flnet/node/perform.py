@@ -37,6 +37,8 @@ from flnet.store import Store
 
 log = logging.getLogger(__name__)
 
+WORK = (CancelWork, Train, Fold, Average, Evaluate)  # what the lane does
+
 
 class Performer:
     """Carries out what the core asked for, in the order given."""
@@ -54,7 +56,7 @@ class Performer:
     ) -> Packet | None:
         """Perform effects in order; the answer among them, if there is one.
 
-        Only Save is waited for: what follows it may be seen by others.
+        Only Save is waited for: what follows it may be seen by others. Work begins before, as it promises nothing.
 
         Args:
             heard: the event behind them, and whose it is.
@@ -64,6 +66,11 @@ class Performer:
         """
         answer = None
         for item in owned:
+            if item.owner is not None and isinstance(item.effect, WORK):
+                self._for_job(item.owner, item)
+        for item in owned:
+            if item.owner is not None and isinstance(item.effect, WORK):
+                continue
             if isinstance(item.effect, Save):
                 await self._save(item.owner, item.effect)
             elif isinstance(item.effect, Answer):
@@ -96,7 +103,7 @@ class Performer:
     async def _save(self, owner: TrainerId | None, effect: Save) -> None:
         assert owner is not None
         was_well = not self.keeper.trouble
-        if await self.keeper.save(owner, effect):
+        if await self.keeper.save(owner, effect) and not effect.updates:  # these change nothing about a model
             try:
                 await self._shelf.keep(owner)
             except LocalError as exc:

@@ -71,6 +71,8 @@ class DiskStore:
             LocalError: it was not kept; the message says why. What was kept before is still there.
         """
         await self._run(lambda: self._save(trainer, job))
+        if job.params is not None or job.private is not None or job.sent is not None:
+            self._tidy_later()
 
     async def load(self, trainer: TrainerId) -> SavedJob | None:
         """The last saved state, or None if there is none; for a damaged model the newest one that is whole."""
@@ -85,6 +87,7 @@ class DiskStore:
             LocalError: it was not kept, and why.
         """
         await self._run(lambda: self._keep_model(trainer, figures, shared, private))
+        self._tidy_later()
 
     async def models(self, trainer: TrainerId) -> Sequence[KeptModel]:
         """All that are kept, newest first, without their parameters."""
@@ -154,7 +157,6 @@ class DiskStore:
                 self._files.write(kept.update.params, rescue.labels(rescue.RECEIVED, trainer))
         with self._transaction():
             tables.put_job(self._db, trainer, job)
-        self._tidy()
 
     def _load(self, trainer: TrainerId) -> SavedJob | None:
         job = tables.get_job(self._db, trainer, self._read)
@@ -177,7 +179,6 @@ class DiskStore:
         with self._transaction():
             tables.put_model(self._db, trainer, figures, shared, private)
             tables.drop_models(self._db, trainer, self._averages + 1, self._most_bytes)
-        self._tidy()
 
     def _read(self, digest: Digest) -> Params | None:
         try:
@@ -199,6 +200,10 @@ class DiskStore:
             with contextlib.suppress(sqlite3.Error):
                 self._db.execute("ROLLBACK")
             raise
+
+    def _tidy_later(self) -> None:
+        if not self._closed:
+            self._thread.submit(self._tidy)  # nobody waits for it
 
     def _tidy(self) -> None:
         with contextlib.suppress(OSError, sqlite3.Error):  # what stays now goes next time
