@@ -116,7 +116,10 @@ class Campaign:
         self.harness.up(victim)
         self.harness.meshed(*self.harness.nodes)
         until(lambda: _idle(self.harness.nodes), f"rest after the return of {victim.name}")
-        self._round(self._chance.choice(self.harness.nodes), self.harness.nodes, complete=True)
+        # Who missed the newest round and starts the next one sits it out: its model is old.
+        behind = victim.job()["current_round"] < max(node.job()["current_round"] for node in away)
+        starter = self._chance.choice(away if behind else self.harness.nodes)
+        self._round(starter, self.harness.nodes, complete=True)
         self.check(f"after {role} died {point}")
 
     def check(self, when: str) -> None:
