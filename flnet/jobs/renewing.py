@@ -5,6 +5,7 @@ from __future__ import annotations
 from flnet.effects import Effect
 from flnet.events import DataChanged
 from flnet.jobs.model import Model
+from flnet.jobs.restoring import model_of
 from flnet.jobs.state import JobState
 from flnet.jobs.steps import Phase
 from flnet.params import Schema
@@ -24,8 +25,11 @@ def renewed(s: JobState, event: DataChanged) -> list[Effect]:
     s.hyper = s.hyper or declared.defaults
     stays = held is not None and held.schema.digest == schema.digest
     if held is None or not stays:
-        s.model = Model(schema, shared, private)
-        s.accuracy, s.rival, s.sent, s.early, s.rolled_back = None, None, None, {}, False
+        s.accuracy, s.rival, s.sent, s.early = None, None, None, {}
+        s.rolled_back = held is None and s.rolled_back
+        initial = Model(schema, shared, private)
+        s.model, s.restored = model_of(s, initial) if held is None else initial, None
+        private = s.model.private
     elif Schema.of(held.private).digest != Schema.of(private).digest:
         s.model = held.with_private(private)
     else:

@@ -9,6 +9,7 @@ import pytest
 from flnet.effects import Average, Evaluate, Fetch, Publish, Send, SetTimer, Train
 from flnet.errors import StaleRound
 from flnet.events import (
+    DataChanged,
     Fetched,
     Paused,
     PeerLost,
@@ -246,6 +247,17 @@ def test_without_data_nothing_is_forgotten_and_no_round_is_taken_up() -> None:
     bench.hear(prepared())
     assert bench.phase is Phase.IDLE
     assert bench.job.history()[-1]["outcome"] == "ended by a restart of this node"
+
+
+def test_data_that_are_brought_after_the_restart_find_the_model_that_was_kept() -> None:
+    bench = Lasting()
+    bench.through_round()
+    held = bench.w
+    bench.restart(prepare=False)
+    bench.hear(PrepareFailed("the data are gone"))
+    again = prepared(w=(50, 50))
+    bench.hear(DataChanged(again.declaration, again.params))
+    assert (bench.phase, bench.w, bench.state.number) == (Phase.IDLE, held, 0)
 
 
 def test_a_model_that_does_not_fit_any_more_is_named() -> None:
