@@ -163,7 +163,7 @@ def table(soak: Soak, warm_up: float) -> str:
 @click.option("--seed", default=1, show_default=True)
 @click.option("--every", default=30.0, show_default=True, help="Seconds from fault to fault.")
 @click.option("--round-seconds", default=10.0, show_default=True, help="Seconds from round to round.")
-@click.option("--warm-up", default=300.0, show_default=True, help="Seconds of each process that do not count.")
+@click.option("--warm-up", default=900.0, show_default=True, help="Seconds of each process that do not count.")
 @click.option("--memory", default=1.0, show_default=True, help="Megabytes per hour that a node may grow.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Keep states and logs here.")
 def main(
