@@ -13,13 +13,13 @@ from tests.hosts.rules import Rule
 from tests.processes.harness import until
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.skipif(bool(unable()), reason=unable() or "hosts can be made here"),
     pytest.mark.skipif(hasattr(jobs, "Members"), reason="members are not probed yet"),
 ]
 WATCH_SECONDS = 12.0  # in which somebody who gets no answer at all is declared dead
 
 
+@pytest.mark.long
 def test_two_nodes_that_cannot_reach_each_other_live_on_through_a_third(tmp_path: Path) -> None:
     with host_mesh(tmp_path, 4, seed=8, everywhere=Rule(delay=0.01)) as mesh:
         mesh.start_all()
@@ -36,6 +36,7 @@ def test_two_nodes_that_cannot_reach_each_other_live_on_through_a_third(tmp_path
         mesh.meshed(*mesh.nodes)
 
 
+@pytest.mark.slow
 def test_a_host_that_nobody_reaches_is_dead_and_is_back_when_it_is_reached(tmp_path: Path) -> None:
     with host_mesh(tmp_path, 4, seed=9, everywhere=Rule(delay=0.01)) as mesh:
         mesh.start_all()

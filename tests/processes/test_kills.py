@@ -14,7 +14,7 @@ from tests.processes.crashing import Point, arm
 from tests.processes.kills import plan, run, table
 
 BASE_PORT = 21750 + os.getpid() % 5 * 10  # another run at the same time has others
-SECONDS = 20.0  # after which no further kill is begun
+SECONDS = 10.0  # after which no further kill is begun
 
 
 @pytest.mark.slow
