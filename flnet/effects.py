@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from flnet.messages import HyperParams, Message, Peer
+from flnet.messages import HyperParams, Message, News, Peer, Probe
 from flnet.params import Digest, Params, PeerId, RoundKey, Update
 
 
@@ -162,6 +162,17 @@ class SendAnnounce:
 
     address: str
     known: tuple[Peer, ...] = ()
+    incarnation: int = 0
+    members: tuple[News, ...] = ()
+
+
+@dataclass(frozen=True)
+class SendProbe:
+    """Probe a peer, which has so many seconds to answer. Ends in ProbeAnswered or ProbeFailed."""
+
+    to: PeerId
+    message: Probe
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -187,6 +198,7 @@ Effect = (
     | Fetch
     | Send
     | SendAnnounce
+    | SendProbe
     | Publish
 )
 
@@ -204,6 +216,7 @@ ORDER: tuple[type, ...] = (
     Fetch,
     Send,
     SendAnnounce,
+    SendProbe,
     Publish,
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from functools import lru_cache
 
 MAX_NAME = 64
 MAX_HOST = 253  # characters of a whole host name (RFC 1035, 2.3.4, as it is written)
@@ -36,6 +37,7 @@ def check_host(host: str) -> str:
     return host
 
 
+@lru_cache(1024)  # the same few addresses stand in every message
 def _is_ip(host: str) -> bool:
     try:
         ipaddress.ip_address(host)

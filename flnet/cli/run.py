@@ -66,8 +66,8 @@ async def run_node(settings: Settings, parent: int | None = None) -> None:
     Raises:
         StartError: the port is taken, the state folder cannot be written, ...
     """
-    shutdown = _shutdown_on_signals()
-    watch = asyncio.create_task(_watch_parent(parent, shutdown)) if parent is not None else None
+    asked, shutdown = _shutdown_on_signals(), asyncio.Event()
+    watch = asyncio.create_task(_watch_parent(parent, asked)) if parent is not None else None
     listening = bind(settings)  # before all else: a second node on this port must not touch the first one's state
     try:
         _make_writable(state_folder(settings), "state", "STATE_PATH")
@@ -78,13 +78,24 @@ async def run_node(settings: Settings, parent: int | None = None) -> None:
         try:
             await node.start()
             click.echo(greeting(node, settings))
+            going = asyncio.create_task(_leave(node, asked, shutdown))
             await serve(create_app(node, settings), settings, shutdown, listening)
+            going.cancel()
         finally:
             await node.stop()
     finally:
         listening.close()
         if watch is not None:
             watch.cancel()
+
+
+async def _leave(node: NodeRuntime, asked: asyncio.Event, shutdown: asyncio.Event) -> None:
+    """Once it is asked to: tell the mesh, let transfers arrive while the node still answers, then shut down."""
+    try:
+        await asked.wait()
+        await node.leave()
+    finally:
+        shutdown.set()
 
 
 def _make_writable(folder: Path, kind: str, setting: str) -> None:

@@ -148,6 +148,7 @@ class SendRefused(Event):
 
 @dataclass(frozen=True)
 class TimerFired(Event):
-    """A timer that was set ran out."""
+    """A timer that was set ran out; `late` is by how many seconds, where this node had no time for it sooner."""
 
     name: str
+    late: float = 0.0

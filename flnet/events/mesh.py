@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flnet.events.base import Event
-from flnet.messages import Peer
+from flnet.messages import News, Peer
 from flnet.params import PeerId
 
 
@@ -26,18 +26,36 @@ class PeerLost(Event):
 
 @dataclass(frozen=True)
 class MeshStarted(Event):
-    """The node runs; these addresses ("host:port") may lead to the mesh."""
+    """The node runs.
+
+    Attributes:
+        bootstrap: addresses ("host:port") that may lead to the mesh, tried until they answer.
+        remembered: addresses of peers that an earlier run of this node knew, tried some times.
+    """
 
     bootstrap: tuple[str, ...] = ()
+    remembered: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Leaving(Event):
+    """This node is about to stop."""
 
 
 @dataclass(frozen=True)
 class AnnounceReceived(Event):
-    """A node announced itself and the peers that it knows; its address is complete."""
+    """A node announced itself and the peers that it knows; its address is complete.
+
+    Attributes:
+        incarnation: None from a node that says nothing of it, as the thesis' nodes.
+        members: all that it knows of members.
+    """
 
     peer: Peer
     known: tuple[Peer, ...] = ()
     accepts: frozenset[str] = frozenset()
+    incarnation: int | None = None
+    members: tuple[News, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -48,6 +66,8 @@ class AnnounceAnswered(Event):
     peer: Peer
     announce_to: tuple[Peer, ...] = ()
     accepts: frozenset[str] = frozenset()
+    incarnation: int | None = None
+    members: tuple[News, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,3 +98,34 @@ class FormRefused(Event):
     """A peer does not read the form of parameters that it once said it reads."""
 
     peer: PeerId
+
+
+@dataclass(frozen=True)
+class ProbeReceived(Event):
+    """A node asks whether this one is there; see `flnet.messages.Probe`."""
+
+    peer: Peer
+    incarnation: int = 0
+    news: tuple[News, ...] = ()
+    target: PeerId | None = None
+    reached: PeerId | None = None
+    missed: PeerId | None = None
+
+
+@dataclass(frozen=True)
+class ProbeAnswered(Event):
+    """A peer answered a probe of ours; `about` is whom it was asked to probe."""
+
+    peer: PeerId
+    about: PeerId | None = None
+    incarnation: int = 0
+    news: tuple[News, ...] = ()
+
+
+@dataclass(frozen=True)
+class ProbeFailed(Event):
+    """A probe of ours was not answered in time; `about` is whom the peer was asked to probe."""
+
+    peer: PeerId
+    about: PeerId | None = None
+    reason: str = ""

@@ -1,8 +1,7 @@
-"""One job per trainer, and who is in the mesh."""
+"""One job per trainer."""
 
 from flnet.jobs.job import Job
-from flnet.jobs.members import Member, Members, Pauses
 from flnet.jobs.state import Waits
 from flnet.jobs.steps import Phase
 
-__all__ = ["Job", "Member", "Members", "Pauses", "Phase", "Waits"]
+__all__ = ["Job", "Phase", "Waits"]

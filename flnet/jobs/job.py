@@ -60,7 +60,7 @@ from flnet.jobs.gathering import decline_received, failed, refused, trained, upd
 from flnet.jobs.goal_steps import TIMERS, next_opening, peer_lost, stopped, timer_fired
 from flnet.jobs.model import Model
 from flnet.jobs.renewing import renewed
-from flnet.jobs.restoring import going_on, met, model_of, put_off, restored
+from flnet.jobs.restoring import going_on, met, missed, model_of, put_off, restored
 from flnet.jobs.starting import asked, decline, open_round, triggered
 from flnet.jobs.state import JobState, Waits
 from flnet.jobs.steering import paused, resumed, rolled_back, series_stopped
@@ -150,6 +150,8 @@ class Job:
             case SendRefused() if s.phase is not Phase.EXCHANGING:
                 return refused(s, event)
             case SendRefused() | SendFailed():
+                if isinstance(event, SendFailed):
+                    missed(s, event)
                 return exchanged(s, event) if event.key == s.key else []
         return self._about_the_node(event)
 

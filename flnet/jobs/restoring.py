@@ -13,7 +13,7 @@ from typing import Any
 
 from flnet.effects import Effect, Evaluate, Send
 from flnet.errors import ParamsRefused
-from flnet.events import DeclineReceived, Restored, UpdateOffered, UpdateReceived
+from flnet.events import DeclineReceived, Restored, SendFailed, UpdateOffered, UpdateReceived
 from flnet.jobs.keeping import OPEN
 from flnet.jobs.model import Model
 from flnet.jobs.opening import Opening
@@ -21,7 +21,7 @@ from flnet.jobs.record import RoundRecord
 from flnet.jobs.starting import decline, start_message, train
 from flnet.jobs.state import JobState, key_of
 from flnet.jobs.steps import Phase
-from flnet.messages import HyperParams, ModelParams
+from flnet.messages import Accuracy, HyperParams, ModelParams, StartTraining
 from flnet.params import Params, PeerId, RoundKey, Update
 from flnet.rounds import Averaging
 
@@ -99,6 +99,14 @@ def going_on(s: JobState) -> list[Effect]:
     return []
 
 
+def missed(s: JobState, event: SendFailed) -> None:
+    """A message did not get through: the peer hears this node's word again as soon as it answers anything."""
+    if event.key == s.key and event.path != Accuracy.path:
+        s.away[event.peer] = event.key
+        if event.path == StartTraining.path:
+            s.not_started[event.peer] = event.key
+
+
 def met(s: JobState, peer: PeerId) -> list[Effect]:
     """A peer is reachable; one that was away in this round, or while this node was, hears its word again."""
     s.peers.add(peer)
@@ -109,7 +117,8 @@ def met(s: JobState, peer: PeerId) -> list[Effect]:
     if word is not None and key_of(word) == s.key and s.averaging is not None and s.phase in OPEN:
         del s.early[peer]
         effects += s.averaging.receive(word)
-    if s.phase is Phase.TRAINING and s.key.initiator == s.my_id:
+    started = s.not_started.pop(peer, None) != s.key
+    if s.key.initiator == s.my_id and (s.phase is Phase.TRAINING or (s.phase is Phase.GATHERING and not started)):
         effects.append(start_message(s, (peer,)))
     if s.own is not None and s.own.key == s.key and s.sent is not None:
         effects.append(Send((peer,), own_word(s, s.own), s.sent))

@@ -79,6 +79,7 @@ class JobState:
     kept: Kept = field(default_factory=Kept)
     restored: Restored | None = None  # what an earlier run saved, until the trainer is loaded
     away: dict[PeerId, RoundKey] = field(default_factory=dict)  # expected in that round, and not reachable since
+    not_started: dict[PeerId, RoundKey] = field(default_factory=dict)  # whom our start of that round did not reach
     folds: bool = True  # whether the merging rule can add updates as they come
     hyper: HyperParams | None = None
     accuracy: float | None = None  # of the model held, after averaging, on the own test split

@@ -15,7 +15,7 @@ from flnet.messages.base import (
     Peer,
     Unit,
 )
-from flnet.messages.mesh import Announce, AnnounceReply, News, Probe, ProbeReply
+from flnet.messages.mesh import MAX_INCARNATION, Announce, AnnounceReply, News, Probe, ProbeReply, StateWord
 from flnet.messages.people import EditHyperParams, PersonMessage, Trigger, Triggered
 from flnet.messages.rounds import Accuracy, AccuracyReply, JobMessage, ModelParams, StartTraining, digest_of
 from flnet.messages.series import ReportMessage, SeriesMessage
@@ -24,6 +24,7 @@ __all__ = [
     "FLOAT16",
     "INT8",
     "LAST_ROUND",
+    "MAX_INCARNATION",
     "MAX_PEERS",
     "SAFETENSORS",
     "Accuracy",
@@ -47,6 +48,7 @@ __all__ = [
     "ReportMessage",
     "SeriesMessage",
     "StartTraining",
+    "StateWord",
     "Trigger",
     "Triggered",
     "Unit",

@@ -9,6 +9,7 @@ from pydantic import Field
 from flnet.messages.base import MAX_PEERS, Forms, Host, Message, Name, Peer, Port
 
 MAX_INCARNATION = 2**53  # larger numbers are not exact in every JSON reader
+StateWord = Literal["alive", "suspect", "dead", "left"]
 Incarnation = Annotated[int, Field(ge=0, le=MAX_INCARNATION)]
 
 
@@ -16,14 +17,14 @@ class News(Message):
     """What somebody holds a member for.
 
     Attributes:
-        ip, port: where it is.
+        ip, port: where it is; without ip, where the receiver knows it.
         by: who found by itself that it does not answer; passed on with an accusation only.
     """
 
     id: Name
-    ip: Host
+    ip: Host | None = None
     port: Port
-    state: Literal["alive", "suspect", "dead", "left"]
+    state: StateWord
     incarnation: Incarnation
     by: Name | None = None
 

@@ -114,7 +114,8 @@ class Node(Protocol):
         metrics {before, after: {name: figure}}.
     model: digest, round, contributors, accuracy (here, or None), exchanged_with (the peer it was adopted from,
         or None), bytes, held (whether the job goes on from it), pinned (by a person, so that it is kept).
-    peer: id, ip, port, address, state ("alive", "unreachable"), reason, rtt_ms (round-trip time of small requests,
+    peer: id, ip, port, address, state ("alive", "suspect", "dead", "left"), reason, incarnation (how
+        often it was shown that it is there after all), rtt_ms (round-trip time of small requests,
         smoothed, in milliseconds; None while none was measured).
     """
 

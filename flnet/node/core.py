@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from random import Random
 
 from flnet.effects import Effect, TellJobs
 from flnet.errors import IdTaken, UnknownTrainer
 from flnet.events import ContactMade, Event, PeerLost, PeerSeen
-from flnet.jobs import Job, Members, Pauses, Waits
+from flnet.jobs import Job, Waits
+from flnet.membership import Members, Pauses
 from flnet.messages import JobMessage, Packet, Peer
 from flnet.node.translate import to_event
 from flnet.params import Digest, Params, PeerId, Rng, TrainerId
@@ -46,12 +48,12 @@ class NodeCore:
         trainers: ids of the jobs.
         prune: forget peers that do not answer.
         topology: who gets the own updates.
-        rng: chance for a topology that draws lots.
+        rng: chance for a topology that draws lots, and for whom the membership probes.
         accepts: forms of parameters that this node reads besides the thesis' JSON.
         folds: whether the merging rule can add updates as they come.
         """
         self.me = me
-        self.members = Members(me, prune, pauses, accepts)
+        self.members = Members(me, rng or Random(me.id), prune, pauses, accepts)
         self.jobs = {
             trainer: Job(me, trainer, waits, topology=topology, rng=rng, folds=folds) for trainer in trainers
         }
@@ -109,7 +111,7 @@ class NodeCore:
     def contacts(self, packet: Packet) -> list[Event]:
         """A message came, so its sender is reachable: news if it was held for lost."""
         message = packet.message
-        if not isinstance(message, JobMessage) or message.sender in self.members.alive:
+        if not isinstance(message, JobMessage) or self.members.settled(message.sender):
             return []
         return [ContactMade(message.sender)]
 

@@ -70,8 +70,8 @@ class Keeper:
         return tuple(self._peers.values())
 
     async def keep_peers(self, peers: Sequence[Mapping[str, Any]]) -> None:
-        """Keep where the peers are that answer, if that is news; without any, those that were known stay known."""
-        known = {str(peer["id"]): str(peer["address"]) for peer in peers if peer["state"] == "alive"}
+        """Keep where the peers are that did not leave, if that is news; without any, the known ones stay known."""
+        known = {str(peer["id"]): str(peer["address"]) for peer in peers if peer["state"] != "left"}
         if not known or known == self._peers:
             return
         before, self._peers = self._peers, known

@@ -19,6 +19,7 @@ from flnet.effects import (
     Save,
     Send,
     SendAnnounce,
+    SendProbe,
     SetTimer,
     Train,
 )
@@ -50,6 +51,7 @@ class Performer:
         self._shelf, self._post, self._lane = shelf, post, lane
         self._timers, self._feed, self._deliver = timers, feed, deliver
         self._tasks: set[asyncio.Task[None]] = set()
+        self._moving: set[asyncio.Task[None]] = set()  # those of them that carry something to or from a peer
 
     async def perform(
         self, owned: Sequence[Owned], heard: tuple[TrainerId | None, Event] | None = None
@@ -93,6 +95,11 @@ class Performer:
 
         self._later(trainer, prepare())
 
+    async def settle(self, seconds: float) -> None:
+        """Let what is on its way to and from peers arrive, for so long at most."""
+        if self._moving:
+            await asyncio.wait(self._moving, timeout=seconds)
+
     async def close(self) -> None:
         """Stop all that runs; no event comes afterwards."""
         self._timers.close()
@@ -129,6 +136,8 @@ class Performer:
                     self._spawn(self.keeper.keep_peers(self._post.peers()))
             case SendAnnounce() as effect:
                 self._spawn(self._post.announce(effect))
+            case SendProbe() as effect:
+                self._move(self._post.probe(effect))
             case effect:
                 raise IllegalStep(f"the membership cannot ask for {type(effect).__name__}")
 
@@ -145,22 +154,28 @@ class Performer:
             case Evaluate() as effect:
                 self._later(owner, self._lane.evaluate(owner, effect))
             case Fetch() as effect:
-                self._later(owner, self._post.fetch(owner, effect))
+                self._move(self._ends(owner, self._post.fetch(owner, effect)))
             case Send() as effect:
-                self._spawn(self._post.send(owner, self.keeper.allowed(owner, effect)))
+                self._move(self._post.send(owner, self.keeper.allowed(owner, effect)))
             case effect:
                 raise IllegalStep(f"a job cannot ask for {type(effect).__name__}")
 
     def _later(self, owner: TrainerId, work: Coroutine[Any, Any, Event]) -> None:
-        async def run() -> None:
-            self._deliver(owner, await work)
+        self._spawn(self._ends(owner, work))
 
-        self._spawn(run())
+    async def _ends(self, owner: TrainerId, work: Coroutine[Any, Any, Event]) -> None:
+        self._deliver(owner, await work)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _move(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._spawn(work)
+        self._moving.add(task)
+        task.add_done_callback(self._moving.discard)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

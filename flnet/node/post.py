@@ -9,7 +9,7 @@ from typing import Any
 
 from flnet.blob import Blob, Landing
 from flnet.codec import BINARY_TYPE, HEAD_LIMIT, JsonCodec, available_codings, decompress
-from flnet.effects import Fetch, Send, SendAnnounce
+from flnet.effects import Fetch, Send, SendAnnounce, SendProbe
 from flnet.errors import FlnetError, PeerError, PeerRefused, TransportError
 from flnet.events import (
     AnnounceAnswered,
@@ -21,11 +21,23 @@ from flnet.events import (
     Fetched,
     FetchFailed,
     FormRefused,
+    ProbeAnswered,
+    ProbeFailed,
     SendFailed,
     SendRefused,
 )
-from flnet.jobs import Members
-from flnet.messages import Accuracy, AccuracyReply, Announce, AnnounceReply, JobMessage, ModelParams, Packet
+from flnet.membership import Members
+from flnet.messages import (
+    Accuracy,
+    AccuracyReply,
+    Announce,
+    AnnounceReply,
+    JobMessage,
+    ModelParams,
+    Packet,
+    Probe,
+    ProbeReply,
+)
 from flnet.node.forms import goes_along
 from flnet.node.spare import SpareMemory
 from flnet.node.timers import Deliver
@@ -115,6 +127,32 @@ class Post:
         """Announce this node at an address."""
         self._deliver(None, await self._announced(effect))
 
+    async def probe(self, effect: SendProbe) -> None:
+        """Probe a peer: whatever it answers shows that it is there."""
+        self._deliver(None, await self._probed(effect))
+
+    async def _probed(self, effect: SendProbe) -> Event:
+        peer, about = effect.to, PeerId(effect.message.target.id) if effect.message.target else None
+        address = self._members.address_of(peer)
+        if address is None:
+            return ProbeFailed(peer, about, "its address is not known any more")
+        body = self._json.encode(Packet(effect.message))
+        try:
+            async with asyncio.timeout(effect.seconds):
+                reply = await self._transport.send(address, Probe.path, body, self._json.content_type)
+        except TimeoutError:
+            return ProbeFailed(peer, about, f"no answer within {effect.seconds:g} s")
+        except TransportError as exc:
+            return ProbeFailed(peer, about, str(exc))
+        try:
+            answer = self._json.decode(ProbeReply, reply.body).message
+        except PeerError:
+            return ProbeAnswered(peer, about)  # a node that does not know probes
+        assert isinstance(answer, ProbeReply)
+        if answer.i_am.id != peer:
+            return ProbeFailed(peer, about, f"{answer.i_am.id} is at {address} now")
+        return ProbeAnswered(peer, about, answer.incarnation, tuple(answer.news))
+
     async def _send_group(
         self, owner: TrainerId, peers: Sequence[PeerId], packet: Packet, accepts: frozenset[str]
     ) -> None:
@@ -163,7 +201,13 @@ class Post:
 
     async def _announced(self, effect: SendAnnounce) -> Event:
         address = effect.address
-        message = Announce(i_am=self._members.me, my_known_peers=list(effect.known), accepts=self._members.accepts)
+        message = Announce(
+            i_am=self._members.me,
+            my_known_peers=list(effect.known),
+            accepts=self._members.accepts,
+            incarnation=effect.incarnation,
+            members=list(effect.members),
+        )
         try:
             body = self._json.encode(Packet(message))
             reply = await self._transport.send(address, Announce.path, body, self._json.content_type)
@@ -176,7 +220,8 @@ class Post:
         host = address.rpartition(":")[0].strip("[]")
         others = tuple(peer for peer in answer.announce_yourself_to_peers if peer.ip)
         accepts = frozenset(answer.accepts or ())
-        return AnnounceAnswered(address, located(answer.i_am, host), others, accepts)
+        members = tuple(answer.members or ())
+        return AnnounceAnswered(address, located(answer.i_am, host), others, accepts, answer.incarnation, members)
 
 
 def refusal_of(reply: Reply) -> PeerRefused:

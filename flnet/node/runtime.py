@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import flnet
 from flnet.blob import Blob
-from flnet.errors import FlnetError, LocalError, NotComparable, NotReady, PeerError, UnknownPath
-from flnet.events import Event, HyperParamsEdited, MeshStarted, Paused, Resumed, SeriesStopped
+from flnet.errors import NotComparable, NotReady, PeerError, UnknownPath
+from flnet.events import Event, HyperParamsEdited, Leaving, MeshStarted, Paused, Resumed, SeriesStopped
 from flnet.jobs import Phase
 from flnet.messages import Announce, EditHyperParams, JobMessage, Message, Packet, Peer, Trigger
 from flnet.node.asking import ask_policy
@@ -22,6 +22,7 @@ from flnet.node.distances import Distances
 from flnet.node.feed import RingFeed
 from flnet.node.histories import Histories
 from flnet.node.importing import Imports
+from flnet.node.mailbox import Mailbox
 from flnet.node.perform import Performer
 from flnet.node.readiness import readiness
 from flnet.node.shelf import Shelf
@@ -39,6 +40,7 @@ from flnet.transport import Reply, Transport
 
 log = logging.getLogger(__name__)
 
+LEAVE_SECONDS = 5.0  # for what is on its way when this node is asked to end
 POLICY_SECONDS = 5.0  # between two questions to the policy
 ORDERS: Mapping[Order, Event] = {"stop": SeriesStopped(), "pause": Paused(), "resume": Resumed()}
 STATUS = {Announce.path: 201, Trigger.path: 202}
@@ -80,35 +82,34 @@ class NodeRuntime:
         self._survey = Survey(transport, self.peers, self.distances)
         self._histories = Histories(transport)
         self._bootstrap = tuple(bootstrap)
-        self._queue: asyncio.Queue[tuple[TrainerId | None, Event, asyncio.Future[Packet | None] | None]] = (
-            asyncio.Queue()
-        )
+        self._mailbox = Mailbox(self._handle, lambda words: self.feed.publish("fault", words, data={}))
         self._progress: dict[TrainerId, Mapping[str, int]] = {}
         self._performer = make_performer(self)
-        self._consumer: asyncio.Task[None] | None = None
         self._beside: list[asyncio.Task[None]] = []  # what looks after this node from time to time
         self._policy, self._rng = policy, rng or random.Random()
 
     async def start(self) -> None:
         """Load the trainers, and announce this node to its bootstrap peers; returns at once."""
-        self._consumer = asyncio.create_task(self._consume())
+        self._mailbox.start()
         for trainer in self.core.jobs:
             self._performer.prepare(trainer)
-        self.deliver(None, MeshStarted((*self._bootstrap, *await self._performer.keeper.addresses())))
+        remembered = tuple(await self._performer.keeper.addresses())
+        self.deliver(None, MeshStarted(self._bootstrap, remembered))
         asking = ask_policy(self.core, self._policy, self._rng, self.deliver, POLICY_SECONDS)
         tidying = give_back_when_idle(self._spare, self._is_busy, IDLE_SECONDS)
         self._beside = [asyncio.create_task(asking), asyncio.create_task(tidying)]
 
+    async def leave(self) -> None:
+        """Tell the peers that this node goes, and let what is on its way arrive, for LEAVE_SECONDS at most."""
+        await self._mailbox.ask(None, Leaving())
+        await self._performer.settle(LEAVE_SECONDS)
+
     async def stop(self) -> None:
         """End everything; waiting callers get an error, watchers of the feed their end."""
-        running = [task for task in (*self._beside, self._consumer) if task is not None]
-        for task in running:
+        for task in self._beside:
             task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-        while not self._queue.empty():
-            _, _, waiting = self._queue.get_nowait()
-            if waiting is not None and not waiting.done():
-                waiting.set_exception(LocalError("the node is stopping"))
+        await asyncio.gather(*self._beside, return_exceptions=True)
+        await self._mailbox.stop()
         await self._performer.close()
         self.feed.close()
         await self._pool.close()
@@ -117,7 +118,7 @@ class NodeRuntime:
 
     def deliver(self, owner: TrainerId | None, event: Event) -> None:
         """Put an event on the queue; from the event loop's own thread only."""
-        self._queue.put_nowait((owner, event, None))
+        self._mailbox.put(owner, event)
 
     def on_progress(self, trainer: TrainerId, done: int, total: int) -> None:
         """Note how far a local training is; may be called from any thread."""
@@ -166,13 +167,13 @@ class NodeRuntime:
     async def edit_hyper_params(self, trainer: TrainerId, changes: EditHyperParams) -> View:
         """Change hyper-parameters; the job's view afterwards."""
         self.core.job(trainer)
-        await self._ask(trainer, HyperParamsEdited(changes.model_dump(exclude_none=True)))
+        await self._mailbox.ask(trainer, HyperParamsEdited(changes.model_dump(exclude_none=True)))
         return self.job(trainer)
 
     async def steer(self, trainer: TrainerId, order: Order) -> View:
         """End a series, pause or resume; the job's view afterwards."""
         self.core.job(trainer)
-        await self._ask(trainer, ORDERS[order])
+        await self._mailbox.ask(trainer, ORDERS[order])
         return self.job(trainer)
 
     def info(self) -> View:
@@ -201,7 +202,7 @@ class NodeRuntime:
 
     async def restore(self, trainer: TrainerId, digest: str) -> View:
         """Go back to a model that is kept."""
-        await self._ask(trainer, await self._shelf.way_back(trainer, digest))
+        await self._mailbox.ask(trainer, await self._shelf.way_back(trainer, digest))
         return self.job(trainer)
 
     async def pin(self, trainer: TrainerId, digest: str, pinned: bool) -> View:
@@ -252,46 +253,18 @@ class NodeRuntime:
         trainer, event = self.core.read(packet, caller_ip)
         for contact in self.core.contacts(packet):
             self.deliver(None, contact)
-        answer = await self._ask(trainer, event)
+        answer = await self._mailbox.ask(trainer, event)
         message = packet.message
         if packet.params is not None and isinstance(message, JobMessage):
             key = RoundKey(message.round, PeerId(message.initiator or message.sender))
             self.traffic.received(message.trainer, key, len(body))
         return answer
 
-    async def _ask(self, trainer: TrainerId | None, event: Event) -> Packet | None:
-        if self._consumer is None or self._consumer.done():
-            raise LocalError("the node is not running")
-        waiting: asyncio.Future[Packet | None] = asyncio.get_running_loop().create_future()
-        self._queue.put_nowait((trainer, event, waiting))
-        return await waiting
-
-    async def _consume(self) -> None:
-        """Take events one at a time: the core is never entered twice, so it needs no locks."""
-        while True:
-            owner, event, waiting = await self._queue.get()
-            try:
-                owned = self.core.hear(owner, event)
-                for trainer, job in self.core.jobs.items():
-                    self._stopwatch.note(trainer, job.state.key, job.phase)
-                answer = await self._performer.perform(owned, (owner, event))
-            except asyncio.CancelledError:
-                if waiting is not None and not waiting.done():
-                    waiting.set_exception(LocalError("the node is stopping"))
-                raise
-            except Exception as exc:  # a bug or a full disk must not end the node
-                self._refuse(waiting, event, exc)
-            else:
-                if waiting is not None and not waiting.done():
-                    waiting.set_result(answer)
-
-    def _refuse(self, waiting: asyncio.Future[Packet | None] | None, event: Event, exc: Exception) -> None:
-        if not isinstance(exc, PeerError):
-            log.error("%s could not be handled", type(event).__name__, exc_info=exc)
-            self.feed.publish("fault", f"{type(event).__name__} could not be handled: {exc}", data={})
-        if waiting is not None and not waiting.done():
-            known = exc if isinstance(exc, FlnetError) else LocalError("something went wrong here; see the log")
-            waiting.set_exception(known)
+    async def _handle(self, owner: TrainerId | None, event: Event) -> Packet | None:
+        owned = self.core.hear(owner, event)
+        for trainer, job in self.core.jobs.items():
+            self._stopwatch.note(trainer, job.state.key, job.phase)
+        return await self._performer.perform(owned, (owner, event))
 
 
 def _for_peers(view: View) -> View:

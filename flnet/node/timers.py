@@ -24,7 +24,8 @@ class Timers:
         self.cancel(owner, timer.name)
         delay = timer.seconds + self._rng.random() * timer.margin
         loop = asyncio.get_running_loop()
-        self._running[owner, timer.name] = loop.call_later(delay, self._fire, owner, timer.name)
+        due = loop.time() + delay
+        self._running[owner, timer.name] = loop.call_at(due, self._fire, owner, timer.name, due)
 
     def cancel(self, owner: TrainerId | None, name: str) -> None:
         """Forget a timer; not an error if it is not set."""
@@ -37,6 +38,7 @@ class Timers:
             running.cancel()
         self._running.clear()
 
-    def _fire(self, owner: TrainerId | None, name: str) -> None:
+    def _fire(self, owner: TrainerId | None, name: str, due: float) -> None:
         self._running.pop((owner, name), None)
-        self._deliver(owner, TimerFired(name))
+        late = max(0.0, asyncio.get_running_loop().time() - due)
+        self._deliver(owner, TimerFired(name, late))

@@ -10,6 +10,7 @@ from flnet.events import (
     ClaimReceived,
     DeclineReceived,
     Event,
+    ProbeReceived,
     RoundTriggered,
     TrainingAsked,
     UpdateOffered,
@@ -23,6 +24,7 @@ from flnet.messages import (
     ModelParams,
     Packet,
     Peer,
+    Probe,
     ReportMessage,
     StartTraining,
     Trigger,
@@ -31,7 +33,7 @@ from flnet.messages import (
 from flnet.params import Claim, Digest, Params, PeerId, Report, RoundKey, TrainerId, Update
 
 KINDS: Mapping[str, type[Message]] = {
-    kind.path: kind for kind in (Announce, StartTraining, ModelParams, Accuracy, Trigger)
+    kind.path: kind for kind in (Announce, Probe, StartTraining, ModelParams, Accuracy, Trigger)
 }
 
 
@@ -47,7 +49,10 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
     match packet.message:
         case Announce() as m:
             known = tuple(peer for peer in m.my_known_peers if peer.ip)
-            return None, AnnounceReceived(located(m.i_am, caller_ip), known, frozenset(m.accepts or ()))
+            accepts, members = frozenset(m.accepts or ()), tuple(m.members or ())
+            return None, AnnounceReceived(located(m.i_am, caller_ip), known, accepts, m.incarnation, members)
+        case Probe() as m:
+            return None, probed(m, caller_ip)
         case Trigger() as m:
             return TrainerId(m.trainer_id), RoundTriggered(m.most, m.federated_learning_params, m.until)
         case StartTraining() as m:
@@ -84,6 +89,13 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
             )
             return m.trainer, ClaimReceived(claim, m.agreement)
     raise TypeError(f"{type(packet.message).__name__} is no request")
+
+
+def probed(m: Probe, caller_ip: str) -> ProbeReceived:
+    """What a probe means."""
+    target = PeerId(m.target.id) if m.target else None
+    reached, missed = (PeerId(name) if name else None for name in (m.reached, m.missed))
+    return ProbeReceived(located(m.i_am, caller_ip), m.incarnation, tuple(m.news), target, reached, missed)
 
 
 def claim_of(round: int, reply: Packet) -> Claim:

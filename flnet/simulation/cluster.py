@@ -23,6 +23,7 @@ from flnet.effects import (
     Save,
     Send,
     SendAnnounce,
+    SendProbe,
     SetTimer,
     Train,
 )
@@ -41,6 +42,7 @@ from flnet.events import (
     UpdateReceived,
 )
 from flnet.jobs import Job, Waits
+from flnet.membership import Pauses
 from flnet.messages import SAFETENSORS, HyperParams, Packet, Peer
 from flnet.node.core import NodeCore
 from flnet.params import Params, PeerId, RoundKey, TrainerId, Update
@@ -112,6 +114,8 @@ class SimulatedNode:
                 cluster.network.send(self, owner, effect)
             case SendAnnounce():
                 cluster.network.announce(self, effect)
+            case SendProbe():
+                cluster.network.probe(self, effect)
             case Fetch() if owner is not None:
                 cluster.network.fetch(self, owner, effect)
             case Fold(key, updates):
@@ -132,7 +136,14 @@ class SimulatedNode:
 class Cluster:
     """N nodes with one job each."""
 
-    def __init__(self, size: int, seed: int, weather: Weather | None = None, waits: Waits | None = None) -> None:
+    def __init__(
+        self,
+        size: int,
+        seed: int,
+        weather: Weather | None = None,
+        waits: Waits | None = None,
+        pauses: Pauses | None = None,
+    ) -> None:
         self.rng = Random(seed)
         self.weather = weather or Weather()
         self.clock = VirtualClock()
@@ -141,13 +152,15 @@ class Cluster:
         self.nodes: dict[PeerId, SimulatedNode] = {}
         self._strategy = fed_avg()
         self._waits = waits or Waits(average=30, margin=5, start=3, claims=35)
+        self._pauses = pauses
         for i in range(size):
             me = Peer(id=f"n{i:02}", ip=f"10.0.0.{i + 1}", port=4000)
             self.add(me, (SAFETENSORS,) if i < self.weather.digests * size else ())
 
     def add(self, me: Peer, accepts: Sequence[str] = ()) -> SimulatedNode:
         """A node that does nothing yet, in place of the one of that id, if there was one."""
-        node = SimulatedNode(NodeCore(me, [TRAINER], self._waits, accepts=accepts), self)
+        core = NodeCore(me, [TRAINER], self._waits, pauses=self._pauses, accepts=accepts)
+        node = SimulatedNode(core, self)
         self.nodes[node.id] = self.network.nodes[node.address] = node
         return node
 

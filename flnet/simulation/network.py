@@ -7,7 +7,7 @@ from random import Random
 from typing import Protocol
 
 from flnet.codec import JsonCodec
-from flnet.effects import Fetch, Send, SendAnnounce
+from flnet.effects import Fetch, Send, SendAnnounce, SendProbe
 from flnet.errors import PeerError
 from flnet.events import (
     AnnounceAnswered,
@@ -18,10 +18,22 @@ from flnet.events import (
     Event,
     Fetched,
     FetchFailed,
+    ProbeAnswered,
+    ProbeFailed,
     SendFailed,
     SendRefused,
 )
-from flnet.messages import Accuracy, AccuracyReply, Announce, AnnounceReply, JobMessage, ModelParams, Packet
+from flnet.messages import (
+    Accuracy,
+    AccuracyReply,
+    Announce,
+    AnnounceReply,
+    JobMessage,
+    ModelParams,
+    Packet,
+    Probe,
+    ProbeReply,
+)
 from flnet.node.core import NodeCore
 from flnet.node.forms import goes_along
 from flnet.node.translate import KINDS, claim_of, located
@@ -125,7 +137,13 @@ class SimulatedNetwork:
     def announce(self, node: Receiver, effect: SendAnnounce) -> None:
         """Announce a node at an address."""
         address = effect.address
-        message = Announce(i_am=node.core.me, my_known_peers=list(effect.known), accepts=node.core.members.accepts)
+        message = Announce(
+            i_am=node.core.me,
+            my_known_peers=list(effect.known),
+            accepts=node.core.members.accepts,
+            incarnation=effect.incarnation,
+            members=list(effect.members),
+        )
 
         def answered(reply: Packet | PeerError | None) -> None:
             if not isinstance(reply, Packet) or not isinstance(reply.message, AnnounceReply):
@@ -134,12 +152,37 @@ class SimulatedNetwork:
             peer = located(reply.message.i_am, address.partition(":")[0])
             others = tuple(reply.message.announce_yourself_to_peers)
             accepts = frozenset(reply.message.accepts or ())
-            node.tell(None, AnnounceAnswered(address, peer, others, accepts))
+            told, members = reply.message.incarnation, tuple(reply.message.members or ())
+            node.tell(None, AnnounceAnswered(address, peer, others, accepts, told, members))
 
         def failed() -> None:
             node.tell(None, AnnounceFailed(address, "lost"))
 
         self._carry(node, address, Announce.path, self._codec.encode(Packet(message)), answered, failed)
+
+    def probe(self, node: Receiver, effect: SendProbe) -> None:
+        """Probe a peer; it has its seconds to answer."""
+        peer, message = effect.to, effect.message
+        about = PeerId(message.target.id) if message.target else None
+        over: list[bool] = []
+
+        def end(event: Event) -> None:
+            if not over:
+                over.append(True)
+                node.tell(None, event)
+
+        def answered(reply: Packet | PeerError | None) -> None:
+            if isinstance(reply, Packet) and isinstance(reply.message, ProbeReply):
+                end(ProbeAnswered(peer, about, reply.message.incarnation, tuple(reply.message.news)))
+            else:
+                end(ProbeAnswered(peer, about))
+
+        def failed() -> None:
+            end(ProbeFailed(peer, about, "lost"))
+
+        address = node.core.members.address_of(peer) or ""
+        self._clock.after(effect.seconds, failed, background=True)
+        self._carry(node, address, Probe.path, self._codec.encode(Packet(message)), answered, failed, True)
 
     def _carry(
         self,
@@ -149,13 +192,14 @@ class SimulatedNetwork:
         body: bytes,
         answered: Answered,
         failed: Callable[[], None],
+        background: bool = False,
     ) -> None:
         """Take a message across and its answer back, as the weather allows."""
         weather, receiver = self.weather, self.nodes.get(address)
         lost, unanswered, twice = (self._rng.random() for _ in range(3))
         out, back, again = (self._rng.uniform(*weather.delay) for _ in range(3))
         if receiver is None or (sender.id, receiver.id) in self.cuts or lost < weather.lose_request:
-            self._clock.after(weather.give_up, failed)
+            self._clock.after(weather.give_up, failed, background=background)
             return
 
         def arrive(report: bool) -> None:
@@ -167,13 +211,13 @@ class SimulatedNetwork:
             if not report:
                 return
             if unanswered < weather.lose_reply:
-                self._clock.after(weather.give_up, failed)
+                self._clock.after(weather.give_up, failed, background=background)
             else:
-                self._clock.after(back, lambda: answered(reply))
+                self._clock.after(back, lambda: answered(reply), background=background)
 
-        self._clock.after(out, lambda: arrive(True))
+        self._clock.after(out, lambda: arrive(True), background=background)
         if twice < weather.duplicate:
-            self._clock.after(out + again, lambda: arrive(False))
+            self._clock.after(out + again, lambda: arrive(False), background=background)
 
     def _receive(self, node: Receiver, sender: Receiver, path: str, body: bytes) -> Packet | PeerError | None:
         try:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from flnet.jobs import Phase
-from flnet.messages import HexDigest, HyperParams, Peer, Unit
+from flnet.messages import HexDigest, HyperParams, Peer, StateWord, Unit
 
 Figures = dict[str, float]
 
@@ -35,8 +35,9 @@ class PeerView(View):
     ip: str | None
     port: str
     address: str
-    state: Literal["alive", "unreachable"]
-    reason: str
+    state: StateWord
+    reason: str = Field(description="why it is not held for alive, in words")
+    incarnation: int = Field(description="how often it was shown that it is there after all")
     rtt_ms: float | None = Field(default=None, description="of small requests to it, smoothed; milliseconds")
 
 

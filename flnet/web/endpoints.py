@@ -36,6 +36,8 @@ from flnet.messages import (
     AnnounceReply,
     EditHyperParams,
     ModelParams,
+    Probe,
+    ProbeReply,
     StartTraining,
     Trigger,
     Triggered,
@@ -239,6 +241,14 @@ ENDPOINTS = (
         takes=Announce,
         answer=AnnounceReply,
         status=201,
+        refuses=(*UNREADABLE, IdTaken),
+    ),
+    Endpoint(
+        "POST /probe",
+        NODES,
+        "A node asks whether this one is there, and tells what is new of members",
+        takes=Probe,
+        answer=ProbeReply,
         refuses=(*UNREADABLE, IdTaken),
     ),
     Endpoint(

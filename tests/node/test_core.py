@@ -6,9 +6,9 @@ import pytest
 
 from flnet.effects import Publish, Send, SetTimer, TellJobs
 from flnet.errors import IdTaken, UnknownTrainer
-from flnet.events import AnnounceReceived, ContactLost, ContactMade, RoundTriggered
+from flnet.events import AnnounceReceived, ContactLost, ContactMade, ProbeFailed, RoundTriggered, TimerFired
 from flnet.messages import Announce, HyperParams, ModelParams, Packet, Peer, Trigger
-from flnet.node.core import NodeCore
+from flnet.node.core import NodeCore, Owned
 from flnet.params import PeerId, TrainerId
 from tests.helpers import HYPER, params, peer
 from tests.jobs.helpers import prepared
@@ -21,6 +21,17 @@ def core() -> NodeCore:
     for trainer in (T, U):
         made.hear(trainer, prepared())
     return made
+
+
+def die(node: NodeCore) -> list[Owned]:
+    """Let the peer "a" fall silent for good; what was asked for when it was declared dead."""
+    node.hear(None, ContactLost(PeerId("a"), "silent"))
+    node.hear(None, ProbeFailed(PeerId("a"), None, "silent"))
+    for _ in range(40):
+        owned = node.hear(None, TimerFired("tick"))
+        if not node.members.alive:
+            return owned
+    raise AssertionError("it is still held for alive")
 
 
 def from_peer(name: str, trainer: str = "T") -> Packet:
@@ -42,7 +53,7 @@ def test_every_job_hears_of_peers_that_come_and_go() -> None:
     owned = node.hear(None, AnnounceReceived(peer("a", 5000)))
     assert [job.state.peers for job in node.jobs.values()] == [{"a"}, {"a"}]
     assert not any(isinstance(item.effect, TellJobs) for item in owned)  # it ends here
-    node.hear(None, ContactLost(PeerId("a"), "silent"))
+    die(node)
     assert [job.state.peers for job in node.jobs.values()] == [set(), set()]
 
 
@@ -51,7 +62,7 @@ def test_what_jobs_ask_for_on_such_news_is_theirs() -> None:
     node.hear(None, AnnounceReceived(peer("a", 5000)))
     started = node.hear(T, RoundTriggered())
     assert any(isinstance(item.effect, Send) and item.owner == T for item in started)
-    owned = node.hear(None, ContactLost(PeerId("a"), "silent"))
+    owned = die(node)
     assert {type(item.effect) for item in owned if item.owner is None} == {SetTimer, Publish}
 
 

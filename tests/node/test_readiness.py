@@ -34,5 +34,5 @@ def test_one_trainer_with_data_is_enough() -> None:
     node.hear(TWO, Prepared(declaration(), params(w=[0, 0])))
     view = readiness(node, [])
     assert (view["ready"], view["reasons"]) == (True, [])
-    node.members.joined = False
+    node.members.state.joined = False
     assert readiness(node, ["10.0.0.9:4000"])["ready"] is False

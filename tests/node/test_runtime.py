@@ -142,7 +142,7 @@ async def test_a_dead_peer_is_not_waited_for() -> None:
         record = mesh.nodes["a"].history(MNIST_3_7)[0]
         assert record["contributors"] == ["a", "b"]
         assert "everyone expected has spoken" in record["outcome"]
-        assert [peer["state"] for peer in mesh.nodes["a"].peers()] == ["alive", "unreachable"]
+        assert [peer["state"] for peer in mesh.nodes["a"].peers()] == ["alive", "dead"]
 
 
 async def test_a_node_that_comes_back_takes_part_again() -> None:

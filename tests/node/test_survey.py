@@ -47,7 +47,7 @@ async def asked(answer: Reply | Exception | None) -> View:
 
 async def test_every_peer_is_asked_and_told_of_in_order_with_the_time_it_took() -> None:
     transport: Any = Answers(lambda address: Reply(200, b'{"said": "%s"}' % address.encode()))
-    peers, distances = [peer("c"), peer("b"), peer("a", "unreachable", "no way")], Distances()
+    peers, distances = [peer("c"), peer("b"), peer("a", "dead", "no way")], Distances()
     found = await Survey(transport, lambda: peers, distances).get()
     assert [(view["id"], view["info"], view["error"]) for view in found] == [
         ("c", {"said": "c:1"}, None),

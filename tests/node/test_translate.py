@@ -50,6 +50,7 @@ def test_every_path_that_takes_messages_has_its_kind() -> None:
     assert sorted(KINDS) == [
         *(
             "/announce",
+            "/probe",
             "/training",
             "/training/model_params",
             "/training/model_params/accuracy",

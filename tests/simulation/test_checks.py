@@ -10,6 +10,7 @@ from flnet.effects import Average, CancelTimer, Effect
 from flnet.events import UpdateReceived
 from flnet.jobs import gathering, starting
 from flnet.jobs.state import JobState
+from flnet.membership import Pauses
 from flnet.params import PeerId, RoundKey
 from flnet.rounds import Averaging, Closing
 from flnet.simulation import Cluster, InvariantBroken, Weather
@@ -43,7 +44,7 @@ def late_starter() -> Cluster:
 
 def silence() -> Cluster:
     """The initiator falls silent in mid-round, and nobody notices in time."""
-    cluster = mesh(3, seed=3)
+    cluster = mesh(3, seed=3, pauses=Pauses(tick=10_000))
     names = list(cluster.nodes)
     cluster.weather = cluster.network.weather = Weather(give_up=10_000)
     cluster.trigger(names[0])

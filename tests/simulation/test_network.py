@@ -50,6 +50,7 @@ def test_a_lost_message_never_arrives_and_its_sender_notices(monkeypatch: pytest
     heard.cluster.trigger(A)
     heard.cluster.run_for(2.5)
     assert (heard.of(TrainingAsked, B), heard.of(SendFailed, A)) == ([], [now + 2.0])
+    heard.cluster.run_for(30)
     assert heard.cluster.nodes[A].core.members.alive == []
 
 

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from flnet.effects import Answer, CancelTimer, Publish, SendAnnounce, SetTimer, TellJobs
-from flnet.errors import IdTaken, IllegalStep
+from flnet.effects import Answer, Publish, SendAnnounce, SetTimer, TellJobs
+from flnet.errors import IdTaken
 from flnet.events import (
     AnnounceAnswered,
     AnnounceFailed,
     AnnounceReceived,
-    ContactLost,
-    ContactMade,
-    FormRefused,
     MeshStarted,
-    RoundTriggered,
     TimerFired,
 )
 from flnet.messages import AnnounceReply, Peer
 from flnet.params import PeerId
 from tests.helpers import frozen, peer
-from tests.jobs.meshes import address, announced, at, members, of
+from tests.membership.meshes import address, announced, at, at_news, bury, members, of
 
 A, B, C = PeerId("a"), PeerId("b"), PeerId("c")
 
@@ -33,7 +29,14 @@ def test_a_node_announces_itself_to_its_bootstrap_peers_with_the_peers_it_knows(
     effects = m.receive(MeshStarted(("10.0.0.9:1", "10.0.0.9:2", "10.0.0.9:1")))
     assert announced(effects) == ["10.0.0.9:1", "10.0.0.9:2"]
     assert of(SendAnnounce, effects)[0].known == (at("a"),)
-    assert of(SetTimer, effects) == [SetTimer("refresh", 15, 5)]
+    assert of(SetTimer, effects) == [SetTimer("tick", 1)]
+
+
+def test_peers_of_an_earlier_run_are_tried_too_and_given_up() -> None:
+    m = members()
+    assert announced(m.receive(MeshStarted(("10.0.0.9:1",), (address("a"),)))) == ["10.0.0.9:1", address("a")]
+    timers = [of(SetTimer, m.receive(AnnounceFailed(address("a"), ""))) for _ in range(3)]
+    assert [len(t) for t in timers] == [1, 1, 0]
 
 
 def test_a_node_needs_no_bootstrap_peer() -> None:
@@ -75,7 +78,8 @@ def test_a_peer_that_answers_is_told_of_those_met_in_the_meantime() -> None:
     m.receive(MeshStarted((address("a"),)))
     m.receive(AnnounceReceived(at("b")))
     effects = m.receive(AnnounceAnswered(address("a"), at("a")))
-    assert of(SendAnnounce, effects) == [SendAnnounce(address("a"), (at("a"), at("b")))]
+    (call,) = of(SendAnnounce, effects)
+    assert (call.address, call.known) == (address("a"), (at("a"), at("b")))
     assert announced(m.receive(AnnounceAnswered(address("a"), at("a")))) == []
 
 
@@ -168,23 +172,15 @@ def test_a_silent_bootstrap_peer_is_tried_for_ever_with_growing_pauses() -> None
     assert shown == 1  # people hear of it once
 
 
-def test_the_pauses_start_anew_after_an_answer() -> None:
+@pytest.mark.parametrize("word", [AnnounceAnswered(address("a"), at("a")), AnnounceReceived(at("a"))])
+def test_the_pauses_start_anew_after_a_word_of_the_silent_peer(word: AnnounceAnswered) -> None:
     m = members()
     m.receive(MeshStarted((address("a"),)))
     for _ in range(4):
         m.receive(AnnounceFailed(address("a"), ""))
-    m.receive(AnnounceAnswered(address("a"), at("a")))
-    (timer,) = of(SetTimer, m.receive(AnnounceFailed(address("a"), "")))[-1:]
-    assert timer.seconds == 1
-
-
-def test_the_pauses_start_anew_when_the_silent_peer_calls_itself() -> None:
-    m = members("m", "a")
-    for _ in range(4):
-        m.receive(AnnounceFailed(address("a"), ""))
-    m.receive(AnnounceReceived(at("a")))
-    (timer,) = of(SetTimer, m.receive(AnnounceFailed(address("a"), "")))[-1:]
-    assert timer.seconds == 1
+    m.receive(word)
+    assert m.state.announcer.failures == {}
+    assert m.state.announcer.retry(address("a")).seconds == 1
 
 
 def test_a_bootstrap_address_and_the_address_that_its_node_states_may_differ() -> None:
@@ -192,7 +188,7 @@ def test_a_bootstrap_address_and_the_address_that_its_node_states_may_differ() -
     m.receive(MeshStarted(("localhost:9",)))
     m.receive(AnnounceFailed("localhost:9", ""))
     m.receive(AnnounceAnswered("localhost:9", at("a")))
-    assert (m.failures, m.address_of(A)) == ({}, address("a"))
+    assert (m.state.announcer.failures, m.address_of(A)) == ({}, address("a"))
 
 
 def test_an_address_that_only_others_named_is_given_up_after_some_attempts() -> None:
@@ -200,7 +196,7 @@ def test_an_address_that_only_others_named_is_given_up_after_some_attempts() -> 
     m.receive(AnnounceReceived(at("b"), (at("c"),)))
     timers = [of(SetTimer, m.receive(AnnounceFailed(address("c"), ""))) for _ in range(3)]
     assert [len(t) for t in timers] == [1, 1, 0]
-    assert (m.failures, m.asking) == ({}, {})
+    assert (m.state.announcer.failures, m.state.announcer.asking) == ({}, {})
 
 
 def test_hearsay_does_not_shorten_the_pauses() -> None:
@@ -210,88 +206,29 @@ def test_hearsay_does_not_shorten_the_pauses() -> None:
     assert announced(m.receive(AnnounceReceived(at("b"), (at("c"),)))) == []
 
 
-# --- lost and back
+# --- what two nodes that probe each other say besides
 
 
-def test_a_peer_that_does_not_get_our_messages_is_lost_and_tried_again() -> None:
+def test_who_says_its_incarnation_is_told_all_that_is_known_of_members() -> None:
     m = members("m", "a")
-    effects = m.receive(ContactLost(A, "timed out"))
-    assert of(TellJobs, effects) == [TellJobs(A, alive=False, reason="timed out")]
-    assert (m.alive, m.address_of(A)) == ([], address("a"))
-    (timer,) = of(SetTimer, effects)
-    assert announced(m.receive(TimerFired(timer.name))) == [address("a")]
-    assert m.receive(ContactLost(A, "again")) == []
-
-
-def test_a_lost_peer_is_not_named_to_others() -> None:
-    m = members("m", "a")
-    m.receive(ContactLost(A, ""))
-    effects = m.receive(AnnounceReceived(at("b")))
-    (answer,) = of(Answer, effects)
+    bury(m, A)
+    (answer,) = of(Answer, m.receive(AnnounceReceived(at("b"), incarnation=3)))
     assert isinstance(answer.message, AnnounceReply)
-    assert answer.message.announce_yourself_to_peers == []
+    assert answer.message.incarnation == 0
+    told = {news.id: (news.state, news.incarnation) for news in answer.message.members or ()}
+    assert told == {"a": ("dead", 0), "b": ("alive", 3)}
+    assert m.known[B].standing.incarnation == 3
 
 
-@pytest.mark.parametrize(
-    "word", [ContactMade(A), AnnounceReceived(at("a")), AnnounceAnswered(address("a"), at("a"))]
-)
-def test_any_word_of_a_lost_peer_brings_it_back(word: ContactMade) -> None:
+def test_an_announcement_brings_what_its_sender_knows_of_members() -> None:
     m = members("m", "a")
-    m.receive(ContactLost(A, ""))
-    effects = m.receive(word)
-    assert of(TellJobs, effects) == [TellJobs(A, alive=True)]
-    assert CancelTimer(f"announce:{address('a')}") in effects
-    assert of(Publish, effects)[0].kind == "peer_back"
-    assert m.alive == [A]
+    news = (at_news("a", "dead", 0), at_news("m", "dead", 4))
+    m.receive(AnnounceReceived(at("b"), incarnation=0, members=news))
+    assert m.known[A].state.value == "dead"
+    assert m.state.incarnation == 5  # what was said of this node is wrong
 
 
-@pytest.mark.parametrize("news", [ContactMade(A), ContactMade(B), ContactLost(B, ""), FormRefused(B)])
-def test_no_news_changes_nothing(news: ContactMade) -> None:
+def test_an_answer_brings_what_its_sender_knows_of_members() -> None:
     m = members("m", "a")
-    assert m.receive(news) == []
-
-
-def test_an_announcement_that_fails_loses_its_peer() -> None:
-    m = members("m", "a")
-    m.receive(TimerFired("refresh"))
-    effects = m.receive(AnnounceFailed(address("a"), "refused"))
-    assert of(TellJobs, effects) == [TellJobs(A, alive=False, reason="refused")]
-    assert m.view()[0] == {
-        **{"id": "a", "ip": "10.0.0.1", "port": str(at("a").port), "address": address("a")},
-        **{"state": "unreachable", "reason": "refused"},
-    }
-
-
-def test_with_pruning_a_lost_peer_is_forgotten_and_comes_back_as_new() -> None:
-    m = members("m", "a", prune=True)
-    effects = m.receive(ContactLost(A, "timed out"))
-    assert (m.known, of(SetTimer, effects), of(Publish, effects)[0].kind) == ({}, [], "peer_pruned")
-    assert of(Publish, m.receive(AnnounceReceived(at("a"))))[0].kind == "peer_joined"
-
-
-def test_with_pruning_a_failed_announcement_is_not_repeated() -> None:
-    m = members("m", "a", prune=True)
-    m.receive(TimerFired("refresh"))
-    assert of(SetTimer, m.receive(AnnounceFailed(address("a"), ""))) == []
-
-
-def test_the_refresh_goes_round_all_reachable_peers() -> None:
-    m = members("m", "a", "b", "c")
-    m.receive(ContactLost(B, ""))
-    asked = []
-    for _ in range(4):
-        effects = m.receive(TimerFired("refresh"))
-        assert of(SetTimer, effects) == [SetTimer("refresh", 15, 5)]
-        asked += announced(effects)
-        m.asking.clear()
-    assert sorted(asked) == sorted([address("a"), address("c")] * 2)
-
-
-def test_without_peers_the_refresh_only_waits_on() -> None:
-    assert members().receive(TimerFired("refresh")) == [SetTimer("refresh", 15, 5)]
-
-
-def test_timers_and_events_of_others() -> None:
-    assert members().receive(TimerFired("unknown")) == []
-    with pytest.raises(IllegalStep, match="cannot take RoundTriggered"):
-        members().receive(RoundTriggered())
+    m.receive(AnnounceAnswered(address("b"), at("b"), members=(at_news("a", "left", 0),)))
+    assert (m.alive, m.known[A].state.value) == ([B], "left")

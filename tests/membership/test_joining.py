@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,10 +17,10 @@ from flnet.events import (
     MeshStarted,
     TimerFired,
 )
-from flnet.jobs import Members
+from flnet.membership import Members
 from flnet.messages import AnnounceReply
 from tests.helpers import peer
-from tests.jobs.meshes import announced, at, members, of
+from tests.membership.meshes import announced, at, members, of
 
 # --- bounds
 
@@ -41,7 +42,7 @@ def test_a_stranger_cannot_make_a_node_knock_at_more_addresses_than_it_has_room_
     for i in range(4):
         named = tuple(peer(f"x{i}-{j}", 1 + 300 * i + j) for j in range(256))
         knocked.update(announced(m.receive(AnnounceReceived(at("a"), named))))
-        for knocked_at in list(m.asking):
+        for knocked_at in list(m.state.announcer.asking):
             m.receive(AnnounceFailed(knocked_at, "nobody there"))
     assert len(knocked) <= 256
 
@@ -74,14 +75,14 @@ def graphs(draw: st.DrawFn) -> list[list[int]]:
 
 def join(told: Sequence[Sequence[int]], order: Sequence[int], picks: Sequence[int]) -> list[Members]:
     """Start the nodes in this order and deliver announcements until it is quiet; no refresh is needed."""
-    mesh = [Members(peer(f"n{i}", 4000 + i, "10.0.0.1")) for i in range(len(told))]
+    mesh = [Members(peer(f"n{i}", 4000 + i, "10.0.0.1"), Random(i)) for i in range(len(told))]
     starts, due, chosen = deque(order), deque[tuple[int, SendAnnounce]](), iter(picks)
     up: set[int] = set()
 
     def perform(node: int, effects: Sequence[Effect]) -> None:
         due.extend((node, effect) for effect in of(SendAnnounce, effects))
         for timer in of(SetTimer, effects):
-            if timer.name != "refresh":
+            if timer.name != "tick":
                 late.append((node, timer.name))
 
     late: deque[tuple[int, str]] = deque()

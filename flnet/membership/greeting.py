@@ -1,0 +1,63 @@
+"""The steps of announcements, on both sides."""
+
+from __future__ import annotations
+
+from flnet.effects import Answer, Effect
+from flnet.errors import IdTaken
+from flnet.events import AnnounceAnswered, AnnounceReceived
+from flnet.membership.knowing import announce_to, check, hear, meet
+from flnet.membership.standing import State
+from flnet.membership.state import MeshState
+from flnet.messages import MAX_PEERS, AnnounceReply
+from flnet.params import PeerId
+
+
+def announced(s: MeshState, event: AnnounceReceived) -> list[Effect]:
+    """A node announced itself: who it lacks, and what all know of members.
+
+    Raises:
+        IdTaken: another node announced itself with this node's id.
+    """
+    peer, known = event.peer, event.known
+    accepts = s.accepts if event.accepts else None  # who says nothing of it gets the thesis' answer
+    if peer.id == s.me.id:
+        elsewhere = s.me.ip is not None and peer.ip != s.me.ip
+        if elsewhere or peer.port != s.me.port:
+            raise IdTaken(peer.id)
+        return [Answer(AnnounceReply(i_am=s.me, accepts=accepts))]  # our own call, through an address of ours
+    told = {p.id for p in known} | {peer.id}
+    lacks = [m.peer for m in s.roster if m.alive and m.peer.id not in told]
+    s.joined = True
+    met = meet(s, peer, event.accepts, event.incarnation or 0)
+    heard = [effect for news in event.members for effect in hear(s, news)]
+    reply = AnnounceReply(announce_yourself_to_peers=lacks[:MAX_PEERS], i_am=s.me, accepts=accepts)
+    if event.incarnation is not None:
+        news = list(s.all_news())
+        reply = reply.model_copy(update={"incarnation": s.incarnation, "members": news})
+    return [Answer(reply), *met, *heard, *announce_to(s, s.announcer.new_among(known))]
+
+
+def answered(s: MeshState, event: AnnounceAnswered) -> list[Effect]:
+    """An announcement of this node was answered."""
+    told = s.announcer.answered(event.address)
+    if event.peer.id == s.me.id:  # we called ourselves
+        rest = tuple(address for address in s.announcer.bootstrap if address != event.address)
+        s.announcer.bootstrap = rest
+        s.joined = s.joined or not rest
+        return []
+    s.joined = True
+    met = meet(s, event.peer, event.accepts, event.incarnation or 0)
+    heard = [effect for news in event.members for effect in hear(s, news)]
+    untold = set(s.roster.alive) - told - {PeerId(event.peer.id)}
+    again = [event.address] if untold else []
+    return [*met, *heard, *announce_to(s, [*again, *s.announcer.new_among(event.announce_to)])]
+
+
+def unanswered(s: MeshState, address: str, reason: str) -> list[Effect]:
+    """An announcement of this node was not answered."""
+    again = s.announcer.failed(address, reason)
+    owner = next((m for m in s.roster if m.peer.address == address), None)
+    if owner is None or owner.state is State.DEAD:
+        return again
+    s.announcer.failures.pop(address, None)  # a member: probes say what becomes of it
+    return check(s, PeerId(owner.peer.id))

@@ -1,0 +1,138 @@
+"""Who is in the mesh: announcements, probes, suspicion, refutation, and what jobs hear of it; pure like the jobs.
+
+Every tick this node probes one member. One that does not answer is probed by others too; if nobody gets through it
+is suspected, and declared dead when it did not show in time that it is there. What is found out travels beside
+probes and their answers. Time is counted in ticks, so a node whose own loop stands still accuses nobody meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flnet.effects import Effect, SetTimer, in_order
+from flnet.errors import IllegalStep
+from flnet.events import (
+    AnnounceAnswered,
+    AnnounceFailed,
+    AnnounceReceived,
+    ContactLost,
+    ContactMade,
+    Event,
+    FormRefused,
+    Leaving,
+    MeshStarted,
+    ProbeAnswered,
+    ProbeFailed,
+    ProbeReceived,
+    TimerFired,
+)
+from flnet.membership.announcing import RETRY
+from flnet.membership.checking import TICK, leave, probe_answered, probe_failed, probed, ticked
+from flnet.membership.greeting import announced, answered, unanswered
+from flnet.membership.knowing import announce_to, check, seen
+from flnet.membership.pace import Pauses
+from flnet.membership.roster import Member
+from flnet.membership.standing import State
+from flnet.membership.state import MeshState
+from flnet.messages import Peer
+from flnet.params import PeerId, Rng
+
+
+class Members:
+    """The peers that this node knows: `receive(event) -> effects`."""
+
+    def __init__(
+        self, me: Peer, rng: Rng, prune: bool = False, pauses: Pauses | None = None, accepts: Sequence[str] = ()
+    ) -> None:
+        """Args:
+        rng: draws whom to probe, to ask for help and to tell.
+        prune: forget a peer that is dead instead of trying it again.
+        accepts: forms of parameters that this node reads besides the thesis' JSON.
+        """
+        self.state = MeshState(me, rng, prune, pauses, accepts)
+        self.me, self.accepts = me, self.state.accepts
+
+    @property
+    def known(self) -> Mapping[PeerId, Member]:
+        """All members, by id."""
+        return self.state.roster.known
+
+    @property
+    def alive(self) -> list[PeerId]:
+        """Ids of the peers that rounds count on, sorted."""
+        return self.state.roster.alive
+
+    @property
+    def joined(self) -> bool:
+        """Whether an announcement was ever answered, either way."""
+        return self.state.joined
+
+    def address_of(self, peer: PeerId) -> str | None:
+        """Where a peer is, as "host:port"; None for an unknown one."""
+        member = self.known.get(peer)
+        return member.peer.address if member else None
+
+    def accepts_of(self, peer: PeerId) -> frozenset[str]:
+        """Forms of parameters that a peer reads besides the thesis' JSON."""
+        member = self.known.get(peer)
+        return member.accepts if member else frozenset()
+
+    def settled(self, peer: PeerId) -> bool:
+        """Whether a message of this peer would tell nothing new: it is alive, or unknown."""
+        member = self.known.get(peer)
+        return member is None or (member.state is State.ALIVE and peer not in self.state.troubled)
+
+    def view(self) -> Sequence[Mapping[str, Any]]:
+        """The peers as JSON-ready data, sorted by id."""
+        return [member.view() for member in self.state.roster]
+
+    def receive(self, event: Event) -> list[Effect]:
+        """Take one event; what is to be done about it.
+
+        Raises:
+            IdTaken: another node announced itself with this node's id.
+        """
+        return in_order(self._react(event))
+
+    def _react(self, event: Event) -> list[Effect]:
+        s = self.state
+        match event:
+            case MeshStarted(bootstrap, remembered):
+                s.announcer.bootstrap = bootstrap
+                return [*announce_to(s, [*bootstrap, *remembered]), SetTimer(TICK, s.pauses.tick)]
+            case Leaving():
+                return leave(s)
+            case AnnounceReceived():
+                return announced(s, event)
+            case AnnounceAnswered():
+                return answered(s, event)
+            case AnnounceFailed(address, reason):
+                return unanswered(s, address, reason)
+            case ProbeReceived():
+                return probed(s, event)
+            case ProbeAnswered():
+                return probe_answered(s, event)
+            case ProbeFailed():
+                return probe_failed(s, event)
+            case TimerFired(name, late) if name == TICK:
+                return [] if s.left else [*ticked(s, late), SetTimer(TICK, s.pauses.tick)]
+            case TimerFired(name) if name.startswith(RETRY):
+                return announce_to(s, [name.removeprefix(RETRY)])
+            case TimerFired():
+                return []
+        return self._contact(event)
+
+    def _contact(self, event: Event) -> list[Effect]:
+        """What other traffic tells of a peer."""
+        match event:
+            case ContactMade(peer):
+                return [] if self.settled(peer) else seen(self.state, peer)
+            case ContactLost(peer, _):
+                if peer in self.known:
+                    self.state.troubled.add(peer)
+                return check(self.state, peer)
+            case FormRefused(peer):
+                self.state.roster.reads(peer, frozenset())  # until it announces itself again
+                return []
+        raise IllegalStep(f"the membership cannot take {type(event).__name__}")

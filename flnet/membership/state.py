@@ -1,0 +1,48 @@
+"""What the membership knows: one record that its steps read and change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flnet.membership.announcing import Announcer
+from flnet.membership.pace import Pauses
+from flnet.membership.probing import Prober
+from flnet.membership.roster import Roster
+from flnet.messages import MAX_PEERS, News, Peer
+from flnet.params import PeerId, Rng
+
+
+class MeshState:
+    """Everything that changes in the membership.
+
+    Attributes:
+        incarnation: how often an accusation of this node was shown to be wrong.
+        joined: whether an announcement was ever answered, either way.
+        helping: members that are probed for others: the member, and who asked.
+        troubled: members that some message did not reach; jobs hear when they answer anything again.
+        left: whether this node said that it goes.
+    """
+
+    def __init__(
+        self, me: Peer, rng: Rng, prune: bool = False, pauses: Pauses | None = None, accepts: Sequence[str] = ()
+    ) -> None:
+        """Args:
+        rng: draws whom to probe, to ask for help and to tell.
+        prune: forget a peer that is dead instead of trying it again.
+        accepts: forms of parameters that this node reads besides the thesis' JSON.
+        """
+        self.me, self.my_id = me, PeerId(me.id)
+        self.accepts = tuple(accepts) or None
+        self.pauses = pauses or Pauses()
+        self.incarnation = 0
+        self.joined = False
+        self.left = False
+        self.roster = Roster(self.my_id, prune)
+        self.announcer = Announcer(self.my_id, self.roster, self.pauses)
+        self.prober = Prober(self.pauses, rng)
+        self.helping: dict[PeerId, set[PeerId]] = {}
+        self.troubled: set[PeerId] = set()
+
+    def all_news(self) -> tuple[News, ...]:
+        """What is known of all members."""
+        return tuple(member.news() for member in self.roster)[: 2 * MAX_PEERS]

@@ -1,0 +1,244 @@
+"""One record for each member: what is seen at first hand, what others say, and what jobs hear of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from flnet.effects import Publish, TellJobs
+from flnet.membership.roster import Member, Roster
+from flnet.membership.standing import Standing, State
+from flnet.messages import Peer, StateWord
+from flnet.params import PeerId
+from tests.membership.meshes import address, at, at_news, of
+
+A, B, M = PeerId("a"), PeerId("b"), PeerId("m")
+ALIVE, SUSPECT, DEAD, LEFT = State
+
+
+def roster(*known: str, prune: bool = False) -> Roster:
+    r = Roster(M, prune)
+    for name in known:
+        r.greet(at(name), frozenset(), 0)
+    r.gossip.take(1)  # all that was to be told
+    return r
+
+
+def hold(r: Roster, state: StateWord, incarnation: int = 0) -> Member:
+    """Let the roster hold a for this."""
+    r.hear(at_news("a", state, incarnation))
+    return r.known[A]
+
+
+def told(r: Roster) -> list[tuple[str, str, int, str | None]]:
+    return [(news.id, news.state, news.incarnation, news.by) for news in r.gossip.take(1)]
+
+
+# --- at first hand
+
+
+def test_a_new_member_is_told_to_jobs_to_people_and_to_others() -> None:
+    r = roster()
+    effects = r.greet(at("a"), frozenset({"int8"}), 3)
+    assert of(TellJobs, effects) == [TellJobs(A, alive=True)]
+    assert [effect.kind for effect in of(Publish, effects)] == ["peer_joined"]
+    assert (r.known[A].standing, r.known[A].accepts, r.size) == (Standing(ALIVE, 3), frozenset({"int8"}), 2)
+    assert told(r) == [("a", "alive", 3, None)]
+
+
+def test_who_greets_again_is_no_news() -> None:
+    r = roster("a")
+    assert r.greet(at("a"), frozenset({"int8"}), 0) == []
+    assert r.known[A].accepts == {"int8"}
+    assert told(r) == []
+
+
+def test_a_live_member_takes_the_higher_incarnation_silently() -> None:
+    r = roster("a")
+    assert (r.seen(A, 4), r.seen(A, 2)) == ([], [])
+    assert r.known[A].standing == Standing(ALIVE, 4)
+
+
+@pytest.mark.parametrize(
+    ("state", "kind"), [("suspect", "peer_answers"), ("dead", "peer_back"), ("left", "peer_back")]
+)
+def test_whoever_sees_it_vouches_for_it(state: StateWord, kind: str) -> None:
+    r = roster("a")
+    hold(r, state, 2)
+    effects = r.seen(A, 0)  # it knows nothing of what is said of it
+    assert r.known[A].standing == Standing(ALIVE, 3)
+    assert of(TellJobs, effects) == [TellJobs(A, alive=True)]
+    assert of(Publish, effects)[0].kind == kind
+    assert told(r) == [("a", "alive", 3, None)]
+
+
+def test_who_knows_a_higher_incarnation_of_its_own_has_that() -> None:
+    r = roster("a")
+    hold(r, "dead", 2)
+    r.seen(A, 9)
+    assert r.known[A].standing == Standing(ALIVE, 9)
+
+
+# --- by hearsay
+
+
+def test_where_it_is_does_not_change_by_hearsay() -> None:
+    r = roster("a")
+    elsewhere = at_news("a", "alive", 5).model_copy(update={"ip": "10.9.9.9", "port": 9})
+    r.hear(elsewhere)
+    assert (r.known[A].peer, r.known[A].standing) == (at("a"), Standing(ALIVE, 5))
+    moved = r.greet(at("a", port=9), frozenset(), 5)
+    assert ([effect.kind for effect in of(Publish, moved)], r.known[A].peer) == (["peer_moved"], at("a", port=9))
+
+
+def test_nothing_is_learned_of_somebody_unknown() -> None:
+    r = roster()
+    assert r.hear(at_news("a", "dead", 5)) == []
+    assert r.known == {}
+
+
+def test_old_stories_change_nothing_and_are_not_passed_on() -> None:
+    r = roster("a")
+    r.seen(A, 3)
+    assert r.hear(at_news("a", "dead", 2)) == []
+    assert (r.known[A].state, told(r)) == (ALIVE, [])
+
+
+@pytest.mark.parametrize(("by", "reason"), [("b", "b says so"), (None, "a peer says so")])
+def test_a_suspicion_says_whose_it_is(by: str | None, reason: str) -> None:
+    r = roster("a")
+    effects = r.hear(at_news("a", "suspect", 0, by))
+    assert r.known[A].reason == reason
+    assert of(Publish, effects)[0].text == f"a may be gone: {reason}"
+    assert of(TellJobs, effects) == []
+    assert told(r) == [("a", "suspect", 0, by)]
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"), [("alive", ""), ("dead", "others say so"), ("left", "it left the mesh")]
+)
+def test_the_reason_is_that_of_the_state(state: StateWord, reason: str) -> None:
+    r = roster("a")
+    r.accuse(A, "timed out")
+    assert hold(r, state, 1).reason == reason
+
+
+def test_a_death_is_told_to_jobs_once() -> None:
+    r = roster("a")
+    assert of(TellJobs, r.hear(at_news("a", "dead", 0))) == [TellJobs(A, alive=False, reason="others say so")]
+    assert of(TellJobs, r.hear(at_news("a", "dead", 1))) == []
+    assert (r.alive, r.size) == ([], 1)
+
+
+# --- accusing and burying
+
+
+def test_each_accuser_counts_once_and_is_passed_on() -> None:
+    r = roster("a")
+    assert of(Publish, r.accuse(A, "timed out"))[0].text == "a may be gone: timed out"
+    told(r)
+    assert (r.accuse(A, "again"), told(r)) == ([], [])
+    r.hear(at_news("a", "suspect", 0, "b"))
+    assert told(r) == [("a", "suspect", 0, "b")]
+    r.hear(at_news("a", "suspect", 0, "b"))
+    assert (r.known[A].accusers, told(r)) == (frozenset({M, B}), [])
+
+
+def test_who_heard_of_a_suspicion_and_finds_the_same_is_an_accuser_too() -> None:
+    r = roster("a")
+    r.hear(at_news("a", "suspect", 0, "b"))
+    r.accuse(A, "timed out")
+    assert r.known[A].accusers == {B, M}
+    assert ("a", "suspect", 0, "m") in told(r)
+
+
+def test_a_new_suspicion_has_its_full_time_and_its_own_accusers() -> None:
+    r = roster("a")
+    r.tick = 10
+    r.accuse(A, "timed out")
+    r.tick = 12
+    r.hear(at_news("a", "suspect", 1, "b"))  # it objected, and was suspected again
+    assert (r.known[A].since, r.known[A].accusers) == (12, frozenset({B}))
+
+
+def test_the_dead_and_the_unknown_are_not_accused() -> None:
+    r = roster("a")
+    hold(r, "dead")
+    assert (r.accuse(A, ""), r.accuse(B, ""), r.known[A].state) == ([], [], DEAD)
+
+
+def test_a_buried_member_stays_known_with_its_reason() -> None:
+    r = roster("a")
+    r.accuse(A, "timed out")
+    effects = r.bury(A)
+    assert of(TellJobs, effects) == [TellJobs(A, alive=False, reason="timed out")]
+    assert (r.known[A].state, r.known[A].reason, r.alive) == (DEAD, "timed out", [])
+
+
+def test_with_pruning_it_is_forgotten_but_still_told() -> None:
+    r = roster("a", prune=True)
+    r.accuse(A, "timed out")
+    told(r)
+    effects = r.bury(A)
+    assert [effect.kind for effect in of(Publish, effects)] == ["peer_pruned"]
+    assert of(TellJobs, effects) == [TellJobs(A, alive=False, reason="timed out")]
+    assert (r.known, told(r)) == ({}, [("a", "dead", 0, None)])
+
+
+def test_tombstones_fall_and_live_members_stay() -> None:
+    r = roster("a", "b")
+    r.tick = 5
+    hold(r, "left")
+    r.tick = 14
+    r.forget_old(10)
+    assert set(r.known) == {A, B}
+    r.tick = 15
+    r.forget_old(10)
+    assert set(r.known) == {B}
+
+
+# --- addresses, views
+
+
+def test_another_node_at_an_address_takes_the_place_of_the_old_one() -> None:
+    r = roster("a")
+    effects = r.greet(at("b", port=at("a").port), frozenset(), 0)
+    assert of(TellJobs, effects) == [
+        TellJobs(A, alive=False, reason=f"b is at {address('a')} now"),
+        TellJobs(B, alive=True),
+    ]
+    assert set(r.known) == {B}
+
+
+def test_of_a_dead_node_at_that_address_jobs_hear_nothing_again() -> None:
+    r = roster("a")
+    hold(r, "dead")
+    effects = r.greet(at("b", port=at("a").port), frozenset(), 0)
+    assert of(TellJobs, effects) == [TellJobs(B, alive=True)]
+
+
+def test_members_come_in_the_order_of_their_ids() -> None:
+    assert [member.peer.id for member in roster("b", "c", "a")] == ["a", "b", "c"]
+
+
+def test_the_view_and_the_news_of_a_member() -> None:
+    member = Member(Peer(id="a", ip="10.0.0.1", port=9), Standing(LEFT, 2), "it goes")
+    assert member.view() == {
+        **{"id": "a", "ip": "10.0.0.1", "port": "9", "address": "10.0.0.1:9"},
+        **{"state": "left", "reason": "it goes", "incarnation": 2},
+    }
+    news = member.news(B)
+    assert (news.id, news.ip, news.port, news.state, news.incarnation, news.by) == (
+        "a",
+        "10.0.0.1",
+        9,
+        "left",
+        2,
+        B,
+    )
+
+
+def test_what_a_member_reads_may_change() -> None:
+    r = roster("a")
+    r.reads(A, frozenset({"int8"}))
+    r.reads(B, frozenset({"int8"}))
+    assert (r.known[A].accepts, set(r.known)) == (frozenset({"int8"}), {A})

@@ -1,0 +1,73 @@
+"""The queue of a node: one event at a time, in order, and whoever waits always hears something."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from flnet.errors import JobBusy, LocalError
+from flnet.events import Event, Paused, Resumed
+from flnet.messages import Packet, Peer, ProbeReply
+from flnet.node.mailbox import Mailbox
+from flnet.params import TrainerId
+
+T = TrainerId("T")
+ANSWER = Packet(ProbeReply(i_am=Peer(id="a", port=1)))
+
+
+async def test_events_are_taken_one_at_a_time_and_in_order() -> None:
+    taken: list[str] = []
+
+    async def handle(owner: TrainerId | None, event: Event) -> Packet | None:
+        taken.append(f"{type(event).__name__} begins")
+        await asyncio.sleep(0)
+        taken.append(f"{type(event).__name__} ends")
+        return ANSWER if owner == T else None
+
+    mailbox = Mailbox(handle, taken.append)
+    mailbox.start()
+    mailbox.put(None, Paused())
+    assert await mailbox.ask(T, Resumed()) is ANSWER
+    assert taken == ["Paused begins", "Paused ends", "Resumed begins", "Resumed ends"]
+    await mailbox.stop()
+
+
+async def test_a_refusal_reaches_who_asked_and_a_bug_is_told_in_words() -> None:
+    faults: list[str] = []
+
+    async def handle(owner: TrainerId | None, event: Event) -> Packet | None:
+        raise JobBusy("not now") if isinstance(event, Paused) else ZeroDivisionError("oops")
+
+    mailbox = Mailbox(handle, faults.append)
+    mailbox.start()
+    with pytest.raises(JobBusy, match="not now"):
+        await mailbox.ask(None, Paused())
+    assert faults == []
+    with pytest.raises(LocalError, match="see the log"):
+        await mailbox.ask(None, Resumed())
+    mailbox.put(None, Resumed())  # and it goes on
+    with pytest.raises(JobBusy):
+        await mailbox.ask(None, Paused())
+    assert faults == ["Resumed could not be handled: oops"] * 2
+    await mailbox.stop()
+
+
+async def test_who_waits_when_the_node_stops_hears_so() -> None:
+    begun = asyncio.Event()
+
+    async def handle(owner: TrainerId | None, event: Event) -> Packet | None:
+        begun.set()
+        await asyncio.Event().wait()
+        return None
+
+    mailbox = Mailbox(handle, lambda words: None)
+    with pytest.raises(LocalError, match="not running"):
+        await mailbox.ask(None, Paused())
+    mailbox.start()
+    waiting = [asyncio.create_task(mailbox.ask(None, Paused())) for _ in range(2)]
+    await begun.wait()
+    await mailbox.stop()
+    for task in waiting:
+        with pytest.raises(LocalError, match="stopping"):
+            await task
