@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from flnet import jobs
 from tests.hosts.mesh import host_mesh, watched
 from tests.hosts.namespaces import unable
 from tests.hosts.rules import Rule
@@ -14,7 +13,6 @@ from tests.processes.harness import until
 
 pytestmark = [
     pytest.mark.skipif(bool(unable()), reason=unable() or "hosts can be made here"),
-    pytest.mark.skipif(hasattr(jobs, "Members"), reason="members are not probed yet"),
 ]
 WATCH_SECONDS = 12.0  # in which somebody who gets no answer at all is declared dead
 

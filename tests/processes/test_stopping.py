@@ -93,7 +93,6 @@ def test_a_node_that_is_asked_to_end_gives_what_it_has_begun_to_give(tmp_path: P
         assert ending.process.wait(END_SECONDS) == 0
 
 
-@pytest.mark.xfail(run=False, reason="nodes do not say that they leave yet")
 @pytest.mark.slow
 def test_a_node_that_is_asked_to_end_tells_its_peers(three: Harness) -> None:
     first, second, third = three.nodes
