@@ -13,9 +13,12 @@ from pathlib import Path
 
 from flnet.errors import FlnetError, PeerError
 from flnet.jobs.steps import draw
+from flnet.membership import Pauses, Standing, State
+from flnet.membership.pace import suspicion_ticks
 from flnet.settings import PREFIX, Settings
 
 ROOT = Path(__file__).resolve().parent.parent
+INCARNATIONS = (1, 2)  # of which the table of claims gives an example
 PART = re.compile(r"(<!-- begin:(?P<name>[\w-]+) -->\n).*?(<!-- end:(?P=name) -->)", re.DOTALL)
 
 
@@ -63,10 +66,37 @@ def state_diagram() -> str:
     return f"```mermaid\n{draw()}\n```"
 
 
+def claims_table() -> str:
+    """Which claim about a member counts against what is held of it."""
+    held = [f"`{state.value}`, {i}" for i in INCARNATIONS for state in State]
+    head = ["| somebody says | " + " | ".join(held) + " |", "| --- |" + " --- |" * len(held)]
+    return "\n".join([*head, *(_claim_row(Standing(state, i)) for i in INCARNATIONS for state in State)])
+
+
+def _claim_row(claim: Standing) -> str:
+    others = (Standing(state, i) for i in INCARNATIONS for state in State)
+    cells = ("counts" if claim.beats(other) else "same" if claim == other else "-" for other in others)
+    return f"| `{claim.state.value}`, {claim.incarnation} | {' | '.join(cells)} |"
+
+
+def suspicion_table() -> str:
+    """How many seconds a suspect has, by nodes and accusers."""
+    pauses = Pauses()
+    rows = [
+        f"| {size} | "
+        + " | ".join(f"{suspicion_ticks(pauses, size, n) * pauses.tick:g}" if n < size else "" for n in (1, 2, 3))
+        + " |"
+        for size in (2, 3, 4, 5, 10, 20, 50, 100)
+    ]
+    return "\n".join(["| nodes | 1 accuser | 2 | 3 or more |", "| --- | --- | --- | --- |", *rows])
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "settings": settings_table,
     "errors": errors_table,
     "job-steps": state_diagram,
+    "claims": claims_table,
+    "suspicion": suspicion_table,
 }
 
 

@@ -19,6 +19,8 @@ DRIVEN_BY = {
         *("node.build", "node.lane", "node.perform"),
         *("node.post", "node.timers"),
     ),
+    "tests/membership/test_announcing.py": ("membership.greeting",),
+    "tests/membership/test_members.py": ("membership.state",),
     "tests/messages/test_base.py": ("explaining",),
     "tests/training/test_pool.py": ("training.api", "training.backend", "training.faults"),
     "tests/training/test_process.py": ("training.frames", "training.local", "training.worker"),

@@ -27,11 +27,11 @@ def command(address: str, as_json: bool, every: bool) -> None:
     if as_json:
         print_json(info)
         return
-    me, peers = info.get("iAm", {}), info.get("peers", [])
-    alive = sum(peer.get("state") == "alive" for peer in peers)
+    me, states = info.get("iAm", {}), [peer.get("state") for peer in info.get("peers", [])]
+    here = [state for state in states if state != "left"]
     click.echo(
         f"{printable(me.get('id'))} at {address} is {printable(info.get('lastNodeStatus'))}; "
-        f"{alive} of {len(peers)} peers alive"
+        f"{here.count('alive')} of {len(here)} peers alive"
     )
     jobs = info.get("jobsInfo", [])
     print_table(jobs_table(jobs))

@@ -19,9 +19,8 @@ STATES = (
     "dead",
     "left",
     "pending",
-    "unreachable",
 )  # that have a shape and a colour of their own
-_CHIPS = {"alive": "calm", "dead": "bad", "unreachable": "bad"}  # of the others: "warn"
+_CHIPS = {"alive": "calm", "dead": "bad"}  # of the others: "warn"
 Letters = Mapping[tuple[str, str], str]  # by trainer and digest
 
 

@@ -7,7 +7,19 @@ from collections.abc import Mapping
 SPANISH: Mapping[str, Mapping[str, str]] = {
     # the mesh
     "peer_joined": {"{peer} joined at {address}": "{peer} se unió en {address}"},
+    "peer_moved": {"{peer} moved from {address} to {other}": "{peer} se trasladó de {address} a {other}"},
+    "peer_suspected": {"{peer} may be gone: {reason}": "puede que {peer} ya no esté: {reason}"},
+    "peer_answers": {"{peer} answers again": "{peer} vuelve a responder"},
+    "peer_left": {"{peer} left the mesh": "{peer} dejó la malla"},
     "peer_back": {"{peer} is back at {address}": "{peer} ha vuelto en {address}"},
+    "refuted": {
+        "a peer got no answer from this node; the mesh is told that it is here": (
+            "un nodo no obtuvo respuesta de este; se comunica a la malla que sigue aquí"
+        ),
+        "{peer} got no answer from this node; the mesh is told that it is here": (
+            "{peer} no obtuvo respuesta de este nodo; se comunica a la malla que sigue aquí"
+        ),
+    },
     "peer_lost": {"{peer} does not answer: {reason}": "{peer} no responde: {reason}"},
     "peer_pruned": {"{peer} was forgotten: {reason}": "{peer} fue olvidado: {reason}"},
     "peer_replaced": {"{peer} was forgotten: {reason}": "{peer} fue olvidado: {reason}"},

@@ -132,7 +132,6 @@ SPANISH: Mapping[str, str] = {
     "Address": "Dirección",
     "State": "Estado",
     "alive": "activo",
-    "unreachable": "inalcanzable",
     "suspect": "sospechoso",
     "dead": "caído",
     "left": "se fue",

@@ -117,6 +117,12 @@ _ERRORS: Mapping[str, str] = {
 _MESH: Mapping[str, str] = {
     "no bootstrap peer has answered yet: {names}": "aún no ha respondido ningún nodo inicial: {names}",
     "does not answer": "no responde",
+    "it does not answer": "no responde",
+    "it left the mesh": "dejó la malla",
+    "others say so": "lo dicen otros nodos",
+    "a peer says so": "lo dice otro nodo",
+    "{peer} says so": "lo dice {peer}",
+    "no answer within {seconds} s": "sin respuesta en {seconds} s",
     "no answer in {seconds} s": "sin respuesta en {seconds} s",
     "no usable answer: {reason}": "sin respuesta utilizable: {reason}",
     "answered {status} instead of its state": "respondió {status} en lugar de su estado",

@@ -79,7 +79,11 @@ def test_the_port_of_the_environment_is_asked(
 
 def test_status_for_people(flnet: Run, fake_node: FakeNode) -> None:
     fake_node.views = [job(current_round=2, post_fedavg_accuracy=0.875, digest="0123456789abcdef")]
-    fake_node.peer_views = [{"id": "b", "state": "alive"}, {"id": "c", "state": "unreachable"}]
+    fake_node.peer_views = [
+        {"id": "b", "state": "alive"},
+        {"id": "c", "state": "dead"},
+        {"id": "d", "state": "left"},
+    ]
     shown = flnet("status", "--node", fake_node.address)
     assert shown.exit_code == 0
     assert "node-a at" in shown.output
@@ -122,12 +126,10 @@ def test_status_for_scripts(flnet: Run, fake_node: FakeNode) -> None:
 
 def test_peers(flnet: Run, fake_node: FakeNode) -> None:
     assert "no peers yet" in flnet("peers", "--node", fake_node.address).output
-    fake_node.peer_views = [
-        {"id": "n\n1", "address": "127.0.0.1:4001", "state": "unreachable", "reason": "refused"}
-    ]
+    fake_node.peer_views = [{"id": "n\n1", "address": "127.0.0.1:4001", "state": "dead", "reason": "refused"}]
     shown = flnet("peers", "--node", fake_node.address).output
     assert r"n\n1" in shown
-    assert "unreachable" in shown
+    assert "dead" in shown
     assert json.loads(flnet("peers", "--json", "--node", fake_node.address).output) == fake_node.peer_views
 
 

@@ -33,6 +33,7 @@ from flnet.messages import (
     JobMessage,
     ModelParams,
     Peer,
+    Probe,
     StartTraining,
     Trigger,
     Triggered,
@@ -44,7 +45,7 @@ from flnet.transport.base import Reply
 from .fake_feed import FakeFeed
 from .fake_shelf import FakeShelf
 
-KINDS = {kind.path: kind for kind in (Announce, StartTraining, ModelParams, Accuracy, Trigger)}
+KINDS = {kind.path: kind for kind in (Announce, Probe, StartTraining, ModelParams, Accuracy, Trigger)}
 CONTROL = 64 * 1024
 WANTED = b"wanted head:"  # what a binary body must begin with
 
@@ -170,6 +171,8 @@ class FakeNode(FakeShelf):
         message = KINDS[path].read(fields)
         if isinstance(message, Announce):
             return self._announce(message, caller_ip)
+        if isinstance(message, Probe):
+            return _reply(200, {"iAm": self.me.fields()})
         if isinstance(message, Trigger):
             return await self._trigger(message)
         return self._round(message)
@@ -209,9 +212,8 @@ class FakeNode(FakeShelf):
 
     def add_peer(self, peer_id: str, address: str, state: str = "alive", reason: str = "") -> None:
         ip, _, port = address.rpartition(":")
-        self.known.append(
-            {"id": peer_id, "ip": ip, "port": port, "address": address, "state": state, "reason": reason}
-        )
+        place = {"id": peer_id, "ip": ip, "port": port, "address": address}
+        self.known.append({**place, "state": state, "reason": reason, "incarnation": 0})
 
     async def edit_hyper_params(self, trainer: TrainerId, changes: EditHyperParams) -> View:
         job = self._job(trainer)

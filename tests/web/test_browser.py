@@ -48,7 +48,7 @@ def mesh_of_three(node: FakeNode) -> None:
     peer_job.round, peer_job.before, peer_job.after, peer_job.exchanged = 3, 0.9012, 0.9287, True
     node.jobs["MNIST"].round = 2
     node.add_peer("NODE_2", "127.0.0.1:4001")
-    node.add_peer("NODE_3", "127.0.0.1:4002", "unreachable", "did not answer in 2 s")
+    node.add_peer("NODE_3", "127.0.0.1:4002", "dead", "did not answer in 2 s")
     node.around = [
         {"id": "NODE_2", "address": "127.0.0.1:4001", "info": other.info(), "error": None},
         {"id": "NODE_3", "address": "127.0.0.1:4002", "info": None, "error": "did not answer in 2 s"},

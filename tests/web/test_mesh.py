@@ -32,7 +32,7 @@ NOTHING_KNOWN: dict[str, Any] = {
 
 def around(node: FakeNode, info: Any, error: str | None = None, rtt_ms: float | None = 1.5) -> None:
     """A peer that says this of itself."""
-    node.add_peer("NODE_2", "127.0.0.1:4001", "alive" if error is None else "unreachable")
+    node.add_peer("NODE_2", "127.0.0.1:4001", "alive" if error is None else "dead")
     node.known = [{**node.known[0], "rtt_ms": rtt_ms}]
     node.around = [{"id": "NODE_2", "address": "127.0.0.1:4001", "info": info, "error": error}]
 
@@ -60,7 +60,7 @@ async def test_this_node_comes_first_then_its_peers(client: Client, node: FakeNo
 async def test_a_peer_that_does_not_answer_is_there_with_the_reason(client: Client, node: FakeNode) -> None:
     around(node, None, "no\nanswer " + "x" * 1000, None)
     other = (await mesh(client))[1]
-    assert (other["state"], other["version"], other["rtt_ms"], other["jobs"]) == ("unreachable", None, None, [])
+    assert (other["state"], other["version"], other["rtt_ms"], other["jobs"]) == ("dead", None, None, [])
     assert other["reason"].startswith("no answer xxx")
     assert len(other["reason"]) == 500
 

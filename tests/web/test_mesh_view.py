@@ -64,7 +64,7 @@ def test_what_goes_on_and_who_waits_for_whom_is_said() -> None:
         ("alive", "alive", "calm"),
         ("suspect", "suspect", "warn"),
         ("dead", "dead", "bad"),
-        ("unreachable", "unreachable", "bad"),
+        ("unreachable", "other", "warn"),
         ("left", "left", "warn"),
         ("pending", "pending", "warn"),
         ("dancing", "other", "warn"),

@@ -44,7 +44,7 @@ async def test_the_page_shows_the_same_job_on_the_peers_and_what_only_they_have(
     other.jobs["CIFAR10"] = other.jobs.pop("MNIST_3_7")
     other.jobs["CIFAR10"].trainer_id, other.jobs["CIFAR10"].label = "CIFAR10", "CIFAR-10 Dataset"
     node.add_peer("NODE_2", "127.0.0.1:4001")
-    node.add_peer("NODE_3", "127.0.0.1:4002", "unreachable", "did not answer in 2 s")
+    node.add_peer("NODE_3", "127.0.0.1:4002", "dead", "did not answer in 2 s")
     node.around = [
         {"id": "NODE_2", "address": "127.0.0.1:4001", "info": other.info(), "error": None},
         {"id": "NODE_3", "address": "127.0.0.1:4002", "info": None, "error": "no answer"},

@@ -106,7 +106,7 @@ def train_and_lose_one(h: Harness) -> list[dict[str, Any]]:
     assert one.http.post("/training/trigger", json={"trainerId": "nobody"}).status_code == 404
     other.kill()
     one.trigger()
-    until(lambda: any(item["kind"] in ("peer_lost", "peer_suspect") for item in feed(one)), "the loss")
+    until(lambda: any(item["kind"] in ("peer_lost", "peer_suspected") for item in feed(one)), "the loss")
     until(lambda: sum(item["kind"] == "round_closed" for item in feed(one)) >= 3, "a round alone")
     return feed(one)
 
