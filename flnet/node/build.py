@@ -81,7 +81,7 @@ def assemble(
             own_hyper=own_hyper_of(settings),
             encoding=encoding_of(form),
         )
-        post = Post(transport, wire, core.members, node.deliver, spare, node.traffic)
+        post = Post(transport, wire, core.members, node.deliver, spare, node.traffic, node.distances)
         timers = Timers(node.deliver, random.Random())
         return Performer(store, shelf, post, lane, timers, node.feed, node.deliver)
 

@@ -38,6 +38,7 @@ from flnet.messages import (
     Probe,
     ProbeReply,
 )
+from flnet.node.distances import Distances
 from flnet.node.forms import goes_along
 from flnet.node.spare import SpareMemory
 from flnet.node.timers import Deliver
@@ -63,8 +64,9 @@ class Post:
         deliver: Deliver,
         spare: SpareMemory,
         traffic: Traffic | None = None,
+        distances: Distances | None = None,
     ) -> None:
-        self._spare, self._traffic = spare, traffic or Traffic()
+        self._spare, self._traffic, self._distances = spare, traffic or Traffic(), distances
         self._transport, self._wire, self._members, self._deliver = transport, wire, members, deliver
         self._json = JsonCodec()
         self._slots = asyncio.Semaphore(IN_FLIGHT)
@@ -137,6 +139,8 @@ class Post:
         if address is None:
             return ProbeFailed(peer, about, "its address is not known any more")
         body = self._json.encode(Packet(effect.message))
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
         try:
             async with asyncio.timeout(effect.seconds):
                 reply = await self._transport.send(address, Probe.path, body, self._json.content_type)
@@ -144,6 +148,8 @@ class Post:
             return ProbeFailed(peer, about, f"no answer within {effect.seconds:g} s")
         except TransportError as exc:
             return ProbeFailed(peer, about, str(exc))
+        if self._distances is not None:
+            self._distances.measured(peer, loop.time() - begun)
         try:
             answer = self._json.decode(ProbeReply, reply.body).message
         except PeerError:

@@ -14,6 +14,7 @@ from flnet.node.base import View
 from flnet.node.distances import Distances
 from flnet.node.survey import Survey
 from flnet.transport import Reply
+from tests.node.mesh import mesh_of, until
 
 
 class Answers:
@@ -100,3 +101,8 @@ async def test_who_is_only_suspected_is_asked_too(state: str, is_asked: bool) ->
     transport: Any = Answers(lambda _: Reply(200, b"{}"))
     (view,) = await Survey(transport, lambda: [peer("b", state)]).get()
     assert (view["info"] is not None, len(transport.asked)) == (is_asked, int(is_asked))
+
+
+async def test_probes_measure_how_far_a_peer_is() -> None:
+    async with mesh_of(1.0, 1.0) as mesh:
+        await until(lambda: all(node.peers()[0]["rtt_ms"] is not None for node in mesh.nodes.values()))
