@@ -15,6 +15,7 @@ own update that a peer took.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import Coroutine, Sequence
@@ -24,6 +25,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from flnet.__main__ import main
+from flnet.effects import Answer, Save
 from flnet.events import Event
 from flnet.messages import JobMessage, ModelParams, Packet
 from flnet.node import build
@@ -84,23 +86,36 @@ _crashes = _Crashes()
 
 
 class CrashingPerformer(Performer):
-    """Performs one effect at a time, and may die between them."""
+    """May die before and after each effect of a job, in the order in which they are performed."""
 
     _current: Owned | None = None
 
     async def perform(self, owned: Sequence[Owned], *rest: Any, **more: Any) -> Packet | None:
         """Perform effects in order; the answer among them, if there is one."""
-        answer = None
+        answer = await super().perform(owned, *rest, **more)
         for item in owned:
-            self._pass_by("before", item)
-            self._current = item
-            answer = await super().perform([item]) or answer
-            self._current = None
-            self._pass_by("after", item)
-        await super().perform([], *rest, **more)  # what is left to do when all effects are done
+            if isinstance(item.effect, Answer):
+                self._pass_by("after", item)
         return answer
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _save(self, owner: TrainerId | None, effect: Save) -> None:
+        self._pass_by("before", Owned(owner, effect))
+        await super()._save(owner, effect)
+        self._pass_by("after", Owned(owner, effect))
+
+    def _for_anyone(self, item: Owned) -> None:
+        self._pass_by("before", item)
+        super()._for_anyone(item)
+        self._pass_by("after", item)
+
+    def _for_job(self, owner: TrainerId, item: Owned) -> None:
+        self._pass_by("before", item)
+        self._current = item
+        super()._for_job(owner, item)
+        self._current = None
+        self._pass_by("after", item)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         item = self._current
 
         async def watched() -> None:
@@ -108,7 +123,7 @@ class CrashingPerformer(Performer):
             if item is not None:
                 self._pass_by("done", item)
 
-        super()._spawn(watched())
+        return super()._spawn(watched())
 
     def _pass_by(self, moment: str, item: Owned) -> None:
         _crashes.pass_by(_core_of(self._deliver), item.owner, moment, type(item.effect).__name__)
