@@ -19,6 +19,7 @@ from flnet.events import (
     ContactLost,
     ContactMade,
     Event,
+    Leaving,
     MeshStarted,
     ProbeAnswered,
     ProbeFailed,
@@ -47,13 +48,18 @@ class Mesh:
     silent: set[PeerId] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        names = [PeerId(f"n{i}") for i in range(self.size)]
-        self.nodes = {
-            n: Members(peer(n, 4000 + i, "10.0.0.1"), Random(self.seed + i)) for i, n in enumerate(names)
-        }
-        for name in names:
-            self.give(name, MeshStarted(("10.0.0.1:4000",)))
+        for i in range(self.size):
+            self.start(PeerId(f"n{i}"))
         self.settle()
+
+    def start(self, node: PeerId) -> None:
+        """Start a node, or start it anew: it knows nothing then, and what it waited for does not reach it."""
+        number = int(node[1:])
+        self.nodes[node] = Members(peer(node, 4000 + number, "10.0.0.1"), Random(self.seed + number))
+        self.timers = {key: left for key, left in self.timers.items() if key[0] != node}
+        self.replies = [(to, event) for to, event in self.replies if to != node]
+        self.calls = [(sender, call) for sender, call in self.calls if sender != node]
+        self.give(node, MeshStarted(("10.0.0.1:4000",)))
 
     def give(self, node: PeerId, event: Event) -> None:
         """Let an event happen, and keep what is to be done about it."""
@@ -194,6 +200,16 @@ class Faults(RuleBasedStateMachine):
     @rule(index=indices)
     def one_ends(self, index: int) -> None:
         self.mesh.hand_over(index)
+
+    @rule(index=indices, says=st.booleans())
+    def one_is_restarted(self, index: int, says: bool) -> None:
+        node = self.node(index)
+        if says:
+            self.mesh.give(node, Leaving())
+            farewells = [call for sender, call in self.mesh.calls if sender == node]
+            for call in farewells[::2]:  # the others are lost
+                self.mesh.arrive(node, call)
+        self.mesh.start(node)
 
     @rule(index=indices, other=indices, lost=st.booleans())
     def other_traffic(self, index: int, other: int, lost: bool) -> None:
