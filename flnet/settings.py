@@ -206,6 +206,16 @@ class Settings(BaseModel):
     max_import_gigabytes: float = Field(
         default=8, gt=0, le=100_000, description="Upper bound for data that a person brings, also when unpacked."
     )
+    keep_models: int = Field(
+        default=5,
+        ge=0,
+        description="Averages of each trainer kept besides the one held; pinned ones do not count.",
+    )
+    keep_model_megabytes: int = Field(
+        default=128, ge=1, description="Room for them; of larger ones fewer are kept."
+    )
+    keep_rounds: int = Field(default=100_000, ge=1, description="Rounds of each trainer kept in the history.")
+    keep_events: int = Field(default=10_000, ge=0, description="Things that happened, kept over restarts.")
     seed: int = Field(default=0, ge=0, le=2**31, description="Seed of splits, initial parameters and shuffling.")
     logging_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         default="INFO", description="What is logged."

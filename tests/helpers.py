@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any
@@ -44,7 +45,7 @@ def frozen(value: Any) -> Any:
             return value.digest
         case Mapping():
             return {name: frozen(inner) for name, inner in value.items()}
-        case list() | tuple():
+        case list() | tuple() | deque():
             return [frozen(inner) for inner in value]
         case set() | frozenset():
             return sorted(map(str, value))

@@ -72,9 +72,9 @@ class NodeClient:
         """GET /jobs/{trainer}."""
         return self._object("GET", _job_path(trainer))
 
-    def history(self, trainer: str) -> list[View]:
-        """GET /jobs/{trainer}/history: a record of every round, oldest first."""
-        return self._list(_job_path(trainer) + "/history")
+    def history(self, trainer: str, last: int | None = None) -> list[View]:
+        """GET /jobs/{trainer}/history: a record of every round, or of the `last` ones, oldest first."""
+        return self._list(_job_path(trainer) + "/history" + (f"?last={last}" if last else ""))
 
     def trigger(self, trainer: str, rounds: int, until: str | None = None) -> int:
         """POST /training/trigger; the number of the first round that was started."""

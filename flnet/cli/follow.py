@@ -18,6 +18,7 @@ from flnet.errors import PeerTimeout, PeerUnreachable
 __all__ = ["Follower", "RoundFailed", "is_open"]
 
 POLL_SECONDS = 0.3
+NEWEST = 100  # records of a node among which a result is looked for
 AT_REST = ("IDLE", "NO_DATA")
 
 
@@ -137,7 +138,7 @@ class Follower:
 
     def _record(self, node: str, number: int) -> View | None:
         try:
-            history = self._clients[node].history(self._trainer)
+            history = self._clients[node].history(self._trainer, last=NEWEST)
         except (PeerUnreachable, PeerTimeout):
             if not self._tolerant:
                 raise

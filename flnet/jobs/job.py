@@ -105,7 +105,7 @@ class Job:
         return self.state.view()
 
     def history(self) -> Sequence[Mapping[str, Any]]:
-        """The records of all rounds that are over, oldest first."""
+        """The records of the newest HELD_ROUNDS rounds that are over, oldest first."""
         return [record.view() for record in self.state.history]
 
     def receive(self, event: Event) -> list[Effect]:

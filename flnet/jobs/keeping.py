@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flnet.effects import KeptUpdate, Save
+from flnet.jobs.record import RoundRecord
 from flnet.jobs.steps import Phase
 from flnet.params import Params
 
@@ -23,12 +24,12 @@ class Kept:
     shared: Params | None = None
     private: Params | None = None
     sent: Params | None = None
-    records: int = 0
+    over: list[RoundRecord] = field(default_factory=list)  # of rounds that ended since
 
     def save(self, s: JobState, updates: tuple[KeptUpdate, ...] = ()) -> Save:
         """The effect that keeps the job as it is now; `updates` are those that have come."""
         shared, private = (s.model.shared, s.model.private) if s.model else (None, None)
-        records = tuple(record.view() for record in s.history[self.records :])
+        records = tuple(record.view() for record in self.over)
         save = Save(
             figures(s),
             None if shared is self.shared else shared,
@@ -37,7 +38,7 @@ class Kept:
             updates,
             records,
         )
-        self.shared, self.private, self.sent, self.records = shared, private, s.sent, len(s.history)
+        self.shared, self.private, self.sent, self.over = shared, private, s.sent, []
         return save
 
 

@@ -39,9 +39,9 @@ def restored(s: JobState, event: Restored) -> list[Effect]:
         phase = Phase(said["phase"])
     except (KeyError, TypeError, ValueError) as exc:
         return [s.tell("state_damaged", f"what was kept of {s.trainer} cannot be used: {exc!r}; it begins anew")]
-    s.history, s.hyper, s.key, s.record, s.restored = history, hyper, key, record, event
+    s.history.extend(history)
+    s.hyper, s.key, s.record, s.restored = hyper, key, record, event
     s.paused, s.rolled_back = bool(said.get("paused")), bool(said.get("rolled_back"))
-    s.kept.records = len(history)
     if said.get("me", s.my_id) != s.my_id:
         put_off(s)  # what was said in the open round was said under another name
     words = f"{s.trainer} was last in round {s.number} ({phase.lower()}); it goes on there"
@@ -94,7 +94,7 @@ def going_on(s: JobState) -> list[Effect]:
     if event.snapshot.get("record"):
         if s.record.outcome == "open":
             s.record.outcome = "ended by a restart of this node"
-        s.history.append(s.record)
+        s.remember(s.record)
     s.record = None
     return []
 

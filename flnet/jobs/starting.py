@@ -116,7 +116,7 @@ def abandon(s: JobState, why: str) -> list[Effect]:
     if s.record is not None:
         if s.record.outcome == "open":
             s.record.outcome = why
-        s.history.append(s.record)
+        s.remember(s.record)
         s.record = None
     return effects
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -57,6 +58,7 @@ class Waits:
 
 
 PAUSED = "paused by a person here"  # what peers read
+HELD_ROUNDS = 500  # newest records that a job holds; the store has the older ones
 HOLD_BYTES = 128 * 1024 * 1024  # of updates that a round holds before it begins to fold them into a sum
 
 
@@ -87,7 +89,7 @@ class JobState:
     averaging: Averaging | None = None
     exchange: Exchange | None = None
     record: RoundRecord | None = None
-    history: list[RoundRecord] = field(default_factory=list)
+    history: deque[RoundRecord] = field(default_factory=lambda: deque(maxlen=HELD_ROUNDS))  # use `remember`
     pending: Opening | None = None  # opens as soon as the step in progress allows it
     asked_while_loading: TrainingAsked | None = None
     fresh: DataChanged | None = None  # other data, for when the round is over
@@ -185,6 +187,11 @@ class JobState:
             keep = key_of(event).beats(key_of(old))
         if keep:
             self.early[peer] = event
+
+    def remember(self, record: RoundRecord) -> None:
+        """A round is over here: its record is held, and is in the next Save."""
+        self.history.append(record)
+        self.kept.over.append(record)
 
     def save(
         self, with_params: bool = False, private: Params | None = None, updates: tuple[KeptUpdate, ...] = ()

@@ -185,7 +185,15 @@ class Node(Protocol):
         ...
 
     def history(self, trainer: TrainerId) -> Sequence[View]:
-        """The records of all rounds, oldest first.
+        """The records of the newest rounds, as many as are at hand, oldest first.
+
+        Raises:
+            UnknownTrainer: no such job.
+        """
+        ...
+
+    async def records(self, trainer: TrainerId, last: int | None = None) -> Sequence[View]:
+        """The records of the newest `last` rounds, or of all that are kept (FLNET_KEEP_ROUNDS), oldest first.
 
         Raises:
             UnknownTrainer: no such job.

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from flnet.jobs import Waits
 from flnet.messages import Peer
+from flnet.node.chronicle import Chronicle
 from flnet.node.core import NodeCore
 from flnet.node.desk import Desk
 from flnet.node.importing import Imports
@@ -20,7 +21,7 @@ from flnet.node.timers import Timers
 from flnet.node.wire import Wire, accepted, encoding_of
 from flnet.params import PeerId, TrainerId
 from flnet.settings import Settings
-from flnet.store import Store
+from flnet.store import Retention, Store
 from flnet.store.disk import DiskStore, identity
 from flnet.strategies import fed_avg
 from flnet.training import Pool, TrainerFile, find_trainers, make_pool
@@ -45,7 +46,7 @@ def build_node(settings: Settings) -> NodeRuntime:
     )
     files = find_trainers(settings)
     trainers = [TrainerId(found.id) for found in files]
-    store = DiskStore(state_folder(settings))
+    store = DiskStore(state_folder(settings), Retention.of(settings))
     name, told = identity(state_folder(settings), settings.node_id)
     me = Peer(id=name, ip=settings.node_ip, port=settings.node_port)
     nodes.append(assemble(settings, me, trainers, pool=pool, transport=transport, store=store, files=files))
@@ -68,7 +69,7 @@ def assemble(
     spare = SpareMemory()
     strategy, form = fed_avg(settings.aggregation, spare.take), settings.wire
     core = _core(settings, me, trainers, folds=strategy.running is not None)
-    shelf = Shelf(core, store)
+    shelf, chronicle = Shelf(core, store), Chronicle(core, store)
     wire = Wire(core, store, form, settings.max_body_megabytes * MEGABYTE)
 
     def make_performer(node: NodeRuntime) -> Performer:
@@ -93,7 +94,8 @@ def assemble(
         store=store,
         pool=pool,
         shelf=shelf,
-        desk=Desk(core, shelf, pool),
+        desk=Desk(core, shelf, pool, chronicle),
+        chronicle=chronicle,
         spare=spare,
         bootstrap=settings.bootstrap_pairs,
     )

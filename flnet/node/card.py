@@ -10,6 +10,7 @@ import flnet
 from flnet.events import Declaration
 from flnet.node.shelf import Chosen
 
+MOST_ROUNDS = 100  # that a card tells of, the newest before the model's own
 _FOLDERS = re.compile(r"(?:[A-Za-z]:)?[/\\](?:[^/\\\s]+[/\\])+")  # a card travels; where data lie here does not
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|!~])")
 
@@ -18,7 +19,7 @@ def card(chosen: Chosen, declared: Declaration, history: Sequence[Mapping[str, A
     """The card of one model.
 
     Args:
-        history: records of the job's rounds, oldest first; those up to the model's own are told of.
+        history: records of the job's newest rounds, oldest first; those up to the model's own are told of.
         file: name of the model's safetensors file.
     """
     sections = [

@@ -13,7 +13,8 @@ from flnet.errors import InvalidMessage, NotOffered, NotReady, OwnMachineOnly
 from flnet.events import Declaration
 from flnet.jobs import Phase
 from flnet.node.base import Download, Question, View
-from flnet.node.card import card
+from flnet.node.card import MOST_ROUNDS, card
+from flnet.node.chronicle import Chronicle
 from flnet.node.core import NodeCore
 from flnet.node.shelf import Chosen, Shelf
 from flnet.params import TrainerId
@@ -33,8 +34,10 @@ T = TypeVar("T")
 class Desk:
     """Answers questions about the models on the shelf."""
 
-    def __init__(self, core: NodeCore, shelf: Shelf, pool: Pool, turn_seconds: float = TURN_SECONDS) -> None:
-        self._core, self._shelf, self._pool = core, shelf, pool
+    def __init__(
+        self, core: NodeCore, shelf: Shelf, pool: Pool, chronicle: Chronicle, turn_seconds: float = TURN_SECONDS
+    ) -> None:
+        self._core, self._shelf, self._pool, self._chronicle = core, shelf, pool, chronicle
         self._turn_seconds = turn_seconds
         self._waiting = 0
 
@@ -76,7 +79,7 @@ class Desk:
     async def card(self, trainer: TrainerId, digest: str) -> Download:
         """The model's card; see `flnet.node.base.Node`."""
         chosen = await self._shelf.pick(trainer, digest)
-        history = self._core.job(trainer).history()
+        history = await self._chronicle.records(trainer, MOST_ROUNDS, until=chosen.figures["round"])
         text = card(chosen, self._declared(trainer), history, f"{stem_of(chosen)}.safetensors")
         return Download(text.encode(), "text/markdown; charset=utf-8", f"{stem_of(chosen)}.md")
 

@@ -14,6 +14,7 @@ from typing import Any
 from flnet.effects import Save, Send
 from flnet.errors import LocalError, NotReady
 from flnet.events import Event, Restored, UpdateOffered, UpdateReceived
+from flnet.jobs import HELD_ROUNDS
 from flnet.messages import ModelParams
 from flnet.params import TrainerId
 from flnet.store import SavedJob, Store
@@ -39,7 +40,7 @@ class Keeper:
     async def load(self, trainer: TrainerId) -> Restored | None:
         """What an earlier run kept of this job, if anything."""
         try:
-            saved = await self._store.load(trainer)
+            saved = await self._store.load(trainer, HELD_ROUNDS)
         except LocalError as exc:
             self._tell("state_damaged", f"what was kept of {trainer} cannot be read: {exc}")
             return None

@@ -16,6 +16,7 @@ from flnet.jobs import Phase
 from flnet.messages import Announce, EditHyperParams, JobMessage, Message, Packet, Peer, Trigger
 from flnet.node.asking import ask_policy
 from flnet.node.base import OWN_PEOPLE_ONLY, Download, Order, Points, Question, View
+from flnet.node.chronicle import Chronicle
 from flnet.node.core import NodeCore
 from flnet.node.desk import Desk
 from flnet.node.distances import Distances
@@ -27,9 +28,7 @@ from flnet.node.perform import Performer
 from flnet.node.readiness import readiness
 from flnet.node.shelf import Shelf
 from flnet.node.spare import IDLE_SECONDS, SpareMemory, give_back_when_idle
-from flnet.node.stopwatch import ROUND_PARTS, Stopwatch
 from flnet.node.survey import Survey
-from flnet.node.traffic import Traffic
 from flnet.node.translate import KINDS
 from flnet.node.wire import Wire
 from flnet.params import Digest, PeerId, Rng, RoundKey, TrainerId
@@ -62,6 +61,7 @@ class NodeRuntime:
         pool: Pool,
         shelf: Shelf,
         desk: Desk,
+        chronicle: Chronicle,
         spare: SpareMemory,
         bootstrap: Sequence[str] = (),
         policy: Policy = manual,
@@ -77,7 +77,7 @@ class NodeRuntime:
         self.feed = RingFeed(time.time)
         self._wire, self._transport, self._store, self._pool = wire, transport, store, pool
         self._shelf, self._desk, self._spare = shelf, desk, spare
-        self._stopwatch, self.traffic = Stopwatch(time.monotonic), Traffic()
+        self._chronicle, self.traffic = chronicle, chronicle.traffic
         self.distances = Distances()
         self._survey = Survey(transport, self.peers, self.distances)
         self._histories = Histories(transport)
@@ -193,8 +193,12 @@ class NodeRuntime:
         return {**job.view(), "progress": progress}
 
     def history(self, trainer: TrainerId) -> Sequence[View]:
-        """The records of all rounds, oldest first, with the seconds and bytes that they took."""
-        return [self._measured(trainer, record) for record in self.core.job(trainer).history()]
+        """The records of the newest rounds, oldest first, with the seconds and bytes that they took."""
+        return self._chronicle.newest(trainer)
+
+    async def records(self, trainer: TrainerId, last: int | None = None) -> Sequence[View]:
+        """The records of the newest `last` rounds, or of all that are kept, oldest first."""
+        return await self._chronicle.records(trainer, last)
 
     async def models(self, trainer: TrainerId) -> Sequence[View]:
         """The models that are kept."""
@@ -237,12 +241,6 @@ class NodeRuntime:
         """Whether the mesh is joined and data are loaded, and if not, why."""
         return readiness(self.core, self._bootstrap, self._performer.keeper.trouble)
 
-    def _measured(self, trainer: TrainerId, record: View) -> View:
-        key = RoundKey(record["round"], record["initiator"])
-        seconds = {**record["seconds"], **self._stopwatch.seconds(trainer, key)}
-        in_order = {part: seconds[part] for part in ROUND_PARTS if part in seconds}
-        return {**record, "seconds": in_order, "bytes": self.traffic.view(trainer, key)}
-
     def _is_busy(self) -> bool:
         return any(job.busy for job in self.core.jobs.values())
 
@@ -262,9 +260,8 @@ class NodeRuntime:
 
     async def _handle(self, owner: TrainerId | None, event: Event) -> Packet | None:
         owned = self.core.hear(owner, event)
-        for trainer, job in self.core.jobs.items():
-            self._stopwatch.note(trainer, job.state.key, job.phase)
-        return await self._performer.perform(owned, (owner, event))
+        self._chronicle.note(owner, event)
+        return await self._performer.perform(self._chronicle.measured(owned), (owner, event))
 
 
 def _for_peers(view: View) -> View:

@@ -60,6 +60,8 @@ class Shelf:
         last = last or await self._stored(trainer, held.digest)
         if last and (last.digest, last.figures["round"]) == (held.digest, held.figures["round"]):
             held = replace(held, private=last.private)
+            if held.figures["record"] is None:  # so many rounds ago that the job does not hold it any more
+                held = replace(held, figures={**held.figures, "record": last.figures["record"]})
             if last.figures == held.figures:
                 return
         await self._store.keep_model(trainer, held.figures, held.shared, held.private)
@@ -175,7 +177,7 @@ def _chosen(trainer: TrainerId, state: JobState, model: Model) -> Chosen:
 
 
 def _record(state: JobState, round: int) -> RoundRecord | None:
-    candidates = ([state.record] if state.record else []) + state.history[::-1]
+    candidates = ([state.record] if state.record else []) + [*reversed(state.history)]
     return next((record for record in candidates if record.key.number == round), None)
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping
 
+from flnet.node.per_round import MOST_ROUNDS, PerRound
 from flnet.params import RoundKey, TrainerId
-
-MOST_ROUNDS = 10_000  # of all jobs; strangers may name rounds that never come
 
 
 class Traffic:
@@ -15,25 +13,18 @@ class Traffic:
 
     def __init__(self, most: int = MOST_ROUNDS) -> None:
         """Args:
-        most: rounds that are kept; the oldest is forgotten first.
+        most: rounds of each job that are kept; the oldest is forgotten first.
         """
-        self._most = most
-        self._rounds: OrderedDict[tuple[TrainerId, RoundKey], dict[str, int]] = OrderedDict()
+        self._rounds = PerRound[dict[str, int]](lambda: {"sent": 0, "received": 0}, most)
 
     def sent(self, trainer: TrainerId, key: RoundKey, nbytes: int) -> None:
         """A body of this round went out."""
-        self._of(trainer, key)["sent"] += nbytes
+        self._rounds.of(trainer, key)["sent"] += nbytes
 
     def received(self, trainer: TrainerId, key: RoundKey, nbytes: int) -> None:
         """A body of this round came in, or the part of it that did."""
-        self._of(trainer, key)["received"] += nbytes
+        self._rounds.of(trainer, key)["received"] += nbytes
 
     def view(self, trainer: TrainerId, key: RoundKey) -> Mapping[str, int]:
         """{sent, received}, in bytes."""
-        return dict(self._rounds.get((trainer, key), {"sent": 0, "received": 0}))
-
-    def _of(self, trainer: TrainerId, key: RoundKey) -> dict[str, int]:
-        counts = self._rounds.setdefault((trainer, key), {"sent": 0, "received": 0})
-        while len(self._rounds) > self._most:
-            self._rounds.popitem(last=False)
-        return counts
+        return dict(self._rounds.find(trainer, key) or {"sent": 0, "received": 0})

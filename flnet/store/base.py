@@ -10,10 +10,35 @@ from typing import Any, Protocol
 from flnet.effects import KeptUpdate
 from flnet.errors import LocalError
 from flnet.params import Digest, Params, TrainerId
+from flnet.settings import Settings
 
-# Of each trainer, besides the model it holds: enough to go back to a better one and to compare, and on a board
-# with a gigabyte of memory still little beside a framework.
-KEPT_AVERAGES = 5
+MOST_UNSAVED = 10_000  # records that are collected while a disk does not work
+
+
+@dataclass(frozen=True)
+class Retention:
+    """For how long a store keeps what nobody needs for going on.
+
+    Attributes:
+        averages: models of each trainer, besides the newest and the pinned ones.
+        model_bytes: of all models of a trainer that are not pinned; the newest stays, however large.
+        rounds: records of each trainer, the newest.
+        events: of the feed, the newest.
+    """
+
+    averages: int
+    model_bytes: int
+    rounds: int
+    events: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> Retention:
+        """What a person wants."""
+        nbytes = settings.keep_model_megabytes * 1024 * 1024
+        return cls(settings.keep_models, nbytes, settings.keep_rounds, settings.keep_events)
+
+
+USUAL = Retention.of(Settings())
 
 
 @dataclass(frozen=True)
@@ -26,7 +51,7 @@ class SavedJob:
         private: its private parameters.
         sent: its newest own update.
         updates: of peers, in rounds that are not averaged yet.
-        records: of all rounds that are over, one for each (round, initiator), in the order of rounds.
+        records: of rounds that are over, one for each (round, initiator), in the order of rounds.
     """
 
     snapshot: Mapping[str, Any] = field(default_factory=dict)
@@ -48,7 +73,7 @@ class SavedJob:
             self.private if new.private is None else new.private,
             self.sent if new.sent is None else new.sent,
             tuple(kept for (key, _), kept in sorted(updates.items()) if key.number >= first),
-            tuple(records[at] for at in sorted(records)),
+            tuple(records[at] for at in sorted(records)[-MOST_UNSAVED:]),
         )
 
 
@@ -88,14 +113,24 @@ class Store(Protocol):
         """
         ...
 
-    async def load(self, trainer: TrainerId) -> SavedJob | None:
-        """The last saved state, or None if there is none."""
+    async def load(self, trainer: TrainerId, rounds: int | None = None) -> SavedJob | None:
+        """The last saved state, with the records of that many newest rounds (None: all); None if there is none."""
+        ...
+
+    async def records(
+        self, trainer: TrainerId, last: int | None = None, until: int | None = None
+    ) -> Sequence[Mapping[str, Any]]:
+        """The records of the newest `last` rounds (None: all that are kept), oldest first.
+
+        Args:
+            until: rounds after this one do not count.
+        """
         ...
 
     async def keep_model(
         self, trainer: TrainerId, figures: Mapping[str, Any], shared: Params, private: Params
     ) -> None:
-        """Keep this model as the newest, and KEPT_AVERAGES that came before it; older ones go.
+        """Keep this model as the newest, and of those before it as many as `Retention` says; older ones go.
 
         One that is kept already (equal shared parameters) becomes the newest, with these figures and these
         private parameters; it stays pinned if it was. Pinned models are not counted, and never go.

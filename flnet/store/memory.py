@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from flnet.params import Digest, Params, TrainerId
-from flnet.store.base import KEPT_AVERAGES, KeptModel, SavedJob, as_text
+from flnet.store.base import USUAL, KeptModel, Retention, SavedJob, as_text
 
-KEPT_BYTES = 128 * 1024 * 1024  # of models for each trainer: of very large ones fewer are kept
+Records = dict[tuple[int, str], str]  # as JSON, by round and initiator, in that order
 
 
 class MemoryStore:
@@ -21,7 +21,9 @@ class MemoryStore:
     same store to the next one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, retention: Retention = USUAL) -> None:
+        self._retention = retention
+        self._records: dict[TrainerId, Records] = {}
         self._jobs: dict[TrainerId, tuple[str, SavedJob]] = {}
         self._models: dict[TrainerId, dict[Digest, tuple[str, Params, Params]]] = {}  # newest last
         self._pinned: dict[TrainerId, set[Digest]] = {}
@@ -33,16 +35,28 @@ class MemoryStore:
         Raises:
             LocalError: the snapshot holds something that is not plain JSON data.
         """
-        text, records = as_text(job.snapshot), tuple(json.loads(as_text(record)) for record in job.records)
+        text = as_text(job.snapshot)
+        records = {(one["round"], one["initiator"]): as_text(one) for one in job.records}
         _, before = self._jobs.get(trainer, ("", SavedJob()))
-        self._jobs[trainer] = (text, before.then(replace(job, records=records)))
+        self._jobs[trainer] = (text, before.then(replace(job, records=())))
+        if records:
+            kept = self._records.get(trainer, {}) | records
+            self._records[trainer] = {at: kept[at] for at in sorted(kept)[-self._retention.rounds :]}
 
-    async def load(self, trainer: TrainerId) -> SavedJob | None:
-        """The last saved state, or None if there is none."""
+    async def load(self, trainer: TrainerId, rounds: int | None = None) -> SavedJob | None:
+        """The last saved state, with the records of that many newest rounds (None: all); None if there is none."""
         if trainer not in self._jobs:
             return None
         text, job = self._jobs[trainer]
-        return replace(job, snapshot=json.loads(text))
+        return replace(job, snapshot=json.loads(text), records=tuple(await self.records(trainer, rounds)))
+
+    async def records(
+        self, trainer: TrainerId, last: int | None = None, until: int | None = None
+    ) -> Sequence[Mapping[str, Any]]:
+        """The records of the newest `last` rounds, oldest first."""
+        kept = self._records.get(trainer, {})
+        texts = [text for (round, _), text in kept.items() if until is None or round <= until]
+        return [json.loads(text) for text in (texts if last is None else texts[max(0, len(texts) - last) :])]
 
     async def keep_model(
         self, trainer: TrainerId, figures: Mapping[str, Any], shared: Params, private: Params
@@ -57,8 +71,9 @@ class MemoryStore:
         kept.pop(shared.digest, None)
         kept[shared.digest] = (text, shared, private)
         pinned = self._pinned.get(trainer, set())
+        most = self._retention.averages + 1
         passing = {digest: model for digest, model in kept.items() if digest not in pinned}
-        while len(passing) > 1 and (len(passing) > KEPT_AVERAGES + 1 or _size(passing) > KEPT_BYTES):
+        while len(passing) > 1 and (len(passing) > most or _size(passing) > self._retention.model_bytes):
             oldest = next(iter(passing))
             del passing[oldest], kept[oldest]
 

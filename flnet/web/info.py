@@ -41,8 +41,8 @@ def info_routes(node: Node, settings: Settings) -> Blueprint:
 
     @routes.get("/jobs/<trainer>/history")
     async def history(trainer: str) -> Response:
-        records = node.history(TrainerId(trainer))
-        return json_answer(list(records[-_last(request.args.get("last")) :]))
+        records = await node.records(TrainerId(trainer), _last(request.args.get("last")))
+        return json_answer(list(records))
 
     @routes.patch("/jobs/<trainer>/params")
     async def edit(trainer: str) -> Response:
@@ -97,10 +97,10 @@ def _read_changes(body: bytes) -> EditHyperParams:
     return changes
 
 
-def _last(asked: str | None) -> int:
-    """How many records a caller wants at most; 0 for all."""
+def _last(asked: str | None) -> int | None:
+    """How many records a caller wants at most; None for all."""
     if asked is None:
-        return 0
+        return None
     if not (asked.isascii() and asked.isdigit() and len(asked) <= 9 and int(asked) > 0):
         raise InvalidMessage(f"last: expected a whole number from 1 to 999999999, got {asked[:60]!r}")
     return int(asked)

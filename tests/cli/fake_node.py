@@ -71,7 +71,7 @@ class FakeNode:
             return 200, self.peer_views
         if path == "/jobs/MNIST":
             return 200, self.views.pop(0) if len(self.views) > 1 else self.views[0]
-        if path == "/jobs/MNIST/history":
+        if path.partition("?")[0] == "/jobs/MNIST/history":
             return 200, self.records
         if path == "/jobs/MNIST/models":
             return 200, self.models

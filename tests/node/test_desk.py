@@ -12,6 +12,7 @@ from safetensors.numpy import load
 
 from flnet.errors import InputRefused, InvalidMessage, NotOffered, NotReady, OwnMachineOnly, UnknownModel
 from flnet.node import NodeRuntime, Question
+from flnet.node.chronicle import Chronicle
 from flnet.node.desk import MAX_WAITING, Desk
 from flnet.node.shelf import Shelf
 from flnet.params import Params, TrainerId
@@ -128,10 +129,11 @@ class Occupied(InlinePool):
 async def test_who_waits_too_long_or_too_late_is_told_to_ask_again() -> None:
     async with alone(Judge(1.0), rounds=0) as node:
         shelf, question = Shelf(node.core, MemoryStore()), Question(inputs=[[1, 1]])
+        told = Chronicle(node.core, MemoryStore())
         with pytest.raises(NotReady, match=r"the turn of MNIST_3_7 did not come in 0.01 s; ask again"):
-            await Desk(node.core, shelf, Occupied(), turn_seconds=0.01).predict(MNIST_3_7, question)
+            await Desk(node.core, shelf, Occupied(), told, turn_seconds=0.01).predict(MNIST_3_7, question)
         pool = Occupied()
-        desk = Desk(node.core, shelf, pool)
+        desk = Desk(node.core, shelf, pool, told)
         waiting = [asyncio.create_task(desk.predict(MNIST_3_7, question)) for _ in range(MAX_WAITING + 1)]
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         with pytest.raises(NotReady, match="16 others wait for the lane already"):

@@ -9,7 +9,7 @@ import pytest
 from flnet.errors import JobBusy, UnknownModel, UnknownTrainer
 from flnet.node import NodeRuntime, shelf
 from flnet.params import TrainerId
-from flnet.store import KEPT_AVERAGES
+from flnet.store import USUAL
 from flnet.web.answer_models import JobView, ModelView
 from tests.node.judging import Judge
 from tests.node.mesh import MNIST_3_7, Mesh, until
@@ -105,10 +105,10 @@ async def test_a_pinned_model_outlives_the_others_and_can_be_gone_back_to(mesh: 
     pinned = await node.pin(MNIST_3_7, first["digest"][:8], True)
     assert pinned == {**first, "pinned": True}
     ModelView.model_validate(pinned)
-    await trigger(node, KEPT_AVERAGES + 3)
-    await mesh.idle(KEPT_AVERAGES + 4)
+    await trigger(node, USUAL.averages + 3)
+    await mesh.idle(USUAL.averages + 4)
     views = await node.models(MNIST_3_7)
-    assert len(views) == KEPT_AVERAGES + 2
+    assert len(views) == USUAL.averages + 2
     assert [view["digest"] for view in views if view["pinned"]] == [first["digest"]]
     assert first["digest"] not in [view["digest"] for view in await mesh.nodes["b"].models(MNIST_3_7)]
     await node.restore(MNIST_3_7, first["digest"])

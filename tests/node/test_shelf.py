@@ -12,7 +12,7 @@ from flnet.messages import Peer
 from flnet.node.core import NodeCore
 from flnet.node.shelf import Shelf
 from flnet.params import PeerId, Schema, TrainerId
-from flnet.store import KEPT_AVERAGES, MemoryStore
+from flnet.store import USUAL, MemoryStore
 from tests.helpers import HYPER, key, params
 from tests.node.judging import Judge
 from tests.node.mesh import MNIST_3_7, Mesh
@@ -38,12 +38,12 @@ async def test_the_last_averages_stay_and_the_held_one_comes_first() -> None:
         node = await mesh.add("a", Judge(1.0))
         await mesh.add("b", Judge(3.0), ("a",))
         await mesh.full()
-        rounds = KEPT_AVERAGES + 3
+        rounds = USUAL.averages + 3
         await trigger(node, rounds)
         await mesh.idle(rounds - 1)
         views = await node.models(MNIST_3_7)
         assert [view["round"] for view in views] == list(range(rounds - 1, 1, -1))
-        assert [view["held"] for view in views] == [True] + [False] * KEPT_AVERAGES
+        assert [view["held"] for view in views] == [True] + [False] * USUAL.averages
         records = {record["digest"]: record for record in node.history(MNIST_3_7)}
         for view in views:
             assert view["contributors"] == 2

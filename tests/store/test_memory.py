@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from flnet.errors import LocalError
 from flnet.params import TrainerId
-from flnet.store import memory
-from flnet.store.base import KEPT_AVERAGES, KeptModel, SavedJob
+from flnet.store.base import USUAL, KeptModel, SavedJob
 from flnet.store.memory import MemoryStore
 from tests.helpers import params
 
@@ -92,9 +92,9 @@ async def test_models_are_kept_with_their_figures_and_private_parts() -> None:
 
 async def test_the_last_averages_are_kept_and_older_ones_go() -> None:
     store = MemoryStore()
-    for number in range(KEPT_AVERAGES + 4):
+    for number in range(USUAL.averages + 4):
         await store.keep_model(MNIST, {"round": number}, params(w=[number]), params())
-    assert await kept(store) == [(number, 4) for number in range(KEPT_AVERAGES + 3, 2, -1)]
+    assert await kept(store) == [(number, 4) for number in range(USUAL.averages + 3, 2, -1)]
     assert await store.load_model(MNIST, params(w=[0]).digest) is None
 
 
@@ -106,9 +106,8 @@ async def test_what_becomes_known_later_replaces_the_figures_and_makes_it_the_ne
     assert await kept(store) == [(7, 8), (1, 4)]
 
 
-async def test_of_very_large_models_fewer_are_kept_but_always_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "KEPT_BYTES", 10)
-    store = MemoryStore()
+async def test_of_very_large_models_fewer_are_kept_but_always_the_newest() -> None:
+    store = MemoryStore(replace(USUAL, model_bytes=10))
     for number in range(3):
         await store.keep_model(MNIST, {"round": number}, params(w=[number]), params())
     assert await kept(store) == [(2, 4), (1, 4)]
@@ -127,18 +126,17 @@ async def test_a_pinned_model_stays_whatever_comes_and_takes_no_place_of_the_oth
     store = MemoryStore()
     await store.keep_model(MNIST, {"round": 0}, params(w=[0]), params(h=[9]))
     assert await store.pin(MNIST, params(w=[0]).digest, True)
-    for number in range(1, KEPT_AVERAGES + 4):
+    for number in range(1, USUAL.averages + 4):
         await store.keep_model(MNIST, {"round": number}, params(w=[number]), params())
-    assert await kept(store) == [(number, 4) for number in range(KEPT_AVERAGES + 3, 2, -1)] + [(0, 8)]
-    assert [model.pinned for model in await store.models(MNIST)] == [False] * (KEPT_AVERAGES + 1) + [True]
+    assert await kept(store) == [(number, 4) for number in range(USUAL.averages + 3, 2, -1)] + [(0, 8)]
+    assert [model.pinned for model in await store.models(MNIST)] == [False] * (USUAL.averages + 1) + [True]
     found = await store.load_model(MNIST, params(w=[0]).digest)
     assert found is not None
     assert (found.private, found.pinned) == (params(h=[9]), True)
 
 
-async def test_the_size_of_pinned_models_drives_no_other_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "KEPT_BYTES", 10)
-    store = MemoryStore()
+async def test_the_size_of_pinned_models_drives_no_other_out() -> None:
+    store = MemoryStore(replace(USUAL, model_bytes=10))
     await store.keep_model(MNIST, {"round": 0}, params(w=[0] * 9), params())
     assert await store.pin(MNIST, params(w=[0] * 9).digest, True)
     for number in (1, 2, 3):
@@ -155,7 +153,7 @@ async def test_keeping_a_model_again_does_not_lose_the_pin_and_unpinned_it_goes_
     assert (model.figures, model.nbytes, model.pinned) == ({"round": 7}, 8, True)
     assert await store.pin(MNIST, digest, False)
     assert await store.pin(MNIST, digest, False)
-    for number in range(KEPT_AVERAGES + 1):
+    for number in range(USUAL.averages + 1):
         assert await store.load_model(MNIST, digest) is not None
         await store.keep_model(MNIST, {"round": number}, params(w=[number + 1]), params())
     assert await store.load_model(MNIST, digest) is None
@@ -167,3 +165,22 @@ async def test_what_is_not_kept_cannot_be_pinned() -> None:
     assert not await store.pin(MNIST, params(w=[1]).digest, True)
     assert not await store.pin(CIFAR10, params(w=[0]).digest, True)
     assert [model.pinned for model in await store.models(MNIST)] == [False]
+
+
+def records(*numbers: int) -> tuple[dict[str, Any], ...]:
+    return tuple({"round": number, "initiator": "a"} for number in numbers)
+
+
+async def test_the_records_of_the_newest_rounds_are_kept() -> None:
+    store = MemoryStore(replace(USUAL, rounds=3))
+    assert await store.records(MNIST) == []
+    await store.save(MNIST, SavedJob({"round": 2}, records=records(0, 1, 2)))
+    await store.save(MNIST, SavedJob({"round": 4}, records=({**records(2)[0], "outcome": "again"}, *records(4))))
+    kept = [records(1)[0], {**records(2)[0], "outcome": "again"}, records(4)[0]]
+    assert await store.records(MNIST) == kept
+    assert await store.records(MNIST, last=2) == kept[1:]
+    assert await store.records(MNIST, last=9, until=3) == kept[:2]
+    assert await store.records(MNIST, last=1, until=3) == kept[1:2]
+    loaded = await store.load(MNIST, rounds=1)
+    assert loaded is not None
+    assert list(loaded.records) == kept[2:]

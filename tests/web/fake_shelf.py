@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from flnet.node.base import View
 from flnet.params import TrainerId
 
@@ -16,6 +18,13 @@ class FakeShelf:
     def job(self, trainer: TrainerId) -> View:
         """The job's view; refuses unknown trainers."""
         raise NotImplementedError
+
+    def history(self, trainer: TrainerId) -> Sequence[View]:
+        """All records."""
+        raise NotImplementedError
+
+    async def records(self, trainer: TrainerId, last: int | None = None) -> Sequence[View]:
+        return self.history(trainer)[-(last or 0) :]
 
     async def restore(self, trainer: TrainerId, digest: str) -> View:
         return {**self._ordered("restore", trainer, digest), "digest": digest}

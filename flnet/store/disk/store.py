@@ -15,32 +15,31 @@ from typing import Any, TypeVar
 
 from flnet.errors import LocalError, StartError
 from flnet.params import Digest, Params, TrainerId
-from flnet.store.base import KEPT_AVERAGES, KeptModel, SavedJob, as_text
+from flnet.store.base import USUAL, KeptModel, Retention, SavedJob, as_text
 from flnet.store.disk import rescue, tables
 from flnet.store.disk.files import DamagedFile, ModelFiles
 from flnet.store.disk.lock import FolderLock
 from flnet.store.disk.schema import DamagedDatabase, open_database
 
 DATABASE, MODELS = "state.sqlite3", "models"
-KEPT_BYTES = 1024**3  # of models that are not pinned, for each trainer: of very large ones fewer are kept
 T = TypeVar("T")
 
 
 class DiskStore:
     """Keeps jobs in a folder. A call that has returned is on the disk, and survives a loss of power."""
 
-    def __init__(self, folder: Path, *, averages: int = KEPT_AVERAGES, most_bytes: int = KEPT_BYTES) -> None:
+    def __init__(self, folder: Path, retention: Retention = USUAL) -> None:
         """Open the folder, or make it; whatever is damaged is set aside and told in `notices`.
 
         Args:
-            averages: how many models are kept for each trainer, beside the newest and the pinned ones.
-            most_bytes: of models for each trainer, the pinned ones not counted.
+            retention: for how long what nobody needs for going on is kept.
 
         Raises:
             StartError: another process has the folder, a newer flnet wrote it, or it cannot be written.
         """
-        self._folder, self._averages, self._most_bytes = folder, averages, most_bytes
+        self._folder, self._retention = folder, retention
         self._notices: list[str] = []
+        self._counts: dict[TrainerId, int] = {}  # of records
         self._files = ModelFiles(folder / MODELS)
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -74,9 +73,15 @@ class DiskStore:
         if job.params is not None or job.private is not None or job.sent is not None:
             self._tidy_later()
 
-    async def load(self, trainer: TrainerId) -> SavedJob | None:
+    async def load(self, trainer: TrainerId, rounds: int | None = None) -> SavedJob | None:
         """The last saved state, or None if there is none; for a damaged model the newest one that is whole."""
-        return await self._run(lambda: self._load(trainer))
+        return await self._run(lambda: self._load(trainer, rounds))
+
+    async def records(
+        self, trainer: TrainerId, last: int | None = None, until: int | None = None
+    ) -> Sequence[Mapping[str, Any]]:
+        """The records of the newest `last` rounds, oldest first."""
+        return await self._run(lambda: tables.get_records(self._db, trainer, last, until))
 
     async def keep_model(
         self, trainer: TrainerId, figures: Mapping[str, Any], shared: Params, private: Params
@@ -157,9 +162,21 @@ class DiskStore:
                 self._files.write(kept.update.params, rescue.labels(rescue.RECEIVED, trainer))
         with self._transaction():
             tables.put_job(self._db, trainer, job)
+            self._put_records(trainer, job)
 
-    def _load(self, trainer: TrainerId) -> SavedJob | None:
-        job = tables.get_job(self._db, trainer, self._read)
+    def _put_records(self, trainer: TrainerId, job: SavedJob) -> None:
+        """Of a hundred thousand rows only those are looked at that come and go, so they are counted but once."""
+        if not job.records:
+            return
+        count = self._counts.pop(trainer, None)  # should this fail, they are counted again
+        count = tables.count_records(self._db, trainer) if count is None else count
+        count += tables.put_records(self._db, trainer, job.records)
+        surplus = max(0, count - self._retention.rounds)
+        tables.drop_records(self._db, trainer, surplus)
+        self._counts[trainer] = count - surplus
+
+    def _load(self, trainer: TrainerId, rounds: int | None) -> SavedJob | None:
+        job = tables.get_job(self._db, trainer, self._read, rounds)
         if job is None or job.params is not None or job.snapshot.get("model_round", -1) < 0:
             return job
         for listed in tables.get_models(self._db, trainer):
@@ -178,7 +195,7 @@ class DiskStore:
         self._files.write(private, rescue.labels(rescue.PRIVATE, trainer, *where))
         with self._transaction():
             tables.put_model(self._db, trainer, figures, shared, private)
-            tables.drop_models(self._db, trainer, self._averages + 1, self._most_bytes)
+            tables.drop_models(self._db, trainer, self._retention.averages + 1, self._retention.model_bytes)
 
     def _read(self, digest: Digest) -> Params | None:
         try:
@@ -197,6 +214,7 @@ class DiskStore:
             yield
             self._db.execute("COMMIT")
         except BaseException:
+            self._counts.clear()
             with contextlib.suppress(sqlite3.Error):
                 self._db.execute("ROLLBACK")
             raise

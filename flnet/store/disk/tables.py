@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flnet.effects import KeptUpdate
@@ -18,7 +18,7 @@ Read = Callable[[Digest], Params | None]
 
 
 def put_job(db: sqlite3.Connection, trainer: TrainerId, job: SavedJob) -> None:
-    """Put a job's new state over the last one; the files of its parameters are there already."""
+    """Put a job's new state over the last one, but for its records; its parameters' files are there already."""
     digests = [None if params is None else params.digest for params in (job.params, job.private, job.sent)]
     db.execute(
         "INSERT INTO jobs VALUES (?, ?, ?, ?, ?) ON CONFLICT (trainer) DO UPDATE SET "
@@ -30,10 +30,6 @@ def put_job(db: sqlite3.Connection, trainer: TrainerId, job: SavedJob) -> None:
         put_update(db, trainer, kept)
     first = job.snapshot.get("updates_from", 0)
     db.execute("DELETE FROM updates WHERE trainer = ? AND round < ?", (trainer, first))
-    db.executemany(
-        "INSERT OR REPLACE INTO rounds VALUES (?, ?, ?, ?)",
-        [(trainer, record["round"], record["initiator"], as_text(record)) for record in job.records],
-    )
 
 
 def is_inline(params: Params) -> bool:
@@ -53,8 +49,48 @@ def put_update(db: sqlite3.Connection, trainer: TrainerId, kept: KeptUpdate) -> 
     )
 
 
-def get_job(db: sqlite3.Connection, trainer: TrainerId, read: Read) -> SavedJob | None:
-    """A job's last state; `read` gives parameters by digest, None where they are lost."""
+def count_records(db: sqlite3.Connection, trainer: TrainerId) -> int:
+    """How many rounds of a job are kept."""
+    return int(db.execute("SELECT count(*) FROM rounds WHERE trainer = ?", (trainer,)).fetchone()[0])
+
+
+def put_records(db: sqlite3.Connection, trainer: TrainerId, records: Sequence[Mapping[str, Any]]) -> int:
+    """Put records of rounds; how many of them are new."""
+    new = 0
+    for record in records:
+        key = (trainer, record["round"], record["initiator"])
+        known = db.execute("SELECT 1 FROM rounds WHERE (trainer, round, initiator) = (?, ?, ?)", key).fetchone()
+        new += known is None
+        db.execute("INSERT OR REPLACE INTO rounds VALUES (?, ?, ?, ?)", (*key, as_text(record)))
+    return new
+
+
+def drop_records(db: sqlite3.Connection, trainer: TrainerId, count: int) -> None:
+    """Let the records of so many of the oldest rounds go."""
+    db.execute(
+        "DELETE FROM rounds WHERE trainer = ?1 AND (round, initiator) IN "
+        "(SELECT round, initiator FROM rounds WHERE trainer = ?1 ORDER BY round, initiator LIMIT ?2)",
+        (trainer, count),
+    )
+
+
+def get_records(
+    db: sqlite3.Connection, trainer: TrainerId, last: int | None = None, until: int | None = None
+) -> list[Mapping[str, Any]]:
+    """The records of the newest `last` rounds up to `until`, oldest first."""
+    rows = db.execute(
+        "SELECT record FROM rounds WHERE trainer = ? AND round <= ? ORDER BY round DESC, initiator DESC LIMIT ?",
+        (trainer, 2**62 if until is None else until, -1 if last is None else last),
+    ).fetchall()
+    return [json.loads(row[0]) for row in reversed(rows)]
+
+
+def get_job(db: sqlite3.Connection, trainer: TrainerId, read: Read, rounds: int | None = None) -> SavedJob | None:
+    """A job's last state; `read` gives parameters by digest, None where they are lost.
+
+    Args:
+        rounds: how many records belong to it, the newest; None for all.
+    """
     row = db.execute("SELECT snapshot, params, private, sent FROM jobs WHERE trainer = ?", (trainer,)).fetchone()
     if row is None:
         return None
@@ -64,11 +100,9 @@ def get_job(db: sqlite3.Connection, trainer: TrainerId, read: Read) -> SavedJob 
         "WHERE trainer = ? ORDER BY round, initiator, peer",
         (trainer,),
     ).fetchall()
-    records = db.execute(
-        "SELECT record FROM rounds WHERE trainer = ? ORDER BY round, initiator", (trainer,)
-    ).fetchall()
+    records = tuple(get_records(db, trainer, rounds))
     kept = tuple(found for found in (_update(one, read) for one in updates) if found is not None)
-    return SavedJob(json.loads(row[0]), params, private, sent, kept, tuple(json.loads(one[0]) for one in records))
+    return SavedJob(json.loads(row[0]), params, private, sent, kept, records)
 
 
 def _update(row: tuple[Any, ...], read: Read) -> KeptUpdate | None:

@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,11 +16,12 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from flnet.effects import KeptUpdate
 from flnet.params import Digest, Params, PeerId, RoundKey, TrainerId, Update
-from flnet.store import MemoryStore, SavedJob
+from flnet.store import USUAL, MemoryStore, SavedJob
 from flnet.store.disk import DiskStore
 from tests.helpers import params
 
 R = TypeVar("R")
+FEW = replace(USUAL, averages=2, rounds=5)
 TRAINERS = st.sampled_from([TrainerId("A"), TrainerId("B")])
 SOME = st.integers(0, 5).map(lambda n: params(w=[n]))
 MAYBE = st.none() | SOME
@@ -41,7 +43,7 @@ class Twins(RuleBasedStateMachine):
         super().__init__()
         self.runner = asyncio.Runner()
         self.folder = Path(tempfile.mkdtemp())
-        self.disk, self.memory = DiskStore(self.folder), MemoryStore()
+        self.disk, self.memory = DiskStore(self.folder, FEW), MemoryStore(FEW)
 
     def run(self, one: Coroutine[Any, Any, R]) -> R:
         return self.runner.run(one)
@@ -59,9 +61,14 @@ class Twins(RuleBasedStateMachine):
         self.run(self.disk.save(trainer, job))
         self.run(self.memory.save(trainer, job))
 
-    @rule(trainer=TRAINERS)
-    def load(self, trainer: TrainerId) -> None:
-        assert self.run(self.disk.load(trainer)) == self.run(self.memory.load(trainer))
+    @rule(trainer=TRAINERS, rounds=st.none() | ROUNDS)
+    def load(self, trainer: TrainerId, rounds: int | None) -> None:
+        assert self.run(self.disk.load(trainer, rounds)) == self.run(self.memory.load(trainer, rounds))
+
+    @rule(trainer=TRAINERS, last=st.none() | st.integers(1, 4), until=st.none() | ROUNDS)
+    def records(self, trainer: TrainerId, last: int | None, until: int | None) -> None:
+        found = self.run(self.memory.records(trainer, last, until))
+        assert self.run(self.disk.records(trainer, last, until)) == found
 
     @rule(trainer=TRAINERS, number=ROUNDS, shared=st.integers(0, 9).map(lambda n: params(w=[n])), private=PRIVATE)
     def keep(self, trainer: TrainerId, number: int, shared: Params, private: Params) -> None:
@@ -90,7 +97,7 @@ class Twins(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.run(self.disk.close())
-        self.disk = DiskStore(self.folder)
+        self.disk = DiskStore(self.folder, FEW)
         assert self.disk.notices() == []
 
     def teardown(self) -> None:
