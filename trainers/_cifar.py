@@ -104,10 +104,15 @@ def load_photographs(settings: TrainerSettings) -> Photographs:
         words = ", ".join(f"{n} in {side}" for side, n in rows_of.items())
         raise DataMissing(f"too few rows for this shard: {words}", "use fewer shards")
     per_class = {side: np.bincount(data.y, minlength=len(CLASSES)).tolist() for side, data in sides.items()}
-    note = with_partition("", settings)
-    dealt = dealt_counts(train.labels, settings, len(CLASSES))
-    counted = {"counts": per_class, "checksum": fingerprint(sides), "parts": dealt}
-    info = DataInfo(source, rows_of, CLASSES, note=note, **counted)
+    info = DataInfo(
+        source,
+        rows_of,
+        CLASSES,
+        note=with_partition("", settings),
+        counts=per_class,
+        checksum=fingerprint(sides),
+        parts=dealt_counts(train.labels, settings, len(CLASSES)),
+    )
     return Photographs(**sides, info=info)
 
 
