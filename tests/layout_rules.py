@@ -11,14 +11,14 @@ MAX_FILE_LINES = 300
 MAX_FUNCTION_LINES = 50
 
 LAYERS = {
-    "errors": 1,
-    **dict.fromkeys(("blob", "explaining", "names", "params"), 2),
+    **dict.fromkeys(("errors", "spoken"), 1),
+    **dict.fromkeys(("blob", "explaining", "fingerprints", "names", "params"), 2),
     **dict.fromkeys(("comparing", "merging", "messages", "packing", "settings", "tensorfile"), 3),
     **dict.fromkeys(("events", "effects", "privacy"), 4),
     **dict.fromkeys(("strategies", "personal", "projection", "topologies", "policies"), 5),
     **dict.fromkeys(("membership", "rounds"), 6),
     "jobs": 7,
-    **dict.fromkeys(("codec", "transport", "store", "training"), 8),
+    **dict.fromkeys(("codec", "keys", "transport", "store", "training"), 8),
     "node": 9,
     **dict.fromkeys(("web", "simulation"), 10),
     **dict.fromkeys(("cli", "experiments"), 11),

@@ -28,6 +28,7 @@ COMMANDS = {
     "export": "flnet.cli.export",
     "models": "flnet.cli.models",
     "doctor": "flnet.cli.doctor",
+    "keygen": "flnet.cli.keygen",
     "data": "flnet.cli.data",
 }
 

@@ -13,6 +13,7 @@ import click
 
 from flnet.cli.commands import EXIT_FAILED
 from flnet.cli.text import printable
+from flnet.keys.check import examine_key
 from flnet.settings import load_settings
 from flnet.store.disk.check import Finding, examine
 from flnet.training.backend import state_folder
@@ -26,7 +27,7 @@ __all__ = ["command"]
 @click.option("--repair", is_flag=True, help="Mend what can be mended; nothing is overwritten.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(*, state_path: Path | None, node_port: int | None, repair: bool, as_json: bool) -> None:
-    """Look over a node's state: permissions, database, model files, free space.
+    """Look over a node's state: permissions, database, model files, key, free space.
 
     While a node runs on the folder it is only read. What is damaged gets another name and is never deleted.
 
@@ -36,6 +37,9 @@ def command(*, state_path: Path | None, node_port: int | None, repair: bool, as_
     options: dict[str, Any] = {"state_path": state_path, "node_port": node_port}
     folder = state_folder(load_settings({k: v for k, v in options.items() if v is not None}, os.environ))
     found = examine(folder, repair)
+    if folder.is_dir():
+        free = repair and any(one.what == "lock" and one.level == "ok" for one in found)
+        found.append(Finding("key", *examine_key(folder, free)))
     wrong = [one for one in found if one.level == "error" and not one.mended]
     if as_json:
         click.echo(json.dumps({"folder": str(folder), "well": not wrong, "findings": [asdict(f) for f in found]}))

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 
 from flnet.jobs import Waits
+from flnet.keys import own_key
 from flnet.messages import Peer
 from flnet.node.chronicle import Chronicle
 from flnet.node.core import NodeCore
@@ -48,10 +49,13 @@ def build_node(settings: Settings) -> NodeRuntime:
     trainers = [TrainerId(found.id) for found in files]
     store = DiskStore(state_folder(settings), Retention.of(settings))
     name, told = identity(state_folder(settings), settings.node_id)
+    key = own_key(state_folder(settings))
     me = Peer(id=name, ip=settings.node_ip, port=settings.node_port)
     nodes.append(assemble(settings, me, trainers, pool=pool, transport=transport, store=store, files=files))
     if told:
         nodes[0].feed.publish("renamed", told)
+    for notice in key.notices:
+        nodes[0].feed.publish("key_was_open", notice)
     return nodes[0]
 
 

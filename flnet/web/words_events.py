@@ -45,6 +45,13 @@ SPANISH: Mapping[str, Mapping[str, str]] = {
         ),
         "what was kept of {trainer} cannot be read: {error}": "lo guardado de {trainer} no se puede leer: {error}",
     },
+    "key_was_open": {
+        "others could read {file} (mode {mode}); only its owner can now. If strangers use this machine, "
+        "`flnet keygen --new-identity` makes a key that nobody has seen": (
+            "otros podían leer {file} (modo {mode}); ahora solo puede su propietario. Si hay extraños que usan "
+            "esta máquina, `flnet keygen --new-identity` crea una clave que nadie ha visto"
+        ),
+    },
     "state_not_written": {
         "{error}; rounds go on in memory, and it is tried again": (
             "{error}; las rondas siguen en memoria, y se intenta de nuevo"

@@ -111,6 +111,13 @@ _ERRORS: Mapping[str, str] = {
         "debe ser texto imprimible sin espacios en los extremos"
     ),
     "must be an IP address or a host name": "debe ser una dirección IP o un nombre de máquina",
+    "must be the base64 of a public key of {count} bytes": (
+        "debe ser el base64 de una clave pública de {count} bytes"
+    ),
+    "a fingerprint has {count} groups of {number} letters and digits": (
+        "una huella tiene {count} grupos de {number} letras y cifras"
+    ),
+    "group {number} ({part}) has a typing error": "el grupo {number} ({part}) tiene un error de escritura",
     "only printable characters may stand here": "aquí solo puede haber caracteres imprimibles",
     "a whole number of {count} bits": "un número entero de {count} bits",
 }
