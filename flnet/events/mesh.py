@@ -30,7 +30,8 @@ class MeshStarted(Event):
 
     Attributes:
         bootstrap: addresses ("host:port") that may lead to the mesh, tried until they answer.
-        remembered: addresses of peers that an earlier run of this node knew, tried some times.
+        remembered: addresses of peers that an earlier run of this node knew, tried some times, and for as long as
+            no peer is known.
     """
 
     bootstrap: tuple[str, ...] = ()

@@ -27,6 +27,7 @@ class Announcer:
         self.asking: dict[str, frozenset[PeerId]] = {}  # announcements under way: address, peers named in it
         self.failures: dict[str, int] = {}
         self.bootstrap: tuple[str, ...] = ()
+        self.remembered: tuple[str, ...] = ()  # without any member they are the only way back
         self._me, self._roster, self._pauses = me, roster, pauses
 
     def to(self, addresses: Iterable[str], incarnation: int, members: tuple[News, ...]) -> list[Effect]:
@@ -46,7 +47,8 @@ class Announcer:
         self.asking.pop(address, None)
         self.failures[address] = count = self.failures.get(address, 0) + 1
         owned = any(member.peer.address == address for member in self._roster)
-        if not owned and address not in self.bootstrap and count >= self._pauses.hearsay_attempts:
+        needed = address in self.bootstrap or (address in self.remembered and not self._roster.known)
+        if not owned and not needed and count >= self._pauses.hearsay_attempts:
             del self.failures[address]
             return []
         words = f"{address} does not answer the announcement ({reason}); trying again until it does"

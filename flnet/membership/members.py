@@ -99,7 +99,7 @@ class Members:
         s = self.state
         match event:
             case MeshStarted(bootstrap, remembered):
-                s.announcer.bootstrap = bootstrap
+                s.announcer.bootstrap, s.announcer.remembered = bootstrap, remembered
                 return [*announce_to(s, [*bootstrap, *remembered]), SetTimer(TICK, s.pauses.tick)]
             case Leaving():
                 return leave(s)

@@ -32,11 +32,13 @@ def test_a_node_announces_itself_to_its_bootstrap_peers_with_the_peers_it_knows(
     assert of(SetTimer, effects) == [SetTimer("tick", 1)]
 
 
-def test_peers_of_an_earlier_run_are_tried_too_and_given_up() -> None:
+def test_peers_of_an_earlier_run_are_tried_too_and_given_up_once_others_are_known() -> None:
     m = members()
     assert announced(m.receive(MeshStarted(("10.0.0.9:1",), (address("a"),)))) == ["10.0.0.9:1", address("a")]
-    timers = [of(SetTimer, m.receive(AnnounceFailed(address("a"), ""))) for _ in range(3)]
-    assert [len(t) for t in timers] == [1, 1, 0]
+    timers = [of(SetTimer, m.receive(AnnounceFailed(address("a"), ""))) for _ in range(9)]
+    assert [len(t) for t in timers] == [1] * 9
+    m.receive(AnnounceReceived(at("b")))
+    assert of(SetTimer, m.receive(AnnounceFailed(address("a"), ""))) == []
 
 
 def test_a_node_needs_no_bootstrap_peer() -> None:

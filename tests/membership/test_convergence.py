@@ -46,6 +46,7 @@ class Mesh:
     replies: list[tuple[PeerId, Event]] = field(default_factory=list)
     timers: dict[tuple[PeerId, str], float] = field(default_factory=dict)
     silent: set[PeerId] = field(default_factory=set)
+    kept: dict[PeerId, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for i in range(self.size):
@@ -53,13 +54,16 @@ class Mesh:
         self.settle()
 
     def start(self, node: PeerId) -> None:
-        """Start a node, or start it anew: it knows nothing then, and what it waited for does not reach it."""
+        """Start a node, or start it anew: it knows addresses only, and what it waited for does not reach it."""
         number = int(node[1:])
+        known = self.nodes[node].known.values() if node in self.nodes else ()
+        kept = tuple(member.peer.address for member in known if member.alive) or self.kept.get(node, ())
+        self.kept[node] = kept
         self.nodes[node] = Members(peer(node, 4000 + number, "10.0.0.1"), Random(self.seed + number))
         self.timers = {key: left for key, left in self.timers.items() if key[0] != node}
         self.replies = [(to, event) for to, event in self.replies if to != node]
         self.calls = [(sender, call) for sender, call in self.calls if sender != node]
-        self.give(node, MeshStarted(("10.0.0.1:4000",)))
+        self.give(node, MeshStarted(("10.0.0.1:4000",), kept))
 
     def give(self, node: PeerId, event: Event) -> None:
         """Let an event happen, and keep what is to be done about it."""
