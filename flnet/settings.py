@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -25,72 +24,32 @@ from pydantic import (
 
 from flnet.errors import SettingsError
 from flnet.names import check_host, check_name
+from flnet.setting_types import NUMBER, Folder, Names, Shard, check_partition, split_list
 
 PREFIX = "FLNET_"
-_NUMBER = re.compile(r"[0-9]{1,9}")
-_PARTITION = re.compile(r"(iid|groups|(dirichlet|pathological|quantity|power):[0-9]{1,9}([.][0-9]{1,9})?)")
+SECRET = re.compile("key|token|secret|password")  # names of settings whose values are shown to nobody
 Source = Literal["default", "file", "variable", "option"]  # of a value
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-
-
-def _split(value: Any) -> Any:
-    """Lists come as "a,b" from variables and options, as arrays from TOML."""
-    return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
 
 def _pair(value: Any) -> Any:
     """Check one "host:port"."""
     text = str(value)
     host, colon, port = text.rpartition(":")
-    if not colon or not _NUMBER.fullmatch(port) or not 1 <= int(port) <= 65535:
+    if not colon or not NUMBER.fullmatch(port) or not 1 <= int(port) <= 65535:
         raise ValueError(f'expected "ip:port" with a port from 1 to 65535, got {text!r}')
     check_host(host.removeprefix("[").removesuffix("]"))
     return text
 
 
-def _partition(text: str) -> str:
-    """The form only; flnet.training.partition knows the rest."""
-    if not _PARTITION.fullmatch(text.strip()):
-        raise ValueError("expected iid, groups, dirichlet:0.3, pathological:2, quantity:0.5 or power:1")
-    return text.strip()
+def _host_name(value: str) -> str:
+    """Check one name of a host, without a port."""
+    check_host(value)
+    return value.lower()
 
 
-class Shard(BaseModel):
-    """Which part of a data set this node plays with: part `index` (from 1) of `count`, written "2/10"."""
-
-    model_config = ConfigDict(frozen=True)
-
-    index: int
-    count: int
-
-    def __str__(self) -> str:
-        return f"{self.index}/{self.count}"
-
-    @model_validator(mode="before")
-    @classmethod
-    def _parse(cls, value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        index, _, count = value.partition("/")
-        if not _NUMBER.fullmatch(index) or not _NUMBER.fullmatch(count):
-            raise ValueError('expected "i/n" with 1 <= i <= n')
-        return {"index": int(index), "count": int(count)}
-
-    @model_validator(mode="after")
-    def _in_range(self) -> Shard:
-        if not 1 <= self.index <= self.count:
-            raise ValueError('expected "i/n" with 1 <= i <= n')
-        return self
-
-
-def _at_home(value: Any) -> Any:
-    """A leading "~" means the person's home, also where no shell has put it in place."""
-    return str(Path(value).expanduser()) if isinstance(value, str) else value
-
-
-Folder = Annotated[Path, BeforeValidator(_at_home)]
-Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
-Pairs = Annotated[tuple[Annotated[str, BeforeValidator(_pair)], ...], BeforeValidator(_split)]
+Hosts = Annotated[tuple[Annotated[str, AfterValidator(_host_name)], ...], BeforeValidator(split_list)]
+Pairs = Annotated[tuple[Annotated[str, BeforeValidator(_pair)], ...], BeforeValidator(split_list)]
 
 
 class Settings(BaseModel):
@@ -113,12 +72,33 @@ class Settings(BaseModel):
     bootstrap_pairs: Pairs = Field(
         default=(), description='Peers to announce to at the start, "ip:port,ip:port". They may start later.'
     )
+    allowed_hosts: Hosts = Field(
+        default=(),
+        description="Further names under which callers may ask for this node, with commas between: those of your "
+        "DNS. Addresses, localhost, node_ip, node_id and the machine's name are allowed anyway.",
+    )
+    operator_token: str | None = Field(
+        default=None,
+        min_length=16,
+        max_length=512,
+        pattern=r"^[A-Za-z0-9._~+/=-]+$",
+        description="What persons on other machines sign in with; if absent, the node makes one and keeps it "
+        "beside its state.",
+    )
+    operator_token_file: Folder | None = Field(
+        default=None, description="File in which that token stands, instead of the token itself."
+    )
+    trust_loopback: bool = Field(
+        default=True,
+        description="Callers on this machine act without the token. Set it to false behind a reverse proxy on "
+        "this machine, and where other people have accounts.",
+    )
     datasets_path: Folder | None = Field(default=None, description="Folder in which trainers look for data sets.")
     data_shard: Shard = Field(
         default=Shard(index=1, count=1),
         description='For experiments on one data set: this node takes part i of n, "i/n".',
     )
-    data_partition: Annotated[str, AfterValidator(_partition)] = Field(
+    data_partition: Annotated[str, AfterValidator(check_partition)] = Field(
         default="iid",
         description="How the parts of data_shard differ: iid (alike), dirichlet:0.3 (labels in drawn shares), "
         "pathological:2 (labels per part), quantity:0.5 or power:1 (sizes), groups (kept whole). The same on all "
@@ -228,6 +208,12 @@ class Settings(BaseModel):
         return self._sources.get(name, "default")
 
     @model_validator(mode="after")
+    def _one_token(self) -> Settings:
+        if self.operator_token is not None and self.operator_token_file is not None:
+            raise ValueError(f"give {PREFIX}OPERATOR_TOKEN or {PREFIX}OPERATOR_TOKEN_FILE, not both")
+        return self
+
+    @model_validator(mode="after")
     def _reachable(self) -> Settings:
         if self.listen_address in LOOPBACK:
             for pair in self.bootstrap_pairs:
@@ -296,4 +282,5 @@ def _words(error: Any, spelled: Mapping[str, str]) -> str:
     if not error["loc"]:
         return str(rule)
     name = str(error["loc"][0])
-    return f"{spelled.get(name, PREFIX + name.upper())}={error['input']!s}: {rule}"
+    said = "***" if SECRET.search(name) else error["input"]
+    return f"{spelled.get(name, PREFIX + name.upper())}={said!s}: {rule}"

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from flnet.errors import SettingsError
-from flnet.settings import PREFIX, Settings, Shard, load_settings
+from flnet.setting_types import Shard
+from flnet.settings import PREFIX, Settings, load_settings
 
 
 def refused(
@@ -80,6 +81,8 @@ def test_every_setting_can_come_as_a_variable() -> None:
         "local_epochs": "3",
         "local_batch_size": "16",
         "trainers": "MNIST, CIFAR10,",
+        "allowed_hosts": "FL.example, node-a",
+        "operator_token": "0123456789abcdef",
     }
     for name, info in Settings.model_fields.items():
         text = written.get(name, str(info.default) if info.default is not None else "x")
@@ -87,9 +90,22 @@ def test_every_setting_can_come_as_a_variable() -> None:
         found = getattr(load_settings({}, variables), name)
         assert found is not None, name
     both = load_settings({}, {PREFIX + name.upper(): text for name, text in written.items()})
+    assert both.allowed_hosts == ("fl.example", "node-a")
     assert both.bootstrap_pairs == ("127.0.0.1:4001", "localhost:4002")
     assert both.trainers == ("MNIST", "CIFAR10")
     assert both.data_shard == Shard(index=2, count=10)
+
+
+@pytest.mark.parametrize("token", ["swordfish", "swordfish swordfish", "swordfish\nswordfish", "s" * 513])
+def test_a_token_is_long_enough_and_is_never_repeated_in_words(token: str) -> None:
+    words = refused({"FLNET_OPERATOR_TOKEN": token})
+    assert words.startswith("FLNET_OPERATOR_TOKEN=***: ")
+    assert "swordfish" not in words
+
+
+def test_a_token_comes_as_itself_or_in_a_file() -> None:
+    both = {"FLNET_OPERATOR_TOKEN": "0123456789abcdef", "FLNET_OPERATOR_TOKEN_FILE": "/run/secrets/token"}
+    assert refused(both) == "give FLNET_OPERATOR_TOKEN or FLNET_OPERATOR_TOKEN_FILE, not both"
 
 
 def test_lists_may_be_arrays_in_the_file() -> None:

@@ -18,7 +18,8 @@ from flnet.cli.options import read_config, variable_name
 from flnet.cli.tables import console, print_json
 from flnet.cli.text import counted, printable
 from flnet.errors import DataMissing
-from flnet.settings import Settings, Shard, load_settings
+from flnet.setting_types import Shard
+from flnet.settings import Settings, load_settings
 from flnet.training.bringing import MAX_GIGABYTES, bring
 from flnet.training.download import DATA_SETS, fetch
 from flnet.training.files import replacing

@@ -11,7 +11,8 @@ import click
 from pydantic.fields import FieldInfo
 
 from flnet.errors import SettingsError
-from flnet.settings import PREFIX, Settings, Shard
+from flnet.setting_types import Shard
+from flnet.settings import PREFIX, Settings
 
 __all__ = ["chosen", "option_name", "read_config", "settings_options", "variable_name"]
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 from quart import Blueprint, Response
 from werkzeug.exceptions import Forbidden
 
-from flnet.settings import PREFIX, Settings, Source
+from flnet.settings import PREFIX, SECRET, Settings, Source
 from flnet.web.answers import json_answer
 from flnet.web.models import is_loopback
 from flnet.web.training import caller_ip
 
 MASK = "***"
-_SECRET = re.compile("key|token|secret|password")
 
 
 class Setting(BaseModel):
@@ -67,7 +65,7 @@ def settings_of(settings: Settings) -> list[Setting]:
 def _shown(name: str, value: Any) -> Any:
     if value is None or isinstance(value, bool):
         return value
-    if _SECRET.search(name):
+    if SECRET.search(name):
         return MASK
     if isinstance(value, tuple):
         return [str(entry) for entry in value]

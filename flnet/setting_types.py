@@ -1,0 +1,65 @@
+"""The forms of values that settings have: lists, folders, parts of a data set, tokens."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
+
+NUMBER = re.compile(r"[0-9]{1,9}")
+_PARTITION = re.compile(r"(iid|groups|(dirichlet|pathological|quantity|power):[0-9]{1,9}([.][0-9]{1,9})?)")
+
+
+def split_list(value: Any) -> Any:
+    """Lists come as "a,b" from variables and options, as arrays from TOML."""
+    return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+
+def check_partition(text: str) -> str:
+    """The text, stripped; the form only: flnet.training.partition knows the rest.
+
+    Raises:
+        ValueError: it has no form that there is.
+    """
+    if not _PARTITION.fullmatch(text.strip()):
+        raise ValueError("expected iid, groups, dirichlet:0.3, pathological:2, quantity:0.5 or power:1")
+    return text.strip()
+
+
+class Shard(BaseModel):
+    """Which part of a data set this node plays with: part `index` (from 1) of `count`, written "2/10"."""
+
+    model_config = ConfigDict(frozen=True)
+
+    index: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.count}"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _parse(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        index, _, count = value.partition("/")
+        if not NUMBER.fullmatch(index) or not NUMBER.fullmatch(count):
+            raise ValueError('expected "i/n" with 1 <= i <= n')
+        return {"index": int(index), "count": int(count)}
+
+    @model_validator(mode="after")
+    def _in_range(self) -> Shard:
+        if not 1 <= self.index <= self.count:
+            raise ValueError('expected "i/n" with 1 <= i <= n')
+        return self
+
+
+def at_home(value: Any) -> Any:
+    """A leading "~" means the person's home, also where no shell has put it in place."""
+    return str(Path(value).expanduser()) if isinstance(value, str) else value
+
+
+Folder = Annotated[Path, BeforeValidator(at_home)]
+Names = Annotated[tuple[str, ...], BeforeValidator(split_list)]

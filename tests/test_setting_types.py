@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from flnet.setting_types import Folder, Names, Shard, check_partition, split_list
+
+
+def test_a_list_is_text_with_commas_or_a_list() -> None:
+    assert split_list(" a, b,,") == ("a", "b")
+    assert (
+        TypeAdapter(Names).validate_python("a,b") == TypeAdapter(Names).validate_python(["a", "b"]) == ("a", "b")
+    )
+
+
+def test_a_folder_may_begin_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ana")
+    assert TypeAdapter(Folder).validate_python("~/data") == Path("/home/ana/data")
+
+
+@pytest.mark.parametrize("text", ["iid", "groups", " dirichlet:0.3 ", "pathological:2", "quantity:0.5", "power:1"])
+def test_a_partition_is_one_of_six_forms(text: str) -> None:
+    assert check_partition(text) == text.strip()
+
+
+@pytest.mark.parametrize("text", ["", "iid:1", "dirichlet", "dirichlet:-1", "power:1e3", "dirichlet:0.3; rm"])
+def test_other_partitions_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"expected iid, groups, dirichlet:0\.3"):
+        check_partition(text)
+
+
+def test_a_shard_is_written_as_part_and_count() -> None:
+    assert str(Shard.model_validate("2/10")) == "2/10"
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3", "1", "1/0", "-1/3", "1/3/5", "٣/٩", "a/b"])
+def test_other_shards_are_refused(text: str) -> None:
+    with pytest.raises(ValidationError, match='expected "i/n" with 1 <= i <= n'):
+        Shard.model_validate(text)
