@@ -20,7 +20,7 @@ OWN_PEOPLE_ONLY = ("inputs", "note", "counts", "checksum", "parts")  # of a job'
 
 @dataclass(frozen=True)
 class FeedItem:
-    """One thing that happened: ids rise by one without gaps, `text` is a plain sentence.
+    """One thing that happened: ids rise, by one while a node runs; `text` is a plain sentence.
 
     Attributes:
         at: seconds since the epoch by this node's own clock, for people only.
@@ -198,6 +198,10 @@ class Node(Protocol):
         Raises:
             UnknownTrainer: no such job.
         """
+        ...
+
+    async def events(self) -> Sequence[FeedItem]:
+        """What happened, as far back as it is kept (FLNET_KEEP_EVENTS), oldest first."""
         ...
 
     async def models(self, trainer: TrainerId) -> Sequence[View]:

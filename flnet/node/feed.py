@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from flnet.node.base import FeedItem
@@ -18,11 +19,32 @@ class RingFeed:
         now: seconds since the epoch, for people to read.
         keep: how many items the ring holds.
         """
-        self._now = now
+        self._now, self.keep = now, keep
         self._items: deque[FeedItem] = deque(maxlen=keep)
         self._last_id = 0
         self._more = asyncio.Event()
         self._closed = False
+
+    @property
+    def last_id(self) -> int:
+        """Of the newest item, or of what earlier runs had."""
+        return self._last_id
+
+    def go_on(self, earlier: Sequence[FeedItem], last_id: int) -> None:
+        """Begin with what earlier runs told; before anybody reads here.
+
+        Args:
+            last_id: no id up to it is used again; what was published here meanwhile gets ids behind it.
+        """
+        own = list(self._items)
+        self._items.clear()
+        self._items += [*earlier, *(replace(item, id=last_id + n) for n, item in enumerate(own, 1))]
+        self._last_id = last_id + len(own)
+
+    async def news(self, after: int) -> None:
+        """Wait until there is an item behind this id."""
+        while self._last_id <= after:
+            await self._more.wait()
 
     def publish(self, kind: str, text: str, trainer: str = "", data: Mapping[str, Any] | None = None) -> FeedItem:
         """Add an item and wake the watchers."""

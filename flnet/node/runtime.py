@@ -15,10 +15,11 @@ from flnet.events import Event, HyperParamsEdited, Leaving, MeshStarted, Paused,
 from flnet.jobs import Phase
 from flnet.messages import Announce, EditHyperParams, JobMessage, Message, Packet, Peer, Trigger
 from flnet.node.asking import ask_policy
-from flnet.node.base import OWN_PEOPLE_ONLY, Download, Order, Points, Question, View
+from flnet.node.base import OWN_PEOPLE_ONLY, Download, FeedItem, Order, Points, Question, View
 from flnet.node.chronicle import Chronicle
 from flnet.node.core import NodeCore
 from flnet.node.desk import Desk
+from flnet.node.diary import Diary
 from flnet.node.distances import Distances
 from flnet.node.feed import RingFeed
 from flnet.node.histories import Histories
@@ -75,6 +76,7 @@ class NodeRuntime:
         self.me: Peer = core.me
         self.core = core
         self.feed = RingFeed(time.time)
+        self._diary = Diary(self.feed, store)
         self._wire, self._transport, self._store, self._pool = wire, transport, store, pool
         self._shelf, self._desk, self._spare = shelf, desk, spare
         self._chronicle, self.traffic = chronicle, chronicle.traffic
@@ -90,6 +92,7 @@ class NodeRuntime:
 
     async def start(self) -> None:
         """Load the trainers, and announce this node to its bootstrap peers; returns at once."""
+        await self._diary.begin()
         self._mailbox.start()
         for trainer in self.core.jobs:
             self._performer.prepare(trainer)
@@ -97,7 +100,7 @@ class NodeRuntime:
         self.deliver(None, MeshStarted(self._bootstrap, remembered))
         asking = ask_policy(self.core, self._policy, self._rng, self.deliver, POLICY_SECONDS)
         tidying = give_back_when_idle(self._spare, self._is_busy, IDLE_SECONDS)
-        self._beside = [asyncio.create_task(asking), asyncio.create_task(tidying)]
+        self._beside = [asyncio.create_task(one) for one in (asking, tidying, self._diary.write())]
 
     async def leave(self) -> None:
         """Tell the peers that this node goes, and let what is on its way arrive, for LEAVE_SECONDS at most."""
@@ -112,6 +115,7 @@ class NodeRuntime:
         await self._mailbox.stop()
         await self._performer.close()
         self.feed.close()
+        await self._diary.end()
         await self._pool.close()
         await self._transport.close()
         await self._store.close()
@@ -199,6 +203,10 @@ class NodeRuntime:
     async def records(self, trainer: TrainerId, last: int | None = None) -> Sequence[View]:
         """The records of the newest `last` rounds, or of all that are kept, oldest first."""
         return await self._chronicle.records(trainer, last)
+
+    async def events(self) -> Sequence[FeedItem]:
+        """What happened, as far back as it is kept, oldest first."""
+        return await self._diary.all()
 
     async def models(self, trainer: TrainerId) -> Sequence[View]:
         """The models that are kept."""

@@ -165,6 +165,30 @@ class Store(Protocol):
         """The peers that were saved last, by id."""
         ...
 
+    async def begin_events(self) -> int:
+        """The number behind which this run numbers its events: behind all that earlier runs can have used.
+
+        Raises:
+            LocalError: it cannot be written.
+        """
+        ...
+
+    async def add_events(self, events: Sequence[Mapping[str, Any]]) -> None:
+        """Keep events, each with its "id", "at", "kind", "text", "trainer" and "data"; nothing is promised.
+
+        Raises:
+            LocalError: they were not kept, and why.
+        """
+        ...
+
+    async def events(self, last: int) -> Sequence[Mapping[str, Any]]:
+        """The newest `last` events that are kept, oldest first."""
+        ...
+
+    async def end_events(self, last: int) -> None:
+        """No event behind this number comes any more: the next run goes on with the next one."""
+        ...
+
     def notices(self) -> Sequence[str]:
         """What people should know of what is kept (something was damaged), each told once."""
         ...

@@ -28,6 +28,8 @@ class MemoryStore:
         self._models: dict[TrainerId, dict[Digest, tuple[str, Params, Params]]] = {}  # newest last
         self._pinned: dict[TrainerId, set[Digest]] = {}
         self._peers: dict[str, str] = {}
+        self._events: dict[int, str] = {}
+        self._last_event = 0
 
     async def save(self, trainer: TrainerId, job: SavedJob) -> None:
         """Keep this state in place of the last one, as `SavedJob.then` says.
@@ -105,6 +107,26 @@ class MemoryStore:
     async def load_peers(self) -> Sequence[Mapping[str, Any]]:
         """The peers that were saved last, by id."""
         return [json.loads(self._peers[peer]) for peer in sorted(self._peers)]
+
+    async def begin_events(self) -> int:
+        """The number behind which this run numbers its events."""
+        return self._last_event
+
+    async def add_events(self, events: Sequence[Mapping[str, Any]]) -> None:
+        """Keep events, each with its "id"."""
+        self._events |= {one["id"]: as_text(one) for one in events}
+        surplus = max(0, len(self._events) - self._retention.events)
+        for number in sorted(self._events)[:surplus]:
+            del self._events[number]
+
+    async def events(self, last: int) -> Sequence[Mapping[str, Any]]:
+        """The newest `last` events that are kept, oldest first."""
+        numbers = sorted(self._events)
+        return [json.loads(self._events[number]) for number in numbers[max(0, len(numbers) - last) :]]
+
+    async def end_events(self, last: int) -> None:
+        """No event behind this number comes any more."""
+        self._last_event = last
 
     def notices(self) -> Sequence[str]:
         """Nothing: memory is not damaged."""

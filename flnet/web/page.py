@@ -90,7 +90,7 @@ def page_routes(node: Node, settings: Settings) -> Blueprint:
 
     @routes.get("/events.jsonl")
     async def events() -> Response:
-        answer = Response(as_lines(node.feed.recent()), content_type="application/x-ndjson")
+        answer = Response(as_lines(await node.events()), content_type="application/x-ndjson")
         answer.headers["Content-Disposition"] = 'attachment; filename="events.jsonl"'
         return answer
 

@@ -59,6 +59,21 @@ async def test_a_node_on_the_same_folder_goes_on_with_its_model_and_history(tmp_
     await mesh.stop()
 
 
+async def test_the_feed_goes_on_with_what_earlier_runs_told(tmp_path: Path) -> None:
+    mesh = Mesh()
+    node = await mesh.add("a", Linear(1.0), store=DiskStore(tmp_path))
+    await mesh.full()
+    await one_round(mesh, 0)
+    await node.stop()
+    told = node.feed.recent()
+    assert [item.id for item in told] == list(range(1, len(told) + 1))
+    again = await mesh.add("a", Linear(1.0), store=DiskStore(tmp_path))
+    await mesh.full()
+    assert [item.id for item in again.feed.recent()][: len(told) + 1] == list(range(1, len(told) + 2))
+    assert [(item.id, item.text) for item in await again.events()][: len(told)] == [(t.id, t.text) for t in told]
+    await mesh.stop()
+
+
 async def test_a_node_finds_its_mesh_again_without_a_bootstrap_peer(tmp_path: Path) -> None:
     mesh, store = Mesh(), DiskStore(tmp_path)
     await mesh.add("a", Linear(1.0))

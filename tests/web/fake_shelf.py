@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from flnet.node.base import View
+from flnet.node.base import FeedItem, View
 from flnet.params import TrainerId
 
 
@@ -12,6 +13,7 @@ class FakeShelf:
     """Notes what was to be done with which model."""
 
     def __init__(self) -> None:
+        self.feed: Any
         self.orders: list[tuple[str, str, str]] = []
         self.failure: Exception | None = None
 
@@ -25,6 +27,10 @@ class FakeShelf:
 
     async def records(self, trainer: TrainerId, last: int | None = None) -> Sequence[View]:
         return self.history(trainer)[-(last or 0) :]
+
+    async def events(self) -> Sequence[FeedItem]:
+        kept: Sequence[FeedItem] = self.feed.recent()
+        return kept
 
     async def restore(self, trainer: TrainerId, digest: str) -> View:
         return {**self._ordered("restore", trainer, digest), "digest": digest}

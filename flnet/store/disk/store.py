@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from typing import Any, TypeVar
 from flnet.errors import LocalError, StartError
 from flnet.params import Digest, Params, TrainerId
 from flnet.store.base import USUAL, KeptModel, Retention, SavedJob, as_text
-from flnet.store.disk import rescue, tables
+from flnet.store.disk import happenings, rescue, tables
 from flnet.store.disk.files import DamagedFile, ModelFiles
 from flnet.store.disk.lock import FolderLock
 from flnet.store.disk.schema import DamagedDatabase, open_database
@@ -40,6 +41,7 @@ class DiskStore:
         self._folder, self._retention = folder, retention
         self._notices: list[str] = []
         self._counts: dict[TrainerId, int] = {}  # of records
+        self._events: int | None = None  # how many are kept, once they are counted
         self._files = ModelFiles(folder / MODELS)
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -104,28 +106,38 @@ class DiskStore:
 
     async def pin(self, trainer: TrainerId, digest: Digest, pinned: bool) -> bool:
         """Keep a model whatever comes after it, or let it go when its turn comes; whether it is kept at all."""
-
-        def work() -> bool:
-            with self._transaction():
-                return tables.pin(self._db, trainer, digest, pinned)
-
-        return await self._run(work)
+        return await self._change(lambda: tables.pin(self._db, trainer, digest, pinned))
 
     async def save_peers(self, peers: Sequence[Mapping[str, Any]]) -> None:
         """Keep these peers, each with its "id", in place of the last ones."""
 
         def work() -> None:
-            with self._transaction():
-                self._db.execute("DELETE FROM peers")
-                rows = [(str(peer["id"]), as_text(peer)) for peer in peers]
-                self._db.executemany("INSERT OR REPLACE INTO peers VALUES (?, ?)", rows)
+            self._db.execute("DELETE FROM peers")
+            rows = [(str(peer["id"]), as_text(peer)) for peer in peers]
+            self._db.executemany("INSERT OR REPLACE INTO peers VALUES (?, ?)", rows)
 
-        await self._run(work)
+        await self._change(work)
 
     async def load_peers(self) -> Sequence[Mapping[str, Any]]:
         """The peers that were saved last, by id."""
         rows = await self._run(lambda: self._db.execute("SELECT fields FROM peers ORDER BY id").fetchall())
         return [json.loads(row[0]) for row in rows]
+
+    async def begin_events(self) -> int:
+        """The number behind which this run numbers its events."""
+        return await self._change(lambda: happenings.begin(self._db))
+
+    async def add_events(self, events: Sequence[Mapping[str, Any]]) -> None:
+        """Keep events, each with its "id"; a loss of power may take the last ones."""
+        await self._run(lambda: self._add_events(events))
+
+    async def events(self, last: int) -> Sequence[Mapping[str, Any]]:
+        """The newest `last` events that are kept, oldest first."""
+        return await self._run(lambda: happenings.newest(self._db, last))
+
+    async def end_events(self, last: int) -> None:
+        """No event behind this number comes any more."""
+        await self._change(lambda: happenings.end(self._db, last))
 
     async def close(self) -> None:
         """Finish what was asked for, and let others have the folder; may be called again."""
@@ -149,6 +161,15 @@ class DiskStore:
                 raise LocalError(f"state cannot be written: {exc}") from exc
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, guarded)
+
+    async def _change(self, work: Callable[[], T]) -> T:
+        """Do it wholly or not at all."""
+
+        def whole() -> T:
+            with self._transaction():
+                return work()
+
+        return await self._run(whole)
 
     def _save(self, trainer: TrainerId, job: SavedJob) -> None:
         as_text(job.snapshot)  # refused before anything is written
@@ -174,6 +195,18 @@ class DiskStore:
         surplus = max(0, count - self._retention.rounds)
         tables.drop_records(self._db, trainer, surplus)
         self._counts[trainer] = count - surplus
+
+    def _add_events(self, events: Sequence[Mapping[str, Any]]) -> None:
+        self._db.execute("PRAGMA synchronous = NORMAL")  # nothing is promised, so nothing is forced to the disk
+        try:
+            with self._transaction():
+                count = happenings.count(self._db) if self._events is None else self._events
+                count += happenings.add(self._db, events)
+                surplus = max(0, count - self._retention.events)
+                happenings.drop(self._db, surplus)
+            self._events = count - surplus
+        finally:
+            self._db.execute("PRAGMA synchronous = FULL")
 
     def _load(self, trainer: TrainerId, rounds: int | None) -> SavedJob | None:
         job = tables.get_job(self._db, trainer, self._read, rounds)
@@ -243,6 +276,7 @@ class DiskStore:
         if lost:
             with contextlib.closing(db.execute("BEGIN IMMEDIATE")):
                 self._notices += rescue.rebuild(db, self._files) or ["no model file could be used"]
+                happenings.end(db, int(time.time() * 1000))  # behind all numbers that can have been used
                 db.execute("COMMIT")
         else:
             self._files.keep_only(tables.referenced(db))  # what was written for a save that never was

@@ -21,7 +21,8 @@ from flnet.store.disk import DiskStore
 from tests.helpers import params
 
 R = TypeVar("R")
-FEW = replace(USUAL, averages=2, rounds=5)
+FEW = replace(USUAL, averages=2, rounds=5, events=6)
+EVENT = {"at": 1.5, "kind": "k", "text": "t", "trainer": "A"}
 TRAINERS = st.sampled_from([TrainerId("A"), TrainerId("B")])
 SOME = st.integers(0, 5).map(lambda n: params(w=[n]))
 MAYBE = st.none() | SOME
@@ -93,6 +94,17 @@ class Twins(RuleBasedStateMachine):
         for store in (self.disk, self.memory):
             self.run(store.save_peers([{"id": name} for name in names]))
         assert self.run(self.disk.load_peers()) == self.run(self.memory.load_peers())
+
+    @rule(count=st.integers(0, 4))
+    def events(self, count: int) -> None:
+        last = self.run(self.memory.begin_events())
+        assert self.run(self.disk.begin_events()) == last
+        told = [{**EVENT, "id": last + n, "data": {"n": n}} for n in range(1, count + 1)]
+        for store in (self.disk, self.memory):
+            self.run(store.add_events(told))
+            self.run(store.add_events(told[-1:]))  # once more changes nothing
+            self.run(store.end_events(last + count))
+        assert self.run(self.disk.events(4)) == self.run(self.memory.events(4))
 
     @rule()
     def restart(self) -> None:
