@@ -1,0 +1,167 @@
+"""Requests drawn from /openapi.json, sound and broken ones, against a real node: nothing is answered with a fault.
+
+    python -m tests.fuzz.api --cases 20000
+
+starts a node of its own, sends so many requests, and prints how they were answered, by status, and how fast. An
+answer of 500 or above other than "not now", an answer that does not come, and a node that has ended are faults:
+they are printed with the command that sends the same again, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis import GenerationMode
+
+from tests.processes.harness import Harness, RealNode, harness
+
+SECONDS = 20.0  # in which every answer must begin and go on
+STREAMS = frozenset({"/events"})  # that have no end; that they are answered is seen from their head
+NOT_NOW = 503
+TRAINER = "SLOW"  # of the harness
+
+
+class Api:
+    """What is sent to one node, and how it was answered."""
+
+    def __init__(self, node: RealNode, number: int) -> None:
+        self.node = node
+        self.url = f"http://127.0.0.1:{node.port}"
+        self.sent = 0
+        self.told: Counter[int] = Counter()
+        self.faults: list[str] = []
+        self._rng = Random(number)
+        self._session = requests.Session()
+        self._session.trust_env = False
+
+    def operations(self) -> list[Any]:
+        """Every verb of every path that the node describes."""
+        schema = schemathesis.openapi.from_dict(self.node.get("/openapi.json"))
+        return [found.ok() for found in schema.get_all_operations()]
+
+    def send(self, case: Any) -> None:
+        """Send one request, and note what it was answered."""
+        self.sent += 1
+        if self._rng.random() < 1 / 2:
+            aim(case)
+        answer: Any
+        try:
+            if case.path in STREAMS:
+                answer = self._session.get(self.url + case.path, timeout=SECONDS, stream=True)
+                answer.close()
+            else:
+                answer = case.call(
+                    base_url=self.url, session=self._session, timeout=SECONDS, allow_redirects=False
+                )
+        except requests.exceptions.InvalidHeader:  # cannot be sent at all
+            return
+        except requests.exceptions.RequestException as exc:
+            self._broke(case, f"no answer ({type(exc).__name__}: {exc})")
+            return
+        self.told[answer.status_code] += 1
+        if answer.status_code >= 500 and not _is_not_now(answer):
+            self._broke(case, f"{answer.status_code} {answer.text[:300]}")
+
+    def _broke(self, case: Any, words: str) -> None:
+        self.faults.append(f"{case.method} {case.formatted_path}: {words}\n  {case.as_curl_command()[:2000]}")
+
+
+def aim(case: Any) -> None:
+    """Let it be for the trainer that the node has, with parameters of the right form, so that it gets further."""
+    if "trainerId" in (case.path_parameters or {}):
+        case.path_parameters["trainerId"] = TRAINER
+    if isinstance(case.body, dict) and case.body:
+        case.body = {**case.body, "trainerId": TRAINER} if "trainerId" in case.body else case.body
+        if "modelParams" in case.body:
+            case.body = {**case.body, "modelParams": {"w": [0.5, -1.0, 0.0, 2.0]}}
+
+
+def _is_not_now(answer: Any) -> bool:
+    return bool(answer.status_code == NOT_NOW and "error" in answer.json())
+
+
+def fuzz(api: Api, cases: int, number: int) -> None:
+    """Send at least so many requests: an equal part to each operation, the rest to those that vary most."""
+    operations, modes = api.operations(), (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
+    part = -(-cases // (len(operations) * len(modes)))
+    fruitful = [
+        (operation, mode)
+        for operation in operations
+        for mode in modes
+        if _fuzz_one(api, operation, mode, part, number) >= part
+    ]
+    for turn in range(1, 100):
+        for operation, mode in fruitful:
+            if api.sent >= cases:
+                return
+            _fuzz_one(api, operation, mode, min(part, cases - api.sent), number + turn)
+
+
+def _fuzz_one(api: Api, operation: Any, mode: GenerationMode, cases: int, number: int) -> int:
+    """How many requests were sent; few or none where little can be varied."""
+
+    @seed(number)
+    @settings(
+        max_examples=cases,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def send(case: Any) -> None:
+        api.send(case)
+
+    before = api.sent
+    with suppress(Unsatisfiable):  # nothing of it can be wrong
+        send()
+    return api.sent - before
+
+
+def started(made: Harness) -> RealNode:
+    """A node whose trainings end at once."""
+    made.go()
+    node = made.start(WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG="1")
+    made.ready()
+    return node
+
+
+def lines(api: Api, seconds: float) -> Iterator[str]:
+    """What came of it."""
+    for status, count in sorted(api.told.items()):
+        yield f"{status} {count:>8}"
+    yield f"{api.sent} requests, {api.sent / seconds:.0f} per second; {len(api.faults)} faults"
+    yield from api.faults
+
+
+def main() -> int:
+    """Fuzz, and print what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, harness(Path(folder)) as made:
+        api = Api(started(made), asked.seed)
+        begun = time.monotonic()
+        fuzz(api, asked.cases, asked.seed)
+        print("\n".join(lines(api, time.monotonic() - begun)))
+        alive = api.node.process.poll() is None and api.node.http.get("/health").status_code == 200
+        print("the node is well" if alive else f"the node has ended: {api.node.process.poll()}")
+        return 0 if alive and not api.faults else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
