@@ -15,6 +15,7 @@ from flnet.cli.commands import EXIT_FAILED
 from flnet.cli.text import printable
 from flnet.keys.check import examine_key
 from flnet.settings import load_settings
+from flnet.store import Retention
 from flnet.store.disk.check import Finding, examine
 from flnet.training.backend import state_folder
 
@@ -35,8 +36,9 @@ def command(*, state_path: Path | None, node_port: int | None, repair: bool, as_
     Exit codes: 0 all is well, or mended; 1 something is lost or in the way; 2 wrong usage.
     """
     options: dict[str, Any] = {"state_path": state_path, "node_port": node_port}
-    folder = state_folder(load_settings({k: v for k, v in options.items() if v is not None}, os.environ))
-    found = examine(folder, repair)
+    settings = load_settings({k: v for k, v in options.items() if v is not None}, os.environ)
+    folder = state_folder(settings)
+    found = examine(folder, repair, Retention.of(settings))
     if folder.is_dir():
         free = repair and any(one.what == "lock" and one.level == "ok" for one in found)
         found.append(Finding("key", *examine_key(folder, free)))

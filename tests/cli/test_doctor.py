@@ -42,3 +42,8 @@ def test_what_is_damaged_ends_with_1_until_it_is_mended(flnet: Run, folder: Path
 
 def test_a_folder_that_is_not_there_ends_with_1(flnet: Run, tmp_path: Path) -> None:
     assert flnet("doctor", "--state-path", str(tmp_path / "missing")).exit_code == 1
+
+
+def test_it_shows_how_much_may_be_kept(flnet: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLNET_KEEP_EVENTS", "77")
+    assert "0 events (at most 77)" in flnet("doctor", "--state-path", str(folder)).output

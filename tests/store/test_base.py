@@ -7,7 +7,8 @@ import pytest
 from flnet.effects import KeptUpdate
 from flnet.errors import LocalError
 from flnet.params import PeerId, Update
-from flnet.store.base import SavedJob, as_text
+from flnet.settings import load_settings
+from flnet.store.base import USUAL, Retention, SavedJob, as_text
 from tests.helpers import key, params
 
 
@@ -41,3 +42,12 @@ def test_parameters_that_are_none_stay() -> None:
 def test_only_plain_figures_can_be_saved(value: object) -> None:
     with pytest.raises(LocalError, match="plain JSON"):
         as_text({"x": value})
+
+
+def test_what_is_kept_is_what_a_person_set() -> None:
+    asked = {"keep_models": 0, "keep_model_megabytes": 2, "keep_rounds": 30, "keep_events": 4}
+    assert Retention.of(load_settings(asked, {})) == Retention(0, 2 * 1024 * 1024, 30, 4)
+    assert Retention.of(load_settings({}, {"FLNET_KEEP_ROUNDS": "7"})) == Retention(
+        5, 128 * 1024 * 1024, 7, 10_000
+    )
+    assert Retention.of(load_settings({}, {})) == USUAL

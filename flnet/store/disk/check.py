@@ -14,6 +14,7 @@ from typing import Literal
 
 from flnet.errors import StartError
 from flnet.params import Digest
+from flnet.store.base import USUAL, Retention
 from flnet.store.disk.files import DamagedFile, ModelFiles
 from flnet.store.disk.lock import FolderLock, holder
 from flnet.store.disk.rescue import rebuild, set_aside
@@ -40,14 +41,18 @@ class Finding:
     mended: bool = False
 
 
-def examine(folder: Path, repair: bool = False) -> list[Finding]:
-    """All that there is to say of a state folder; a running node's folder is only read."""
+def examine(folder: Path, repair: bool = False, retention: Retention = USUAL) -> list[Finding]:
+    """All that there is to say of a state folder; a running node's folder is only read.
+
+    Args:
+        retention: what is to be kept there at most.
+    """
     if not folder.is_dir():
         return [Finding("folder", "error", f"there is no folder {folder}")]
     found: list[Finding] = []
     with _held(folder) as lock:
         free = lock.level == "ok" and repair
-        found += [_permissions(folder, free), lock, *_database(folder, free), *_room(folder)]
+        found += [_permissions(folder, free), lock, *_database(folder, free, retention), *_room(folder)]
     return found
 
 
@@ -78,7 +83,7 @@ def _permissions(folder: Path, mend: bool) -> Finding:
     return Finding("permissions", "warning", f"others may enter it (mode {mode:o}; it should be 700)", mend)
 
 
-def _database(folder: Path, mend: bool) -> list[Finding]:
+def _database(folder: Path, mend: bool, retention: Retention) -> list[Finding]:
     path, files = folder / DATABASE, ModelFiles(folder / MODELS)
     found: list[Finding] = []
     if not path.exists() and not files.names():
@@ -103,7 +108,18 @@ def _database(folder: Path, mend: bool) -> list[Finding]:
         words = f"whole; version {version_of(db)} of {VERSION}, {_size(path)}"
         found.append(Finding("database", "ok", words))
     with contextlib.closing(db):
-        return [*found, *_files(db, files, mend)]
+        return [*found, _kept(db, retention), *_files(db, files, mend)]
+
+
+def _kept(db: sqlite3.Connection, retention: Retention) -> Finding:
+    """How much there is of what is kept for a while, and how much there may be."""
+    models, rounds, events = (
+        db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608 - the names stand here
+        for table in ("models WHERE NOT pinned", "rounds", "events")
+    )
+    most = f"{retention.averages + 1} of each trainer, {retention.model_bytes // 1024**2} MiB"
+    words = f"{models} models (at most {most}), {rounds} rounds (at most {retention.rounds} of each trainer)"
+    return Finding("kept", "ok", f"{words}, {events} events (at most {retention.events})")
 
 
 def _files(db: sqlite3.Connection, files: ModelFiles, mend: bool) -> list[Finding]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flnet.params import TrainerId
-from flnet.store import SavedJob
+from flnet.store import Retention, SavedJob
 from flnet.store.disk import DiskStore
 from flnet.store.disk.check import Finding, examine
 from tests.helpers import params
@@ -36,8 +36,16 @@ def wrong(found: list[Finding]) -> list[tuple[str, str, bool]]:
 def test_a_whole_folder_is_well(folder: Path) -> None:
     found = examine(folder)
     assert wrong(found) == []
-    assert [one.what for one in found] == ["permissions", "lock", "database", "models", "disk"]
-    assert found[3].text.startswith("3 files")  # two models, and their empty private part
+    assert [one.what for one in found] == ["permissions", "lock", "database", "kept", "models", "disk"]
+    assert found[4].text.startswith("3 files")  # two models, and their empty private part
+
+
+def test_it_says_how_much_is_kept_and_how_much_may_be(folder: Path) -> None:
+    (kept,) = [
+        one.text for one in examine(folder, retention=Retention(1, 3 * 1024**2, 50, 9)) if one.what == "kept"
+    ]
+    models = "2 models (at most 2 of each trainer, 3 MiB)"
+    assert kept == f"{models}, 0 rounds (at most 50 of each trainer), 0 events (at most 9)"
 
 
 def test_an_empty_folder_is_well_and_none_is_not(tmp_path: Path) -> None:
