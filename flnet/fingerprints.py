@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+from functools import lru_cache
 
 from flnet.spoken import spoken
 
@@ -51,6 +52,7 @@ def fingerprint(key: str) -> str:
     return "-".join(part + _check(number, part) for number, part in enumerate(parts, 1))
 
 
+@lru_cache(1024)  # the same few keys stand in every view
 def short(key: str | None) -> str:
     """The first two groups of the fingerprint, by which people tell keys apart; empty for no key.
 

@@ -33,7 +33,7 @@ TEXTS = {
 }
 EVERYTHING = "\n".join(TEXTS.values())
 EXAMPLE = re.compile(r"<!-- example:(?P<kind>\w+) -->\n```json\n(?P<body>.*?)\n```", re.DOTALL)
-VARIABLES = {"trainer": "{trainerId}", "digest": "{digest}"}
+VARIABLES = {"trainer": "{trainerId}", "digest": "{digest}", "peer": "{peer}"}
 TRAINER = re.compile(r"<!-- trainer:(?P<id>\w+) -->\n```python\n(?P<code>.*?)```", re.DOTALL)
 
 

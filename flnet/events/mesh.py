@@ -36,6 +36,7 @@ class MeshStarted(Event):
 
     bootstrap: tuple[str, ...] = ()
     remembered: tuple[str, ...] = ()
+    keys: tuple[tuple[PeerId, str], ...] = ()  # of peers that an earlier run knew
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class AnnounceReceived(Event):
     accepts: frozenset[str] = frozenset()
     incarnation: int | None = None
     members: tuple[News, ...] = ()
+    key: str | None = None
 
 
 @dataclass(frozen=True)
@@ -69,14 +71,16 @@ class AnnounceAnswered(Event):
     accepts: frozenset[str] = frozenset()
     incarnation: int | None = None
     members: tuple[News, ...] = ()
+    key: str | None = None
 
 
 @dataclass(frozen=True)
 class AnnounceFailed(Event):
-    """Nobody usable answered at this address."""
+    """Nobody usable answered at this address; `code` is that of a refusal."""
 
     address: str
     reason: str
+    code: str = ""
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,23 @@ class ProbeReceived(Event):
     target: PeerId | None = None
     reached: PeerId | None = None
     missed: PeerId | None = None
+    key: str | None = None
+
+
+@dataclass(frozen=True)
+class IdentityDisputed(Event):
+    """A node at this address claimed the name of a peer, and has another key, or none."""
+
+    peer: PeerId
+    key: str | None
+    address: str
+
+
+@dataclass(frozen=True)
+class PeerForgotten(Event):
+    """A person says that this peer is gone for good."""
+
+    peer: PeerId
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from flnet.effects import Answer, CancelTimer, Effect, SendProbe
 from flnet.errors import IdTaken
 from flnet.events import ProbeAnswered, ProbeFailed, ProbeReceived
 from flnet.membership.knowing import announce_to, check, hear, probe, seen
+from flnet.membership.naming import admit
 from flnet.membership.pace import repeats, suspicion_ticks
 from flnet.membership.roster import news_of
 from flnet.membership.standing import Standing, State
@@ -56,9 +57,10 @@ def probed(s: MeshState, event: ProbeReceived) -> list[Effect]:
     """A node asks whether this one is there.
 
     Raises:
-        IdTaken: it has this node's id.
+        IdTaken: it has this node's id, or one that belongs to a node with another key.
     """
     caller = PeerId(event.peer.id)
+    admit(s, event.peer, event.key)
     if caller == s.my_id:
         raise IdTaken(event.peer.id)
     effects: list[Effect] = []
@@ -75,7 +77,7 @@ def probed(s: MeshState, event: ProbeReceived) -> list[Effect]:
     if event.missed is not None:
         s.prober.helper_done(event.missed, caller)
     newest = s.roster.gossip.take(repeats(s.roster.size), first=caller)
-    return [Answer(ProbeReply(i_am=s.me, incarnation=s.incarnation, news=newest)), *effects]
+    return [Answer(ProbeReply(i_am=s.me, incarnation=s.incarnation, news=newest, key=s.key)), *effects]
 
 
 def assist(s: MeshState, target: PeerId, caller: PeerId) -> list[Effect]:
@@ -119,5 +121,5 @@ def leave(s: MeshState) -> list[Effect]:
     """Tell everybody that this node goes."""
     s.left = True
     gone = news_of(s.me, Standing(State.LEFT, s.incarnation))
-    message = Probe(i_am=s.me, incarnation=s.incarnation, news=[gone])
+    message = Probe(i_am=s.me, incarnation=s.incarnation, news=[gone], key=s.key)
     return [CancelTimer(TICK), *(SendProbe(peer, message, s.pauses.probe) for peer in s.roster.alive)]

@@ -15,14 +15,18 @@ from flnet.messages import MAX_PEERS, News, Peer, Probe
 from flnet.params import PeerId
 
 
-def meet(s: MeshState, peer: Peer, accepts: frozenset[str], incarnation: int) -> list[Effect]:
-    """A node said who it is and where; it becomes a member, or is one."""
+def meet(
+    s: MeshState, peer: Peer, accepts: frozenset[str], incarnation: int, key: str | None = None
+) -> list[Effect]:
+    """A node said who it is and where, and its name is its own; it becomes a member, or is one."""
     if PeerId(peer.id) not in s.roster.known and not s.roster.make_room(MAX_PEERS):
         words = f"{peer.id} was left out: this node already knows {MAX_PEERS} peers"
         return [Publish("mesh_full", words)]
     s.announcer.failures.pop(peer.address, None)
     s.prober.answered(PeerId(peer.id))
-    return [*s.roster.greet(peer, accepts, incarnation), CancelTimer(RETRY + peer.address)]
+    if not s.roster.known.get(PeerId(peer.id)) or not s.roster.known[PeerId(peer.id)].alive:
+        s.disputes.pop(PeerId(peer.id), None)  # who it belongs to is there again
+    return [*s.roster.greet(peer, accepts, incarnation, key), CancelTimer(RETRY + peer.address)]
 
 
 def announce_to(s: MeshState, addresses: Iterable[str]) -> list[Effect]:
@@ -97,5 +101,5 @@ def probe(s: MeshState, to: PeerId, **fields: Any) -> Effect:
     member = s.roster.known[to]
     if member.state is not State.ALIVE and all(PeerId(n.id) != to for n in news):
         news = [member.news(), *news]  # so that it can show that this is wrong
-    message = Probe(i_am=s.me, incarnation=s.incarnation, news=news, **fields)
+    message = Probe(i_am=s.me, incarnation=s.incarnation, news=news, key=s.key, **fields)
     return SendProbe(to, message, s.pauses.probe * s.prober.doubt.factor)

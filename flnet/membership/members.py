@@ -20,8 +20,10 @@ from flnet.events import (
     ContactMade,
     Event,
     FormRefused,
+    IdentityDisputed,
     Leaving,
     MeshStarted,
+    PeerForgotten,
     ProbeAnswered,
     ProbeFailed,
     ProbeReceived,
@@ -31,6 +33,7 @@ from flnet.membership.announcing import RETRY
 from flnet.membership.checking import TICK, leave, probe_answered, probe_failed, probed, ticked
 from flnet.membership.greeting import announced, answered, unanswered
 from flnet.membership.knowing import announce_to, check, seen
+from flnet.membership.naming import NameTaken, disputed, forget
 from flnet.membership.pace import Pauses
 from flnet.membership.roster import Member
 from flnet.membership.standing import State
@@ -43,15 +46,22 @@ class Members:
     """The peers that this node knows: `receive(event) -> effects`."""
 
     def __init__(
-        self, me: Peer, rng: Rng, prune: bool = False, pauses: Pauses | None = None, accepts: Sequence[str] = ()
+        self,
+        me: Peer,
+        rng: Rng,
+        prune: bool = False,
+        pauses: Pauses | None = None,
+        accepts: Sequence[str] = (),
+        key: str | None = None,
     ) -> None:
         """Args:
         rng: draws whom to probe, to ask for help and to tell.
         prune: forget a peer that is dead instead of trying it again.
         accepts: forms of parameters that this node reads besides the thesis' JSON.
+        key: public key by which this node is known, if it keeps one.
         """
-        self.state = MeshState(me, rng, prune, pauses, accepts)
-        self.me, self.accepts = me, self.state.accepts
+        self.state = MeshState(me, rng, prune, pauses, accepts, key)
+        self.me, self.accepts, self.key = me, self.state.accepts, key
 
     @property
     def known(self) -> Mapping[PeerId, Member]:
@@ -78,6 +88,29 @@ class Members:
         member = self.known.get(peer)
         return member.accepts if member else frozenset()
 
+    def keys(self) -> Mapping[PeerId, str]:
+        """The keys to which names belong, those of peers that are no members any more included."""
+        return self.state.roster.all_keys()
+
+    def fits(self, peer: PeerId, key: str | None) -> bool:
+        """Whether who has this key may use this name."""
+        return self.state.fits(peer, key)
+
+    def is_doubtful(self, peer: PeerId) -> bool:
+        """Whether a message in this name may be another node's: one claims the name, and its owner is gone."""
+        member = self.known.get(peer)
+        return peer in self.state.disputes and (member is None or not member.alive)
+
+    def check_sender(self, peer: PeerId) -> None:
+        """Whether a message of a round may be this peer's.
+
+        Raises:
+            NameTaken: another node uses its name.
+        """
+        if self.is_doubtful(peer):
+            dispute = IdentityDisputed(peer, self.state.disputes[peer], "")
+            raise NameTaken(f"another node uses the name {peer!r}, and this one has not shown its key", dispute)
+
     def settled(self, peer: PeerId) -> bool:
         """Whether a message of this peer would tell nothing new: it is alive, or unknown."""
         member = self.known.get(peer)
@@ -91,14 +124,16 @@ class Members:
         """Take one event; what is to be done about it.
 
         Raises:
-            IdTaken: another node announced itself with this node's id.
+            IdTaken: a node has this node's id, or one that belongs to a node with another key.
+            UnknownPeer, StillThere: it cannot be forgotten.
         """
         return in_order(self._react(event))
 
     def _react(self, event: Event) -> list[Effect]:
         s = self.state
         match event:
-            case MeshStarted(bootstrap, remembered):
+            case MeshStarted(bootstrap, remembered, keys):
+                s.roster.keys |= {peer: (key, s.roster.tick) for peer, key in keys if peer not in s.roster.known}
                 s.announcer.bootstrap, s.announcer.remembered = bootstrap, remembered
                 return [*announce_to(s, [*bootstrap, *remembered]), SetTimer(TICK, s.pauses.tick)]
             case Leaving():
@@ -107,8 +142,12 @@ class Members:
                 return announced(s, event)
             case AnnounceAnswered():
                 return answered(s, event)
-            case AnnounceFailed(address, reason):
-                return unanswered(s, address, reason)
+            case AnnounceFailed(address, reason, code):
+                return unanswered(s, address, reason, code)
+            case IdentityDisputed(peer, key, address):
+                return disputed(s, peer, key, address)
+            case PeerForgotten(peer):
+                return forget(s, peer)
             case ProbeReceived():
                 return probed(s, event)
             case ProbeAnswered():
@@ -127,7 +166,7 @@ class Members:
         """What other traffic tells of a peer."""
         match event:
             case ContactMade(peer):
-                return [] if self.settled(peer) else seen(self.state, peer)
+                return [] if self.settled(peer) or self.is_doubtful(peer) else seen(self.state, peer)
             case ContactLost(peer, _):
                 if peer in self.known:
                     self.state.troubled.add(peer)

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flnet.effects import Effect, Publish, TellJobs
+from flnet.fingerprints import short
 from flnet.membership.gossip import Gossip
 from flnet.membership.standing import Standing, State
-from flnet.messages import News, Peer
+from flnet.messages import MAX_PEERS, News, Peer
 from flnet.params import PeerId
 
 NEW = Standing()
@@ -28,6 +29,7 @@ class Member:
         accepts: forms of parameters that it said it reads.
         since: the tick in which its state began.
         accusers: nodes that found by themselves that it does not answer.
+        key: its public key, the first one that came with its name.
     """
 
     peer: Peer
@@ -36,6 +38,7 @@ class Member:
     accepts: frozenset[str] = frozenset()
     since: int = 0
     accusers: frozenset[PeerId] = frozenset()
+    key: str | None = None
 
     @property
     def state(self) -> State:
@@ -61,6 +64,7 @@ class Member:
             "state": self.state.value,
             "reason": self.reason,
             "incarnation": self.standing.incarnation,
+            "fingerprint": short(self.key),
         }
 
 
@@ -79,6 +83,7 @@ class Roster:
         """
         self.me = me
         self.known: dict[PeerId, Member] = {}
+        self.keys: dict[PeerId, tuple[str, int]] = {}  # of who is no member, and the tick since when
         self.gossip = Gossip()
         self.tick = 0
         self._prune = prune
@@ -99,17 +104,30 @@ class Roster:
         """Nodes in the mesh, this one included."""
         return 1 + len(self.alive)
 
-    def greet(self, peer: Peer, accepts: frozenset[str], incarnation: int) -> list[Effect]:
-        """A node said who it is and where."""
+    def key_of(self, peer_id: PeerId) -> str | None:
+        """The key to which a name belongs."""
+        member = self.known.get(peer_id)
+        return member.key if member and member.key else self.keys.get(peer_id, (None,))[0]
+
+    def all_keys(self) -> Mapping[PeerId, str]:
+        """The keys of all names that have one."""
+        return {peer: key for peer in (*self.known, *self.keys) if (key := self.key_of(peer)) is not None}
+
+    def greet(self, peer: Peer, accepts: frozenset[str], incarnation: int, key: str | None = None) -> list[Effect]:
+        """A node said who it is and where; its key is the one that its name belongs to, or the first one."""
         peer_id = PeerId(peer.id)
-        gone = self._replaced_by(peer)
+        gone = self._replaced_by(peer, key)
         before = self.known.get(peer_id)
+        self.keys.pop(peer_id, None)
         if before is None:
-            self._put(Member(peer, Standing(incarnation=incarnation), "", accepts, self.tick))
+            self._put(Member(peer, Standing(incarnation=incarnation), "", accepts, self.tick, key=key))
             self.gossip.add(self.known[peer_id].news())
             words = f"{peer_id} joined at {peer.address}"
             return [*gone, TellJobs(peer_id, alive=True), Publish("peer_joined", words, {"peer": peer_id})]
-        self._put(replace(before, peer=peer, accepts=accepts))
+        self._put(replace(before, peer=peer, accepts=accepts, key=key or before.key))
+        if key and not before.key:
+            words = f"{peer_id} is known by the fingerprint {short(key)} from now on"
+            gone.append(Publish("peer_key", words, {"peer": peer_id}))
         if before.peer.address != peer.address:
             words = f"{peer_id} moved from {before.peer.address} to {peer.address}"
             gone.append(Publish("peer_moved", words, {"peer": peer_id}))
@@ -162,10 +180,22 @@ class Roster:
         return self._set(member, Standing(State.DEAD, member.standing.incarnation), member.reason)
 
     def forget_old(self, ticks: int) -> None:
-        """Forget those that died or left so many ticks ago."""
+        """Forget those that died or left so many ticks ago, and whose name was whose."""
+        self.keys = {peer: kept for peer, kept in self.keys.items() if self.tick - kept[1] < ticks}
         old = [i for i, m in self.known.items() if not m.alive and self.tick - m.since >= ticks]
         for peer_id in old:
             self._drop(peer_id)
+
+    def forget(self, peer_id: PeerId) -> list[Effect]:
+        """Forget a name and its key, because a person says so."""
+        self.keys.pop(peer_id, None)
+        member = self.known.get(peer_id)
+        tell = Publish("peer_forgotten", f"a person forgot {peer_id}; its name is free here", {"peer": peer_id})
+        if member is None:
+            return [tell]
+        self._drop(peer_id)
+        gone = TellJobs(peer_id, alive=False, reason="a person forgot it")
+        return [gone, tell] if member.alive else [tell]
 
     def make_room(self, most: int) -> bool:
         """Whether one more member may be known; who was gone for longest is forgotten for it."""
@@ -183,9 +213,13 @@ class Roster:
         self.known[PeerId(member.peer.id)] = member
         self._alive = None
 
-    def _drop(self, peer_id: PeerId) -> None:
-        del self.known[peer_id]
+    def _drop(self, peer_id: PeerId, *, keep_key: bool = False) -> None:
+        member = self.known.pop(peer_id)
         self._alive = None
+        if keep_key and member.key:
+            self.keys[peer_id] = (member.key, self.tick)
+            if len(self.keys) > MAX_PEERS:
+                del self.keys[min(self.keys, key=lambda peer: self.keys[peer][1])]
 
     def _second(self, member: Member, by: PeerId) -> None:
         """One more node found by itself that a suspect does not answer."""
@@ -207,19 +241,20 @@ class Roster:
         self.gossip.add(now.news(by))
         effects = [] if same else _told(now, was)
         if self._prune and standing.state is State.DEAD:
-            self._drop(peer_id)
+            self._drop(peer_id, keep_key=True)
             words = f"{peer_id} was forgotten: {reason}"
             effects = [*effects[:1], Publish("peer_pruned", words, {"peer": peer_id})]
         return effects
 
-    def _replaced_by(self, peer: Peer) -> list[Effect]:
-        """Forget who else was at this address: a node without a fixed id has a new one after a restart."""
+    def _replaced_by(self, peer: Peer, key: str | None) -> list[Effect]:
+        """Forget who else was at this address, or had this key: a node has a new id when it was renamed."""
+        renamed = {i for i, m in self.known.items() if key and m.key == key and i != peer.id}
         old = [i for i, m in self.known.items() if m.peer.address == peer.address and i != peer.id]
         effects: list[Effect] = []
-        for peer_id in old:
+        for peer_id in sorted(renamed.union(old)):
             alive = self.known[peer_id].alive
-            self._drop(peer_id)
-            reason = f"{peer.id} is at {peer.address} now"
+            self._drop(peer_id, keep_key=peer_id not in renamed)
+            reason = f"it is called {peer.id} now" if peer_id in renamed else f"{peer.id} is at {peer.address} now"
             tell = Publish("peer_replaced", f"{peer_id} was forgotten: {reason}", {"peer": peer_id})
             effects += [TellJobs(peer_id, alive=False, reason=reason), tell] if alive else [tell]
         return effects

@@ -21,17 +21,26 @@ class MeshState:
         helping: members that are probed for others: the member, and who asked.
         troubled: members that some message did not reach; jobs hear when they answer anything again.
         left: whether this node said that it goes.
+        disputes: names that another node claims too, and the key of the one that was refused.
+        refused_at: addresses of peers that refuse this node because its name belongs to another one.
     """
 
     def __init__(
-        self, me: Peer, rng: Rng, prune: bool = False, pauses: Pauses | None = None, accepts: Sequence[str] = ()
+        self,
+        me: Peer,
+        rng: Rng,
+        prune: bool = False,
+        pauses: Pauses | None = None,
+        accepts: Sequence[str] = (),
+        key: str | None = None,
     ) -> None:
         """Args:
         rng: draws whom to probe, to ask for help and to tell.
         prune: forget a peer that is dead instead of trying it again.
         accepts: forms of parameters that this node reads besides the thesis' JSON.
+        key: public key by which this node is known, if it keeps one.
         """
-        self.me, self.my_id = me, PeerId(me.id)
+        self.me, self.my_id, self.key = me, PeerId(me.id), key
         self.accepts = tuple(accepts) or None
         self.pauses = pauses or Pauses()
         self.incarnation = 0
@@ -42,6 +51,16 @@ class MeshState:
         self.prober = Prober(self.pauses, rng)
         self.helping: dict[PeerId, set[PeerId]] = {}
         self.troubled: set[PeerId] = set()
+        self.disputes: dict[PeerId, str | None] = {}
+        self.refused_at: set[str] = set()
+
+    def key_of(self, peer: PeerId) -> str | None:
+        """The key to which a name belongs, as far as it is known."""
+        return self.key if peer == self.my_id else self.roster.key_of(peer)
+
+    def fits(self, peer: PeerId, key: str | None) -> bool:
+        """Whether who has this key may use this name."""
+        return self.key_of(peer) in (None, key)
 
     def all_news(self) -> tuple[News, ...]:
         """What is known of all members."""

@@ -16,6 +16,7 @@ from pydantic.alias_generators import to_camel
 
 from flnet.errors import InvalidMessage
 from flnet.explaining import explain
+from flnet.fingerprints import check_key
 from flnet.names import check_host, check_name
 from flnet.params import Params
 
@@ -28,6 +29,7 @@ Host = Annotated[str, AfterValidator(check_host)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Round = Annotated[int, Field(ge=0, le=LAST_ROUND)]
 Unit = Annotated[float, Field(ge=0, le=1)]
+PublicKey = Annotated[str, AfterValidator(check_key)]  # base64
 HexDigest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Forms = Annotated[tuple[Annotated[str, Field(max_length=40)], ...], Field(max_length=16)]
 

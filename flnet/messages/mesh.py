@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from flnet.messages.base import MAX_PEERS, Forms, Host, Message, Name, Peer, Port
+from flnet.messages.base import MAX_PEERS, Forms, Host, Message, Name, Peer, Port, PublicKey
 
 MAX_INCARNATION = 2**53  # larger numbers are not exact in every JSON reader
 StateWord = Literal["alive", "suspect", "dead", "left"]
@@ -36,6 +36,7 @@ class Announce(Message):
         accepts: forms of parameters that this node reads besides the thesis' JSON; others are for newer nodes.
         incarnation: how often this node showed an accusation to be wrong; said by nodes that probe each other.
         members: all that it knows of members, itself and those that died or left included.
+        key: by which this node is known wherever it is; a node that keeps nothing on a disk says none.
     """
 
     path: ClassVar[str] = "/announce"
@@ -45,6 +46,7 @@ class Announce(Message):
     accepts: Forms | None = None
     incarnation: Incarnation | None = None
     members: Annotated[list[News], Field(max_length=2 * MAX_PEERS)] | None = None
+    key: PublicKey | None = None
 
 
 class AnnounceReply(Message):
@@ -55,6 +57,7 @@ class AnnounceReply(Message):
     accepts: Forms | None = None
     incarnation: Incarnation | None = None
     members: Annotated[list[News], Field(max_length=2 * MAX_PEERS)] | None = None
+    key: PublicKey | None = None
 
 
 class Probe(Message):
@@ -75,6 +78,7 @@ class Probe(Message):
     target: Peer | None = None
     reached: Name | None = None
     missed: Name | None = None
+    key: PublicKey | None = None
 
 
 class ProbeReply(Message):
@@ -83,3 +87,4 @@ class ProbeReply(Message):
     i_am: Peer
     incarnation: Incarnation = 0
     news: list[News] = Field(default=[], max_length=MAX_PEERS)
+    key: PublicKey | None = None

@@ -115,8 +115,8 @@ class Node(Protocol):
     model: digest, round, contributors, accuracy (here, or None), exchanged_with (the peer it was adopted from,
         or None), bytes, held (whether the job goes on from it), pinned (by a person, so that it is kept).
     peer: id, ip, port, address, state ("alive", "suspect", "dead", "left"), reason, incarnation (how
-        often it was shown that it is there after all), rtt_ms (round-trip time of small requests,
-        smoothed, in milliseconds; None while none was measured).
+        often it was shown that it is there after all), fingerprint (of its key, short, or ""), rtt_ms (round-trip
+        time of small requests, smoothed, in milliseconds; None while none was measured).
     """
 
     me: Peer
@@ -171,8 +171,8 @@ class Node(Protocol):
         ...
 
     def info(self) -> View:
-        """GET /info: {iAm, jobsInfo: [job view, ...], lastNodeStatus: "IDLE"/"BUSY", peers: [peer view, ...],
-        version}.
+        """GET /info: {iAm, fingerprint (of this node's key, short, or ""), jobsInfo: [job view, ...],
+        lastNodeStatus: "IDLE"/"BUSY", peers: [peer view, ...], version}.
         """
         ...
 
@@ -273,6 +273,10 @@ class Node(Protocol):
 
     def peers(self) -> Sequence[View]:
         """The other nodes."""
+        ...
+
+    async def forget(self, peer: str) -> Sequence[View]:
+        """Forget a peer that takes no part, so that its name is free for a node with another key; those left."""
         ...
 
     async def peer_infos(self) -> Sequence[View]:

@@ -51,12 +51,13 @@ def build_node(settings: Settings) -> NodeRuntime:
     name, told = identity(state_folder(settings), settings.node_id)
     key = own_key(state_folder(settings))
     me = Peer(id=name, ip=settings.node_ip, port=settings.node_port)
-    nodes.append(assemble(settings, me, trainers, pool=pool, transport=transport, store=store, files=files))
+    node = assemble(settings, me, trainers, pool=pool, transport=transport, store=store, files=files, key=key.text)
+    nodes.append(node)
     if told:
-        nodes[0].feed.publish("renamed", told)
+        node.feed.publish("renamed", told)
     for notice in key.notices:
-        nodes[0].feed.publish("key_was_open", notice)
-    return nodes[0]
+        node.feed.publish("key_was_open", notice)
+    return node
 
 
 def assemble(
@@ -68,11 +69,16 @@ def assemble(
     transport: Transport,
     store: Store,
     files: Sequence[TrainerFile] = (),
+    key: str | None = None,
 ) -> NodeRuntime:
-    """A node from parts; the in-memory twins of each part make a mesh inside one process."""
+    """A node from parts; the in-memory twins of each part make a mesh inside one process.
+
+    Args:
+        key: public key by which it is known; None for one that could not keep it.
+    """
     spare = SpareMemory()
     strategy, form = fed_avg(settings.aggregation, spare.take), settings.wire
-    core = _core(settings, me, trainers, folds=strategy.running is not None)
+    core = _core(settings, me, trainers, strategy.running is not None, key)
     shelf, chronicle = Shelf(core, store), Chronicle(core, store)
     wire = Wire(core, store, form, settings.max_body_megabytes * MEGABYTE)
 
@@ -107,9 +113,9 @@ def assemble(
     return node
 
 
-def _core(settings: Settings, me: Peer, trainers: list[TrainerId], *, folds: bool) -> NodeCore:
+def _core(settings: Settings, me: Peer, trainers: list[TrainerId], folds: bool, key: str | None) -> NodeCore:
     prune, accepts = settings.prune_unresponsive_nodes, accepted(settings.wire)
-    return NodeCore(me, trainers, waits_of(settings), prune=prune, accepts=accepts, folds=folds)
+    return NodeCore(me, trainers, waits_of(settings), prune=prune, accepts=accepts, folds=folds, key=key)
 
 
 def _imports(node: NodeRuntime, pool: Pool, settings: Settings, files: Sequence[TrainerFile]) -> Imports:

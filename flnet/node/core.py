@@ -43,6 +43,7 @@ class NodeCore:
         rng: Rng | None = None,
         accepts: Sequence[str] = (),
         folds: bool = True,
+        key: str | None = None,
     ) -> None:
         """Args:
         trainers: ids of the jobs.
@@ -51,9 +52,10 @@ class NodeCore:
         rng: chance for a topology that draws lots, and for whom the membership probes.
         accepts: forms of parameters that this node reads besides the thesis' JSON.
         folds: whether the merging rule can add updates as they come.
+        key: public key by which this node is known, if it keeps one.
         """
         self.me = me
-        self.members = Members(me, rng or Random(me.id), prune, pauses, accepts)
+        self.members = Members(me, rng or Random(me.id), prune, pauses, accepts, key)
         self.jobs = {
             trainer: Job(me, trainer, waits, topology=topology, rng=rng, folds=folds) for trainer in trainers
         }
@@ -87,6 +89,7 @@ class NodeCore:
             self.job(message.trainer_id)
             if message.sender == self.me.id:
                 raise IdTaken(message.sender)
+            self.members.check_sender(message.sender)
         trainer, event = to_event(packet, caller_ip)
         if trainer is not None:
             self.job(trainer)

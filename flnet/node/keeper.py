@@ -16,7 +16,7 @@ from flnet.errors import LocalError, NotReady
 from flnet.events import Event, Restored, UpdateOffered, UpdateReceived
 from flnet.jobs import HELD_ROUNDS
 from flnet.messages import ModelParams
-from flnet.params import TrainerId
+from flnet.params import PeerId, TrainerId
 from flnet.store import SavedJob, Store
 
 log = logging.getLogger(__name__)
@@ -35,6 +35,7 @@ class Keeper:
         self._store, self._tell = store, tell
         self._unsaved: dict[TrainerId, SavedJob] = {}
         self._peers: dict[str, str] = {}  # addresses by id, as they are kept
+        self.keys: dict[str, str] = {}  # public keys by id, likewise
         self.trouble = ""  # why state cannot be kept; empty while all is well
 
     async def load(self, trainer: TrainerId) -> Restored | None:
@@ -67,19 +68,25 @@ class Keeper:
         except LocalError as exc:
             self.failed(str(exc))
             return ()
-        self._peers = {str(peer["id"]): str(peer["address"]) for peer in peers}
+        self._peers = {str(peer["id"]): str(peer["address"]) for peer in peers if peer["address"]}
+        self.keys = {str(peer["id"]): str(peer["key"]) for peer in peers if peer.get("key")}
         return tuple(self._peers.values())
 
-    async def keep_peers(self, peers: Sequence[Mapping[str, Any]]) -> None:
-        """Keep where the peers are that did not leave, if that is news; without any, the known ones stay known."""
+    async def keep_peers(self, peers: Sequence[Mapping[str, Any]], keys: Mapping[PeerId, str]) -> None:
+        """Keep where the peers are that did not leave, and whose name is whose, if that is news.
+
+        Without any peer, the known addresses stay known.
+        """
         known = {str(peer["id"]): str(peer["address"]) for peer in peers if peer["state"] != "left"}
-        if not known or known == self._peers:
+        now, before = (known or self._peers, {str(id): key for id, key in keys.items()}), (self._peers, self.keys)
+        if now == before:
             return
-        before, self._peers = self._peers, known
+        self._peers, self.keys = at, kept = now
+        rows = [{"id": id, "address": at.get(id, ""), "key": kept.get(id)} for id in sorted({*at, *kept})]
         try:
-            await self._store.save_peers([{"id": id, "address": at} for id, at in sorted(known.items())])
+            await self._store.save_peers(rows)
         except LocalError:  # nothing is promised by it; the next news of a peer tries again
-            self._peers = before
+            self._peers, self.keys = before
 
     async def must_be_kept(self, trainer: TrainerId | None, event: Event) -> None:
         """Before a peer is told that its update has come: try once more what could not be saved.

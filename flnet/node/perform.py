@@ -133,7 +133,7 @@ class Performer:
                 log.info("%s%s", f"{item.owner}: " if item.owner else "", text)
                 self._feed.publish(kind, text, item.owner or "", data)
                 if kind.startswith("peer_") and item.owner is None:
-                    self._spawn(self.keeper.keep_peers(self._post.peers()))
+                    self._spawn(self.keeper.keep_peers(self._post.peers(), self._post.keys()))
             case SendAnnounce() as effect:
                 self._spawn(self._post.announce(effect))
             case SendProbe() as effect:

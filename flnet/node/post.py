@@ -21,6 +21,7 @@ from flnet.events import (
     Fetched,
     FetchFailed,
     FormRefused,
+    IdentityDisputed,
     ProbeAnswered,
     ProbeFailed,
     SendFailed,
@@ -121,6 +122,10 @@ class Post:
         """The other nodes, as the membership shows them."""
         return self._members.view()
 
+    def keys(self) -> Mapping[PeerId, str]:
+        """The keys to which names belong, for the next start of this node."""
+        return self._members.keys()
+
     def _landing(self, owner: TrainerId, codings: Sequence[str] = ()) -> Landing:
         limit = self._wire.landing_limit(owner)
         return Landing(partial(self._wire.wanted, owner), limit, HEAD_LIMIT, self._spare.take, codings)
@@ -157,6 +162,9 @@ class Post:
         assert isinstance(answer, ProbeReply)
         if answer.i_am.id != peer:
             return ProbeFailed(peer, about, f"{answer.i_am.id} is at {address} now")
+        if not self._members.fits(peer, answer.key):
+            self._deliver(None, IdentityDisputed(peer, answer.key, address))
+            return ProbeFailed(peer, about, f"another node with its name is at {address} now")
         return ProbeAnswered(peer, about, answer.incarnation, tuple(answer.news))
 
     async def _send_group(
@@ -213,12 +221,14 @@ class Post:
             accepts=self._members.accepts,
             incarnation=effect.incarnation,
             members=list(effect.members),
+            key=self._members.key,
         )
         try:
             body = self._json.encode(Packet(message))
             reply = await self._transport.send(address, Announce.path, body, self._json.content_type)
             if reply.status >= 400:
-                return AnnounceFailed(address, str(refusal_of(reply)))
+                refusal = refusal_of(reply)
+                return AnnounceFailed(address, str(refusal), refusal.error)
             answer = self._json.decode(AnnounceReply, reply.body).message
         except FlnetError as exc:
             return AnnounceFailed(address, str(exc))
@@ -226,8 +236,8 @@ class Post:
         host = address.rpartition(":")[0].strip("[]")
         others = tuple(peer for peer in answer.announce_yourself_to_peers if peer.ip)
         accepts = frozenset(answer.accepts or ())
-        members = tuple(answer.members or ())
-        return AnnounceAnswered(address, located(answer.i_am, host), others, accepts, answer.incarnation, members)
+        members, peer = tuple(answer.members or ()), located(answer.i_am, host)
+        return AnnounceAnswered(address, peer, others, accepts, answer.incarnation, members, answer.key)
 
 
 def refusal_of(reply: Reply) -> PeerRefused:

@@ -11,8 +11,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import flnet
 from flnet.blob import Blob
 from flnet.errors import NotComparable, NotReady, PeerError, UnknownPath
-from flnet.events import Event, HyperParamsEdited, Leaving, MeshStarted, Paused, Resumed, SeriesStopped
+from flnet.events import (
+    Event,
+    HyperParamsEdited,
+    Leaving,
+    MeshStarted,
+    Paused,
+    PeerForgotten,
+    Resumed,
+    SeriesStopped,
+)
+from flnet.fingerprints import short
 from flnet.jobs import Phase
+from flnet.membership.naming import NameTaken
 from flnet.messages import Announce, EditHyperParams, JobMessage, Message, Packet, Peer, Trigger
 from flnet.node.asking import ask_policy
 from flnet.node.base import OWN_PEOPLE_ONLY, Download, FeedItem, Order, Points, Question, View
@@ -97,7 +108,8 @@ class NodeRuntime:
         for trainer in self.core.jobs:
             self._performer.prepare(trainer)
         remembered = tuple(await self._performer.keeper.addresses())
-        self.deliver(None, MeshStarted(self._bootstrap, remembered))
+        keys = tuple((PeerId(peer), key) for peer, key in self._performer.keeper.keys.items())
+        self.deliver(None, MeshStarted(self._bootstrap, remembered, keys))
         asking = ask_policy(self.core, self._policy, self._rng, self.deliver, POLICY_SECONDS)
         tidying = give_back_when_idle(self._spare, self._is_busy, IDLE_SECONDS)
         self._beside = [asyncio.create_task(one) for one in (asking, tidying, self._diary.write())]
@@ -159,7 +171,9 @@ class NodeRuntime:
         try:
             answer = await self._take(kind, body, content_type, caller_ip)
         except PeerError as exc:
-            if exc.status != NotComparable.status and not isinstance(exc, NotReady):  # these two are no fault
+            if isinstance(exc, NameTaken):
+                self.deliver(None, exc.dispute)  # the membership tells it, once
+            elif exc.status != NotComparable.status and not isinstance(exc, NotReady):  # these two are no fault
                 self.feed.publish("refused_here", f"a request from {caller_ip} to {path} was refused: {exc}")
             raise
         status = STATUS.get(path, 200)
@@ -184,6 +198,7 @@ class NodeRuntime:
         """GET /info."""
         return {
             "iAm": self.me.fields(),
+            "fingerprint": short(self.core.members.key),
             "jobsInfo": [_for_peers(self.job(trainer)) for trainer in self.core.jobs],
             "lastNodeStatus": "BUSY" if self._is_busy() else "IDLE",
             "peers": list(self.peers()),
@@ -236,6 +251,11 @@ class NodeRuntime:
     def peers(self) -> Sequence[View]:
         """The other nodes."""
         return [{**peer, "rtt_ms": self.distances.rtt_ms(peer["id"])} for peer in self.core.members.view()]
+
+    async def forget(self, peer: str) -> Sequence[View]:
+        """Forget a peer, so that its name is free; those that are left."""
+        await self._mailbox.ask(None, PeerForgotten(PeerId(peer)))
+        return self.peers()
 
     async def peer_infos(self) -> Sequence[View]:
         """What the peers say of themselves."""

@@ -50,7 +50,8 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
         case Announce() as m:
             known = tuple(peer for peer in m.my_known_peers if peer.ip)
             accepts, members = frozenset(m.accepts or ()), tuple(m.members or ())
-            return None, AnnounceReceived(located(m.i_am, caller_ip), known, accepts, m.incarnation, members)
+            caller = located(m.i_am, caller_ip)
+            return None, AnnounceReceived(caller, known, accepts, m.incarnation, members, m.key)
         case Probe() as m:
             return None, probed(m, caller_ip)
         case Trigger() as m:
@@ -95,7 +96,7 @@ def probed(m: Probe, caller_ip: str) -> ProbeReceived:
     """What a probe means."""
     target = PeerId(m.target.id) if m.target else None
     reached, missed = (PeerId(name) if name else None for name in (m.reached, m.missed))
-    return ProbeReceived(located(m.i_am, caller_ip), m.incarnation, tuple(m.news), target, reached, missed)
+    return ProbeReceived(located(m.i_am, caller_ip), m.incarnation, tuple(m.news), target, reached, missed, m.key)
 
 
 def claim_of(round: int, reply: Packet) -> Claim:

@@ -38,6 +38,7 @@ class PeerView(View):
     state: StateWord
     reason: str = Field(description="why it is not held for alive, in words")
     incarnation: int = Field(description="how often it was shown that it is there after all")
+    fingerprint: str = Field(default="", description="of its key, the short form; empty if it has none")
     rtt_ms: float | None = Field(default=None, description="of small requests to it, smoothed; milliseconds")
 
 
@@ -125,6 +126,7 @@ class InfoView(View):
     """This node, its jobs and its peers."""
 
     iAm: Peer  # as it stands on the wire
+    fingerprint: str = Field(default="", description="of this node's key, the short form")
     jobsInfo: list[JobView]
     lastNodeStatus: Literal["IDLE", "BUSY"]
     peers: list[PeerView]

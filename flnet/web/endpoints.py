@@ -29,6 +29,7 @@ from flnet.errors import (
     UnknownTrainer,
     UnreadableBody,
 )
+from flnet.membership.naming import StillThere, UnknownPeer
 from flnet.messages import (
     Accuracy,
     AccuracyReply,
@@ -222,6 +223,7 @@ ENDPOINTS = (
     Endpoint("GET /peers", MESH, "The other nodes", answer=list[PeerView]),
     Endpoint("GET /mesh", MESH, "This node and its peers with their jobs, for pictures and charts", answer=Mesh),
     Endpoint("GET /events", MESH, "What happens, as server-sent events", answer_type="text/event-stream"),
+    Endpoint("DELETE /peers/{peer}", MESH, "Forget it", answer=list[PeerView], refuses=(UnknownPeer, StillThere)),
     Endpoint("GET /events.jsonl", MESH, "What happened, a line each", answer_type="application/x-ndjson"),
     Endpoint(
         "GET /settings",

@@ -1,4 +1,7 @@
-"""GET /mesh: this node and its peers with their jobs, for pictures and charts. What peers say is checked here."""
+"""GET /mesh: this node and its peers with their jobs, for pictures and charts. What peers say is checked here.
+
+And DELETE /peers/{peer}, by which a person forgets one.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ from flnet.messages import LAST_ROUND, MAX_PEERS, HexDigest, Name, Unit
 from flnet.node.base import Node, View
 from flnet.settings import Settings
 from flnet.web.answers import json_answer
+from flnet.web.body import read_body
 
 MAX_JOBS = 100  # of one node
 MAX_WORDS = 500  # characters of a reason
@@ -87,6 +91,7 @@ class MeshNode(_Said):
     Attributes:
         state: as the membership names it, such as "alive", "suspect", "dead", "left", "pending".
         reason: why it does not answer, or why nothing is known of its jobs.
+        fingerprint: of its key, the short form; empty for a node that has none.
         rtt_ms: round-trip time to it, smoothed, in milliseconds; None for this node, and where none was measured.
     """
 
@@ -96,6 +101,7 @@ class MeshNode(_Said):
     reason: Annotated[str, BeforeValidator(_shown)] = ""
     me: bool = False
     version: Annotated[Annotated[str, Field(pattern=r"^[0-9A-Za-z.+-]{1,40}$")] | None, _else(None)] = None
+    fingerprint: str = ""
     rtt_ms: Annotated[float, Field(ge=0)] | None = None
     jobs: Annotated[list[MeshJob], _good_ones(MeshJob, MAX_JOBS)] = []
 
@@ -107,12 +113,17 @@ class Mesh(_Said):
 
 
 def mesh_routes(node: Node, settings: Settings) -> Blueprint:
-    """The endpoint that a picture of the mesh is drawn from."""
+    """The endpoint that a picture of the mesh is drawn from, and the one that forgets a peer."""
     routes = Blueprint("mesh", __name__)
 
     @routes.get("/mesh")
     async def mesh() -> Response:
         return json_answer(mesh_of(node, await node.peer_infos(), settings.listen_address).model_dump(mode="json"))
+
+    @routes.delete("/peers/<path:peer>")  # a name may hold a slash
+    async def forget(peer: str) -> Response:
+        await read_body()  # nothing is expected in it
+        return json_answer(list(await node.forget(peer)))
 
     return routes
 
@@ -131,6 +142,7 @@ def mesh_of(node: Node, peer_infos: Sequence[View], host: str) -> Mesh:
         state="alive",
         me=True,
         version=info["version"],
+        fingerprint=info.get("fingerprint", ""),
         jobs=info["jobsInfo"],
     )
     peers = [_peer(peer, asked.get(peer["id"], {})) for peer in node.peers()]
@@ -145,6 +157,7 @@ def _peer(known: View, asked: View) -> MeshNode:
         state=known["state"],
         reason=known.get("reason") or asked.get("error") or "",
         version=said.get("version"),
+        fingerprint=known.get("fingerprint", ""),
         rtt_ms=known.get("rtt_ms"),
         jobs=said.get("jobsInfo", []),
     )

@@ -23,6 +23,22 @@ SPANISH: Mapping[str, Mapping[str, str]] = {
     "peer_lost": {"{peer} does not answer: {reason}": "{peer} no responde: {reason}"},
     "peer_pruned": {"{peer} was forgotten: {reason}": "{peer} fue olvidado: {reason}"},
     "peer_replaced": {"{peer} was forgotten: {reason}": "{peer} fue olvidado: {reason}"},
+    "peer_key": {
+        "{peer} is known by the fingerprint {part} from now on": (
+            "{peer} se conoce desde ahora por la huella {part}"
+        ),
+    },
+    "peer_forgotten": {
+        "a person forgot {peer}; its name is free here": "una persona olvidó a {peer}; su nombre queda libre aquí",
+    },
+    "identity_conflict": {
+        "a node at {address} calls itself {peer} and has {found}; it is refused, because {other} has {part}": (
+            "un nodo en {address} se llama {peer} y tiene {found}; se rechaza, porque {other} tiene {part}"
+        ),
+        "{address} refuses this node: {reason}; trying again": (
+            "{address} rechaza este nodo: {reason}; se vuelve a intentar"
+        ),
+    },
     "announce_failed": {
         "{address} does not answer the announcement ({reason}); trying again until it does": (
             "{address} no responde al anuncio ({reason}); se reintenta hasta que responda"

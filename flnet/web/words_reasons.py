@@ -105,6 +105,25 @@ _ERRORS: Mapping[str, str] = {
     "the id {peer} is this node's own; give the other node another FLNET_NODE_ID": (
         "el identificador {peer} es el de este nodo; dé al otro nodo otro FLNET_NODE_ID"
     ),
+    "another node with the name {peer} and the fingerprint {part} is known here, and this one has {found}; give "
+    "this one another FLNET_NODE_ID, or bring back its identity.key, or forget the other one at each node when it "
+    "is gone for good": (
+        "aquí se conoce otro nodo con el nombre {peer} y la huella {part}, y este tiene {found}; dé a este otro "
+        "FLNET_NODE_ID, o recupere su identity.key, o haga que cada nodo olvide al otro cuando ya no vuelva"
+    ),
+    "the fingerprint {part}": "la huella {part}",
+    "no key": "ninguna clave",
+    "another node uses the name {peer}, and this one has not shown its key": (
+        "otro nodo usa el nombre {peer}, y este no ha mostrado su clave"
+    ),
+    "no peer {peer} is known here": "aquí no se conoce ningún nodo {peer}",
+    "{peer} takes part here; only who died, left, or shares its name can be forgotten": (
+        "{peer} participa aquí; solo se puede olvidar a quien murió, se fue o comparte su nombre"
+    ),
+    "a person forgot it": "una persona lo olvidó",
+    "it is called {peer} now": "ahora se llama {peer}",
+    "it calls itself {peer}": "se llama {peer}",
+    "another node with its name is at {address} now": "otro nodo con su nombre está ahora en {address}",
     "answered {status} {code}: {words}": "respondió {status} {code}: {words}",
     "must have 1 to {most} characters, not {count}": "debe tener de 1 a {most} caracteres, no {count}",
     "must be printable text without spaces at its ends": (

@@ -141,8 +141,8 @@ async def test_peers_that_answer_are_known_to_the_next_run() -> None:
     def seen(**states: str) -> list[dict[str, str]]:
         return [{"id": name, "address": f"{name}:1", "state": state} for name, state in states.items()]
 
-    await kept.keeper.keep_peers(seen(b="alive", c="dead", d="left"))
+    await kept.keeper.keep_peers(seen(b="alive", c="dead", d="left"), {})
     assert await Keeper(kept.disk, print).addresses() == ("b:1", "c:1")  # a dead one may be behind a cut
-    await kept.keeper.keep_peers(seen(b="alive", c="suspect", d="left"))
-    await kept.keeper.keep_peers(seen(b="dead", c="dead"))  # alone: who was there may be there again
+    await kept.keeper.keep_peers(seen(b="alive", c="suspect", d="left"), {})
+    await kept.keeper.keep_peers(seen(b="dead", c="dead"), {})  # alone: who was there may be there again
     assert await Keeper(kept.disk, print).addresses() == ("b:1", "c:1")

@@ -16,6 +16,7 @@ class FakeShelf:
         self.feed: Any
         self.orders: list[tuple[str, str, str]] = []
         self.failure: Exception | None = None
+        self.forgotten: list[str] = []  # peers
 
     def job(self, trainer: TrainerId) -> View:
         """The job's view; refuses unknown trainers."""
@@ -27,6 +28,12 @@ class FakeShelf:
 
     async def records(self, trainer: TrainerId, last: int | None = None) -> Sequence[View]:
         return self.history(trainer)[-(last or 0) :]
+
+    async def forget(self, peer: str) -> Sequence[View]:
+        if self.failure is not None:
+            raise self.failure
+        self.forgotten.append(peer)
+        return []
 
     async def events(self) -> Sequence[FeedItem]:
         kept: Sequence[FeedItem] = self.feed.recent()

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flnet.errors import PeerError
+from flnet.membership.naming import StillThere, UnknownPeer
 from flnet.web.mesh import MAX_JOBS, Mesh, MeshJob, mesh_of
 
 from .conftest import Client
@@ -53,8 +55,27 @@ async def test_this_node_comes_first_then_its_peers(client: Client, node: FakeNo
     assert (me["jobs"][0]["phase"], me["jobs"][0]["current_round"]) == ("IDLE", -1)
     assert other == {
         **{"id": "NODE_2", "address": "127.0.0.1:4001", "state": "alive", "reason": "", "me": False},
-        **{"version": "1.2.3", "rtt_ms": 1.5, "jobs": [JOB]},
+        **{"version": "1.2.3", "fingerprint": "", "rtt_ms": 1.5, "jobs": [JOB]},
     }
+
+
+async def test_fingerprints_tell_nodes_apart(client: Client, node: FakeNode) -> None:
+    around(node, {"version": "1.2.3", "jobsInfo": [], "fingerprint": "WHAT-IT-SAYS"})
+    node.known = [{**node.known[0], "fingerprint": "AAAAA-BBBBB"}]
+    # What is known of a peer counts, not what it says.
+    assert [one["fingerprint"] for one in await mesh(client)] == ["", "AAAAA-BBBBB"]
+
+
+async def test_a_person_forgets_a_peer_whatever_its_name(client: Client, node: FakeNode) -> None:
+    answer = await client.delete("/peers/ward%2F7%20b")
+    assert (answer.status_code, await answer.get_json(), node.forgotten) == (200, [], ["ward/7 b"])
+
+
+@pytest.mark.parametrize("refusal", [UnknownPeer("x"), StillThere("x")])
+async def test_why_a_peer_is_not_forgotten(client: Client, node: FakeNode, refusal: PeerError) -> None:
+    node.failure = refusal
+    answer = await client.delete("/peers/x")
+    assert (answer.status_code, (await answer.get_json())["error"]) == (refusal.status, refusal.code)
 
 
 async def test_a_peer_that_does_not_answer_is_there_with_the_reason(client: Client, node: FakeNode) -> None:
