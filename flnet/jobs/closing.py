@@ -169,7 +169,8 @@ def finish(s: JobState) -> list[Effect]:
     if record.pre_accuracy is not None and s.accuracy is not None:
         result += f"; accuracy here {record.pre_accuracy:.4f} before, {s.accuracy:.4f} after"
     done: Publish = s.tell("round_closed", result, **record.view())
-    return [*cancelled, s.save(), done, *judged(s)]
+    told = judged(s)
+    return [*cancelled, s.save(), done, *told]
 
 
 def next_of_series(s: JobState) -> None:

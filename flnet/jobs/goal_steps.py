@@ -89,12 +89,12 @@ def judged(s: JobState) -> list[Effect]:
     p.progress, p.decision, p.company = found.progress, found, p.company or len(p.reports) > 1
     if found.over is not None:
         return _end(s, series, found.over, found.words, found)
-    return _wait(s)
+    return next_turn(s)
 
 
 def peer_lost(s: JobState, event: PeerLost) -> list[Effect]:
     """Who was to start the next round may be gone: the next in turn does."""
-    return _wait(s) if s.pursuit.waits and s.phase is Phase.IDLE else []
+    return next_turn(s) if s.pursuit.waits and s.phase is Phase.IDLE else []
 
 
 def timer_fired(s: JobState, event: TimerFired) -> list[Effect]:
@@ -105,7 +105,7 @@ def timer_fired(s: JobState, event: TimerFired) -> list[Effect]:
     if event.name == NEXT and _is_alone(s) and p.waits:
         ends = _end(s, p.series, "given_up", f"no other node has been reachable for {ALONE * s.waits.start:g} s")
         p.ended = None  # the others may still be at it: who comes back to them does not end it for them
-        return ends
+        return [*ends, s.save()]
     if event.name == NEXT:
         p.due, p.waits = p.waits and s.phase is Phase.IDLE, False
         return []
@@ -142,7 +142,7 @@ def _follow(s: JobState, series: Series, progress: Progress) -> list[Effect]:
     return [*timer, s.tell("goal_set", words, until=str(series.goal), by=series.by)]
 
 
-def _wait(s: JobState) -> list[Effect]:
+def next_turn(s: JobState) -> list[Effect]:
     """Start the next round at once if it is this node's turn, or else if nobody has after a while.
 
     The turns: who started the round that is over, then all reachable nodes by id. Who could not measure the round

@@ -59,6 +59,7 @@ from flnet.jobs.fetching import fetched
 from flnet.jobs.gathering import decline_received, failed, refused, trained, update_received
 from flnet.jobs.goal_steps import TIMERS, next_opening, peer_lost, stopped, timer_fired
 from flnet.jobs.model import Model
+from flnet.jobs.regrouping import REGROUP, waited
 from flnet.jobs.renewing import renewed
 from flnet.jobs.restoring import going_on, met, missed, model_of, put_off, restored
 from flnet.jobs.starting import asked, decline, open_round, triggered
@@ -169,6 +170,8 @@ class Job:
                 return [*heard, *peer_lost(s, event)]
             case TimerFired(name) if name in TIMERS:
                 return timer_fired(s, event)
+            case TimerFired(name) if name == REGROUP:
+                return waited(s)
             case TimerFired(name) if s.key is not None and name == s.start_timer:
                 return decline(s, "the start of this round did not reach it") if s.listening else []
             case TimerFired():
@@ -181,7 +184,8 @@ class Job:
                     f"{s.trainer} has no hyper-parameters to change yet: {s.error or 'it is still loading'}"
                 )
             case SeriesStopped():
-                return [*series_stopped(s), *stopped(s)]
+                told = [*series_stopped(s), *stopped(s)]
+                return [*told, s.save()] if told else []
             case Paused():
                 return paused(s)
             case Resumed():
@@ -234,9 +238,9 @@ class Job:
             elif s.pending is not None and s.phase not in (Phase.AVERAGING, Phase.LOADING):
                 opening, s.pending = s.pending, None
                 effects += open_round(s, opening)
-            elif s.phase is Phase.IDLE and s.rounds_left > 0 and not s.paused:
+            elif s.phase is Phase.IDLE and s.rounds_left > 0 and not s.is_held_up:
                 next_of_series(s)
-            elif s.phase is Phase.IDLE and s.pursuit.due and not s.paused:
+            elif s.phase is Phase.IDLE and s.pursuit.due and not s.is_held_up:
                 s.propose(next_opening(s))
             else:
                 return effects

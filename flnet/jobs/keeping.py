@@ -45,7 +45,7 @@ class Kept:
 def figures(s: JobState) -> Mapping[str, Any]:
     """All that is kept of a job beside its parameters, as plain JSON data."""
     gathering = s.averaging if s.phase in OPEN else None
-    own = s.own
+    own, rounds_left = s.own, _rounds_left(s)
     return {
         "me": s.my_id,
         "round": s.number,
@@ -70,5 +70,14 @@ def figures(s: JobState) -> Mapping[str, Any]:
             "labels": own.labels,
             "accuracy": own.accuracy,
         },
+        "rounds_left": rounds_left,
+        "peers": sorted(s.peers | s.regroups) if rounds_left or s.pursuit.series else [],
+        "pursuit": s.pursuit.kept(),
         "updates_from": s.number if gathering else s.number + 1,
     }
+
+
+def _rounds_left(s: JobState) -> int:
+    """Rounds that this node was asked for and has not started, with the one that waits for an average."""
+    waits = s.pending is not None and s.pending.started_by(s.my_id) and s.pursuit.series is None
+    return s.rounds_left + waits

@@ -54,21 +54,60 @@ class Pursuit:
 
     def said(self) -> SeriesMessage | None:
         """The series as it stands beside a start."""
-        if self.series is None:
+        return None if self.series is None else _message(self.series, self.progress)
+
+    def kept(self) -> Mapping[str, Any] | None:
+        """What outlives a restart, as plain JSON data; None if there was no series."""
+        if self.series is None and self.decided is None:
             return None
-        series, progress = self.series, self.progress
-        return SeriesMessage(
-            by=series.by,
-            first=series.first,
-            until=str(series.goal),
-            rounds=series.rounds,
-            counted=progress.counted,
-            best=progress.best,
-            stale=progress.stale,
-            means=tuple((mean.accuracy, mean.loss) for mean in progress.means),
-            total_accuracy=progress.total.accuracy,
-            total_loss=progress.total.loss,
-        )
+        decided, decision = self.decided, self.decision
+        return {
+            "series": None
+            if self.series is None
+            else _message(self.series, self.progress).model_dump(mode="json"),
+            "company": self.company,
+            "over": self.over,
+            "ended": None if self.ended is None else [*self.ended[0], self.ended[1]],
+            "decided": None
+            if decided is None
+            else {
+                "series": _message(decided[0], self.progress).model_dump(mode="json"),
+                "round": decided[1],
+                "state": decided[2],
+            },
+            "decision": None
+            if decision is None
+            else {
+                "over": decision.over,
+                "words": decision.words,
+                "score": None if decision.score is None else [decision.score.accuracy, decision.score.loss],
+                "nodes": decision.nodes,
+            },
+        }
+
+    @classmethod
+    def read(cls, kept: Mapping[str, Any] | None) -> Pursuit:
+        """What `kept` said before a restart; the reports of the round that was open are not in it.
+
+        Raises:
+            InvalidMessage: this node does not know such goals.
+            KeyError, TypeError, ValueError: it is damaged.
+        """
+        if kept is None:
+            return cls()
+        found = cls(company=bool(kept["company"]), over=kept["over"])
+        if (said := kept["decided"]) is not None:
+            series, found.progress = series_of(SeriesMessage.read(said["series"]))
+            found.decided = (series, int(said["round"]), said["state"])
+        if kept["series"] is not None:
+            found.series, found.progress = series_of(SeriesMessage.read(kept["series"]))
+        if kept["ended"] is not None:
+            by, first, over = kept["ended"]
+            found.ended = ((PeerId(by), int(first)), over)
+        if (told := kept["decision"]) is not None:
+            score = None if told["score"] is None else Score(*told["score"])
+            found.decision = Decision(told["over"], told["words"], found.progress, score, told["nodes"])
+        return found
 
     def report_said(self, me: PeerId, asked: bool = False) -> ReportMessage | None:
         """This node's report as it stands beside its accuracy, the same for all; none outside a series.
@@ -106,6 +145,21 @@ class Pursuit:
             "stale": self.progress.stale,
             "words": decision.words if decision else "",
         }
+
+
+def _message(series: Series, progress: Progress) -> SeriesMessage:
+    return SeriesMessage(
+        by=series.by,
+        first=series.first,
+        until=str(series.goal),
+        rounds=series.rounds,
+        counted=progress.counted,
+        best=progress.best,
+        stale=progress.stale,
+        means=tuple((mean.accuracy, mean.loss) for mean in progress.means),
+        total_accuracy=progress.total.accuracy,
+        total_loss=progress.total.loss,
+    )
 
 
 def series_of(said: SeriesMessage) -> tuple[Series, Progress]:

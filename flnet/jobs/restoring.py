@@ -12,12 +12,14 @@ from dataclasses import replace
 from typing import Any
 
 from flnet.effects import Effect, Evaluate, Send
-from flnet.errors import ParamsRefused
+from flnet.errors import InvalidMessage, ParamsRefused
 from flnet.events import DeclineReceived, Restored, SendFailed, UpdateOffered, UpdateReceived
 from flnet.jobs.keeping import OPEN
 from flnet.jobs.model import Model
 from flnet.jobs.opening import Opening
+from flnet.jobs.pursuit import Pursuit
 from flnet.jobs.record import RoundRecord
+from flnet.jobs.regrouping import came_back, regroup
 from flnet.jobs.starting import decline, start_message, train
 from flnet.jobs.state import JobState, key_of
 from flnet.jobs.steps import Phase
@@ -37,10 +39,12 @@ def restored(s: JobState, event: Restored) -> list[Effect]:
         key = RoundKey(said["round"], PeerId(said.get("initiator") or "")) if said["round"] >= 0 else None
         record = RoundRecord.read(said["record"]) if said.get("record") else None
         phase = Phase(said["phase"])
-    except (KeyError, TypeError, ValueError) as exc:
+        left, pursuit = int(said.get("rounds_left", 0)), Pursuit.read(said.get("pursuit"))
+    except (KeyError, TypeError, ValueError, InvalidMessage) as exc:
         return [s.tell("state_damaged", f"what was kept of {s.trainer} cannot be used: {exc!r}; it begins anew")]
     s.history.extend(history)
     s.hyper, s.key, s.record, s.restored = hyper, key, record, event
+    s.rounds_left, s.pursuit = left, pursuit
     s.paused, s.rolled_back = bool(said.get("paused")), bool(said.get("rolled_back"))
     if said.get("me", s.my_id) != s.my_id:
         put_off(s)  # what was said in the open round was said under another name
@@ -77,10 +81,17 @@ def put_off(s: JobState) -> None:
 
 
 def going_on(s: JobState) -> list[Effect]:
-    """The trainer is loaded: take up the round that was open."""
+    """The trainer is loaded: take up the round that was open, and the series."""
     event, s.restored = s.restored, None
     if event is None or s.key is None or s.model is None:
         return []
+    if s.error is not None:  # another model than the series was about
+        s.rounds_left, s.pursuit = 0, Pursuit()
+    return [*_round(s, event), *regroup(s, event.snapshot)]
+
+
+def _round(s: JobState, event: Restored) -> list[Effect]:
+    assert s.key is not None and s.model is not None
     phase = Phase(event.snapshot["phase"])
     s.record = s.record or RoundRecord(s.key)
     if (own := _own(s, event.snapshot.get("own"), event.sent)) is not None:  # peers may still fetch it
@@ -110,9 +121,9 @@ def missed(s: JobState, event: SendFailed) -> None:
 def met(s: JobState, peer: PeerId) -> list[Effect]:
     """A peer is reachable; one that was away in this round, or while this node was, hears its word again."""
     s.peers.add(peer)
+    effects = came_back(s, peer)
     if s.key is None or s.model is None or s.away.pop(peer, None) != s.key:
-        return []
-    effects: list[Effect] = []
+        return effects
     word = s.early.get(peer)
     if word is not None and key_of(word) == s.key and s.averaging is not None and s.phase in OPEN:
         del s.early[peer]

@@ -36,7 +36,9 @@ def triggered(s: JobState, event: RoundTriggered) -> list[Effect]:
     s.rounds_left = 0 if goal else event.rounds - 1
     opening = Opening(RoundKey(s.number + 1, s.my_id), s.hyper)
     s.propose(opening)
-    return [Answer(Triggered(trainer_id=s.trainer, round=opening.key.number)), *goal, *_force(s)]
+    # What is promised here is saved: at once where an average comes first, else when the round opens.
+    asked_for = [s.save()] if s.phase is Phase.GATHERING else []
+    return [*asked_for, Answer(Triggered(trainer_id=s.trainer, round=opening.key.number)), *goal, *_force(s)]
 
 
 def asked(s: JobState, event: TrainingAsked) -> list[Effect]:

@@ -96,6 +96,7 @@ class JobState:
     early: dict[PeerId, Word] = field(default_factory=dict)  # of a newer round
     rival: Claim | None = None  # the best differing average that the exchange showed
     rounds_left: int = 0  # rounds that this node was asked for and has not started yet
+    regroups: set[PeerId] = field(default_factory=set)  # for whom a series waits after a restart
     pursuit: Pursuit = field(default_factory=Pursuit)  # of rounds that go on until a goal is reached
     paused: bool = False  # a person wants this node to sit rounds out
     rolled_back: bool = False  # a person went back to the model held, and no average came since
@@ -132,6 +133,11 @@ class JobState:
             and self.my_id not in self.averaging.updates
             and self.my_id not in self.averaging.declined
         )
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether a series waits: a person paused this node, or peers are not back after a restart."""
+        return self.paused or bool(self.regroups)
 
     @property
     def start_timer(self) -> str:

@@ -95,6 +95,7 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
             Resumed: {P.TRAINING},  # a series goes on
             TimerFired: {P.TRAINING},  # likewise, as nobody else has started its next round
             PeerLost: {P.TRAINING},
+            PeerSeen: {P.TRAINING},  # the last one that a series waited for after a restart
             TrainingAsked: _JOINS,
             UpdateReceived: _TOLD,
             UpdateOffered: {P.GATHERING},

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flnet.effects import Effect, Save
-from flnet.events import Event, PeerSeen, Restored, RoundTriggered
+from flnet.events import Event, Paused, PeerSeen, Restored, Resumed, RoundTriggered, TrainingFailed
 from flnet.jobs import Job
 from flnet.node.keeper import restored_of
 from flnet.params import PeerId, TrainerId
 from flnet.store import SavedJob
-from tests.helpers import peer
-from tests.jobs.helpers import WAITS, Bench, came, prepared
+from tests.helpers import key, peer
+from tests.jobs.helpers import WAITS, Bench, came, declined, prepared
 
 
 class Lasting(Bench):
@@ -61,5 +61,19 @@ def _goes_on(*events: str) -> list[Event]:
     return [_earlier(*events), prepared()]
 
 
+def _a_series_goes_on() -> list[Event]:
+    """A series that a pause had held up goes on when the peer of then is back."""
+    bench = Lasting(peers=["a"])
+    for event in (RoundTriggered(2), Paused(), TrainingFailed(key(0, "b"), "no memory"), declined("a", 0, "b")):
+        bench.hear(event)
+    return [restored_of(bench.saved), prepared(), Resumed(), PeerSeen(PeerId("a"))]
+
+
 # What a job hears after a restart, so that every step out of LOADING that only a restart takes is seen.
-RESTARTS = [_goes_on(), _goes_on("trained"), _goes_on("trained", "came"), _goes_on("trained", "came", "averaged")]
+RESTARTS = [
+    _goes_on(),
+    _goes_on("trained"),
+    _goes_on("trained", "came"),
+    _goes_on("trained", "came", "averaged"),
+    _a_series_goes_on(),
+]

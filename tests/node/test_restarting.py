@@ -113,3 +113,23 @@ async def test_with_a_full_disk_rounds_go_on_and_nothing_false_is_promised(
     assert saved is not None
     assert [record["round"] for record in saved.records] == [0, 1]
     await mesh.stop()
+
+
+@pytest.mark.parametrize("goal", [None, "accuracy>=1"])
+async def test_a_series_goes_on_when_all_nodes_were_stopped_at_once(tmp_path: Path, goal: str | None) -> None:
+    mesh = Mesh()
+    for name, target in (("a", 1.0), ("b", 2.0)):
+        await mesh.add(name, Linear(target), tuple(mesh.nodes), store=DiskStore(tmp_path / name))
+    await mesh.full()
+    mesh.nodes["a"].deliver(MNIST_3_7, RoundTriggered(30, until=goal))
+    await until(lambda: all(node.job(MNIST_3_7)["current_round"] >= 2 for node in mesh.nodes.values()))
+    await asyncio.gather(*(node.stop() for node in mesh.nodes.values()))
+    assert max(node.job(MNIST_3_7)["current_round"] for node in mesh.nodes.values()) < 29
+    for name, target in (("b", 2.0), ("a", 1.0)):  # by the peers that they knew
+        await mesh.add(name, Linear(target), store=DiskStore(tmp_path / name))
+    await mesh.full()
+    await mesh.idle(29)
+    histories = [await node.records(MNIST_3_7) for node in mesh.nodes.values()]
+    assert [len(history) for history in histories] == [30, 30]
+    assert [node.job(MNIST_3_7)["rounds_left"] for node in mesh.nodes.values()] == [0, 0]
+    await mesh.stop()
