@@ -18,7 +18,11 @@ from flnet.web.endpoints import ENDPOINTS, Endpoint
 
 Described = dict[str, Any]
 _IN_PATH = re.compile(r"{(\w+)}")
-_WORDS = {"trainerId": "id of a trainer", "digest": "digest of a model, or its beginning where that is clear"}
+_WORDS = {
+    "trainerId": "id of a trainer",
+    "peer": "id of a peer",
+    "digest": "digest of a model, or its beginning where that is clear",
+}
 _MODEL_PARAMS = {  # parameters travel beside a message, and in JSON within it
     "description": "nested lists of numbers by parameter name",
     "type": "object",
