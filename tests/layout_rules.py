@@ -28,7 +28,7 @@ PURE_UP_TO = 7  # the highest layer that touches neither clock, chance, disk nor
 ADAPTERS = 8  # they know the data (up to layer 5), not the conversation (rounds and jobs)
 ADAPTERS_SEE_UP_TO = 5
 TWINS = frozenset({"codec", "transport", "store", "strategies"})  # versions of one interface: apart, except for
-COMMON = frozenset({"base", "faults", "lean_import", "limits", "pace", "ranges"})  # the modules of these names
+COMMON = frozenset({"base", "faults", "lean_import", "limits", "outgoing", "pace", "ranges", "sealing"})  # the modules of these names
 APART = frozenset(
     {frozenset({"training.local", "training.process"}), frozenset({"rounds.averaging", "rounds.exchange"})}
 )

@@ -14,6 +14,7 @@ from flnet.signing.refusals import SignatureRefused
 
 RECEIVER = "Flnet-Receiver"
 SCHEME = "Flnet"
+UNKNOWN = "?"  # in place of a receiver: the sender can sign, once it is told for whom
 _METHOD, _PATH, _QUERY = Component("@method"), Component("@path"), Component("@query")
 _DIGEST, _TYPE, _TO = Component("content-digest"), Component("content-type"), Component(RECEIVER.lower())
 _STATUS, _ASKED = Component("@status"), Component("signature", (("req", True), ("key", NODE)))

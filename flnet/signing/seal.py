@@ -11,6 +11,7 @@ from flnet.signing.base import MeshKey, NodeKey, digest_field, read_digest
 from flnet.signing.refusals import SignatureRefused
 from flnet.signing.requests import (
     RECEIVER,
+    UNKNOWN,
     Asked,
     Receiver,
     Said,
@@ -102,7 +103,7 @@ class Seal:
     def request(
         self, address: str, method: str, path: str, query: str, sha256: bytes, content_type: str | None = None
     ) -> Sealed:
-        """Sign one attempt of a request; unsigned where nobody is known yet, to be told who is there.
+        """Sign one attempt of a request; not where nobody is known yet: that is to be told who is there.
 
         Args:
             path: as in the request line, without the query.
@@ -111,7 +112,7 @@ class Seal:
         """
         receiver = self._receivers.get(address)
         if receiver is None:
-            return Sealed(self, None, {}, b"")
+            return Sealed(self, None, {RECEIVER: UNKNOWN}, b"")
         self._number += 1
         digest = digest_field(sha256)
         asked = Asked(method, path, f"?{query}", digest, str(receiver), content_type)

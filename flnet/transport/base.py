@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from flnet.blob import Blob, Landing
@@ -12,11 +13,22 @@ from flnet.errors import NotReady
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back: the HTTP status, and the body with its content type."""
+    """What came back: the HTTP status, and the body with its content type.
+
+    Attributes:
+        headers: further ones that the transport looks at.
+        signer: the public key of the node that signed it; None where nothing is signed.
+    """
 
     status: int
     body: bytes
     content_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    signer: str | None = None
+
+    def header(self, name: str) -> str | None:
+        """A header by name; None if there is none."""
+        return self.content_type if name == "Content-Type" else self.headers.get(name)
 
 
 class Transport(Protocol):

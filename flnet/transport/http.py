@@ -10,41 +10,35 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
-from functools import lru_cache
-from types import MappingProxyType
-from typing import NamedTuple, TypeVar
-from urllib.parse import quote
+from typing import TypeVar
 
 from flnet.blob import PIECE, Blob, Landing
 from flnet.errors import PeerRefused, PeerTimeout, PeerUnreachable, TransportError
-from flnet.names import check_host
 from flnet.params import Rng
+from flnet.signing import Proven, Seal, Sealed
 from flnet.transport.base import Reply, is_not_ready
 from flnet.transport.faults import because, fault_of
 from flnet.transport.lean_import import no_authorities
 from flnet.transport.limits import Budget, Watch, now
+from flnet.transport.outgoing import Request, pieces, post, url_of
 from flnet.transport.pace import STEP, Pace
 from flnet.transport.ranges import Resumption
+from flnet.transport.sealing import Challenged, sha256_of
 
 with no_authorities():
     import aiohttp
+    import yarl
     from aiohttp.http_exceptions import HttpProcessingError
 
-SMALL = 64 * 1024  # bytes; such a body leaves in one write together with its head
 MAX_REPLY_BYTES = 512 * 1024 * 1024
 MAX_REFUSAL_BYTES = 64 * 1024
 CONNECT_SECONDS = 5.0
 IDLE_SECONDS = 5.0  # that a connection is kept unused; it is closed within twice that, before the server does (15)
 
 Result = TypeVar("Result")
-
-
-class _Request(NamedTuple):
-    verb: str
-    body: bytes | Blob | None = None
-    headers: Mapping[str, str] = MappingProxyType({})
+Read = Callable[[aiohttp.ClientResponse, Watch, Proven | None], Awaitable[Result]]
 
 
 class _Broken(Exception):
@@ -58,15 +52,23 @@ class _Broken(Exception):
 class HttpTransport:
     """Sends bodies over HTTP; see the module."""
 
-    def __init__(self, timeout_seconds: float, rng: Rng, *, max_reply_bytes: int = MAX_REPLY_BYTES) -> None:
+    def __init__(
+        self,
+        timeout_seconds: float,
+        rng: Rng,
+        *,
+        max_reply_bytes: int = MAX_REPLY_BYTES,
+        seal: Seal | None = None,
+    ) -> None:
         """Open nothing yet; connections come with the first request to an address.
 
         Args:
             timeout_seconds: for one request, all attempts together; see the module.
             rng: spreads the pauses between attempts, so that nodes do not knock in step.
             max_reply_bytes: largest answer that `send` and `fetch` read.
+            seal: signs what is sent and checks the answers; None in an open mesh.
         """
-        self._timeout = timeout_seconds
+        self._timeout, self._seal = timeout_seconds, seal
         self._rng = rng
         self._max_reply_bytes = max_reply_bytes
         self._pace = Pace(timeout_seconds, time.monotonic)
@@ -82,7 +84,7 @@ class HttpTransport:
             PeerTimeout: connected, but no answer in time.
             TransportError: the answer is larger than allowed.
         """
-        budget, request = Budget(self._timeout, self._rng), _post(body, content_type)
+        budget, request = Budget(self._timeout, self._rng), post(body, content_type)
         while True:
             try:
                 reply = await self._attempt(address, path, request, budget.deadline, self._reply)
@@ -100,7 +102,7 @@ class HttpTransport:
             PeerUnreachable, PeerTimeout, TransportError: as for `send`.
         """
         try:
-            return await self._attempt(address, path, _Request("GET"), now() + self._timeout, self._reply)
+            return await self._attempt(address, path, Request("GET"), now() + self._timeout, self._reply)
         except _Broken as broken:
             raise broken.error from broken.__cause__
 
@@ -118,13 +120,13 @@ class HttpTransport:
         codings = landing.codings if self._pace.is_slow(address) else ()
         budget, rest = Budget(self._timeout, self._rng), Resumption(landing, codings)
 
-        async def land(response: aiohttp.ClientResponse, watch: Watch) -> None:
+        async def land(response: aiohttp.ClientResponse, watch: Watch, proven: Proven | None) -> None:
             await _land(response, watch, rest, landing)
 
         while True:
             before = landing.received
             try:
-                request = _Request("GET", headers=rest.headers())
+                request = Request("GET", headers=rest.headers())
                 return await self._attempt(address, path, request, budget.deadline, land)
             except _Broken as broken:
                 if landing.complete:
@@ -148,22 +150,27 @@ class HttpTransport:
             await self._open.close()
 
     async def _attempt(
-        self,
-        address: str,
-        path: str,
-        request: _Request,
-        deadline: float,
-        read: Callable[[aiohttp.ClientResponse, Watch], Awaitable[Result]],
+        self, address: str, path: str, request: Request, deadline: float, read: Read[Result]
     ) -> Result:
         """One request, and its answer read by `read`; what fails on the way is raised as _Broken."""
+        try:
+            return await self._once(address, path, request, deadline, read)
+        except Challenged:
+            return await self._once(address, path, request, deadline, read)
+
+    async def _once(
+        self, address: str, path: str, request: Request, deadline: float, read: Read[Result]
+    ) -> Result:
         timer = asyncio.timeout_at(deadline)
         watch = Watch(timer, self._pace, address)
         self._under_way.add(timer)
         try:
             if self._closed:
                 raise ConnectionError
-            async with timer, self._request(address, path, request, watch) as response:
-                result = await read(response, watch)
+            sealed = await self._sealed(address, path, request)
+            async with timer, self._request(address, path, request, watch, sealed) as response:
+                proven = await self._proven(address, response, watch, sealed) if sealed else None
+                result = await read(response, watch, proven)
         except (aiohttp.ClientError, HttpProcessingError, OSError, ValueError) as exc:
             watch.stopped()
             raise self._broken(address, exc, watch) from exc
@@ -172,16 +179,34 @@ class HttpTransport:
         watch.finished()
         return result
 
+    async def _sealed(self, address: str, path: str, request: Request) -> Sealed | None:
+        if self._seal is None:
+            return None
+        url, content_type = yarl.URL(url_of(address, path)), request.headers.get("Content-Type")
+        digest = await sha256_of(request.body)
+        return self._seal.request(address, request.verb, url.raw_path, url.raw_query_string, digest, content_type)
+
+    async def _proven(
+        self, address: str, response: aiohttp.ClientResponse, watch: Watch, sealed: Sealed
+    ) -> Proven:
+        assert self._seal is not None
+        header = response.headers.get
+        if self._seal.learn(address, sealed, response.status, header):
+            raise Challenged(f"{address}: asks for another signature again and again")
+        proven = sealed.answered(response.status, header)
+        if proven is None:
+            raise PeerRefused.read(response.status, await _refusal(response, watch))
+        return proven
+
     def _request(
-        self, address: str, path: str, request: _Request, watch: Watch
+        self, address: str, path: str, request: Request, watch: Watch, sealed: Sealed | None
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         body = request.body
         watch.begins(0 if body is None else len(body))
-        data = _pieces(body, watch) if isinstance(body, Blob) else body
-        url = _url(address, path)
-        return self._session().request(
-            request.verb, url, data=data, headers=request.headers, allow_redirects=False
-        )
+        data = pieces(body, watch) if isinstance(body, Blob) else body
+        headers = {**request.headers, **sealed.headers} if sealed else request.headers
+        url = url_of(address, path)
+        return self._session().request(request.verb, url, data=data, headers=headers, allow_redirects=False)
 
     def _session(self) -> aiohttp.ClientSession:
         if self._open is None:
@@ -199,7 +224,7 @@ class HttpTransport:
             )
         return self._open
 
-    async def _reply(self, response: aiohttp.ClientResponse, watch: Watch) -> Reply:
+    async def _reply(self, response: aiohttp.ClientResponse, watch: Watch, proven: Proven | None) -> Reply:
         parts: list[bytes] = []
         left = self._max_reply_bytes
 
@@ -211,7 +236,11 @@ class HttpTransport:
             parts.append(part)
 
         await _receive(response, watch, take)
-        return Reply(response.status, b"".join(parts), response.headers.get("Content-Type", ""))
+        body, signer = b"".join(parts), None
+        if proven is not None:
+            proven.came(await sha256_of(body))
+            signer = proven.key
+        return Reply(response.status, body, response.headers.get("Content-Type", ""), signer=signer)
 
     def _broken(self, address: str, exc: Exception, watch: Watch) -> _Broken:
         if self._closed:
@@ -261,37 +290,6 @@ async def _receive(response: aiohttp.ClientResponse, watch: Watch, take: Callabl
             uncounted, step = 0, watch.step()
         if take(part):
             return
-
-
-async def _pieces(body: Blob, watch: Watch) -> AsyncIterator[memoryview]:
-    """The body in pieces; a piece is asked for when the one before it has left us."""
-    for part in body.pieces():
-        start = 0
-        while start < len(part):
-            piece = part[start : start + watch.piece()]
-            yield piece
-            start += len(piece)
-            watch.left(len(piece))
-    watch.sent(len(body))
-
-
-def _post(body: bytes | Blob, content_type: str) -> _Request:
-    if len(body) <= SMALL:
-        body = bytes(body)
-    elif not isinstance(body, Blob):
-        body = Blob([body])
-    # Without a stated length, the library would send the pieces chunked.
-    return _Request("POST", body, {"Content-Type": content_type, "Content-Length": str(len(body))})
-
-
-@lru_cache(maxsize=256)
-def _url(address: str, path: str) -> str:
-    host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
-        raise ValueError('expected "host:port"')
-    bare = check_host(host.removeprefix("[").removesuffix("]"))
-    plain, mark, query = path.partition("?")
-    return f"http://{f'[{bare}]' if ':' in bare else bare}:{int(port)}{quote(plain)}{mark}{quote(query, '=&')}"
 
 
 def _from(response: aiohttp.ClientResponse) -> str:

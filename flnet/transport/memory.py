@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
 
 from flnet.blob import PIECE, Blob, Landing
 from flnet.errors import FlnetError, PeerRefused, PeerTimeout, PeerUnreachable
 from flnet.params import Rng
+from flnet.signing import Seal
 from flnet.transport.base import Reply, is_not_ready
+from flnet.transport.sealing import Challenged
 
 # (path, body, content type, the caller's "host:port") -> reply
 Receiver = Callable[[str, bytes, str, str], Awaitable[Reply]]
+# the same, and the headers of the request
+SignedReceiver = Callable[[str, bytes, str, str, Mapping[str, str]], Awaitable[Reply]]
 Sleep = Callable[[float], Awaitable[object]]
 
 PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)  # seconds between attempts while a peer is not ready
@@ -54,11 +59,21 @@ class MemoryNetwork:
         self.faults = faults or Faults()
         self._rng = rng
         self.sleep = sleep
-        self._receivers: dict[str, Receiver] = {}
+        self._receivers: dict[str, SignedReceiver] = {}
         self._cuts: set[tuple[str, str]] = set()
 
     def register(self, address: str, receiver: Receiver) -> None:
         """From now on `receiver` answers at this address."""
+
+        async def receive(
+            path: str, body: bytes, content_type: str, caller: str, headers: Mapping[str, str]
+        ) -> Reply:
+            return await receiver(path, body, content_type, caller)
+
+        self.register_signed(address, receive)
+
+    def register_signed(self, address: str, receiver: SignedReceiver) -> None:
+        """The same for a receiver that looks at signatures."""
         self._receivers[address] = receiver
 
     def unregister(self, address: str) -> None:
@@ -83,11 +98,19 @@ class MemoryNetwork:
         """Undo every cut."""
         self._cuts.clear()
 
-    def transport(self, address: str) -> MemoryTransport:
-        """The transport of the node at this address."""
-        return MemoryTransport(self, address)
+    def transport(self, address: str, seal: Seal | None = None) -> MemoryTransport:
+        """The transport of the node at this address; with a seal it signs, and wants signed answers."""
+        return MemoryTransport(self, address, seal)
 
-    async def carry(self, sender: str, address: str, path: str, body: bytes, content_type: str) -> Reply:
+    async def carry(
+        self,
+        sender: str,
+        address: str,
+        path: str,
+        body: bytes,
+        content_type: str,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
         """Take one request across and its reply back, with the faults that chance decides.
 
         Raises:
@@ -104,9 +127,9 @@ class MemoryNetwork:
             await self.sleep(faults.give_up)
             raise PeerTimeout(f"{address}: no answer (request lost)")
         receiver = self._receivers[address]
-        reply = await _answer(receiver, path, body, content_type, sender)
+        reply = await _answer(receiver, path, body, content_type, sender, headers or {})
         if twice < faults.duplicate:
-            await _answer(receiver, path, body, content_type, sender)
+            await _answer(receiver, path, body, content_type, sender, headers or {})
         if unanswered < faults.drop_reply:
             await self.sleep(faults.give_up)
             raise PeerTimeout(f"{address}: no answer (reply lost)")
@@ -126,8 +149,8 @@ class MemoryNetwork:
 class MemoryTransport:
     """What one node sees of the network."""
 
-    def __init__(self, network: MemoryNetwork, address: str) -> None:
-        self._network = network
+    def __init__(self, network: MemoryNetwork, address: str, seal: Seal | None = None) -> None:
+        self._network, self._seal = network, seal
         self._address = address
         self._closed = False
 
@@ -186,12 +209,38 @@ class MemoryTransport:
     async def _carry(self, address: str, path: str, body: bytes, content_type: str) -> Reply:
         if self._closed:
             raise PeerUnreachable(f"{address}: this node has closed its connections")
-        return await self._network.carry(self._address, address, path, body, content_type)
+        if self._seal is None:
+            return await self._network.carry(self._address, address, path, body, content_type)
+        try:
+            return await self._signed(self._seal, address, path, body, content_type)
+        except Challenged:
+            return await self._signed(self._seal, address, path, body, content_type)
+
+    async def _signed(self, seal: Seal, address: str, path: str, body: bytes, content_type: str) -> Reply:
+        plain, _, query = path.partition("?")
+        method, digest = "POST" if content_type else "GET", sha256(body).digest()
+        sealed = seal.request(address, method, plain, query, digest, content_type or None)
+        reply = await self._network.carry(self._address, address, path, body, content_type, sealed.headers)
+        if seal.learn(address, sealed, reply.status, reply.header):
+            raise Challenged(f"{address}: asks for another signature again and again")
+        proven = sealed.answered(reply.status, reply.header)
+        if proven is None:
+            raise PeerRefused.read(reply.status, reply.body)
+        if proven.sha256 is not None or content_type:
+            proven.came(sha256(reply.body).digest())
+        return replace(reply, signer=proven.key)
 
 
-async def _answer(receiver: Receiver, path: str, body: bytes, content_type: str, sender: str) -> Reply:
+async def _answer(
+    receiver: SignedReceiver,
+    path: str,
+    body: bytes,
+    content_type: str,
+    sender: str,
+    headers: Mapping[str, str],
+) -> Reply:
     try:
-        return await receiver(path, body, content_type, sender)
+        return await receiver(path, body, content_type, sender, headers)
     except FlnetError as exc:
         answer = {"error": exc.code, "message": exc.message, **exc.details()}
         return Reply(exc.status, json.dumps(answer).encode())

@@ -16,7 +16,7 @@ from quart import Quart, Response, request
 from flnet.blob import PIECE, Blob
 from flnet.errors import PeerTimeout, PeerUnreachable
 from flnet.transport.base import Reply
-from flnet.transport.http import SMALL
+from flnet.transport.outgoing import SMALL
 from tests.transport.servers import NOT_READY, OK, Server, ask, listening, silent, transport
 
 # --- what goes over the wire
