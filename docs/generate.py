@@ -16,6 +16,9 @@ from flnet.jobs.steps import draw
 from flnet.membership import Pauses, Standing, State
 from flnet.membership.pace import suspicion_ticks
 from flnet.settings import PREFIX, Settings
+from flnet.web.access import PAGES
+from flnet.web.endpoint import Who
+from flnet.web.endpoints import ENDPOINTS
 
 ROOT = Path(__file__).resolve().parent.parent
 INCARNATIONS = (1, 2)  # of which the table of claims gives an example
@@ -53,7 +56,7 @@ def _leaves(kind: type[FlnetError]) -> Iterator[type[FlnetError]]:
     children = kind.__subclasses__()
     for child in children:
         yield from _leaves(child)
-    if not children and kind.__module__ == "flnet.errors":
+    if not children and kind.__module__ in ("flnet.errors", "flnet.web.refusals"):
         yield kind
 
 
@@ -91,9 +94,21 @@ def suspicion_table() -> str:
     return "\n".join(["| nodes | 1 accuser | 2 | 3 or more |", "| --- | --- | --- | --- |", *rows])
 
 
+def access_table() -> str:
+    """Who may ask for what, the REST API and the pages."""
+    said = {**PAGES, **{each.route: each.who for each in ENDPOINTS}}
+    rows = [f"| {who.value} | {_code(sorted(r for r in said if said[r] is who))} |" for who in Who]
+    return "\n".join(["| who | may ask for |", "| --- | --- |", *rows])
+
+
+def _code(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "settings": settings_table,
     "errors": errors_table,
+    "access": access_table,
     "job-steps": state_diagram,
     "claims": claims_table,
     "suspicion": suspicion_table,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from importlib.resources import files
 
 from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, Scope
@@ -18,8 +19,11 @@ from flnet.web.importing import import_body, import_routes, is_import
 from flnet.web.info import info_routes
 from flnet.web.live import live_routes
 from flnet.web.models import PREDICT_BYTES, is_predict, model_routes
+from flnet.web.operator_token import OperatorToken
 from flnet.web.page import page_routes
 from flnet.web.params import params_routes
+from flnet.web.sign_in import sign_in_routes
+from flnet.web.standing import Gate
 from flnet.web.training import PATHS, binary_body, is_binary, training_routes
 from flnet.web.views_inputs import is_upload
 from flnet.web.views_routes import view_routes
@@ -35,8 +39,14 @@ class NodeApp(Quart):
         await super().asgi_app(scope, receive, send)
 
 
-def create_app(node: Node, settings: Settings) -> Quart:
-    """The REST API and the page of this node; serve it with `flnet.web.serve.serve`."""
+def create_app(node: Node, settings: Settings, token: OperatorToken | None = None) -> Quart:
+    """The REST API and the page of this node; serve it with `flnet.web.serve.serve`.
+
+    Args:
+        node: the node.
+        settings: its settings.
+        token: what persons on other machines sign in with; the one of the settings, or one that nobody knows.
+    """
     app = NodeApp(__name__, static_folder=None, template_folder=str(files("flnet_resources") / "web"))
     app.config["MAX_CONTENT_LENGTH"] = None  # body.py holds the limits, one per path
 
@@ -54,7 +64,8 @@ def create_app(node: Node, settings: Settings) -> Quart:
 
     app.request_class = limited_request(body_of)
     answer_errors(app)
-    guard(app)
+    gate = Gate(node, settings, token or OperatorToken(settings.operator_token or secrets.token_urlsafe(32)))
+    guard(app, node, settings, gate)
     app.after_request(linger)
     app.after_request(compress)  # runs before linger, which then passes on what is compressed
     app.register_blueprint(training_routes(node, settings))
@@ -63,6 +74,7 @@ def create_app(node: Node, settings: Settings) -> Quart:
     app.register_blueprint(model_routes(node))
     app.register_blueprint(live_routes(app, node))
     app.register_blueprint(frame_routes(node, settings))
+    app.register_blueprint(sign_in_routes())
     app.register_blueprint(page_routes(node, settings))
     app.register_blueprint(view_routes(node, settings))
     app.register_blueprint(import_routes(node))

@@ -1,4 +1,4 @@
-"""GET /settings: with what this node runs, and who said so. For persons on the same machine."""
+"""GET /settings: with what this node runs, and who said so. For persons of this node."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 from quart import Blueprint, Response
-from werkzeug.exceptions import Forbidden
 
 from flnet.settings import PREFIX, SECRET, Settings, Source
 from flnet.web.answers import json_answer
-from flnet.web.models import is_loopback
-from flnet.web.training import caller_ip
 
 MASK = "***"
 
@@ -40,8 +37,6 @@ def settings_routes(settings: Settings) -> Blueprint:
 
     @routes.get("/settings")
     async def effective() -> Response:
-        if not is_loopback(caller_ip()):
-            raise Forbidden("the settings of a node are shown on the machine that it runs on: ask from there")
         return json_answer([each.model_dump() for each in settings_of(settings)])
 
     return routes

@@ -5,8 +5,6 @@ The pages for people and their forms are not in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from flnet.codec.binary import BINARY_TYPE
@@ -22,7 +20,6 @@ from flnet.errors import (
     NotReady,
     OwnMachineOnly,
     ParamsRefused,
-    PeerError,
     RoundLost,
     StaleRound,
     UnknownModel,
@@ -54,59 +51,15 @@ from flnet.web.answer_models import (
     ReadyView,
     RoundView,
 )
-from flnet.web.answers import JSON
 from flnet.web.configuration import Setting
+from flnet.web.endpoint import JOBS, MESH, MODELS, MONITORING, NODES, Endpoint, Refusals
 from flnet.web.importing import ImportView
 from flnet.web.mesh import Mesh
 from flnet.web.models import PICTURES, Predict
 from flnet.web.upload import MULTIPART
 
-NODES, JOBS, MODELS, MESH, MONITORING = "Between nodes", "Jobs", "Models", "This node and the mesh", "Monitoring"
-
-Refusals = tuple[type[PeerError], ...]
 UNREADABLE: Refusals = (UnreadableBody, InvalidMessage, BodyTooLarge)
 OF_A_ROUND: Refusals = (*UNREADABLE, ParamsRefused, UnknownTrainer, NoData, StaleRound, RoundLost, NotReady)
-
-
-@dataclass(frozen=True)
-class Endpoint:
-    """One method of one path.
-
-    Attributes:
-        route: "GET /jobs".
-        what: it does, in a sentence.
-        takes: the message in the body; None for no body.
-        types: of the body besides JSON.
-        answer: what it answers, as a type; None where that is no JSON.
-        answer_type: the content type of the answer.
-        alike: other statuses whose answers have the same form.
-        refuses: errors of ours that a caller may meet.
-        query: names of query parameters, and what they are for.
-    """
-
-    route: str
-    tag: str
-    what: str
-    takes: Any = None
-    types: tuple[str, ...] = ()
-    answer: Any = None
-    status: int = 200
-    answer_type: str = JSON
-    alike: tuple[int, ...] = ()
-    refuses: Refusals = ()
-    query: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def method(self) -> str:
-        """The verb."""
-        return self.route.partition(" ")[0]
-
-    @property
-    def path(self) -> str:
-        """The path, with its variables in braces."""
-        return self.route.partition(" ")[2]
-
-
 _DIGEST = {"digest": "of the model that is asked; the one held if absent"}
 ENDPOINTS = (
     Endpoint(
@@ -213,11 +166,11 @@ ENDPOINTS = (
     Endpoint(
         "POST /data/{trainerId}/import",
         JOBS,
-        "Bring data to a trainer: a file, an archive, or the files of a form; for callers on the same machine",
+        "Bring data to a trainer: a file, an archive, or the files of a form",
         types=(MULTIPART, "application/octet-stream"),
         query={"name": "of the file, where the body is no form", "replace": "true: keep the old data aside"},
         answer=ImportView,
-        refuses=(*UNREADABLE, UnknownTrainer, JobBusy, ImportRefused, DataThere, NoRoom, OwnMachineOnly),
+        refuses=(*UNREADABLE, UnknownTrainer, JobBusy, ImportRefused, DataThere, NoRoom),
     ),
     Endpoint("GET /info", MESH, "This node, its jobs and its peers", answer=InfoView),
     Endpoint("GET /peers", MESH, "The other nodes", answer=list[PeerView]),
@@ -228,8 +181,9 @@ ENDPOINTS = (
     Endpoint(
         "GET /settings",
         MESH,
-        "The settings of this node, for callers on the same machine; others get 403",
+        "The settings of this node",
         answer=list[Setting],
+        shows_secrets=True,
     ),
     Endpoint("GET /openapi.json", MESH, "This description", answer=dict[str, Any]),
     Endpoint("GET /health", MONITORING, "Answers as long as the process does", answer=HealthView),

@@ -8,6 +8,7 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qs
 
+from markupsafe import Markup
 from quart import Blueprint, Response, current_app, redirect, render_template, request
 from werkzeug.exceptions import NotFound
 
@@ -16,6 +17,7 @@ from flnet.node.base import Node
 from flnet.settings import Settings
 from flnet.web.body import read_body
 from flnet.web.said import shown
+from flnet.web.standing import Standing, gate, may_act
 from flnet.web.words import ENGLISH, LANGUAGES, Translate, translator
 
 THEMES = ("auto", "light", "dark")
@@ -56,6 +58,9 @@ def frame_routes(node: Node, settings: Settings) -> Blueprint:
             "here": request.path,
             "web": f"/web/{version}/".__add__,
             "me": node.me.id,
+            "may_act": may_act(),
+            "signed_in": gate().standing() is Standing.SESSION,
+            "locked": Markup("") if may_act() else Markup(" disabled"),
             "address": _own_address(node, settings),
             "version": __version__,
         }
@@ -65,7 +70,7 @@ def frame_routes(node: Node, settings: Settings) -> Blueprint:
         fields = {
             name: values[0] for name, values in parse_qs((await read_body()).decode(errors="replace")).items()
         }
-        answer = redirect(_local(fields.get("back", "/")), 303)
+        answer = redirect(local_path(fields.get("back", "/")), 303)
         for cookie, name, allowed in ((LANGUAGE_COOKIE, "language", LANGUAGES), (THEME_COOKIE, "theme", THEMES)):
             if (value := fields.get(name, "")) in allowed:
                 answer.set_cookie(cookie, value, max_age=KEPT_SECONDS, httponly=True, samesite="Lax")
@@ -124,7 +129,7 @@ def _navigation() -> list[tuple[str, str]]:
     return [(path, name) for path, name in NAVIGATION if path in there]
 
 
-def _local(path: str) -> str:
+def local_path(path: str) -> str:
     """A path on this node; the first page for anything that could lead elsewhere."""
     plain = path.startswith("/") and path.isascii() and path.isprintable() and len(path) <= 500
     return path if plain and path[1:2] not in ("/", "\\") else "/"

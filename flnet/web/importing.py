@@ -1,4 +1,4 @@
-"""POST /data/{trainerId}/import: a person brings data to a trainer of this node, from the same machine."""
+"""POST /data/{trainerId}/import: a person brings data to a trainer of this node."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict
 from quart import Blueprint, Request, Response, redirect, request
 
-from flnet.errors import FlnetError, OwnMachineOnly
+from flnet.errors import FlnetError
 from flnet.node.base import Node, View
 from flnet.params import TrainerId
 from flnet.training.places import ImportRefused
 from flnet.web.answers import json_answer
 from flnet.web.frame import language_of_request
-from flnet.web.models import is_loopback
 from flnet.web.page import Notice, Notices
-from flnet.web.training import caller_ip
 from flnet.web.upload import Files, UploadBody, upload_body
 from flnet.web.view import text
 from flnet.web.words import Translate
@@ -80,11 +78,8 @@ async def _taken(node: Node, trainer: str) -> View:
     """Take in what the request brings.
 
     Raises:
-        OwnMachineOnly: the caller is on another machine.
         PeerError: it was refused; nothing has changed.
     """
-    if not is_loopback(caller_ip()):
-        raise OwnMachineOnly("data are brought to a node on the machine that it runs on: do it from there")
     node.job(TrainerId(trainer))
 
     def begin(replace: bool) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import ipaddress
 import re
 from typing import Any, ClassVar
 
@@ -19,7 +18,8 @@ from flnet.node.base import Download, Node, Question
 from flnet.params import TrainerId
 from flnet.web.answers import json_answer
 from flnet.web.body import BASE_SECONDS, SLOWEST_BYTES_PER_SECOND, read_body
-from flnet.web.training import acceptable_type, caller_ip
+from flnet.web.standing import may_act
+from flnet.web.training import acceptable_type
 
 PREDICT_BYTES = 12 * 1024 * 1024  # a picture of 8 MB as base64, or a million numbers
 PICTURES = ("image/png", "image/jpeg")
@@ -54,7 +54,7 @@ def model_routes(node: Node) -> Blueprint:
     @routes.get("/jobs/<trainer>/models/<digest>")
     async def export(trainer: str, digest: str) -> Response:
         form = request.args.get("format", "safetensors")
-        file = await node.export(TrainerId(trainer), digest, form, same_machine=is_loopback(caller_ip()))
+        file = await node.export(TrainerId(trainer), digest, form, same_machine=may_act())
         return _file_answer(file)
 
     @routes.get("/jobs/<trainer>/models/<digest>/card")
@@ -86,14 +86,6 @@ def model_routes(node: Node) -> Blueprint:
         return json_answer(await node.predict(TrainerId(trainer), question))
 
     return routes
-
-
-def is_loopback(host: str) -> bool:
-    """Whether the caller is on this machine."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _file_answer(file: Download) -> Response:

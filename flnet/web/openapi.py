@@ -14,7 +14,9 @@ from flnet import __version__
 from flnet.errors import PeerError
 from flnet.web.answer_models import ErrorView
 from flnet.web.answers import JSON, json_answer
-from flnet.web.endpoints import ENDPOINTS, Endpoint
+from flnet.web.endpoint import Endpoint, Who
+from flnet.web.endpoints import ENDPOINTS
+from flnet.web.refusals import SignInNeeded, TooManyRequests
 
 Described = dict[str, Any]
 _IN_PATH = re.compile(r"{(\w+)}")
@@ -122,8 +124,9 @@ def _responses(endpoint: Endpoint, answer: Described | None, error: Described) -
     content = {kind: _file(kind) if answer is None else {"schema": answer}}
     fine: Described = {"description": endpoint.what, "content": content}
     responses: Described = {str(status): fine for status in (endpoint.status, *endpoint.alike)}
-    for status in sorted({refusal.status for refusal in endpoint.refuses}):
-        words = _words([refusal for refusal in endpoint.refuses if refusal.status == status])
+    refuses = (*endpoint.refuses, *((SignInNeeded, TooManyRequests) if endpoint.who is Who.PERSONS else ()))
+    for status in sorted({refusal.status for refusal in refuses}):
+        words = _words([refusal for refusal in refuses if refusal.status == status])
         responses[str(status)] = {"description": words, "content": {JSON: {"schema": error}}}
     responses["default"] = {"description": "Any other error", "content": {JSON: {"schema": error}}}
     return responses

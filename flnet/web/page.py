@@ -23,6 +23,7 @@ from flnet.settings import Settings
 from flnet.transport.base import Reply
 from flnet.web.answers import JSON
 from flnet.web.body import read_body
+from flnet.web.caller import caller_ip
 from flnet.web.cards import card_of
 from flnet.web.frame import language_of_request, render_page
 from flnet.web.goals import until_of
@@ -30,7 +31,6 @@ from flnet.web.job_view import job_view, jobs_of, same_job
 from flnet.web.mesh import mesh_of
 from flnet.web.mesh_picture import mesh_picture
 from flnet.web.mesh_view import mesh_rows
-from flnet.web.training import caller_ip
 from flnet.web.view import event_views, text
 from flnet.web.words import Translate
 

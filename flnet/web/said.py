@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 from flnet.web.sentences import MAX_LENGTH, Catalogue
 from flnet.web.view import text
 from flnet.web.words import ENGLISH, SPANISH
+from flnet.web.words_access import REFUSALS as ACCESS
 from flnet.web.words_data import SPANISH as DATA
 from flnet.web.words_events import SPANISH as EVENTS
 from flnet.web.words_reasons import SPANISH as REASONS
@@ -21,7 +22,7 @@ from flnet.web.words_trainers import SPANISH as TRAINERS
 from flnet.web.words_training import SPANISH as TRAINING
 
 MOST_SHOWN = 600  # characters of one text
-_TABLES = {"es": (EVENTS, (TRAINERS, SOURCES, DATA, TRAINING, SERIES, REFUSALS, REASONS, SPANISH))}
+_TABLES = {"es": (EVENTS, (TRAINERS, SOURCES, DATA, TRAINING, SERIES, REFUSALS, ACCESS, REASONS, SPANISH))}
 
 
 @dataclass(frozen=True)

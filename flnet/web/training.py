@@ -13,6 +13,7 @@ from flnet.node.base import Node
 from flnet.settings import Settings
 from flnet.web.answers import JSON, reply_answer
 from flnet.web.body import LandedBody, LimitedBody, read_body, read_landed
+from flnet.web.caller import caller_ip, is_browser
 
 _KINDS = (Announce, Probe, StartTraining, ModelParams, Accuracy, Trigger)
 PATHS = tuple(kind.path for kind in _KINDS)
@@ -63,24 +64,19 @@ def acceptable_wire(settings: Settings) -> None:
 
 
 def acceptable_type() -> str:
-    """The content type that the caller states; JSON if it states none.
+    """The content type that the caller states; JSON if a program states none.
 
     Raises:
-        UnsupportedMediaType: neither JSON nor what curl states by itself.
+        UnsupportedMediaType: neither JSON nor what curl states by itself. A browser has to say JSON: a page of
+            another site cannot make it say so without asking this node first.
     """
-    stated = request.mimetype or JSON
+    stated = request.mimetype or ("" if is_browser() else JSON)
     if stated == JSON or (stated.startswith("application/") and stated.endswith("+json")):
         return JSON
-    if stated == _CURL_DEFAULT:
+    if stated == _CURL_DEFAULT and not is_browser():
         return stated
     also = f" or {BINARY_TYPE}" if request.path in BINARY_PATHS else ""
     raise UnsupportedMediaType(f"the body must be {JSON}{also}, but its content type is {stated[:100]!r}")
-
-
-def caller_ip() -> str:
-    """The address that the connection came from; a header of the caller cannot change it."""
-    client = request.scope.get("client") or ("127.0.0.1", 0)
-    return str(client[0]).removeprefix("::ffff:")  # IPv4 on a socket that listens for both
 
 
 def _as_json(body: bytes) -> str:

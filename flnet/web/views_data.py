@@ -12,10 +12,9 @@ from flnet.node.base import Node, View
 from flnet.params import TrainerId
 from flnet.settings import Settings
 from flnet.web.importing import import_form
-from flnet.web.models import is_loopback
 from flnet.web.page import Notices
 from flnet.web.parts_picture import PartsPicture, PeerRows, parts_picture, rows_of_peers
-from flnet.web.training import caller_ip
+from flnet.web.standing import may_act
 from flnet.web.view import text
 from flnet.web.views_frame import show
 
@@ -79,7 +78,7 @@ def data_view(routes: Blueprint, node: Node, settings: Settings) -> None:
     async def data() -> Response:
         jobs = [node.job(TrainerId(job["trainer_id"])) for job in node.info()["jobsInfo"]]
         infos = await node.peer_infos()
-        is_own = is_loopback(caller_ip())  # the folders of this machine are nobody else's business
+        is_own = may_act()  # the folders of this machine are nobody else's business
         folder = text(str(settings.datasets_path or "")) if is_own else None
         return await show(
             "data.html",

@@ -15,9 +15,8 @@ from flnet.comparing import Comparison, Difference, compare
 from flnet.errors import InvalidMessage
 from flnet.node.base import Node, View
 from flnet.params import TrainerId
-from flnet.web.models import is_loopback
 from flnet.web.page import Notices
-from flnet.web.training import caller_ip
+from flnet.web.standing import may_act
 from flnet.web.view import NONE, accuracy, text
 from flnet.web.views_frame import choices, show, size_words, view_url
 from flnet.web.views_keeping import keeping_form
@@ -153,7 +152,7 @@ def _pair(kept: Sequence[ModelView], one: str | None, other: str | None) -> tupl
 
 
 async def _compared(node: Node, trainer: str, one: ModelView, other: ModelView) -> ComparisonView:
-    own = is_loopback(caller_ip())
+    own = may_act()
     files = [
         (await node.export(TrainerId(trainer), model.digest, "safetensors", same_machine=own)).body
         for model in (one, other)

@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from quart import Blueprint, Response
-from werkzeug.exceptions import Forbidden
 
 from flnet.settings import Settings
 from flnet.web.configuration import settings_of
-from flnet.web.models import is_loopback
-from flnet.web.training import caller_ip
 from flnet.web.view import NONE, text
 from flnet.web.views_frame import show
 
@@ -29,14 +26,10 @@ class SettingView:
 
 
 def settings_view(routes: Blueprint, settings: Settings) -> None:
-    """GET /view/settings, for callers on this machine."""
+    """GET /view/settings, for persons of this node: `flnet.web.guard` sees to that."""
 
     @routes.get("/view/settings")
     async def effective() -> Response:
-        if not is_loopback(caller_ip()):
-            raise Forbidden(
-                "the settings of a node are shown on the machine that it runs on: open this page there"
-            )
         seen = views_of(settings)
         return await show("settings.html", settings=seen, chosen=[one for one in seen if one.source != "default"])
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Protocol
 
+from flnet.web.words_access import SPANISH as OF_ACCESS
 from flnet.web.words_goals import SPANISH as OF_GOALS
 from flnet.web.words_import import SPANISH as OF_IMPORTS
 from flnet.web.words_page import SPANISH as OF_THE_PAGE
@@ -13,7 +14,7 @@ from flnet.web.words_views import SPANISH as OF_THE_VIEWS
 
 ENGLISH = "en"
 LANGUAGES = {ENGLISH: "English", "es": "Español"}
-SPANISH: Mapping[str, str] = {**OF_THE_VIEWS, **OF_IMPORTS, **OF_GOALS, **OF_THE_PAGE}
+SPANISH: Mapping[str, str] = {**OF_ACCESS, **OF_THE_VIEWS, **OF_IMPORTS, **OF_GOALS, **OF_THE_PAGE}
 _TEXTS: Mapping[str, Mapping[str, str]] = {"es": SPANISH}
 
 

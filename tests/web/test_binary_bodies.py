@@ -100,7 +100,7 @@ async def test_another_size_than_was_stated_is_refused(
 async def raw(port: int, announced: int, *parts: bytes) -> tuple[int, dict[str, str]]:
     """Send a head, and these parts as far as they are taken; status and JSON body of the answer."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: {BINARY_TYPE}\r\n".encode())
+    writer.write(f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {BINARY_TYPE}\r\n".encode())
     writer.write(f"Content-Length: {announced}\r\n\r\n".encode())
     for part in parts:
         writer.write(part)
@@ -181,7 +181,8 @@ async def test_a_caller_that_trickles_is_cut(running: Running, monkeypatch: pyte
     monkeypatch.setattr(limits, "SLOWEST_BYTES_PER_SECOND", 1024**3)
     async with running() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: {BINARY_TYPE}\r\nContent-Length: 60000\r\n\r\n"
+        start = f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\n"
+        head = f"{start}Content-Type: {BINARY_TYPE}\r\nContent-Length: 60000\r\n\r\n"
         writer.write(head.encode() + WANTED)
         answer = asyncio.ensure_future(reader.readline())
         while not answer.done():
@@ -194,7 +195,8 @@ async def test_a_caller_that_trickles_is_cut(running: Running, monkeypatch: pyte
 async def test_a_caller_that_leaves_in_mid_body_harms_nobody(running: Running, node: FakeNode) -> None:
     async with running() as port, httpx.AsyncClient(trust_env=False) as http:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
-        head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: {BINARY_TYPE}\r\nContent-Length: 900\r\n\r\n"
+        start = f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\n"
+        head = f"{start}Content-Type: {BINARY_TYPE}\r\nContent-Length: 900\r\n\r\n"
         writer.write(head.encode() + WANTED)
         await writer.drain()
         writer.close()

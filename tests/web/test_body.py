@@ -20,7 +20,7 @@ JSON = {"Content-Type": "application/json"}
 async def exchange(port: int, head: str, *parts: bytes, repeat: int = 1) -> tuple[int, dict[str, str], int]:
     """Send a raw request, as much of it as is taken; status, JSON body and bytes sent."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"{head}\r\nHost: x\r\nContent-Type: application/json\r\n".encode())
+    writer.write(f"{head}\r\nHost: localhost\r\nContent-Type: application/json\r\n".encode())
     sent = 0
     with suppress(ConnectionError):
         for _ in range(repeat):
@@ -74,7 +74,7 @@ async def exchange_large(
 ) -> tuple[int, dict[str, str], int]:
     """100 MiB in pieces of 64 KiB."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"{start}\r\nHost: x\r\nContent-Type: application/json\r\n".encode() + head)
+    writer.write(f"{start}\r\nHost: localhost\r\nContent-Type: application/json\r\n".encode() + head)
     sent = 0
     with suppress(ConnectionError):
         while sent < 100 * 1024 * 1024:
@@ -136,7 +136,7 @@ async def test_a_caller_that_trickles_is_cut(running: Running, monkeypatch: pyte
 
     async with running() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"POST /announce HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n")
+        writer.write(b"POST /announce HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n")
         answer = asyncio.ensure_future(reader.readline())
         while not answer.done():
             writer.write(b" ")
@@ -148,7 +148,7 @@ async def test_a_caller_that_trickles_is_cut(running: Running, monkeypatch: pyte
 async def test_a_caller_that_leaves_in_mid_body_harms_nobody(running: Running, node: FakeNode) -> None:
     async with running() as port, httpx.AsyncClient(trust_env=False) as http:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"POST /training HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nabc")
+        writer.write(b"POST /training HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nabc")
         await writer.drain()
         writer.close()
         await writer.wait_closed()

@@ -6,7 +6,8 @@ import pytest
 
 from flnet.errors import BodyTooLarge, UnreadableBody
 from flnet.web.answers import JSON
-from flnet.web.endpoints import ENDPOINTS, Endpoint
+from flnet.web.endpoint import Endpoint
+from flnet.web.endpoints import ENDPOINTS
 
 from .conftest import Client
 from .fake_node import FakeNode

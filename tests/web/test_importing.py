@@ -93,7 +93,7 @@ async def test_other_machines_and_other_sites_bring_nothing(client: Client, tmp_
     far: Any = {"client": ("192.0.2.7", 4000)}
     answer = await client.post(f"{path}?name=numbers.txt", data=b"1", scope_base=far)
     if path == HERE:
-        assert (answer.status_code, (await answer.get_json())["error"]) == (403, "own_machine_only")
+        assert (answer.status_code, (await answer.get_json())["error"]) == (401, "sign_in_needed")
     foreign = await client.post(f"{path}?name=n", data=b"1", headers={"Sec-Fetch-Site": "cross-site"})
     assert foreign.status_code == 403
     assert left(tmp_path) == []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flnet.errors import JobBusy, NotReady
-from flnet.web.models import PREDICT_BYTES, is_loopback, is_predict
+from flnet.web.models import PREDICT_BYTES, is_predict
 
 from .conftest import Client
 from .fake_node import FakeNode
@@ -51,13 +51,6 @@ async def test_an_unknown_model_is_404_and_another_machine_is_told_apart(client:
     assert (answer.status_code, (await answer.get_json())["error"]) == (404, "unknown_model")
     answer = await client.get(f"/jobs/MNIST/models/{DIGEST}", scope_base={"client": ("192.168.1.9", 5)})
     assert (answer.status_code, (await answer.get_json())["error"]) == (403, "own_machine_only")
-
-
-@pytest.mark.parametrize(
-    ("host", "own"), [("127.0.0.1", True), ("127.3.2.1", True), ("::1", True), ("10.0.0.1", False), ("<x>", False)]
-)
-def test_this_machine_is_known_by_its_loopback_addresses(host: str, own: bool) -> None:
-    assert is_loopback(host) is own
 
 
 async def test_numbers_and_pictures_reach_the_node(client: Client, node: FakeNode) -> None:

@@ -14,7 +14,12 @@ from tests.test_docs import VARIABLES
 
 from .conftest import Client
 
-PAGES = {"page", "frame", "view"}  # blueprints of what people look at; what is no page in them may be described
+PAGES = {
+    "page",
+    "frame",
+    "view",
+    "sign_in",
+}  # blueprints of what people look at; what is no page in them may be described
 
 
 def served(app: Quart) -> dict[str, str]:

@@ -174,7 +174,7 @@ async def reading_nothing(port: int) -> AsyncIterator[asyncio.StreamWriter]:
     """A caller that is sent parameters and takes none of them."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
     try:
-        writer.write(f"GET {PATH} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        writer.write(f"GET {PATH} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         assert b" 200 " in await reader.readline()
         yield writer
     finally:

@@ -82,7 +82,7 @@ async def test_the_end_waits_neither_for_streams_nor_for_stalled_callers(
             url = f"http://127.0.0.1:{port}/events"
             answer = await http.send(http.build_request("GET", url), stream=True)
             _, stalled = await asyncio.open_connection("127.0.0.1", port)
-            stalled.write(b"POST /announce HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
+            stalled.write(b"POST /announce HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")
             while not node.feed.watchers:
                 await asyncio.sleep(0.005)
         # Here the server has ended: `running` fails if that takes longer than it allows.
@@ -103,17 +103,23 @@ async def test_serving_writes_no_access_log(running: Running, caplog: pytest.Log
 @pytest.mark.parametrize(
     ("raw", "status"),
     [
-        (b"GET ?x HTTP/1.1\r\nHost: x\r\n\r\n", 200),
-        (b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", 404),
+        (b"GET ?x HTTP/1.1\r\nHost: localhost\r\n\r\n", 200),
+        (b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
         (b"GET /info HTTP/1.0\r\n\r\n", 200),
-        (b"GET / HTTP/1.1\r\nHost: \xff\xfe\r\n\r\n", 200),
-        (b"GET /jobs/%ff%00 HTTP/1.1\r\nHost: x\r\n\r\n", 404),
+        (b"GET / HTTP/1.1\r\nHost: \xff\xfe\r\n\r\n", 403),
+        (b"GET /jobs/%ff%00 HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
         (b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\n\r\n", 400),
-        (b"POST /training HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", 400),
-        (b"POST /training HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, gzip\r\n\r\nz\r\n", 501),
-        (b"POST /training HTTP/1.1\r\nHost: x\r\nContent-Type: \xff;=\r\nContent-Length: 2\r\n\r\n{}", 415),
-        (b"PATCH /jobs/MNIST/params HTTP/1.1\r\nHost: x\r\nOrigin: \xff\r\nContent-Length: 2\r\n\r\n{}", 403),
-        (b"BREW / HTTP/1.1\r\nHost: x\r\n\r\n", 405),
+        (b"POST /training HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n", 400),
+        (b"POST /training HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked, gzip\r\n\r\nz\r\n", 501),
+        (
+            b"POST /training HTTP/1.1\r\nHost: localhost\r\nContent-Type: \xff;=\r\nContent-Length: 2\r\n\r\n{}",
+            415,
+        ),
+        (
+            b"PATCH /jobs/MNIST/params HTTP/1.1\r\nHost: localhost\r\nOrigin: \xff\r\nContent-Length: 2\r\n\r\n{}",
+            403,
+        ),
+        (b"BREW / HTTP/1.1\r\nHost: localhost\r\n\r\n", 405),
         (b"\x00\x01 garbage\r\n\r\n", 400),
     ],
 )

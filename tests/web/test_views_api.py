@@ -1,10 +1,13 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
+import pytest
 from quart import Blueprint, Quart
 
 from flnet.web import create_app
+from flnet.web.access import TABLE
+from flnet.web.endpoint import Who
 from flnet.web.openapi import describe
 from flnet.web.views_api import api_view, groups_of
 
@@ -97,7 +100,10 @@ def test_a_description_that_leads_nowhere_or_in_circles_is_read_to_its_end() -> 
     assert groups_of({}) == []
 
 
-async def test_the_page_shows_them_with_links_to_each_and_no_markup_from_texts() -> None:
+async def test_the_page_shows_them_with_links_to_each_and_no_markup_from_texts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(cast(dict[str, Who], TABLE), "GET /test/view/api", Who.ANYONE)
     app: Quart = create_app(FakeNode(), SETTINGS)
     routes = Blueprint("view_of_the_test", __name__, url_prefix="/test")
     api_view(routes, lambda: DESCRIPTION)

@@ -46,9 +46,9 @@ async def test_the_view_shows_them_and_what_is_in_them_is_text(client: Client) -
     assert page.inline == ""
 
 
-async def test_they_are_shown_on_the_same_machine_only(client: Client) -> None:
+async def test_callers_on_other_machines_sign_in_first(client: Client) -> None:
     answer = await client.get(HERE, scope_base={"client": ("192.168.1.9", 5)})
-    assert answer.status_code == 403
+    assert answer.status_code == 401
     page = Page(await answer.get_data(as_text=True))
-    assert "on the machine that it runs on" in page.text
+    assert "from the machine that it runs on" in page.text
     assert "FLNET_" not in page.text
