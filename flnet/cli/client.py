@@ -14,6 +14,7 @@ from urllib.parse import quote
 import click
 import httpx
 
+from flnet.cli.operator import token_for, token_option
 from flnet.cli.options import variable_name
 from flnet.errors import PeerRefused, PeerTimeout, PeerUnreachable
 from flnet.settings import Settings
@@ -42,7 +43,9 @@ class NodeClient:
         self.address = address
         # trust_env: a proxy of the environment would be asked even for this machine's own nodes.
         allowed = httpx.Timeout(timeout, connect=min(timeout, TIMEOUT_SECONDS))
-        self._http = httpx.Client(base_url=f"http://{address}", timeout=allowed, trust_env=False)
+        token = token_for(address)
+        shown = {"Authorization": f"Bearer {token}"} if token else {}
+        self._http = httpx.Client(base_url=f"http://{address}", headers=shown, timeout=allowed, trust_env=False)
 
     def __enter__(self) -> Self:
         return self
@@ -230,7 +233,8 @@ def _address(ctx: click.Context, param: click.Parameter, value: str | None) -> s
 
 
 def node_option(command: F) -> F:
-    """The options of every command that speaks to a running node: --node and --json."""
+    """The options of every command that speaks to a running node: --node, --token and --json."""
+    command = token_option(command)
     command = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")(command)
     return click.option(
         "--node",

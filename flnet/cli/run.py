@@ -13,14 +13,16 @@ from typing import Any
 import click
 
 from flnet.cli.logs import set_up_logging
+from flnet.cli.operator import is_token_needed, page_address, sign_in_link
 from flnet.cli.options import chosen, read_config, settings_options
-from flnet.cli.text import address_of, printable
+from flnet.cli.text import printable
 from flnet.errors import StartError
 from flnet.node.build import build_node
 from flnet.node.runtime import NodeRuntime
 from flnet.settings import PREFIX, Settings, load_settings
 from flnet.training.backend import state_folder
 from flnet.web.app import create_app
+from flnet.web.operator_token import OperatorToken, token_of
 from flnet.web.serve import bind, serve
 
 __all__ = ["command"]
@@ -77,9 +79,10 @@ async def run_node(settings: Settings, parent: int | None = None) -> None:
         node = build_node(settings)
         try:
             await node.start()
-            click.echo(greeting(node, settings))
+            token = token_of(settings)
+            click.echo(greeting(node, settings, token))
             going = asyncio.create_task(_leave(node, asked, shutdown))
-            await serve(create_app(node, settings), settings, shutdown, listening)
+            await serve(create_app(node, settings, token), settings, shutdown, listening)
             going.cancel()
         finally:
             await node.stop()
@@ -110,17 +113,18 @@ def _make_writable(folder: Path, kind: str, setting: str) -> None:
         raise StartError(f"{words}; set {PREFIX}{setting} to one that can") from exc
 
 
-def greeting(node: NodeRuntime, settings: Settings) -> str:
-    """Who the node is, where its page is, where its state is, what it can train."""
-    loopback = settings.listen_address in ("0.0.0.0", "::")  # noqa: S104 - read here, not listened on
-    host = settings.node_ip or ("127.0.0.1" if loopback else settings.listen_address)
+def greeting(node: NodeRuntime, settings: Settings, token: OperatorToken) -> str:
+    """Who the node is, where its page is and how to sign in, where its state is, what it can train."""
     jobs: list[Mapping[str, Any]] = list(node.info()["jobsInfo"])
     lines = {
         "node": node.me.id,
-        "page": f"http://{address_of(host, settings.node_port)}/",
+        "page": page_address(settings),
         "state": state_folder(settings),
         "trainers": ", ".join(job["trainer_id"] for job in jobs) or "none",
     }
+    made_here = settings.operator_token is None and settings.operator_token_file is None
+    if made_here and is_token_needed(settings) and (made := token.text()):
+        lines["sign in"] = sign_in_link(settings, made)
     return "\n".join(f"{name:<9}{printable(value)}" for name, value in lines.items())
 
 
