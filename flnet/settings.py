@@ -24,6 +24,7 @@ from pydantic import (
 
 from flnet.errors import SettingsError
 from flnet.names import check_host, check_name
+from flnet.networks import Cidrs
 from flnet.setting_types import NUMBER, Folder, Names, Shard, check_partition, split_list
 
 PREFIX = "FLNET_"
@@ -182,6 +183,12 @@ class Settings(BaseModel):
         default=512,
         ge=1,
         description="Upper bound for one request body; the real limit follows the size of the models.",
+    )
+    allowed_networks: Cidrs = Field(
+        default=(),
+        description="Networks in which peers that others name may lie, such as 10.1.0.0/16, with commas between. "
+        "If empty: this machine only where the node listens on loopback, else private networks and those of the "
+        "own interfaces. Peers in bootstrap_pairs are called wherever they are.",
     )
     max_import_gigabytes: float = Field(
         default=8, gt=0, le=100_000, description="Upper bound for data that a person brings, also when unpacked."

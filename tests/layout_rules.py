@@ -11,8 +11,8 @@ MAX_FILE_LINES = 300
 MAX_FUNCTION_LINES = 50
 
 LAYERS = {
-    **dict.fromkeys(("errors", "spoken"), 1),
-    **dict.fromkeys(("blob", "explaining", "fingerprints", "names", "params", "setting_types"), 2),
+    **dict.fromkeys(("errors", "networks", "spoken"), 1),
+    **dict.fromkeys(("blob", "explaining", "fingerprints", "names", "params", "refusals", "setting_types"), 2),
     **dict.fromkeys(("comparing", "merging", "messages", "packing", "settings", "tensorfile"), 3),
     **dict.fromkeys(("events", "effects", "privacy", "signing"), 4),
     **dict.fromkeys(("strategies", "personal", "projection", "topologies", "policies"), 5),
@@ -28,7 +28,9 @@ PURE_UP_TO = 7  # the highest layer that touches neither clock, chance, disk nor
 ADAPTERS = 8  # they know the data (up to layer 5), not the conversation (rounds and jobs)
 ADAPTERS_SEE_UP_TO = 5
 TWINS = frozenset({"codec", "transport", "store", "strategies"})  # versions of one interface: apart, except for
-COMMON = frozenset({"base", "faults", "lean_import", "limits", "outgoing", "pace", "ranges", "sealing"})  # the modules of these names
+COMMON = frozenset(  # the modules of these names
+    {"base", "faults", "lean_import", "limits", "outgoing", "pace", "places", "ranges", "sealing"}
+)
 APART = frozenset(
     {frozenset({"training.local", "training.process"}), frozenset({"rounds.averaging", "rounds.exchange"})}
 )

@@ -73,6 +73,7 @@ def test_an_option_that_is_false_counts() -> None:
 
 def test_every_setting_can_come_as_a_variable() -> None:
     written = {
+        "allowed_networks": "10.1.0.0/16, fd00::/8",
         "node_id": "n",
         "node_ip": "10.0.0.1",
         "bootstrap_pairs": "127.0.0.1:4001, localhost:4002",

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from flnet.jobs import Waits
 from flnet.keys import own_key
 from flnet.messages import Peer
+from flnet.node import gate
 from flnet.node.chronicle import Chronicle
 from flnet.node.core import NodeCore
 from flnet.node.desk import Desk
@@ -40,9 +41,11 @@ def build_node(settings: Settings) -> NodeRuntime:
     """
     nodes: list[NodeRuntime] = []
     pool = make_pool(settings, lambda trainer, done, total: nodes[0].on_progress(TrainerId(trainer), done, total))
+    networks = gate.networks_for(settings)
     transport = HttpTransport(
         settings.request_timeout_in_seconds,
         random.Random(),
+        networks=networks,
         max_reply_bytes=settings.max_body_megabytes * MEGABYTE,
     )
     files = find_trainers(settings)
@@ -57,6 +60,7 @@ def build_node(settings: Settings) -> NodeRuntime:
         node.feed.publish("renamed", told)
     for notice in key.notices:
         node.feed.publish("key_was_open", notice)
+    node.gate.networks = networks
     return node
 
 

@@ -33,6 +33,7 @@ from flnet.node.desk import Desk
 from flnet.node.diary import Diary
 from flnet.node.distances import Distances
 from flnet.node.feed import RingFeed
+from flnet.node.gate import Gate
 from flnet.node.histories import Histories
 from flnet.node.importing import Imports
 from flnet.node.mailbox import Mailbox
@@ -93,8 +94,8 @@ class NodeRuntime:
         self._chronicle, self.traffic = chronicle, chronicle.traffic
         self.distances = Distances()
         self._survey = Survey(transport, self.peers, self.distances)
-        self._histories = Histories(transport)
-        self._bootstrap = tuple(bootstrap)
+        self._histories, self._bootstrap = Histories(transport), tuple(bootstrap)
+        self.gate = Gate(time.monotonic, self.feed.publish)
         self._mailbox = Mailbox(self._handle, lambda words: self.feed.publish("fault", words, data={}))
         self._progress: dict[TrainerId, Mapping[str, int]] = {}
         self._performer = make_performer(self)
@@ -134,7 +135,7 @@ class NodeRuntime:
 
     def deliver(self, owner: TrainerId | None, event: Event) -> None:
         """Put an event on the queue; from the event loop's own thread only."""
-        self._mailbox.put(owner, event)
+        self._mailbox.put(owner, self.gate.heard(event, self.core.members.address_of))
 
     def on_progress(self, trainer: TrainerId, done: int, total: int) -> None:
         """Note how far a local training is; may be called from any thread."""
@@ -277,6 +278,7 @@ class NodeRuntime:
     ) -> Packet | None:
         packet = await self._wire.read(kind, body, content_type)
         trainer, event = self.core.read(packet, caller_ip)
+        event = self.gate.admit(packet.message, event, caller_ip)
         for contact in self.core.contacts(packet):
             self.deliver(None, contact)
         answer = await self._mailbox.ask(trainer, event)

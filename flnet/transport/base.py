@@ -9,6 +9,9 @@ from typing import Protocol
 
 from flnet.blob import Blob, Landing
 from flnet.errors import NotReady
+from flnet.refusals import TooManyMessages
+
+MOST_WAIT = 3600  # seconds that a peer may ask for
 
 
 @dataclass(frozen=True)
@@ -70,12 +73,17 @@ class Transport(Protocol):
         ...
 
 
-def is_not_ready(reply: Reply) -> bool:
-    """Whether the peer said that the same request may be sent again in a moment."""
-    if reply.status != NotReady.status or len(reply.body) > 64 * 1024:
-        return False
+def wait_of(reply: Reply) -> float | None:
+    """Seconds after which the peer wants the same request again, 0 for any moment; None if it does not."""
+    if reply.status not in (NotReady.status, TooManyMessages.status) or len(reply.body) > 64 * 1024:
+        return None
     try:
         answer = json.loads(reply.body)
     except (ValueError, RecursionError):
-        return False
-    return isinstance(answer, dict) and answer.get("error") == NotReady.code
+        return None
+    match answer:
+        case {"error": NotReady.code}:
+            return 0.0
+        case {"error": TooManyMessages.code, "retryAfter": int(seconds)} if 0 <= seconds <= MOST_WAIT:
+            return float(seconds)
+    return None

@@ -34,6 +34,7 @@ _ROWS = (
     (Fault(PeerUnreachable, "the answer was cut off", again=True), "ClientPayloadError"),
     (Fault(PeerUnreachable, "the answer is no HTTP", again=True), "ClientResponseError HttpProcessingError"),
     (Fault(PeerTimeout, "no answer in time", again=False), "ServerTimeoutError SocketTimeoutError"),
+    (Fault(PeerUnreachable, "no request goes there", again=False), "NotCalled"),
     (
         Fault(PeerUnreachable, "no address of HTTP", again=False),
         "InvalidURL InvalidUrlClientError NonHttpUrlClientError ValueError",

@@ -16,14 +16,16 @@ from typing import TypeVar
 
 from flnet.blob import PIECE, Blob, Landing
 from flnet.errors import PeerRefused, PeerTimeout, PeerUnreachable, TransportError
+from flnet.networks import Networks
 from flnet.params import Rng
 from flnet.signing import Proven, Seal, Sealed
-from flnet.transport.base import Reply, is_not_ready
+from flnet.transport.base import Reply, wait_of
 from flnet.transport.faults import because, fault_of
 from flnet.transport.lean_import import no_authorities
 from flnet.transport.limits import Budget, Watch, now
 from flnet.transport.outgoing import Request, pieces, post, url_of
 from flnet.transport.pace import STEP, Pace
+from flnet.transport.places import Places
 from flnet.transport.ranges import Resumption
 from flnet.transport.sealing import Challenged, sha256_of
 
@@ -59,6 +61,7 @@ class HttpTransport:
         *,
         max_reply_bytes: int = MAX_REPLY_BYTES,
         seal: Seal | None = None,
+        networks: Networks | None = None,
     ) -> None:
         """Open nothing yet; connections come with the first request to an address.
 
@@ -67,17 +70,16 @@ class HttpTransport:
             rng: spreads the pauses between attempts, so that nodes do not knock in step.
             max_reply_bytes: largest answer that `send` and `fetch` read.
             seal: signs what is sent and checks the answers; None in an open mesh.
+            networks: in which peers are called; None: everywhere.
         """
         self._timeout, self._seal = timeout_seconds, seal
-        self._rng = rng
-        self._max_reply_bytes = max_reply_bytes
-        self._pace = Pace(timeout_seconds, time.monotonic)
+        self._rng, self._max_reply_bytes = rng, max_reply_bytes
+        self._places, self._pace = Places(networks), Pace(timeout_seconds, time.monotonic)
         self._open: aiohttp.ClientSession | None = None
-        self._under_way: set[asyncio.Timeout] = set()
-        self._closed = False
+        self._under_way, self._closed = set[asyncio.Timeout](), False
 
     async def send(self, address: str, path: str, body: bytes | Blob, content_type: str) -> Reply:
-        """Send to "host:port" and wait for the answer; an answer 503 "not_ready" is asked again later.
+        """Send to "host:port" and wait for the answer; an answer 503 "not_ready" or 429 is asked again later.
 
         Raises:
             PeerUnreachable: no connection, or it broke, until the timeout was used up.
@@ -92,7 +94,8 @@ class HttpTransport:
                 if not broken.again or not await budget.pause():
                     raise broken.error from broken.__cause__
             else:
-                if not is_not_ready(reply) or not await budget.pause():
+                least = wait_of(reply)
+                if least is None or not await budget.pause(least):
                     return reply
 
     async def fetch(self, address: str, path: str) -> Reply:
@@ -205,13 +208,13 @@ class HttpTransport:
         watch.begins(0 if body is None else len(body))
         data = pieces(body, watch) if isinstance(body, Blob) else body
         headers = {**request.headers, **sealed.headers} if sealed else request.headers
-        url = url_of(address, path)
+        url = self._places.url(address, path)
         return self._session().request(request.verb, url, data=data, headers=headers, allow_redirects=False)
 
     def _session(self) -> aiohttp.ClientSession:
         if self._open is None:
             connector = aiohttp.TCPConnector(
-                limit=0, keepalive_timeout=IDLE_SECONDS, use_dns_cache=False, resolver=aiohttp.ThreadedResolver()
+                limit=0, keepalive_timeout=IDLE_SECONDS, use_dns_cache=False, resolver=self._places.resolver()
             )
             self._open = aiohttp.ClientSession(
                 connector=connector,

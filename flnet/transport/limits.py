@@ -36,9 +36,9 @@ class Budget:
         self.deadline = now() + self._seconds
         self._pause = FIRST_PAUSE
 
-    async def pause(self) -> bool:
-        """Wait before the next attempt; False at once if no time would be left for it."""
-        spread = self._pause * (0.5 + self._rng.random() / 2)
+    async def pause(self, least: float = 0.0) -> bool:
+        """Wait before the next attempt, `least` seconds or more; False at once if no time would be left for it."""
+        spread = max(least, self._pause) * (0.5 + self._rng.random() / 2) + least / 2
         if now() + 2 * spread > self.deadline:
             return False
         self._pause = min(2 * self._pause, LONGEST_PAUSE)

@@ -16,7 +16,7 @@ from flnet.blob import PIECE, Blob, Landing
 from flnet.errors import FlnetError, PeerRefused, PeerTimeout, PeerUnreachable
 from flnet.params import Rng
 from flnet.signing import Seal
-from flnet.transport.base import Reply, is_not_ready
+from flnet.transport.base import Reply, wait_of
 from flnet.transport.sealing import Challenged
 
 # (path, body, content type, the caller's "host:port") -> reply
@@ -200,7 +200,7 @@ class MemoryTransport:
     async def _ready(self, address: str, path: str, body: bytes, content_type: str) -> Reply:
         reply = await self._carry(address, path, body, content_type)
         for pause in PAUSES:
-            if self._closed or not is_not_ready(reply):
+            if self._closed or wait_of(reply) is None:
                 break
             await self._network.sleep(pause)
             reply = await self._carry(address, path, body, content_type)

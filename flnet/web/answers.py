@@ -14,7 +14,6 @@ from flnet.errors import FlnetError, LocalError
 from flnet.transport.base import Reply
 from flnet.web.body import BASE_SECONDS, SLOWEST_BYTES_PER_SECOND
 from flnet.web.frame import chosen_language
-from flnet.web.refusals import TooManyRequests
 from flnet.web.said import say
 from flnet.web.words import ENGLISH
 
@@ -50,8 +49,8 @@ async def _flnet_error(error: FlnetError) -> Response:
     if isinstance(error, LocalError):
         _log.error("%s %s: %s", request.method, request.path, error, exc_info=error)
     answer = error_answer(error.status, error.code, error.message, {**_shown(error.message), **error.details()})
-    if isinstance(error, TooManyRequests):
-        answer.headers["Retry-After"] = str(error.retry_after)
+    if seconds := error.details().get("retryAfter"):
+        answer.headers["Retry-After"] = str(seconds)
     return answer
 
 

@@ -49,6 +49,9 @@ SPANISH: Mapping[str, Mapping[str, str]] = {
             "{peer} quedó fuera: este nodo ya conoce {count} nodos"
         ),
     },
+    "address_refused": {
+        "{peer} at {address} is not called: {reason}": "no se llama a {peer} en {address}: {reason}"
+    },
     # what is kept on the disk
     "restored": {
         "{trainer} was last in round {round} ({phase}); it goes on there": (

@@ -170,6 +170,7 @@ _MESH: Mapping[str, str] = {
     "the answer was cut off{cause}": "la respuesta quedó cortada{cause}",
     "the answer is no HTTP{cause}": "la respuesta no es HTTP{cause}",
     "no answer in time{cause}": "sin respuesta a tiempo{cause}",
+    "no request goes there{cause}": "allí no se envía ninguna petición{cause}",
     "no address of HTTP{cause}": "no es una dirección HTTP{cause}",
     "the request failed{cause}": "la petición falló{cause}",
     'expected "host:port"': 'se esperaba "máquina:puerto"',

@@ -43,6 +43,20 @@ _BODIES: Mapping[str, str] = {
     "true or false": "verdadero o falso",
     "something else": "otra cosa",
 }
+_CALLERS: Mapping[str, str] = {
+    "ports below {least} belong to other services": "los puertos inferiores a {least} son de otros servicios",
+    "it is the caller's own machine, and would be this one here": (
+        "es la propia máquina de quien llama, y aquí sería esta"
+    ),
+    "no node can be there": "ahí no puede haber ningún nodo",
+    "the name is one of this machine": "el nombre es de esta máquina",
+    "it is this node itself": "es este mismo nodo",
+    "it lies outside of FLNET_ALLOWED_NETWORKS": "está fuera de FLNET_ALLOWED_NETWORKS",
+    "this node calls nobody at {address}: {reason}": "este nodo no llama a nadie en {address}: {reason}",
+    "too many messages in a short time; try again in {seconds} s": (
+        "demasiados mensajes en poco tiempo; vuelve a intentarlo en {seconds} s"
+    ),
+}
 _ARRAYS: Mapping[str, str] = {
     "{name} has shape {shape}; expected {expected}": "{name} tiene la forma {shape}; se esperaba {expected}",
     "{name} has dtype {dtype}; expected {expected}": "{name} tiene el tipo {dtype}; se esperaba {expected}",
@@ -240,4 +254,4 @@ _FIELDS: Mapping[str, str] = {
     "{field}: {reason}": "{field}: {reason}",
 }
 
-SPANISH: Mapping[str, str] = {**_BODIES, **_ARRAYS, **_REQUESTS, **_FORMS, **_FIELDS}
+SPANISH: Mapping[str, str] = {**_BODIES, **_CALLERS, **_ARRAYS, **_REQUESTS, **_FORMS, **_FIELDS}

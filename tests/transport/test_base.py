@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from flnet.transport.base import Reply, is_not_ready
+from flnet.transport.base import Reply, wait_of
 
 
 def test_only_the_answer_not_ready_is_asked_again() -> None:
-    assert is_not_ready(Reply(503, b'{"error": "not_ready", "message": "still loading"}'))
+    assert wait_of(Reply(503, b'{"error": "not_ready", "message": "still loading"}')) == 0
+
+
+def test_who_asks_too_often_comes_again_when_it_may() -> None:
+    assert wait_of(Reply(429, b'{"error": "too_many_messages", "retryAfter": 3}')) == 3
 
 
 @pytest.mark.parametrize(
@@ -21,8 +25,13 @@ def test_only_the_answer_not_ready_is_asked_again() -> None:
         (503, b"\xff"),
         (503, b'["not_ready"]'),
         (503, b"[" * 60_000),
+        (429, b'{"error": "too_many_messages"}'),
+        (429, b'{"error": "too_many_messages", "retryAfter": -1}'),
+        (429, b'{"error": "too_many_messages", "retryAfter": 1e999}'),
+        (429, b'{"error": "too_many_messages", "retryAfter": 4000}'),
+        (429, b'{"error": "too_many_messages", "retryAfter": "3"}'),
         (503, b'{"error": "not_ready", "x": "' + b"x" * 70_000 + b'"}'),
     ],
 )
 def test_other_answers_are_final(status: int, body: bytes) -> None:
-    assert not is_not_ready(Reply(status, body))
+    assert wait_of(Reply(status, body)) is None

@@ -20,7 +20,7 @@ def family(kind: type[Exception]) -> set[type[Exception]]:
 
 def test_every_failure_that_aiohttp_knows_has_its_line() -> None:
     names = {kind.__name__ for kind in family(aiohttp.ClientError)}
-    assert set(FAULTS) == names | {"HttpProcessingError", "OSError", "ValueError"}
+    assert set(FAULTS) == names | {"HttpProcessingError", "NotCalled", "OSError", "ValueError"}
 
 
 def test_every_failure_is_one_of_ours() -> None:

@@ -44,6 +44,13 @@ async def test_no_time_is_no_pause() -> None:
     assert not await Budget(0.0, Even()).pause()
 
 
+async def test_a_pause_is_as_long_as_the_peer_asks_for_or_there_is_none() -> None:
+    begun = now()
+    assert await Budget(5.0, Even()).pause(0.3)
+    assert now() - begun >= 0.3
+    assert not await Budget(1.0, Even()).pause(1.0)
+
+
 def watch(timer: asyncio.Timeout, rate: float | None = None, least: float = 10.0) -> Watch:
     pace = Pace(least, time.monotonic)
     if rate:

@@ -1,0 +1,126 @@
+"""Where this node sends requests to: an address that somebody else named is used only in these networks.
+
+Whoever may announce an address could otherwise let this node knock at services that only it can reach: those of
+its own machine, of a cloud's metadata address, or of the network behind it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection, Iterable
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+OWN_MACHINE = ("127.0.0.0/8", "::1/128")
+PRIVATE = (
+    *("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"),  # RFC 1918, RFC 4193
+    "100.64.0.0/10",  # RFC 6598, which overlay networks between sites use
+)
+NEVER = tuple(
+    ipaddress.ip_network(network)
+    for network in ("0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4", "::/128", "fe80::/10", "ff00::/8")
+)
+"""This network, link-local with the metadata services of clouds, multicast, reserved and broadcast."""
+LEAST_PORT = 1024  # services that are no node's lie below
+
+
+def networks_of(texts: Iterable[str]) -> tuple[Network, ...]:
+    """The networks that are written so, as "10.1.0.0/16" or as one address.
+
+    Raises:
+        ValueError: one of them is none, such as one with bits set beyond its length.
+    """
+    return tuple(ipaddress.ip_network(text) for text in texts)
+
+
+def _split(value: Any) -> Any:
+    """Networks come as "a,b" from variables and options, as arrays from TOML."""
+    texts = tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+    return tuple(str(network) for network in networks_of(texts))
+
+
+Cidrs = Annotated[tuple[str, ...], BeforeValidator(_split)]  # of a setting
+
+
+def address_of(host: str) -> Address | None:
+    """The IP address that is written so; None for a host name. IPv4 inside of IPv6 is IPv4."""
+    try:
+        found = ipaddress.ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return None
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+        return found.ipv4_mapped
+    return found
+
+
+class Networks:
+    """What may be called, and why not."""
+
+    def __init__(
+        self,
+        allowed: Iterable[str],
+        *,
+        named: Collection[str] = (),
+        ports: Collection[int] = (),
+        own: Collection[str] = (),
+        port: int | None = None,
+    ) -> None:
+        """Args:
+        allowed: networks.
+        named: hosts that a person named, by address or name; they may lie elsewhere.
+        ports: that a person named; they may be low.
+        own: addresses of this node.
+        port: of this node.
+        """
+        self.allowed = networks_of(allowed)
+        self._named = frozenset(named)
+        self._named_addresses = frozenset(filter(None, map(address_of, named)))
+        self._low = {low for low in (*ports, port) if low is not None and low < LEAST_PORT}
+        self._own, self._port = frozenset(filter(None, map(address_of, own))), port
+        self._at_home = all(network.is_loopback for network in self.allowed)
+
+    def refusal(self, host: str, port: int, told_by: str | None = None) -> str | None:
+        """Why no request goes there; None if one may. A host name may, until its address is known.
+
+        Args:
+            host: as it was announced.
+            port: likewise.
+            told_by: address of who announced it; None where that was looked at before.
+        """
+        if port < LEAST_PORT and port not in self._low:
+            return f"ports below {LEAST_PORT} belong to other services"
+        if host in self._named:
+            return None
+        address = address_of(host)
+        if address is None:
+            return None
+        teller = address_of(told_by) if told_by is not None else None
+        if address.is_loopback and told_by is not None and not (teller and teller.is_loopback):
+            return "it is the caller's own machine, and would be this one here"
+        return self._why_not(address, port)
+
+    def refusal_of_name(self, name: str, address: str, port: int) -> str | None:
+        """Why no request goes to the address that a host name has; None if one may."""
+        found = address_of(address)
+        if found is None or any(found in network for network in NEVER):
+            return "no node can be there"
+        if name in self._named:
+            return None
+        if found.is_loopback and not self._at_home:
+            return "the name is one of this machine"
+        return self._why_not(found, port)
+
+    def _why_not(self, address: Address, port: int) -> str | None:
+        if any(address in network for network in NEVER):
+            return "no node can be there"
+        if address in self._named_addresses:
+            return None
+        if port == self._port and address in self._own:
+            return "it is this node itself"
+        if not any(address in network for network in self.allowed):
+            return "it lies outside of FLNET_ALLOWED_NETWORKS"
+        return None

@@ -1,0 +1,144 @@
+"""What others may tell this node, and how often: looked at before its core hears of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+import psutil
+
+from flnet.events import AnnounceAnswered, AnnounceReceived, Event, ProbeAnswered, ProbeReceived
+from flnet.messages import MAX_PEERS, Announce, JobMessage, Message, News, Peer, Probe
+from flnet.networks import OWN_MACHINE, PRIVATE, Networks, address_of, networks_of
+from flnet.node.buckets import Buckets
+from flnet.params import PeerId
+from flnet.refusals import AddressRefused, TooManyMessages
+from flnet.settings import LOOPBACK, Settings
+
+BURST, PER_SECOND = 500.0, 50.0  # messages that one id may send: a round takes four, probing a few a second
+WIDEST = 16  # bits at least that the network of an own interface has in common
+Publish = Callable[[str, str], object]
+
+
+def networks_for(settings: Settings) -> Networks:
+    """The networks of the settings; see FLNET_ALLOWED_NETWORKS for what they are if nobody says.
+
+    The default lets a mesh inside of one site work, where addresses are private or those of the machine's own
+    network, and reaches nothing beyond it: what lies elsewhere a person has to name.
+    """
+    pairs = [pair.rpartition(":") for pair in settings.bootstrap_pairs]
+    hosts, ports = [host.strip("[]") for host, _, _ in pairs], [int(port) for _, _, port in pairs]
+    host, port = settings.listen_address.strip("[]"), settings.node_port
+    at_home = host in LOOPBACK or host.startswith("127.")
+    allowed = settings.allowed_networks or (OWN_MACHINE if at_home else (*OWN_MACHINE, *PRIVATE, *interfaces()))
+    everywhere = (address_of(host) or address_of("0.0.0.0")) in (address_of("0.0.0.0"), address_of("::"))  # noqa: S104
+    own = [settings.node_ip or "", *(own_addresses() if everywhere else [host])]
+    return Networks(allowed, named=hosts, ports=ports, own=own, port=port)
+
+
+def own_addresses() -> list[str]:
+    """The IP addresses of this machine."""
+    found = [one.address.partition("%")[0] for each in psutil.net_if_addrs().values() for one in each]
+    return [address for address in found if address_of(address) is not None]
+
+
+def interfaces() -> list[str]:
+    """The networks that this machine has an address in, but for those that are too wide to be its own."""
+    found = []
+    for one in (address for each in psutil.net_if_addrs().values() for address in each):
+        address = address_of(one.address.partition("%")[0])
+        if address is None or one.netmask is None:
+            continue
+        length = sum(bin(int(part, 16 if ":" in one.netmask else 10)).count("1") for part in _parts(one.netmask))
+        if length >= WIDEST:
+            wide = int(address) >> (address.max_prefixlen - length) << (address.max_prefixlen - length)
+            found += [str(network) for network in networks_of([f"{type(address)(wide)}/{length}"])]
+    return found
+
+
+def _parts(netmask: str) -> Iterable[str]:
+    return filter(None, netmask.partition("/")[0].replace(":", ".").split("."))
+
+
+class Gate:
+    """Looks at every message from outside, and at every answer.
+
+    Attributes:
+        networks: in which peers that others name are called; None: everywhere.
+    """
+
+    def __init__(self, clock: Callable[[], float], publish: Publish) -> None:
+        """Args:
+        clock: seconds, of which only differences count.
+        publish: tells people, by kind and words.
+        """
+        self.networks: Networks | None = None
+        self._publish = publish
+        self._buckets = Buckets(BURST, PER_SECOND, clock)
+        self._told: set[str] = set()
+
+    def count(self, message: Message, caller_ip: str) -> None:
+        """One more message from there of who says who it is; others may say so, too, and are counted apart.
+
+        Raises:
+            TooManyMessages: there were too many of late.
+        """
+        if isinstance(message, Announce | Probe | JobMessage):
+            seconds = self._buckets.take(f"{caller_ip} {message.i_am.id}")
+            if seconds:
+                raise TooManyMessages(seconds)
+
+    def admit(self, message: Message, event: Event, caller_ip: str) -> Event:
+        """What is left of a message, and means this, without the addresses that are not called.
+
+        Raises:
+            TooManyMessages: there were too many from the caller of late.
+            AddressRefused: the caller itself would have to be called there.
+        """
+        self.count(message, caller_ip)
+        if self.networks is None or not isinstance(event, AnnounceReceived | ProbeReceived):
+            return event
+        peer = event.peer
+        assert peer.ip is not None
+        if why := self.networks.refusal(peer.ip, peer.port, caller_ip):
+            raise AddressRefused(peer.address, why)
+        if isinstance(event, ProbeReceived):
+            return replace(event, news=self._without(event.news, caller_ip))
+        known = tuple(one for one in event.known if self._is_callable(one, caller_ip))
+        return replace(event, known=known, members=self._without(event.members, caller_ip))
+
+    def heard(self, event: Event, address_of: Callable[[PeerId], str | None]) -> Event:
+        """The same for what this node was answered.
+
+        Args:
+            event: any that is on its way to the core.
+            address_of: where a member is.
+        """
+        if self.networks is None:
+            return event
+        match event:
+            case AnnounceAnswered(address, peer, others, members=members):
+                host, _, port = address.rpartition(":")
+                teller = host.strip("[]")
+                if not self._is_callable(peer, teller):
+                    peer = peer.model_copy(update={"ip": teller, "port": int(port)})  # where it answered
+                others = tuple(one for one in others if self._is_callable(one, teller))
+                return replace(event, peer=peer, announce_to=others, members=self._without(members, teller))
+            case ProbeAnswered(peer_id, news=news) if news:
+                teller = (address_of(peer_id) or "").rpartition(":")[0].strip("[]")
+                return replace(event, news=self._without(news, teller))
+        return event
+
+    def _without(self, news: Sequence[News], told_by: str) -> tuple[News, ...]:
+        """The news, without addresses that are not called: what is said of known members is heard all the same."""
+        return tuple(
+            one if self._is_callable(one, told_by) else one.model_copy(update={"ip": None}) for one in news
+        )
+
+    def _is_callable(self, one: Peer | News, told_by: str) -> bool:
+        assert self.networks is not None
+        why = self.networks.refusal(one.ip, one.port, told_by) if one.ip is not None else None
+        if why is not None and f"{one.ip}" not in self._told and len(self._told) < MAX_PEERS:
+            self._told.add(f"{one.ip}")  # once: who names it will name it again
+            self._publish("address_refused", f"{one.id} at {one.ip} is not called: {why}")
+        return why is None

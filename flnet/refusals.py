@@ -1,0 +1,33 @@
+"""Errors that keep strangers from harm: whom this node does not call, and who asks too often; see flnet.errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from flnet.errors import PeerError
+
+
+class AddressRefused(PeerError):
+    """The caller is at an address that this node calls nobody at."""
+
+    status = 403
+    code = "address_refused"
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"this node calls nobody at {address}: {reason}")
+
+
+class TooManyMessages(PeerError):
+    """More messages in a short time than this node takes from one node."""
+
+    status = 429
+    code = "too_many_messages"
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = max(1, math.ceil(seconds))
+        super().__init__(f"too many messages in a short time; try again in {self.seconds} s")
+
+    def details(self) -> Mapping[str, object]:
+        """Seconds after which there is a turn for the caller."""
+        return {"retryAfter": self.seconds}
