@@ -61,6 +61,7 @@ class Mesh:
         trainer: Trainer,
         bootstrap: tuple[str, ...] = (),
         store: Store | None = None,
+        key: str | None = None,
         **settings: Any,
     ) -> NodeRuntime:
         """Start a node; `bootstrap` names nodes that were added before. One of a known name takes its place."""
@@ -77,6 +78,7 @@ class Mesh:
             pool=InlinePool({MNIST_3_7: trainer}),
             transport=self.network.transport(me.address),
             store=store or MemoryStore(),
+            key=key,
         )
         self.nodes[name] = node
         self.network.register(me.address, node_receiver(node, chosen.wire))

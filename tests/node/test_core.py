@@ -7,6 +7,8 @@ import pytest
 from flnet.effects import Publish, Send, SetTimer, TellJobs
 from flnet.errors import IdTaken, UnknownTrainer
 from flnet.events import AnnounceReceived, ContactLost, ContactMade, ProbeFailed, RoundTriggered, TimerFired
+from flnet.fingerprints import key_text
+from flnet.membership.naming import NameTaken
 from flnet.messages import Announce, HyperParams, ModelParams, Packet, Peer, Trigger
 from flnet.node.core import NodeCore, Owned
 from flnet.params import PeerId, TrainerId

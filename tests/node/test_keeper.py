@@ -146,3 +146,23 @@ async def test_peers_that_answer_are_known_to_the_next_run() -> None:
     await kept.keeper.keep_peers(seen(b="alive", c="suspect", d="left"), {})
     await kept.keeper.keep_peers(seen(b="dead", c="dead"), {})  # alone: who was there may be there again
     assert await Keeper(kept.disk, print).addresses() == ("b:1", "c:1")
+
+
+async def test_whose_name_is_whose_is_known_to_the_next_run() -> None:
+    kept = Kept()
+    seen = [{"id": "b", "address": "b:1", "state": "dead"}, {"id": "d", "address": "d:1", "state": "left"}]
+    await kept.keeper.keep_peers(seen, {PeerId("b"): "key of b", PeerId("d"): "key of d", PeerId("e"): "key of e"})
+    again = Keeper(kept.disk, print)
+    assert await again.addresses() == ("b:1",)
+    assert again.keys == {"b": "key of b", "d": "key of d", "e": "key of e"}
+    await again.keep_peers([], {PeerId("d"): "key of d"})  # alone, and a person forgot the others
+    last = Keeper(kept.disk, print)
+    assert await last.addresses() == ("b:1",)
+    assert last.keys == {"d": "key of d"}
+
+
+async def test_peers_that_an_older_flnet_kept_have_no_keys() -> None:
+    kept = Kept()
+    await kept.disk.save_peers([{"id": "b", "address": "b:1"}])
+    assert await kept.keeper.addresses() == ("b:1",)
+    assert kept.keeper.keys == {}
