@@ -26,7 +26,8 @@ def command(address: str, as_json: bool) -> None:
     elif not peers:
         click.echo(f"the node at {address} knows no peers yet")
     else:
-        shown = table("peer", "address", "state", "reason")
+        columns = {"id": "peer", "address": "address", "state": "state", "fingerprint": "key", "reason": "reason"}
+        shown = table(*columns.values())
         for peer in peers:
-            shown.add_row(*(printable(peer.get(key) or "") for key in ("id", "address", "state", "reason")))
+            shown.add_row(*(printable(peer.get(name) or "") for name in columns))
         print_table(shown)

@@ -127,9 +127,11 @@ def test_status_for_scripts(flnet: Run, fake_node: FakeNode) -> None:
 def test_peers(flnet: Run, fake_node: FakeNode) -> None:
     assert "no peers yet" in flnet("peers", "--node", fake_node.address).output
     fake_node.peer_views = [{"id": "n\n1", "address": "127.0.0.1:4001", "state": "dead", "reason": "refused"}]
+    fake_node.peer_views[0]["fingerprint"] = "AAAAA-BBBBB"
     shown = flnet("peers", "--node", fake_node.address).output
     assert r"n\n1" in shown
     assert "dead" in shown
+    assert "AAAAA-BBBBB" in shown
     assert json.loads(flnet("peers", "--json", "--node", fake_node.address).output) == fake_node.peer_views
 
 

@@ -111,3 +111,20 @@ def test_a_message_of_a_lost_peer_is_news_for_the_membership() -> None:
 
 def test_what_people_send_is_no_sign_of_a_peer() -> None:
     assert core().contacts(Packet(Trigger(trainer_id="T"))) == []
+
+
+def test_a_message_of_a_round_in_a_dead_nodes_name_is_refused_while_another_node_claims_the_name() -> None:
+    node = core()
+    first, other = (key_text(bytes([number]) * 32) for number in (1, 2))
+    node.hear(None, AnnounceReceived(peer("a", 5000), key=first))
+    with pytest.raises(NameTaken) as refusal:
+        node.hear(None, AnnounceReceived(peer("a", 5001), key=other))
+    node.hear(None, refusal.value.dispute)
+    assert node.read(from_peer("a"), "10.0.0.1")[0] == T  # the first one is there
+    die(node)
+    with pytest.raises(NameTaken, match="has not shown its key"):
+        node.read(from_peer("a"), "10.0.0.1")
+    assert node.contacts(from_peer("a")) == [ContactMade(PeerId("a"))]
+    assert node.hear(None, ContactMade(PeerId("a"))) == []
+    node.hear(None, AnnounceReceived(peer("a", 5000), key=first))
+    assert node.read(from_peer("a"), "10.0.0.1")[0] == T
