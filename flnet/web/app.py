@@ -17,6 +17,7 @@ from flnet.web.frame import frame_routes
 from flnet.web.guard import guard
 from flnet.web.importing import import_body, import_routes, is_import
 from flnet.web.info import info_routes
+from flnet.web.intake import Intake
 from flnet.web.live import live_routes
 from flnet.web.models import PREDICT_BYTES, is_predict, model_routes
 from flnet.web.operator_token import OperatorToken
@@ -62,7 +63,9 @@ def create_app(node: Node, settings: Settings, token: OperatorToken | None = Non
             return import_body(request, node)
         return LimitedBody(request.content_length, limit_of(request.path))
 
-    app.request_class = limited_request(body_of)
+    intake = Intake()
+    intake.install(app)
+    app.request_class = limited_request(intake.bodies(body_of))
     answer_errors(app)
     gate = Gate(node, settings, token or OperatorToken(settings.operator_token or secrets.token_urlsafe(32)))
     guard(app, node, settings, gate)

@@ -44,6 +44,12 @@ _BODIES: Mapping[str, str] = {
     "something else": "otra cosa",
 }
 _CALLERS: Mapping[str, str] = {
+    "other large bodies are being read here; send this one again": (
+        "aquí se están leyendo otros cuerpos grandes; vuelve a enviar este"
+    ),
+    "too many messages wait here for their answer; send this one again": (
+        "demasiados mensajes esperan aquí su respuesta; vuelve a enviar este"
+    ),
     "ports below {least} belong to other services": "los puertos inferiores a {least} son de otros servicios",
     "it is the caller's own machine, and would be this one here": (
         "es la propia máquina de quien llama, y aquí sería esta"
