@@ -5,18 +5,16 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 
-@dataclass(order=True)
 class Appointment:
     """Something that happens at a time; `background` ones do not keep the simulation going."""
 
-    at: float
-    order: int
-    act: Callable[[], None] = field(compare=False)
-    background: bool = field(default=False, compare=False)
-    cancelled: bool = field(default=False, compare=False)
+    __slots__ = ("act", "at", "background", "is_over")
+
+    def __init__(self, at: float, act: Callable[[], None], background: bool = False) -> None:
+        self.at, self.act, self.background = at, act, background
+        self.is_over = False  # it happened, or was cancelled
 
 
 class VirtualClock:
@@ -24,21 +22,21 @@ class VirtualClock:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self._agenda: list[Appointment] = []
+        self._agenda: list[tuple[float, int, Appointment]] = []
         self._order = itertools.count()
         self._foreground = 0
 
     def after(self, seconds: float, act: Callable[[], None], *, background: bool = False) -> Appointment:
         """Make an appointment."""
-        made = Appointment(self.now + seconds, next(self._order), act, background)
-        heapq.heappush(self._agenda, made)
+        made = Appointment(self.now + seconds, act, background)
+        heapq.heappush(self._agenda, (made.at, next(self._order), made))
         self._foreground += not background
         return made
 
     def cancel(self, made: Appointment) -> None:
         """Forget an appointment; not an error if it is over."""
-        if not made.cancelled:
-            made.cancelled = True
+        if not made.is_over:
+            made.is_over = True
             self._foreground -= not made.background
 
     def run(self, until: Callable[[], bool] | None = None, limit: float = float("inf")) -> None:
@@ -56,13 +54,14 @@ class VirtualClock:
 
     def _step(self, limit: float) -> bool:
         """Let the next thing happen; False if it lies beyond the limit."""
-        while self._agenda and self._agenda[0].cancelled:
-            heapq.heappop(self._agenda)
-        if not self._agenda or self._agenda[0].at > limit:
+        agenda = self._agenda
+        while agenda and agenda[0][2].is_over:
+            heapq.heappop(agenda)
+        if not agenda or agenda[0][0] > limit:
             return False
-        made = heapq.heappop(self._agenda)
-        made.cancelled = True  # over: cancelling it later changes nothing
+        at, _, made = heapq.heappop(agenda)
+        made.is_over = True  # cancelling it later changes nothing
         self._foreground -= not made.background
-        self.now = made.at
+        self.now = at
         made.act()
         return True

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from flnet.effects import Average
+from flnet.events import DeclineReceived, UpdateOffered, UpdateReceived
 from flnet.jobs import Job
-from flnet.jobs.state import JobState
+from flnet.jobs.state import JobState, key_of
 from flnet.params import Digest, Params, PeerId, RoundKey, Update
+from flnet.store import SavedJob
 
 
 class InvariantBroken(AssertionError):
@@ -24,18 +26,22 @@ class Ledger:
     """Keeps account of updates sent and averages made.
 
     Invariants: never two averages in one round; no update counted twice; nothing averaged that was not sent;
-    equal received sets give equal digests; round numbers never go back; what was acknowledged is not lost.
+    equal received sets give equal digests; round numbers never go back; what was acknowledged is on the disk, and
+    in the average; and a model of a peer is adopted only where it is better on the own test data.
     """
 
     def __init__(self) -> None:
         self.averages: dict[tuple[PeerId, int], Digest] = {}
         self.sent: dict[tuple[PeerId, RoundKey], set[Digest]] = {}
         self._results: dict[tuple[tuple[PeerId, Digest, int | None], ...], Digest] = {}
+        self._words: dict[tuple[PeerId, RoundKey], Digest] = {}
         self._rounds: dict[PeerId, int] = {}
         self._acknowledged: dict[tuple[PeerId, RoundKey], set[PeerId]] = {}
 
     def sends(self, peer: PeerId, key: RoundKey, params: Params) -> None:
-        """A node sends its update."""
+        """A node sends its update; what it has said it never says differently."""
+        if self._words.setdefault((peer, key), params.digest) != params.digest:
+            raise InvariantBroken(f"{peer} sends another update of {key} than before")
         self.sent.setdefault((peer, key), set()).add(params.digest)
 
     def begins_average(self, node: PeerId, number: int) -> None:
@@ -66,22 +72,50 @@ class Ledger:
             if update.key != effect.key or not self._was_sent(node, update):
                 raise InvariantBroken(f"{node} averages {update.peer}'s {update.key} in {effect.key}")
 
-    def acknowledges(self, node: PeerId, state: JobState, update: Update) -> None:
-        """A node answered 200 to an update that came with its parameters; in its open round it must count."""
-        if state.key == update.key and state.averaging is not None and update.peer in state.averaging.updates:
-            self._acknowledged.setdefault((node, update.key), set()).add(update.peer)
+    def acknowledges(
+        self, node: PeerId, state: JobState, event: UpdateReceived | UpdateOffered, disk: SavedJob
+    ) -> None:
+        """A node answered 200 to an update: it is kept, and if it came with its parameters, it must count."""
+        peer, key, averaging = event.update.peer, event.update.key, state.averaging
+        counts = state.key == key and averaging is not None and peer in averaging.updates
+        offered = state.key == key and averaging is not None and peer in averaging.offers
+        word = state.early.get(peer)
+        early = word is not None and not isinstance(word, DeclineReceived) and key_of(word) == key
+        if counts or offered or early:
+            kept = {(one.update.peer, one.update.key) for one in disk.updates}
+            if (peer, key) not in kept and disk.snapshot.get("updates_from", 0) <= key.number:
+                raise InvariantBroken(f"{node} acknowledged {peer}'s {key}, which is not on its disk")
+        if counts and isinstance(event, UpdateReceived):
+            self._acknowledged.setdefault((node, key), set()).add(peer)
 
-    def restarts(self, node: PeerId, saved: Mapping[str, Any]) -> None:
-        """A node was killed; an average that it had not saved was never made."""
-        number = saved.get("round", -1)
-        if saved.get("updates_from", 0) <= number:
-            self.averages.pop((node, number), None)
+    def acknowledged(self, node: PeerId, key: RoundKey) -> set[PeerId]:
+        """Whose updates of a round a node answered with 200, in its open round."""
+        return self._acknowledged.get((node, key), set())
+
+    def adopts(self, node: PeerId, before: float, after: float, threshold: float) -> None:
+        """A node took a peer's model; the accuracies are on its own test data."""
+        if not after > before + threshold:
+            raise InvariantBroken(f"{node} adopted a model of accuracy {after:.3f}, its own had {before:.3f}")
+
+    def restarts(self, node: PeerId, saved: Mapping[str, Any], *, went_on_in_memory: bool = False) -> None:
+        """A node was killed; an average that it had not saved was never made.
+
+        Args:
+            went_on_in_memory: whether its disk was broken: then it has told people, and promised nothing.
+        """
+        first = saved.get("updates_from", 0)
+        for made in [made for made in self.averages if made[0] == node and made[1] >= first]:
+            del self.averages[made]
+        if went_on_in_memory:
+            self._rounds.pop(node, None)
 
     def forgets(self, node: PeerId) -> None:
         """A node lost its disk: it knows of nothing that it did, and owes nothing."""
         self._rounds.pop(node, None)
         for known in [key for key in self.averages if key[0] == node]:
             del self.averages[known]
+        for said in [key for key in self._words if key[0] == node]:
+            del self._words[said]
         for owed in [key for key in self._acknowledged if key[0] == node]:
             del self._acknowledged[owed]
 

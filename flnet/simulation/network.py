@@ -1,48 +1,30 @@
-"""The simulated network: what nodes send is encoded, delayed, lost or doubled, decoded, and answered."""
+"""The simulated network: bodies are delayed, lost, doubled or damaged on their way, and so are the answers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from random import Random
 from typing import Protocol
 
 from flnet.codec import JsonCodec
-from flnet.effects import Fetch, Send, SendAnnounce, SendProbe
 from flnet.errors import PeerError
-from flnet.events import (
-    AnnounceAnswered,
-    AnnounceFailed,
-    ClaimAnswered,
-    ContactLost,
-    ContactMade,
-    Event,
-    Fetched,
-    FetchFailed,
-    ProbeAnswered,
-    ProbeFailed,
-    SendFailed,
-    SendRefused,
-)
-from flnet.messages import (
-    Accuracy,
-    AccuracyReply,
-    Announce,
-    AnnounceReply,
-    JobMessage,
-    ModelParams,
-    Packet,
-    Probe,
-    ProbeReply,
-)
+from flnet.events import Event
+from flnet.messages import Accuracy, AccuracyReply, Announce, AnnounceReply, Message, Packet, Probe, ProbeReply
 from flnet.node.core import NodeCore
-from flnet.node.forms import goes_along
-from flnet.node.translate import KINDS, claim_of, located
-from flnet.params import PeerId, RoundKey, TrainerId
+from flnet.node.translate import KINDS
+from flnet.params import PeerId, TrainerId
 from flnet.simulation.clock import VirtualClock
-from flnet.simulation.ledger import Ledger
+from flnet.simulation.local_clock import LocalClock
+from flnet.simulation.node import Answered, Died
 from flnet.simulation.weather import Weather
 
-Answered = Callable[[Packet | PeerError | None], None]
+REPLIES: dict[str, type[Message]] = {
+    Announce.path: AnnounceReply,
+    Probe.path: ProbeReply,
+    Accuracy.path: AccuracyReply,
+}
+REMEMBERED = 4096  # bodies whose content is known; most probes are equal to earlier ones
 
 
 class Receiver(Protocol):
@@ -50,14 +32,11 @@ class Receiver(Protocol):
 
     core: NodeCore
     address: str
+    id: PeerId
+    local: LocalClock
 
-    @property
-    def id(self) -> PeerId:
-        """Its id."""
-        ...
-
-    def hear(self, owner: TrainerId | None, event: Event) -> Packet | None:
-        """Take an event; the answer to it."""
+    def ask(self, owner: TrainerId | None, event: Event, answered: Answered) -> None:
+        """Take an event, and hand on the answer to it."""
         ...
 
     def tell(self, owner: TrainerId | None, event: Event) -> None:
@@ -66,125 +45,40 @@ class Receiver(Protocol):
 
 
 class SimulatedNetwork:
-    """Carries messages between nodes by address; `cuts` are ways (from, to) that are closed."""
+    """Carries bodies between nodes by address.
 
-    def __init__(self, clock: VirtualClock, rng: Random, weather: Weather, ledger: Ledger) -> None:
+    Attributes:
+        cuts: ways (from, to) that are closed. A request crosses one way, the answer to it the other.
+        refusing: addresses at which a machine is, but no node: a connection to them fails at once.
+    """
+
+    def __init__(self, clock: VirtualClock, rng: Random, weather: Weather) -> None:
         self.cuts: set[tuple[PeerId, PeerId]] = set()
+        self.refusing: set[str] = set()
         self.weather = weather
         self.nodes: dict[str, Receiver] = {}
-        self._clock, self._rng, self._ledger = clock, rng, ledger
+        self.clock, self.rng = clock, rng
+        self.listen: Callable[[str], None] | None = None
         self._codec = JsonCodec()
+        self._read = lru_cache(REMEMBERED)(self._codec.decode)
 
-    def send(self, node: Receiver, owner: TrainerId, effect: Send) -> None:
-        """Send a job's message to all its receivers."""
-        message = effect.message
-        assert isinstance(message, JobMessage)
-        key = RoundKey(message.round, PeerId(message.initiator or message.i_am.id))
-        if isinstance(message, ModelParams) and effect.params is not None:
-            self._ledger.sends(node.id, key, effect.params)
-        for peer in effect.to:
-            accepts = node.core.members.accepts_of(peer) if node.core.members.accepts else frozenset()
-            along = goes_along(message, effect.params, accepts, self.weather.push_bytes)
-            body = self._codec.encode(Packet(message, effect.params if along else None))
-            self._send_one(node, owner, peer, message, key, body)
+    def encode(self, packet: Packet) -> bytes:
+        """The body of a message."""
+        return self._codec.encode(packet)
 
-    def _send_one(
-        self,
-        node: Receiver,
-        owner: TrainerId,
-        peer: PeerId,
-        message: JobMessage,
-        key: RoundKey,
-        body: bytes,
-    ) -> None:
-        def answered(reply: Packet | PeerError | None) -> None:
-            node.tell(None, ContactMade(peer))
-            if isinstance(reply, PeerError):
-                current = reply.details().get("round")
-                number = current if isinstance(current, int) else None
-                node.tell(
-                    owner,
-                    SendRefused(peer, message.path, key, reply.status, reply.code, str(reply), number),
-                )
-            elif reply is not None and isinstance(message, Accuracy):
-                raw = self._codec.decode(AccuracyReply, self._codec.encode(reply))
-                node.tell(owner, ClaimAnswered(claim_of(message.round, raw)))
+    def is_open(self, sender: PeerId, receiver: PeerId) -> bool:
+        """Whether anything passes this way."""
+        return not self.cuts or (sender, receiver) not in self.cuts
 
-        def failed() -> None:
-            node.tell(owner, SendFailed(peer, message.path, key, "lost"))
-            node.tell(None, ContactLost(peer, "lost"))
+    def chance(self, probability: float) -> bool:
+        """Whether something happens that has this probability."""
+        return probability > 0 and self.rng.random() < probability
 
-        address = node.core.members.address_of(peer)
-        self._carry(node, address or "", message.path, body, answered, failed)
+    def delay(self) -> float:
+        """Seconds of one way."""
+        return self.rng.uniform(*self.weather.delay)
 
-    def fetch(self, node: Receiver, owner: TrainerId, effect: Fetch) -> None:
-        """Get parameters of a peer by their digest."""
-        weather, peer = self.weather, effect.peer
-        address = node.core.members.address_of(peer) or ""
-        fails, seconds = self._rng.random() < weather.fail_fetch, self._rng.uniform(*weather.delay)
-
-        def end() -> None:
-            receiver = self.nodes.get(address)
-            cut = receiver is None or (node.id, receiver.id) in self.cuts
-            found = None if receiver is None or cut or fails else receiver.core.find(effect.digest)
-            if found is None:
-                node.tell(owner, FetchFailed(effect.key, peer, effect.digest, "lost"))
-            else:
-                node.tell(owner, Fetched(effect.key, peer, effect.digest, found[1]))
-
-        self._clock.after(2 * seconds, end)
-
-    def announce(self, node: Receiver, effect: SendAnnounce) -> None:
-        """Announce a node at an address."""
-        address = effect.address
-        message = Announce(
-            i_am=node.core.me,
-            my_known_peers=list(effect.known),
-            accepts=node.core.members.accepts,
-            incarnation=effect.incarnation,
-            members=list(effect.members),
-        )
-
-        def answered(reply: Packet | PeerError | None) -> None:
-            if not isinstance(reply, Packet) or not isinstance(reply.message, AnnounceReply):
-                node.tell(None, AnnounceFailed(address, str(reply)))
-                return
-            peer = located(reply.message.i_am, address.partition(":")[0])
-            others = tuple(reply.message.announce_yourself_to_peers)
-            accepts = frozenset(reply.message.accepts or ())
-            told, members = reply.message.incarnation, tuple(reply.message.members or ())
-            node.tell(None, AnnounceAnswered(address, peer, others, accepts, told, members))
-
-        def failed() -> None:
-            node.tell(None, AnnounceFailed(address, "lost"))
-
-        self._carry(node, address, Announce.path, self._codec.encode(Packet(message)), answered, failed)
-
-    def probe(self, node: Receiver, effect: SendProbe) -> None:
-        """Probe a peer; it has its seconds to answer."""
-        peer, message = effect.to, effect.message
-        about = PeerId(message.target.id) if message.target else None
-        over: list[bool] = []
-
-        def end(event: Event) -> None:
-            if not over:
-                over.append(True)
-                node.tell(None, event)
-
-        def answered(reply: Packet | PeerError | None) -> None:
-            if isinstance(reply, Packet) and isinstance(reply.message, ProbeReply):
-                end(ProbeAnswered(peer, about, reply.message.incarnation, tuple(reply.message.news)))
-            else:
-                end(ProbeAnswered(peer, about))
-
-        def failed() -> None:
-            end(ProbeFailed(peer, about, "lost"))
-
-        address = node.core.members.address_of(peer) or ""
-        self._clock.after(effect.seconds, failed, background=True)
-        self._carry(node, address, Probe.path, self._codec.encode(Packet(message)), answered, failed, True)
-
-    def _carry(
+    def carry(
         self,
         sender: Receiver,
         address: str,
@@ -195,36 +89,84 @@ class SimulatedNetwork:
         background: bool = False,
     ) -> None:
         """Take a message across and its answer back, as the weather allows."""
-        weather, receiver = self.weather, self.nodes.get(address)
-        lost, unanswered, twice = (self._rng.random() for _ in range(3))
-        out, back, again = (self._rng.uniform(*weather.delay) for _ in range(3))
-        if receiver is None or (sender.id, receiver.id) in self.cuts or lost < weather.lose_request:
-            self._clock.after(weather.give_up, failed, background=background)
+        weather, receiver, way = self.weather, self.nodes.get(address), self.delay()
+        if receiver is None and address in self.refusing:
+            self.clock.after(way, failed, background=background)
             return
-
-        def arrive(report: bool) -> None:
-            if self.nodes.get(address) is not receiver:  # it was killed meanwhile
-                if report:
-                    self._clock.after(weather.give_up, failed)
+        if receiver is None or not self.is_open(sender.id, receiver.id) or self.chance(weather.lose_request):
+            self._says(f"{path} of {sender.id} to {address} is lost")
+            self.clock.after(weather.give_up, failed, background=background)
+            return
+        is_lost = self.chance(weather.lose_reply)
+        if self.chance(weather.corrupt):
+            self._says(f"{path} of {sender.id} to {receiver.id} is damaged")
+            body = damaged(body, self.rng)
+            is_lost = is_lost or self._is_readable(
+                KINDS[path], body
+            )  # by its checksum, which codecs do not look at
+            if is_lost:
+                self.clock.after(weather.give_up, failed, background=background)
                 return
-            reply = self._receive(receiver, sender, path, body)
-            if not report:
+
+        def reply(answer: Packet | PeerError | Died | None) -> None:
+            closed = is_lost or not self.is_open(receiver.id, sender.id)
+            if closed or isinstance(answer, Died):
+                self._says(f"the answer of {receiver.id} to {path} of {sender.id} is lost")
+                self.clock.after(weather.give_up, failed, background=background)
                 return
-            if unanswered < weather.lose_reply:
-                self._clock.after(weather.give_up, failed, background=background)
-            else:
-                self._clock.after(back, lambda: answered(reply), background=background)
+            if isinstance(answer, Packet):
+                answer = self._across(path, answer)
+            self.clock.after(self.delay(), lambda: answered(answer), background=background)
 
-        self._clock.after(out, lambda: arrive(True), background=background)
-        if twice < weather.duplicate:
-            self._clock.after(out + again, lambda: arrive(False), background=background)
+        self.clock.after(way, lambda: self._arrive(receiver, sender, path, body, reply), background=background)
+        if self.chance(weather.duplicate):
+            again = way + self.delay()
+            self.clock.after(
+                again, lambda: self._arrive(receiver, sender, path, body, lambda _: None), background=background
+            )
 
-    def _receive(self, node: Receiver, sender: Receiver, path: str, body: bytes) -> Packet | PeerError | None:
+    def _arrive(self, receiver: Receiver, sender: Receiver, path: str, body: bytes, reply: Answered) -> None:
+        if self.nodes.get(receiver.address) is not receiver:  # it was killed meanwhile
+            reply(Died())
+            return
         try:
-            packet = self._codec.decode(KINDS[path], body)
-            owner, event = node.core.read(packet, sender.address.partition(":")[0])
-            for contact in node.core.contacts(packet):
-                node.tell(None, contact)
-            return node.hear(owner, event)
+            packet = self._read(KINDS[path], body)
+            owner, event = receiver.core.read(packet, sender.address.partition(":")[0])
+            contacts = receiver.core.contacts(packet)
+        except PeerError as exc:
+            reply(exc)
+            return
+        for contact in contacts:
+            receiver.tell(None, contact)
+        receiver.ask(owner, event, reply)
+
+    def _across(self, path: str, answer: Packet) -> Packet | PeerError:
+        """An answer as its bytes tell it at the other end."""
+        body = self.encode(answer)
+        if self.chance(self.weather.corrupt):
+            body = damaged(body, self.rng)
+            if self._is_readable(REPLIES[path], body):
+                return self._read(REPLIES[path], self.encode(answer))  # the checksum had it sent again
+        try:
+            return self._read(REPLIES[path], body)
         except PeerError as exc:
             return exc
+
+    def _is_readable(self, kind: type[Message], body: bytes) -> bool:
+        try:
+            self._codec.decode(kind, body)
+        except PeerError:
+            return False
+        return True
+
+    def _says(self, text: str) -> None:
+        if self.listen is not None:
+            self.listen(text)
+
+
+def damaged(body: bytes, rng: Random) -> bytes:
+    """The same bytes but for one, which is another one."""
+    if not body:
+        return body
+    at = rng.randrange(len(body))
+    return body[:at] + bytes([body[at] ^ rng.randint(1, 255)]) + body[at + 1 :]

@@ -5,14 +5,16 @@ from __future__ import annotations
 from flnet.events import MeshStarted
 from flnet.node.keeper import restored_of
 from flnet.params import PeerId
-from flnet.simulation.cluster import TRAINER, Cluster, SimulatedNode, prepared
+from flnet.simulation.cluster import Cluster
+from flnet.simulation.node import TRAINER, SimulatedNode
+from flnet.simulation.work import prepared
 
 
 def kill(cluster: Cluster, name: PeerId) -> SimulatedNode:
     """End a node at once: nothing that it had under way comes to an end, and what is sent to it is lost."""
     node = cluster.nodes[name]
-    node.is_dead = True
     cluster.network.nodes.pop(node.address)
+    node.end()
     return node
 
 
@@ -24,10 +26,12 @@ def start_again(cluster: Cluster, dead: SimulatedNode, *, keeps: bool = True) ->
     """
     node = cluster.add(dead.core.me, dead.core.members.accepts or ())
     index = list(cluster.nodes).index(node.id)
+    cluster.network.refusing.discard(node.address)
     if keeps:
         node.saved = dead.saved
-        cluster.ledger.restarts(node.id, node.saved.snapshot)
-        node.tell(TRAINER, restored_of(node.saved))
+        cluster.ledger.restarts(node.id, node.saved.snapshot, went_on_in_memory=dead.disk.has_failed)
+        if node.saved.snapshot:
+            node.tell(TRAINER, restored_of(node.saved))
     else:
         cluster.ledger.forgets(node.id)
     node.tell(None, MeshStarted(tuple(a for a in cluster.network.nodes if a != node.address)))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from flnet.effects import Average, CancelTimer, Effect
+from flnet.effects import Average, CancelTimer, Effect, KeptUpdate
 from flnet.events import UpdateReceived
 from flnet.jobs import gathering, starting
 from flnet.jobs.state import JobState
@@ -85,7 +85,7 @@ def test_averaging_again_when_a_late_update_comes_is_found(monkeypatch: pytest.M
         assert s.averaging is not None
         s.averaging.closed = None
         s.averaging.updates.pop(event.update.peer, None)
-        return s.averaging.receive(event)
+        return [*s.averaging.receive(event), s.save(updates=(KeptUpdate(event.update),))]
 
     monkeypatch.setattr(gathering, "_of_this_round", of_this_round)
     with pytest.raises(InvariantBroken, match="averaged twice"):

@@ -8,7 +8,7 @@ from flnet.errors import PeerError
 from flnet.events import Event, RoundTriggered, SendFailed, SendRefused, TrainingAsked, UpdateReceived
 from flnet.params import PeerId, RoundKey, TrainerId
 from flnet.simulation import TRAINER, Cluster, Weather
-from flnet.simulation.cluster import SimulatedNode
+from flnet.simulation.node import Answered, SimulatedNode
 
 A, B = PeerId("n00"), PeerId("n01")
 
@@ -22,14 +22,14 @@ class Heard:
         self.cluster.run_for(5)
         self.cluster.weather = self.cluster.network.weather = weather or Weather()
         self.events: list[tuple[float, PeerId, Event]] = []
-        hear = SimulatedNode.hear
+        ask = SimulatedNode.ask
 
-        def noted(node: SimulatedNode, owner: TrainerId | None, event: Event) -> object:
+        def noted(node: SimulatedNode, owner: TrainerId | None, event: Event, answered: Answered) -> None:
             if owner is not None:
                 self.events.append((self.cluster.clock.now, node.id, event))
-            return hear(node, owner, event)
+            ask(node, owner, event, answered)
 
-        monkeypatch.setattr(SimulatedNode, "hear", noted)
+        monkeypatch.setattr(SimulatedNode, "ask", noted)
 
     def of(self, kind: type[Event], node: PeerId) -> list[float]:
         return [at for at, name, event in self.events if name == node and isinstance(event, kind)]

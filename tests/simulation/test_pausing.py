@@ -8,8 +8,7 @@ import pytest
 
 from flnet.events import Paused, Resumed, SeriesStopped
 from flnet.params import PeerId
-from flnet.simulation import Cluster
-from flnet.simulation.cluster import TRAINER
+from flnet.simulation import TRAINER, Cluster
 from tests.simulation.helpers import STORM, any_weather, clear_up, digests, mesh, rounds, stuck, top
 
 ORDERS = (Paused(), Paused(), Resumed(), SeriesStopped())

@@ -10,8 +10,7 @@ from flnet.effects import Train
 from flnet.errors import PeerError
 from flnet.events import Paused, Resumed, RolledBack, SeriesStopped
 from flnet.params import Digest, Params, PeerId
-from flnet.simulation import Cluster
-from flnet.simulation.cluster import TRAINER
+from flnet.simulation import TRAINER, Cluster
 from tests.simulation.helpers import STORM, any_weather, clear_up, digests, mesh, rounds, stuck, top, train_until
 
 ORDERS = (Paused(), Resumed(), SeriesStopped())

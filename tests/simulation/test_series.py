@@ -11,8 +11,7 @@ from flnet.events import Paused, Resumed, RoundTriggered, SeriesStopped
 from flnet.jobs import goal_steps
 from flnet.params import PeerId, Report
 from flnet.policies import Decision, Progress, decide
-from flnet.simulation import Cluster
-from flnet.simulation.cluster import TRAINER
+from flnet.simulation import TRAINER, Cluster
 from tests.simulation.helpers import STORM, any_weather, digests, mesh
 
 LONG = 4 * 3600.0  # seconds
