@@ -176,7 +176,13 @@ ENDPOINTS = (
     Endpoint("GET /peers", MESH, "The other nodes", answer=list[PeerView]),
     Endpoint("GET /mesh", MESH, "This node and its peers with their jobs, for pictures and charts", answer=Mesh),
     Endpoint("GET /events", MESH, "What happens, as server-sent events", answer_type="text/event-stream"),
-    Endpoint("DELETE /peers/{peer}", MESH, "Forget it", answer=list[PeerView], refuses=(UnknownPeer, StillThere)),
+    Endpoint(
+        "DELETE /peers/{peer}",
+        MESH,
+        "Forget a peer that is dead or left, or whose name another node claims: the name is free again",
+        answer=list[PeerView],
+        refuses=(UnknownPeer, StillThere),
+    ),
     Endpoint("GET /events.jsonl", MESH, "What happened, a line each", answer_type="application/x-ndjson"),
     Endpoint(
         "GET /settings",
