@@ -13,6 +13,7 @@ from quart import Quart
 
 from flnet.errors import StartError
 from flnet.settings import PREFIX, Settings
+from flnet.web.doorman import LEAST, RESERVE, Doorman, GuardedConfig, raise_file_limit
 from flnet.web.live import streams_of
 
 GRACE_SECONDS = 3.0  # for requests that are being answered when the node stops
@@ -83,7 +84,8 @@ async def serve(
 
 
 def _config(taken: socket.socket) -> Config:
-    config = Config()
+    config = GuardedConfig()
+    config.doorman = Doorman(max(raise_file_limit() - RESERVE, LEAST))
     config.bind = [f"fd://{taken.detach()}"]  # detached: Hypercorn closes it, and only one side may
     config.backlog = BACKLOG
     config.accesslog = None

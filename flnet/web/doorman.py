@@ -1,0 +1,127 @@
+"""Open connections: how many there may be, in all and from each address, and which is closed when one more comes.
+
+A connection on which nothing is asked costs a file of the process, and there are only so many. So the one that has
+been idle for longest has to go first; whoever is being answered is never cut off for others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from hypercorn.asyncio import run as hypercorn_run
+from hypercorn.asyncio.tcp_server import TCPServer
+from hypercorn.config import Config
+from hypercorn.events import Event, Updated
+
+from flnet.web.rates import network_of
+
+EACH = 512  # connections of one address
+RESERVE = 128  # files for all else: the state on disk, connections to peers, the training child
+MOST = 8192
+LEAST = 64
+
+
+def raise_file_limit() -> int:
+    """Let this process open as many files as it is allowed to; how many that is."""
+    try:
+        import resource  # noqa: PLC0415  not on every system
+    except ImportError:
+        return MOST + RESERVE
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST + RESERVE if hard == resource.RLIM_INFINITY else min(hard, MOST + RESERVE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):  # not allowed after all
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            return wanted
+    return MOST + RESERVE if soft == resource.RLIM_INFINITY else soft
+
+
+class Doorman:
+    """Who is in."""
+
+    def __init__(self, most: int, each: int = EACH) -> None:
+        """Args:
+        most: connections in all.
+        each: of one address.
+        """
+        self.most, self.each = most, min(each, most)
+        self.count = Counter[str]()
+        self._close: dict[object, tuple[str, Callable[[], object]]] = {}
+        self._idle: dict[object, None] = {}  # those that ask nothing, longest first
+
+    def enter(self, one: object, address: str, close: Callable[[], object]) -> bool:
+        """Whether one more connection may stay; another one may have to go for it.
+
+        Args:
+            one: the connection.
+            address: where it comes from.
+            close: ends it at once.
+        """
+        if self.count[address] >= self.each and not self._close_idle(address):
+            return False
+        if len(self._close) >= self.most and not self._close_idle(self.count.most_common(1)[0][0]):
+            return False
+        self._close[one] = address, close
+        self._idle[one] = None
+        self.count[address] += 1
+        return True
+
+    def idles(self, one: object, idle: bool) -> None:
+        """Whether a connection waits for its next request."""
+        self._idle.pop(one, None)
+        if idle and one in self._close:
+            self._idle[one] = None
+
+    def leave(self, one: object) -> None:
+        """A connection is over."""
+        self._idle.pop(one, None)
+        if (found := self._close.pop(one, None)) is not None:
+            self.count[found[0]] -= 1
+            if not self.count[found[0]]:
+                del self.count[found[0]]
+
+    def _close_idle(self, address: str) -> bool:
+        for one in self._idle:
+            there, close = self._close[one]
+            if there == address:
+                self.leave(one)
+                close()
+                return True
+        return False
+
+
+class GuardedConfig(Config):
+    """Hypercorn's settings, and who watches its door."""
+
+    doorman: Doorman
+
+
+class GuardedServer(TCPServer):
+    """One connection, if the doorman lets it in."""
+
+    async def run(self) -> None:
+        """Answer what is asked on it until it ends."""
+        doorman = getattr(self.config, "doorman", None)
+        if doorman is None:
+            return await super().run()
+        peer: Any = self.writer.get_extra_info("peername") or ("",)
+        if not doorman.enter(self, network_of(str(peer[0])), self.writer.transport.abort):
+            return self.writer.transport.abort()
+        try:
+            await super().run()
+        finally:
+            doorman.leave(self)
+
+    async def protocol_send(self, event: Event) -> None:
+        """Send, and tell the doorman when a request begins and ends."""
+        doorman = getattr(self.config, "doorman", None)
+        if doorman is not None and isinstance(event, Updated):
+            doorman.idles(self, event.idle)
+        await super().protocol_send(event)
+
+
+# Hypercorn takes no other class by its settings; without a doorman in them, this one is as its own.
+vars(hypercorn_run)["TCPServer"] = GuardedServer

@@ -1,0 +1,134 @@
+"""Threat 8: half-open connections, requests that never end, one byte now and then. The node answers meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
+
+import psutil
+import pytest
+
+from flnet.web.doorman import EACH
+from flnet.web.serve import KEEP_ALIVE_SECONDS
+from tests.processes.harness import RealNode, harness
+
+pytestmark = pytest.mark.slow
+MANY = 1500
+REQUEST = b"POST /training/model_params HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+STARTS = (
+    b"",
+    b"G",
+    b"POST /announce HTTP/1.1\r\nHost: 127",
+    REQUEST,
+    REQUEST + b"Content-Length: 1000\r\n\r\n{",
+    REQUEST + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
+)
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealNode]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192) if hard > 0 else 8192, hard))
+    with harness(tmp_path_factory.mktemp("slow")) as made:
+        yield made.start()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@contextlib.asynccontextmanager
+async def opened(port: int, count: int) -> AsyncIterator[list[socket.socket]]:
+    """So many connections; each begins some request and says no more."""
+    loop = asyncio.get_running_loop()
+    socks: list[socket.socket] = []
+    try:
+        for number in range(count):
+            sock = socket.socket()
+            sock.setblocking(False)
+            socks.append(sock)
+            await loop.sock_connect(sock, ("127.0.0.1", port))
+            with contextlib.suppress(ConnectionError):
+                await loop.sock_sendall(sock, STARTS[number % len(STARTS)])
+        yield socks
+    finally:
+        for sock in socks:
+            sock.close()
+
+
+def files_of(node: RealNode) -> int:
+    return psutil.Process(node.process.pid).num_fds()
+
+
+async def test_a_thousand_half_open_connections_keep_nobody_out(node: RealNode) -> None:
+    await asyncio.to_thread(_ready, node)
+    before, memory = files_of(node), psutil.Process(node.process.pid).memory_info().rss
+    async with opened(node.port, MANY):
+        for path in ("/health", "/info", "/peers"):
+            answer = await asyncio.to_thread(node.http.get, path, headers={"Connection": "close"})
+            assert answer.status_code == 200
+        assert files_of(node) - before <= EACH + 16
+        assert psutil.Process(node.process.pid).memory_info().rss - memory < 96 * 1024 * 1024
+    await until(lambda: files_of(node) <= before + 4, "the end of the connections")
+
+
+async def test_a_request_whose_head_comes_a_byte_at_a_time_is_cut(node: RealNode) -> None:
+    await asyncio.to_thread(_ready, node)
+    await asyncio.gather(*(trickled(node, start) for start in STARTS[1:4]))
+
+
+async def trickled(node: RealNode, start: bytes) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
+    writer.write(start)
+    over = asyncio.create_task(reader.read())
+
+    async def trickle() -> None:
+        while not over.done():
+            with contextlib.suppress(ConnectionError):
+                writer.write(b"x")
+                await writer.drain()
+            await asyncio.wait({over}, timeout=1)
+
+    async with asyncio.timeout(KEEP_ALIVE_SECONDS * 3):
+        await trickle()
+    with contextlib.suppress(ConnectionError):
+        assert not over.result().startswith(b"HTTP/1.1 2")
+    writer.close()
+
+
+async def test_a_body_that_comes_a_byte_at_a_time_is_cut(node: RealNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process, with short times: those of a real node are half a minute and more."""
+    from flnet.web import body as module
+
+    monkeypatch.setattr(module, "BASE_SECONDS", 0.3)
+    trickling = module.LimitedBody(60_000, 100_000)
+    monkeypatch.setattr(module, "SLOWEST_BYTES_PER_SECOND", 200_000)
+
+    async def trickle() -> None:
+        while True:
+            trickling.append(b"x")
+            await asyncio.sleep(0.01)
+
+    task = asyncio.create_task(trickle())
+    with pytest.raises(TimeoutError):
+        await trickling.read()
+    task.cancel()
+
+
+def _ready(node: RealNode) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        with contextlib.suppress(Exception):
+            if node.http.get("/health").status_code == 200:
+                return
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+async def until(holds: object, what: str) -> None:
+    assert callable(holds)
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline, what
+        await asyncio.sleep(0.1)

@@ -1,0 +1,112 @@
+"""Which connections stay."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from quart import Quart
+
+from flnet.web import serve as serving
+from flnet.web.doorman import MOST, RESERVE, Doorman, raise_file_limit
+
+from .conftest import Running
+
+
+class Door:
+    """A doorman, and who was sent away."""
+
+    def __init__(self, most: int, each: int) -> None:
+        self.doorman, self.closed = Doorman(most, each), list[str]()
+
+    def enter(self, name: str) -> bool:
+        """The first letter is the address."""
+        return self.doorman.enter(name, name[0], lambda: self.closed.append(name))
+
+
+def test_of_one_address_the_one_that_is_idle_for_longest_goes() -> None:
+    door = Door(10, 2)
+    assert door.enter("a1")
+    assert door.enter("a2")
+    door.doorman.idles("a1", False)
+    door.doorman.idles("a1", True)
+    assert door.enter("a3")
+    assert door.closed == ["a2"]
+    assert door.enter("b1")
+    assert door.doorman.count == {"a": 2, "b": 1}
+
+
+def test_who_is_being_answered_is_not_cut_off_for_others() -> None:
+    door = Door(10, 2)
+    for name in ("a1", "a2"):
+        door.enter(name)
+        door.doorman.idles(name, False)
+    assert not door.enter("a3")
+    door.doorman.idles("a1", True)
+    assert door.enter("a4")
+    assert door.closed == ["a1"]
+
+
+def test_when_all_is_full_who_has_most_gives_one_up() -> None:
+    door = Door(4, 3)
+    assert all(door.enter(name) for name in ("b1", "a1", "a2", "a3", "c1"))
+    assert door.closed == ["a1"]
+
+
+def test_who_left_makes_room_and_is_forgotten() -> None:
+    door = Door(1, 1)
+    assert door.enter("a1")
+    door.doorman.leave("a1")
+    door.doorman.idles("a1", True)
+    door.doorman.leave("a1")
+    assert door.doorman.count == {}
+    assert door.enter("b1")
+    assert door.closed == []
+
+
+@pytest.fixture
+def files() -> Iterator[tuple[int, int]]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield before
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_the_limit_of_files_is_raised_as_far_as_it_may(files: tuple[int, int]) -> None:
+    hard = files[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
+    found = raise_file_limit()
+    assert found == (MOST + RESERVE if hard in (resource.RLIM_INFINITY, -1) else min(hard, MOST + RESERVE))
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (found, hard)
+    assert raise_file_limit() == found
+
+
+async def test_idle_connections_make_room_for_who_asks(
+    running: Running, app: Quart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "Doorman", lambda most: Doorman(20, 10))
+    async with running() as port:
+        with ExitStack() as stack:
+            opened = [
+                stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10)) for _ in range(30)
+            ]
+            answer = await asyncio.to_thread(_asked, port)
+            assert answer.startswith(b"HTTP/1.1 200")
+            ended = await asyncio.to_thread(lambda: [_is_over(one) for one in opened[:15]])
+            assert all(ended)
+
+
+def _asked(port: int) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as sock:
+        sock.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        return sock.recv(65536)
+
+
+def _is_over(sock: socket.socket) -> bool:
+    try:
+        return sock.recv(1) == b""
+    except ConnectionError:
+        return True
