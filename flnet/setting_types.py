@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, model_validator
+
+from flnet.names import check_host
 
 NUMBER = re.compile(r"[0-9]{1,9}")
 _PARTITION = re.compile(r"(iid|groups|(dirichlet|pathological|quantity|power):[0-9]{1,9}([.][0-9]{1,9})?)")
@@ -61,5 +63,31 @@ def at_home(value: Any) -> Any:
     return str(Path(value).expanduser()) if isinstance(value, str) else value
 
 
+def check_pair(value: Any) -> str:
+    """One "host:port".
+
+    Raises:
+        ValueError: it is none.
+    """
+    text = str(value)
+    host, colon, port = text.rpartition(":")
+    if not colon or not NUMBER.fullmatch(port) or not 1 <= int(port) <= 65535:
+        raise ValueError(f'expected "ip:port" with a port from 1 to 65535, got {text!r}')
+    check_host(host.removeprefix("[").removesuffix("]"))
+    return text
+
+
+def check_host_name(value: str) -> str:
+    """One name of a host, without a port, in small letters.
+
+    Raises:
+        ValueError: it is none.
+    """
+    check_host(value)
+    return value.lower()
+
+
 Folder = Annotated[Path, BeforeValidator(at_home)]
 Names = Annotated[tuple[str, ...], BeforeValidator(split_list)]
+Hosts = Annotated[tuple[Annotated[str, AfterValidator(check_host_name)], ...], BeforeValidator(split_list)]
+Pairs = Annotated[tuple[Annotated[str, BeforeValidator(check_pair)], ...], BeforeValidator(split_list)]

@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     PrivateAttr,
@@ -25,32 +24,13 @@ from pydantic import (
 from flnet.errors import SettingsError
 from flnet.names import check_host, check_name
 from flnet.networks import Cidrs
-from flnet.setting_types import NUMBER, Folder, Names, Shard, check_partition, split_list
+from flnet.setting_types import Folder, Hosts, Names, Pairs, Shard, check_partition
 
 PREFIX = "FLNET_"
 SECRET = re.compile("key|token|secret|password")  # names of settings whose values are shown to nobody
 Source = Literal["default", "file", "variable", "option"]  # of a value
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-
-
-def _pair(value: Any) -> Any:
-    """Check one "host:port"."""
-    text = str(value)
-    host, colon, port = text.rpartition(":")
-    if not colon or not NUMBER.fullmatch(port) or not 1 <= int(port) <= 65535:
-        raise ValueError(f'expected "ip:port" with a port from 1 to 65535, got {text!r}')
-    check_host(host.removeprefix("[").removesuffix("]"))
-    return text
-
-
-def _host_name(value: str) -> str:
-    """Check one name of a host, without a port."""
-    check_host(value)
-    return value.lower()
-
-
-Hosts = Annotated[tuple[Annotated[str, AfterValidator(_host_name)], ...], BeforeValidator(split_list)]
-Pairs = Annotated[tuple[Annotated[str, BeforeValidator(_pair)], ...], BeforeValidator(split_list)]
+Mode = Literal["open", "keyed"]  # how nodes know each other
 
 
 class Settings(BaseModel):
@@ -93,6 +73,17 @@ class Settings(BaseModel):
         default=True,
         description="Callers on this machine act without the token. Set it to false behind a reverse proxy on "
         "this machine, and where other people have accounts.",
+    )
+    mesh_key: str | None = Field(
+        default=None,
+        description="A secret that all nodes of the mesh share, of 16 characters or more. With it, nodes sign "
+        "what they say to each other, and refuse what is not signed.",
+    )
+    mesh_key_file: Folder | None = Field(default=None, description="File in which that key stands.")
+    mesh_mode: Mode | None = Field(
+        default=None,
+        description="How nodes know each other: open (whoever asks takes part) or keyed (who knows the key). "
+        "It follows from the key; what does not fit together stops the start.",
     )
     datasets_path: Folder | None = Field(default=None, description="Folder in which trainers look for data sets.")
     data_shard: Shard = Field(
@@ -214,10 +205,24 @@ class Settings(BaseModel):
         """From where `load_settings` has the value of this setting."""
         return self._sources.get(name, "default")
 
+    @property
+    def mode(self) -> Mode:
+        """How nodes know each other."""
+        return "open" if self.mesh_key is None and self.mesh_key_file is None else "keyed"
+
     @model_validator(mode="after")
-    def _one_token(self) -> Settings:
-        if self.operator_token is not None and self.operator_token_file is not None:
-            raise ValueError(f"give {PREFIX}OPERATOR_TOKEN or {PREFIX}OPERATOR_TOKEN_FILE, not both")
+    def _one_secret_of_each(self) -> Settings:
+        for name in ("operator_token", "mesh_key"):
+            if getattr(self, name) is not None and getattr(self, f"{name}_file") is not None:
+                raise ValueError(f"give {PREFIX}{name.upper()} or {PREFIX}{name.upper()}_FILE, not both")
+        return self
+
+    @model_validator(mode="after")
+    def _one_mode(self) -> Settings:
+        if self.mesh_mode == "keyed" and self.mode == "open":
+            raise ValueError(f"{PREFIX}MESH_MODE=keyed needs a {PREFIX}MESH_KEY or {PREFIX}MESH_KEY_FILE")
+        if self.mesh_mode == "open" and self.mode == "keyed":
+            raise ValueError(f"{PREFIX}MESH_MODE=open has no use for a key: leave one of the two away")
         return self
 
     @model_validator(mode="after")

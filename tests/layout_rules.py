@@ -11,8 +11,8 @@ MAX_FILE_LINES = 300
 MAX_FUNCTION_LINES = 50
 
 LAYERS = {
-    **dict.fromkeys(("errors", "networks", "spoken"), 1),
-    **dict.fromkeys(("blob", "explaining", "fingerprints", "names", "params", "refusals", "setting_types"), 2),
+    **dict.fromkeys(("errors", "names", "networks", "spoken"), 1),
+    **dict.fromkeys(("blob", "explaining", "fingerprints", "params", "refusals", "setting_types"), 2),
     **dict.fromkeys(("comparing", "merging", "messages", "packing", "settings", "tensorfile"), 3),
     **dict.fromkeys(("events", "effects", "privacy", "signing"), 4),
     **dict.fromkeys(("strategies", "personal", "projection", "topologies", "policies"), 5),

@@ -5,7 +5,17 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from flnet.setting_types import Folder, Names, Shard, check_partition, split_list
+from flnet.setting_types import (
+    Folder,
+    Hosts,
+    Names,
+    Pairs,
+    Shard,
+    check_host_name,
+    check_pair,
+    check_partition,
+    split_list,
+)
 
 
 def test_a_list_is_text_with_commas_or_a_list() -> None:
@@ -18,6 +28,19 @@ def test_a_list_is_text_with_commas_or_a_list() -> None:
 def test_a_folder_may_begin_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ana")
     assert TypeAdapter(Folder).validate_python("~/data") == Path("/home/ana/data")
+
+
+def test_a_pair_is_a_host_and_a_port() -> None:
+    assert TypeAdapter(Pairs).validate_python("localhost:4001,[::1]:2") == ("localhost:4001", "[::1]:2")
+    for wrong in ("localhost", ":1", "a:0", "a:70000", "a/b:1"):
+        with pytest.raises(ValueError, match=r"host|port|address|name"):
+            check_pair(wrong)
+
+
+def test_a_name_of_a_host_is_in_small_letters() -> None:
+    assert TypeAdapter(Hosts).validate_python("FL.example, b") == ("fl.example", "b")
+    with pytest.raises(ValueError, match=r"host|name|address"):
+        check_host_name("a b")
 
 
 @pytest.mark.parametrize("text", ["iid", "groups", " dirichlet:0.3 ", "pathological:2", "quantity:0.5", "power:1"])

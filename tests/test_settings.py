@@ -84,6 +84,7 @@ def test_every_setting_can_come_as_a_variable() -> None:
         "trainers": "MNIST, CIFAR10,",
         "allowed_hosts": "FL.example, node-a",
         "operator_token": "0123456789abcdef",
+        "mesh_mode": "open",
     }
     for name, info in Settings.model_fields.items():
         text = written.get(name, str(info.default) if info.default is not None else "x")
@@ -95,6 +96,28 @@ def test_every_setting_can_come_as_a_variable() -> None:
     assert both.bootstrap_pairs == ("127.0.0.1:4001", "localhost:4002")
     assert both.trainers == ("MNIST", "CIFAR10")
     assert both.data_shard == Shard(index=2, count=10)
+
+
+def test_a_key_makes_a_mesh_keyed() -> None:
+    assert Settings().mode == "open"
+    assert Settings(mesh_mode="open").mode == "open"
+    assert Settings(mesh_key="k").mode == "keyed"
+    assert Settings(mesh_key_file=Path("k"), mesh_mode="keyed").mode == "keyed"
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"MESH_MODE": "keyed"}, "needs a FLNET_MESH_KEY"),
+        ({"MESH_MODE": "open", "MESH_KEY": "swordfish"}, "no use for a key"),
+        ({"MESH_MODE": "open", "MESH_KEY_FILE": "swordfish"}, "no use for a key"),
+        ({"MESH_KEY": "swordfish", "MESH_KEY_FILE": "swordfish"}, "not both"),
+        ({"MESH_MODE": "pinned"}, "'open' or 'keyed'"),
+    ],
+)
+def test_a_mode_that_does_not_fit_the_key_stops_the_start(variables: dict[str, str], words: str) -> None:
+    said = refused({f"FLNET_{name}": value for name, value in variables.items()})
+    assert words in said and "swordfish" not in said
 
 
 @pytest.mark.parametrize("token", ["swordfish", "swordfish swordfish", "swordfish\nswordfish", "s" * 513])

@@ -28,6 +28,7 @@ from flnet.web.serve import bind, serve
 __all__ = ["command"]
 
 PARENT_CHECK_SECONDS = 1.0
+MESHES = {"open": "open: whoever asks takes part", "keyed": "keyed: who knows its key takes part"}
 
 
 @click.command("run")
@@ -119,6 +120,7 @@ def greeting(node: NodeRuntime, settings: Settings, token: OperatorToken) -> str
     lines = {
         "node": node.me.id,
         "page": page_address(settings),
+        "mesh": MESHES[settings.mode],
         "state": state_folder(settings),
         "trainers": ", ".join(job["trainer_id"] for job in jobs) or "none",
     }

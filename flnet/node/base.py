@@ -13,6 +13,7 @@ from flnet.training.importing import Upload
 from flnet.transport.base import Reply
 
 View = Mapping[str, Any]
+Body = bytes | memoryview
 Points = Sequence[tuple[int, float]]  # round and accuracy in [0, 1], in rising order of rounds
 Order = Literal["stop", "pause", "resume"]  # what a person may say about the rounds of a job to come
 OWN_PEOPLE_ONLY = ("inputs", "note", "counts", "checksum", "parts")  # of a job's view: not for peers
@@ -146,8 +147,8 @@ class Node(Protocol):
         """
         ...
 
-    async def receive(self, path: str, body: bytes | memoryview, content_type: str, caller_ip: str) -> Reply:
-        """Take one POSTed message and answer it.
+    async def receive(self, path: str, body: Body, content_type: str, caller_ip: str, signer: str = "") -> Reply:
+        """Take one POSTed message and answer it; `signer` is the public key that signed it, if one did.
 
         Raises:
             PeerError: the caller's fault; its class knows the status.
@@ -172,7 +173,7 @@ class Node(Protocol):
 
     def info(self) -> View:
         """GET /info: {iAm, fingerprint (of this node's key, short, or ""), jobsInfo: [job view, ...],
-        lastNodeStatus: "IDLE"/"BUSY", peers: [peer view, ...], version}.
+        mode ("open", "keyed"), lastNodeStatus: "IDLE"/"BUSY", peers: [peer view, ...], version}.
         """
         ...
 
@@ -280,10 +281,9 @@ class Node(Protocol):
         ...
 
     async def peer_infos(self) -> Sequence[View]:
-        """What the peers say of themselves, asked of all at once with a short timeout, for the page.
+        """What the peers say of themselves, for the page; who asks again within a second is told the same.
 
-        One per peer: {id, address, info: its GET /info as it came, unchecked, or None, error: words or None,
-        }. Who asks again within a second is told the same.
+        One per peer: {id, address, info: its GET /info as it came, unchecked, or None, error: words or None}.
         """
         ...
 

@@ -12,7 +12,9 @@ from flnet.node import gate
 from flnet.node.chronicle import Chronicle
 from flnet.node.core import NodeCore
 from flnet.node.desk import Desk
+from flnet.node.door import Door
 from flnet.node.importing import Imports
+from flnet.node.keyed import signing_of
 from flnet.node.lane import Lane
 from flnet.node.perform import Performer
 from flnet.node.post import Post
@@ -37,9 +39,13 @@ def build_node(settings: Settings) -> NodeRuntime:
     """A node as the settings want it, over HTTP; nothing runs before `start`.
 
     Raises:
-        SettingsError: FLNET_TRAINERS_PATH is no folder, or a trainer that is asked for does not exist.
+        SettingsError: FLNET_TRAINERS_PATH is no folder, a trainer that is asked for does not exist, or the key of
+            the mesh is too short.
+        StartError: a key cannot be read.
     """
     nodes: list[NodeRuntime] = []
+    key = own_key(state_folder(settings))
+    signing = signing_of(settings, state_folder(settings))
     pool = make_pool(settings, lambda trainer, done, total: nodes[0].on_progress(TrainerId(trainer), done, total))
     networks = gate.networks_for(settings)
     transport = HttpTransport(
@@ -47,6 +53,7 @@ def build_node(settings: Settings) -> NodeRuntime:
         random.Random(),
         networks=networks,
         max_reply_bytes=settings.max_body_megabytes * MEGABYTE,
+        seal=signing.seal if signing else None,
     )
     files = find_trainers(settings)
     trainers = [TrainerId(found.id) for found in files]
@@ -55,6 +62,7 @@ def build_node(settings: Settings) -> NodeRuntime:
     key = own_key(state_folder(settings))
     me = Peer(id=name, ip=settings.node_ip, port=settings.node_port)
     node = assemble(settings, me, trainers, pool=pool, transport=transport, store=store, files=files, key=key.text)
+    node.door = Door(signing.gate, node.feed.publish) if signing else None
     nodes.append(node)
     if told:
         node.feed.publish("renamed", told)
@@ -97,6 +105,7 @@ def assemble(
             encoding=encoding_of(form),
         )
         post = Post(transport, wire, core.members, node.deliver, spare, node.traffic, node.distances)
+        post.must_prove = settings.mode != "open"
         timers = Timers(node.deliver, random.Random())
         return Performer(store, shelf, post, lane, timers, node.feed, node.deliver)
 

@@ -52,10 +52,17 @@ from flnet.transport import Reply, Transport
 IN_FLIGHT = 16  # sends at once; more only queue in the network
 FETCHES = 4  # at once, of all jobs
 BAD_REQUEST, UNSUPPORTED_MEDIA_TYPE = 400, 415
+OTHER_KEY = "its answer names another key than the one that signed it"
 
 
 class Post:
-    """Carries Send, Fetch and SendAnnounce to the transport."""
+    """Carries Send, Fetch and SendAnnounce to the transport.
+
+    Attributes:
+        must_prove: whether all parameters that are fetched are shown to have the digest that a peer signed.
+    """
+
+    must_prove = False
 
     def __init__(
         self,
@@ -102,7 +109,7 @@ class Post:
         try:
             async with self._fetches:
                 await self._transport.download(address, f"{ModelParams.path}/{digest}", landing)
-            proof = digest if effect.proven or landing.joined else None
+            proof = digest if effect.proven or landing.joined or self.must_prove else None
             if landing.coding is not None:  # its head is looked at now: the same limits hold for what it becomes
                 coded, landing = landing, self._landing(owner)
                 await asyncio.to_thread(decompress, coded.whole(), landing)
@@ -160,6 +167,8 @@ class Post:
         except PeerError:
             return ProbeAnswered(peer, about)  # a node that does not know probes
         assert isinstance(answer, ProbeReply)
+        if reply.signer is not None and answer.key != reply.signer:
+            return ProbeFailed(peer, about, OTHER_KEY)
         if answer.i_am.id != peer:
             return ProbeFailed(peer, about, f"{answer.i_am.id} is at {address} now")
         if not self._members.fits(peer, answer.key):
@@ -195,6 +204,9 @@ class Post:
             self._deliver(owner, SendFailed(peer, message.path, key, str(exc)))
             self._deliver(None, ContactLost(peer, str(exc)))
             return
+        if reply.signer is not None and not self._members.fits(peer, reply.signer):
+            self._deliver(owner, SendFailed(peer, message.path, key, f"another node than {peer} answers there"))
+            return
         self._deliver(None, ContactMade(peer))
         if packet.params is not None and reply.status < BAD_REQUEST:
             self._traffic.sent(owner, key, len(body))
@@ -211,6 +223,9 @@ class Post:
             packet = await self._wire.read(AccuracyReply, reply.body, reply.content_type)
         except PeerError as exc:
             return SendFailed(peer, message.path, key, f"its answer cannot be used: {exc}")
+        said = packet.message
+        if reply.signer is not None and (not isinstance(said, AccuracyReply) or said.i_am.id != peer):
+            return SendFailed(peer, message.path, key, "its answer speaks for another node")
         return ClaimAnswered(claim_of(message.round, packet))
 
     async def _announced(self, effect: SendAnnounce) -> Event:
@@ -233,6 +248,8 @@ class Post:
         except FlnetError as exc:
             return AnnounceFailed(address, str(exc))
         assert isinstance(answer, AnnounceReply)
+        if reply.signer is not None and answer.key != reply.signer:
+            return AnnounceFailed(address, OTHER_KEY)
         host = address.rpartition(":")[0].strip("[]")
         others = tuple(peer for peer in answer.announce_yourself_to_peers if peer.ip)
         accepts = frozenset(answer.accepts or ())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,14 +23,15 @@ from flnet.events import (
 from flnet.fingerprints import short
 from flnet.jobs import Phase
 from flnet.membership.naming import NameTaken
-from flnet.messages import Announce, EditHyperParams, JobMessage, Message, Packet, Peer, Trigger
+from flnet.messages import Announce, EditHyperParams, JobMessage, Packet, Peer, Trigger
 from flnet.node.asking import ask_policy
-from flnet.node.base import OWN_PEOPLE_ONLY, Download, FeedItem, Order, Points, Question, View
+from flnet.node.base import OWN_PEOPLE_ONLY, Body, Download, FeedItem, Order, Points, Question, View
 from flnet.node.chronicle import Chronicle
 from flnet.node.core import NodeCore
 from flnet.node.desk import Desk
 from flnet.node.diary import Diary
 from flnet.node.distances import Distances
+from flnet.node.door import Door, check_speaker
 from flnet.node.feed import RingFeed
 from flnet.node.gate import Gate
 from flnet.node.histories import Histories
@@ -50,8 +50,6 @@ from flnet.store import Store
 from flnet.training import Pool
 from flnet.transport import Reply, Transport
 
-log = logging.getLogger(__name__)
-
 LEAVE_SECONDS = 5.0  # for what is on its way when this node is asked to end
 POLICY_SECONDS = 5.0  # between two questions to the policy
 ORDERS: Mapping[Order, Event] = {"stop": SeriesStopped(), "pause": Paused(), "resume": Resumed()}
@@ -62,6 +60,7 @@ class NodeRuntime:
     """A node that runs: takes messages, feeds the core, performs effects. Made by `build`."""
 
     imports: Imports
+    door: Door | None = None  # of a mesh with a key
 
     def __init__(
         self,
@@ -164,13 +163,14 @@ class NodeRuntime:
         if found and key is not None:
             self.traffic.sent(found[0], key, nbytes)
 
-    async def receive(self, path: str, body: bytes | memoryview, content_type: str, caller_ip: str) -> Reply:
+    async def receive(self, path: str, body: Body, content_type: str, caller_ip: str, signer: str = "") -> Reply:
         """Take one POSTed message and answer it; see `flnet.node.base.Node`."""
         kind = KINDS.get(path)
         if kind is None:
             raise UnknownPath(path)
         try:
-            answer = await self._take(kind, body, content_type, caller_ip)
+            packet = await self._wire.read(kind, body, content_type)
+            answer = await self._take(packet, len(body), caller_ip, signer)
         except PeerError as exc:
             if isinstance(exc, NameTaken):
                 self.deliver(None, exc.dispute)  # the membership tells it, once
@@ -201,6 +201,7 @@ class NodeRuntime:
             "iAm": self.me.fields(),
             "fingerprint": short(self.core.members.key),
             "jobsInfo": [_for_peers(self.job(trainer)) for trainer in self.core.jobs],
+            "mode": "keyed" if self.door else "open",
             "lastNodeStatus": "BUSY" if self._is_busy() else "IDLE",
             "peers": list(self.peers()),
             "version": flnet.__version__,
@@ -273,10 +274,8 @@ class NodeRuntime:
     def _is_busy(self) -> bool:
         return any(job.busy for job in self.core.jobs.values())
 
-    async def _take(
-        self, kind: type[Message], body: bytes | memoryview, content_type: str, caller_ip: str
-    ) -> Packet | None:
-        packet = await self._wire.read(kind, body, content_type)
+    async def _take(self, packet: Packet, nbytes: int, caller_ip: str, signer: str) -> Packet | None:
+        check_speaker(self.core.members, packet.message, signer)
         trainer, event = self.core.read(packet, caller_ip)
         event = self.gate.admit(packet.message, event, caller_ip)
         for contact in self.core.contacts(packet):
@@ -285,7 +284,7 @@ class NodeRuntime:
         message = packet.message
         if packet.params is not None and isinstance(message, JobMessage):
             key = RoundKey(message.round, PeerId(message.initiator or message.sender))
-            self.traffic.received(message.trainer, key, len(body))
+            self.traffic.received(message.trainer, key, nbytes)
         return answer
 
     async def _handle(self, owner: TrainerId | None, event: Event) -> Packet | None:

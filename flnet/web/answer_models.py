@@ -127,6 +127,7 @@ class InfoView(View):
 
     iAm: Peer  # as it stands on the wire
     fingerprint: str = Field(default="", description="of this node's key, the short form")
+    mode: Literal["open", "keyed"] = Field(default="open", description="how the nodes of the mesh know each other")
     jobsInfo: list[JobView]
     lastNodeStatus: Literal["IDLE", "BUSY"]
     peers: list[PeerView]

@@ -9,6 +9,7 @@ from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, Scope
 from quart import Quart, Request
 
 from flnet.node.base import Node
+from flnet.node.door import Door
 from flnet.settings import Settings
 from flnet.web.answers import answer_errors
 from flnet.web.body import CONTROL_BYTES, LimitedBody, limited_request, linger
@@ -24,6 +25,7 @@ from flnet.web.operator_token import OperatorToken
 from flnet.web.page import page_routes
 from flnet.web.params import params_routes
 from flnet.web.sign_in import sign_in_routes
+from flnet.web.signed import SignedRequests, check_signatures
 from flnet.web.standing import Gate
 from flnet.web.training import PATHS, binary_body, is_binary, training_routes
 from flnet.web.views_inputs import is_upload
@@ -51,12 +53,17 @@ def create_app(node: Node, settings: Settings, token: OperatorToken | None = Non
     app = NodeApp(__name__, static_folder=None, template_folder=str(files("flnet_resources") / "web"))
     app.config["MAX_CONTENT_LENGTH"] = None  # body.py holds the limits, one per path
 
+    door: Door | None = getattr(node, "door", None)
+    signed = SignedRequests(door) if door is not None else None
+
     def limit_of(path: str) -> int:
         if is_predict(path) or is_upload(path):
             return PREDICT_BYTES
         return node.body_limit(path) if path in PATHS else CONTROL_BYTES
 
     def body_of(request: Request) -> LimitedBody:
+        if signed is not None and not signed.admit(request):
+            return LimitedBody(request.content_length, -1)
         if is_binary(request):
             return binary_body(request, node, settings)
         if is_import(request):
@@ -70,6 +77,7 @@ def create_app(node: Node, settings: Settings, token: OperatorToken | None = Non
     gate = Gate(node, settings, token or OperatorToken(settings.operator_token or secrets.token_urlsafe(32)))
     guard(app, node, settings, gate)
     app.after_request(linger)
+    check_signatures(app, signed)  # they cover what compress makes, and linger changes no content
     app.after_request(compress)  # runs before linger, which then passes on what is compressed
     app.register_blueprint(training_routes(node, settings))
     app.register_blueprint(params_routes(node))

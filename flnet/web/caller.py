@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 
-from quart import request
+from quart import Request, request
 
 LOCALHOST = "localhost"
 _HOST = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9_.-]{1,253})(:[0-9]{1,5})?")
@@ -23,8 +23,13 @@ _OF_BROWSERS = ("Origin", "Sec-Fetch-Site", "Sec-Fetch-Mode", "Cookie", "Referer
 
 
 def caller_ip() -> str:
-    """The address that the connection came from; a header of the caller cannot change it."""
-    client = request.scope.get("client") or ("127.0.0.1", 0)
+    """Where the connection of the current request came from; a header of the caller cannot change it."""
+    return ip_of(request)
+
+
+def ip_of(asked: Request) -> str:
+    """Where the connection of a request came from."""
+    client = asked.scope.get("client") or ("127.0.0.1", 0)
     return str(client[0]).removeprefix("::ffff:")  # IPv4 on a socket that listens for both
 
 

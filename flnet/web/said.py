@@ -17,12 +17,13 @@ from flnet.web.words_events import SPANISH as EVENTS
 from flnet.web.words_reasons import SPANISH as REASONS
 from flnet.web.words_refusals import SPANISH as REFUSALS
 from flnet.web.words_series import SPANISH as SERIES
+from flnet.web.words_signing import SPANISH as SIGNING
 from flnet.web.words_sources import SPANISH as SOURCES
 from flnet.web.words_trainers import SPANISH as TRAINERS
 from flnet.web.words_training import SPANISH as TRAINING
 
 MOST_SHOWN = 600  # characters of one text
-_TABLES = {"es": (EVENTS, (TRAINERS, SOURCES, DATA, TRAINING, SERIES, REFUSALS, ACCESS, REASONS, SPANISH))}
+_TABLES = {"es": (EVENTS, (TRAINERS, SOURCES, DATA, TRAINING, SERIES, REFUSALS, ACCESS, SIGNING, REASONS, SPANISH))}
 
 
 @dataclass(frozen=True)

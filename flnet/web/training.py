@@ -14,6 +14,7 @@ from flnet.settings import Settings
 from flnet.web.answers import JSON, reply_answer
 from flnet.web.body import LandedBody, LimitedBody, read_body, read_landed
 from flnet.web.caller import caller_ip, is_browser
+from flnet.web.signed import signed_by
 
 _KINDS = (Announce, Probe, StartTraining, ModelParams, Accuracy, Trigger)
 PATHS = tuple(kind.path for kind in _KINDS)
@@ -28,12 +29,15 @@ def training_routes(node: Node, settings: Settings) -> Blueprint:
     async def receive() -> Response:
         if is_binary(request):
             acceptable_wire(settings)
-            return reply_answer(await node.receive(request.path, await read_landed(), BINARY_TYPE, caller_ip()))
+            landed = await read_landed()
+            signer = await signed_by(landed)
+            return reply_answer(await node.receive(request.path, landed, BINARY_TYPE, caller_ip(), signer))
         content_type = acceptable_type()
         body = await read_body()
         if content_type == _CURL_DEFAULT:
             content_type = _as_json(body)
-        return reply_answer(await node.receive(request.path, body, content_type, caller_ip()))
+        signer = await signed_by(body)
+        return reply_answer(await node.receive(request.path, body, content_type, caller_ip(), signer))
 
     for path in PATHS:
         routes.add_url_rule(path, endpoint=path.strip("/").replace("/", "_"), view_func=receive, methods=["POST"])

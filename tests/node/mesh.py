@@ -13,11 +13,13 @@ import numpy as np
 from flnet.codec import BINARY_TYPE
 from flnet.messages import HyperParams, ModelParams, Peer
 from flnet.node import NodeRuntime, assemble
+from flnet.node.door import Door
 from flnet.params import Array, TrainerId
 from flnet.settings import Settings
 from flnet.store import MemoryStore, Store
 from flnet.training import Fit, InlinePool, Score, Task, Trainer
 from flnet.transport import MemoryNetwork, Reply
+from tests.node.signed_receiver import signed_receiver, signing
 
 PARAMS = f"{ModelParams.path}/"
 MNIST_3_7 = TrainerId("MNIST_3_7")
@@ -71,17 +73,22 @@ class Mesh:
         pairs = tuple(self.nodes[other].me.address for other in bootstrap)
         values: dict[str, object] = {"node_id": name, "node_port": port, "bootstrap_pairs": pairs}
         chosen = Settings.model_validate({"wire": default_wire, **values, **settings})
+        signs = signing(port, chosen.mesh_key)
         node = assemble(
             chosen,
             me,
             [MNIST_3_7],
             pool=InlinePool({MNIST_3_7: trainer}),
-            transport=self.network.transport(me.address),
+            transport=self.network.transport(me.address, signs.seal if signs else None),
             store=store or MemoryStore(),
-            key=key,
+            key=signs.gate.me.key if signs else key,
         )
         self.nodes[name] = node
-        self.network.register(me.address, node_receiver(node, chosen.wire))
+        if signs is None:
+            self.network.register(me.address, node_receiver(node, chosen.wire))
+        else:
+            node.door = Door(signs.gate, node.feed.publish)
+            self.network.register_signed(me.address, signed_receiver(node))
         await node.start()
         return node
 

@@ -38,7 +38,7 @@ from flnet.messages import (
     Trigger,
     Triggered,
 )
-from flnet.node.base import Download, Order, Points, Question, View
+from flnet.node.base import Body, Download, Order, Points, Question, View
 from flnet.params import TrainerId
 from flnet.transport.base import Reply
 
@@ -155,7 +155,7 @@ class FakeNode(FakeShelf):
     def gave(self, digest: str, nbytes: int) -> None:
         self.given.append((digest, nbytes))
 
-    async def receive(self, path: str, body: bytes | memoryview, content_type: str, caller_ip: str) -> Reply:
+    async def receive(self, path: str, body: Body, content_type: str, caller_ip: str, signer: str = "") -> Reply:
         self.received.append((path, len(body), content_type, caller_ip))
         if self.failure is not None:
             raise self.failure

@@ -20,6 +20,8 @@ ELSEWHERE = {
     "settings.py": "the node does not start; it is read in a terminal",
     "keys": "the node does not start, or `flnet doctor`: it is read in a terminal; words_events.py has its notice",
     "node/card.py": "a file in English",
+    "node/keyed.py": "the node does not start; it is read in a terminal",
+    "signing/fields.py": "headers of another program; for whoever writes it",
     "spoken.py": "words that are read aloud, the same in all languages",
     "store/disk": "what exactly is damaged, with names of files, for whoever mends it",
     "training/bringing.py": "a terminal, not the page",

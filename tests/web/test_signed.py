@@ -1,0 +1,192 @@
+"""The web layer of a node in a mesh with a key, asked over real sockets and in pieces."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from hashlib import sha256
+
+import pytest
+from quart import Quart
+
+from flnet.codec.binary import BINARY_TYPE
+from flnet.errors import PeerRefused, TransportError
+from flnet.node.base import Body
+from flnet.node.door import Door
+from flnet.signing import Gate, Seal
+from flnet.transport import HttpTransport, Reply
+from flnet.web import create_app
+from flnet.web.serve import serve
+from tests.signing.keypairs import OTHER_MESH, TestKey, gate, learnt, seal
+
+from .conftest import SETTINGS, Client, Running, free_socket
+from .fake_node import FakeNode
+
+ANNOUNCE = {"iAm": {"id": "a", "ip": "127.0.0.1", "port": 4001}, "myKnownPeers": []}
+BODY = json.dumps(ANNOUNCE).encode()
+JSON = "application/json"
+PATHS = ("/announce", "/probe", "/training", "/training/model_params", "/training/model_params/accuracy")
+
+
+class Keyed(FakeNode):
+    """A twin node behind a door."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate: Gate = gate()
+        self.told: list[str] = []
+        self.door = Door(self.gate, lambda kind, words: self.told.append(words))
+        self.signers: list[str] = []
+
+    async def receive(self, path: str, body: Body, content_type: str, caller_ip: str, signer: str = "") -> Reply:
+        self.signers.append(signer)
+        return await super().receive(path, body, content_type, caller_ip, signer)
+
+
+@pytest.fixture
+def node() -> Keyed:
+    return Keyed()
+
+
+@pytest.fixture
+def app(node: Keyed) -> Quart:
+    return create_app(node, SETTINGS)
+
+
+@asynccontextmanager
+async def peer(made: Seal) -> AsyncIterator[HttpTransport]:
+    transport = HttpTransport(5.0, random.Random(0), seal=made)
+    try:
+        yield transport
+    finally:
+        await transport.close()
+
+
+async def test_a_node_of_the_mesh_is_let_in_and_reads_signed_answers(running: Running, node: Keyed) -> None:
+    async with running() as port, peer(seal()) as http:
+        address = f"127.0.0.1:{port}"
+        reply = await http.send(address, "/announce", BODY, JSON)
+        info = await http.fetch(address, "/info")
+        refused = await http.fetch(address, "/jobs/NONE/history?last=3")
+
+    assert (reply.status, reply.signer) == (201, TestKey(2).text)
+    assert (info.status, info.signer) == (200, TestKey(2).text)
+    assert (refused.status, refused.signer) == (404, TestKey(2).text)
+    assert node.signers == [TestKey(1).text]
+    assert node.told == []
+
+
+async def test_a_restarted_node_is_told_the_new_session(running: Running, node: Keyed, app: Quart) -> None:
+    async with running() as port, peer(seal()) as http:
+        await http.send(f"127.0.0.1:{port}", "/announce", BODY, JSON)
+        node.gate.me = gate(session="e" * 32).me
+        reply = await http.send(f"127.0.0.1:{port}", "/announce", BODY, JSON)
+
+    assert reply.status == 201
+    assert node.told == []
+
+
+async def test_another_mesh_key_is_told_on_both_sides(running: Running, node: Keyed) -> None:
+    async with running() as port, peer(seal(mesh=OTHER_MESH)) as http:
+        for _ in range(2):
+            with pytest.raises(PeerRefused, match="403 signature_refused: the mesh key is another one"):
+                await http.send(f"127.0.0.1:{port}", "/announce", BODY, JSON)
+
+    assert len(node.told) == 1 and "FLNET_MESH_KEY" in node.told[0]
+    assert node.signers == []
+
+
+async def test_an_open_node_is_no_peer_of_this_one() -> None:
+    listening, shutdown = free_socket(), asyncio.Event()
+    address = f"127.0.0.1:{listening.getsockname()[1]}"
+    server = asyncio.create_task(serve(create_app(FakeNode(), SETTINGS), SETTINGS, shutdown, listening))
+    try:
+        async with peer(seal()) as http:
+            with pytest.raises(TransportError, match="not signed"):
+                await http.send(address, "/announce", BODY, JSON)
+    finally:
+        shutdown.set()
+        await asyncio.wait_for(server, 10)
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_what_is_not_signed_is_refused_with_whom_to_sign_for(client: Client, node: Keyed, path: str) -> None:
+    answer = await client.post(path, data=BODY, headers={"Content-Type": JSON})
+
+    assert answer.status_code == 401
+    assert (await answer.get_json())["error"] == "signature_needed"
+    assert answer.headers["WWW-Authenticate"] == node.gate.me.challenge
+    assert node.signers == []
+
+
+@pytest.mark.parametrize("path", ["/announce/", "//announce", "/%61nnounce", "/announce?x", "/ANNOUNCE"])
+async def test_no_other_way_to_write_a_path_leads_around(client: Client, node: Keyed, path: str) -> None:
+    answer = await client.post(path, data=BODY, headers={"Content-Type": JSON})
+
+    assert answer.status_code >= 300
+    assert node.signers == []
+
+
+async def test_parameters_are_for_nodes_only(client: Client) -> None:
+    assert (await client.get(f"/training/model_params/{'0' * 64}")).status_code == 401
+
+
+async def test_people_read_and_act_as_before(client: Client) -> None:
+    for path in ("/info", "/", "/health", "/jobs"):
+        assert (await client.get(path)).status_code == 200
+
+
+async def test_strangers_do_not_read_what_nodes_ask_each_other(app: Quart) -> None:
+    client = app.test_client()
+    scope = {"client": ("10.0.0.9", 1)}
+    for path in ("/info", "/jobs/MNIST/history"):
+        assert (await client.get(path, scope_base=scope)).status_code == 401
+    assert (await client.get("/health", scope_base=scope)).status_code == 200
+
+
+def signed_headers(node: Keyed, body: bytes, path: str = "/announce", content_type: str = JSON) -> dict[str, str]:
+    here = learnt(seal(), node.gate)
+    made = here.request("b:1", "POST", path, "", sha256(body).digest(), content_type)
+    return {**made.headers, "Content-Type": content_type}
+
+
+async def test_a_changed_body_is_refused_and_told(client: Client, node: Keyed) -> None:
+    answer = await client.post("/announce", data=BODY + b" ", headers=signed_headers(node, BODY))
+
+    assert answer.status_code == 403
+    assert "changed on the way" in (await answer.get_json())["message"]
+    assert node.signers == [] and len(node.told) == 1
+
+
+async def test_the_refusal_of_what_was_let_in_is_signed(client: Client, node: Keyed) -> None:
+    answer = await client.post("/announce", data=b"{}", headers=signed_headers(node, b"{}"))
+
+    assert answer.status_code == 422
+    assert "Signature" in answer.headers
+
+
+async def test_a_request_is_taken_once(client: Client, node: Keyed) -> None:
+    headers = signed_headers(node, BODY)
+
+    assert (await client.post("/announce", data=BODY, headers=headers)).status_code == 201
+    again = await client.post("/announce", data=BODY, headers=headers)
+    assert again.status_code == 403 and "second time" in (await again.get_json())["message"]
+    assert len(node.signers) == 1
+
+
+async def test_the_body_of_a_stranger_is_not_taken_in(client: Client, node: Keyed) -> None:
+    inspected: list[str] = []
+
+    def inspect(path: str, content_type: str, head: memoryview, total: int) -> bool:
+        inspected.append(path)
+        return True
+
+    node.inspect = inspect  # type: ignore[method-assign]
+    headers = {"Content-Type": BINARY_TYPE, "Content-Length": "1000000"}
+    answer = await client.post("/training/model_params", data=b"x" * 1_000_000, headers=headers)
+
+    assert answer.status_code == 401
+    assert inspected == []
