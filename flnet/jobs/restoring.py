@@ -87,7 +87,10 @@ def going_on(s: JobState) -> list[Effect]:
         return []
     if s.error is not None:  # another model than the series was about
         s.rounds_left, s.pursuit = 0, Pursuit()
-    return [*_round(s, event), *regroup(s, event.snapshot)]
+    effects = _round(s, event)
+    for peer in sorted(s.away.keys() & s.peers):  # who came while the trainer was being loaded
+        effects += met(s, peer)
+    return [*effects, *regroup(s, event.snapshot)]
 
 
 def _round(s: JobState, event: Restored) -> list[Effect]:
@@ -101,6 +104,8 @@ def _round(s: JobState, event: Restored) -> list[Effect]:
         return _gather(s, event, phase)
     if phase is Phase.MEASURING and fits and s.model.round == s.number:
         s.phase = Phase.MEASURING
+        # What this node sent just before it ended need not have come, and others may still wait for it.
+        s.away = dict.fromkeys({*s.record.contributors, *s.record.missing} - {s.my_id}, s.key)
         return [Evaluate(s.key, s.model.full, s.model.shared)]
     if event.snapshot.get("record"):
         if s.record.outcome == "open":
