@@ -30,7 +30,7 @@ def test_rounds_are_announced_in_the_language_of_the_page(tmp_path: Path, visit:
         page = visit(node, locale="es-ES")
         page.evaluate(LISTEN)
         page.get_by_role("button", name="Hacer una ronda de entrenamiento").click()
-        page.wait_for_function("window.heard.some((one) => one.includes('cerrada'))", timeout=LONG)
+        page.wait_for_function("() => window.heard.some((one) => one.includes('cerrada'))", timeout=LONG)
         heard = page.evaluate("window.heard")
         events = page.locator("ol.events")
         sync_api.expect(events).to_contain_text("ronda 0 cerrada", timeout=LONG)
