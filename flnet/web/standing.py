@@ -123,7 +123,7 @@ class Gate:
 
 def wrong_token() -> SignInNeeded:
     """The refusal of a token that is not this node's."""
-    return SignInNeeded("this is not the operator's token of this node; its start said it, and flnet token does")
+    return SignInNeeded("this is not the operator's token of this node; flnet token on its machine shows it")
 
 
 def too_many_tokens() -> TooManyRequests:

@@ -20,8 +20,8 @@ SPANISH: Mapping[str, str] = {
     ),
 }
 REFUSALS: Mapping[str, str] = {
-    "this is not the operator's token of this node; its start said it, and flnet token does": (
-        "esta no es la clave del operador de este nodo; se mostró al arrancar, y flnet token la muestra"
+    "this is not the operator's token of this node; flnet token on its machine shows it": (
+        "esta no es la clave del operador de este nodo; flnet token la muestra en su máquina"
     ),
     "this is for persons of this node: sign in on its page, send the operator's token, or ask from the machine "
     "that it runs on": (

@@ -1,0 +1,99 @@
+"""A twin node behind real Hypercorn, a real browser, and a site of somebody else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, TypeAlias
+
+import pytest
+from quart import Quart, Response, request
+
+from flnet.settings import Settings, load_settings
+from flnet.web import create_app
+from flnet.web.operator_token import OperatorToken
+from flnet.web.serve import serve
+from tests.web.browsing import ARGS, CHROMIUM
+from tests.web.conftest import SETTINGS, Client, free_socket
+from tests.web.fake_node import FakeNode
+
+TOKEN = "0123456789abcdefghij"
+CAREFUL = load_settings({"trust_loopback": "false"}, {})  # every caller has to sign in, those of these tests too
+FOREIGN = "evil.example"  # leads to this machine in the browser of these tests
+Told: TypeAlias = tuple[str, str, int, bool]  # method, path, status, and whether a session's cookie came
+Serve: TypeAlias = Callable[..., AbstractAsyncContextManager[int]]
+
+
+@pytest.fixture
+def node() -> FakeNode:
+    made = FakeNode()
+    made.imports = SimpleNamespace(limit_bytes=1000)
+    return made
+
+
+@pytest.fixture
+def app(node: FakeNode) -> Quart:
+    return create_app(node, SETTINGS, OperatorToken(TOKEN))
+
+
+@pytest.fixture
+def client(app: Quart) -> Client:
+    return app.test_client()
+
+
+@pytest.fixture
+def serving(node: FakeNode) -> Serve:
+    """`async with serving() as port`: the node on loopback; what it answered comes into `told`."""
+
+    @asynccontextmanager
+    async def run(settings: Settings = SETTINGS, told: list[Told] | None = None) -> AsyncIterator[int]:
+        listening, shutdown = free_socket(), asyncio.Event()
+        port: int = listening.getsockname()[1]
+        app = create_app(node, settings, OperatorToken(TOKEN))
+
+        async def note(answer: Response) -> Response:
+            if told is not None:
+                told.append((request.method, request.path, answer.status_code, "flnet-" in str(request.cookies)))
+            return answer
+
+        app.after_request(note)
+        server = asyncio.create_task(serve(app, settings, shutdown, listening))
+        try:
+            yield port
+        finally:
+            shutdown.set()
+            await asyncio.wait_for(server, 10)
+
+    return run
+
+
+@asynccontextmanager
+async def site(html: str) -> AsyncIterator[int]:
+    """A server that answers everything with this page; its port."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        body = html.encode()
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {len(body)}\r\n"
+        writer.write(f"{head}Connection: close\r\n\r\n".encode() + body)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+@pytest.fixture
+async def chromium() -> AsyncIterator[Any]:
+    """A real browser for which FOREIGN, and every name below it, is this machine."""
+    playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+    rules = f"--host-resolver-rules=MAP {FOREIGN} 127.0.0.1, MAP *.{FOREIGN} 127.0.0.1"
+    async with playwright.async_playwright() as driver:
+        started = await driver.chromium.launch(executable_path=CHROMIUM, args=[*ARGS, rules])
+        yield started
+        await started.close()

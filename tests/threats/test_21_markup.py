@@ -1,0 +1,142 @@
+"""A peer gives itself, its trainers and its errors names that a page could take for markup."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.web.browsing import HERE, MARKS
+from tests.web.fake_node import FakeNode
+
+from .conftest import Serve
+
+pytestmark = MARKS
+DO = "window.taken=1,alert(1)"
+OUT = "http://192.0.2.1/x"
+PAYLOADS = [
+    f"<script>{DO}</script>",
+    f"<ScRiPt>{DO}</sCrIpT>",
+    f"</script><script>{DO}</script>",
+    f"<script src={OUT}></script>",
+    f"<img src=x onerror={DO}>",
+    f'"><img src=x onerror="{DO}">',
+    f"'><img src=x onerror='{DO}'>",
+    f"<img/src/onerror={DO}>",
+    f"<img src={OUT}>",
+    f"<svg onload={DO}>",
+    f"<svg/onload={DO}//",
+    f"<svg><script>{DO}</script></svg>",
+    f"</title><script>{DO}</script>",
+    f"</textarea><script>{DO}</script>",
+    f"</style><script>{DO}</script>",
+    f"--><script>{DO}</script>",
+    f"]]><script>{DO}</script>",
+    f"<body onload={DO}>",
+    f"<iframe src=javascript:{DO}>",
+    f"<iframe srcdoc='<script>parent.{DO}</script>'>",
+    f"<iframe src={OUT}></iframe>",
+    f"<object data={OUT}></object>",
+    f"<embed src={OUT}>",
+    f"<link rel=stylesheet href={OUT}>",
+    f"<style>@import '{OUT}';</style>",
+    f"<style>*{{background:url({OUT})}}</style>",
+    f"<base href={OUT}/>",
+    f"<meta http-equiv=refresh content='0;url={OUT}'>",
+    f"<form action={OUT}><input type=submit autofocus onfocus={DO}>",
+    f"<input autofocus onfocus={DO}>",
+    f"<details open ontoggle={DO}>",
+    f"<video><source onerror={DO}></video>",
+    f"<audio src={OUT} autoplay>",
+    f"<math><mtext><script>{DO}</script></mtext></math>",
+    f"<template><script>{DO}</script></template>",
+    f"<a href=javascript:{DO} autofocus>x</a>",
+    f"javascript:{DO}",
+    f'" onmouseover="{DO}" x="',
+    f"' autofocus onfocus='{DO}' x='",
+    f'" style="background:url({OUT})" x="',
+    f"{{{{ {DO} }}}}",
+    "{% include '/etc/passwd' %}",
+    f"${{{DO}}}",
+    f"&lt;script&gt;{DO}&lt;/script&gt;",
+    f"&#60;script&#62;{DO}&#60;/script&#62;",
+    f"\\u003cscript\\u003e{DO}\\u003c/script\\u003e",
+    f"%3Cscript%3E{DO}%3C/script%3E",
+    f'<!--<img src="--><img src=x onerror={DO}>">',
+    f"<scr\u0000ipt>{DO}</script>",
+    f"\u202e<script>{DO}</script>\u2066",
+]
+PATHS = ("/", "/?fragment=main", "/view/models/MNIST", "/view/data", "/view/predict/MNIST", "/sign-in?back=/{}")
+OURS = "script:not([src^='/web/']), img:not([src^='/web/']), iframe, object, embed, base, style, meta[http-equiv]"
+HANDLERS = """() => [...document.querySelectorAll("*")].flatMap(one => [...one.attributes])
+  .filter(one => one.name.startsWith("on") || /^\\s*javascript:/i.test(one.value) && one.name === "href").length"""
+
+
+def poison(node: FakeNode, text: str, place: int) -> None:
+    """Everything that a peer can say holds the text."""
+    job = node.jobs["MNIST"]
+    job.label = job.outcome = job.source = text
+    job.error, job.waiting_for = text, [text]
+    words = {
+        "trainer_label": text,
+        "outcome": text,
+        "error": text,
+        "federated_learning_params": text,
+        "phase": text,
+    }
+    others = {"trainer_id": text, "current_round": 2, "waiting_for": [text], "received": [text], "initiator": text}
+    info = {"version": text, "lastNodeStatus": text, "jobsInfo": [words | others, words | {"trainer_id": "MNIST"}]}
+    name = text if len(text) <= 64 and text.isprintable() else f"peer {place}"  # as announcing demands
+    node.add_peer(name, f"127.0.0.1:{4001 + place}", "dead" if place % 2 else "alive", text)
+    node.around.append({"id": name, "address": text, "info": info, "error": text})
+
+
+def test_there_are_fifty_of_them() -> None:
+    assert len(set(PAYLOADS)) == 50
+
+
+@pytest.mark.parametrize("start", range(0, 50, 10))
+async def test_whatever_peers_say_is_text(serving: Serve, node: FakeNode, chromium: Any, start: int) -> None:
+    wrong: list[str] = []
+    async with serving() as port, asyncio.timeout(120):
+        context = await chromium.new_context()
+        context.on("dialog", lambda dialog: wrong.append(dialog.message))
+        context.on("request", lambda asked: None if HERE.match(asked.url) else wrong.append(asked.url))
+        page = await context.new_page()
+        page.on("console", lambda told: wrong.append(told.text) if "Content Security" in told.text else None)
+        for place, text in enumerate(PAYLOADS[start : start + 10]):
+            poison(node, text, place)
+            await node.feed.publish("update_received", text, "MNIST", peer=text)
+            await node.feed.publish(text, text, text)
+            for path in PATHS if place in (0, 9) else PATHS[:1]:
+                address = path.format(text.replace("%", "%25").replace("#", "%23"))
+                answer = await page.goto(f"http://127.0.0.1:{port}{address}")
+                assert answer.status == 200, (path, text)
+                assert await page.evaluate("window.taken") is None, (path, text)
+                assert await page.locator(OURS).count() == 0, (path, text)
+                assert await page.evaluate(HANDLERS) == 0, (path, text)
+        await context.close()
+    assert wrong == []
+
+
+async def test_what_comes_while_the_page_is_open_is_text_too(
+    serving: Serve, node: FakeNode, chromium: Any
+) -> None:
+    wrong: list[str] = []
+    async with serving() as port, asyncio.timeout(120):
+        page = await (await chromium.new_context()).new_page()
+        page.on("dialog", lambda dialog: wrong.append(dialog.message))
+        page.on("request", lambda asked: None if HERE.match(asked.url) else wrong.append(asked.url))
+        async with page.expect_response(lambda answer: "/events" in answer.url):
+            await page.goto(f"http://127.0.0.1:{port}/")
+        for place, text in enumerate(PAYLOADS):
+            poison(node, text, place)
+            await node.feed.publish("round_closed", text, "MNIST", peer=text)
+        await node.feed.publish("round_closed", "the last one", "MNIST")
+        await page.locator(".events > li", has_text="the last one").first.wait_for()
+        assert await page.evaluate("window.taken") is None
+        assert await page.locator(OURS).count() == 0
+        assert await page.evaluate(HANDLERS) == 0
+        await page.context.close()
+    assert wrong == []
