@@ -70,7 +70,7 @@ async def test_no_request_of_a_round_is_taken_twice() -> None:
     finally:
         await mesh.stop()
 
-    assert {"/announce", "/training", "/training/model_params"} <= paths
+    assert {"/training", "/training/model_params"} <= paths
     assert {(reply.status, json.loads(reply.body)["error"]) for reply in replies} == {(403, "signature_refused")}
     assert after == before
 
