@@ -10,6 +10,7 @@ import binascii
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from flnet.signing.refusals import SignatureRefused
 
@@ -41,8 +42,13 @@ class Covered:
     components: tuple[Component, ...]
     params: tuple[tuple[str, Value], ...]
 
-    def __str__(self) -> str:
+    @cached_property
+    def text(self) -> str:
+        """As it stands in the field."""
         return f"({' '.join(map(str, self.components))}){written(self.params)}"
+
+    def __str__(self) -> str:
+        return self.text
 
     def param(self, name: str) -> Value | None:
         """A parameter; None if there is none of this name."""
@@ -73,7 +79,7 @@ def read_inputs(text: str) -> Mapping[str, Covered]:
     """
     reader, found = _Reader(text, "Signature-Input"), {}
     for name in reader.members():
-        found[name] = Covered(reader.components(), reader.params())
+        found[name] = reader.covered()
     return found
 
 
@@ -92,6 +98,7 @@ def read_bytes(text: str, field: str) -> Mapping[str, bytes]:
 class _Reader:
     def __init__(self, text: str, field: str) -> None:
         self._text, self._field, self._at = text, field, 0
+        self._first: tuple[str, Covered] | None = None  # member of Signature-Input, and how it is written
         if len(text) > MOST_CHARACTERS:
             raise self._wrong(f"has more than {MOST_CHARACTERS} characters")
 
@@ -108,6 +115,17 @@ class _Reader:
             if self._at == len(self._text):
                 return
             self._skip(", ")
+
+    def covered(self) -> Covered:
+        """The next one; a second one that is written like the first, as ours is, is not read letter by letter."""
+        if self._first is not None and self._skipped(self._first[0]):
+            if self._at == len(self._text) or self._text.startswith(", ", self._at):
+                return self._first[1]
+            self._at -= len(self._first[0])
+        begin = self._at
+        found = Covered(self.components(), self.params())
+        self._first = self._first or (self._text[begin : self._at], found)
+        return found
 
     def components(self) -> tuple[Component, ...]:
         self._skip("(")

@@ -99,5 +99,5 @@ class Gate:
         """
         digest = digest_field(sha256) if sha256 is not None else None
         said = Said(status, caller.signature, content_type, digest)
-        headers = sign(said.values(), self._node, self._mesh, None)
+        headers, _ = sign(said.values(), self._node, self._mesh, None)
         return headers | ({"Content-Digest": digest} if digest else {})

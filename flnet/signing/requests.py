@@ -119,11 +119,11 @@ def read_nonce(covered: Covered) -> tuple[str, int]:
 
 def sign(
     values: Mapping[Component, str], node: NodeKey, mesh: MeshKey | None, nonce: str | None
-) -> dict[str, str]:
-    """The headers Signature-Input and Signature over all of these values.
+) -> tuple[dict[str, str], bytes]:
+    """The headers Signature-Input and Signature over all of these values, and the signature of the node.
 
     Raises:
-        SignatureRefused: one of them is not one line of ASCII.
+        SignatureRefused: one of the values is not one line of ASCII.
     """
     params: list[tuple[str, Value]] = [("keyid", node.text), ("tag", TAG)]
     if nonce is not None:
@@ -131,10 +131,11 @@ def sign(
     covered = Covered(tuple(values), tuple(params))
     base = signature_base(values, covered)
     proofs = {NODE: node.sign(base), **({MESH: mesh.sign(base)} if mesh else {})}
-    return {
+    headers = {
         "Signature-Input": ", ".join(f"{name}={covered}" for name in proofs),
         "Signature": ", ".join(f"{name}={encoded(proof)}" for name, proof in proofs.items()),
     }
+    return headers, proofs[NODE]
 
 
 def read_signed(signature_input: str, signature: str, with_mesh: bool) -> Signed:

@@ -116,10 +116,9 @@ class Seal:
         self._number += 1
         digest = digest_field(sha256)
         asked = Asked(method, path, f"?{query}", digest, str(receiver), content_type)
-        signed = sign(asked.values(), self._node, self._mesh, f"{self._run}.{self._number}")
+        signed, signature = sign(asked.values(), self._node, self._mesh, f"{self._run}.{self._number}")
         headers = {RECEIVER: str(receiver), "Content-Digest": digest, **signed}
-        node = read_signed(signed["Signature-Input"], signed["Signature"], self._mesh is not None).node
-        return Sealed(self, receiver, headers, node)
+        return Sealed(self, receiver, headers, signature)
 
     def learn(self, address: str, sealed: Sealed, status: int, header: Header) -> bool:
         """Take from a refusal who is there; True if the same request, signed for that node, may succeed."""

@@ -30,6 +30,17 @@ def test_the_standards_own_example_is_read_and_written_as_it_was() -> None:
     assert f"{name}={covered}" == RFC
 
 
+@pytest.mark.parametrize("more", ["", ";d=1", "x"])
+def test_a_member_that_begins_like_the_one_before_is_read_to_its_end(more: str) -> None:
+    text = f'a=("x");c=1, b=("x");c=1{more}'
+    if more == "x":
+        with pytest.raises(SignatureRefused):
+            read_inputs(text)
+    else:
+        found = read_inputs(text)
+        assert (str(found["a"]), str(found["b"])) == ('("x");c=1', f'("x");c=1{more}')
+
+
 def test_parameters_of_components_are_read() -> None:
     covered = read_inputs('a=("signature";req;key="node")')["a"]
 
