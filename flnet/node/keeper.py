@@ -55,11 +55,13 @@ class Keeper:
             log.warning("%s", notice)
             self._tell("state_damaged", notice)
 
-    async def save(self, trainer: TrainerId, effect: Save) -> bool:
-        """Keep a state; whether that worked."""
-        new = SavedJob(effect.snapshot, effect.params, effect.private, effect.sent, effect.updates, effect.records)
-        before = self._unsaved.get(trainer)
-        return await self._try(trainer, new if before is None else before.then(new))
+    async def save(self, trainer: TrainerId, *effects: Save) -> bool:
+        """Keep the state after these, as one; whether that worked."""
+        job = self._unsaved.get(trainer)
+        for one in effects:
+            new = SavedJob(one.snapshot, one.params, one.private, one.sent, one.updates, one.records)
+            job = new if job is None else job.then(new)
+        return job is None or await self._try(trainer, job)
 
     async def addresses(self) -> Sequence[str]:
         """Where the peers were that an earlier run knew: they lead to the mesh without any bootstrap peer."""

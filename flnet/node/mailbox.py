@@ -13,8 +13,8 @@ from flnet.params import TrainerId
 
 log = logging.getLogger(__name__)
 
-Handle = Callable[[TrainerId | None, Event], Awaitable[Packet | None]]
 Waiting = asyncio.Future[Packet | None]
+Handle = Callable[[TrainerId | None, Event], Awaitable[Packet | Waiting | None]]
 
 
 class Mailbox:
@@ -22,7 +22,8 @@ class Mailbox:
 
     def __init__(self, handle: Handle, fault: Callable[[str], object]) -> None:
         """Args:
-        handle: takes one event; what it raises as a PeerError is the caller's fault.
+        handle: takes one event; what it raises as a PeerError is the caller's fault. A future that it gives has
+            the answer, or the error, later; meanwhile further events are taken.
         fault: is told, in words, what went wrong by our own fault.
         """
         self._handle, self._fault = handle, fault
@@ -69,8 +70,26 @@ class Mailbox:
             except Exception as exc:  # a bug or a full disk must not end the node
                 self._refuse(waiting, event, exc)
             else:
-                if waiting is not None and not waiting.done():
-                    waiting.set_result(answer)
+                self._answer(waiting, event, answer)
+
+    def _answer(self, waiting: Waiting | None, event: Event, answer: Packet | Waiting | None) -> None:
+        if isinstance(answer, asyncio.Future):
+            if answer.done():
+                self._end(waiting, event, answer)
+            else:
+                answer.add_done_callback(lambda done: self._end(waiting, event, done))
+        elif waiting is not None and not waiting.done():
+            waiting.set_result(answer)
+
+    def _end(self, waiting: Waiting | None, event: Event, done: Waiting) -> None:
+        if done.cancelled():
+            _stopping(waiting)
+            return
+        exc = done.exception()
+        if isinstance(exc, Exception):
+            self._refuse(waiting, event, exc)
+        elif waiting is not None and not waiting.done():
+            waiting.set_result(done.result())
 
     def _refuse(self, waiting: Waiting | None, event: Event, exc: Exception) -> None:
         if not isinstance(exc, PeerError):

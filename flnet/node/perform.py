@@ -30,8 +30,9 @@ from flnet.node.core import Owned
 from flnet.node.feed import RingFeed
 from flnet.node.keeper import RETRY_SECONDS, Keeper
 from flnet.node.lane import Lane
+from flnet.node.line import Answered, Line, Step
 from flnet.node.post import Post
-from flnet.node.shelf import Shelf
+from flnet.node.shelf import Chosen, Shelf
 from flnet.node.timers import Deliver, Timers
 from flnet.params import TrainerId
 from flnet.store import Store
@@ -39,6 +40,7 @@ from flnet.store import Store
 log = logging.getLogger(__name__)
 
 WORK = (CancelWork, Train, Fold, Average, Evaluate)  # what the lane does
+SAVE_SECONDS = 10.0  # for what is to be saved when this node ends
 
 
 class Performer:
@@ -52,38 +54,30 @@ class Performer:
         self._timers, self._feed, self._deliver = timers, feed, deliver
         self._tasks: set[asyncio.Task[None]] = set()
         self._moving: set[asyncio.Task[None]] = set()  # those of them that carry something to or from a peer
+        self._line = Line(self._save_all, self._finish, self._spawn)
 
-    async def perform(
-        self, owned: Sequence[Owned], heard: tuple[TrainerId | None, Event] | None = None
-    ) -> Packet | None:
-        """Perform effects in order; the answer among them, if there is one.
+    def perform(self, owned: Sequence[Owned], heard: tuple[TrainerId | None, Event] | None = None) -> Answered:
+        """Perform effects in order; the answer among them, if there is one, is in the future when it may be given.
 
-        Only Save is waited for: what follows it may be seen by others. Work begins before, as it promises nothing.
+        What nobody else sees begins at once: work and timers. All else waits until this step and all before it are
+        saved, and for its turn.
 
         Args:
             heard: the event behind them, and whose it is.
 
-        Raises:
-            NotReady: a peer's update could not be saved, so it is not acknowledged.
+        Returns:
+            The answer, or NotReady: a peer's update could not be saved, so it is not acknowledged.
         """
-        answer = None
         for item in owned:
             if item.owner is not None and isinstance(item.effect, WORK):
                 self._for_job(item.owner, item)
-        for item in owned:
-            if item.owner is not None and isinstance(item.effect, WORK):
-                continue
-            if isinstance(item.effect, Save):
-                await self._save(item.owner, item.effect)
-            elif isinstance(item.effect, Answer):
-                answer = Packet(item.effect.message, item.effect.params)
-            elif item.owner is None or isinstance(item.effect, SetTimer | CancelTimer | Publish):
+            elif isinstance(item.effect, SetTimer | CancelTimer):
                 self._for_anyone(item)
-            else:
-                self._for_job(item.owner, item)
-        if heard is not None:
-            await self.keeper.must_be_kept(*heard)
-        return answer
+        step = self._step(owned, heard)
+        if step.saves or self.keeper.trouble or not self._line.is_empty:
+            return self._line.add(step)
+        step.answered.set_result(self._show(step))
+        return step.answered
 
     def prepare(self, trainer: TrainerId) -> None:
         """Hand on what was kept, and start loading a trainer; ends in Prepared or PrepareFailed."""
@@ -101,22 +95,60 @@ class Performer:
             await asyncio.wait(self._moving, timeout=seconds)
 
     async def close(self) -> None:
-        """Stop all that runs; no event comes afterwards."""
+        """Save what there is to save, and stop all that runs; no event comes afterwards."""
         self._timers.close()
+        await self._line.settle(SAVE_SECONDS)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._line.close()
 
-    async def _save(self, owner: TrainerId | None, effect: Save) -> None:
-        assert owner is not None
-        was_well = not self.keeper.trouble
-        if await self.keeper.save(owner, effect) and not effect.updates:  # these change nothing about a model
-            try:
-                await self._shelf.keep(owner)
-            except LocalError as exc:
-                self.keeper.failed(str(exc))
+    def _step(self, owned: Sequence[Owned], heard: tuple[TrainerId | None, Event] | None) -> Step:
+        saves = [
+            (one.owner, one.effect) for one in owned if one.owner is not None and isinstance(one.effect, Save)
+        ]
+        # Updates of peers change nothing about a model; later events do, so it is looked at now.
+        changed = {owner for owner, save in saves if not save.updates}
+        models = [found for owner in sorted(changed) if (found := self._shelf.look(owner)) is not None]
+        shown = [one for one in owned if not isinstance(one.effect, (*WORK, SetTimer, CancelTimer, Save))]
+        return Step(saves, models, shown, heard)
+
+    async def _save_all(self, steps: Sequence[Step]) -> None:
+        """Keep what these steps want kept, all that belongs to one job at once."""
+        was_well, saves = not self.keeper.trouble, [save for step in steps for save in step.saves]
+        for trainer in dict.fromkeys(owner for owner, _ in saves):
+            if await self._save(trainer, [save for owner, save in saves if owner == trainer]):
+                await self._keep([model for step in steps for model in step.models if model.trainer == trainer])
         if was_well and self.keeper.trouble:
             self._spawn(self._mend())
+
+    async def _save(self, owner: TrainerId, saves: Sequence[Save]) -> bool:
+        return await self.keeper.save(owner, *saves)
+
+    async def _keep(self, models: Sequence[Chosen]) -> None:
+        try:
+            for model in models:
+                await self._shelf.keep(model)
+        except LocalError as exc:
+            self.keeper.failed(str(exc))
+
+    async def _finish(self, step: Step) -> Packet | None:
+        answer = self._show(step)
+        if step.heard is not None:
+            await self.keeper.must_be_kept(*step.heard)
+        return answer
+
+    def _show(self, step: Step) -> Packet | None:
+        """Perform what others may see."""
+        answer = None
+        for item in step.effects:
+            if isinstance(item.effect, Answer):
+                answer = Packet(item.effect.message, item.effect.params)
+            elif item.owner is None or isinstance(item.effect, Publish):
+                self._for_anyone(item)
+            else:
+                self._for_job(item.owner, item)
+        return answer
 
     async def _mend(self) -> None:
         while self.keeper.trouble:

@@ -36,6 +36,7 @@ from flnet.node.feed import RingFeed
 from flnet.node.gate import Gate
 from flnet.node.histories import Histories
 from flnet.node.importing import Imports
+from flnet.node.line import Answered
 from flnet.node.mailbox import Mailbox
 from flnet.node.perform import Performer
 from flnet.node.readiness import readiness
@@ -287,10 +288,10 @@ class NodeRuntime:
             self.traffic.received(message.trainer, key, nbytes)
         return answer
 
-    async def _handle(self, owner: TrainerId | None, event: Event) -> Packet | None:
+    async def _handle(self, owner: TrainerId | None, event: Event) -> Answered:
         owned = self.core.hear(owner, event)
         self._chronicle.note(owner, event)
-        return await self._performer.perform(self._chronicle.measured(owned), (owner, event))
+        return self._performer.perform(self._chronicle.measured(owned), (owner, event))
 
 
 def _for_peers(view: View) -> View:

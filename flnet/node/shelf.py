@@ -47,16 +47,21 @@ class Shelf:
         self._newest: dict[TrainerId, Chosen] = {}  # as the store has it
         self._restored: dict[TrainerId, Chosen] = {}  # to which people went back last, as it was kept
 
-    async def keep(self, trainer: TrainerId) -> None:
-        """Keep the model that the job holds, if it was ever averaged, or what has become known of it.
+    def look(self, trainer: TrainerId) -> Chosen | None:
+        """The model that the job holds now, if it was ever averaged."""
+        state = self._core.jobs[trainer].state
+        if state.model is None or state.model.round < 0:
+            return None
+        return self._held(trainer, state, state.model)
+
+    async def keep(self, held: Chosen) -> None:
+        """Keep a model that a job holds, or what has become known of it.
 
         The private part stays as it was when the model came: the next training changes it before there is a
         next average.
         """
-        state, last = self._core.jobs[trainer].state, self._newest.get(trainer)
-        if state.model is None or state.model.round < 0:
-            return
-        held = self._held(trainer, state, state.model)
+        trainer = held.trainer
+        last = self._newest.get(trainer)
         last = last or await self._stored(trainer, held.digest)
         if last and (last.digest, last.figures["round"]) == (held.digest, held.figures["round"]):
             held = replace(held, private=last.private)

@@ -10,7 +10,7 @@ from flnet.jobs.model import Model
 from flnet.jobs.record import RoundRecord
 from flnet.messages import Peer
 from flnet.node.core import NodeCore
-from flnet.node.shelf import Shelf
+from flnet.node.shelf import Chosen, Shelf
 from flnet.params import PeerId, Schema, TrainerId
 from flnet.store import USUAL, MemoryStore
 from tests.helpers import HYPER, key, params
@@ -94,6 +94,12 @@ async def test_a_job_that_loads_and_one_that_is_not_there_have_no_models() -> No
         await shelf.pick(TrainerId("NONE"), None)
 
 
+def held(shelf: Shelf) -> Chosen:
+    found = shelf.look(MNIST_3_7)
+    assert found is not None
+    return found
+
+
 async def test_an_adopted_model_is_kept_beside_the_average_that_it_beat() -> None:
     store = MemoryStore()
     core = NodeCore(Peer(id="a", ip="127.0.0.1", port=4000), [MNIST_3_7])
@@ -102,10 +108,10 @@ async def test_an_adopted_model_is_kept_beside_the_average_that_it_beat() -> Non
     state.phase, state.key = Phase.EXCHANGING, key(4)
     state.record = RoundRecord(key(4), digest=own.digest, post_accuracy=0.5, used_hyper={"e": 1})
     state.model, state.accuracy = Model(Schema.of(own), own, head, 4, 2), 0.5
-    await shelf.keep(MNIST_3_7)
+    await shelf.keep(held(shelf))
     state.model, state.accuracy = state.model.holding(better, 4, 3), 0.75
     state.record.exchanged_with = PeerId("b")
-    await shelf.keep(MNIST_3_7)
+    await shelf.keep(held(shelf))
     views = await shelf.views(MNIST_3_7)
     assert [(v["digest"], v["accuracy"], v["exchanged_with"], v["contributors"]) for v in views] == [
         (better.digest, 0.75, "b", 3),
@@ -113,7 +119,7 @@ async def test_an_adopted_model_is_kept_beside_the_average_that_it_beat() -> Non
     ]
     # The next training changes the head and an edit the settings: what is kept of round 4 stays.
     state.model, state.hyper = state.model.with_private(params(head=[6.0])), HYPER
-    await shelf.keep(MNIST_3_7)
+    await shelf.keep(held(shelf))
     kept = await store.load_model(MNIST_3_7, better.digest)
     assert kept is not None
     assert (kept.private, kept.figures["hyper"]) == (head, {"e": 1})

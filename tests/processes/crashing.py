@@ -30,6 +30,7 @@ from flnet.events import Event
 from flnet.messages import JobMessage, ModelParams, Packet
 from flnet.node import build
 from flnet.node.core import NodeCore, Owned
+from flnet.node.line import Step
 from flnet.node.perform import Performer
 from flnet.node.post import Post
 from flnet.node.timers import Deliver
@@ -90,18 +91,18 @@ class CrashingPerformer(Performer):
 
     _current: Owned | None = None
 
-    async def perform(self, owned: Sequence[Owned], *rest: Any, **more: Any) -> Packet | None:
-        """Perform effects in order; the answer among them, if there is one."""
-        answer = await super().perform(owned, *rest, **more)
-        for item in owned:
+    def _show(self, step: Step) -> Packet | None:
+        answer = super()._show(step)
+        for item in step.effects:
             if isinstance(item.effect, Answer):
                 self._pass_by("after", item)
         return answer
 
-    async def _save(self, owner: TrainerId | None, effect: Save) -> None:
-        self._pass_by("before", Owned(owner, effect))
-        await super()._save(owner, effect)
-        self._pass_by("after", Owned(owner, effect))
+    async def _save(self, owner: TrainerId, saves: Sequence[Save]) -> bool:
+        self._pass_by("before", Owned(owner, saves[-1]))
+        done = await super()._save(owner, saves)
+        self._pass_by("after", Owned(owner, saves[-1]))
+        return done
 
     def _for_anyone(self, item: Owned) -> None:
         self._pass_by("before", item)

@@ -1,0 +1,109 @@
+"""A node whose disk takes its time: it hears further events, and shows nothing that is not saved."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from flnet.errors import LocalError, NotReady
+from flnet.events import HyperParamsEdited, RoundTriggered, UpdateReceived
+from flnet.jobs import Phase
+from flnet.node import NodeRuntime
+from flnet.params import Params, PeerId, TrainerId, Update
+from flnet.store import MemoryStore, SavedJob
+from tests.node.mesh import MNIST_3_7, Linear, Mesh, until
+
+PEERS = [PeerId(f"p{i}") for i in range(6)]
+
+
+class SlowDisk(MemoryStore):
+    """Saves when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.free, self.saves, self.full = asyncio.Event(), 0, False
+        self.free.set()
+
+    async def save(self, trainer: TrainerId, job: SavedJob) -> None:
+        await self.free.wait()
+        if self.full:
+            raise LocalError("state cannot be written: No space left on device")
+        self.saves += 1
+        await super().save(trainer, job)
+
+
+async def gathering(mesh: Mesh, disk: SlowDisk) -> NodeRuntime:
+    """A node that waits for the updates of PEERS, and for one more."""
+    node = await mesh.add("a", Linear(1.0), store=disk)
+    await mesh.full()
+    node.core.jobs[MNIST_3_7].state.peers |= {*PEERS, PeerId("late")}
+    await node._mailbox.ask(MNIST_3_7, RoundTriggered())
+    await until(lambda: node.core.jobs[MNIST_3_7].phase is Phase.GATHERING)
+    return node
+
+
+def pushes(node: NodeRuntime) -> list[asyncio.Task[object]]:
+    """All of PEERS push an update."""
+    state = node.core.jobs[MNIST_3_7].state
+    assert state.model is not None
+    assert state.key is not None
+    events = [UpdateReceived(Update(peer, state.key, Params(state.model.shared), 10)) for peer in PEERS]
+    return [asyncio.create_task(node._mailbox.ask(MNIST_3_7, event)) for event in events]
+
+
+async def test_updates_that_come_while_the_disk_is_at_work_are_saved_at_once_and_then_answered() -> None:
+    mesh, disk = Mesh(), SlowDisk()
+    node = await gathering(mesh, disk)
+    disk.free.clear()
+    edited = asyncio.create_task(node._mailbox.ask(MNIST_3_7, HyperParamsEdited({"e": 7})))
+    pushed = pushes(node)
+    await until(lambda: len(node.job(MNIST_3_7)["received"]) == 1 + len(PEERS))  # it has heard them all
+    assert not any(task.done() for task in (edited, *pushed))
+    assert "params_edited" not in [item.kind for item in node.feed.recent()]
+    before = disk.saves
+    disk.free.set()
+    await asyncio.gather(edited, *pushed)
+    assert 1 <= disk.saves - before <= 2
+    told = [
+        item.data.get("peer") for item in node.feed.recent() if item.kind in ("params_edited", "update_received")
+    ]
+    assert told == [None, *PEERS]
+    saved = await disk.load(MNIST_3_7)
+    assert saved is not None
+    assert [kept.update.peer for kept in saved.updates] == PEERS
+    await mesh.stop()
+
+
+async def test_where_they_cannot_be_saved_every_one_of_them_is_asked_to_come_again() -> None:
+    mesh, disk = Mesh(), SlowDisk()
+    node = await gathering(mesh, disk)
+    disk.free.clear()
+    disk.full = True
+    pushed = pushes(node)
+    await until(lambda: len(node.job(MNIST_3_7)["received"]) == 1 + len(PEERS))
+    disk.free.set()
+    for task in pushed:
+        with pytest.raises(NotReady, match="No space left"):
+            await task
+    disk.full = False
+    await asyncio.gather(*pushes(node))  # they come again
+    saved = await disk.load(MNIST_3_7)
+    assert saved is not None
+    assert [kept.update.peer for kept in saved.updates] == PEERS
+    await mesh.stop()
+
+
+async def test_a_node_that_ends_saves_what_it_has_heard() -> None:
+    mesh, disk = Mesh(), SlowDisk()
+    node = await gathering(mesh, disk)
+    disk.free.clear()
+    pushed = pushes(node)
+    await until(lambda: len(node.job(MNIST_3_7)["received"]) == 1 + len(PEERS))
+    ending = asyncio.create_task(node.stop())
+    disk.free.set()
+    await ending
+    await asyncio.gather(*pushed)
+    saved = await disk.load(MNIST_3_7)
+    assert saved is not None
+    assert [kept.update.peer for kept in saved.updates] == PEERS
