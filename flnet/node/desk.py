@@ -64,7 +64,7 @@ class Desk:
         if chosen.private and not same_machine:
             raise OwnMachineOnly(
                 f"the models of {trainer} hold private parameters ({', '.join(sorted(chosen.private)[:5])}), "
-                "which leave this node for nobody else: ask from the machine that it runs on"
+                "which leave this node for nobody else: sign in, or ask from the machine that it runs on"
             )
         declared = self._declared(trainer)
         metadata = metadata_of(chosen, declared)

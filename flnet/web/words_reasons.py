@@ -216,9 +216,9 @@ _NODE: Mapping[str, str] = {
     ),
     "format is {form}; expected {known}": "el formato es {form}; se esperaba {known}",
     "the models of {trainer} hold private parameters ({names}), which leave this node for nobody else: "
-    "ask from the machine that it runs on": (
+    "sign in, or ask from the machine that it runs on": (
         "los modelos de {trainer} contienen parámetros privados ({names}), que no salen de este nodo: "
-        "pídalos desde la máquina en la que funciona"
+        "inicie sesión o pídalos desde la máquina en la que funciona"
     ),
     "{trainer} cannot be exported to ONNX: its trainer has no method for it": (
         "{trainer} no se puede exportar a ONNX: su entrenador no tiene ningún método para ello"

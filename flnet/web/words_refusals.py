@@ -153,12 +153,6 @@ _REQUESTS: Mapping[str, str] = {
     "the body did not come: expected a byte at least every {seconds} s and {speed} KiB per second in all": (
         "el cuerpo no llegó: se esperaba un byte al menos cada {seconds} s y {speed} KiB por segundo en total"
     ),
-    "the settings of a node are shown on the machine that it runs on: ask from there": (
-        "los ajustes de un nodo se muestran en la máquina en la que funciona: pídalos desde allí"
-    ),
-    "the settings of a node are shown on the machine that it runs on: open this page there": (
-        "los ajustes de un nodo se muestran en la máquina en la que funciona: abra esta página allí"
-    ),
     'nothing to change: expected at least one of e, u, b, for example {{"e": 2}}': (
         'nada que cambiar: se esperaba al menos uno de e, u, b, por ejemplo {{"e": 2}}'
     ),
@@ -192,9 +186,6 @@ _REQUESTS: Mapping[str, str] = {
     ),
 }
 _FORMS: Mapping[str, str] = {
-    "data are brought to a node on the machine that it runs on: do it from there": (
-        "los datos se traen a un nodo en la máquina en la que funciona: hágalo desde allí"
-    ),
     "the form states no boundary": "el formulario no indica ningún separador",
     "the form cannot be read: {reason}": "el formulario no se puede leer: {reason}",
     "the form cannot be read, or has more than {most} parts": (
