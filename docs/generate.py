@@ -56,7 +56,12 @@ def _leaves(kind: type[FlnetError]) -> Iterator[type[FlnetError]]:
     children = kind.__subclasses__()
     for child in children:
         yield from _leaves(child)
-    if not children and kind.__module__ in ("flnet.errors", "flnet.refusals", "flnet.web.refusals"):
+    if not children and kind.__module__ in (
+        "flnet.errors",
+        "flnet.refusals",
+        "flnet.signing.refusals",
+        "flnet.web.refusals",
+    ):
         yield kind
 
 
