@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
-from flnet.simulation.playing import Failure, play
+from flnet.simulation.playing import Failure, broken_by, play
 from flnet.simulation.schedule import Reduction, described, draw
 from flnet.simulation.shrinking import shrink
 
@@ -52,7 +52,7 @@ def hunt(options: Options, tell: Tell) -> int:
 
 def played(seeds: Sequence[int]) -> list[Failure]:
     """What the schedules of these seeds broke."""
-    return [failure for seed in seeds if (failure := play(draw(seed))) is not None]
+    return broken_by(seeds, most=len(seeds))
 
 
 def report(failure: Failure) -> Iterator[str]:

@@ -32,9 +32,9 @@ from tests.simulation.helpers import (
 # --- rounds
 
 
-def test_ten_nodes_for_a_hundred_rounds_in_clean_weather_agree_in_every_round() -> None:
+def test_ten_nodes_for_fifty_rounds_in_clean_weather_agree_in_every_round() -> None:
     cluster = mesh(10, seed=1)
-    train_until(cluster, last=99, seed=1, crowd=(1, 1, 2, 3))
+    train_until(cluster, last=49, seed=1, crowd=(1, 1, 2, 3))
     by_round: dict[int, set[str]] = {}
     for (_, number), digest in cluster.ledger.averages.items():
         by_round.setdefault(number, set()).add(digest)
@@ -45,15 +45,15 @@ def test_ten_nodes_for_a_hundred_rounds_in_clean_weather_agree_in_every_round() 
     assert (rounds(cluster), len(digests(cluster))) == ({top(cluster)}, 1)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_ten_nodes_for_forty_rounds_in_a_storm_close_every_round(seed: int) -> None:
+@pytest.mark.parametrize("seed", [1])
+def test_ten_nodes_for_twenty_rounds_in_a_storm_close_every_round(seed: int) -> None:
     cluster = mesh(10, seed, STORM)
-    train_until(cluster, last=39, seed=seed, crowd=(1, 1, 1, 2, 3), interrupt=0.2)
+    train_until(cluster, last=19, seed=seed, crowd=(1, 1, 1, 2, 3), interrupt=0.2)
     clear_up(cluster, next(iter(cluster.nodes)))
     assert (rounds(cluster), len(digests(cluster))) == ({top(cluster)}, 1)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(10))
 def test_after_any_weather_one_clean_round_brings_everyone_together(seed: int) -> None:
     rng = Random(seed)
     cluster = mesh(rng.randint(2, 7), seed, any_weather(rng))
@@ -63,7 +63,7 @@ def test_after_any_weather_one_clean_round_brings_everyone_together(seed: int) -
     assert (rounds(cluster), len(digests(cluster))) == ({top(cluster)}, 1)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("large", "small"), [(3, 3), (3, 5), (5, 3)])
 def test_a_mesh_that_was_split_has_one_average_after_the_next_round(seed: int, large: int, small: int) -> None:
     rng, cluster = Random(seed), mesh(5, seed)
@@ -112,7 +112,7 @@ def test_a_node_that_nobody_reaches_does_not_hold_up_the_others() -> None:
 # --- the membership
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_any_connected_graph_becomes_a_full_mesh_even_in_a_storm(seed: int) -> None:
     rng = Random(seed)
     size = rng.randint(2, 12)
@@ -180,7 +180,7 @@ WEATHERS = st.builds(
 
 
 @given(st.integers(0, 10**6), st.integers(2, 5), WEATHERS, st.lists(ACTIONS, max_size=14))
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_schedule_breaks_a_mesh(
     seed: int, size: int, weather: Weather, actions: list[tuple[str, float]]
 ) -> None:

@@ -28,7 +28,7 @@ def meddle(cluster: Cluster, rng: Random, times: int) -> None:
             assert cluster.run_until_idle(), stuck(cluster)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(8))
 def test_whatever_people_pause_in_any_weather_no_round_hangs(seed: int) -> None:
     rng = Random(seed)
     cluster = mesh(rng.choice([2, 3, 5]), seed, STORM if seed % 2 else any_weather(rng))

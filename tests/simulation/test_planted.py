@@ -112,6 +112,5 @@ PLANTS: tuple[tuple[Plant, str], ...] = (
 @pytest.mark.parametrize(("plant", "words"), PLANTS, ids=[plant.__name__ for plant, _ in PLANTS])
 def test_a_bug_is_found(plant: Plant, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
-    failure = broken_by(range(WITHIN))
-    assert failure is not None
+    (failure,) = broken_by(range(WITHIN))
     assert words in failure.words

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from flnet.errors import IllegalStep
 from flnet.simulation import playing
 from flnet.simulation.playing import Failure, broken_by, play
-from flnet.simulation.schedule import draw
+from flnet.simulation.schedule import Schedule, draw
 
 PART = 25  # schedules in one test, so that a run can be watched
 
 
 @pytest.mark.parametrize("part", range(20))
 def test_no_schedule_breaks_a_mesh(part: int) -> None:
-    failure = broken_by(range(part * PART, (part + 1) * PART))
-    assert failure is None, f"python -m flnet.simulation --replay {failure.schedule.seed}: {failure.words}"
+    broken = broken_by(range(part * PART, (part + 1) * PART))
+    assert [f"python -m flnet.simulation --replay {f.schedule.seed}: {f.words}" for f in broken] == []
 
 
 def test_equal_schedules_give_equal_runs() -> None:
@@ -43,3 +45,12 @@ def test_the_kind_of_a_failure_names_no_nodes_and_no_numbers() -> None:
     other = Failure(draw(2), "n04 went back to round 12")
     assert one.kind == other.kind == "went back to round"
     assert Failure(draw(1), "n01 counts ['n02']: twice").kind != one.kind
+
+
+def test_it_ends_after_so_many_failures_and_leaves_the_collector_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def always(schedule: Schedule) -> Failure:
+        return Failure(schedule, "always")
+
+    monkeypatch.setattr(playing, "play", always)
+    assert [failure.schedule.seed for failure in broken_by(range(10), most=3)] == [0, 1, 2]
+    assert gc.isenabled()

@@ -61,7 +61,7 @@ def meddle(cluster: Cluster, rng: Random, times: int) -> int:
     return gone_back
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(10))
 def test_whoever_goes_back_in_any_weather_no_round_hangs_and_all_become_one(seed: int) -> None:
     rng = Random(seed)
     cluster = mesh(rng.choice([2, 3, 5]), seed, STORM if seed % 2 else any_weather(rng))
