@@ -28,6 +28,7 @@ TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
+MESHES = {"open": "open mesh", "keyed": "mesh with a key"}
 # Path and name of the pages in the header; those that are not there are left out.
 NAVIGATION = (
     ("/", "Overview"),
@@ -63,6 +64,7 @@ def frame_routes(node: Node, settings: Settings) -> Blueprint:
             "locked": Markup("") if may_act() else Markup(" disabled"),
             "address": _own_address(node, settings),
             "version": __version__,
+            "mesh": MESHES[settings.mode],
         }
 
     @routes.post("/look")

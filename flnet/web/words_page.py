@@ -29,6 +29,8 @@ SPANISH: Mapping[str, str] = {
     "The connection to this node is back.": "Se ha recuperado la conexión con este nodo.",
     "looks again by itself while a round is going on": "se actualiza sola mientras hay una ronda en curso",
     "As JSON": "En JSON",
+    "open mesh": "malla abierta",
+    "mesh with a key": "malla con clave",
     # jobs
     "Jobs": "Trabajos",
     "Job": "Trabajo",

@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from flnet.settings import load_settings
+from flnet.web import create_app
 from flnet.web.frame import LANGUAGE_COOKIE, THEME_COOKIE
 
 from .conftest import Client
@@ -19,6 +21,14 @@ async def test_the_language_is_the_browsers_until_a_person_chooses_one(client: C
     assert "Do a training round" not in spanish.text
     assert await post(client, "/look", language="en", theme="dark", back="/") == (303, "/")
     assert "Do a training round" in (await load(client, Accept_Language="es")).text
+
+
+async def test_the_page_says_how_nodes_know_each_other(client: Client, node: FakeNode) -> None:
+    keyed = create_app(node, load_settings({"mesh_key": "correct horse battery staple"}, {})).test_client()
+    assert "open mesh" in (await load(client)).text
+    page = await load(keyed)
+    assert "mesh with a key" in page.text and "correct horse" not in page.text
+    assert "malla con clave" in (await load(keyed, Accept_Language="es")).text
 
 
 async def test_the_theme_is_rendered_so_that_nothing_flashes(client: Client) -> None:
