@@ -31,7 +31,10 @@ def meet(
 
 def announce_to(s: MeshState, addresses: Iterable[str]) -> list[Effect]:
     """Announce this node at these addresses."""
-    return s.announcer.to(addresses, s.incarnation, s.all_news())
+    wanted = list(addresses)
+    return (
+        s.announcer.to(wanted, s.incarnation, s.all_news()) if wanted else []
+    )  # the news are not made for nobody
 
 
 def seen(s: MeshState, peer: PeerId, incarnation: int = 0) -> list[Effect]:

@@ -1,0 +1,83 @@
+"""Threat 18: a hundred thousand announcements and pieces of gossip. Peers and memory stay bounded."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+
+import httpx
+import pytest
+
+from flnet.events import AnnounceReceived, ProbeReceived
+from flnet.membership import Members
+from flnet.messages import MAX_PEERS, News, Peer
+from tests.helpers import peer
+from tests.processes.harness import RealNode
+from tests.threats.stranger import MEGA, peak, post, target
+
+FLOOD = 100_000
+CALLERS = 4_000  # announcements; what comes after a full list is always the same
+
+
+def test_thousands_of_announcements_leave_a_bounded_list() -> None:
+    members = Members(peer("me"), Random(0))
+    for number in range(CALLERS):
+        caller = Peer(id=f"n{number}", ip="10.0.0.1", port=1024 + number % 60_000)
+        known = (Peer(id=f"k{number}", ip="10.0.0.2", port=1024 + number % 60_000),)
+        members.receive(AnnounceReceived(caller, known))
+    announcer = members.state.announcer
+    assert len(members.known) <= MAX_PEERS
+    assert len(announcer.asking) + len(announcer.failures) <= MAX_PEERS
+    assert len(members.state.roster.gossip) <= 2 * MAX_PEERS
+
+
+def test_a_hundred_thousand_pieces_of_gossip_leave_a_bounded_list() -> None:
+    members = Members(peer("me"), Random(0))
+    caller = Peer(id="teller", ip="10.0.0.1", port=4000)
+    members.receive(AnnounceReceived(caller))
+    for batch in range(FLOOD // MAX_PEERS + 1):
+        news = tuple(
+            News(id=f"n{batch}-{i}", ip="10.0.0.3", port=1024 + i, state="alive", incarnation=i, by="teller")
+            for i in range(MAX_PEERS)
+        )
+        members.receive(ProbeReceived(caller, news=news))
+    announcer = members.state.announcer
+    assert list(members.known) == ["teller"]
+    assert len(announcer.asking) + len(announcer.failures) <= MAX_PEERS
+    assert len(members.state.roster.gossip) <= 2 * MAX_PEERS
+    assert len(members.state.helping) + len(members.state.troubled) <= MAX_PEERS
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealNode]:
+    with target(tmp_path_factory.mktemp("flood")) as made:
+        yield made
+
+
+@pytest.mark.slow
+def test_a_real_node_under_a_flood_keeps_its_memory_and_answers_persons(node: RealNode) -> None:
+    with httpx.Client(base_url=f"http://127.0.0.1:{node.port}", trust_env=False, timeout=60) as stranger:
+        answers: Counter[int] = Counter()
+
+        def flood(count: int, name: str) -> None:
+            for number in range(count):
+                me = {"id": name or f"f{number}", "ip": None, "port": 20_000 if name else 21_000 + number}
+                answers[stranger.post("/announce", json={"iAm": me, "myKnownPeers": []}).status_code] += 1
+
+        flood(400, "")
+        before = peak(node)
+        flood(900, "loud")
+    assert peak(node) - before < 16 * MEGA
+    assert answers[429] > 0
+    assert set(answers) <= {201, 429}
+    assert len(node.get("/peers")) <= MAX_PEERS
+    assert node.http.get("/health").status_code == 200
+
+
+@pytest.mark.slow
+def test_one_message_names_no_more_peers_than_a_mesh_has(node: RealNode) -> None:
+    many = [{"id": f"m{i}", "ip": "127.0.0.1", "port": 30_000 + i} for i in range(MAX_PEERS + 1)]
+    body = json.dumps({"iAm": {"id": "greedy", "ip": None, "port": 29_999}, "myKnownPeers": many}).encode()
+    assert post(node, "/announce", body)[0] in (413, 422, 429)
