@@ -18,6 +18,7 @@ from flnet.node.core import Owned
 from flnet.node.shelf import Chosen
 from flnet.params import TrainerId
 
+MOST_WAITING = 64  # steps; a node that is faster than its disk waits for it
 Answered = asyncio.Future[Packet | None]
 
 
@@ -62,6 +63,11 @@ class Line:
     def is_empty(self) -> bool:
         """Whether nothing waits, so that whoever comes now overtakes nobody."""
         return not self._runs
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the disk is so far behind that no further events should be taken for now."""
+        return len(self._waiting) >= MOST_WAITING
 
     def add(self, step: Step) -> Answered:
         """Stand in line; the future has the answer when it may be given, or why there is none."""

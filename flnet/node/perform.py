@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from typing import Any
 
 from flnet.effects import (
@@ -34,7 +35,7 @@ from flnet.node.line import Answered, Line, Step
 from flnet.node.post import Post
 from flnet.node.shelf import Chosen, Shelf
 from flnet.node.timers import Deliver, Timers
-from flnet.params import TrainerId
+from flnet.params import Digest, TrainerId
 from flnet.store import Store
 
 log = logging.getLogger(__name__)
@@ -56,11 +57,13 @@ class Performer:
         self._moving: set[asyncio.Task[None]] = set()  # those of them that carry something to or from a peer
         self._line = Line(self._save_all, self._finish, self._spawn)
 
-    def perform(self, owned: Sequence[Owned], heard: tuple[TrainerId | None, Event] | None = None) -> Answered:
+    async def perform(
+        self, owned: Sequence[Owned], heard: tuple[TrainerId | None, Event] | None = None
+    ) -> Answered:
         """Perform effects in order; the answer among them, if there is one, is in the future when it may be given.
 
         What nobody else sees begins at once: work and timers. All else waits until this step and all before it are
-        saved, and for its turn.
+        saved, and for its turn; this returns before, unless the disk is far behind.
 
         Args:
             heard: the event behind them, and whose it is.
@@ -75,8 +78,11 @@ class Performer:
                 self._for_anyone(item)
         step = self._step(owned, heard)
         if step.saves or self.keeper.trouble or not self._line.is_empty:
-            return self._line.add(step)
-        step.answered.set_result(self._show(step))
+            self._line.add(step)
+            if self._line.is_long:
+                await asyncio.wait([step.answered])
+        else:
+            step.answered.set_result(self._show(step))
         return step.answered
 
     def prepare(self, trainer: TrainerId) -> None:
@@ -126,8 +132,13 @@ class Performer:
         return await self.keeper.save(owner, *saves)
 
     async def _keep(self, models: Sequence[Chosen]) -> None:
+        newest: dict[Digest, Chosen] = {}  # of each model what is known by now, and its private part as it came
+        for model in models:
+            first = newest.pop(model.digest, model)
+            same = first.figures["round"] == model.figures["round"]
+            newest[model.digest] = replace(model, private=first.private) if same else model
         try:
-            for model in models:
+            for model in newest.values():
                 await self._shelf.keep(model)
         except LocalError as exc:
             self.keeper.failed(str(exc))

@@ -14,7 +14,7 @@ from flnet.effects import Publish, Save
 from flnet.errors import NotReady
 from flnet.messages import Packet
 from flnet.node.core import Owned
-from flnet.node.line import Line, Step
+from flnet.node.line import MOST_WAITING, Line, Step
 from flnet.params import TrainerId
 
 T = TrainerId("T")
@@ -83,6 +83,15 @@ async def test_what_comes_while_the_disk_is_at_work_is_saved_at_once_and_shown_i
     assert disk.seen == ["1", "2", "3", "4"]
     await asyncio.gather(*disk.tasks)
     assert disk.line.is_empty
+
+
+async def test_a_line_is_long_until_the_disk_has_come_to_it() -> None:
+    disk = Disk()
+    answers = [disk.line.add(step(str(n))) for n in range(MOST_WAITING)]
+    assert disk.line.is_long
+    disk.free.set()
+    await asyncio.gather(*answers)
+    assert not disk.line.is_long
 
 
 async def test_a_refusal_is_one_steps_own_and_the_others_go_on() -> None:

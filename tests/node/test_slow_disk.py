@@ -10,6 +10,7 @@ from flnet.errors import LocalError, NotReady
 from flnet.events import HyperParamsEdited, RoundTriggered, UpdateReceived
 from flnet.jobs import Phase
 from flnet.node import NodeRuntime
+from flnet.node.line import MOST_WAITING
 from flnet.params import Params, PeerId, TrainerId, Update
 from flnet.store import MemoryStore, SavedJob
 from tests.node.mesh import MNIST_3_7, Linear, Mesh, until
@@ -91,6 +92,22 @@ async def test_where_they_cannot_be_saved_every_one_of_them_is_asked_to_come_aga
     saved = await disk.load(MNIST_3_7)
     assert saved is not None
     assert [kept.update.peer for kept in saved.updates] == PEERS
+    await mesh.stop()
+
+
+async def test_a_node_that_is_much_faster_than_its_disk_takes_no_further_events() -> None:
+    mesh, disk = Mesh(), SlowDisk()
+    node = await gathering(mesh, disk)
+    disk.free.clear()
+    edits = [HyperParamsEdited({"e": n}) for n in range(1, 3 * MOST_WAITING)]
+    edited = [asyncio.create_task(node._mailbox.ask(MNIST_3_7, edit)) for edit in edits]
+    await until(lambda: node.job(MNIST_3_7)["hyper"]["e"] >= MOST_WAITING)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert node.job(MNIST_3_7)["hyper"]["e"] <= 2 * MOST_WAITING  # at the disk, and behind it
+    disk.free.set()
+    await asyncio.gather(*edited)
+    assert node.job(MNIST_3_7)["hyper"]["e"] == 3 * MOST_WAITING - 1
     await mesh.stop()
 
 
