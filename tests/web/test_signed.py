@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager
 from hashlib import sha256
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from quart import Quart
 
 from flnet.codec.binary import BINARY_TYPE
@@ -190,3 +192,22 @@ async def test_the_body_of_a_stranger_is_not_taken_in(client: Client, node: Keye
 
     assert answer.status_code == 401
     assert inspected == []
+
+
+HEADERS = ("Signature-Input", "Signature", "Content-Digest", "Flnet-Receiver")
+PRINTABLE = st.text(st.characters(min_codepoint=32, max_codepoint=255, exclude_characters="\x7f"), max_size=120)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(headers=st.dictionaries(st.sampled_from(HEADERS), PRINTABLE), path=st.sampled_from((*PATHS, "/info")))
+async def test_any_signature_is_refused_in_words(
+    client: Client, node: Keyed, headers: dict[str, str], path: str
+) -> None:
+    answer = await client.post(path, data=BODY, headers={"Content-Type": JSON, **headers})
+
+    if path == "/info" and not {"Signature-Input", "Flnet-Receiver"} & set(headers):
+        assert answer.status_code == 405  # nothing of a signature: as without a key
+    else:
+        assert answer.status_code in (401, 403)
+        assert (await answer.get_json())["error"] in ("signature_needed", "signature_refused")
+    assert node.signers == []
