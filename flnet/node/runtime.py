@@ -291,7 +291,7 @@ class NodeRuntime:
     async def _handle(self, owner: TrainerId | None, event: Event) -> Answered:
         owned = self.core.hear(owner, event)
         self._chronicle.note(owner, event)
-        return self._performer.perform(self._chronicle.measured(owned), (owner, event))
+        return await self._performer.perform(self._chronicle.measured(owned), (owner, event))
 
 
 def _for_peers(view: View) -> View:
