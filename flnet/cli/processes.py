@@ -41,7 +41,7 @@ KEPT_SETTINGS = (
     "datasets_path", "data_partition", "trainers_path", "logging_level", "compute", "compute_threads", "device",
     "aggregation", "seed", "wire",
     "wait_time_in_seconds_to_force_fedavg", "wait_time_in_seconds_to_force_fedavg_margin",
-    "request_timeout_in_seconds", "worker_idle_seconds", "tmp_path",
+    "request_timeout_in_seconds", "worker_idle_seconds", "tmp_path", "mesh_key", "mesh_key_file", "mesh_mode",
 )  # fmt: skip
 
 

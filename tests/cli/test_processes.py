@@ -46,11 +46,14 @@ def test_too_few_ports_are_said() -> None:
 
 def test_only_settings_for_all_nodes_are_passed_on() -> None:
     environ = {"PATH": "/bin", "FLNET_DATASETS_PATH": "/data", "FLNET_NODE_PORT": "1", "FLNET_NODE_ID": "x"}
-    environ |= {"FLNET_DATA_PARTITION": "power:1", "FLNET_DEVICE": "cpu", "FLNET_DATA_SHARD": "1/2"}
+    environ |= {"FLNET_DATA_PARTITION": "power:1", "FLNET_DEVICE": "cpu", "FLNET_DATA_SHARD": "1/2"} | {
+        "FLNET_MESH_KEY": "k" * 16
+    }
     clean = clean_environment(environ)
     assert (clean["FLNET_DATA_PARTITION"], clean["FLNET_DEVICE"]) == ("power:1", "cpu")
     assert clean["FLNET_DATASETS_PATH"] == "/data"
     assert clean["PATH"] == "/bin"
+    assert clean["FLNET_MESH_KEY"] == "k" * 16  # a demo that was asked to be keyed is not open
     assert not {"FLNET_NODE_PORT", "FLNET_NODE_ID", "FLNET_DATA_SHARD"} & set(clean)
 
 
