@@ -104,7 +104,7 @@ class Thesis:
 
     def __init__(self, wire: str, numbers: int = 784) -> None:
         self.wire = wire
-        network = MemoryNetwork(random.Random(0))
+        self.network = network = MemoryNetwork(random.Random(0))
         trainers = {"MNIST": MnistNet(1.0), "MNIST_3_7": Linear(1.0, numbers=numbers)}
         settings = Settings.model_validate({"node_id": "NODE_4", "node_port": 4003, "wire": wire})
         self.node: NodeRuntime = assemble(
