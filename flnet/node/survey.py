@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flnet.errors import TransportError
+from flnet.fingerprints import short
 from flnet.node.base import View
 from flnet.node.distances import Distances
 from flnet.transport import Transport
@@ -55,6 +56,8 @@ async def _ask(transport: Transport, peer: View, distances: Distances) -> View:
         async with asyncio.timeout(SECONDS):
             reply = await transport.fetch(peer["address"], "/info")
         distances.measured(peer["id"], now() - asked)
+        if reply.signer is not None and short(reply.signer) != peer["fingerprint"]:
+            return {**answer, "error": f"another node than {peer['id']} answers there"}
         info = json.loads(reply.body)
     except TimeoutError:
         return {**answer, "error": f"no answer in {SECONDS:g} s"}

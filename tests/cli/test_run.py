@@ -83,6 +83,7 @@ def test_a_node_greets_serves_and_ends_cleanly(tmp_path: Path, number: signal.Si
     assert out.splitlines() == [
         "node     from the file",
         f"page     http://127.0.0.1:{port}/",
+        "mesh     open: whoever asks takes part",
         f"state    {tmp_path}/.flnet/node-{port}",
         "trainers TINY",
     ]
@@ -148,3 +149,19 @@ def test_the_commands_work_against_a_real_node(tmp_path: Path) -> None:
         assert watch.returncode == 3, err
         process.communicate()
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("variables", "code", "words"),
+    [
+        ({"FLNET_MESH_KEY": "swordfish"}, 2, "the key of the mesh has 9 characters"),
+        ({"FLNET_MESH_KEY_FILE": "absent.key"}, 1, "absent.key cannot be read"),
+        ({"FLNET_MESH_MODE": "keyed"}, 2, "needs a FLNET_MESH_KEY"),
+    ],
+)
+def test_a_mesh_is_never_open_by_mistake(tmp_path: Path, variables: dict[str, str], code: int, words: str) -> None:
+    with flnet(tmp_path, "run", FLNET_NODE_PORT=str(free_port()), **variables) as process:
+        _, err = process.communicate()
+    assert process.returncode == code
+    assert words in err
+    assert "swordfish" not in err and "Traceback" not in err

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from flnet.errors import PeerUnreachable
+from flnet.fingerprints import short
 from flnet.node import survey as module
 from flnet.node.base import View
 from flnet.node.distances import Distances
 from flnet.node.survey import Survey
 from flnet.transport import Reply
 from tests.node.mesh import mesh_of, until
+from tests.signing.keypairs import TestKey
 
 
 class Answers:
@@ -44,6 +46,16 @@ async def asked(answer: Reply | Exception | None) -> View:
     transport: Any = Answers(lambda _: answer)
     (view,) = await Survey(transport, lambda: [peer("b")]).get()
     return view
+
+
+async def test_what_another_node_signed_is_not_shown_as_the_peers() -> None:
+    def answered(address: str) -> Reply:
+        return Reply(200, b"{}", signer=TestKey(2 if address == "b:1" else 3).text)
+
+    transport: Any = Answers(answered)
+    peers = [{**peer(name), "fingerprint": short(TestKey(2).text)} for name in "bc"]
+    found = await Survey(transport, lambda: peers).get()
+    assert [view["error"] for view in found] == [None, "another node than c answers there"]
 
 
 async def test_every_peer_is_asked_and_told_of_in_order_with_the_time_it_took() -> None:
