@@ -47,7 +47,14 @@ MANUAL_FOREIGN = frozenset({"httpx", "numpy", "playwright", "rich"})
 UNSAFE_MODULES = frozenset({"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"})
 UNSAFE_CALLS = frozenset(
     {"eval", "exec", "compile", "__import__", "torch.load", "yaml.load", "pandas.read_pickle", "os.system"}
+) | frozenset(
+    {"yaml.unsafe_load", "yaml.full_load", "pd.read_pickle", "torch.jit.load", "torch.hub.load", "os.popen"}
 )
+MODEL_READERS = frozenset({"load_model", "model_from_json", "model_from_config", "deserialize_keras_object"})
+UNBOUND = frozenset(  # calls that unpack all that there is, or put it wherever it wants to be
+    {f"{module}.decompress" for module in ("bz2", "gzip", "lzma", "zlib", "zstandard")} | {"shutil.unpack_archive"}
+)
+UNBOUND_METHODS = frozenset({"extractall", "extract"})
 
 
 @dataclass(frozen=True)
@@ -190,6 +197,21 @@ def unsafe_faults(source: Source) -> list[str]:
                 faults.append((node.lineno, f"{name}()"))
             faults += [(node.lineno, "allow_pickle") for keyword in node.keywords if _allows_pickle(keyword)]
     return [f"{source.module}:{line}: {what} can run code from data" for line, what in faults]
+
+
+def unbound_faults(source: Source) -> list[str]:
+    """Calls that read a framework's model files, or unpack without a limit: none in what is shipped."""
+    faults = []
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = dotted(node.func) or ""
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        if name in UNBOUND or method in UNBOUND_METHODS:
+            faults.append(f"{source.module}:{node.lineno}: {name or method}() unpacks without a limit")
+        if method in MODEL_READERS and name.split(".")[0] in {"keras", "tf", "tensorflow", "onnx"}:
+            faults.append(f"{source.module}:{node.lineno}: {name}() makes what a file says")
+    return faults
 
 
 def _allows_pickle(keyword: ast.keyword) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.layout_rules import LAYERS, Source, import_faults, size_faults, unsafe_faults
+from tests.layout_rules import LAYERS, Source, import_faults, size_faults, unbound_faults, unsafe_faults
 
 ROOT = Path(__file__).parent.parent
 LAYERED = ("flnet", "trainers", "resources", "manual_testing")
@@ -35,6 +35,24 @@ def test_every_module_imports_lower_layers_only() -> None:
 
 def test_nothing_can_turn_data_into_code() -> None:
     none_of([fault for source in sources(*ALL) for fault in unsafe_faults(source)])
+
+
+def test_nothing_is_unpacked_without_a_limit_nor_made_from_a_model_file() -> None:
+    none_of([fault for source in sources("flnet", "trainers", "resources") for fault in unbound_faults(source)])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gzip.decompress(data)",
+        "zstandard.decompress(data)",
+        "archive.extractall(folder)",
+        "tf.keras.load_model(p)",
+    ],
+)
+def test_a_way_to_unpack_without_a_limit_is_found(text: str) -> None:
+    assert len(unbound_faults(Source("flnet.x", text))) == 1
+    assert unbound_faults(Source("flnet.x", "gzip.open(path).read(100)\nstore.load_model(trainer, digest)")) == []
 
 
 def test_files_and_functions_stay_short() -> None:

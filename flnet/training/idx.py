@@ -18,6 +18,7 @@ from flnet.params import Array
 
 _DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _MAX_DIMENSIONS = 8
+MOST_BYTES = 1024 * 1024 * 1024  # of an unpacked file; the largest of the relatives has about half of that
 
 
 def read_idx(path: Path) -> Array:
@@ -30,10 +31,21 @@ def read_idx(path: Path) -> Array:
         with path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
         if packed:
-            return _parsed(path, np.frombuffer(gzip.decompress(path.read_bytes()), np.uint8))
+            return _parsed(path, np.frombuffer(_unpacked(path), np.uint8))
         return _parsed(path, np.memmap(path, np.uint8, mode="r"))
     except (OSError, EOFError, zlib.error, ValueError) as exc:  # ValueError: an empty file cannot be mapped
         raise TrainerError(f"{path} cannot be read as an idx file: {exc}") from exc
+
+
+def _unpacked(path: Path) -> bytes:
+    """What the file holds, up to the limit: a few megabytes of it can stand for gigabytes."""
+    with gzip.open(path) as file:
+        data: bytes = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise TrainerError(
+            f"{path} holds more than {MOST_BYTES} bytes; unpack such a file first, so that it is mapped"
+        )
+    return data
 
 
 def _parsed(path: Path, data: Array) -> Array:

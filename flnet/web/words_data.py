@@ -21,6 +21,9 @@ _FILES: Mapping[str, str] = {
     "{path} cannot be read as a Parquet file: {reason}": "{path} no se puede leer como archivo Parquet: {reason}",
     "{path} cannot be read as an .npz file: {reason}": "{path} no se puede leer como archivo .npz: {reason}",
     "{path} lacks {names}; it has {known}": "a {path} le falta {names}; tiene {known}",
+    "{path} holds more than {count} bytes; unpack such a file first, so that it is mapped": (
+        "{path} contiene más de {count} bytes; descomprime antes un archivo así, para que se pueda proyectar"
+    ),
     "{path} is no idx file: it begins with {found}": "{path} no es un archivo idx: empieza por {found}",
     "{path} is damaged: expected {expected} bytes, but it has {size}": (
         "{path} está dañado: se esperaban {expected} bytes, pero tiene {size}"

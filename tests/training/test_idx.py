@@ -65,3 +65,11 @@ def test_any_bytes_are_an_array_or_a_trainer_error(tmp_path_factory: pytest.Temp
     path.write_bytes(data)
     with suppress(TrainerError):
         assert read_idx(path).dtype.kind in "iuf"
+
+
+def test_a_bomb_is_refused_where_the_limit_is_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flnet.training.idx.MOST_BYTES", 1_000_000)
+    path = tmp_path / "x.gz"
+    path.write_bytes(gzip.compress(idx_bytes(np.zeros(2_000_000, np.uint8))))
+    with pytest.raises(TrainerError, match="holds more than 1000000 bytes"):
+        read_idx(path)
