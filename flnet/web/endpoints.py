@@ -40,6 +40,7 @@ from flnet.messages import (
     Trigger,
     Triggered,
 )
+from flnet.signing.refusals import SignatureNeeded, SignatureRefused
 from flnet.training.places import DataThere, ImportRefused, NoRoom
 from flnet.web.answer_models import (
     HealthView,
@@ -59,7 +60,11 @@ from flnet.web.models import PICTURES, Predict
 from flnet.web.upload import MULTIPART
 
 UNREADABLE: Refusals = (UnreadableBody, InvalidMessage, BodyTooLarge)
-OF_A_ROUND: Refusals = (*UNREADABLE, ParamsRefused, UnknownTrainer, NoData, StaleRound, RoundLost, NotReady)
+UNSIGNED: Refusals = (SignatureNeeded, SignatureRefused)  # by a node of a mesh with a key
+OF_A_ROUND: Refusals = (
+    *(*UNSIGNED, *UNREADABLE),
+    *(ParamsRefused, UnknownTrainer, NoData, StaleRound, RoundLost, NotReady),
+)
 _DIGEST = {"digest": "of the model that is asked; the one held if absent"}
 ENDPOINTS = (
     Endpoint(
@@ -203,7 +208,7 @@ ENDPOINTS = (
         takes=Announce,
         answer=AnnounceReply,
         status=201,
-        refuses=(*UNREADABLE, IdTaken),
+        refuses=(*UNSIGNED, *UNREADABLE, IdTaken),
     ),
     Endpoint(
         "POST /probe",
@@ -211,7 +216,7 @@ ENDPOINTS = (
         "A node asks whether this one is there, and tells what is new of members",
         takes=Probe,
         answer=ProbeReply,
-        refuses=(*UNREADABLE, IdTaken),
+        refuses=(*UNSIGNED, *UNREADABLE, IdTaken),
     ),
     Endpoint(
         "POST /training",
@@ -236,7 +241,7 @@ ENDPOINTS = (
         NODES,
         "Parameters by their digest, whole or a range of them",
         answer_type=BINARY_TYPE,
-        refuses=(UnknownModel,),
+        refuses=(*UNSIGNED, UnknownModel),
     ),
     Endpoint(
         "POST /training/model_params/accuracy",
@@ -245,6 +250,6 @@ ENDPOINTS = (
         takes=Accuracy,
         types=(BINARY_TYPE,),
         answer=AccuracyReply,
-        refuses=(*UNREADABLE, ParamsRefused, UnknownTrainer, NoData, NotComparable, JobBusy),
+        refuses=(*UNSIGNED, *UNREADABLE, ParamsRefused, UnknownTrainer, NoData, NotComparable, JobBusy),
     ),
 )
