@@ -49,6 +49,7 @@ def command(config: Path | None, exit_with_parent: int | None, **options: Any) -
     Exit codes: 0 ended by Ctrl-C or SIGTERM; 1 it could not start; 2 a setting is wrong.
     """
     settings = load_settings(chosen(options), os.environ, read_config(config))
+    os.environ.pop(f"{PREFIX}OPERATOR_TOKEN", None)  # the training child inherits what is left
     set_up_logging(settings.logging_level)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(run_node(settings, exit_with_parent))

@@ -23,7 +23,8 @@ from flnet.web.words_trainers import SPANISH as TRAINERS
 from flnet.web.words_training import SPANISH as TRAINING
 
 MOST_SHOWN = 600  # characters of one text
-_TABLES = {"es": (EVENTS, (TRAINERS, SOURCES, DATA, TRAINING, SERIES, REFUSALS, ACCESS, SIGNING, REASONS, SPANISH))}
+_OTHERS = (TRAINERS, SOURCES, DATA, TRAINING, SERIES, REFUSALS, ACCESS, SIGNING, REASONS, SPANISH)
+_TABLES = {"es": (EVENTS, _OTHERS)}
 
 
 @dataclass(frozen=True)

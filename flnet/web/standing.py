@@ -20,7 +20,8 @@ from flnet.web.rates import Buckets, network_of
 from flnet.web.refusals import SignInNeeded, TooManyRequests
 from flnet.web.sessions import Sessions
 
-ACTIONS, ACTIONS_PER_SECOND = 200, 20.0  # of one caller
+ACTIONS, ACTIONS_PER_SECOND = 200, 20.0  # of one caller on another machine
+OWN_ACTIONS, OWN_ACTIONS_PER_SECOND = 500, 50.0  # of all on this machine: scripts of its person, too
 WRONG_TOKENS, SECONDS_PER_WRONG_TOKEN = 10, 10.0  # of one address
 ALL_WRONG_TOKENS, ALL_WRONG_PER_SECOND = 200, 2.0  # of all addresses together
 _NAME = "flnet.gate"
@@ -51,6 +52,7 @@ class Gate:
         self._version = token.version
         self.sessions = Sessions(clock=clock)
         self._actions = Buckets(ACTIONS, ACTIONS_PER_SECOND, clock=clock)
+        self._own_actions = Buckets(OWN_ACTIONS, OWN_ACTIONS_PER_SECOND, clock=clock)
         self._wrong = Buckets(WRONG_TOKENS, 1 / SECONDS_PER_WRONG_TOKEN, clock=clock)
         self._wrong_of_all = Buckets(ALL_WRONG_TOKENS, ALL_WRONG_PER_SECOND, clock=clock)
 
@@ -100,7 +102,9 @@ class Gate:
                 "this is for persons of this node: sign in on its page, send the operator's token, or ask from "
                 "the machine that it runs on"
             )
-        if wait := self._actions.take(f"{standing.name} {network_of(caller_ip())}"):
+        is_here = standing is Standing.THIS_MACHINE
+        wait = self._own_actions.take("") if is_here else self._actions.take(network_of(caller_ip()))
+        if wait:
             raise TooManyRequests(f"too much is asked for from here; try again in {ceil(wait)} s", ceil(wait))
 
     def _find(self) -> Standing:

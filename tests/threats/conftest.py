@@ -18,6 +18,7 @@ from flnet.web.serve import serve
 from tests.web.browsing import ARGS, CHROMIUM
 from tests.web.conftest import SETTINGS, Client, free_socket
 from tests.web.fake_node import FakeNode
+from tests.web.still import still
 
 TOKEN = "0123456789abcdefghij"
 CAREFUL = load_settings({"trust_loopback": "false"}, {})  # every caller has to sign in, those of these tests too
@@ -35,7 +36,7 @@ def node() -> FakeNode:
 
 @pytest.fixture
 def app(node: FakeNode) -> Quart:
-    return create_app(node, SETTINGS, OperatorToken(TOKEN))
+    return still(create_app(node, SETTINGS, OperatorToken(TOKEN)))
 
 
 @pytest.fixture

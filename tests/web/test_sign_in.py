@@ -13,6 +13,7 @@ from flnet.web.standing import WRONG_TOKENS
 from .conftest import SETTINGS, Client
 from .fake_node import FakeNode
 from .page_reading import Page
+from .still import still
 
 TOKEN = "0123456789abcdefghij"
 FAR: Any = {"client": ("192.0.2.7", 5)}
@@ -23,7 +24,7 @@ ACT = "/jobs/MNIST/pause"
 
 @pytest.fixture
 def client(node: FakeNode) -> Client:
-    return create_app(node, SETTINGS, OperatorToken(TOKEN)).test_client()
+    return still(create_app(node, SETTINGS, OperatorToken(TOKEN))).test_client()
 
 
 async def sign_in(client: Client, scope: Any = FAR, **fields: str) -> Any:
