@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from flnet.codec import BINARY_TYPE
@@ -18,6 +20,8 @@ JSON = "application/json"
 ALL = frozenset({SAFETENSORS, FLOAT16, INT8})
 C = PeerId("c")
 
+Fields = Mapping[str, str] | None
+
 
 class Bodies:
     """Notes what goes over the network: path, content type, status of the answer."""
@@ -27,8 +31,10 @@ class Bodies:
         self._carry = network.carry
         network.carry = self._note  # type: ignore[method-assign]
 
-    async def _note(self, sender: str, address: str, path: str, body: bytes, content_type: str) -> Reply:
-        reply = await self._carry(sender, address, path, body, content_type)
+    async def _note(
+        self, sender: str, address: str, path: str, body: bytes, content_type: str, headers: Fields = None
+    ) -> Reply:
+        reply = await self._carry(sender, address, path, body, content_type, headers)
         self.seen.append((path, content_type, reply.status))
         return reply
 

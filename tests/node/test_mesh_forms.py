@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from tests.node.test_runtime import trigger
 
 LARGE = 300_000  # numbers: more than a megabyte, so updates are offered and fetched
 
+Fields = Mapping[str, str] | None
+
 
 class Meter:
     """Counts requests and bytes of bodies by path."""
@@ -26,8 +29,10 @@ class Meter:
         self._carry = network.carry
         network.carry = self._count  # type: ignore[method-assign]
 
-    async def _count(self, sender: str, address: str, path: str, body: bytes, content_type: str) -> Reply:
-        reply = await self._carry(sender, address, path, body, content_type)
+    async def _count(
+        self, sender: str, address: str, path: str, body: bytes, content_type: str, headers: Fields = None
+    ) -> Reply:
+        reply = await self._carry(sender, address, path, body, content_type, headers)
         kind = "fetch" if path.startswith(PARAMS) and path != Accuracy.path else path
         self.requests[kind] += 1
         self.bytes[kind] += len(body) + len(reply.body)
