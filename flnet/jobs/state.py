@@ -58,7 +58,7 @@ class Waits:
 
 
 PAUSED = "paused by a person here"  # what peers read
-HELD_ROUNDS = 500  # newest records that a job holds; the store has the older ones
+HELD_ROUNDS = 120  # newest records that a job holds (charts show 100); the store has the older ones
 HOLD_BYTES = 128 * 1024 * 1024  # of updates that a round holds before it begins to fold them into a sum
 
 
