@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import struct
@@ -176,10 +177,20 @@ def test_a_picture_is_judged(mesh: Harness, browser: Watched, tmp_path: Path) ->
     page.goto(f"http://127.0.0.1:{mesh.nodes[0].port}/view/predict/MNIST")
     (tmp_path / "black.png").write_bytes(black_png(28))
     tab_to(page, page.get_by_label("Picture (PNG or JPEG)"))
+    chooser_of(page).set_files(tmp_path / "black.png")
+    assert page.locator("[data-predicted]").inner_text() in "0123456789"
+
+
+def chooser_of(page: Any) -> Any:
+    """The dialog that the space bar opens; a key that was pressed before the browser listened opens none."""
+    for _ in range(2):
+        with contextlib.suppress(sync_api.TimeoutError):
+            with page.expect_file_chooser(timeout=8000) as chooser:
+                page.keyboard.press("Space")
+            return chooser.value
     with page.expect_file_chooser() as chooser:
         page.keyboard.press("Space")
-    chooser.value.set_files(tmp_path / "black.png")
-    assert page.locator("[data-predicted]").inner_text() in "0123456789"
+    return chooser.value
 
 
 def black_png(side: int) -> bytes:
