@@ -2,34 +2,50 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-MOST = 4096  # callers whose buckets are kept; who was not heard of for longest is forgotten, with a full bucket
+MOST = 4096  # callers whose buckets are kept
 
 
 class Buckets:
-    """A bucket for each caller, by whatever names one."""
+    """A bucket for each caller; those who were not heard of for longest are forgotten first.
 
-    def __init__(self, burst: float, per_second: float, clock: Callable[[], float], most: int = MOST) -> None:
+    A forgotten bucket is a full one, so with more callers than `most` the bound is looser, and memory is not.
+    """
+
+    def __init__(
+        self, burst: float, per_second: float, clock: Callable[[], float] = time.monotonic, most: int = MOST
+    ) -> None:
         """Args:
         burst: turns in a full bucket.
         per_second: turns that come back.
         clock: seconds, of which only differences count.
         most: buckets that are kept.
         """
-        self._burst, self._per_second, self._clock, self._most = burst, per_second, clock, most
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # turns, and when there were so many
+        self._burst, self._per_second, self._most, self._clock = burst, per_second, most, clock
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # turns, and when that was
+
+    def wait(self, caller: str) -> float:
+        """Seconds until this caller has a turn; 0 if that is now. Takes none."""
+        return max(0.0, (1 - self._now(caller)) / self._per_second)
 
     def take(self, caller: str) -> float:
-        """Take a turn, and return 0; without one, the seconds until there is one."""
-        now = self._clock()
-        turns, then = self._left.get(caller, (self._burst, now))
-        turns = min(self._burst, turns + (now - then) * self._per_second)
+        """Take a turn, if there is one; else the seconds until there is."""
+        turns = self._now(caller)
         if turns < 1:
             return (1 - turns) / self._per_second
-        self._left[caller] = (turns - 1, now)
+        self._left[caller] = (turns - 1, self._clock())
         self._left.move_to_end(caller)
         if len(self._left) > self._most:
             self._left.popitem(last=False)
         return 0.0
+
+    def is_full(self, caller: str) -> bool:
+        """Whether nothing was taken for so long that it counts as never."""
+        return self._now(caller) >= self._burst
+
+    def _now(self, caller: str) -> float:
+        turns, then = self._left.get(caller, (self._burst, self._clock()))
+        return min(self._burst, turns + (self._clock() - then) * self._per_second)

@@ -16,9 +16,10 @@ from quart.wrappers.request import Body
 
 from flnet.errors import NotReady, PeerError
 from flnet.messages import Accuracy, Announce, ModelParams, Probe, StartTraining
+from flnet.node.buckets import Buckets
 from flnet.refusals import TooManyMessages
 from flnet.web.body import CONTROL_BYTES, LandedBody, LimitedBody
-from flnet.web.rates import Buckets, network_of
+from flnet.web.rates import network_of
 
 NODE_PATHS = frozenset(kind.path for kind in (Announce, Probe, StartTraining, ModelParams, Accuracy))
 BURST, PER_SECOND = 2000.0, 200.0  # of one address; fifty nodes on one machine send a hundred messages a second

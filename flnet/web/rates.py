@@ -1,47 +1,8 @@
-"""How often somebody may do something: a bucket of turns for each caller, which fills up again with time."""
+"""Who counts as one caller where callers have a number of turns each."""
 
 from __future__ import annotations
 
 import ipaddress
-import time
-from collections import OrderedDict
-from collections.abc import Callable
-
-
-class Buckets:
-    """A bucket for each caller; those who were not heard of for longest are forgotten first.
-
-    A forgotten bucket is a full one, so with more callers than `most` the bound is looser, and memory is not.
-    """
-
-    def __init__(
-        self, burst: float, per_second: float, most: int = 4096, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._burst, self._per_second, self._most, self._clock = burst, per_second, most, clock
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # turns, and when that was
-
-    def wait(self, caller: str) -> float:
-        """Seconds until this caller has a turn; 0 if that is now. Takes none."""
-        return max(0.0, (1 - self._now(caller)) / self._per_second)
-
-    def take(self, caller: str) -> float:
-        """Take a turn, if there is one; else the seconds until there is."""
-        turns = self._now(caller)
-        if turns < 1:
-            return (1 - turns) / self._per_second
-        self._left[caller] = (turns - 1, self._clock())
-        self._left.move_to_end(caller)
-        if len(self._left) > self._most:
-            self._left.popitem(last=False)
-        return 0.0
-
-    def is_full(self, caller: str) -> bool:
-        """Whether nothing was taken for so long that it counts as never."""
-        return self._now(caller) >= self._burst
-
-    def _now(self, caller: str) -> float:
-        turns, then = self._left.get(caller, (self._burst, self._clock()))
-        return min(self._burst, turns + (self._clock() - then) * self._per_second)
 
 
 def network_of(address: str) -> str:

@@ -13,10 +13,11 @@ from typing import cast
 from quart import Quart, current_app, g, request
 
 from flnet.node.base import Node
+from flnet.node.buckets import Buckets
 from flnet.settings import Settings
 from flnet.web.caller import caller_ip, is_from_this_machine
 from flnet.web.operator_token import OperatorToken
-from flnet.web.rates import Buckets, network_of
+from flnet.web.rates import network_of
 from flnet.web.refusals import SignInNeeded, TooManyRequests
 from flnet.web.sessions import Sessions
 

@@ -6,7 +6,7 @@ from typing import cast
 
 from quart import Quart
 
-from flnet.web.rates import Buckets
+from flnet.node.buckets import Buckets
 from flnet.web.standing import Gate
 
 

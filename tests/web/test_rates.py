@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from flnet.web.rates import Buckets, network_of
+from flnet.node.buckets import Buckets
+from flnet.web.rates import network_of
 
 
 class Clock:
