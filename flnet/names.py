@@ -1,4 +1,4 @@
-"""What may stand as a name (of a node or a trainer) and as a host: one rule for settings and for messages."""
+"""What may stand as a name (of a node or a trainer) and as a host, and how addresses are written."""
 
 from __future__ import annotations
 
@@ -35,6 +35,11 @@ def check_host(host: str) -> str:
     if not _is_ip(host) and (len(host) > MAX_HOST or not all(map(_LABEL.fullmatch, labels))):
         raise ValueError("must be an IP address or a host name")
     return host
+
+
+def hostport(host: str, port: int) -> str:
+    """ "host:port", with the brackets that an IPv6 address needs."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 @lru_cache(1024)  # the same few addresses stand in every message

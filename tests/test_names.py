@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flnet.names import check_host, check_name
+from flnet.names import check_host, check_name, hostport
 
 
 @pytest.mark.parametrize("name", ["a", "NODE_1", "Klinik Süd, 3. Stock", "病院", "x" * 64, "<script>"])
@@ -46,3 +46,10 @@ def test_any_text_is_taken_unchanged_or_refused(text: str) -> None:
         except ValueError:
             continue
         assert taken == text
+
+
+@pytest.mark.parametrize(
+    ("host", "text"), [("10.0.0.1", "10.0.0.1:4000"), ("::1", "[::1]:4000"), ("a.b", "a.b:4000")]
+)
+def test_an_ipv6_address_stands_in_brackets_before_its_port(host: str, text: str) -> None:
+    assert hostport(host, 4000) == text

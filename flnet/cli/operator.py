@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import click
 
 from flnet.cli.options import variable_name
-from flnet.cli.text import address_of
 from flnet.errors import FlnetError, StartError
+from flnet.names import hostport
 from flnet.settings import LOOPBACK, Settings, load_settings
 
 __all__ = ["is_token_needed", "page_address", "sign_in_link", "token_for", "token_option"]
@@ -96,7 +96,7 @@ def is_token_needed(settings: Settings) -> bool:
 def page_address(settings: Settings) -> str:
     """Where a person opens the page."""
     host = "127.0.0.1" if settings.listen_address in _EVERYWHERE else settings.listen_address
-    return f"http://{address_of(settings.node_ip or host, settings.node_port)}/"
+    return f"http://{hostport(settings.node_ip or host, settings.node_port)}/"
 
 
 def sign_in_link(settings: Settings, token: str) -> str:

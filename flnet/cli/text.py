@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["accuracy", "address_of", "counted", "printable", "short"]
+__all__ = ["accuracy", "counted", "printable", "short"]
 
 
 def printable(text: object) -> str:
@@ -26,8 +26,3 @@ def accuracy(value: object) -> str:
 def counted(number: int, thing: str) -> str:
     """ "1 round", "2 rounds"."""
     return f"{number} {thing}{'' if number == 1 else 's'}"
-
-
-def address_of(host: str, port: int) -> str:
-    """ "host:port", with the brackets that an IPv6 address needs."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -17,7 +17,7 @@ from pydantic.alias_generators import to_camel
 from flnet.errors import InvalidMessage
 from flnet.explaining import explain
 from flnet.fingerprints import check_key
-from flnet.names import check_host, check_name
+from flnet.names import check_host, check_name, hostport
 from flnet.params import Params
 
 SAFETENSORS, FLOAT16, INT8 = "safetensors", "float16", "int8"  # forms of parameters that a node may accept
@@ -83,7 +83,7 @@ class Peer(Message):
     @property
     def address(self) -> str:
         """Where it is, as "host:port"; IPv6 in brackets. Only for a peer whose ip is known."""
-        return f"[{self.ip}]:{self.port}" if self.ip and ":" in self.ip else f"{self.ip}:{self.port}"
+        return hostport(f"{self.ip}", self.port)
 
     @field_serializer("port")
     def _port_as_text(self, port: int) -> str:

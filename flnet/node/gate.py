@@ -9,6 +9,7 @@ import psutil
 
 from flnet.events import AnnounceAnswered, AnnounceReceived, Event, ProbeAnswered, ProbeReceived
 from flnet.messages import MAX_PEERS, Announce, JobMessage, Message, News, Peer, Probe
+from flnet.names import hostport
 from flnet.networks import OWN_MACHINE, PRIVATE, Networks, address_of, networks_of
 from flnet.node.buckets import Buckets
 from flnet.params import PeerId
@@ -67,13 +68,14 @@ class Gate:
         networks: in which peers that others name are called; None: everywhere.
     """
 
-    def __init__(self, clock: Callable[[], float], publish: Publish) -> None:
+    def __init__(self, me: str, clock: Callable[[], float], publish: Publish) -> None:
         """Args:
+        me: this node's own id.
         clock: seconds, of which only differences count.
         publish: tells people, by kind and words.
         """
         self.networks: Networks | None = None
-        self._publish = publish
+        self._me, self._publish = me, publish
         self._buckets = Buckets(BURST, PER_SECOND, clock)
         self._told: set[str] = set()
 
@@ -138,7 +140,7 @@ class Gate:
     def _is_callable(self, one: Peer | News, told_by: str) -> bool:
         assert self.networks is not None
         why = self.networks.refusal(one.ip, one.port, told_by) if one.ip is not None else None
-        if why is not None and f"{one.ip}" not in self._told and len(self._told) < MAX_PEERS:
+        if why is not None and one.id != self._me and one.ip not in self._told and len(self._told) < MAX_PEERS:
             self._told.add(f"{one.ip}")  # once: who names it will name it again
-            self._publish("address_refused", f"{one.id} at {one.ip} is not called: {why}")
+            self._publish("address_refused", f"{one.id} at {hostport(one.ip, one.port)} is not called: {why}")
         return why is None

@@ -95,7 +95,7 @@ class NodeRuntime:
         self.distances = Distances()
         self._survey = Survey(transport, self.peers, self.distances)
         self._histories, self._bootstrap = Histories(transport), tuple(bootstrap)
-        self.gate = Gate(time.monotonic, self.feed.publish)
+        self.gate = Gate(core.me.id, time.monotonic, self.feed.publish)
         self._mailbox = Mailbox(self._handle, lambda words: self.feed.publish("fault", words, data={}))
         self._progress: dict[TrainerId, Mapping[str, int]] = {}
         self._performer = make_performer(self)

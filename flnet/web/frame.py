@@ -13,6 +13,7 @@ from quart import Blueprint, Response, current_app, redirect, render_template, r
 from werkzeug.exceptions import NotFound
 
 from flnet import __version__
+from flnet.names import hostport
 from flnet.node.base import Node
 from flnet.settings import Settings
 from flnet.web.body import read_body
@@ -147,4 +148,4 @@ def _load_files() -> tuple[dict[str, bytes], str]:
 
 def _own_address(node: Node, settings: Settings) -> str:
     host = node.me.ip or settings.listen_address
-    return f"[{host}]:{node.me.port}" if ":" in host else f"{host}:{node.me.port}"
+    return hostport(host, node.me.port)

@@ -49,8 +49,10 @@ def make_trainer(settings):
 def environment(folder: Path) -> dict[str, str]:
     """The variables for a light process: the tiny trainer TINY, in a thread, nothing from outside."""
     trainers = folder / "trainers"
-    trainers.mkdir(exist_ok=True)
-    (trainers / "TINY.py").write_text(TINY_TRAINER)
+    file = trainers / "TINY.py"
+    if not file.exists():  # written once: a node that runs already may be reading it
+        trainers.mkdir(exist_ok=True)
+        file.write_text(TINY_TRAINER)
     clean = {name: value for name, value in os.environ.items() if not name.startswith("FLNET_")}
     return clean | {
         "FLNET_TRAINERS_PATH": str(trainers),

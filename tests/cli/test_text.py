@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from flnet.cli.text import accuracy, address_of, counted, printable, short
+from flnet.cli.text import accuracy, counted, printable, short
 
 
 @pytest.mark.parametrize(
@@ -26,5 +26,3 @@ def test_short_forms() -> None:
     assert accuracy(0.51234) == "0.5123"
     assert accuracy(None) == "-"
     assert (counted(1, "node"), counted(0, "node")) == ("1 node", "0 nodes")
-    assert address_of("127.0.0.1", 4000) == "127.0.0.1:4000"
-    assert address_of("::1", 4000) == "[::1]:4000"

@@ -32,7 +32,7 @@ def told() -> list[str]:
 
 @pytest.fixture
 def gate(told: list[str]) -> Gate:
-    made = Gate(Clock(), lambda kind, words: told.append(f"{kind}: {words}"))
+    made = Gate("me", Clock(), lambda kind, words: told.append(f"{kind}: {words}"))
     made.networks = Networks([*PRIVATE, *OWN_MACHINE], own=["10.0.0.7"], port=4000)
     return made
 
@@ -47,15 +47,16 @@ def test_of_an_announcement_only_what_may_be_called_is_left(gate: Gate, told: li
     assert isinstance(left, AnnounceReceived)
     assert left.known == (GOOD,)
     assert [(one.id, one.ip) for one in left.members] == [("good", "10.0.0.8"), ("bad", None)]
-    assert told == ["address_refused: bad at 169.254.169.254 is not called: no node can be there"]
+    assert told == ["address_refused: bad at 169.254.169.254:4000 is not called: no node can be there"]
     gate.admit(HELLO, event, "10.0.0.9")
     assert len(told) == 1  # said once
 
 
-def test_what_is_said_of_this_node_is_still_heard(gate: Gate) -> None:
+def test_what_is_said_of_this_node_is_still_heard_and_nobody_wondered_at(gate: Gate, told: list[str]) -> None:
     left = gate.admit(HELLO, ProbeReceived(CALLER, news=(ME,)), "10.0.0.9")
     assert isinstance(left, ProbeReceived)
     assert [one.id for one in left.news] == ["me"]
+    assert told == []
 
 
 @pytest.mark.parametrize("event", [AnnounceReceived(BAD), ProbeReceived(BAD)])

@@ -10,6 +10,8 @@ from flnet.web.said import MOST_SHOWN, Said, catalogue_of, say, shown
 
 def test_what_is_known_is_said_in_the_language_of_the_page() -> None:
     assert say("es", "node-b joined at 127.0.0.1:4001", "peer_joined") == Said("node-b se unió en 127.0.0.1:4001")
+    refused = say("es", "bad at 10.1.2.3:22 is not called: no node can be there", "address_refused")
+    assert refused == Said("no se llama a bad en 10.1.2.3:22: ahí no puede haber ningún nodo")
     assert say("en", "node-b joined at 127.0.0.1:4001") == Said("node-b joined at 127.0.0.1:4001")
     assert say("es", "This node has no trainer.") == Said("Este nodo no tiene ningún entrenador.")
 
