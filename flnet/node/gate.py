@@ -142,5 +142,6 @@ class Gate:
         why = self.networks.refusal(one.ip, one.port, told_by) if one.ip is not None else None
         if why is not None and one.id != self._me and one.ip not in self._told and len(self._told) < MAX_PEERS:
             self._told.add(f"{one.ip}")  # once: who names it will name it again
-            self._publish("address_refused", f"{one.id} at {hostport(f"{one.ip}", one.port)} is not called: {why}")
+            where = hostport(f"{one.ip}", one.port)
+            self._publish("address_refused", f"{one.id} at {where} is not called: {why}")
         return why is None
