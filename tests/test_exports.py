@@ -22,6 +22,7 @@ DRIVEN_BY = {
     "tests/membership/test_announcing.py": ("membership.greeting",),
     "tests/membership/test_members.py": ("membership.state",),
     "tests/messages/test_base.py": ("explaining",),
+    "tests/settings/test_sources.py": ("settings.model", "settings.place"),
     "tests/training/test_pool.py": ("training.api", "training.backend", "training.faults"),
     "tests/training/test_process.py": ("training.frames", "training.local", "training.worker"),
     "tests/web/test_info.py": ("web.answers", "web.app"),

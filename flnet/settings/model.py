@@ -1,0 +1,149 @@
+"""All settings of one node: name, unit, default, rule, and why.
+
+Every setting is an environment variable FLNET_<NAME>, an option --<name> and a line of flnet.toml; an
+option beats a variable, a variable beats the file, the file beats the default.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, PrivateAttr
+
+from flnet.networks import Cidrs
+from flnet.setting_types import Folder, Names, Shard, check_partition
+from flnet.settings.place import PlaceSettings
+
+SECRET = re.compile("key|token|secret|password")  # names of settings whose values are shown to nobody
+Source = Literal["default", "file", "variable", "option"]  # of a value
+
+
+class Settings(PlaceSettings):
+    """All settings of one node, frozen."""
+
+    datasets_path: Folder | None = Field(default=None, description="Folder in which trainers look for data sets.")
+    data_shard: Shard = Field(
+        default=Shard(index=1, count=1),
+        description='For experiments on one data set: this node takes part i of n, "i/n".',
+    )
+    data_partition: Annotated[str, AfterValidator(check_partition)] = Field(
+        default="iid",
+        description="How the parts of data_shard differ: iid (alike), dirichlet:0.3 (labels in drawn shares), "
+        "pathological:2 (labels per part), quantity:0.5 or power:1 (sizes), groups (kept whole). The same on all "
+        "nodes.",
+    )
+    state_path: Folder | None = Field(
+        default=None, description="Folder for what must survive a restart; ~/.flnet/node-<port> if absent."
+    )
+    tmp_path: Folder | None = Field(
+        default=None, description="Folder for temporary files; the system's if absent."
+    )
+    trainers: Names = Field(default=(), description="Trainers to offer, by id, with commas between; all if empty.")
+    trainers_path: Folder | None = Field(
+        default=None, description="Folder with further trainers, one file or folder each."
+    )
+    aggregation: Literal["agg0", "agg1", "agg2"] = Field(
+        default="agg1",
+        description="Weights of the average: agg0 uniform, agg1 by examples, agg2 by examples x labels.",
+    )
+    wire: Literal["safetensors", "float16", "int8", "json"] = Field(
+        default="safetensors",
+        description="How updates are sent to peers that can read it: as they are, in half or in a quarter of the "
+        "bytes (what rounding loses is sent with the next update), or as the thesis' JSON only.",
+    )
+    wait_time_in_seconds_to_force_fedavg: float = Field(
+        default=60,
+        gt=0,
+        description="Seconds after the own training until the average is forced without the missing peers.",
+    )
+    wait_time_in_seconds_to_force_fedavg_margin: float = Field(
+        default=5,
+        ge=0,
+        description="Random part added to that wait, in seconds, so that nodes do not act at once.",
+    )
+    request_timeout_in_seconds: float = Field(
+        default=30, gt=0, description="Seconds that a request to a peer may take, all attempts together."
+    )
+    prune_unresponsive_nodes: bool = Field(
+        default=False,
+        description="Forget a peer that does not answer, instead of trying it again from time to time.",
+    )
+    compute: Literal["process", "thread"] = Field(
+        default="process",
+        description="Train in a child process of low priority, or in a thread (little memory, debugging).",
+    )
+    compute_threads: int = Field(
+        default=1,
+        ge=0,
+        le=256,
+        description="CPU threads that a framework may use to train; 0: one for each processor that the node may "
+        "use, which flnet demo divides among its nodes. More than 1 pay off on a machine that does nothing else.",
+    )
+    local_epochs: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_000,
+        description="Epochs that this node trains, whatever e a round is started with.",
+    )
+    local_batch_size: int | None = Field(
+        default=None,
+        ge=1,
+        le=1_000_000,
+        description="Examples per batch on this node, whatever b a round is started with.",
+    )
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field(
+        default="auto",
+        description="Where frameworks train: the processor, an NVIDIA or Apple GPU; auto takes a GPU if there is "
+        "one.",
+    )
+    worker_idle_seconds: float = Field(
+        default=60,
+        gt=0,
+        description="Seconds without work after which the training child is ended to free its memory.",
+    )
+    fork_server: Folder | None = Field(
+        default=None,
+        description="Socket of a process that forks the training children of all nodes of this machine, so that "
+        "a framework is imported once; flnet demo sets it.",
+    )
+    max_body_megabytes: int = Field(
+        default=512,
+        ge=1,
+        description="Upper bound for one request body; the real limit follows the size of the models.",
+    )
+    allowed_networks: Cidrs = Field(
+        default=(),
+        description="Networks in which peers that others name may lie, such as 10.1.0.0/16, with commas between. "
+        "If empty: this machine only where the node listens on loopback, else private networks and those of the "
+        "own interfaces. Peers in bootstrap_pairs are called wherever they are.",
+    )
+    max_import_gigabytes: float = Field(
+        default=8, gt=0, le=100_000, description="Upper bound for data that a person brings, also when unpacked."
+    )
+    keep_models: int = Field(
+        default=5,
+        ge=0,
+        description="Averages of each trainer kept besides the one held; pinned ones do not count.",
+    )
+    keep_model_megabytes: int = Field(
+        default=128, ge=1, description="Room for them; of larger ones fewer are kept."
+    )
+    keep_rounds: int = Field(default=100_000, ge=1, description="Rounds of each trainer kept in the history.")
+    keep_events: int = Field(default=10_000, ge=0, description="Things that happened, kept over restarts.")
+    seed: int = Field(default=0, ge=0, le=2**31, description="Seed of splits, initial parameters and shuffling.")
+    logging_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        default="INFO", description="What is logged."
+    )
+
+    _sources: Mapping[str, Source] = PrivateAttr(default_factory=dict)  # of those that somebody gave
+
+    def source_of(self, name: str) -> Source:
+        """From where `load_settings` has the value of this setting."""
+        return self._sources.get(name, "default")
+
+    def came_from(self, sources: Mapping[str, Source]) -> Settings:
+        """Remember from where each value came that somebody gave, by name."""
+        self._sources = sources
+        return self
