@@ -65,6 +65,7 @@ class Member:
             "reason": self.reason,
             "incarnation": self.standing.incarnation,
             "fingerprint": short(self.key),
+            "key": self.key or "",
         }
 
 

@@ -116,8 +116,9 @@ class Node(Protocol):
     model: digest, round, contributors, accuracy (here, or None), exchanged_with (the peer it was adopted from,
         or None), bytes, held (whether the job goes on from it), pinned (by a person, so that it is kept).
     peer: id, ip, port, address, state ("alive", "suspect", "dead", "left"), reason, incarnation (how
-        often it was shown that it is there after all), fingerprint (of its key, short, or ""), rtt_ms (round-trip
-        time of small requests, smoothed, in milliseconds; None while none was measured).
+        often it was shown that it is there after all), fingerprint (of its key, short, or ""), key (its public
+        key, or ""), rtt_ms (round-trip time of small requests, smoothed, in milliseconds; None while
+        none was measured).
     """
 
     me: Peer
@@ -172,7 +173,7 @@ class Node(Protocol):
         ...
 
     def info(self) -> View:
-        """GET /info: {iAm, fingerprint (of this node's key, short, or ""), jobsInfo: [job view, ...],
+        """GET /info: {iAm, fingerprint (of this node's key, short, or ""), key, jobsInfo: [job view, ...],
         mode ("open", "keyed"), lastNodeStatus: "IDLE"/"BUSY", peers: [peer view, ...], version}.
         """
         ...

@@ -200,7 +200,7 @@ class NodeRuntime:
         """GET /info."""
         return {
             "iAm": self.me.fields(),
-            "fingerprint": short(self.core.members.key),
+            **{"fingerprint": short(self.core.members.key), "key": self.core.members.key or ""},
             "jobsInfo": [_for_peers(self.job(trainer)) for trainer in self.core.jobs],
             "mode": "keyed" if self.door else "open",
             "lastNodeStatus": "BUSY" if self._is_busy() else "IDLE",

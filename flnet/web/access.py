@@ -29,6 +29,8 @@ PAGES: Mapping[str, Who] = {
     "POST /view/predict/{trainerId}": Who.PERSONS,
     "GET /view/data": Who.ANYONE,
     "POST /view/data/{trainerId}": Who.PERSONS,
+    "GET /view/keys": Who.ANYONE,
+    "POST /view/keys": Who.PERSONS,
     "GET /view/settings": Who.PERSONS,
     "GET /view/api": Who.ANYONE,
 }

@@ -39,6 +39,7 @@ class PeerView(View):
     reason: str = Field(description="why it is not held for alive, in words")
     incarnation: int = Field(description="how often it was shown that it is there after all")
     fingerprint: str = Field(default="", description="of its key, the short form; empty if it has none")
+    key: str = Field(default="", description="its public key; empty if it has none")
     rtt_ms: float | None = Field(default=None, description="of small requests to it, smoothed; milliseconds")
 
 
@@ -127,6 +128,7 @@ class InfoView(View):
 
     iAm: Peer  # as it stands on the wire
     fingerprint: str = Field(default="", description="of this node's key, the short form")
+    key: str = Field(default="", description="the public key by which this node is known")
     mode: Literal["open", "keyed"] = Field(default="open", description="how the nodes of the mesh know each other")
     jobsInfo: list[JobView]
     lastNodeStatus: Literal["IDLE", "BUSY"]

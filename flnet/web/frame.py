@@ -17,6 +17,7 @@ from flnet.names import hostport
 from flnet.node.base import Node
 from flnet.settings import Settings
 from flnet.web.body import read_body
+from flnet.web.mesh_mode import mesh_mode
 from flnet.web.said import shown
 from flnet.web.standing import Standing, gate, may_act
 from flnet.web.words import ENGLISH, LANGUAGES, Translate, translator
@@ -29,13 +30,13 @@ TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-MESHES = {"open": "open mesh", "keyed": "mesh with a key"}
 # Path and name of the pages in the header; those that are not there are left out.
 NAVIGATION = (
     ("/", "Overview"),
     ("/view/models", "Models"),
     ("/view/predict", "Prediction"),
     ("/view/data", "Data"),
+    ("/view/keys", "Keys"),
     ("/view/settings", "Settings"),
     ("/view/api", "API"),
 )
@@ -65,7 +66,7 @@ def frame_routes(node: Node, settings: Settings) -> Blueprint:
             "locked": Markup("") if may_act() else Markup(" disabled"),
             "address": _own_address(node, settings),
             "version": __version__,
-            "mesh": MESHES[settings.mode],
+            "mesh": mesh_mode(settings.mode),
         }
 
     @routes.post("/look")

@@ -92,6 +92,7 @@ class MeshNode(_Said):
         state: as the membership names it, such as "alive", "suspect", "dead", "left", "pending".
         reason: why it does not answer, or why nothing is known of its jobs.
         fingerprint: of its key, the short form; empty for a node that has none.
+        key: its public key; empty for a node that has none.
         rtt_ms: round-trip time to it, smoothed, in milliseconds; None for this node, and where none was measured.
     """
 
@@ -102,6 +103,7 @@ class MeshNode(_Said):
     me: bool = False
     version: Annotated[Annotated[str, Field(pattern=r"^[0-9A-Za-z.+-]{1,40}$")] | None, _else(None)] = None
     fingerprint: str = ""
+    key: str = ""
     rtt_ms: Annotated[float, Field(ge=0)] | None = None
     jobs: Annotated[list[MeshJob], _good_ones(MeshJob, MAX_JOBS)] = []
 
@@ -143,6 +145,7 @@ def mesh_of(node: Node, peer_infos: Sequence[View], host: str) -> Mesh:
         me=True,
         version=info["version"],
         fingerprint=info.get("fingerprint", ""),
+        key=info.get("key", ""),
         jobs=info["jobsInfo"],
     )
     peers = [_peer(peer, asked.get(peer["id"], {})) for peer in node.peers()]
@@ -158,6 +161,7 @@ def _peer(known: View, asked: View) -> MeshNode:
         reason=known.get("reason") or asked.get("error") or "",
         version=said.get("version"),
         fingerprint=known.get("fingerprint", ""),
+        key=known.get("key", ""),
         rtt_ms=known.get("rtt_ms"),
         jobs=said.get("jobsInfo", []),
     )

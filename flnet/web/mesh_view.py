@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from flnet.web.identities import Identity, forget_url, identity_of
 from flnet.web.job_view import NEVER, phase_words
 from flnet.web.mesh import Mesh, MeshJob, MeshNode
 from flnet.web.view import accuracy, page_url, text
@@ -54,6 +55,8 @@ class NodeRow:
     Attributes:
         look: the state where it has a shape of its own, or "other".
         chip: the class of the state's chip.
+        identity: its key as people compare it; None without one.
+        forget: the address that asks whether to forget it; empty while it takes part.
         rtt: round-trip time in words; empty for this node, and where none was measured.
         hidden: jobs that are not listed.
     """
@@ -66,6 +69,8 @@ class NodeRow:
     look: str
     chip: str
     note: str
+    identity: Identity | None
+    forget: str
     rtt: str
     version: str
     jobs: tuple[NodeJob, ...]
@@ -117,6 +122,8 @@ def _row(node: MeshNode, labels: Mapping[str, str], letters: Letters) -> NodeRow
         look=state if state in STATES else "other",
         chip=_CHIPS.get(state, "warn"),
         note=text(node.reason, 500),
+        identity=identity_of(node.key),
+        forget="" if node.me else forget_url(node.id, state),
         rtt=rtt_words(node.rtt_ms),
         version=node.version or "",
         jobs=tuple(_job(job, labels, letters) for job in node.jobs[:JOBS_SHOWN]),

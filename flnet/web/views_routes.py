@@ -10,18 +10,20 @@ from flnet.web.openapi import describe
 from flnet.web.views_api import api_view
 from flnet.web.views_data import data_view
 from flnet.web.views_frame import frame_views
+from flnet.web.views_keys import keys_view
 from flnet.web.views_models import models_view
 from flnet.web.views_predict import predict_view
 from flnet.web.views_settings import settings_view
 
 
 def view_routes(node: Node, settings: Settings) -> Blueprint:
-    """Models, predictions, data, settings and the REST API, rendered here; they work without script."""
+    """Models, predictions, data, keys, settings and the REST API, rendered here; they work without script."""
     routes = Blueprint("view", __name__)
     frame_views(routes, node)
     models_view(routes, node)
     predict_view(routes, node)
     data_view(routes, node, settings)
+    keys_view(routes, node)
     settings_view(routes, settings)
     api_view(routes, describe)
     return routes

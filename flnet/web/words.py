@@ -9,12 +9,13 @@ from typing import Any, Protocol
 from flnet.web.words_access import SPANISH as OF_ACCESS
 from flnet.web.words_goals import SPANISH as OF_GOALS
 from flnet.web.words_import import SPANISH as OF_IMPORTS
+from flnet.web.words_keys import SPANISH as OF_KEYS
 from flnet.web.words_page import SPANISH as OF_THE_PAGE
 from flnet.web.words_views import SPANISH as OF_THE_VIEWS
 
 ENGLISH = "en"
 LANGUAGES = {ENGLISH: "English", "es": "Español"}
-SPANISH: Mapping[str, str] = {**OF_ACCESS, **OF_THE_VIEWS, **OF_IMPORTS, **OF_GOALS, **OF_THE_PAGE}
+SPANISH: Mapping[str, str] = {**OF_ACCESS, **OF_THE_VIEWS, **OF_IMPORTS, **OF_GOALS, **OF_KEYS, **OF_THE_PAGE}
 _TEXTS: Mapping[str, Mapping[str, str]] = {"es": SPANISH}
 
 

@@ -281,7 +281,7 @@ def test_the_view_says_what_is_known() -> None:
     silence(m, A, ticks=3)
     assert m.view()[0] == {
         **{"id": "a", "ip": "10.0.0.1", "port": str(at("a").port), "address": address("a")},
-        **{"state": "suspect", "reason": "timed out", "incarnation": 0, "fingerprint": ""},
+        **{"state": "suspect", "reason": "timed out", "incarnation": 0, "fingerprint": "", "key": ""},
     }
 
 

@@ -224,7 +224,7 @@ def test_the_view_and_the_news_of_a_member() -> None:
     member = Member(Peer(id="a", ip="10.0.0.1", port=9), Standing(LEFT, 2), "it goes")
     assert member.view() == {
         **{"id": "a", "ip": "10.0.0.1", "port": "9", "address": "10.0.0.1:9"},
-        **{"state": "left", "reason": "it goes", "incarnation": 2, "fingerprint": ""},
+        **{"state": "left", "reason": "it goes", "incarnation": 2, "fingerprint": "", "key": ""},
     }
     news = member.news(B)
     assert (news.id, news.ip, news.port, news.state, news.incarnation, news.by) == (

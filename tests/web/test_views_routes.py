@@ -11,7 +11,10 @@ from .conftest import SETTINGS, Client
 from .page_reading import Page, load
 from .view_nodes import ViewNode, two_models
 
-VIEWS = ("/view/models/MNIST", "/view/predict/MNIST", "/view/data", "/view/settings", "/view/api")
+VIEWS = (
+    *("/view/models/MNIST", "/view/predict/MNIST", "/view/data"),
+    *("/view/keys", "/view/settings", "/view/api"),
+)
 
 
 @pytest.fixture
