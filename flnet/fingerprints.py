@@ -66,6 +66,12 @@ def words(key: str) -> str:
     return spoken(_digest(key), SPOKEN_WORDS)
 
 
+def words_of(mark: str) -> str:
+    """The same six words, for a whole fingerprint in its usual form."""
+    digits = "".join(part[:GROUP] for part in mark.split("-"))
+    return spoken(base64.b32decode(digits + "=" * (-len(digits) % 8)), SPOKEN_WORDS)
+
+
 def read_fingerprint(text: str) -> str:
     """A whole fingerprint in its usual form, however typed: small letters, spaces, 0 for O, 1 for I and 8 for B.
 

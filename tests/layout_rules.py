@@ -15,7 +15,7 @@ LAYERS = {
     **dict.fromkeys(("blob", "explaining", "fingerprints", "params", "refusals", "setting_types"), 2),
     **dict.fromkeys(("comparing", "merging", "messages", "packing", "settings", "tensorfile"), 3),
     **dict.fromkeys(("events", "effects", "privacy", "signing"), 4),
-    **dict.fromkeys(("strategies", "personal", "projection", "topologies", "policies"), 5),
+    **dict.fromkeys(("strategies", "trust", "personal", "projection", "topologies", "policies"), 5),
     **dict.fromkeys(("membership", "rounds"), 6),
     "jobs": 7,
     **dict.fromkeys(("codec", "keys", "transport", "store", "training"), 8),

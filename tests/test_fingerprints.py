@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flnet.fingerprints import ALPHABET, check_key, fingerprint, key_text, read_fingerprint, short, words
+from flnet.fingerprints import ALPHABET, check_key, fingerprint, key_text, read_fingerprint, short, words, words_of
 
 KEYS = st.binary(min_size=32, max_size=32).map(key_text)
 ZEROS = key_text(bytes(32))
@@ -98,3 +98,8 @@ def test_groups_in_each_others_place_are_found(key: str, one: int, other: int) -
 def test_another_length_is_told(text: str) -> None:
     with pytest.raises(ValueError, match="13 groups of 5"):
         read_fingerprint(text)
+
+
+@given(KEYS)
+def test_a_fingerprint_says_the_same_words_as_its_key(key: str) -> None:
+    assert words_of(fingerprint(key)) == words(key)

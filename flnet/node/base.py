@@ -8,8 +8,9 @@ from typing import Any, Literal, Protocol
 
 from flnet.blob import Blob
 from flnet.messages import EditHyperParams, Peer
+from flnet.node.import_base import Imports
+from flnet.node.trust import Trust
 from flnet.params import TrainerId
-from flnet.training.importing import Upload
 from flnet.transport.base import Reply
 
 View = Mapping[str, Any]
@@ -66,32 +67,6 @@ class Feed(Protocol):
         ...
 
 
-class Imports(Protocol):
-    """Takes in data that a person brings; see `flnet.node.importing`."""
-
-    @property
-    def limit_bytes(self) -> int:
-        """How many bytes may come at once."""
-        ...
-
-    def begin(self, trainer: TrainerId, *, replace: bool = False) -> Upload:
-        """Where files go as they come; hand it to `take`, or discard it.
-
-        Raises:
-            UnknownTrainer, JobBusy: there is no such job, or it has no time.
-            ImportRefused, DataThere, NoRoom: it would come to nothing.
-        """
-        ...
-
-    async def take(self, upload: Upload) -> View:
-        """Move what came into its place, and load the trainer again; what it says of its data then.
-
-        Raises:
-            ImportRefused, DataThere, NoRoom: nothing has changed; says why.
-        """
-        ...
-
-
 class Node(Protocol):
     """One running node.
 
@@ -131,6 +106,11 @@ class Node(Protocol):
     @property
     def imports(self) -> Imports:
         """Who takes in data that a person brings."""
+        ...
+
+    @property
+    def trust(self) -> Trust | None:
+        """Whose keys are accepted in a pinned mesh, and who waits; None in an open or keyed one."""
         ...
 
     def body_limit(self, path: str) -> int:
@@ -174,7 +154,7 @@ class Node(Protocol):
 
     def info(self) -> View:
         """GET /info: {iAm, fingerprint (of this node's key, short, or ""), key, jobsInfo: [job view, ...],
-        mode ("open", "keyed"), lastNodeStatus: "IDLE"/"BUSY", peers: [peer view, ...], version}.
+        mode ("open", "keyed", "pinned"), lastNodeStatus: "IDLE"/"BUSY", peers: [peer view, ...], version}.
         """
         ...
 

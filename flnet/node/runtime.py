@@ -10,20 +10,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import flnet
 from flnet.blob import Blob
 from flnet.errors import NotComparable, NotReady, PeerError, UnknownPath
-from flnet.events import (
-    Event,
-    HyperParamsEdited,
-    Leaving,
-    MeshStarted,
-    Paused,
-    PeerForgotten,
-    Resumed,
-    SeriesStopped,
-)
+from flnet.events import Event, HyperParamsEdited, Leaving, MeshStarted, PeerForgotten
 from flnet.fingerprints import short
 from flnet.jobs import Phase
 from flnet.membership.naming import NameTaken
-from flnet.messages import Announce, EditHyperParams, JobMessage, Packet, Peer, Trigger
+from flnet.messages import EditHyperParams, JobMessage, Packet, Peer
 from flnet.node.asking import ask_policy
 from flnet.node.base import OWN_PEOPLE_ONLY, Body, Download, FeedItem, Order, Points, Question, View
 from flnet.node.chronicle import Chronicle
@@ -43,7 +34,8 @@ from flnet.node.readiness import readiness
 from flnet.node.shelf import Shelf
 from flnet.node.spare import IDLE_SECONDS, SpareMemory, give_back_when_idle
 from flnet.node.survey import Survey
-from flnet.node.translate import KINDS
+from flnet.node.translate import KINDS, ORDERS, STATUS
+from flnet.node.trust import Trust
 from flnet.node.wire import Wire
 from flnet.params import Digest, PeerId, Rng, RoundKey, TrainerId
 from flnet.policies import Policy, manual
@@ -53,8 +45,6 @@ from flnet.transport import Reply, Transport
 
 LEAVE_SECONDS = 5.0  # for what is on its way when this node is asked to end
 POLICY_SECONDS = 5.0  # between two questions to the policy
-ORDERS: Mapping[Order, Event] = {"stop": SeriesStopped(), "pause": Paused(), "resume": Resumed()}
-STATUS = {Announce.path: 201, Trigger.path: 202}
 
 
 class NodeRuntime:
@@ -62,6 +52,7 @@ class NodeRuntime:
 
     imports: Imports
     door: Door | None = None  # of a mesh with a key
+    trust: Trust | None = None  # of a pinned mesh
 
     def __init__(
         self,

@@ -10,8 +10,11 @@ from flnet.events import (
     ClaimReceived,
     DeclineReceived,
     Event,
+    Paused,
     ProbeReceived,
+    Resumed,
     RoundTriggered,
+    SeriesStopped,
     TrainingAsked,
     UpdateOffered,
     UpdateReceived,
@@ -36,6 +39,8 @@ KINDS: Mapping[str, type[Message]] = {
     kind.path: kind for kind in (Announce, Probe, StartTraining, ModelParams, Accuracy, Trigger)
 }
 
+STATUS: Mapping[str, int] = {Announce.path: 201, Trigger.path: 202}  # of an answer, by path; 200 for the others
+ORDERS: Mapping[str, Event] = {"stop": SeriesStopped(), "pause": Paused(), "resume": Resumed()}  # of a person
 
 def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
     """The trainer that a message is for (None: the mesh) and what it means.

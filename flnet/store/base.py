@@ -165,6 +165,18 @@ class Store(Protocol):
         """The peers that were saved last, by id."""
         ...
 
+    async def save_trust(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Keep what people decided on keys of other nodes, each with its "fingerprint", in place of the last ones.
+
+        Raises:
+            LocalError: it was not kept, and why.
+        """
+        ...
+
+    async def load_trust(self) -> Sequence[Mapping[str, Any]]:
+        """The decisions that were saved last, by fingerprint."""
+        ...
+
     async def begin_events(self) -> int:
         """The number behind which this run numbers its events: behind all that earlier runs can have used.
 

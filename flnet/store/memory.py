@@ -28,6 +28,7 @@ class MemoryStore:
         self._models: dict[TrainerId, dict[Digest, tuple[str, Params, Params]]] = {}  # newest last
         self._pinned: dict[TrainerId, set[Digest]] = {}
         self._peers: dict[str, str] = {}
+        self._trust: dict[str, str] = {}
         self._events: dict[int, str] = {}
         self._last_event = 0
 
@@ -107,6 +108,14 @@ class MemoryStore:
     async def load_peers(self) -> Sequence[Mapping[str, Any]]:
         """The peers that were saved last, by id."""
         return [json.loads(self._peers[peer]) for peer in sorted(self._peers)]
+
+    async def save_trust(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Keep these decisions, each with its "fingerprint", in place of the last ones."""
+        self._trust = {str(row["fingerprint"]): as_text(row) for row in rows}
+
+    async def load_trust(self) -> Sequence[Mapping[str, Any]]:
+        """The decisions that were saved last, by fingerprint."""
+        return [json.loads(self._trust[one]) for one in sorted(self._trust)]
 
     async def begin_events(self) -> int:
         """The number behind which this run numbers its events."""

@@ -21,10 +21,12 @@ from flnet.web.words_signing import SPANISH as SIGNING
 from flnet.web.words_sources import SPANISH as SOURCES
 from flnet.web.words_trainers import SPANISH as TRAINERS
 from flnet.web.words_training import SPANISH as TRAINING
+from flnet.web.words_trust import EVENTS as OF_TRUST
+from flnet.web.words_trust import SPANISH as TRUST
 
 MOST_SHOWN = 600  # characters of one text
-_OTHERS = (TRAINERS, SOURCES, DATA, TRAINING, SERIES, REFUSALS, ACCESS, SIGNING, REASONS, SPANISH)
-_TABLES = {"es": (EVENTS, _OTHERS)}
+_OTHERS = (TRAINERS, SOURCES, DATA, TRAINING, SERIES, REFUSALS, ACCESS, SIGNING, TRUST, REASONS, SPANISH)
+_TABLES = {"es": ({**EVENTS, **OF_TRUST}, _OTHERS)}
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from flnet.node.base import FeedItem, View
+from flnet.node.trust import Trust
 from flnet.params import TrainerId
 
 
 class FakeShelf:
     """Notes what was to be done with which model."""
+
+    trust: Trust | None = None  # `Trust(key)` for a pinned mesh
 
     def __init__(self) -> None:
         self.feed: Any

@@ -37,7 +37,8 @@ CREATE TABLE events (
     data TEXT NOT NULL
 );
 """
-STEPS: Sequence[str] = (_FIRST,)
+_TRUST = "CREATE TABLE trust (fingerprint TEXT PRIMARY KEY, fields TEXT NOT NULL) WITHOUT ROWID"
+STEPS: Sequence[str] = (_FIRST, _TRUST)
 VERSION = len(STEPS)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from typing import Any, TypeVar
 from flnet.errors import LocalError, StartError
 from flnet.params import Digest, Params, TrainerId
 from flnet.store.base import USUAL, KeptModel, Retention, SavedJob, as_text
-from flnet.store.disk import happenings, rescue, tables
+from flnet.store.disk import happenings, lists, rescue, tables
 from flnet.store.disk.files import DamagedFile, ModelFiles
 from flnet.store.disk.lock import FolderLock
 from flnet.store.disk.schema import DamagedDatabase, open_database
@@ -110,18 +109,19 @@ class DiskStore:
 
     async def save_peers(self, peers: Sequence[Mapping[str, Any]]) -> None:
         """Keep these peers, each with its "id", in place of the last ones."""
-
-        def work() -> None:
-            self._db.execute("DELETE FROM peers")
-            rows = [(str(peer["id"]), as_text(peer)) for peer in peers]
-            self._db.executemany("INSERT OR REPLACE INTO peers VALUES (?, ?)", rows)
-
-        await self._change(work)
+        await self._change(lambda: lists.put(self._db, "peers", peers))
 
     async def load_peers(self) -> Sequence[Mapping[str, Any]]:
         """The peers that were saved last, by id."""
-        rows = await self._run(lambda: self._db.execute("SELECT fields FROM peers ORDER BY id").fetchall())
-        return [json.loads(row[0]) for row in rows]
+        return await self._run(lambda: lists.get(self._db, "peers"))
+
+    async def save_trust(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Keep these decisions, each with its "fingerprint", in place of the last ones."""
+        await self._change(lambda: lists.put(self._db, "trust", rows))
+
+    async def load_trust(self) -> Sequence[Mapping[str, Any]]:
+        """The decisions that were saved last, by fingerprint."""
+        return await self._run(lambda: lists.get(self._db, "trust"))
 
     async def begin_events(self) -> int:
         """The number behind which this run numbers its events."""

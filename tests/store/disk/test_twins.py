@@ -95,6 +95,12 @@ class Twins(RuleBasedStateMachine):
             self.run(store.save_peers([{"id": name} for name in names]))
         assert self.run(self.disk.load_peers()) == self.run(self.memory.load_peers())
 
+    @rule(marks=st.sets(st.sampled_from("xyz")))
+    def trust(self, marks: set[str]) -> None:
+        for store in (self.disk, self.memory):
+            self.run(store.save_trust([{"fingerprint": mark} for mark in marks]))
+        assert self.run(self.disk.load_trust()) == self.run(self.memory.load_trust())
+
     @rule(count=st.integers(0, 4))
     def events(self, count: int) -> None:
         last = self.run(self.memory.begin_events())
