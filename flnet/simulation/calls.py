@@ -36,7 +36,7 @@ from flnet.node.translate import claim_of, located
 from flnet.params import PeerId, RoundKey, TrainerId
 from flnet.simulation.ledger import Ledger
 from flnet.simulation.network import Receiver, SimulatedNetwork
-from flnet.simulation.node import Died
+from flnet.simulation.tasks import Died
 
 Answer = Packet | PeerError | Died | None
 

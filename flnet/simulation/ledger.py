@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from flnet.effects import Average
-from flnet.events import DeclineReceived, UpdateOffered, UpdateReceived
-from flnet.jobs import Job
+from flnet.events import DeclineReceived, Event, UpdateOffered, UpdateReceived
 from flnet.jobs.state import JobState, key_of
 from flnet.params import Digest, Params, PeerId, RoundKey, Update
 from flnet.store import SavedJob
@@ -20,6 +20,19 @@ class InvariantBroken(AssertionError):
 def peers_of(updates: Sequence[Update]) -> list[PeerId]:
     """Whose they are."""
     return [update.peer for update in updates]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """An update that a node took from a peer.
+
+    Attributes:
+        counts: whether it is in the open round, parameters and all.
+    """
+
+    peer: PeerId
+    key: RoundKey
+    counts: bool
 
 
 class Ledger:
@@ -37,6 +50,7 @@ class Ledger:
         self._words: dict[tuple[PeerId, RoundKey], Digest] = {}
         self._rounds: dict[PeerId, int] = {}
         self._acknowledged: dict[tuple[PeerId, RoundKey], set[PeerId]] = {}
+        self._averaged: dict[tuple[PeerId, RoundKey], set[PeerId]] = {}  # whose updates are in which average
 
     def sends(self, peer: PeerId, key: RoundKey, params: Params) -> None:
         """A node sends its update; what it has said it never says differently."""
@@ -60,6 +74,7 @@ class Ledger:
         self._check_updates(node, effect, updates)
         if lost := self._acknowledged.get((node, effect.key), set()) - set(peers_of(updates)):
             raise InvariantBroken(f"{node} averages {effect.key} without {sorted(lost)}, which it acknowledged")
+        self._averaged[node, effect.key] = set(peers_of(updates))
         received = tuple((u.peer, u.params.digest, u.examples) for u in updates)
         if self._results.setdefault(received, result.digest) != result.digest:
             raise InvariantBroken(f"{node} averaged an equal set to another digest in round {number}")
@@ -72,21 +87,29 @@ class Ledger:
             if update.key != effect.key or not self._was_sent(node, update):
                 raise InvariantBroken(f"{node} averages {update.peer}'s {update.key} in {effect.key}")
 
-    def acknowledges(
-        self, node: PeerId, state: JobState, event: UpdateReceived | UpdateOffered, disk: SavedJob
-    ) -> None:
-        """A node answered 200 to an update: it is kept, and if it came with its parameters, it must count."""
+    def takes(self, state: JobState, event: Event) -> Taken | None:
+        """What became of a peer's update that a node heard now; None if it is no update, or is worth nothing."""
+        if not isinstance(event, UpdateReceived | UpdateOffered):
+            return None
         peer, key, averaging = event.update.peer, event.update.key, state.averaging
         counts = state.key == key and averaging is not None and peer in averaging.updates
         offered = state.key == key and averaging is not None and peer in averaging.offers
         word = state.early.get(peer)
         early = word is not None and not isinstance(word, DeclineReceived) and key_of(word) == key
-        if counts or offered or early:
-            kept = {(one.update.peer, one.update.key) for one in disk.updates}
-            if (peer, key) not in kept and disk.snapshot.get("updates_from", 0) <= key.number:
-                raise InvariantBroken(f"{node} acknowledged {peer}'s {key}, which is not on its disk")
-        if counts and isinstance(event, UpdateReceived):
+        if not (counts or offered or early):
+            return None
+        return Taken(peer, key, counts and isinstance(event, UpdateReceived))
+
+    def acknowledges(self, node: PeerId, taken: Taken, disk: SavedJob) -> None:
+        """A node answered 200 to an update: it is kept, and if it came with its parameters, it must count."""
+        peer, key = taken.peer, taken.key
+        kept = any(one.update.peer == peer and one.update.key == key for one in disk.updates)
+        if not kept and disk.snapshot.get("updates_from", 0) <= key.number:
+            raise InvariantBroken(f"{node} acknowledged {peer}'s {key}, which is not on its disk")
+        if taken.counts:
             self._acknowledged.setdefault((node, key), set()).add(peer)
+            if peer not in self._averaged.get((node, key), {peer}):
+                raise InvariantBroken(f"{node} averaged {key} without {peer}, which it acknowledges now")
 
     def acknowledged(self, node: PeerId, key: RoundKey) -> set[PeerId]:
         """Whose updates of a round a node answered with 200, in its open round."""
@@ -106,25 +129,24 @@ class Ledger:
         first = saved.get("updates_from", 0)
         for made in [made for made in self.averages if made[0] == node and made[1] >= first]:
             del self.averages[made]
+        for of in [of for of in self._averaged if of[0] == node and of[1].number >= first]:
+            del self._averaged[of]
         if went_on_in_memory:
             self._rounds.pop(node, None)
 
     def forgets(self, node: PeerId) -> None:
         """A node lost its disk: it knows of nothing that it did, and owes nothing."""
         self._rounds.pop(node, None)
-        for known in [key for key in self.averages if key[0] == node]:
-            del self.averages[known]
-        for said in [key for key in self._words if key[0] == node]:
-            del self._words[said]
-        for owed in [key for key in self._acknowledged if key[0] == node]:
-            del self._acknowledged[owed]
+        self.averages = {made: digest for made, digest in self.averages.items() if made[0] != node}
+        self._words = {said: digest for said, digest in self._words.items() if said[0] != node}
+        self._acknowledged = {owed: peers for owed, peers in self._acknowledged.items() if owed[0] != node}
+        self._averaged = {made: peers for made, peers in self._averaged.items() if made[0] != node}
 
     def _was_sent(self, node: PeerId, update: Update) -> bool:
         return update.peer == node or update.params.digest in self.sent.get((update.peer, update.key), ())
 
-    def look(self, node: PeerId, jobs: Iterable[Job]) -> None:
-        """After every step of a node."""
-        for job in jobs:
-            if job.state.number < self._rounds.get(node, -1):
-                raise InvariantBroken(f"{node} went back to round {job.state.number}")
-            self._rounds[node] = job.state.number
+    def look(self, node: PeerId, number: int) -> None:
+        """After every step of a node, when others may see it: the round that its job was in."""
+        if number < self._rounds.get(node, -1):
+            raise InvariantBroken(f"{node} went back to round {number}")
+        self._rounds[node] = number

@@ -16,7 +16,8 @@ from flnet.node.translate import KINDS
 from flnet.params import PeerId, TrainerId
 from flnet.simulation.clock import VirtualClock
 from flnet.simulation.local_clock import LocalClock
-from flnet.simulation.node import Answered, Died
+from flnet.simulation.node import Answered
+from flnet.simulation.tasks import Died
 from flnet.simulation.weather import Weather
 
 REPLIES: dict[str, type[Message]] = {

@@ -1,10 +1,11 @@
-"""One node of a simulated mesh: its core and its keeper are the real ones; loop, disk and clock are simulated."""
+"""One node of a simulated mesh: its core, line and keeper are the real ones, all else is simulated."""
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, cast
 
 from flnet.effects import (
     Answer,
@@ -24,14 +25,16 @@ from flnet.effects import (
     Train,
 )
 from flnet.errors import PeerError
-from flnet.events import Event, RolledBack, TimerFired, UpdateOffered, UpdateReceived
+from flnet.events import Event, RolledBack, TimerFired
 from flnet.jobs import Job
 from flnet.messages import Packet
 from flnet.node.core import NodeCore, Owned
 from flnet.node.keeper import RETRY_SECONDS, Keeper
+from flnet.node.line import Line, Step
 from flnet.params import Digest, Params, PeerId, RoundKey, TrainerId, Update
-from flnet.simulation.disk import Disk
+from flnet.simulation.disk import Disk, Pause
 from flnet.simulation.local_clock import LocalClock
+from flnet.simulation.tasks import Died, Promise, Tasks
 from flnet.simulation.work import THRESHOLD, accuracy
 from flnet.store import SavedJob
 
@@ -39,15 +42,10 @@ if TYPE_CHECKING:
     from flnet.simulation.cluster import Cluster
 
 TRAINER = TrainerId("SIMULATED")
-WORK = (CancelWork, Train, Fold, Average, Evaluate)  # begins before anything is saved
-
-
-class Died(Exception):
-    """The node was killed before it answered."""
+AT_ONCE = (CancelWork, Train, Fold, Average, Evaluate, SetTimer, CancelTimer)  # before anything is saved
 
 
 Answered = Callable[[Packet | PeerError | Died | None], None]
-Step = tuple[TrainerId | None, Event, Answered]
 
 
 def nobody(_: object) -> None:
@@ -75,11 +73,10 @@ class SimulatedNode:
         self.slowness = 1.0
         self.is_dead = False
         self.is_busy = False  # a round is open, as the cluster counts it
-        self._line: deque[Step] = deque()
-        self._step: Coroutine[float, None, None] | None = None
-        self._waiting: Answered = nobody  # for the step that waits for the disk
+        self._inbox: deque[tuple[TrainerId | None, Event, Answered]] = deque()
+        self._tasks = Tasks(cluster.clock)
+        self._line = Line(self._save, self._finish, self._tasks.spawn)
         self._stalls = 0
-        self._is_held = False  # that step could go on, but the loop stands still
 
     @property
     def saved(self) -> SavedJob:
@@ -113,125 +110,135 @@ class SimulatedNode:
         return answer if isinstance(answer, Packet) else None
 
     def ask(self, owner: TrainerId | None, event: Event, answered: Answered) -> None:
-        """Put an event in line, and hand on the answer to it, or the refusal."""
+        """Take an event when its turn comes, and hand on the answer to it, or the refusal."""
         if self.is_dead:
             answered(Died())
-        elif self._step is not None or self._stalls or self._line:
-            self._line.append((owner, event, answered))
+        elif self._stalls or self._line.is_long or self._inbox:
+            self._inbox.append((owner, event, answered))
         else:
             self._take(owner, event, answered)
 
     def stall(self, seconds: float) -> None:
-        """Its loop stands still for so long: it hears nothing, and its timers are late."""
+        """Its loop stands still for so long: it hears nothing, its timers are late, and so is what it saves."""
         self._stalls += 1
         self.local.stop()
+        self._tasks.stop()
         self._cluster.clock.after(seconds, self._wake)
 
     def end(self) -> None:
         """It was killed: nothing that it has under way comes to an end."""
         self.is_dead = True
         self.local.close()
-        if self._step is not None:
-            self._step.close()
-            self._step = None
-            self._waiting(Died())
-        while self._line:
-            self._line.popleft()[2](Died())
+        self._tasks.close()
+        self._line.close()
+        while self._inbox:
+            self._inbox.popleft()[2](Died())
         self._cluster.notes(self, is_busy=False)
 
     def _wake(self) -> None:
         self._stalls -= 1
         if self.is_dead or self._stalls:
             return
-        came, self._line = self._line, deque()
+        came, self._inbox = self._inbox, deque()
         self._stalls = 1  # late timers stand in line before what came meanwhile
         self.local.go_on()
         self._stalls = 0
-        self._line += came
-        if self._is_held:
-            self._is_held = False
-            self._go_on()
-        else:
-            self._next()
+        self._inbox += came
+        self._tasks.go_on()
+        self._take_next()
+
+    def _take_next(self) -> None:
+        while self._inbox and not (self._stalls or self.is_dead or self._line.is_long):
+            self._take(*self._inbox.popleft())
 
     def _take(self, owner: TrainerId | None, event: Event, answered: Answered) -> None:
-        self._step, self._waiting = self._handle(owner, event, answered), answered
-        self._go_on()
-
-    def _go_on(self) -> None:
-        if self._step is None:
-            return
-        if self._stalls:
-            self._is_held = True
-            return
-        try:
-            seconds = self._step.send(None)
-        except StopIteration:
-            self._step = None
-            self._next()
-        else:
-            self._cluster.clock.after(seconds, self._go_on)
-
-    def _next(self) -> None:
-        if self._line and self._step is None and not self._stalls:
-            self._take(*self._line.popleft())
-
-    async def _handle(self, owner: TrainerId | None, event: Event, answered: Answered) -> None:
         """Pass an event to the core and perform what it asks for, in the order of flnet.node.perform."""
         try:
             owned = self.core.hear(owner, event)
-            self._look_at_adoption(owned)
-            answer = await self._perform_all(owned)
-            await self.keeper.must_be_kept(owner, event)
         except PeerError as exc:
             answered(exc)
             return
-        self._cluster.ledger.look(self.id, self.core.jobs.values())
-        if isinstance(event, UpdateReceived | UpdateOffered):
-            self._cluster.ledger.acknowledges(self.id, self.job.state, event, self.saved)
-        self._cluster.notes(self, self.job.busy)
-        answered(answer)
+        saves, shown = self._begin(owned)
+        if saves:
+            self._look_at(owned)
+        ledger, job = self._cluster.ledger, self.job
+        number, taken = job.state.number, ledger.takes(job.state, event)
 
-    async def _perform_all(self, owned: Sequence[Owned]) -> Packet | None:
-        answer = None
+        def kept(answer: Packet | None) -> None:
+            ledger.look(self.id, number)
+            if taken is not None:
+                ledger.acknowledges(self.id, taken, self.saved)
+            answered(answer)
+            self._take_next()
+
+        if saves or self.keeper.trouble or not self._line.is_empty:
+            promise = Promise(kept, lambda why: self._broken(why, answered))
+            self._line.add(Step(saves, (), shown, (owner, event), cast(Future[Packet | None], promise)))
+        else:
+            kept(self._show(shown))
+        self._cluster.notes(self, job.busy)
+
+    def _begin(self, owned: Sequence[Owned]) -> tuple[list[tuple[TrainerId, Save]], list[Owned]]:
+        """Begin what nobody else sees; what is to be saved, and then what is to be shown."""
+        saves: list[tuple[TrainerId, Save]] = []
+        shown = []
         for item in owned:
-            if isinstance(item.effect, WORK):
-                self._perform(item.owner, item.effect)
-        for item in owned:
-            match item.effect:
-                case effect if isinstance(effect, WORK):
-                    pass
-                case Save() as effect if item.owner is not None:
-                    await self._save(item.owner, effect)
-                case Answer(message, params):
-                    answer = Packet(message, params)
-                case Send() as effect if item.owner is not None:
-                    self._perform(item.owner, self.keeper.allowed(item.owner, effect))
-                case effect:
-                    self._perform(item.owner, effect)
+            effect = item.effect
+            if isinstance(effect, AT_ONCE):
+                self._perform(item.owner, effect)
+            elif isinstance(effect, Save) and item.owner is not None:
+                saves.append((item.owner, effect))
+            else:
+                shown.append(item)
+        return saves, shown
+
+    async def _save(self, steps: Sequence[Step]) -> None:
+        """Keep what these steps want kept, as one."""
+        was_well = not self.keeper.trouble
+        await self.keeper.save(TRAINER, *(save for step in steps for _, save in step.saves))
+        if was_well and self.keeper.trouble:
+            self._tasks.spawn(self._mend(), background=True)
+
+    async def _finish(self, step: Step) -> Packet | None:
+        answer = self._show(step.effects)
+        if step.heard is not None:
+            await self.keeper.must_be_kept(*step.heard)
         return answer
 
-    def _look_at_adoption(self, owned: Sequence[Owned]) -> None:
-        effects = [item.effect for item in owned]
+    def _show(self, shown: Sequence[Owned]) -> Packet | None:
+        """Perform what others may see; the answer among it."""
+        answer = None
+        for item in shown:
+            effect = item.effect
+            if isinstance(effect, Answer):
+                answer = Packet(effect.message, effect.params)
+            elif isinstance(effect, Send) and item.owner is not None:
+                self._perform(item.owner, self.keeper.allowed(item.owner, effect))
+            else:
+                self._perform(item.owner, effect)
+        return answer
+
+    def _broken(self, why: Exception, answered: Answered) -> None:
+        """A step has no answer: it is refused, its node was killed, or there is a bug."""
+        if not isinstance(why, PeerError | Died):
+            raise why
+        answered(why)
+        self._take_next()
+
+    def _look_at(self, owned: Sequence[Owned]) -> None:
+        """Note the model that the job holds now, and check why, if it is a peer's."""
+        effects, state = [item.effect for item in owned], self.job.state
+        if state.model is not None and state.model.round >= 0:
+            held = state.model
+            self.shelf[held.shared.digest] = RolledBack(held.shared, Params(), held.round, held.contributors)
         told = [e.data["round"] for e in effects if isinstance(e, Publish) and e.kind == "exchanged"]
         if not told:
             return
         taken = next(e.params for e in effects if isinstance(e, Save) and e.params is not None)
-        state = self.job.state
         records = [*state.history, *([state.record] if state.record else [])]
         left = next(r.digest for r in reversed(records) if r.key.number == told[0] and r.digest is not None)
         before, after = accuracy(self.id, left), accuracy(self.id, taken.digest)
         self._cluster.ledger.adopts(self.id, before, after, THRESHOLD)
-
-    async def _save(self, owner: TrainerId, effect: Save) -> None:
-        was_well = not self.keeper.trouble
-        await self.keeper.save(owner, effect)
-        if was_well and self.keeper.trouble:
-            self._mend_later()
-        model = self.job.state.model
-        if model is not None and model.round >= 0:
-            back = RolledBack(model.shared, Params(), model.round, model.contributors)
-            self.shelf[model.shared.digest] = back
 
     def _perform(self, owner: TrainerId | None, effect: Effect) -> None:
         cluster = self._cluster
@@ -272,21 +279,7 @@ class SimulatedNode:
     def _tells(self, kind: str, text: str) -> None:
         self._cluster.publishes(self, text)
 
-    def _mend_later(self) -> None:
-        self._cluster.clock.after(RETRY_SECONDS, lambda: self._run(self._mend()), background=True)
-
     async def _mend(self) -> None:
-        await self.keeper.retry()
-        if self.keeper.trouble:
-            self._mend_later()
-
-    def _run(self, beside: Coroutine[Any, None, None]) -> None:
-        """Run something beside the line."""
-        if self.is_dead:
-            beside.close()
-            return
-        try:
-            seconds = beside.send(None)
-        except StopIteration:
-            return
-        self._cluster.clock.after(seconds, lambda: self._run(beside), background=True)
+        while self.keeper.trouble:
+            await Pause(RETRY_SECONDS)
+            await self.keeper.retry()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from flnet.effects import Average
-from flnet.events import RoundTriggered
-from flnet.jobs import Job
-from flnet.params import PeerId, TrainerId, Update
+from flnet.effects import Average, KeptUpdate
+from flnet.params import PeerId, Update
 from flnet.simulation import InvariantBroken, Ledger
-from tests.helpers import key, params, peer, update
-from tests.jobs.helpers import asked, prepared
+from flnet.simulation.ledger import Taken
+from flnet.store import SavedJob
+from tests.helpers import key, params, update
 
 A, B, C = PeerId("a"), PeerId("b"), PeerId("c")
 RESULT = params(w=[2.0])
@@ -94,12 +93,30 @@ def test_other_examples_make_another_set() -> None:
 
 def test_a_round_that_goes_back_is_found() -> None:
     book = ledger()
-    job = Job(peer("b"), TrainerId("T"))
-    job.receive(prepared())
-    job.receive(asked("a", 4))
-    book.look(B, [job])
-    younger = Job(peer("b"), TrainerId("T"))
-    younger.receive(prepared())
-    younger.receive(RoundTriggered())
+    book.look(B, 4)
+    book.look(A, 0)
     with pytest.raises(InvariantBroken, match="b went back to round 0"):
-        book.look(B, [younger])
+        book.look(B, 0)
+
+
+def test_an_update_that_is_acknowledged_and_not_on_the_disk_is_found() -> None:
+    book, b = ledger(), update("b", w=[3.0])
+    disk = SavedJob({"updates_from": 0}, updates=(KeptUpdate(b),))
+    book.acknowledges(A, Taken(B, b.key, counts=True), disk)
+    book.acknowledges(A, Taken(C, key(0), counts=True), SavedJob({"updates_from": 1}))  # its round is over
+    with pytest.raises(InvariantBroken, match=r"a acknowledged c's .*, which is not on its disk"):
+        book.acknowledges(A, Taken(C, key(0), counts=False), disk)
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_an_average_without_what_was_acknowledged_is_found_whichever_came_first(is_late: bool) -> None:
+    book, b = ledger(), update("b", w=[3.0])
+    disk, own = SavedJob({"updates_from": 0}, updates=(KeptUpdate(b),)), average(update("a", w=[1.0]))
+    if is_late:
+        book.averages_now(A, own, RESULT)
+        with pytest.raises(InvariantBroken, match=r"averaged .* without b, which it acknowledges now"):
+            book.acknowledges(A, Taken(B, b.key, counts=True), disk)
+    else:
+        book.acknowledges(A, Taken(B, b.key, counts=True), disk)
+        with pytest.raises(InvariantBroken, match=r"without \['b'\], which it acknowledged"):
+            book.averages_now(A, own, RESULT)
