@@ -123,6 +123,42 @@ class JobView(View):
     parts: list[list[int]] = Field(default=[], description="rows of each class in every part; not in GET /info")
 
 
+class OwnKeyView(View):
+    """The key of this node, as people at other nodes have to see it."""
+
+    key: str = Field(description="public key in base64")
+    fingerprint: str = Field(description="all of it")
+    words: str = Field(description="the first six words of it")
+
+
+class KeyView(View):
+    """A key of another node in a pinned mesh; name and address are what its node said, for people only."""
+
+    name: str
+    address: str
+    key: str = Field(description="public key in base64; empty until its node called")
+    fingerprint: str = Field(description="all of it")
+    words: str = Field(description="the first six words of it")
+    since: float = Field(description="seconds since the epoch, by this node's clock")
+    introduced_by: str | None = Field(description="fingerprint of the introducer that vouches for it")
+
+
+class AcceptedView(KeyView):
+    """A key that is trusted."""
+
+    is_introducer: bool = Field(description="whether those whom its node accepted are accepted here")
+    accepted_by: Literal["person", "settings", "introducer"]
+
+
+class TrustView(View):
+    """All keys that a node of a pinned mesh knows; empty, and own null, in an open or keyed mesh."""
+
+    own: OwnKeyView | None
+    pending: list[KeyView] = Field(description="that wait for a person, oldest first")
+    accepted: list[AcceptedView]
+    refused: list[KeyView] = Field(description="that were rejected or forgotten, and stay out")
+
+
 class InfoView(View):
     """This node, its jobs and its peers."""
 

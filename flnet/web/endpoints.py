@@ -42,7 +42,9 @@ from flnet.messages import (
 )
 from flnet.signing.refusals import SignatureNeeded, SignatureRefused
 from flnet.training.places import DataThere, ImportRefused, NoRoom
+from flnet.trust import TrustFull, UnknownKey
 from flnet.web.answer_models import (
+    AcceptedView,
     HealthView,
     InfoView,
     JobView,
@@ -51,12 +53,15 @@ from flnet.web.answer_models import (
     PredictionView,
     ReadyView,
     RoundView,
+    TrustView,
 )
 from flnet.web.configuration import Setting
 from flnet.web.endpoint import JOBS, MESH, MODELS, MONITORING, NODES, Endpoint, Refusals
 from flnet.web.importing import ImportView
 from flnet.web.mesh import Mesh
 from flnet.web.models import PICTURES, Predict
+from flnet.web.refusals import NotPinned
+from flnet.web.trust import AcceptKey, NameKey
 from flnet.web.upload import MULTIPART
 
 UNREADABLE: Refusals = (UnreadableBody, InvalidMessage, BodyTooLarge)
@@ -187,6 +192,37 @@ ENDPOINTS = (
         "Forget a peer that is dead or left, or whose name another node claims: the name is free again",
         answer=list[PeerView],
         refuses=(UnknownPeer, StillThere),
+    ),
+    Endpoint(
+        "GET /trust",
+        MESH,
+        "In a pinned mesh: keys that are accepted, that wait for a person, and that stay out",
+        answer=TrustView,
+        shows_secrets=True,
+    ),
+    Endpoint(
+        "POST /trust/accept",
+        MESH,
+        "Trust a key, and those whom its node introduces if that is wanted",
+        takes=AcceptKey,
+        answer=AcceptedView,
+        refuses=(*UNREADABLE, NotPinned, TrustFull),
+    ),
+    Endpoint(
+        "POST /trust/reject",
+        MESH,
+        "Let a key wait no longer: it stays out until a person accepts it",
+        takes=NameKey,
+        answer=TrustView,
+        refuses=(*UNREADABLE, NotPinned),
+    ),
+    Endpoint(
+        "POST /trust/forget",
+        MESH,
+        "Trust a key no longer, nor those whom only its node introduced",
+        takes=NameKey,
+        answer=TrustView,
+        refuses=(*UNREADABLE, NotPinned, UnknownKey),
     ),
     Endpoint("GET /events.jsonl", MESH, "What happened, a line each", answer_type="application/x-ndjson"),
     Endpoint(

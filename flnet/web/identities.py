@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 from urllib.parse import quote
 
-from flnet.fingerprints import check_key, fingerprint, short, words
+from flnet.fingerprints import SHORT_GROUPS, check_key, fingerprint, words
 
 KEYS = "/view/keys"
 GONE = ("dead", "left")  # states of peers that can be forgotten
@@ -18,7 +20,7 @@ class Identity:
     """A key as people compare it.
 
     Attributes:
-        key: the base64 of the public key.
+        key: the base64 of the public key; empty where only the fingerprint is known.
         fingerprint: all of it, thirteen groups.
         short: its first two groups.
         words: its first 60 bits as six words.
@@ -44,12 +46,31 @@ def identity_of(key: str) -> Identity | None:
         check_key(key)
     except ValueError:
         return None
-    whole = fingerprint(key)
+    return _identity(key, fingerprint(key), words(key))
+
+
+def identity_in(view: Mapping[str, Any]) -> Identity:
+    """The identity in a view of `flnet.node.trust.Trust`, also of a key that was only read out so far."""
+    return _identity(view["key"], view["fingerprint"], view["words"])
+
+
+def _identity(key: str, whole: str, spoken: str) -> Identity:
     groups = whole.split("-")
-    lines = (groups[at : at + GROUPS_PER_LINE] for at in range(0, len(groups), GROUPS_PER_LINE))
-    return Identity(key, whole, short(key), tuple(words(key).split("-")), tuple("-".join(line) for line in lines))
+    lines = ("-".join(groups[at : at + GROUPS_PER_LINE]) for at in range(0, len(groups), GROUPS_PER_LINE))
+    said = tuple(spoken.split("-")) if spoken else ()
+    return Identity(key, whole, "-".join(groups[:SHORT_GROUPS]), said, tuple(lines))
 
 
 def forget_url(peer: str, state: str) -> str:
     """The address that asks whether to forget a peer; empty while it takes part."""
     return f"{KEYS}?forget={quote(peer, safe='')}#forget" if state in GONE else ""
+
+
+def distrust_url(mark: str) -> str:
+    """The address that asks whether to trust the key of this fingerprint no longer."""
+    return f"{KEYS}?distrust={mark}#distrust"
+
+
+def accept_url(mark: str) -> str:
+    """The address of the form that accepts the key of this fingerprint."""
+    return f"{KEYS}?accept={mark}#accept"

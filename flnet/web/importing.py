@@ -15,7 +15,7 @@ from flnet.params import TrainerId
 from flnet.training.places import ImportRefused
 from flnet.web.answers import json_answer
 from flnet.web.frame import language_of_request
-from flnet.web.page import Notice, Notices
+from flnet.web.notices import Notice, Notices
 from flnet.web.upload import Files, UploadBody, upload_body
 from flnet.web.view import text
 from flnet.web.words import Translate

@@ -21,6 +21,7 @@ from flnet.web.configuration import settings_routes
 from flnet.web.mesh import mesh_routes
 from flnet.web.openapi import openapi_routes
 from flnet.web.training import acceptable_type
+from flnet.web.trust import trust_routes
 
 
 def info_routes(node: Node, settings: Settings) -> Blueprint:
@@ -70,6 +71,7 @@ def info_routes(node: Node, settings: Settings) -> Blueprint:
 
     routes.register_blueprint(mesh_routes(node, settings))
     routes.register_blueprint(settings_routes(settings))
+    routes.register_blueprint(trust_routes(node))
     routes.register_blueprint(openapi_routes())
     return routes
 

@@ -175,6 +175,8 @@ def _turned(place: _Place) -> tuple[float, float, str, float]:
 def _edges(dots: Sequence[Dot]) -> Iterator[Edge]:
     for place, a in enumerate(dots if len(dots) <= ALL_EDGES_UP_TO else dots[:1]):
         for b in dots[place + 1 :]:
+            if "forgotten" in (a.look, b.look) or ("pending" in (a.look, b.look) and a.look != "self"):
+                continue  # it speaks with none of them
             worse = next((dot.look for dot in (a, b) if dot.look not in ("self", "alive")), "alive")
             yield Edge(a.id, b.id, a.x, a.y, b.x, b.y, worse)
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from flnet.web.identities import Identity, forget_url, identity_of
+from flnet.web.identities import Identity, accept_url, distrust_url, forget_url, identity_of
 from flnet.web.job_view import NEVER, phase_words
 from flnet.web.mesh import Mesh, MeshJob, MeshNode
 from flnet.web.view import accuracy, page_url, text
@@ -20,7 +20,9 @@ STATES = (
     "dead",
     "left",
     "pending",
+    "forgotten",
 )  # that have a shape and a colour of their own
+APART = ("pending", "forgotten")  # states of nodes that are no members
 _CHIPS = {"alive": "calm", "dead": "bad"}  # of the others: "warn"
 Letters = Mapping[tuple[str, str], str]  # by trainer and digest
 
@@ -56,7 +58,8 @@ class NodeRow:
         look: the state where it has a shape of its own, or "other".
         chip: the class of the state's chip.
         identity: its key as people compare it; None without one.
-        forget: the address that asks whether to forget it; empty while it takes part.
+        forget: the address that asks whether to forget it; empty where it cannot be.
+        accept: the address of the form that accepts it; empty for who is a member.
         rtt: round-trip time in words; empty for this node, and where none was measured.
         hidden: jobs that are not listed.
     """
@@ -71,20 +74,22 @@ class NodeRow:
     note: str
     identity: Identity | None
     forget: str
+    accept: str
     rtt: str
     version: str
     jobs: tuple[NodeJob, ...]
     hidden: int
 
 
-def mesh_rows(mesh: Mesh, labels: Mapping[str, str]) -> tuple[NodeRow, ...]:
+def mesh_rows(mesh: Mesh, labels: Mapping[str, str], *, pinned: bool = False) -> tuple[NodeRow, ...]:
     """A row per node, this node first.
 
     Args:
         labels: of this node's own trainers, by their ids.
+        pinned: whether the mesh is pinned, and nodes speak TLS.
     """
     letters = _letters(mesh)
-    return tuple(_row(node, labels, letters) for node in mesh.nodes)
+    return tuple(_row(node, labels, letters, pinned) for node in mesh.nodes)
 
 
 def rtt_words(milliseconds: float | None) -> str:
@@ -111,24 +116,31 @@ def _letters(mesh: Mesh) -> Letters:
     return found
 
 
-def _row(node: MeshNode, labels: Mapping[str, str], letters: Letters) -> NodeRow:
-    address, state = text(node.address), text(node.state, 20)
+def _row(node: MeshNode, labels: Mapping[str, str], letters: Letters, pinned: bool) -> NodeRow:
+    address, state, identity = text(node.address), text(node.state, 20), identity_of(node.key)
+    is_apart = node.me or state in APART
     return NodeRow(
         id=text(node.id),
         me=node.me,
         address=address,
-        url="" if node.me else page_url(address),
+        url="" if is_apart else page_url(address, "https" if pinned else "http"),
         state=state,
         look=state if state in STATES else "other",
         chip=_CHIPS.get(state, "warn"),
         note=text(node.reason, 500),
-        identity=identity_of(node.key),
-        forget="" if node.me else forget_url(node.id, state),
+        identity=identity,
+        forget="" if is_apart else _forget(node.id, state, identity, pinned),
+        accept=accept_url(identity.fingerprint) if identity and state in APART else "",
         rtt=rtt_words(node.rtt_ms),
         version=node.version or "",
         jobs=tuple(_job(job, labels, letters) for job in node.jobs[:JOBS_SHOWN]),
         hidden=max(0, len(node.jobs) - JOBS_SHOWN),
     )
+
+
+def _forget(name: str, state: str, identity: Identity | None, pinned: bool) -> str:
+    """In a pinned mesh a key is forgotten, at any time; else a name, when its node is gone."""
+    return distrust_url(identity.fingerprint) if pinned and identity else forget_url(name, state)
 
 
 def _job(job: MeshJob, labels: Mapping[str, str], letters: Letters) -> NodeJob:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, get_args
 from urllib.parse import parse_qs
 
@@ -27,10 +24,14 @@ from flnet.web.caller import caller_ip
 from flnet.web.cards import card_of
 from flnet.web.frame import language_of_request, render_page
 from flnet.web.goals import until_of
+from flnet.web.identities import identity_of
 from flnet.web.job_view import job_view, jobs_of, same_job
 from flnet.web.mesh import mesh_of
 from flnet.web.mesh_picture import mesh_picture
 from flnet.web.mesh_view import mesh_rows
+from flnet.web.notices import Notice, notices
+from flnet.web.standing import may_act
+from flnet.web.strangers import strangers, with_strangers
 from flnet.web.view import event_views, text
 from flnet.web.words import Translate
 
@@ -38,43 +39,14 @@ REFRESH_SECONDS = 5  # while something is going on, for browsers without script
 EVENTS_SHOWN = 50
 
 
-@dataclass(frozen=True)
-class Notice:
-    """One sentence for the person who pressed a button."""
-
-    text: str
-    is_error: bool
-
-
-class Notices:
-    """The last notices by a key that nobody can guess, so that no link can put words on this page."""
-
-    def __init__(self, most: int = 64) -> None:
-        self._most = most
-        self._kept: OrderedDict[str, Notice] = OrderedDict()
-
-    def put(self, notice: Notice) -> str:
-        """Keep a notice; the key to find it by."""
-        key = secrets.token_urlsafe(9)
-        self._kept[key] = notice
-        while len(self._kept) > self._most:
-            self._kept.popitem(last=False)
-        return key
-
-    def get(self, key: str | None) -> Notice | None:
-        """The notice of this key, if it is still kept."""
-        return self._kept.get(key or "")
-
-
 def page_routes(node: Node, settings: Settings) -> Blueprint:
     """The page, its forms, and the feed as a file."""
     routes = Blueprint("page", __name__)
-    notices = Notices()
 
     @routes.get("/")
     async def page() -> Response:
-        shown = await page_data(node, settings.listen_address, language_of_request())
-        return await render_page("index.html", **shown, notice=notices.get(request.args.get("notice")))
+        shown = await page_data(node, settings.listen_address, language_of_request(), acts=may_act())
+        return await render_page("index.html", **shown, notice=notices().get(request.args.get("notice")))
 
     @routes.post("/training/trigger/form")
     async def trigger() -> Any:
@@ -95,7 +67,7 @@ def page_routes(node: Node, settings: Settings) -> Blueprint:
         return answer
 
     def tell(notice: Notice) -> Any:
-        return redirect(f"/?notice={notices.put(notice)}", 303)
+        return redirect(f"/?notice={notices().put(notice)}", 303)
 
     return routes
 
@@ -113,11 +85,12 @@ def as_lines(items: Sequence[FeedItem]) -> bytes:
     return b"".join(line + b"\n" for line in lines)
 
 
-async def page_data(node: Node, host: str, t: Translate) -> dict[str, Any]:
+async def page_data(node: Node, host: str, t: Translate, *, acts: bool = True) -> dict[str, Any]:
     """All that the template shows, but for the notice; the peers are asked, if that has not just been done.
 
     Args:
         host: where this node listens, if it was not told at which address its peers reach it.
+        acts: whether the reader may act on this node, and is shown who waits to be accepted.
     """
     peer_infos = await node.peer_infos()
     info = node.info()
@@ -125,7 +98,11 @@ async def page_data(node: Node, host: str, t: Translate) -> dict[str, Any]:
     around = await asyncio.gather(*(node.peer_rounds(trainer) for trainer in own))
     jobs = [job_view(node.me.id, node.job(trainer), t) for trainer in own]  # more than peers are told
     elsewhere = [job for one in peer_infos for job in jobs_of(text(one.get("id")), one.get("info"), t)]
-    rows = mesh_rows(mesh_of(node, peer_infos, host), {job.trainer_id: job.label for job in jobs})
+    mesh = mesh_of(node, peer_infos, host)
+    found = strangers(node.trust) if node.trust is not None and acts else None
+    if found is not None:
+        mesh = with_strangers(mesh, found)
+    rows = mesh_rows(mesh, {job.trainer_id: job.label for job in jobs}, pinned=node.trust is not None)
     busy = any(job.busy for job in [*jobs, *elsewhere])
     return {
         "status": text(info.get("lastNodeStatus")),
@@ -136,6 +113,8 @@ async def page_data(node: Node, host: str, t: Translate) -> dict[str, Any]:
         ],
         "other_jobs": [job for job in elsewhere if not any(same_job(job, mine) for mine in jobs)],
         "rows": rows,
+        "waiting": found.waiting if found is not None else (),
+        "own": identity_of(info.get("key", "")),
         "picture": mesh_picture(rows),
         "events": event_views(node.feed.recent(), EVENTS_SHOWN),
         "refresh": REFRESH_SECONDS if busy else None,

@@ -27,3 +27,10 @@ class TooManyRequests(PeerError):
     def details(self) -> Mapping[str, object]:
         """Seconds until it may be tried again."""
         return {"retryAfter": self.retry_after}
+
+
+class NotPinned(PeerError):
+    """The mesh is open or keyed, so there is nobody to accept or to turn away."""
+
+    status = 409
+    code = "not_pinned"

@@ -14,6 +14,7 @@ from flnet.web.words import ENGLISH, SPANISH
 from flnet.web.words_access import REFUSALS as ACCESS
 from flnet.web.words_data import SPANISH as DATA
 from flnet.web.words_events import SPANISH as EVENTS
+from flnet.web.words_keys import REFUSALS as KEYS
 from flnet.web.words_reasons import SPANISH as REASONS
 from flnet.web.words_refusals import SPANISH as REFUSALS
 from flnet.web.words_series import SPANISH as SERIES
@@ -25,7 +26,7 @@ from flnet.web.words_trust import EVENTS as OF_TRUST
 from flnet.web.words_trust import SPANISH as TRUST
 
 MOST_SHOWN = 600  # characters of one text
-_OTHERS = (TRAINERS, SOURCES, DATA, TRAINING, SERIES, REFUSALS, ACCESS, SIGNING, TRUST, REASONS, SPANISH)
+_OTHERS = (TRAINERS, SOURCES, DATA, TRAINING, SERIES, REFUSALS, ACCESS, KEYS, SIGNING, TRUST, REASONS, SPANISH)
 _TABLES = {"es": ({**EVENTS, **OF_TRUST}, _OTHERS)}
 
 

@@ -27,9 +27,9 @@ class EventView:
     id: int
 
 
-def page_url(address: str) -> str:
+def page_url(address: str, scheme: str = "http") -> str:
     """The page of the node at this address; empty for what is no address."""
-    return f"http://{address}/" if _ADDRESS.fullmatch(address) else ""
+    return f"{scheme}://{address}/" if _ADDRESS.fullmatch(address) else ""
 
 
 def event_views(items: Sequence[FeedItem], most: int) -> list[EventView]:

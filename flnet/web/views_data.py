@@ -12,7 +12,7 @@ from flnet.node.base import Node, View
 from flnet.params import TrainerId
 from flnet.settings import Settings
 from flnet.web.importing import import_form
-from flnet.web.page import Notices
+from flnet.web.notices import Notices
 from flnet.web.parts_picture import PartsPicture, PeerRows, parts_picture, rows_of_peers
 from flnet.web.standing import may_act
 from flnet.web.view import text

@@ -10,7 +10,8 @@ from flnet.errors import FlnetError, InvalidMessage
 from flnet.node.base import Node
 from flnet.params import TrainerId
 from flnet.web.frame import language_of_request
-from flnet.web.page import Notice, Notices, read_form
+from flnet.web.notices import Notice, Notices
+from flnet.web.page import read_form
 from flnet.web.views_frame import view_url
 from flnet.web.words import Translate
 

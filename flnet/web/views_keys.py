@@ -1,8 +1,8 @@
-"""The view of keys: this node's fingerprint, those of its peers, and the form that forgets one."""
+"""The view of keys: this node's fingerprint, those of its peers, and who is trusted and waits in a pinned mesh."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +11,16 @@ from quart import Blueprint, Response, redirect, request
 from flnet.errors import FlnetError, InvalidMessage
 from flnet.membership.naming import UnknownPeer
 from flnet.node.base import Node, View
-from flnet.web.frame import language_of_request
+from flnet.web.frame import language_of_request, local_path
 from flnet.web.identities import KEYS, Identity, forget_url, identity_of
-from flnet.web.page import Notice, Notices, read_form
+from flnet.web.keys_form import done
+from flnet.web.notices import Notice, notices
+from flnet.web.page import read_form
 from flnet.web.qr_picture import qr_picture
+from flnet.web.standing import may_act
+from flnet.web.strangers import KeyCard, Strangers, strangers
 from flnet.web.view import text
 from flnet.web.views_frame import show
-from flnet.web.words import Translate
 
 
 @dataclass(frozen=True)
@@ -38,44 +41,36 @@ class KeyRow:
 
 
 def keys_view(routes: Blueprint, node: Node) -> None:
-    """GET /view/keys, which asks whether to forget the peer in ?forget=; POST does what its buttons say."""
-    notices = Notices()
+    """GET /view/keys, which asks before somebody is forgotten; POST does what its buttons and those of "/" say."""
 
     @routes.get(KEYS)
     async def keys() -> Response:
-        info = node.info()
-        own = identity_of(info.get("key", ""))
-        rows = [key_row(peer) for peer in node.peers()]
+        own = identity_of(node.info().get("key", ""))
+        peers = node.peers()
+        rows = [key_row(peer) for peer in peers]
+        found = strangers(node.trust, peers) if node.trust is not None and may_act() else None
         return await show(
             "keys.html",
             own=own,
             qr=qr_picture(own.fingerprint) if own else None,
             rows=rows,
-            asked=_asked_for(rows, request.args.get("forget")),
-            notice=notices.get(request.args.get("notice")),
+            found=found,
+            waiting=found.waiting if found else (),
+            asked=_row_of(rows, request.args.get("forget")),
+            doubted=_card_of(found, request.args.get("distrust")),
+            wanted=_card_of(found, request.args.get("accept")),
+            notice=notices().get(request.args.get("notice")),
         )
 
     @routes.post(KEYS)
     async def act() -> Any:
+        fields = await read_form()
         try:
-            notice = Notice(await done(node, await read_form(), language_of_request()), is_error=False)
+            notice = Notice(await done(node, fields, language_of_request()), is_error=False)
         except FlnetError as error:
             notice = Notice(error.message, is_error=True)
-        return redirect(f"{KEYS}?notice={notices.put(notice)}", 303)
-
-
-async def done(node: Node, fields: Mapping[str, str], t: Translate) -> str:
-    """Do what the form asks for; what came of it in a sentence.
-
-    Raises:
-        FlnetError: it was refused.
-    """
-    match fields.get("do"):
-        case "forget":
-            peer = fields.get("peer", "")
-            await node.forget(peer)
-            return t("{peer} is forgotten here. Its name is free.", peer=text(peer))
-    raise InvalidMessage("do: expected forget")
+        back = "/" if local_path(fields.get("back", KEYS)) == "/" else KEYS
+        return redirect(f"{back}?notice={notices().put(notice)}", 303)
 
 
 def key_row(peer: View) -> KeyRow:
@@ -91,10 +86,19 @@ def key_row(peer: View) -> KeyRow:
     )
 
 
-def _asked_for(rows: Sequence[KeyRow], peer: str | None) -> KeyRow | None:
+def _row_of(rows: Sequence[KeyRow], peer: str | None) -> KeyRow | None:
     if not peer:
         return None
     found = next((row for row in rows if row.raw == peer), None)
     if found is None:
         raise UnknownPeer(peer)
     return found
+
+
+def _card_of(found: Strangers | None, mark: str | None) -> KeyCard | None:
+    if not mark or found is None:
+        return None
+    card = found.find(mark)
+    if card is None:
+        raise InvalidMessage(f"no key with the fingerprint {mark[:80]!r} is known here any more")
+    return card

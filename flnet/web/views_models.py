@@ -15,7 +15,7 @@ from flnet.comparing import Comparison, Difference, compare
 from flnet.errors import InvalidMessage
 from flnet.node.base import Node, View
 from flnet.params import TrainerId
-from flnet.web.page import Notices
+from flnet.web.notices import Notices
 from flnet.web.standing import may_act
 from flnet.web.view import NONE, accuracy, text
 from flnet.web.views_frame import choices, show, size_words, view_url

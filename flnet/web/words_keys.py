@@ -55,5 +55,68 @@ SPANISH: Mapping[str, str] = {
     "A peer can be forgotten when it is dead or has left.": (
         "Se puede olvidar un nodo cuando está caído o se ha ido."
     ),
+    # a pinned mesh
+    "forgotten": "olvidado",
+    "Waiting to be accepted": "Esperan a ser aceptados",
+    "Speak with the person at that node, over the telephone for example: read your words to each other. Accept it "
+    "if both of you see the same.": (
+        "Hable con la persona que está en ese nodo, por ejemplo por teléfono: léanse sus palabras. Acéptelo si "
+        "ambos ven las mismas."
+    ),
+    "calls from {address}": "llama desde {address}",
+    "since {time}": "desde {time}",
+    "Words of {name}": "Palabras de {name}",
+    "Words of this node": "Palabras de este nodo",
+    "We compared the words, and both of us see the same": "Hemos comparado las palabras y ambos vemos las mismas",
+    "It may introduce others: whom people accept there is accepted here": (
+        "Puede presentar a otros: a quien se acepta allí se le acepta aquí"
+    ),
+    "Accept": "Aceptar",
+    "Accept {peer}?": "¿Aceptar {peer}?",
+    "Reject": "Rechazar",
+    "Change": "Cambiar",
+    "Change {peer}": "Cambiar {peer}",
+    "It takes no part with this node any more, and stays out until a person here accepts it again. Those whom "
+    "only it introduced go with it.": (
+        "Ya no participa con este nodo y queda fuera hasta que una persona lo acepte aquí de nuevo. Con él se van "
+        "aquellos a quienes solo él presentó."
+    ),
+    "Accepted": "Aceptados",
+    "Whose keys this node trusts": "Las claves en las que confía este nodo",
+    "has not called yet": "aún no ha llamado",
+    "introducer": "presenta a otros",
+    "introduced by {name}": "presentado por {name}",
+    "accepted by the settings": "aceptado por los ajustes",
+    "accepted by a person": "aceptado por una persona",
+    "No key is accepted yet.": "Aún no se acepta ninguna clave.",
+    "Accept a key that was read out, before its node calls": (
+        "Aceptar una clave dictada antes de que llame su nodo"
+    ),
+    "Whole fingerprint, or public key": "Huella completa o clave pública",
+    "I have it from the person at that node": "Me la ha dado la persona que está en ese nodo",
+    "Kept out": "Se quedan fuera",
+    "Keys that were rejected or forgotten, the newest first": (
+        "Claves rechazadas u olvidadas, la más reciente primero"
+    ),
+    "{name} is accepted.": "{name} está aceptado.",
+    "{name} is accepted, and so are those whom it introduces.": (
+        "{name} está aceptado, y también aquellos a quienes presente."
+    ),
+    "{name} is rejected. It stays out until it is accepted.": (
+        "{name} está rechazado. Queda fuera hasta que se acepte."
+    ),
+    "{name} is forgotten here. It stays out until it is accepted again.": (
+        "{name} se ha olvidado aquí. Queda fuera hasta que se acepte de nuevo."
+    ),
     "{peer} is forgotten here. Its name is free.": "{peer} se ha olvidado aquí. Su nombre queda libre.",
+}
+REFUSALS: Mapping[str, str] = {
+    "this mesh is not pinned: nobody waits here, and no key is accepted or turned away": (
+        "esta malla no es de nodos aceptados: aquí nadie espera, y no se acepta ni se rechaza ninguna clave"
+    ),
+    "compare the fingerprints first, and say that you did": "compare antes las huellas y confirme que lo ha hecho",
+    "do: expected accept, reject, forget or distrust": "do: se esperaba accept, reject, forget o distrust",
+    "no key with the fingerprint {digest} is known here any more": (
+        "aquí ya no se conoce ninguna clave con la huella {digest}"
+    ),
 }

@@ -109,10 +109,10 @@ async def test_a_peer_that_is_not_there_cannot_be_asked_for(client: Client) -> N
     assert "no peer 'nobody' is known here" in Page(await answer.get_data(as_text=True)).text
 
 
-@pytest.mark.parametrize("order", ["", "accept", "<b>"])
+@pytest.mark.parametrize("order", ["", "trust", "<b>"])
 async def test_what_is_no_order_is_refused(client: Client, node: KeyNode, order: str) -> None:
     _, place = await post(client, HERE, do=order, peer="b")
-    assert "expected forget" in (await load(client, place)).text
+    assert "do: expected accept" in (await load(client, place)).text
     assert node.forgotten == []
 
 
