@@ -1,6 +1,8 @@
-"""Leaves out what takes minutes, unless a person asks for it."""
+"""Leaves out what takes minutes, unless a person asks for it; says which tests go one after another."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
@@ -19,9 +21,22 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in items:
+            item.add_marker(pytest.mark.xdist_group(group_of(item)))
     if config.getoption("--long") or LONG in config.getoption("markexpr").split():
         return
     left_out = [item for item in items if item.get_closest_marker(LONG)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker(LONG)]
+
+
+def group_of(item: pytest.Item) -> str:
+    """Tests of one group run in one process, in their order: those of a module, or all that start whole nodes."""
+    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    starts_nodes = any(map(item.get_closest_marker, ("slow", "browser"))) and folder not in (
+        "trainers",
+        "training",
+    )
+    return "nodes" if starts_nodes or folder == "hosts" else item.nodeid.partition("::")[0]
