@@ -45,7 +45,7 @@ class WeightedSum:
             specs: the arrays of every set.
             memory: where the memory for sums comes from.
         """
-        self._specs = {name: spec for name, spec in specs.items() if _is_mean(spec)}
+        self._specs = {name: spec for name, spec in specs.items() if is_mean(spec)}
         self._memory = memory
         self._held: list[tuple[Mapping[str, Array], float]] = []
         self._sums: dict[str, Block] = {}
@@ -108,7 +108,7 @@ class Extremes:
         self._rules = {
             name: np.minimum if spec.merge == "min" else np.maximum
             for name, spec in specs.items()
-            if not _is_mean(spec)
+            if not is_mean(spec)
         }
         self.found: dict[str, Array] = {}
 
@@ -135,7 +135,7 @@ def quotient(
     rooms = [_room(specs.values()) for _ in sums]
     return Params(
         {
-            name: _divided(name, spec, sums, divisor, rooms, memory) if _is_mean(spec) else extremes.found[name]
+            name: _divided(name, spec, sums, divisor, rooms, memory) if is_mean(spec) else extremes.found[name]
             for name, spec in specs.items()
         }
     )
@@ -214,10 +214,11 @@ def _part(spec: ParamSpec) -> float:
 
 def comes_back(specs: Mapping[str, ParamSpec]) -> bool:
     """Whether weight * x / weight is every x again: float64 is wide enough for all but its own numbers."""
-    return all(_part(spec) == 1 for spec in specs.values() if _is_mean(spec))
+    return all(_part(spec) == 1 for spec in specs.values() if is_mean(spec))
 
 
-def _is_mean(spec: ParamSpec) -> bool:
+def is_mean(spec: ParamSpec) -> bool:
+    """Whether an array is averaged; all others are merged by maximum or minimum."""
     return spec.merge == "mean" and np.dtype(spec.dtype).kind == "f"
 
 

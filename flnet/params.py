@@ -184,6 +184,7 @@ class Update:
         examples: training rows behind it; None when the caller did not say (a caller of the thesis' form).
         labels: how many labels the peer's data has, for rules that weigh by it.
         accuracy: of the peer's own model on its own test split; in [0, 1].
+        base: of the parameters that its training began with, where it says so (rule R7).
     """
 
     peer: PeerId
@@ -192,6 +193,7 @@ class Update:
     examples: int | None = None
     labels: int = 1
     accuracy: float | None = field(default=None, compare=False)
+    base: Digest | None = field(default=None, compare=False)
 
 
 Over = Literal["reached", "given_up", "stopped", "deadline"]

@@ -14,7 +14,7 @@ LAYERS = {
     **dict.fromkeys(("errors", "names", "networks", "spoken"), 1),
     **dict.fromkeys(("blob", "explaining", "fingerprints", "params", "refusals", "setting_types"), 2),
     **dict.fromkeys(("comparing", "merging", "messages", "packing", "settings", "tensorfile"), 3),
-    **dict.fromkeys(("events", "effects", "privacy", "signing"), 4),
+    **dict.fromkeys(("events", "effects", "privacy", "screening", "signing"), 4),
     **dict.fromkeys(("strategies", "trust", "personal", "projection", "topologies", "policies"), 5),
     **dict.fromkeys(("membership", "rounds"), 6),
     "jobs": 7,

@@ -68,11 +68,18 @@ class TrainingFailed(Event):
 
 @dataclass(frozen=True)
 class Averaged(Event):
-    """The average of a round is computed."""
+    """The average of a round is computed.
+
+    Attributes:
+        refused: whose updates did not count, and why.
+        is_common: whether it was decided on the base that most updates began with; see `flnet.screening`.
+    """
 
     key: RoundKey
     params: Params
     seconds: float = 0.0
+    refused: Mapping[PeerId, str] = field(default_factory=dict)
+    is_common: bool = True
 
 
 @dataclass(frozen=True)

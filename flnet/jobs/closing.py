@@ -20,7 +20,7 @@ from flnet.events import (
 from flnet.jobs.agreement import must_agree
 from flnet.jobs.goal_steps import heard, judged, reported
 from flnet.jobs.opening import Opening
-from flnet.jobs.record import closing_words
+from flnet.jobs.record import closing_words, names
 from flnet.jobs.starting import abandon
 from flnet.jobs.state import JobState
 from flnet.jobs.steering import measured_again, roll_back_ended
@@ -51,16 +51,29 @@ def averaged(s: JobState, event: Averaged | AveragingFailed) -> list[Effect]:
         s.error = s.record.error = f"averaging failed: {event.reason}"
         s.record.outcome = f"{s.error}; the model stays as it was"
         return finish(s)
-    contributors = tuple(sorted(s.averaging.updates))
+    contributors = tuple(sorted(s.averaging.updates.keys() - event.refused.keys()))
     s.averaging.let_go()
     ended = roll_back_ended(s, contributors)
-    s.model = s.model.holding(event.params, s.number, len(contributors))
+    told = refusals(s, event)
+    # Of two averages that of the most contributors counts: one that others need not have made counts for none.
+    s.model = s.model.holding(event.params, s.number, len(contributors) if event.is_common else 0)
     s.record.contributors, s.record.digest = contributors, event.params.digest
     s.record.seconds["average"] = event.seconds
-    told = s.tell("averaged", s.record.outcome, digest=event.params.digest, contributors=list(contributors))
+    told.append(s.tell("averaged", s.record.outcome, digest=event.params.digest, contributors=list(contributors)))
     s.phase = Phase.MEASURING
     measure = Evaluate(event.key, s.model.full, s.model.shared)
-    return [s.save(with_params=True), *([] if s.pending else [measure]), told, *ended]
+    return [s.save(with_params=True), *([] if s.pending else [measure]), *told, *ended]
+
+
+def refusals(s: JobState, event: Averaged) -> list[Effect]:
+    """What people read of updates that did not count, here and in the record of the round."""
+    assert s.record is not None
+    if event.refused:
+        s.record.outcome += f"; left out as far too large: {names(sorted(event.refused))}"
+    return [
+        s.tell("update_refused", f"the update of {peer} does not count: {why}", peer=peer)
+        for peer, why in sorted(event.refused.items())
+    ]
 
 
 def evaluated(s: JobState, event: Evaluated | EvaluationFailed) -> list[Effect]:

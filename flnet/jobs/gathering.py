@@ -33,15 +33,21 @@ def trained(s: JobState, event: Trained) -> list[Effect]:
     used = event.hyper or s.hyper
     s.record.used_hyper = used.fields() if used else None
     s.sent = shared
-    s.own = update = Update(s.my_id, event.key, shared, event.examples, event.labels, event.accuracy)
-    said = {"examples": event.examples, "labels": event.labels, "accuracy": event.accuracy}
-    message = s.say(ModelParams, **said, digest=shared.digest)
+    said = (event.examples, event.labels, event.accuracy, s.model.shared.digest)
+    s.own = update = Update(s.my_id, event.key, shared, *said)
+    message = own_word(s, update)
     return [
         s.save(private=private),
         *s.spread(message, shared),
         *s.averaging.receive(UpdateReceived(update)),
         s.tell("trained", f"trained on {event.examples} examples; accuracy here {event.accuracy:.4f}"),
     ]
+
+
+def own_word(s: JobState, own: Update) -> ModelParams:
+    """The message that brings, or offers, the own update."""
+    said = {"examples": own.examples, "labels": own.labels, "accuracy": own.accuracy, "base": own.base}
+    return s.say(ModelParams, **said, digest=own.params.digest)
 
 
 def failed(s: JobState, event: TrainingFailed) -> list[Effect]:

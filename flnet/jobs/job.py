@@ -83,13 +83,16 @@ class Job:
         topology: Topology = full_mesh,
         rng: Rng | None = None,
         folds: bool = True,
+        rules: Mapping[str, str] | None = None,
     ) -> None:
         """Args:
         topology: who gets the own update.
         rng: for a topology that draws lots.
         folds: whether the merging rule can add updates as they come, without keeping all of them.
+        rules: of averaging, which all nodes have to state alike; none if they are the usual ones.
         """
         self.state = JobState(me, trainer, waits or Waits(), topology, rng or NoChance(), folds=folds)
+        self.state.rules = rules or {}
 
     @property
     def phase(self) -> Phase:

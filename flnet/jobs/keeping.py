@@ -69,6 +69,7 @@ def figures(s: JobState) -> Mapping[str, Any]:
             "examples": own.examples,
             "labels": own.labels,
             "accuracy": own.accuracy,
+            "base": own.base,
         },
         "rounds_left": rounds_left,
         "peers": sorted(s.peers | s.regroups) if rounds_left or s.pursuit.series else [],

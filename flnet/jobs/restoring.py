@@ -14,6 +14,7 @@ from typing import Any
 from flnet.effects import Effect, Evaluate, Send
 from flnet.errors import InvalidMessage, ParamsRefused
 from flnet.events import DeclineReceived, Restored, SendFailed, UpdateOffered, UpdateReceived
+from flnet.jobs.gathering import own_word
 from flnet.jobs.keeping import OPEN
 from flnet.jobs.model import Model
 from flnet.jobs.opening import Opening
@@ -144,12 +145,6 @@ def met(s: JobState, peer: PeerId) -> list[Effect]:
     return effects
 
 
-def own_word(s: JobState, own: Update) -> ModelParams:
-    """The message that brings, or offers, the own update."""
-    said = {"examples": own.examples, "labels": own.labels, "accuracy": own.accuracy}
-    return s.say(ModelParams, **said, digest=own.params.digest)
-
-
 def _gather(s: JobState, event: Restored, phase: Phase) -> list[Effect]:
     """Updates still count: take up those that were kept, then say the own word, or get ready to say it."""
     assert s.key is not None
@@ -203,4 +198,4 @@ def _own(s: JobState, said: Mapping[str, Any] | None, sent: Params | None) -> Up
         params = s.model.schema.conform(sent)
     except ParamsRefused:
         return None
-    return Update(s.my_id, s.key, params, said["examples"], said["labels"], said["accuracy"])
+    return Update(s.my_id, s.key, params, said["examples"], said["labels"], said["accuracy"], said.get("base"))

@@ -83,6 +83,7 @@ class JobState:
     away: dict[PeerId, RoundKey] = field(default_factory=dict)  # expected in that round, and not reachable since
     not_started: dict[PeerId, RoundKey] = field(default_factory=dict)  # whom our start of that round did not reach
     folds: bool = True  # whether the merging rule can add updates as they come
+    rules: Mapping[str, str] = field(default_factory=dict)  # of averaging, where they are not the usual ones
     hyper: HyperParams | None = None
     accuracy: float | None = None  # of the model held, after averaging, on the own test split
     key: RoundKey | None = None
@@ -164,7 +165,7 @@ class JobState:
             round=self.key.number,
             federated_learning_params=self.hyper,
             initiator=self.key.initiator,
-            agreement=(self.declaration.agreement or None) if self.declaration else None,
+            agreement={**(self.declaration.agreement if self.declaration else {}), **self.rules},
             **fields,
         )
 

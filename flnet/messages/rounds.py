@@ -71,6 +71,7 @@ class ModelParams(JobMessage):
         accuracy: of the sender's own model on its own test split, before averaging; in [0, 1].
         declined: set when the sender takes no part: the reason. No parameters come with it.
         digest: of the update; without parameters beside it, they are there to be fetched by it.
+        base: of the parameters that the sender's training began with.
     """
 
     path: ClassVar[str] = "/training/model_params"
@@ -81,6 +82,7 @@ class ModelParams(JobMessage):
     accuracy: Unit | None = None
     declined: str | None = Field(default=None, max_length=500)
     digest: HexDigest | None = None
+    base: HexDigest | None = None
 
 
 class Accuracy(JobMessage):

@@ -24,6 +24,7 @@ from flnet.node.spare import SpareMemory
 from flnet.node.timers import Timers
 from flnet.node.wire import Wire, accepted, encoding_of
 from flnet.params import PeerId, TrainerId
+from flnet.screening import Bounds
 from flnet.settings import Settings
 from flnet.store import Retention, Store
 from flnet.store.disk import DiskStore, identity
@@ -103,6 +104,7 @@ def assemble(
             lambda trainer: core.jobs[trainer].state,
             own_hyper=own_hyper_of(settings),
             encoding=encoding_of(form),
+            bounds=bounds_of(settings),
         )
         post = Post(transport, wire, core.members, node.deliver, spare, node.traffic, node.distances)
         post.must_prove = settings.mode != "open"
@@ -127,8 +129,16 @@ def assemble(
 
 
 def _core(settings: Settings, me: Peer, trainers: list[TrainerId], folds: bool, key: str | None) -> NodeCore:
-    prune, accepts = settings.prune_unresponsive_nodes, accepted(settings.wire)
-    return NodeCore(me, trainers, waits_of(settings), prune=prune, accepts=accepts, folds=folds, key=key)
+    return NodeCore(
+        me,
+        trainers,
+        waits_of(settings),
+        prune=settings.prune_unresponsive_nodes,
+        accepts=accepted(settings.wire),
+        folds=folds,
+        key=key,
+        rules=bounds_of(settings).stated(),
+    )
 
 
 def _imports(node: NodeRuntime, pool: Pool, settings: Settings, files: Sequence[TrainerFile]) -> Imports:
@@ -140,6 +150,11 @@ def own_hyper_of(settings: Settings) -> dict[str, int]:
     """The hyper-parameters that this node trains with whatever a round says."""
     own = {"e": settings.local_epochs, "b": settings.local_batch_size}
     return {name: value for name, value in own.items() if value is not None}
+
+
+def bounds_of(settings: Settings) -> Bounds:
+    """How far updates may move."""
+    return Bounds(settings.max_update_norm, settings.clip_norm)
 
 
 def waits_of(settings: Settings) -> Waits:

@@ -5,7 +5,7 @@ The running node and the simulation both drive this class; they differ only in w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -44,6 +44,7 @@ class NodeCore:
         accepts: Sequence[str] = (),
         folds: bool = True,
         key: str | None = None,
+        rules: Mapping[str, str] | None = None,
     ) -> None:
         """Args:
         trainers: ids of the jobs.
@@ -53,11 +54,13 @@ class NodeCore:
         accepts: forms of parameters that this node reads besides the thesis' JSON.
         folds: whether the merging rule can add updates as they come.
         key: public key by which this node is known, if it keeps one.
+        rules: of averaging, as a job states them.
         """
         self.me = me
         self.members = Members(me, rng or Random(me.id), prune, pauses, accepts, key)
         self.jobs = {
-            trainer: Job(me, trainer, waits, topology=topology, rng=rng, folds=folds) for trainer in trainers
+            trainer: Job(me, trainer, waits, topology=topology, rng=rng, folds=folds, rules=rules)
+            for trainer in trainers
         }
 
     def job(self, trainer: str) -> Job:

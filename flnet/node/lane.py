@@ -25,7 +25,8 @@ from flnet.events import (
 )
 from flnet.jobs.state import JobState
 from flnet.packing import Encoding
-from flnet.params import Digest, Params, PeerId, RoundKey, Schema, TrainerId
+from flnet.params import Digest, Params, PeerId, RoundKey, Schema, TrainerId, Update
+from flnet.screening import USUAL, Bounds, Screening, clipped
 from flnet.strategies import Running, Strategy
 from flnet.training import Pool
 
@@ -38,6 +39,7 @@ class _Sum:
 
     key: RoundKey
     running: Running
+    screening: Screening
     failure: Exception | None = None
 
 
@@ -62,16 +64,18 @@ class Lane:
         *,
         own_hyper: Mapping[str, int] | None = None,
         encoding: Encoding = "float32",
+        bounds: Bounds = USUAL,
     ) -> None:
         """Args:
         seed: of the run; every round and node trains with a seed of its own that follows from it.
         state_of: what a job knows.
         own_hyper: hyper-parameters (e, b) that this node trains with whatever a round says.
         encoding: to what own updates are rounded before they are sent; what is lost goes into the next one.
+        bounds: how far updates may move, the own ones too.
         """
         self._pool, self._strategy, self._me, self._seed = pool, strategy, me, seed
         self._state_of, self._encoding = state_of, encoding
-        self._own_hyper = dict(own_hyper or {})
+        self._own_hyper, self._bounds = dict(own_hyper or {}), bounds
         self._states: dict[TrainerId, Any] = {}  # what the strategy remembers between rounds
         self._sums: dict[TrainerId, _Sum] = {}
         self._lost: dict[TrainerId, _Lost] = {}
@@ -97,7 +101,7 @@ class Lane:
             return TrainingFailed(effect.key, str(exc))
         metrics = {**fit.metrics, **score.metrics}
         params = Params(fit.params)
-        shared = await asyncio.to_thread(self._to_send, trainer, params)
+        shared = await asyncio.to_thread(self._to_send, trainer, params, effect.params)
         seconds = time.monotonic() - started
         figures = (fit.examples, score.accuracy, fit.labels, seconds, metrics)
         return Trained(effect.key, params, *figures, shared, hyper)
@@ -115,10 +119,11 @@ class Lane:
             if there is None or there.key != effect.key:
                 begin = self._strategy.running
                 assert begin is not None  # or the job would not fold
-                there = _Sum(effect.key, begin(self._states.get(trainer), self._schema(trainer)))
+                running = begin(self._states.get(trainer), self._schema(trainer))
+                there = _Sum(effect.key, running, self._screening(trainer))
                 self._sums[trainer] = there
             try:
-                await asyncio.to_thread(there.running.add, effect.updates)
+                await asyncio.to_thread(lambda: there.running.add(there.screening.take(effect.updates)))
             except _ARITHMETIC as exc:
                 there.failure = there.failure or exc
 
@@ -130,11 +135,12 @@ class Lane:
         async with self._turn(trainer):
             started = time.monotonic()
             try:
-                params, state = await asyncio.to_thread(self._merge, trainer, effect)
+                params, state, screening = await asyncio.to_thread(self._merge, trainer, effect)
             except _ARITHMETIC as exc:
                 return AveragingFailed(effect.key, f"{type(exc).__name__}: {exc}")
             self._states[trainer] = state
-            return Averaged(effect.key, params, time.monotonic() - started)
+            seconds = time.monotonic() - started
+            return Averaged(effect.key, params, seconds, screening.refused(), screening.is_common)
 
     async def evaluate(self, trainer: TrainerId, effect: Evaluate) -> Event:
         """Measure a model on the own test split."""
@@ -145,29 +151,37 @@ class Lane:
             return EvaluationFailed(effect.key, digest, str(exc))
         return Evaluated(effect.key, digest, score.accuracy, score.examples, score.metrics)
 
-    def _merge(self, trainer: TrainerId, effect: Average) -> tuple[Params, Any]:
+    def _merge(self, trainer: TrainerId, effect: Average) -> tuple[Params, Any, Screening]:
         there = self._sums.pop(trainer, None)
         if effect.folded:
             if there is None or there.key != effect.key:
                 raise LocalError(f"the updates of {', '.join(effect.folded)} were folded into a sum that is gone")
             if there.failure is not None:
                 raise there.failure
-            there.running.add(effect.updates)
+            screening = there.screening
+            there.running.add(_counting(screening, effect))
             merged, state = there.running.result()
         else:
-            state = self._states.get(trainer)
-            merged, state = self._strategy.merge(state, self._schema(trainer), effect.updates)
+            screening, state = self._screening(trainer), self._states.get(trainer)
+            merged, state = self._strategy.merge(state, self._schema(trainer), _counting(screening, effect))
         merged = self._schema(trainer).conform(merged)
         assert merged.digest  # computed here, where it does not hold up the event loop
-        return merged, state
+        return merged, state, screening
 
-    def _to_send(self, trainer: TrainerId, params: Params) -> Params | None:
+    def _screening(self, trainer: TrainerId) -> Screening:
+        model = self._state_of(trainer).model
+        assert model is not None
+        return Screening(self._bounds, model.shared, model.schema)
+
+    def _to_send(self, trainer: TrainerId, params: Params, base: Params) -> Params | None:
         """The part of trained parameters that leaves this node, rounded to what is sent, with its digest known."""
         schema = self._schema(trainer)
         try:
             shared = schema.conform(params.select(schema.specs))
         except ParamsRefused:
             return None  # the job finds out too, and says so
+        if self._bounds.clip:
+            shared = clipped(base, shared, schema, self._bounds.clip)
         if self._encoding != "float32":
             shared = schema.conform(self._rounded(trainer, shared))
         assert shared.digest
@@ -188,6 +202,19 @@ class Lane:
 
     def _turn(self, trainer: TrainerId) -> asyncio.Lock:
         return self._merging.setdefault(trainer, asyncio.Lock())
+
+
+def _counting(screening: Screening, effect: Average) -> tuple[Update, ...]:
+    """The updates that are not folded yet, without those that do not count.
+
+    Raises:
+        LocalError: one that does not count was folded into the sum, and cannot be taken out of it.
+    """
+    updates = screening.take(effect.updates)
+    refused = screening.refused()
+    if spoilt := sorted(refused.keys() & set(effect.folded)):
+        raise LocalError(f"the sum holds the update of {spoilt[0]}, which does not count: {refused[spoilt[0]]}")
+    return tuple(update for update in updates if update.peer not in refused)
 
 
 def round_seed(seed: int, key: RoundKey, me: PeerId) -> int:

@@ -78,11 +78,9 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
         case ModelParams() as m if m.declined is not None:
             return m.trainer, DeclineReceived(m.sender, _key(m), m.declined)
         case ModelParams() as m if packet.params is None and m.digest is not None:
-            offered = Update(m.sender, _key(m), Params(), m.examples, m.labels or 1, m.accuracy)
-            return m.trainer, UpdateOffered(offered, Digest(m.digest), m.agreement)
+            return m.trainer, UpdateOffered(update_of(m, Params()), Digest(m.digest), m.agreement)
         case ModelParams() as m:
-            update = Update(m.sender, _key(m), _params(packet), m.examples, m.labels or 1, m.accuracy)
-            return m.trainer, UpdateReceived(update, m.agreement)
+            return m.trainer, UpdateReceived(update_of(m, _params(packet)), m.agreement)
         case Accuracy() as m:
             claim = Claim(
                 m.sender,
@@ -95,6 +93,12 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
             )
             return m.trainer, ClaimReceived(claim, m.agreement)
     raise TypeError(f"{type(packet.message).__name__} is no request")
+
+
+def update_of(m: ModelParams, params: Params) -> Update:
+    """What a peer learnt, as it says itself."""
+    base = Digest(m.base) if m.base else None
+    return Update(m.sender, _key(m), params, m.examples, m.labels or 1, m.accuracy, base)
 
 
 def probed(m: Probe, caller_ip: str) -> ProbeReceived:

@@ -48,6 +48,21 @@ class Settings(PlaceSettings):
         default="agg1",
         description="Weights of the average: agg0 uniform, agg1 by examples, agg2 by examples x labels.",
     )
+    max_update_norm: float = Field(
+        default=100,
+        ge=0,
+        allow_inf_nan=False,
+        description="How many times as far as the median of its round an update may move from where the round "
+        "began (L2 norm), from three updates on; what moved farther is refused. 0: however far. The same on all "
+        "nodes.",
+    )
+    clip_norm: float = Field(
+        default=0,
+        ge=0,
+        allow_inf_nan=False,
+        description="L2 norm to which updates are shortened, the own one before it is sent. 0: they are not. The "
+        "same on all nodes.",
+    )
     wire: Literal["safetensors", "float16", "int8", "json"] = Field(
         default="safetensors",
         description="How updates are sent to peers that can read it: as they are, in half or in a quarter of the "

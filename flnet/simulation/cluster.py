@@ -17,6 +17,7 @@ from flnet.membership import Pauses
 from flnet.messages import SAFETENSORS, Peer
 from flnet.node.core import NodeCore
 from flnet.params import PeerId
+from flnet.screening import USUAL
 from flnet.simulation.calls import Calls
 from flnet.simulation.clock import VirtualClock
 from flnet.simulation.ledger import Ledger
@@ -50,7 +51,7 @@ class Cluster:
         self.network = SimulatedNetwork(self.clock, self.rng, weather or Weather())
         self.calls = Calls(self.network, self.ledger)
         self.nodes: dict[PeerId, SimulatedNode] = {}
-        self.strategy = fed_avg()
+        self.strategy, self.bounds = fed_avg(), USUAL
         self.pauses = pauses or Pauses()
         self._open_rounds = 0
         self._listen = listen

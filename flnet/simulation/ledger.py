@@ -46,7 +46,7 @@ class Ledger:
     def __init__(self) -> None:
         self.averages: dict[tuple[PeerId, int], Digest] = {}
         self.sent: dict[tuple[PeerId, RoundKey], set[Digest]] = {}
-        self._results: dict[tuple[tuple[PeerId, Digest, int | None], ...], Digest] = {}
+        self._results: dict[tuple[Digest | None, tuple[tuple[PeerId, Digest, int | None], ...]], Digest] = {}
         self._words: dict[tuple[PeerId, RoundKey], Digest] = {}
         self._rounds: dict[PeerId, int] = {}
         self._acknowledged: dict[tuple[PeerId, RoundKey], set[PeerId]] = {}
@@ -63,8 +63,20 @@ class Ledger:
         if (node, number) in self.averages:
             raise InvariantBroken(f"{node} averaged twice in round {number}")
 
-    def averages_now(self, node: PeerId, effect: Average, result: Params, folded: Sequence[Update] = ()) -> None:
-        """A node averages; `folded` are the updates that it had folded before."""
+    def averages_now(
+        self,
+        node: PeerId,
+        effect: Average,
+        result: Params,
+        folded: Sequence[Update] = (),
+        apart: Digest | None = None,
+    ) -> None:
+        """A node averages; `folded` are the updates that it had folded before.
+
+        Args:
+            apart: what its round began with, where that is not what most others began with: then it may find
+                other updates too far away than they do.
+        """
         updates = (*folded, *effect.updates)
         number = effect.key.number
         self.begins_average(node, number)
@@ -76,7 +88,7 @@ class Ledger:
             raise InvariantBroken(f"{node} averages {effect.key} without {sorted(lost)}, which it acknowledged")
         self._averaged[node, effect.key] = set(peers_of(updates))
         received = tuple((u.peer, u.params.digest, u.examples) for u in updates)
-        if self._results.setdefault(received, result.digest) != result.digest:
+        if self._results.setdefault((apart, received), result.digest) != result.digest:
             raise InvariantBroken(f"{node} averaged an equal set to another digest in round {number}")
 
     def _check_updates(self, node: PeerId, effect: Average, updates: Sequence[Update]) -> None:

@@ -12,6 +12,7 @@ from flnet.effects import Average, Evaluate, Train
 from flnet.events import Averaged, Declaration, Evaluated, Event, Prepared, Trained, TrainingFailed
 from flnet.messages import HyperParams
 from flnet.params import Digest, Params, PeerId
+from flnet.screening import Screening
 
 if TYPE_CHECKING:
     from flnet.simulation.cluster import Cluster
@@ -33,9 +34,13 @@ def work(cluster: Cluster, node: SimulatedNode, effect: Train | Average | Evalua
             assert model is not None
             cluster.ledger.begins_average(node.id, key.number)
             folded = node.sums.pop(key, [])
-            merged, _ = cluster.strategy.merge(None, model.schema, (*folded, *updates))
-            cluster.ledger.averages_now(node.id, effect, merged, folded)
-            return QUICK * node.slowness, Averaged(key, merged)
+            screening = Screening(cluster.bounds, model.shared, model.schema)
+            taken, refused = screening.take((*folded, *updates)), screening.refused()
+            counting = [update for update in taken if update.peer not in refused]
+            merged, _ = cluster.strategy.merge(None, model.schema, counting)
+            apart = None if screening.is_common else model.shared.digest
+            cluster.ledger.averages_now(node.id, effect, merged, folded, apart)
+            return QUICK * node.slowness, Averaged(key, merged, 0.0, refused, screening.is_common)
 
 
 def _training(cluster: Cluster, node: SimulatedNode, effect: Train) -> tuple[float, Event]:

@@ -133,6 +133,9 @@ SPANISH: Mapping[str, Mapping[str, str]] = {
     "update_received": {
         "update from {peer}: {count} of {number}": "actualización de {peer}: {count} de {number}",
     },
+    "update_refused": {
+        "the update of {peer} does not count: {reason}": "la actualización de {peer} no cuenta: {reason}",
+    },
     "peer_declined": {"{peer} takes no part: {reason}": "{peer} no participa: {reason}"},
     "refused": {
         "{peer} refused {path}: {reason}": "{peer} rechazó {path}: {reason}",

@@ -23,6 +23,17 @@ _PARTS: Mapping[str, str] = {
     "other methods": "otros métodos",
 }
 _ROUNDS: Mapping[str, str] = {
+    "largest update": "actualización más grande",
+    "clipping of updates": "recorte de actualizaciones",
+    "{ratio} x the median": "{ratio} x la mediana",
+    "to the norm {norm}": "a la norma {norm}",
+    "left out as far too large: {names}": "excluidos por desmesurados: {names}",
+    "it moved {moved} from the base of the round, more than {ratio} times the median of {usual}": (
+        "se movió {moved} desde la base de la ronda, más de {ratio} veces la mediana de {usual}"
+    ),
+    "the sum holds the update of {peer}, which does not count: {reason}": (
+        "la suma contiene la actualización de {peer}, que no cuenta: {reason}"
+    ),
     "ended by a restart of this node": "terminada por un reinicio de este nodo",
     "it was restarted before the start of this round had come": (
         "se reinició antes de que llegara el inicio de esta ronda"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from flnet.effects import Average
@@ -110,4 +112,34 @@ def test_a_start_says_it_on_the_wire() -> None:
     assert job.state.say(StartTraining).fields()["agreement"] == HERE
     silent = Bench(me="a", peers=("b",))
     silent.hear(asked("b"))
-    assert "agreement" not in silent.state.say(StartTraining).fields()
+    assert silent.state.say(StartTraining).fields()["agreement"] == {}  # a node that has nothing to state
+
+
+RULED = {"clipping of updates": "to the norm 2"}
+
+
+@pytest.mark.parametrize("declared", [{}, {"agreement": HERE}])
+@pytest.mark.parametrize(("rules", "theirs"), [(RULED, {}), ({}, RULED), (RULED, {"largest update": "any"})])
+def test_rules_of_averaging_are_compared_whatever_the_trainers_state(
+    declared: dict[str, Any], rules: dict[str, str], theirs: dict[str, str]
+) -> None:
+    job = Bench(**declared)
+    job.state.rules = rules
+    with pytest.raises(ParamsRefused, match=r"do not agree on (clipping of updates|largest update): here"):
+        job.hear(start(theirs))
+
+
+@pytest.mark.parametrize("theirs", [RULED, {**HERE, **RULED}, None])
+def test_the_same_rules_agree_and_the_thesis_form_knows_none(theirs: dict[str, str] | None) -> None:
+    job = bench()
+    job.state.rules = RULED
+    job.hear(start(theirs))
+    assert job.phase is Phase.TRAINING
+
+
+def test_messages_carry_what_the_trainer_states_and_the_rules() -> None:
+    job = bench()
+    job.state.rules = RULED
+    job.hear(start(None))
+    job.train()
+    assert job.said(ModelParams).agreement == {**HERE, **RULED}
