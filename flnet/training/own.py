@@ -44,7 +44,7 @@ Positive = Annotated[float, Field(gt=0)]
 class Own(BaseModel):
     """What both kinds share."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     data: Name  # relative to FLNET_DATASETS_PATH, or absolute
     label: str = Field(default="", max_length=100)

@@ -18,7 +18,7 @@ Figures = dict[str, float]
 class View(BaseModel):
     """What all views share: every field that there is is known here."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class ErrorView(BaseModel):

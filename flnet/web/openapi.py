@@ -34,11 +34,11 @@ _MODEL_PARAMS = {  # parameters travel beside a message, and in JSON within it
 
 def openapi_routes() -> Blueprint:
     """The endpoint that describes all others."""
-    routes, description = Blueprint("openapi", __name__), describe()
+    routes = Blueprint("openapi", __name__)
 
     @routes.get("/openapi.json")
     async def openapi() -> Response:
-        return json_answer(description)
+        return json_answer(describe())
 
     return routes
 
