@@ -89,6 +89,22 @@ class NodeClient:
         """PATCH /jobs/{trainer}/params; the job afterwards."""
         return self._object("PATCH", _job_path(trainer) + "/params", changes)
 
+    def trust(self) -> View:
+        """GET /trust: which keys the node accepts, which wait and which stay out."""
+        return self._object("GET", "/trust")
+
+    def accept(self, who: str, introducer: bool) -> View:
+        """POST /trust/accept; what is accepted."""
+        return self._object("POST", "/trust/accept", {"fingerprint": who, "introducer": introducer})
+
+    def reject(self, who: str) -> View:
+        """POST /trust/reject; all keys afterwards."""
+        return self._object("POST", "/trust/reject", {"fingerprint": who})
+
+    def forget_key(self, who: str) -> View:
+        """POST /trust/forget; all keys afterwards."""
+        return self._object("POST", "/trust/forget", {"fingerprint": who})
+
     def models(self, trainer: str) -> list[View]:
         """GET /jobs/{trainer}/models: the held one first."""
         return self._list(_job_path(trainer) + "/models")

@@ -29,6 +29,7 @@ COMMANDS = {
     "models": "flnet.cli.models",
     "doctor": "flnet.cli.doctor",
     "keygen": "flnet.cli.keygen",
+    "pair": "flnet.cli.pair",
     "token": "flnet.cli.token",
     "data": "flnet.cli.data",
 }
