@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-import psutil
-
 from flnet.events import AnnounceAnswered, AnnounceReceived, Event, ProbeAnswered, ProbeReceived
 from flnet.messages import MAX_PEERS, Announce, JobMessage, Message, News, Peer, Probe
 from flnet.names import hostport
 from flnet.networks import OWN_MACHINE, PRIVATE, Networks, address_of, networks_of
 from flnet.node.buckets import Buckets
 from flnet.params import PeerId
+from flnet.postponing import postponed
 from flnet.refusals import AddressRefused, TooManyMessages
 from flnet.settings import LOOPBACK, Settings
+
+with postponed("psutil"):  # a node that listens on loopback needs none of it
+    import psutil
 
 BURST, PER_SECOND = 500.0, 50.0  # messages that one id may send: a round takes four, probing a few a second
 WIDEST = 16  # bits at least that the network of an own interface has in common

@@ -10,7 +10,6 @@ import lzma
 import re
 import shutil
 import stat
-import tarfile
 import tempfile
 import zipfile
 import zlib
@@ -20,7 +19,11 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from flnet.errors import DataMissing
+from flnet.postponing import postponed
 from flnet.training.member_names import member_path
+
+with postponed("tarfile"):
+    import tarfile
 
 MAX_GIGABYTES = 50.0
 MAX_FILES = 1_000_000
@@ -29,7 +32,6 @@ _SMALL = 100_000_000  # bytes, of which that does not matter
 _PIECE = 1024 * 1024
 _ARCHIVE = re.compile(r"(.+?)\.(zip|tar|tgz|tbz2|txz|tar\.(gz|bz2|xz))", re.IGNORECASE)
 _NAME = re.compile(r"[^/\\\0]{1,200}")
-BROKEN = (tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, NotImplementedError)
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ def bring(
             if not limit.files:
                 raise DataMissing(f"{source} holds no files", "name another one")
             whole.rename(target)
-    except BROKEN as exc:
+    except broken() as exc:
         what = f"{source} cannot be unpacked: {exc or type(exc).__name__}"
         raise DataMissing(what, "fetch or pack it again") from exc
     except (OSError, RuntimeError, ValueError) as exc:  # RuntimeError: a zip file with a password
@@ -123,7 +125,7 @@ def drafted(source: Path, draft: Path, limit: Limit) -> Path:
     """A copy of a file or folder, or what an archive holds, in a new folder; under the name that it should have.
 
     Raises:
-        DataMissing: it is not safe to unpack, or too large. One of BROKEN: it is no whole archive.
+        DataMissing: it is not safe to unpack, or too large. One of `broken`: it is no whole archive.
     """
     draft.mkdir()
     archive = _ARCHIVE.fullmatch(source.name)
@@ -144,6 +146,11 @@ def drafted(source: Path, draft: Path, limit: Limit) -> Path:
             _write(file, folder.joinpath(*member.parts), limit)
     inside = list(folder.iterdir())
     return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
+
+
+def broken() -> tuple[type[Exception], ...]:
+    """All that reading an archive raises that is none, or not whole."""
+    return (tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, NotImplementedError)
 
 
 def is_archive(name: str) -> bool:

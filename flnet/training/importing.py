@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from flnet.errors import DataMissing
-from flnet.training.bringing import BROKEN, Limit, drafted, is_archive
+from flnet.training.bringing import Limit, broken, drafted, is_archive
 from flnet.training.member_names import member_path
 from flnet.training.places import ImportRefused, NoRoom, Place
 
@@ -179,7 +179,7 @@ class Upload:
             yield
         except DataMissing as exc:
             raise ImportRefused(exc.message) from exc
-        except BROKEN as exc:
+        except broken() as exc:
             raise ImportRefused(f"the archive cannot be unpacked: {exc or type(exc).__name__}") from exc
         except OSError as exc:
             if exc.errno in _NO_ROOM:

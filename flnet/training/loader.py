@@ -18,11 +18,14 @@ from pathlib import Path
 from types import ModuleType
 
 from flnet.errors import SettingsError, TrainerError
+from flnet.postponing import postponed
 from flnet.settings import Settings
 from flnet.training.api import Trainer, TrainerFile, TrainerSettings
 from flnet.training.faults import in_words
-from flnet.training.own import read_own
 from flnet.training.sources import UnreadableSource, declared_place, families, frameworks_of
+
+with postponed("flnet.training.own"):  # few have trainers without code
+    from flnet.training import own as descriptions
 
 SHIPPED = "flnet_trainers"
 GROUP = "flnet.trainers"
@@ -63,7 +66,7 @@ def import_trainer(file: TrainerFile, settings: TrainerSettings) -> Trainer:
         make = getattr(_imported(file), file.attribute, None)
         if not callable(make):
             raise TrainerError(f"{file.location} defines no function {file.attribute}(settings)")
-        own = (read_own(Path(file.location)),) if file.location.endswith(".toml") else ()
+        own = (descriptions.read_own(Path(file.location)),) if file.location.endswith(".toml") else ()
         trainer = make(*own, settings)
     except TrainerError:
         raise
@@ -133,7 +136,7 @@ def _own(name: str, path: Path) -> TrainerFile:
     if not _ID.fullmatch(name):
         return _described(name, path)
     try:
-        own = read_own(path)
+        own = descriptions.read_own(path)
     except TrainerError as exc:
         return TrainerFile(name, str(path), exc.message)
     return TrainerFile(name, str(path), "", f"{SHIPPED}._own", "make_own", frozenset({"torch"}), own.data)

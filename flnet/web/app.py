@@ -5,8 +5,14 @@ from __future__ import annotations
 import secrets
 from importlib.resources import files
 
-from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, Scope
-from quart import Quart, Request
+from flnet.postponing import postponed
+
+with postponed(
+    *("h2.connection", "h2.events", "h2.exceptions", "priority"),  # HTTP/2, which a caller has to ask for
+    *("html", "logging.handlers", "pdb"),  # for other servers, other logs, and for tests of other programs
+):
+    from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, Scope
+    from quart import Quart, Request
 
 from flnet.node.base import Node
 from flnet.node.door import Door

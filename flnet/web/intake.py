@@ -6,20 +6,24 @@ moment will do. Nodes do so by themselves.
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections import Counter
 from collections.abc import Callable
 
-import psutil
 from quart import Quart, Request, request
 from quart.wrappers.request import Body
 
 from flnet.errors import NotReady, PeerError
 from flnet.messages import Accuracy, Announce, ModelParams, Probe, StartTraining
 from flnet.node.buckets import Buckets
+from flnet.postponing import postponed
 from flnet.refusals import TooManyMessages
 from flnet.web.body import CONTROL_BYTES, LandedBody, LimitedBody
 from flnet.web.rates import network_of
+
+with postponed("psutil"):
+    import psutil
 
 NODE_PATHS = frozenset(kind.path for kind in (Announce, Probe, StartTraining, ModelParams, Accuracy))
 BURST, PER_SECOND = 2000.0, 200.0  # of one address; fifty nodes on one machine send a hundred messages a second
@@ -31,7 +35,11 @@ LEAST_ROOM, MOST_ROOM = 64 * MEGABYTE, 2048 * MEGABYTE
 
 def room_bytes() -> int:
     """Memory that large bodies may take: a quarter of what this machine has, within bounds."""
-    return min(max(psutil.virtual_memory().total // 4, LEAST_ROOM), MOST_ROOM)
+    try:
+        whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError):  # not every system says so
+        whole = psutil.virtual_memory().total
+    return min(max(whole // 4, LEAST_ROOM), MOST_ROOM)
 
 
 class Room:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -10,24 +9,9 @@ from markupsafe import Markup, escape
 
 from flnet.web.sentences import MAX_LENGTH, Catalogue
 from flnet.web.view import text
-from flnet.web.words import ENGLISH, SPANISH
-from flnet.web.words_access import REFUSALS as ACCESS
-from flnet.web.words_data import SPANISH as DATA
-from flnet.web.words_events import SPANISH as EVENTS
-from flnet.web.words_keys import REFUSALS as KEYS
-from flnet.web.words_reasons import SPANISH as REASONS
-from flnet.web.words_refusals import SPANISH as REFUSALS
-from flnet.web.words_series import SPANISH as SERIES
-from flnet.web.words_signing import SPANISH as SIGNING
-from flnet.web.words_sources import SPANISH as SOURCES
-from flnet.web.words_trainers import SPANISH as TRAINERS
-from flnet.web.words_training import SPANISH as TRAINING
-from flnet.web.words_trust import EVENTS as OF_TRUST
-from flnet.web.words_trust import SPANISH as TRUST
+from flnet.web.words import CATALOGUES, ENGLISH
 
 MOST_SHOWN = 600  # characters of one text
-_OTHERS = (TRAINERS, SOURCES, DATA, TRAINING, SERIES, REFUSALS, ACCESS, KEYS, SIGNING, TRUST, REASONS, SPANISH)
-_TABLES = {"es": ({**EVENTS, **OF_TRUST}, _OTHERS)}
 
 
 @dataclass(frozen=True)
@@ -67,20 +51,21 @@ def shown(language: str, words: object, kind: str = "") -> Markup:
 @lru_cache
 def catalogue_of(language: str) -> Catalogue | None:
     """All that is known in a language of what the node says; None for English, and for one that is not known."""
-    if language not in _TABLES:
+    if language not in CATALOGUES:
         return None
-    events, others = _TABLES[language]
-    return Catalogue(events, _merged(others))
+    return Catalogue(CATALOGUES[language].EVENTS, _others(language))
 
 
 def texts_of(language: str) -> dict[str, str]:
     """All sentences of a language's catalogue, the English ones with their translations."""
-    events, others = _TABLES[language]
-    told = {english: said for texts in events.values() for english, said in texts.items()}
-    return told | _merged(others)
+    told = {
+        english: said for texts in CATALOGUES[language].EVENTS.values() for english, said in texts.items()
+    }
+    return told | _others(language)
 
 
-def _merged(tables: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Of the page's own texts only whole ones: with gaps, some are so short that anything would fit."""
-    pairs = [pair for table in tables for pair in table.items() if table is not SPANISH or "{" not in pair[0]]
-    return dict(pairs)
+def _others(language: str) -> dict[str, str]:
+    """What belongs to no kind of event; of the page's texts only whole ones: with gaps, anything may fit."""
+    known = CATALOGUES[language]
+    pairs = [pair for table in known.SENTENCES for pair in table.items()]
+    return dict(pairs) | {english: said for english, said in known.PAGES.items() if "{" not in english}

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from types import ModuleType
 from typing import Any, Protocol
 
-from flnet.web.words_access import SPANISH as OF_ACCESS
-from flnet.web.words_goals import SPANISH as OF_GOALS
-from flnet.web.words_import import SPANISH as OF_IMPORTS
-from flnet.web.words_keys import SPANISH as OF_KEYS
-from flnet.web.words_page import SPANISH as OF_THE_PAGE
-from flnet.web.words_views import SPANISH as OF_THE_VIEWS
+from flnet.postponing import postponed
+
+with postponed("flnet.web.spanish"):  # until somebody reads it
+    from flnet.web import spanish
 
 ENGLISH = "en"
 LANGUAGES = {ENGLISH: "English", "es": "Español"}
-SPANISH: Mapping[str, str] = {**OF_ACCESS, **OF_THE_VIEWS, **OF_IMPORTS, **OF_GOALS, **OF_KEYS, **OF_THE_PAGE}
-_TEXTS: Mapping[str, Mapping[str, str]] = {"es": SPANISH}
+CATALOGUES: Mapping[str, ModuleType] = {"es": spanish}
 
 
 class Translate(Protocol):
@@ -35,7 +33,8 @@ def translate(language: str, text: str, /, **values: Any) -> str:
         text: what the templates hold, with {names} where values go.
         values: put in as they are; the template escapes the whole.
     """
-    found = _TEXTS.get(language, {}).get(text, text)
+    texts: Mapping[str, str] = CATALOGUES[language].PAGES if language in CATALOGUES else {}
+    found = texts.get(text, text)
     return found.format(**values) if values else found
 
 

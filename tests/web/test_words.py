@@ -7,7 +7,8 @@ from string import Formatter
 
 import pytest
 
-from flnet.web.words import ENGLISH, LANGUAGES, SPANISH, english, translate, translator
+from flnet.web.spanish import PAGES as SPANISH
+from flnet.web.words import ENGLISH, LANGUAGES, english, translate, translator
 from flnet.web.words_page import SPANISH as OF_THE_PAGE
 from flnet.web.words_views import SPANISH as OF_THE_VIEWS
 from tests.test_layout import ROOT
