@@ -141,22 +141,25 @@ def _show(known: View, everybody: bool, address: str) -> None:
     click.echo(f"this node     {printable(own['words'])}\nfingerprint   {printable(own['fingerprint'])}")
     if not known["pending"]:
         click.echo("nobody waits to be accepted")
-    for group, title in (("pending", "waiting"), ("accepted", "accepted"), ("refused", "kept out")):
-        if known[group] and (everybody or group == "pending"):
+    for one in known["pending"]:
+        click.echo(f"\nwaiting       {_name(one)} at {printable(one['address'])}")
+        click.echo(f"  words       {printable(one['words'])}\n  fingerprint {printable(one['fingerprint'])}")
+    for group, title in (("accepted", "accepted"), ("refused", "kept out")):
+        if known[group] and everybody:
             _print(title, known[group])
 
 
 def _print(title: str, views: Sequence[View]) -> None:
-    shown = table("node", "address", "words", "fingerprint", "", title=title)
+    shown = table("node", "address", "words", "key", "", title=f"\n{title}")
     for one in views:
         notes = ["introducer"] if one.get("is_introducer") else []
         if one["introduced_by"]:
-            notes.append(f"introduced by {printable(one['introduced_by'][:11])}")
+            notes.append(f"introduced by {one['introduced_by'][:11]}")
         cells = (
             one["name"] or "-",
             one["address"] or "-",
-            one["words"] or "-",
-            one["fingerprint"],
+            one["words"],
+            one["fingerprint"][:11],
             ", ".join(notes),
         )
         shown.add_row(*map(printable, cells))
