@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import os
+from pathlib import Path
 
 import numpy as np
+import pytest
 
+from flnet.node import spare as spare_module
 from flnet.node.spare import SMALLEST, SpareMemory, give_back_when_idle
 
 SIZE = 4 * SMALLEST
@@ -78,3 +83,26 @@ async def test_it_is_given_back_when_nothing_was_to_do_at_two_looks() -> None:
         await asyncio.sleep(0)
     tidying.cancel()
     assert kept == [SIZE] * 5
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not say what it has")
+def test_what_the_c_library_holds_of_it_is_given_back_too() -> None:
+    spare, pieces = SpareMemory(), [bytearray(64 * 1024) for _ in range(1000)]
+    del pieces[:-1]  # the last one keeps the library from giving back what lies below it
+    before = resident_bytes()
+    spare.let_go()
+    assert len(pieces) == 1
+    assert before - resident_bytes() > 16 * SMALLEST
+
+
+@pytest.mark.parametrize("error", [AttributeError, OSError, TypeError])
+def test_another_c_library_keeps_what_it_holds(error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_library(_: None) -> object:
+        raise error
+
+    monkeypatch.setattr(ctypes, "CDLL", no_library)
+    assert not spare_module._trimmer()(0)
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
