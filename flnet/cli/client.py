@@ -89,6 +89,10 @@ class NodeClient:
         """PATCH /jobs/{trainer}/params; the job afterwards."""
         return self._object("PATCH", _job_path(trainer) + "/params", changes)
 
+    def plan(self, trainer: str, when: str | None) -> View:
+        """PUT /jobs/{trainer}/schedule; the job afterwards."""
+        return self._object("PUT", _job_path(trainer) + "/schedule", {"when": when})
+
     def trust(self) -> View:
         """GET /trust: which keys the node accepts, which wait and which stay out."""
         return self._object("GET", "/trust")

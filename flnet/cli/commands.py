@@ -22,6 +22,7 @@ COMMANDS = {
     "status": "flnet.cli.status",
     "peers": "flnet.cli.peers",
     "train": "flnet.cli.train",
+    "schedule": "flnet.cli.schedule",
     "watch": "flnet.cli.watch",
     "params": "flnet.cli.params",
     "predict": "flnet.cli.predict",

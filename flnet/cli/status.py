@@ -7,6 +7,7 @@ from rich.table import Table
 
 from flnet.cli.client import NodeClient, View, node_option
 from flnet.cli.figures import figure_words, figures_of, metrics_option, numbers
+from flnet.cli.schedule import next_line
 from flnet.cli.tables import print_json, print_table, table
 from flnet.cli.text import accuracy, printable, short
 
@@ -35,7 +36,7 @@ def command(address: str, as_json: bool, every: bool) -> None:
     )
     jobs = info.get("jobsInfo", [])
     print_table(jobs_table(jobs))
-    for line in figure_lines(jobs, every):
+    for line in (*plan_lines(jobs), *figure_lines(jobs, every)):
         click.echo(line)
 
 
@@ -53,6 +54,23 @@ def jobs_table(jobs: list[View]) -> Table:
             printable(_note(job)),
         )
     return shown
+
+
+def plan_lines(jobs: list[View]) -> list[str]:
+    """A line per job that follows a goal, and one per job that starts rounds by itself or stays out of others'."""
+    lines = []
+    for job in jobs:
+        name, goal, schedule = printable(job.get("trainer_id")), job.get("goal"), job.get("schedule")
+        if isinstance(goal, dict) and goal.get("state") == "open":
+            done = f"{printable(goal.get('done'))} of at most {printable(goal.get('rounds'))} rounds"
+            best = f", best mean accuracy {accuracy(goal['best'])}" if goal.get("best") is not None else ""
+            words = printable(goal.get("until"))
+            lines.append(f"{name} until {words}: {done}{best}; asked for at {printable(goal.get('by'))}")
+        if isinstance(schedule, dict) and (line := next_line(schedule)):
+            lines.append(f"{name} {line} ({printable(schedule.get('when'))})")
+        if isinstance(schedule, dict) and schedule.get("unwilling"):
+            lines.append(f"{name} takes no part in rounds of others now: {printable(schedule['unwilling'])}")
+    return lines
 
 
 def figure_lines(jobs: list[View], every: bool) -> list[str]:

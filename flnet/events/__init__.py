@@ -6,6 +6,7 @@ from flnet.events.asked import (
     DeclineReceived,
     HyperParamsEdited,
     Paused,
+    Planned,
     Restored,
     Resumed,
     RolledBack,
@@ -14,6 +15,7 @@ from flnet.events.asked import (
     TrainingAsked,
     UpdateOffered,
     UpdateReceived,
+    WillingnessChanged,
 )
 from flnet.events.base import Declaration, Event
 from flnet.events.ends import (
@@ -77,6 +79,7 @@ __all__ = [
     "PeerForgotten",
     "PeerLost",
     "PeerSeen",
+    "Planned",
     "PrepareFailed",
     "Prepared",
     "ProbeAnswered",
@@ -95,4 +98,5 @@ __all__ = [
     "TrainingFailed",
     "UpdateOffered",
     "UpdateReceived",
+    "WillingnessChanged",
 ]

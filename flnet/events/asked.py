@@ -13,11 +13,16 @@ from flnet.params import Claim, Digest, Params, PeerId, RoundKey, Update
 
 @dataclass(frozen=True)
 class RoundTriggered(Event):
-    """A person, the command line or a policy asks for rounds; until a goal is reached, for so many at most."""
+    """A person, the command line or a policy asks for rounds; until a goal is reached, for so many at most.
+
+    Attributes:
+        why: in words, where a schedule asks for them.
+    """
 
     rounds: int = 1
     hyper: HyperParams | None = None
     until: str | None = None
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,25 @@ class Paused(Event):
 @dataclass(frozen=True)
 class Resumed(Event):
     """A person wants this node to take part again."""
+
+
+@dataclass(frozen=True)
+class Planned(Event):
+    """A person said when rounds should start by themselves here (None: as the node's settings say).
+
+    Attributes:
+        since: when the newest round was noticed, or this was said, in seconds of the node's own clock.
+    """
+
+    when: str | None
+    since: float
+
+
+@dataclass(frozen=True)
+class WillingnessChanged(Event):
+    """This node takes no part in rounds of others now, for that reason; or (no reason) does again."""
+
+    reason: str = ""
 
 
 @dataclass(frozen=True)

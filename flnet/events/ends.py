@@ -20,10 +20,15 @@ class Prepared(Event):
 
 @dataclass(frozen=True)
 class DataChanged(Event):
-    """The trainer was loaded again, because its data are others now; taken in when no round is open."""
+    """The trainer was loaded again, because its data are others now; taken in when no round is open.
+
+    Attributes:
+        added: rows that came to those that there were; 0 where others took their place.
+    """
 
     declaration: Declaration
     params: Params
+    added: int = 0
 
 
 @dataclass(frozen=True)

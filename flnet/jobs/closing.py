@@ -18,6 +18,7 @@ from flnet.events import (
     UpdateReceived,
 )
 from flnet.jobs.agreement import must_agree
+from flnet.jobs.arriving import arrivals_measured
 from flnet.jobs.goal_steps import heard, judged, reported
 from flnet.jobs.opening import Opening
 from flnet.jobs.record import closing_words, names
@@ -83,7 +84,7 @@ def evaluated(s: JobState, event: Evaluated | EvaluationFailed) -> list[Effect]:
     if s.phase is Phase.EXCHANGING:
         return exchanged(s, event)
     if s.phase is Phase.IDLE:
-        return measured_again(s, event)
+        return [*measured_again(s, event), *arrivals_measured(s, event)]
     if s.phase is not Phase.MEASURING or s.model is None or event.digest != s.model.shared.digest:
         return []
     assert s.record is not None and s.declaration is not None
@@ -181,8 +182,11 @@ def finish(s: JobState) -> list[Effect]:
     result = f"round {s.number} closed: {record.outcome}"
     if record.pre_accuracy is not None and s.accuracy is not None:
         result += f"; accuracy here {record.pre_accuracy:.4f} before, {s.accuracy:.4f} after"
-    done: Publish = s.tell("round_closed", result, **record.view())
+    before = s.pursuit.decision
     told = judged(s)
+    if s.pursuit.decision is not None and s.pursuit.decision is not before:
+        record.decision = s.pursuit.decision.view()
+    done: Publish = s.tell("round_closed", result, **record.view())
     return [*cancelled, s.save(), done, *told]
 
 

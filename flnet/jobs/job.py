@@ -8,10 +8,11 @@ legal steps, and `receive` holds every step against it. A refusal (PeerError) le
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from flnet.effects import Effect, Publish, in_order
-from flnet.errors import IllegalStep, NotReady, PeerError
+from flnet.errors import IllegalStep, PeerError
 from flnet.events import (
     Averaged,
     AveragingFailed,
@@ -28,6 +29,7 @@ from flnet.events import (
     Paused,
     PeerLost,
     PeerSeen,
+    Planned,
     Prepared,
     PrepareFailed,
     Restored,
@@ -43,7 +45,9 @@ from flnet.events import (
     TrainingFailed,
     UpdateOffered,
     UpdateReceived,
+    WillingnessChanged,
 )
+from flnet.jobs.arriving import planned, willing
 from flnet.jobs.chance import NoChance
 from flnet.jobs.closing import (
     averaged,
@@ -64,7 +68,7 @@ from flnet.jobs.renewing import renewed
 from flnet.jobs.restoring import going_on, met, missed, model_of, put_off, restored
 from flnet.jobs.starting import asked, decline, open_round, triggered
 from flnet.jobs.state import JobState, Waits
-from flnet.jobs.steering import paused, resumed, rolled_back, series_stopped
+from flnet.jobs.steering import edited, paused, resumed, rolled_back, series_stopped
 from flnet.jobs.steps import Phase, is_legal
 from flnet.messages import Peer
 from flnet.params import Rng, Schema, TrainerId
@@ -179,13 +183,8 @@ class Job:
                 return decline(s, "the start of this round did not reach it") if s.listening else []
             case TimerFired():
                 return [*(s.averaging.receive(event) if s.averaging else []), *exchanged(s, event)]
-            case HyperParamsEdited(changes) if s.hyper is not None:
-                s.hyper = s.hyper.model_copy(update=dict(changes))
-                return [s.save(), s.tell("params_edited", f"hyper-parameters are now {s.hyper.words()}")]
             case HyperParamsEdited():
-                raise NotReady(
-                    f"{s.trainer} has no hyper-parameters to change yet: {s.error or 'it is still loading'}"
-                )
+                return edited(s, event)
             case SeriesStopped():
                 told = [*series_stopped(s), *stopped(s)]
                 return [*told, s.save()] if told else []
@@ -193,6 +192,10 @@ class Job:
                 return paused(s)
             case Resumed():
                 return resumed(s)
+            case Planned():
+                return planned(s, event)
+            case WillingnessChanged():
+                return willing(s, event)
             case RolledBack():
                 return rolled_back(s, event)
             case Restored():
@@ -200,7 +203,8 @@ class Job:
             case Prepared():
                 return self._prepared(event)
             case DataChanged():
-                s.fresh = event
+                waits = s.fresh.added if s.fresh and event.added else 0
+                s.fresh = replace(event, added=event.added + waits)
                 return []
             case PrepareFailed(reason, _):
                 s.phase, s.error, s.asked_while_loading = Phase.NO_DATA, reason, None
@@ -243,7 +247,7 @@ class Job:
                 effects += open_round(s, opening)
             elif s.phase is Phase.IDLE and s.rounds_left > 0 and not s.is_held_up:
                 next_of_series(s)
-            elif s.phase is Phase.IDLE and s.pursuit.due and not s.is_held_up:
+            elif s.phase is Phase.IDLE and s.pursuit.due and not (s.is_held_up or s.unwilling):
                 s.propose(next_opening(s))
             else:
                 return effects

@@ -58,6 +58,8 @@ def figures(s: JobState) -> Mapping[str, Any]:
         "accuracy": s.accuracy,
         "paused": s.paused,
         "rolled_back": s.rolled_back,
+        "plan": [s.plan.when, s.plan.since],
+        "arrived": s.arrived.kept(),
         "record": s.record.view() if s.record else None,
         "expected": sorted(gathering.expected) if gathering else [],
         "declined": dict(gathering.declined) if gathering else {},

@@ -48,6 +48,7 @@ class Opening:
         sits_out: why this node does not train in it; empty if it does.
         heard_start: False when only an update told of it: the start may still be on its way.
         series: with a goal, that the start says the round belongs to.
+        why: a schedule starts it here, in words.
     """
 
     key: RoundKey
@@ -56,6 +57,7 @@ class Opening:
     sits_out: str = ""
     heard_start: bool = True
     series: SeriesMessage | None = None
+    why: str = ""
 
     def started_by(self, me: PeerId) -> bool:
         """Whether this node is the initiator."""

@@ -15,6 +15,8 @@ class RoundRecord:
     """One round as this node saw it; accuracies are on its own test split, in [0, 1].
 
     Attributes:
+        why: a schedule started it here, in words; empty otherwise.
+        decision: after it, whether a series with a goal is over, and on which figures; None outside of one.
         metrics: further figures of the trainer, by name, under "before" and "after" averaging.
     """
 
@@ -29,6 +31,8 @@ class RoundRecord:
     exchanged_with: PeerId | None = None
     examples: int | None = None
     used_hyper: Mapping[str, Any] | None = None  # what this node trained with
+    why: str = ""
+    decision: Mapping[str, Any] | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     metrics: dict[str, Mapping[str, float]] = field(default_factory=dict)
 
@@ -51,6 +55,8 @@ class RoundRecord:
             view["exchanged_with"],
             view["examples"],
             view["used_hyper"],
+            str(view.get("why") or ""),
+            view.get("decision"),
             dict(view["seconds"]),
             dict(view["metrics"]),
         )
@@ -70,6 +76,8 @@ class RoundRecord:
             "exchanged_with": self.exchanged_with,
             "examples": self.examples,
             "used_hyper": self.used_hyper,
+            "why": self.why,
+            "decision": self.decision,
             "seconds": dict(self.seconds),
             "metrics": {when: dict(figures) for when, figures in self.metrics.items()},
         }

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from flnet.effects import Effect
 from flnet.events import DataChanged
+from flnet.jobs.arriving import arrived
 from flnet.jobs.model import Model
 from flnet.jobs.restoring import model_of
 from flnet.jobs.state import JobState
@@ -21,6 +24,7 @@ def renewed(s: JobState, event: DataChanged) -> list[Effect]:
     shared = event.params.select(declared.shared)
     private = event.params.select(event.params.keys() - set(declared.shared))
     schema = Schema.of(shared, declared.merge, declared.agreement)
+    before = s.declaration
     s.fresh, s.declaration, s.error, s.phase = None, declared, None, Phase.IDLE
     s.hyper = s.hyper or declared.defaults
     stays = held is not None and held.schema.digest == schema.digest
@@ -34,7 +38,8 @@ def renewed(s: JobState, event: DataChanged) -> list[Effect]:
         s.model = held.with_private(private)
     else:
         private = held.private
+    measure = arrived(s, event if stays else replace(event, added=0), before)
     words = f"{declared.label} works on other data now: {declared.data.get('source', '')}"
     if held is not None and not stays:
         words += "; its model does not fit them and begins anew"
-    return [s.save(with_params=True, private=private), s.tell("data_changed", words)]
+    return [s.save(with_params=True, private=private), *measure, s.tell("data_changed", words)]

@@ -14,6 +14,7 @@ from typing import Any
 from flnet.effects import Effect, Evaluate, Send
 from flnet.errors import InvalidMessage, ParamsRefused
 from flnet.events import DeclineReceived, Restored, SendFailed, UpdateOffered, UpdateReceived
+from flnet.jobs.arriving import Arrived, Plan
 from flnet.jobs.gathering import own_word
 from flnet.jobs.keeping import OPEN
 from flnet.jobs.model import Model
@@ -41,11 +42,12 @@ def restored(s: JobState, event: Restored) -> list[Effect]:
         record = RoundRecord.read(said["record"]) if said.get("record") else None
         phase = Phase(said["phase"])
         left, pursuit = int(said.get("rounds_left", 0)), Pursuit.read(said.get("pursuit"))
+        plan, arrived = Plan(*said.get("plan", ())), Arrived.read(said.get("arrived"))
     except (KeyError, TypeError, ValueError, InvalidMessage) as exc:
         return [s.tell("state_damaged", f"what was kept of {s.trainer} cannot be used: {exc!r}; it begins anew")]
     s.history.extend(history)
     s.hyper, s.key, s.record, s.restored = hyper, key, record, event
-    s.rounds_left, s.pursuit = left, pursuit
+    s.rounds_left, s.pursuit, s.plan, s.arrived = left, pursuit, plan, arrived
     s.paused, s.rolled_back = bool(said.get("paused")), bool(said.get("rolled_back"))
     if said.get("me", s.my_id) != s.my_id:
         put_off(s)  # what was said in the open round was said under another name

@@ -9,6 +9,7 @@ from flnet.effects import Answer, CancelTimer, CancelWork, Effect, Fetch, Send, 
 from flnet.errors import JobBusy, NoData, ParamsRefused, RoundLost, StaleRound
 from flnet.events import DeclineReceived, RoundTriggered, TrainingAsked
 from flnet.jobs.agreement import must_agree
+from flnet.jobs.arriving import Arrived
 from flnet.jobs.goal_steps import begun, entered
 from flnet.jobs.opening import Opening, Start
 from flnet.jobs.record import RoundRecord
@@ -29,16 +30,26 @@ def triggered(s: JobState, event: RoundTriggered) -> list[Effect]:
         raise JobBusy(f"{s.trainer} is {PAUSED}; resume it to start rounds")
     if s.phase in (Phase.FETCHING, Phase.TRAINING, Phase.AVERAGING, Phase.MEASURING):
         raise JobBusy(f"round {s.number} is still {s.phase.lower()} here; ask again when it is done")
+    if event.why and s.phase is not Phase.IDLE:
+        raise JobBusy(f"round {s.number} is under way; a schedule forces no average")
     if s.number >= LAST_ROUND:
         raise JobBusy(f"round {s.number} is the last one that can be numbered")
     goal = begun(s, event.until, s.number + 1, event.rounds) if event.until is not None else []
     s.hyper = event.hyper or s.hyper
     s.rounds_left = 0 if goal else event.rounds - 1
-    opening = Opening(RoundKey(s.number + 1, s.my_id), s.hyper)
+    opening = Opening(RoundKey(s.number + 1, s.my_id), s.hyper, why=event.why)
     s.propose(opening)
+    words = f"the schedule starts round {opening.key.number}: {event.why}"
+    told = [s.tell("round_scheduled", words, reason=event.why)] if event.why else []
     # What is promised here is saved: at once where an average comes first, else when the round opens.
     asked_for = [s.save()] if s.phase is Phase.GATHERING else []
-    return [*asked_for, Answer(Triggered(trainer_id=s.trainer, round=opening.key.number)), *goal, *_force(s)]
+    return [
+        *asked_for,
+        Answer(Triggered(trainer_id=s.trainer, round=opening.key.number)),
+        *goal,
+        *told,
+        *_force(s),
+    ]
 
 
 def asked(s: JobState, event: TrainingAsked) -> list[Effect]:
@@ -92,7 +103,7 @@ def open_round(s: JobState, opening: Opening) -> list[Effect]:
     s.hyper = opening.hyper or s.hyper
     s.key = opening.key
     s.accuracy, s.error, s.exchange, s.rival = None, None, None, None
-    s.record = RoundRecord(opening.key)
+    s.record = RoundRecord(opening.key, why=opening.why)
     s.averaging = Averaging(opening.key, s.my_id, s.peers, s.waits.average, s.waits.margin, s.room)
     effects += entered(s, opening.series)
     if opening.started_by(s.my_id):
@@ -173,7 +184,7 @@ def _why_not(s: JobState, opening: Opening) -> str:
     start = opening.start
     if s.rolled_back and start is not None and s.base is None and start.digest != s.model.shared.digest:
         return APART
-    return PAUSED if s.paused else ""
+    return PAUSED if s.paused else "" if opening.started_by(s.my_id) else s.unwilling
 
 
 def _sit_out(s: JobState, why: str) -> list[Effect]:
@@ -194,7 +205,7 @@ def _begin(s: JobState) -> list[Effect]:
 def train(s: JobState) -> list[Effect]:
     """Ask for the local training of the open round."""
     assert s.model is not None and s.key is not None and s.hyper is not None
-    s.phase = Phase.TRAINING
+    s.phase, s.arrived = Phase.TRAINING, Arrived()
     return [Train(s.key, s.model.full, s.hyper)]
 
 

@@ -17,6 +17,7 @@ from flnet.events import (
     UpdateOffered,
     UpdateReceived,
 )
+from flnet.jobs.arriving import Arrived, Plan
 from flnet.jobs.chance import NoChance
 from flnet.jobs.keeping import Kept
 from flnet.jobs.model import Model
@@ -100,6 +101,9 @@ class JobState:
     regroups: set[PeerId] = field(default_factory=set)  # for whom a series waits after a restart
     pursuit: Pursuit = field(default_factory=Pursuit)  # of rounds that go on until a goal is reached
     paused: bool = False  # a person wants this node to sit rounds out
+    unwilling: str = ""  # why this node takes no part in rounds of others now, by its schedule
+    plan: Plan = field(default_factory=Plan)  # when rounds start by themselves here
+    arrived: Arrived = field(default_factory=Arrived)  # examples since the last own training
     rolled_back: bool = False  # a person went back to the model held, and no average came since
     error: str | None = None
 

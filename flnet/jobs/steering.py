@@ -8,13 +8,25 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from flnet.effects import Effect, Evaluate
-from flnet.errors import JobBusy
-from flnet.events import Evaluated, EvaluationFailed, RolledBack
+from flnet.errors import JobBusy, NotReady
+from flnet.events import Evaluated, EvaluationFailed, HyperParamsEdited, RolledBack
 from flnet.jobs.state import JobState
 from flnet.jobs.steps import Phase
 from flnet.params import PeerId, Schema
 
 NEXT = "the next round starts from it everywhere if it is started here, and from theirs if others start it"
+
+
+def edited(s: JobState, event: HyperParamsEdited) -> list[Effect]:
+    """Train with other hyper-parameters in the rounds that start here.
+
+    Raises:
+        NotReady: there are none to change.
+    """
+    if s.hyper is None:
+        raise NotReady(f"{s.trainer} has no hyper-parameters to change yet: {s.error or 'it is still loading'}")
+    s.hyper = s.hyper.model_copy(update=dict(event.changes))
+    return [s.save(), s.tell("params_edited", f"hyper-parameters are now {s.hyper.words()}")]
 
 
 def series_stopped(s: JobState) -> list[Effect]:

@@ -28,6 +28,7 @@ from flnet.events import (
     Paused,
     PeerLost,
     PeerSeen,
+    Planned,
     Prepared,
     PrepareFailed,
     Restored,
@@ -43,6 +44,7 @@ from flnet.events import (
     TrainingFailed,
     UpdateOffered,
     UpdateReceived,
+    WillingnessChanged,
 )
 
 
@@ -93,6 +95,7 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
         {
             RoundTriggered: {P.TRAINING},
             Resumed: {P.TRAINING},  # a series goes on
+            WillingnessChanged: {P.TRAINING},  # likewise
             TimerFired: {P.TRAINING},  # likewise, as nobody else has started its next round
             PeerLost: {P.TRAINING},
             PeerSeen: {P.TRAINING},  # the last one that a series waited for after a restart
@@ -185,7 +188,7 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
 EVERYWHERE: frozenset[type] = frozenset(
     {
         *(PeerSeen, PeerLost, TimerFired, SendFailed, SendRefused),
-        *(HyperParamsEdited, SeriesStopped, Paused, Resumed, DataChanged),
+        *(HyperParamsEdited, SeriesStopped, Paused, Resumed, DataChanged, Planned, WillingnessChanged),
     }
 )
 

@@ -16,7 +16,7 @@ from flnet.messages.base import (
     Unit,
 )
 from flnet.messages.mesh import MAX_INCARNATION, Announce, AnnounceReply, News, Probe, ProbeReply, StateWord
-from flnet.messages.people import EditHyperParams, PersonMessage, Trigger, Triggered
+from flnet.messages.people import EditHyperParams, PersonMessage, PlanRounds, Trigger, Triggered
 from flnet.messages.rounds import Accuracy, AccuracyReply, JobMessage, ModelParams, StartTraining, digest_of
 from flnet.messages.series import ReportMessage, SeriesMessage
 
@@ -43,6 +43,7 @@ __all__ = [
     "Packet",
     "Peer",
     "PersonMessage",
+    "PlanRounds",
     "Probe",
     "ProbeReply",
     "ReportMessage",

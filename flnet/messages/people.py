@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import ConfigDict, Field
 
@@ -45,6 +45,16 @@ class EditHyperParams(PersonMessage):
     e: int | None = Field(default=None, ge=1, le=10_000)
     u: float | None = Field(default=None, gt=0, le=1_000)
     b: int | None = Field(default=None, ge=1, le=1_000_000)
+
+
+class PlanRounds(PersonMessage):
+    """PUT /jobs/{trainerId}/schedule: when rounds start by themselves here.
+
+    Attributes:
+        when: such as "every 6h, new 100"; "never" for no schedule, None for that of the node's settings.
+    """
+
+    when: Annotated[str, Field(max_length=200)] | None
 
 
 class Triggered(Message):

@@ -76,18 +76,19 @@ class Node(Protocol):
         EXCHANGING), current_round (-1: never), fed_learn_done and model_was_exchanged ("Yes"/"No"),
         federated_learning_params (words), hyper {e, u, b}, pre_fedavg_accuracy, post_fedavg_accuracy (or
         None), digest (of the model held, or None), contributors, initiator, rounds_left, goal (of the series of
-        rounds under way or the last one, as in `flnet.jobs.pursuit`; None if there was none), paused (by a person
-        here), waiting_for [ids], metrics (of the last round, as below), received [ids], progress {done, total}
+        rounds under way or the last one, as in `flnet.jobs.pursuit`; None if there was none), schedule (as in
+        `flnet.node.scheduling`), paused (by a person here), waiting_for [ids],
+        metrics (of the last round, as below), received [ids], progress {done, total}
         or None, outcome (a sentence on the last round), error (or None), data {source, rows, classes, sample,
         note}, inputs (what predictions take: kind, shape, low, high, names, hint; None if there are none; not
         in `info`), note (of the trainer, on its predictions), formats (of an export), counts {split: [rows of each
         class]}, checksum of the own data and parts (rows of each class in every part of an experiment; these
         three, inputs and note not in /info).
-    history record: round, initiator, outcome, contributors [ids], digest, pre_fedavg_accuracy,
-        post_fedavg_accuracy, exchanged_with (id or None), examples, used_hyper, seconds {train, average,
-        fetch (the start), wait (for peers, with the own word out), measure, exchange; those that there were},
-        bytes {sent, received} of parameters,
-        metrics {before, after: {name: figure}}.
+    history record: round, initiator, why (a schedule started it here; or ""), decision (of a series with a goal
+        after it, {over, words, accuracy, loss, nodes, best}; or None), outcome, contributors [ids],
+        digest, pre_fedavg_accuracy, post_fedavg_accuracy, exchanged_with (id or None), examples, used_hyper,
+        seconds {train, average, fetch (the start), wait (for peers, with the own word out), measure, exchange;
+        those that there were}, bytes {sent, received} of parameters, metrics {before, after: {name: figure}}.
     model: digest, round, contributors, accuracy (here, or None), exchanged_with (the peer it was adopted from,
         or None), bytes, held (whether the job goes on from it), pinned (by a person, so that it is kept).
     peer: id, ip, port, address, state ("alive", "suspect", "dead", "left"), reason, incarnation (how
@@ -111,6 +112,15 @@ class Node(Protocol):
     @property
     def trust(self) -> Trust | None:
         """Whose keys are accepted in a pinned mesh, and who waits; None in an open or keyed one."""
+        ...
+
+    async def plan(self, trainer: TrainerId, when: str | None) -> View:
+        """Give a job a schedule, as `flnet.policies.schedule` reads it (None: that of the node's settings); the
+        job's view afterwards.
+
+        Raises:
+            UnknownTrainer: no such job. InvalidMessage: it is no schedule. JobBusy: it is still loading.
+        """
         ...
 
     def body_limit(self, path: str) -> int:

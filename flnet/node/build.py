@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from flnet.errors import InvalidMessage, SettingsError
 from flnet.jobs import Waits
 from flnet.keys import own_key
 from flnet.messages import Peer
 from flnet.node import gate
 from flnet.node.chronicle import Chronicle
+from flnet.node.conditions import Conditions
 from flnet.node.core import NodeCore
 from flnet.node.desk import Desk
 from flnet.node.door import Door
@@ -19,11 +21,13 @@ from flnet.node.lane import Lane
 from flnet.node.perform import Performer
 from flnet.node.post import Post
 from flnet.node.runtime import NodeRuntime
+from flnet.node.scheduling import Schedules
 from flnet.node.shelf import Shelf
 from flnet.node.spare import SpareMemory
 from flnet.node.timers import Timers
 from flnet.node.wire import Wire, accepted, encoding_of
 from flnet.params import PeerId, TrainerId
+from flnet.policies.schedule import Schedule
 from flnet.screening import Bounds
 from flnet.settings import Settings
 from flnet.store import Retention, Store
@@ -125,6 +129,7 @@ def assemble(
         bootstrap=settings.bootstrap_pairs,
     )
     node.imports = _imports(node, pool, settings, files)
+    node.schedules = Schedules(core, node.deliver, usual_schedule(settings), Conditions())
     return node
 
 
@@ -144,6 +149,18 @@ def _core(settings: Settings, me: Peer, trainers: list[TrainerId], folds: bool, 
 def _imports(node: NodeRuntime, pool: Pool, settings: Settings, files: Sequence[TrainerFile]) -> Imports:
     where = (files, settings.datasets_path, settings.max_import_gigabytes)
     return Imports(node.core, pool, node.feed, node.deliver, *where)
+
+
+def usual_schedule(settings: Settings) -> Schedule:
+    """When rounds start by themselves on this node, where a person said nothing else of a job.
+
+    Raises:
+        SettingsError: FLNET_TRAIN_WHEN is no schedule.
+    """
+    try:
+        return Schedule.parse(settings.train_when)
+    except InvalidMessage as exc:
+        raise SettingsError(f"FLNET_TRAIN_WHEN={settings.train_when}: {exc.message}") from exc
 
 
 def own_hyper_of(settings: Settings) -> dict[str, int]:

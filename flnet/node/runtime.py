@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -15,7 +14,6 @@ from flnet.fingerprints import short
 from flnet.jobs import Phase
 from flnet.membership.naming import NameTaken
 from flnet.messages import EditHyperParams, JobMessage, Packet, Peer
-from flnet.node.asking import ask_policy
 from flnet.node.base import OWN_PEOPLE_ONLY, Body, Download, FeedItem, Order, Points, Question, View
 from flnet.node.chronicle import Chronicle
 from flnet.node.core import NodeCore
@@ -31,26 +29,26 @@ from flnet.node.line import Answered
 from flnet.node.mailbox import Mailbox
 from flnet.node.perform import Performer
 from flnet.node.readiness import readiness
+from flnet.node.scheduling import Schedules
 from flnet.node.shelf import Shelf
 from flnet.node.spare import IDLE_SECONDS, SpareMemory, give_back_when_idle
 from flnet.node.survey import Survey
 from flnet.node.translate import KINDS, ORDERS, STATUS
 from flnet.node.trust import Trust
 from flnet.node.wire import Wire
-from flnet.params import Digest, PeerId, Rng, RoundKey, TrainerId
-from flnet.policies import Policy, manual
+from flnet.params import Digest, PeerId, RoundKey, TrainerId
 from flnet.store import Store
 from flnet.training import Pool
 from flnet.transport import Reply, Transport
 
 LEAVE_SECONDS = 5.0  # for what is on its way when this node is asked to end
-POLICY_SECONDS = 5.0  # between two questions to the policy
 
 
 class NodeRuntime:
     """A node that runs: takes messages, feeds the core, performs effects. Made by `build`."""
 
     imports: Imports
+    schedules: Schedules
     door: Door | None = None  # of a mesh with a key
     trust: Trust | None = None  # of a pinned mesh
 
@@ -68,13 +66,9 @@ class NodeRuntime:
         chronicle: Chronicle,
         spare: SpareMemory,
         bootstrap: Sequence[str] = (),
-        policy: Policy = manual,
-        rng: Rng | None = None,
     ) -> None:
         """Args:
         make_performer: who carries out what the core asks for.
-        policy: asked from time to time whether to start a round.
-        rng: chance for the policy.
         """
         self.me: Peer = core.me
         self.core = core
@@ -91,7 +85,6 @@ class NodeRuntime:
         self._progress: dict[TrainerId, Mapping[str, int]] = {}
         self._performer = make_performer(self)
         self._beside: list[asyncio.Task[None]] = []  # what looks after this node from time to time
-        self._policy, self._rng = policy, rng or random.Random()
 
     async def start(self) -> None:
         """Load the trainers, and announce this node to its bootstrap peers; returns at once."""
@@ -102,9 +95,8 @@ class NodeRuntime:
         remembered = tuple(await self._performer.keeper.addresses())
         keys = tuple((PeerId(peer), key) for peer, key in self._performer.keeper.keys.items())
         self.deliver(None, MeshStarted(self._bootstrap, remembered, keys))
-        asking = ask_policy(self.core, self._policy, self._rng, self.deliver, POLICY_SECONDS)
         tidying = give_back_when_idle(self._spare, self._is_busy, IDLE_SECONDS)
-        self._beside = [asyncio.create_task(one) for one in (asking, tidying, self._diary.write())]
+        self._beside = [asyncio.create_task(one) for one in (self.schedules.keep(), tidying, self._diary.write())]
 
     async def leave(self) -> None:
         """Tell the peers that this node goes, and let what is on its way arrive, for LEAVE_SECONDS at most."""
@@ -187,6 +179,11 @@ class NodeRuntime:
         await self._mailbox.ask(trainer, ORDERS[order])
         return self.job(trainer)
 
+    async def plan(self, trainer: TrainerId, when: str | None) -> View:
+        """Give a job a schedule; the job's view afterwards."""
+        await self._mailbox.ask(trainer, self.schedules.plan(trainer, when))
+        return self.job(trainer)
+
     def info(self) -> View:
         """GET /info."""
         return {
@@ -203,7 +200,7 @@ class NodeRuntime:
         """The job's view, with the progress of a training that runs."""
         job = self.core.job(trainer)
         progress = self._progress.get(trainer) if job.phase is Phase.TRAINING else None
-        return {**job.view(), "progress": progress}
+        return {**job.view(), "schedule": self.schedules.view(trainer), "progress": progress}
 
     def history(self, trainer: TrainerId) -> Sequence[View]:
         """The records of the newest rounds, oldest first, with the seconds and bytes that they took."""

@@ -42,6 +42,7 @@ KINDS: Mapping[str, type[Message]] = {
 STATUS: Mapping[str, int] = {Announce.path: 201, Trigger.path: 202}  # of an answer, by path; 200 for the others
 ORDERS: Mapping[str, Event] = {"stop": SeriesStopped(), "pause": Paused(), "resume": Resumed()}  # of a person
 
+
 def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
     """The trainer that a message is for (None: the mesh) and what it means.
 

@@ -2,6 +2,5 @@
 
 from flnet.policies.deciding import Decision, Progress, Score, decide
 from flnet.policies.goal import Goal
-from flnet.policies.manual import Policy, Snapshot, manual
 
-__all__ = ["Decision", "Goal", "Policy", "Progress", "Score", "Snapshot", "decide", "manual"]
+__all__ = ["Decision", "Goal", "Progress", "Score", "decide"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from flnet.params import Over, PeerId, Report
 from flnet.policies.goal import Condition, Falling, Goal, NoGain, Reach, Within, strength
@@ -75,6 +75,12 @@ class Decision:
     progress: Progress
     score: Score | None = None
     nodes: int = 0
+
+    def view(self) -> Mapping[str, Any]:
+        """What is kept of it with its round, as plain JSON data."""
+        accuracy, loss = (self.score.accuracy, self.score.loss) if self.score else (None, None)
+        figures = {"accuracy": accuracy, "loss": loss, "nodes": self.nodes}
+        return {"over": self.over, "words": self.words, **figures, "best": self.progress.best}
 
 
 def decide(

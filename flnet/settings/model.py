@@ -147,6 +147,11 @@ class Settings(PlaceSettings):
     )
     keep_rounds: int = Field(default=100_000, ge=1, description="Rounds of each trainer kept in the history.")
     keep_events: int = Field(default=10_000, ge=0, description="Things that happened, kept over restarts.")
+    train_when: str = Field(
+        default="never",
+        description="When rounds start by themselves, such as "
+        '"every 6h, new 100, drift 0.05, between 22:00-06:00, decline" (docs/automatic.md).',
+    )
     seed: int = Field(default=0, ge=0, le=2**31, description="Seed of splits, initial parameters and shuffling.")
     logging_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         default="INFO", description="What is logged."

@@ -84,6 +84,28 @@ class GoalView(View):
     words: str = Field(description="why it goes on, or how it ended")
 
 
+class ScheduleView(View):
+    """When rounds start by themselves on this node."""
+
+    when: str = Field(description="as FLNET_TRAIN_WHEN is written")
+    by_person: bool = Field(description="whether a person gave the job this schedule")
+    next_seconds: int | None = Field(description="until the next start, where that can be told")
+    next_words: str = Field(description="why it will be; empty if none is to come")
+    new_examples: int = Field(description="rows that have come since this node trained last")
+    unwilling: str = Field(description="why it takes no part in rounds of others now; empty if it does")
+
+
+class DecisionView(View):
+    """What this node made of a round of a series with a goal."""
+
+    over: Literal["reached", "given_up"] | None
+    words: str
+    accuracy: Unit | None
+    loss: float | None
+    nodes: int = Field(description="that reported")
+    best: Unit | None
+
+
 class JobView(View):
     """One trainer on this node; accuracies are on its own test split, in [0, 1]."""
 
@@ -107,6 +129,7 @@ class JobView(View):
     initiator: str | None
     rounds_left: int
     goal: GoalView | None = Field(default=None, description="of the series under way, or of the last one")
+    schedule: ScheduleView | None = None
     paused: bool
     rolled_back: bool = Field(default=False, description="whether a person went back to the model held")
     waiting_for: list[str]
@@ -184,6 +207,8 @@ class RoundView(View):
 
     round: int
     initiator: str
+    why: str = Field(default="", description="why a schedule of this node started it")
+    decision: DecisionView | None = Field(default=None, description="on a series with a goal, after this round")
     outcome: str
     error: str | None
     contributors: list[str]

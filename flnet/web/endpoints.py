@@ -7,40 +7,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from flnet.codec.binary import BINARY_TYPE
 from flnet.errors import (
-    BodyTooLarge,
-    IdTaken,
     InputRefused,
     InvalidMessage,
     JobBusy,
     NoData,
-    NotComparable,
     NotOffered,
     NotReady,
     OwnMachineOnly,
-    ParamsRefused,
-    RoundLost,
-    StaleRound,
     UnknownModel,
     UnknownTrainer,
-    UnreadableBody,
 )
 from flnet.membership.naming import StillThere, UnknownPeer
 from flnet.messages import (
-    Accuracy,
-    AccuracyReply,
-    Announce,
-    AnnounceReply,
     EditHyperParams,
-    ModelParams,
-    Probe,
-    ProbeReply,
-    StartTraining,
+    PlanRounds,
     Trigger,
     Triggered,
 )
-from flnet.signing.refusals import SignatureNeeded, SignatureRefused
 from flnet.training.places import DataThere, ImportRefused, NoRoom
 from flnet.trust import TrustFull, UnknownKey
 from flnet.web.answer_models import (
@@ -56,7 +40,8 @@ from flnet.web.answer_models import (
     TrustView,
 )
 from flnet.web.configuration import Setting
-from flnet.web.endpoint import JOBS, MESH, MODELS, MONITORING, NODES, Endpoint, Refusals
+from flnet.web.endpoint import JOBS, MESH, MODELS, MONITORING, Endpoint
+from flnet.web.endpoints_nodes import NODE_ENDPOINTS, UNREADABLE
 from flnet.web.importing import ImportView
 from flnet.web.mesh import Mesh
 from flnet.web.models import PICTURES, Predict
@@ -64,12 +49,6 @@ from flnet.web.refusals import NotPinned
 from flnet.web.trust import AcceptKey, NameKey
 from flnet.web.upload import MULTIPART
 
-UNREADABLE: Refusals = (UnreadableBody, InvalidMessage, BodyTooLarge)
-UNSIGNED: Refusals = (SignatureNeeded, SignatureRefused)  # by a node of a mesh with a key
-OF_A_ROUND: Refusals = (
-    *(*UNSIGNED, *UNREADABLE),
-    *(ParamsRefused, UnknownTrainer, NoData, StaleRound, RoundLost, NotReady),
-)
 _DIGEST = {"digest": "of the model that is asked; the one held if absent"}
 ENDPOINTS = (
     Endpoint(
@@ -90,6 +69,14 @@ ENDPOINTS = (
         takes=EditHyperParams,
         answer=JobView,
         refuses=(*UNREADABLE, UnknownTrainer, NotReady),
+    ),
+    Endpoint(
+        "PUT /jobs/{trainerId}/schedule",
+        JOBS,
+        "When rounds start by themselves here; null for what the node's settings say",
+        takes=PlanRounds,
+        answer=JobView,
+        refuses=(*UNREADABLE, UnknownTrainer, JobBusy),
     ),
     Endpoint(
         "POST /jobs/{trainerId}/stop",
@@ -237,55 +224,5 @@ ENDPOINTS = (
     Endpoint(
         "GET /ready", MONITORING, "Whether this node can take part in rounds", answer=ReadyView, alike=(503,)
     ),
-    Endpoint(
-        "POST /announce",
-        NODES,
-        "A node says who it is and whom it knows",
-        takes=Announce,
-        answer=AnnounceReply,
-        status=201,
-        refuses=(*UNSIGNED, *UNREADABLE, IdTaken),
-    ),
-    Endpoint(
-        "POST /probe",
-        NODES,
-        "A node asks whether this one is there, and tells what is new of members",
-        takes=Probe,
-        answer=ProbeReply,
-        refuses=(*UNSIGNED, *UNREADABLE, IdTaken),
-    ),
-    Endpoint(
-        "POST /training",
-        NODES,
-        "A round starts",
-        takes=StartTraining,
-        types=(BINARY_TYPE,),
-        answer=dict[str, Any],
-        refuses=OF_A_ROUND,
-    ),
-    Endpoint(
-        "POST /training/model_params",
-        NODES,
-        "What the sender learnt in a round, or why it takes no part",
-        takes=ModelParams,
-        types=(BINARY_TYPE,),
-        answer=dict[str, Any],
-        refuses=OF_A_ROUND,
-    ),
-    Endpoint(
-        "GET /training/model_params/{digest}",
-        NODES,
-        "Parameters by their digest, whole or a range of them",
-        answer_type=BINARY_TYPE,
-        refuses=(*UNSIGNED, UnknownModel),
-    ),
-    Endpoint(
-        "POST /training/model_params/accuracy",
-        NODES,
-        "How good the sender's average is; answered alike",
-        takes=Accuracy,
-        types=(BINARY_TYPE,),
-        answer=AccuracyReply,
-        refuses=(*UNSIGNED, *UNREADABLE, ParamsRefused, UnknownTrainer, NoData, NotComparable, JobBusy),
-    ),
+    *NODE_ENDPOINTS,
 )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import orjson
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from quart import Blueprint, Response, request
 
 from flnet.errors import InvalidMessage, UnreadableBody
 from flnet.explaining import explain
-from flnet.messages import EditHyperParams
+from flnet.messages import EditHyperParams, PlanRounds
 from flnet.node.base import Node, Order
 from flnet.params import TrainerId
 from flnet.settings import Settings
@@ -23,9 +23,11 @@ from flnet.web.openapi import openapi_routes
 from flnet.web.training import acceptable_type
 from flnet.web.trust import trust_routes
 
+M = TypeVar("M", bound=BaseModel)
+
 
 def info_routes(node: Node, settings: Settings) -> Blueprint:
-    """The endpoints for reading, PATCH /jobs/{trainerId}/params, and those that steer a job."""
+    """The endpoints for reading, and those by which a person steers a job."""
     routes = Blueprint("info", __name__)
 
     @routes.get("/info")
@@ -45,17 +47,6 @@ def info_routes(node: Node, settings: Settings) -> Blueprint:
         records = await node.records(TrainerId(trainer), _last(request.args.get("last")))
         return json_answer(list(records))
 
-    @routes.patch("/jobs/<trainer>/params")
-    async def edit(trainer: str) -> Response:
-        acceptable_type()
-        changes = _read_changes(await read_body())
-        return json_answer(await node.edit_hyper_params(TrainerId(trainer), changes))
-
-    for order in get_args(Order):
-        routes.add_url_rule(
-            f"/jobs/<trainer>/{order}", endpoint=order, view_func=_steering(node, order), methods=["POST"]
-        )
-
     @routes.get("/peers")
     async def peers() -> Response:
         return json_answer(list(node.peers()))
@@ -69,11 +60,30 @@ def info_routes(node: Node, settings: Settings) -> Blueprint:
         view = node.ready()
         return json_answer(view, 200 if view["ready"] else 503)
 
+    _acting_routes(routes, node)
     routes.register_blueprint(mesh_routes(node, settings))
     routes.register_blueprint(settings_routes(settings))
     routes.register_blueprint(trust_routes(node))
     routes.register_blueprint(openapi_routes())
     return routes
+
+
+def _acting_routes(routes: Blueprint, node: Node) -> None:
+    @routes.patch("/jobs/<trainer>/params")
+    async def edit(trainer: str) -> Response:
+        acceptable_type()
+        changes = _read_changes(await read_body())
+        return json_answer(await node.edit_hyper_params(TrainerId(trainer), changes))
+
+    @routes.put("/jobs/<trainer>/schedule")
+    async def plan(trainer: str) -> Response:
+        acceptable_type()
+        return json_answer(await node.plan(TrainerId(trainer), _read(PlanRounds, await read_body()).when))
+
+    for order in get_args(Order):
+        routes.add_url_rule(
+            f"/jobs/<trainer>/{order}", endpoint=order, view_func=_steering(node, order), methods=["POST"]
+        )
 
 
 def _steering(node: Node, order: Order) -> Callable[[str], Awaitable[Response]]:
@@ -86,17 +96,26 @@ def _steering(node: Node, order: Order) -> Callable[[str], Awaitable[Response]]:
 
 def _read_changes(body: bytes) -> EditHyperParams:
     """The changes; a person's typing error is named, never guessed at ("2" is no number)."""
+    changes = _read(EditHyperParams, body)
+    if not changes.fields():
+        raise InvalidMessage('nothing to change: expected at least one of e, u, b, for example {"e": 2}')
+    return changes
+
+
+def _read(kind: type[M], body: bytes) -> M:
+    """What a person sends.
+
+    Raises:
+        UnreadableBody, InvalidMessage: it is no JSON, or breaks a rule.
+    """
     try:
         fields: Any = orjson.loads(body)
     except orjson.JSONDecodeError as exc:
         raise UnreadableBody(f"the body is no JSON: {exc}") from exc
     try:
-        changes = EditHyperParams.model_validate(fields, strict=True)
+        return kind.model_validate(fields, strict=True)
     except ValidationError as exc:
         raise InvalidMessage(explain(exc)) from exc
-    if not changes.fields():
-        raise InvalidMessage('nothing to change: expected at least one of e, u, b, for example {"e": 2}')
-    return changes
 
 
 def _last(asked: str | None) -> int | None:

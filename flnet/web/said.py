@@ -58,9 +58,7 @@ def catalogue_of(language: str) -> Catalogue | None:
 
 def texts_of(language: str) -> dict[str, str]:
     """All sentences of a language's catalogue, the English ones with their translations."""
-    told = {
-        english: said for texts in CATALOGUES[language].EVENTS.values() for english, said in texts.items()
-    }
+    told = {english: said for texts in CATALOGUES[language].EVENTS.values() for english, said in texts.items()}
     return told | _others(language)
 
 

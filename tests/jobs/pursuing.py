@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flnet.events import PeerLost, PeerSeen, RoundTriggered, TimerFired
+from flnet.events import PeerLost, PeerSeen, RoundTriggered, TimerFired, WillingnessChanged
 from flnet.params import PeerId
 from tests.jobs.helpers import Bench, asked, came
 
@@ -32,4 +32,15 @@ def who_was_to_start_the_next_round_is_gone(bench: Bench) -> None:
     bench.hear(PeerLost(A, "gone"))
 
 
-PURSUING = [nobody_starts_the_next_round, who_was_to_start_the_next_round_is_gone]
+def its_turn_comes_while_it_is_unwilling(bench: Bench) -> None:
+    peers_series(bench)
+    bench.hear(WillingnessChanged("outside of the hours"))
+    bench.hear(TimerFired("goal:next"))
+    bench.hear(WillingnessChanged())
+
+
+PURSUING = [
+    nobody_starts_the_next_round,
+    who_was_to_start_the_next_round_is_gone,
+    its_turn_comes_while_it_is_unwilling,
+]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -40,73 +39,16 @@ from flnet.messages import (
 )
 from flnet.node.base import Body, Download, Order, Points, Question, View
 from flnet.params import TrainerId
+from flnet.policies.schedule import Schedule
 from flnet.transport.base import Reply
 
 from .fake_feed import FakeFeed
+from .fake_job import NO_SCHEDULE, FakeJob
 from .fake_shelf import FakeShelf
 
 KINDS = {kind.path: kind for kind in (Announce, Probe, StartTraining, ModelParams, Accuracy, Trigger)}
 CONTROL = 64 * 1024
 WANTED = b"wanted head:"  # what a binary body must begin with
-
-
-@dataclass
-class FakeJob:
-    """What the twin remembers of one job."""
-
-    trainer_id: str
-    label: str
-    hyper: HyperParams
-    source: str = "scikit-learn digits"
-    sample: bool = False
-    phase: str = "IDLE"
-    round: int = -1
-    before: float | None = None
-    after: float | None = None
-    exchanged: bool = False
-    waiting_for: list[str] = field(default_factory=list)
-    progress: View | None = None
-    outcome: str = ""
-    rounds_left: int = 0
-    goal: View | None = None
-    paused: bool = False
-    error: str | None = None
-    digest: str | None = None
-    records: list[View] = field(default_factory=list)
-    metrics: View = field(default_factory=dict)
-
-    def view(self) -> View:
-        return {
-            "trainer_id": self.trainer_id,
-            "trainer_label": self.label,
-            "phase": self.phase,
-            "current_round": self.round,
-            "fed_learn_done": "Yes" if self.records else "No",
-            "model_was_exchanged": "Yes" if self.exchanged else "No",
-            "federated_learning_params": self.hyper.words(),
-            "hyper": {"e": self.hyper.e, "u": self.hyper.u, "b": self.hyper.b},
-            "pre_fedavg_accuracy": self.before,
-            "post_fedavg_accuracy": self.after,
-            "metrics": self.metrics,
-            "digest": self.digest,
-            "contributors": [],
-            "initiator": None,
-            "rounds_left": self.rounds_left,
-            "goal": self.goal,
-            "paused": self.paused,
-            "waiting_for": list(self.waiting_for),
-            "received": [],
-            "progress": self.progress,
-            "outcome": self.outcome,
-            "error": self.error,
-            "data": {
-                "source": self.source,
-                "rows": {"train": 1259, "validation": 178, "test": 360},
-                "classes": [str(digit) for digit in range(10)],
-                "sample": self.sample,
-                "note": "for MNIST put its four files into a folder",
-            },
-        }
 
 
 class FakeNode(FakeShelf):
@@ -219,6 +161,11 @@ class FakeNode(FakeShelf):
         job = self._job(trainer)
         job.hyper = HyperParams.model_validate({**job.hyper.model_dump(), **changes.model_dump(exclude_none=True)})
         return job.view()
+
+    async def plan(self, trainer: TrainerId, when: str | None) -> View:
+        said = {"when": str(Schedule.parse(when or "")), "by_person": when is not None}
+        self._job(trainer).schedule = {**NO_SCHEDULE, **said}
+        return self.job(trainer)
 
     async def steer(self, trainer: TrainerId, order: Order) -> View:
         job = self._job(trainer)

@@ -40,7 +40,7 @@ async def test_what_is_read_has_the_status_and_type_that_are_stated(
 async def test_what_takes_a_body_takes_json_and_refuses_what_is_none(client: Client, endpoint: Endpoint) -> None:
     assert {UnreadableBody, BodyTooLarge} <= set(endpoint.refuses)
     path = endpoint.path.replace("{trainerId}", "MNIST")
-    send = client.patch if endpoint.method == "PATCH" else client.post
+    send = {"PATCH": client.patch, "PUT": client.put}.get(endpoint.method, client.post)
     json, words = {"Content-Type": JSON}, {"Content-Type": "text/plain"}
     answer = await send(path, data=b"nonsense", headers=json)
     assert (answer.status_code, (await answer.get_json())["error"]) == (422, UnreadableBody.code)

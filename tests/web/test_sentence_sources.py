@@ -32,6 +32,7 @@ ELSEWHERE = {
     "web/access.py": "a table",
     "web/answer_models.py": "the REST API is described in English",
     "web/endpoint.py": "the REST API is described in English",
+    "web/endpoints_nodes.py": "the REST API is described in English",
     "web/endpoints.py": "the REST API is described in English",
     "web/guard.py": "answers to other sites",
     "web/operator_token.py": "the node does not start; it is read in a terminal",
@@ -49,6 +50,7 @@ NO_SENTENCES = {
     "{} reached the averaging of {}",  # a bug, which stops the round's processing
     "mlfedavg {} cumulative",  # how a goal is written
     '"accuracy>=0.98", "every accuracy>=0.9", "own accuracy>=0.9", "no-gain 5 0.001", "mlfedavg", "within 600"',
+    '"every 6h", "new 100", "drift 0.05", "between 22:00-06:00", "battery>=30", "load<=0.8", "decline"',
     "iid, dirichlet:0.3, pathological:2, quantity:0.5, power:1, groups",
     "could not",  # never shown
     "MNIST, handwritten digits (LeCun, Cortes, Burges 1998): 70,000 images of 28x28",  # a terminal

@@ -1,0 +1,69 @@
+"""What the node says of schedules and of examples that arrive, in Spanish."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+EVENTS: Mapping[str, Mapping[str, str]] = {
+    "scheduled": {
+        "the schedule is {schedule}": "el horario es {schedule}",
+        "the schedule of this node counts again": "vuelve a valer el horario de este nodo",
+    },
+    "round_scheduled": {
+        "the schedule starts round {number}: {reason}": "el horario inicia la ronda {number}: {reason}",
+    },
+    "unwilling": {
+        "takes no part in rounds that others start: {reason}": (
+            "no participa en las rondas que inician otros: {reason}"
+        ),
+    },
+    "willing": {"takes part in rounds of others again": "vuelve a participar en las rondas de otros"},
+    "fresh_measured": {
+        "accuracy on {count} new test rows {accuracy}; the last one was {later}": (
+            "exactitud en {count} filas de prueba nuevas {accuracy}; la última fue {later}"
+        ),
+    },
+}
+SPANISH: Mapping[str, str] = {
+    "outside of the hours {hours}": "fuera de las horas {hours}",
+    "the battery is below {limit} %": "la batería está por debajo del {limit} %",
+    "other programs keep more than {limit} % of the processors busy": (
+        "otros programas ocupan más del {limit} % de los procesadores"
+    ),
+    "{count} new examples have come": "han llegado {count} ejemplos nuevos",
+    "accuracy on {count} new test rows is {accuracy}, the last one was {later}": (
+        "la exactitud en {count} filas de prueba nuevas es {accuracy}, la última fue {later}"
+    ),
+    "{time} have passed since the last round": "han pasado {time} desde la última ronda",
+    "{reason}; it waits: {words}": "{reason}; espera: {words}",
+    "it waits: {words}": "espera: {words}",
+    "{time} after the last round": "{time} después de la última ronda",
+    "when {number} new examples have come ({count} so far)": (
+        "cuando hayan llegado {number} ejemplos nuevos ({count} hasta ahora)"
+    ),
+    "when accuracy on new test rows falls by more than {limit}": (
+        "cuando la exactitud en filas de prueba nuevas baje más de {limit}"
+    ),
+    "round {number} is under way; a schedule forces no average": (
+        "la ronda {number} está en marcha; un horario no fuerza ningún promedio"
+    ),
+    "when: at most {limit} characters are read, {count} came": (
+        "when: se leen {limit} caracteres como máximo, llegaron {count}"
+    ),
+    "when: each kind of part may stand there once, but {words} came": (
+        "when: cada clase de parte puede aparecer una sola vez, pero llegó {words}"
+    ),
+    "when: decline needs a condition beside it: between, battery or load": (
+        "when: decline necesita una condición a su lado: between, battery o load"
+    ),
+    "when: {text} {words}": "when: {text} {words}",
+    "is a whole day or nothing; leave it out, or write other hours": (
+        "es un día entero o nada; omítalo o escriba otras horas"
+    ),
+    "when: expected parts such as {forms}, apart by commas, but {text} came": (
+        "when: se esperaban partes como {forms}, separadas por comas, pero llegó {text}"
+    ),
+    "when: in {text} a number is not from {low} to {high}": (
+        "when: en {text} un número no está entre {low} y {high}"
+    ),
+}

@@ -1,0 +1,147 @@
+"""Nodes that start rounds by themselves: what arrives starts one round, however many nodes notice at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from flnet.events import DataChanged, Event, RoundTriggered
+from flnet.node.scheduling import EVERY_SECONDS, Schedules
+from flnet.node.timers import Deliver
+from flnet.params import PeerId, TrainerId
+from flnet.policies.schedule import Moment, Schedule
+from flnet.simulation import TRAINER, Cluster
+from flnet.simulation.node import SimulatedNode
+from flnet.simulation.work import declared, initial
+from tests.simulation.helpers import any_weather, digests, mesh
+
+
+class Scheduled:
+    """A mesh whose nodes have schedules, each asked every five seconds, at a time of its own."""
+
+    def __init__(self, cluster: Cluster, when: str, rng: Random | None = None) -> None:
+        self.cluster = cluster
+        self.started: Counter[str] = Counter()  # rounds that schedules asked for, by node
+        self.schedules = {}
+        for name, node in cluster.nodes.items():
+            self.schedules[name] = Schedules(node.core, self._teller(name), Schedule.parse(when), self._now)
+            self._ask_again(name, rng.uniform(0, EVERY_SECONDS) if rng else EVERY_SECONDS)
+
+    def arrive(self, *names: PeerId, rows: int = 10) -> None:
+        """New examples on these nodes."""
+        for name in names:
+            self.cluster.nodes[name].tell(TRAINER, DataChanged(declared(), initial(0), rows))
+
+    def rounds(self) -> int:
+        """How many there were."""
+        return 1 + max(node.job.state.number for node in self.cluster.nodes.values())
+
+    def _teller(self, name: PeerId) -> Deliver:
+        def tell(owner: TrainerId | None, event: Event) -> None:
+            self.started[name] += isinstance(event, RoundTriggered)
+            self.cluster.nodes[name].tell(owner, event)
+
+        return tell
+
+    def _now(self, machine: bool) -> Moment:
+        return Moment(self.cluster.clock.now, self.cluster.clock.now % 86_400)
+
+    def _ask_again(self, name: PeerId, seconds: float) -> None:
+        def ask() -> None:
+            if not self.cluster.nodes[name].is_dead:
+                self.schedules[name].tick()
+            self._ask_again(name, EVERY_SECONDS)
+
+        self.cluster.clock.after(seconds, ask, background=True)
+
+
+def trained(cluster: Cluster) -> Iterator[tuple[PeerId, SimulatedNode]]:
+    """Nodes that trained in the newest round."""
+    for name, node in cluster.nodes.items():
+        if node.job.history() and node.job.history()[-1]["examples"] is not None:
+            yield name, node
+
+
+def test_new_data_of_one_node_start_a_round_within_a_minute_once() -> None:
+    cluster = mesh(4, seed=1)
+    plan = Scheduled(cluster, "new 10")
+    cluster.run_for(120)
+    assert plan.rounds() == 0
+    plan.arrive(PeerId("n02"))
+    cluster.run_for(60)
+    assert (plan.rounds(), plan.started) == (1, {"n02": 1})
+    assert len(list(trained(cluster))) == 4 and len(digests(cluster)) == 1
+    assert cluster.nodes[PeerId("n02")].job.history()[-1]["why"] == "10 new examples have come"
+    cluster.run_for(300)
+    assert plan.rounds() == 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_nodes_that_notice_at_the_same_moment_make_one_round(seed: int) -> None:
+    cluster = mesh(5, seed)
+    plan = Scheduled(cluster, "new 10")
+    plan.arrive(*cluster.nodes)
+    cluster.run_for(120)
+    assert plan.started.total() == 5
+    assert (plan.rounds(), len(digests(cluster))) == (1, 1)
+    assert all(node.job.state.arrived.rows == 0 for node in cluster.nodes.values())
+
+
+def test_nodes_with_the_same_interval_share_one_round_each_time() -> None:
+    cluster = mesh(4, seed=3)
+    plan = Scheduled(cluster, "every 2m", Random(3))
+    cluster.run_for(5 * 140)
+    assert plan.rounds() == 5
+    assert len(digests(cluster)) == 1
+
+
+def test_an_unwilling_node_is_waited_for_by_nobody_and_averages_all_the_same() -> None:
+    cluster = mesh(3, seed=4)
+    plan = Scheduled(cluster, "new 10")
+    night = PeerId("n01")
+    plan.schedules[night].usual = Schedule.parse("between 00:05-00:30, decline")
+    cluster.run_for(60)
+    plan.arrive(PeerId("n00"))
+    cluster.run_for(15)  # far less than a forced average takes
+    assert {name for name, _ in trained(cluster)} == {"n00", "n02"}
+    assert len(digests(cluster)) == 1 and plan.rounds() == 1
+    cluster.run_for(240)
+    plan.arrive(PeerId("n00"))
+    cluster.run_for(60)
+    assert len(list(trained(cluster))) == 3
+
+
+def test_a_series_goes_on_without_who_is_unwilling_and_with_it_again_later() -> None:
+    cluster = mesh(3, seed=5)
+    plan = Scheduled(cluster, "never")
+    first = PeerId("n00")
+    plan.schedules[first].usual = Schedule.parse("between 00:00-00:02, decline")
+    cluster.trigger(first, 60, until="accuracy>=1")
+    cluster.run_for(240)
+    by = Counter(record["initiator"] for record in cluster.nodes[PeerId("n01")].job.history())
+    assert by.keys() == {first, "n01"}
+    last = cluster.nodes[PeerId("n01")].job.history()[-1]
+    assert first not in last["contributors"] and len(last["contributors"]) == 2
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_in_any_weather_arrivals_start_rounds_and_these_come_to_an_end(seed: int) -> None:
+    """Faults may cost a round, never bring endless ones: nobody starts more than there were arrivals."""
+    rng = Random(seed)
+    cluster = mesh(4, seed, any_weather(rng))
+    plan = Scheduled(cluster, "new 10", rng)
+    arrivals = 0
+    for _ in range(4):
+        names = rng.sample(list(cluster.nodes), rng.randint(1, 4))
+        plan.arrive(*names)
+        arrivals += len(names)
+        cluster.run_for(rng.uniform(0, 200))
+    cluster.run_for(400)
+    assert 1 <= plan.started.total() <= arrivals
+    assert all(node.job.state.arrived.rows == 0 for node in cluster.nodes.values())
+    rounds = plan.rounds()
+    cluster.run_for(300)
+    assert plan.rounds() == rounds <= arrivals

@@ -1,0 +1,74 @@
+"""What the in-memory twin of a node remembers of a job, and shows of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from flnet.messages import HyperParams
+from flnet.node.base import View
+
+NO_SCHEDULE: View = {
+    **{"when": "never", "by_person": False, "next_seconds": None, "next_words": ""},
+    **{"new_examples": 0, "unwilling": ""},
+}
+
+
+@dataclass
+class FakeJob:
+    """What the twin remembers of one job."""
+
+    trainer_id: str
+    label: str
+    hyper: HyperParams
+    source: str = "scikit-learn digits"
+    sample: bool = False
+    phase: str = "IDLE"
+    round: int = -1
+    before: float | None = None
+    after: float | None = None
+    exchanged: bool = False
+    waiting_for: list[str] = field(default_factory=list)
+    progress: View | None = None
+    outcome: str = ""
+    rounds_left: int = 0
+    goal: View | None = None
+    schedule: View = field(default_factory=lambda: NO_SCHEDULE)
+    paused: bool = False
+    error: str | None = None
+    digest: str | None = None
+    records: list[View] = field(default_factory=list)
+    metrics: View = field(default_factory=dict)
+
+    def view(self) -> View:
+        return {
+            "trainer_id": self.trainer_id,
+            "trainer_label": self.label,
+            "phase": self.phase,
+            "current_round": self.round,
+            "fed_learn_done": "Yes" if self.records else "No",
+            "model_was_exchanged": "Yes" if self.exchanged else "No",
+            "federated_learning_params": self.hyper.words(),
+            "hyper": {"e": self.hyper.e, "u": self.hyper.u, "b": self.hyper.b},
+            "pre_fedavg_accuracy": self.before,
+            "post_fedavg_accuracy": self.after,
+            "metrics": self.metrics,
+            "digest": self.digest,
+            "contributors": [],
+            "initiator": None,
+            "rounds_left": self.rounds_left,
+            "goal": self.goal,
+            "schedule": self.schedule,
+            "paused": self.paused,
+            "waiting_for": list(self.waiting_for),
+            "received": [],
+            "progress": self.progress,
+            "outcome": self.outcome,
+            "error": self.error,
+            "data": {
+                "source": self.source,
+                "rows": {"train": 1259, "validation": 178, "test": 360},
+                "classes": [str(digit) for digit in range(10)],
+                "sample": self.sample,
+                "note": "for MNIST put its four files into a folder",
+            },
+        }
