@@ -115,7 +115,8 @@ def _words(view: View) -> str:
     if phase == "training" and view.get("progress"):
         return f"{phase} {_batches(view)}"
     if phase == "gathering":
-        return f"{phase}, {_received(view)} received"
+        sits_out = f" (sits out: {printable(view['sits_out'])})" if view.get("sits_out") else ""
+        return f"{phase}, {_received(view)} received{sits_out}"
     return phase
 
 

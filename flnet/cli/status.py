@@ -91,6 +91,7 @@ def _note(job: View) -> str:
     if job.get("error"):
         return str(job["error"])
     if job.get("waiting_for"):
-        return "waiting for " + ", ".join(map(str, job["waiting_for"]))
+        sits_out = f"sits out this round ({job['sits_out']}), " if job.get("sits_out") else ""
+        return f"{sits_out}waiting for " + ", ".join(map(str, job["waiting_for"]))
     data = job.get("data") or {}
     return str(job.get("outcome") or ("sample data: " + str(data.get("source")) if data.get("sample") else ""))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flnet.events.base import Event
-from flnet.messages import HyperParams, SeriesMessage
+from flnet.messages import ChoiceMessage, HyperParams, SeriesMessage
 from flnet.params import Claim, Digest, Params, PeerId, RoundKey, Update
 
 
@@ -97,14 +97,16 @@ class TrainingAsked(Event):
     digest: Digest | None = None
     restored_at: int | None = None
     series: SeriesMessage | None = None
+    choice: ChoiceMessage | None = None
 
 
 @dataclass(frozen=True)
 class UpdateReceived(Event):
-    """A peer's update came."""
+    """A peer's update came; `choice` is what the start of its round said of who trains."""
 
     update: Update
     agreement: Mapping[str, str] | None = None
+    choice: ChoiceMessage | None = None
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,7 @@ class UpdateOffered(Event):
     update: Update
     digest: Digest
     agreement: Mapping[str, str] | None = None
+    choice: ChoiceMessage | None = None
 
 
 @dataclass(frozen=True)

@@ -5,29 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from flnet.errors import ParamsRefused
-from flnet.jobs.state import JobState
+from flnet.jobs.state import PARTICIPATION, JobState
 from flnet.screening import CLIP, GATE
 
-RULES = frozenset({GATE, CLIP})  # what the settings of a node add to what its trainer states
+RULES = frozenset({PARTICIPATION, GATE, CLIP})  # what the settings of a node add to what its trainer states
 _SHORT = 120  # characters up to which both sides are shown whole
 _NAMED = 5  # of a long list, the entries that are shown
 
 
 def must_agree(s: JobState, theirs: Mapping[str, str] | None) -> None:
-    """Refuse a peer whose trainer states something else than ours; one that states nothing is believed.
-
-    Rules of averaging that are not the usual ones have to be stated alike by all nodes of ours, whatever the
-    trainer; a caller of the thesis' form knows none.
+    """Refuse a peer whose trainer states something else than ours; one that states nothing is believed. But who
+    trains in a round, and how far updates may move, is the same on all nodes of ours, also where nothing is said
+    of it.
 
     Raises:
         ParamsRefused: says what differs, here and there.
     """
     if theirs is None:
         return
-    ours = {**(s.model.schema.agreement if s.model else {}), **s.rules}
-    if not ours.keys() - RULES or not theirs.keys() - RULES:  # one of the trainers states nothing
-        ours, theirs = ({name: said[name] for name in said.keys() & RULES} for said in (ours, theirs))
-    if words := differences(ours, theirs):
+    ours = s.model.schema.agreement if s.model else {}
+    there = {key: words for key, words in theirs.items() if ours or key in RULES}
+    here = {**(ours if there.keys() - RULES else {}), **s.rules_said}
+    if words := differences(here, there):
         raise ParamsRefused(f"the nodes do not agree on {words}")
 
 

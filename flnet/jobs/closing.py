@@ -34,7 +34,8 @@ from flnet.rounds import Exchange
 def closed(s: JobState) -> list[Effect]:
     """Gathering is over: the average is on its way, or there is nothing to average."""
     assert s.averaging is not None and s.record is not None
-    s.record.outcome = closing_words(s.averaging)
+    s.record.outcome = closing_words(s.averaging, len(s.choice.members) if s.choice else 0)
+    s.record.chosen = None if s.chosen is None else tuple(sorted(s.chosen))
     s.record.missing = tuple(s.averaging.missing)
     if not s.averaging.updates:
         return finish(s)
@@ -201,10 +202,11 @@ def next_of_series(s: JobState) -> None:
 
 def _catch_up_with_early(s: JobState) -> None:
     """Updates of a newer round that came while averaging tell that the mesh is ahead."""
-    keys = [event.update.key for event in s.early.values() if isinstance(event, UpdateReceived | UpdateOffered)]
-    for key in keys:
+    early = [event for event in s.early.values() if isinstance(event, UpdateReceived | UpdateOffered)]
+    for event in early:
+        key = event.update.key
         if s.key is not None and key.beats(s.key) and key.number > s.number:
-            s.propose(Opening(key, heard_start=False))
+            s.propose(Opening(key, heard_start=False, choice=event.choice))
 
 
 def _remember_rival(s: JobState, claim: Claim) -> list[Effect]:

@@ -47,7 +47,7 @@ def trained(s: JobState, event: Trained) -> list[Effect]:
 def own_word(s: JobState, own: Update) -> ModelParams:
     """The message that brings, or offers, the own update."""
     said = {"examples": own.examples, "labels": own.labels, "accuracy": own.accuracy, "base": own.base}
-    return s.say(ModelParams, **said, digest=own.params.digest)
+    return s.say(ModelParams, **said, digest=own.params.digest, choice=s.choice)
 
 
 def failed(s: JobState, event: TrainingFailed) -> list[Effect]:
@@ -82,7 +82,7 @@ def update_received(s: JobState, event: UpdateReceived | UpdateOffered) -> list[
     must_beat(s, key)
     s.remember_early(event.update.peer, event)
     if s.phase is not Phase.AVERAGING:  # else the average in progress is finished first
-        s.propose(Opening(key, heard_start=False))
+        s.propose(Opening(key, heard_start=False, choice=event.choice))
     return [_kept(s, event)]
 
 

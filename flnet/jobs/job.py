@@ -67,7 +67,7 @@ from flnet.jobs.regrouping import REGROUP, waited
 from flnet.jobs.renewing import renewed
 from flnet.jobs.restoring import going_on, met, missed, model_of, put_off, restored
 from flnet.jobs.starting import asked, decline, open_round, triggered
-from flnet.jobs.state import JobState, Waits
+from flnet.jobs.state import JobState, Rules, Waits
 from flnet.jobs.steering import edited, paused, resumed, rolled_back, series_stopped
 from flnet.jobs.steps import Phase, is_legal
 from flnet.messages import Peer
@@ -87,16 +87,17 @@ class Job:
         topology: Topology = full_mesh,
         rng: Rng | None = None,
         folds: bool = True,
-        rules: Mapping[str, str] | None = None,
+        rules: Rules | None = None,
     ) -> None:
         """Args:
         topology: who gets the own update.
         rng: for a topology that draws lots.
         folds: whether the merging rule can add updates as they come, without keeping all of them.
-        rules: of averaging, which all nodes have to state alike; none if they are the usual ones.
+        rules: what people set of its rounds.
         """
-        self.state = JobState(me, trainer, waits or Waits(), topology, rng or NoChance(), folds=folds)
-        self.state.rules = rules or {}
+        self.state = JobState(
+            me, trainer, waits or Waits(), rules or Rules(), topology, rng or NoChance(), folds=folds
+        )
 
     @property
     def phase(self) -> Phase:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flnet.messages import HyperParams, SeriesMessage
+from flnet.messages import ChoiceMessage, HyperParams, SeriesMessage
 from flnet.params import Digest, Params, PeerId, RoundKey
 
 
@@ -48,6 +48,7 @@ class Opening:
         sits_out: why this node does not train in it; empty if it does.
         heard_start: False when only an update told of it: the start may still be on its way.
         series: with a goal, that the start says the round belongs to.
+        choice: of who trains, as the start, or an update, says it.
         why: a schedule starts it here, in words.
     """
 
@@ -57,6 +58,7 @@ class Opening:
     sits_out: str = ""
     heard_start: bool = True
     series: SeriesMessage | None = None
+    choice: ChoiceMessage | None = None
     why: str = ""
 
     def started_by(self, me: PeerId) -> bool:

@@ -18,6 +18,7 @@ class RoundRecord:
         why: a schedule started it here, in words; empty otherwise.
         decision: after it, whether a series with a goal is over, and on which figures; None outside of one.
         metrics: further figures of the trainer, by name, under "before" and "after" averaging.
+        chosen: who was to train, where not all were.
     """
 
     key: RoundKey
@@ -35,6 +36,7 @@ class RoundRecord:
     decision: Mapping[str, Any] | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     metrics: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    chosen: tuple[PeerId, ...] | None = None
 
     @classmethod
     def read(cls, view: Mapping[str, Any]) -> RoundRecord:
@@ -59,6 +61,7 @@ class RoundRecord:
             view.get("decision"),
             dict(view["seconds"]),
             dict(view["metrics"]),
+            None if view.get("chosen") is None else tuple(view["chosen"]),
         )
 
     def view(self) -> Mapping[str, Any]:
@@ -79,12 +82,25 @@ class RoundRecord:
             "why": self.why,
             "decision": self.decision,
             "seconds": dict(self.seconds),
+            "chosen": None if self.chosen is None else list(self.chosen),
             "metrics": {when: dict(figures) for when, figures in self.metrics.items()},
         }
 
 
-def closing_words(averaging: Averaging) -> str:
-    """Why a round of averaging ended, in one sentence."""
+def closing_words(averaging: Averaging, members: int = 0) -> str:
+    """Why a round of averaging ended, in one sentence.
+
+    Args:
+        averaging: that is closed.
+        members: of which those that train were chosen.
+    """
+    words = _ending(averaging)
+    if averaging.chosen is None:
+        return words
+    return f"{words}; {len(averaging.chosen)} of {members} nodes were chosen"
+
+
+def _ending(averaging: Averaging) -> str:
     have, missing = len(averaging.updates), averaging.missing
     got = f"{have} update{'s' * (have != 1)}"
     if not have:

@@ -22,10 +22,10 @@ from flnet.jobs.opening import Opening
 from flnet.jobs.pursuit import Pursuit
 from flnet.jobs.record import RoundRecord
 from flnet.jobs.regrouping import came_back, regroup
-from flnet.jobs.starting import decline, start_message, train
+from flnet.jobs.starting import decline, rest, start_message, train
 from flnet.jobs.state import JobState, key_of
 from flnet.jobs.steps import Phase
-from flnet.messages import Accuracy, HyperParams, ModelParams, StartTraining
+from flnet.messages import Accuracy, ChoiceMessage, HyperParams, ModelParams, StartTraining
 from flnet.params import Params, PeerId, RoundKey, Update
 from flnet.rounds import Averaging
 
@@ -41,12 +41,13 @@ def restored(s: JobState, event: Restored) -> list[Effect]:
         key = RoundKey(said["round"], PeerId(said.get("initiator") or "")) if said["round"] >= 0 else None
         record = RoundRecord.read(said["record"]) if said.get("record") else None
         phase = Phase(said["phase"])
+        choice = ChoiceMessage.read(said["choice"]) if said.get("choice") else None
         left, pursuit = int(said.get("rounds_left", 0)), Pursuit.read(said.get("pursuit"))
         plan, arrived = Plan(*said.get("plan", ())), Arrived.read(said.get("arrived"))
     except (KeyError, TypeError, ValueError, InvalidMessage) as exc:
         return [s.tell("state_damaged", f"what was kept of {s.trainer} cannot be used: {exc!r}; it begins anew")]
     s.history.extend(history)
-    s.hyper, s.key, s.record, s.restored = hyper, key, record, event
+    s.hyper, s.key, s.record, s.restored, s.choice = hyper, key, record, event, choice
     s.rounds_left, s.pursuit, s.plan, s.arrived = left, pursuit, plan, arrived
     s.paused, s.rolled_back = bool(said.get("paused")), bool(said.get("rolled_back"))
     if said.get("me", s.my_id) != s.my_id:
@@ -143,7 +144,7 @@ def met(s: JobState, peer: PeerId) -> list[Effect]:
         effects.append(Send((peer,), own_word(s, s.own), s.sent))
     elif s.averaging is not None and s.my_id in s.averaging.declined:
         why = s.averaging.declined[s.my_id]
-        effects.append(Send((peer,), s.say(ModelParams, examples=0, declined=why[:500])))
+        effects.append(Send((peer,), s.say(ModelParams, examples=0, declined=why[:500], choice=s.choice)))
     return effects
 
 
@@ -151,7 +152,7 @@ def _gather(s: JobState, event: Restored, phase: Phase) -> list[Effect]:
     """Updates still count: take up those that were kept, then say the own word, or get ready to say it."""
     assert s.key is not None
     said, expected = event.snapshot, {PeerId(peer) for peer in event.snapshot.get("expected", ())} - {s.my_id}
-    s.averaging = Averaging(s.key, s.my_id, expected, s.waits.average, s.waits.margin, s.room)
+    s.averaging = Averaging(s.key, s.my_id, expected, s.waits.average, s.waits.margin, s.room, s.chosen)
     s.away = dict.fromkeys(expected, s.key)
     s.phase = Phase.GATHERING
     effects: list[Effect] = []
@@ -163,6 +164,8 @@ def _gather(s: JobState, event: Restored, phase: Phase) -> list[Effect]:
         effects += _word(s, word)
     if s.own is not None:
         return [*effects, *s.averaging.receive(UpdateReceived(s.own))]
+    if s.averaging.sits_out:
+        return [*effects, *rest(s)]
     if s.my_id in declined:
         return [*effects, *s.averaging.receive(DeclineReceived(s.my_id, s.key, declined[s.my_id]))]
     if phase is Phase.TRAINING and not s.paused:
@@ -188,7 +191,7 @@ def _word(s: JobState, word: UpdateReceived | UpdateOffered) -> list[Effect]:
         s.early[peer] = word
     elif key.beats(s.key):
         s.remember_early(peer, word)
-        s.propose(Opening(key, heard_start=False))
+        s.propose(Opening(key, heard_start=False, choice=word.choice))
     return []
 
 

@@ -12,10 +12,10 @@ from flnet.jobs.agreement import must_agree
 from flnet.jobs.arriving import Arrived
 from flnet.jobs.goal_steps import begun, entered
 from flnet.jobs.opening import Opening, Start
-from flnet.jobs.record import RoundRecord
+from flnet.jobs.record import RoundRecord, names
 from flnet.jobs.state import PAUSED, JobState, Word, key_of
 from flnet.jobs.steps import Phase
-from flnet.messages import LAST_ROUND, ModelParams, StartTraining, Triggered
+from flnet.messages import LAST_ROUND, ChoiceMessage, ModelParams, StartTraining, Triggered
 from flnet.params import PeerId, RoundKey
 from flnet.rounds import Averaging, Closing
 
@@ -66,7 +66,7 @@ def asked(s: JobState, event: TrainingAsked) -> list[Effect]:
             s.asked_while_loading = event
         return []
     must_agree(s, event.agreement)
-    opening = Opening(event.key, event.hyper, _start_of(s, event), series=event.series)
+    opening = Opening(event.key, event.hyper, _start_of(s, event), series=event.series, choice=event.choice)
     if s.key == event.key:
         return _join(s, opening) if s.listening else []  # a duplicate
     must_beat(s, event.key)
@@ -104,7 +104,8 @@ def open_round(s: JobState, opening: Opening) -> list[Effect]:
     s.key = opening.key
     s.accuracy, s.error, s.exchange, s.rival = None, None, None, None
     s.record = RoundRecord(opening.key, why=opening.why)
-    s.averaging = Averaging(opening.key, s.my_id, s.peers, s.waits.average, s.waits.margin, s.room)
+    s.choice = _choice_of(s, opening)
+    s.averaging = Averaging(opening.key, s.my_id, s.peers, s.waits.average, s.waits.margin, s.room, s.chosen)
     effects += entered(s, opening.series)
     if opening.started_by(s.my_id):
         effects.append(start_message(s, sorted(s.peers)))
@@ -138,7 +139,18 @@ def decline(s: JobState, reason: str) -> list[Effect]:
     """Tell every peer that this node takes no part in the round, so that nobody waits for it."""
     assert s.averaging is not None and s.key is not None
     mine = s.averaging.receive(DeclineReceived(s.my_id, s.key, reason))
-    return [_to_all(s, s.say(ModelParams, examples=0, declined=reason[:500])), *mine]
+    return [_to_all(s, s.say(ModelParams, examples=0, declined=reason[:500], choice=s.choice)), *mine]
+
+
+def rest(s: JobState) -> list[Effect]:
+    """Others are chosen to train in this round: nobody waits for this node, which averages what comes."""
+    assert s.averaging is not None and s.choice is not None
+    s.base = None  # who does not train needs no start
+    some = names(sorted(s.chosen or ()))
+    words = (
+        f"this node is not chosen for the round: {s.choice.take} of {len(s.choice.members)} nodes train: {some}"
+    )
+    return [*s.averaging.rest(), s.tell("sits_out", words)]
 
 
 def start_message(s: JobState, to: Iterable[PeerId]) -> Effect:
@@ -152,6 +164,7 @@ def start_message(s: JobState, to: Iterable[PeerId]) -> Effect:
         digest=held.shared.digest,
         restored_at=held.restored_at,
         series=s.pursuit.said(),
+        choice=s.choice,
     )
     return Send(tuple(to), message, held.shared)
 
@@ -161,7 +174,10 @@ def _to_all(s: JobState, message: ModelParams) -> Effect:
 
 
 def _enter(s: JobState, opening: Opening) -> list[Effect]:
+    assert s.averaging is not None
     s.phase = Phase.GATHERING
+    if s.averaging.sits_out:
+        return rest(s)
     if why := opening.sits_out or _why_not(s, opening):
         return _sit_out(s, why)
     if not opening.heard_start:
@@ -171,10 +187,16 @@ def _enter(s: JobState, opening: Opening) -> list[Effect]:
 
 def _join(s: JobState, opening: Opening) -> list[Effect]:
     """The start that this node had missed came after all: train, and keep what was gathered."""
+    assert s.averaging is not None
     given_up = _take_base(s, opening)
     s.hyper = opening.hyper or s.hyper
-    why = _why_not(s, opening)
     joined = [CancelTimer(s.start_timer), *entered(s, opening.series)]
+    if opening.choice is not None and s.choice is None:
+        s.choice = opening.choice
+        s.averaging.choose(s.chosen or ())
+    if s.averaging.sits_out:
+        return [*joined, *rest(s), s.save(), *given_up]
+    why = _why_not(s, opening)
     return [*joined, *(_sit_out(s, why) if why else _begin(s)), s.save(), *given_up]
 
 
@@ -242,6 +264,13 @@ def _take_base(s: JobState, opening: Opening) -> list[Effect]:
     return [s.tell("roll_back_ended", words, digest=left, peer=start.peer)]
 
 
+def _choice_of(s: JobState, opening: Opening) -> ChoiceMessage | None:
+    """Who starts a round says which members there are to choose from."""
+    if not opening.started_by(s.my_id):
+        return opening.choice
+    return s.rules.participation.choice_of({s.my_id, *s.peers})
+
+
 def _start_of(s: JobState, event: TrainingAsked) -> Start:
     assert s.model is not None
     base_round = min(event.base_round, event.key.number - 1)  # no average is from a round to come
@@ -262,8 +291,10 @@ def _force(s: JobState) -> list[Effect]:
 
 
 def _ripe(s: JobState) -> list[Word]:
-    """Early words that belong to the round just entered; those of later rounds stay, older ones go."""
+    """Early words that belong to the round just entered, updates before refusals, so that none is too late; those of
+    later rounds stay, older ones go.
+    """
     assert s.key is not None
     ripe = [word for word in s.early.values() if key_of(word) == s.key]
     s.early = {peer: word for peer, word in s.early.items() if key_of(word).beats(s.key)}
-    return ripe
+    return sorted(ripe, key=lambda word: isinstance(word, DeclineReceived))

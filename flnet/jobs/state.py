@@ -24,9 +24,11 @@ from flnet.jobs.model import Model
 from flnet.jobs.opening import Opening, Start
 from flnet.jobs.pursuit import Pursuit
 from flnet.jobs.record import RoundRecord
+from flnet.jobs.showing import shown
 from flnet.jobs.steps import Phase
-from flnet.messages import MAX_PEERS, HyperParams, JobMessage, ModelParams, Peer
+from flnet.messages import MAX_PEERS, ChoiceMessage, HyperParams, JobMessage, ModelParams, Peer
 from flnet.params import Claim, Digest, Params, PeerId, Rng, RoundKey, TrainerId, Update
+from flnet.policies import Participation, chosen
 from flnet.rounds import Averaging, Exchange
 from flnet.topologies import Topology, full_mesh
 
@@ -58,6 +60,20 @@ class Waits:
     claims: float = 65.0
 
 
+@dataclass(frozen=True)
+class Rules:
+    """What people set of the rounds of a job, beside how long it waits.
+
+    Attributes:
+        participation: how many nodes train in a round.
+        averaging: how far updates may move, in words by name, where that is not as usual (`flnet.screening`).
+    """
+
+    participation: Participation = field(default_factory=Participation)
+    averaging: Mapping[str, str] = field(default_factory=dict)
+
+
+PARTICIPATION = "participation"  # among what all nodes must have alike
 PAUSED = "paused by a person here"  # what peers read
 HELD_ROUNDS = 120  # newest records that a job holds (charts show 100); the store has the older ones
 HOLD_BYTES = 128 * 1024 * 1024  # of updates that a round holds before it begins to fold them into a sum
@@ -70,6 +86,7 @@ class JobState:
     me: Peer
     trainer: TrainerId
     waits: Waits
+    rules: Rules = field(default_factory=Rules)
     topology: Topology = full_mesh  # who gets the own update
     rng: Rng = field(default_factory=NoChance)
     phase: Phase = Phase.LOADING
@@ -84,10 +101,10 @@ class JobState:
     away: dict[PeerId, RoundKey] = field(default_factory=dict)  # expected in that round, and not reachable since
     not_started: dict[PeerId, RoundKey] = field(default_factory=dict)  # whom our start of that round did not reach
     folds: bool = True  # whether the merging rule can add updates as they come
-    rules: Mapping[str, str] = field(default_factory=dict)  # of averaging, where they are not the usual ones
     hyper: HyperParams | None = None
     accuracy: float | None = None  # of the model held, after averaging, on the own test split
     key: RoundKey | None = None
+    choice: ChoiceMessage | None = None  # as the start of the round had it, where not all nodes train
     averaging: Averaging | None = None
     exchange: Exchange | None = None
     record: RoundRecord | None = None
@@ -137,7 +154,19 @@ class JobState:
             and self.averaging is not None
             and self.my_id not in self.averaging.updates
             and self.my_id not in self.averaging.declined
+            and not self.averaging.sits_out
         )
+
+    @property
+    def rules_said(self) -> Mapping[str, str]:
+        """What all nodes must have alike beside what the trainer says; nothing where all is as usual."""
+        words = self.rules.participation.words
+        return {**({PARTICIPATION: words} if words else {}), **self.rules.averaging}
+
+    @property
+    def chosen(self) -> frozenset[PeerId] | None:
+        """Who trains in the open round; None for all."""
+        return None if self.choice is None else chosen(self.choice, self.trainer, self.number)
 
     @property
     def is_held_up(self) -> bool:
@@ -169,9 +198,13 @@ class JobState:
             round=self.key.number,
             federated_learning_params=self.hyper,
             initiator=self.key.initiator,
-            agreement={**(self.declaration.agreement if self.declaration else {}), **self.rules},
+            agreement=self._agreement(),
             **fields,
         )
+
+    def _agreement(self) -> Mapping[str, str] | None:
+        stated = self.declaration.agreement if self.declaration else {}
+        return {**stated, **self.rules_said} or None
 
     def propose(self, opening: Opening) -> None:
         """Remember a round to open; of several, the one that comes first in the total order stays.
@@ -218,48 +251,4 @@ class JobState:
 
     def view(self) -> Mapping[str, Any]:
         """The job as JSON-ready data; the shape stands in flnet.node.base.Node."""
-        declared, record, gathering = self.declaration, self.record, self.averaging
-        waiting = gathering.missing if gathering and self.phase is Phase.GATHERING else []
-        if self.phase is Phase.EXCHANGING and self.exchange:
-            waiting = sorted(self.exchange.expected)
-        # Between rounds and while a round is under way the last finished round's figures are shown.
-        shown = (
-            record if record and record.pre_accuracy is not None else self.history[-1] if self.history else record
-        )
-        return {
-            "trainer_id": self.trainer,
-            "trainer_label": declared.label if declared else self.trainer,
-            "phase": self.phase.value,
-            "current_round": self.number,
-            "fed_learn_done": "Yes"
-            if self.model and self.model.round >= 0 and self.model.round == self.number
-            else "No",
-            "federated_learning_params": self.hyper.words() if self.hyper else "",
-            "hyper": self.hyper.fields() if self.hyper else None,
-            "used_hyper": shown.used_hyper if shown else None,
-            "pre_fedavg_accuracy": shown.pre_accuracy if shown else None,
-            "post_fedavg_accuracy": shown.post_accuracy if shown else None,
-            "metrics": shown.view()["metrics"] if shown else {},
-            "model_was_exchanged": "Yes" if shown and shown.exchanged_with else "No",
-            "exchanged_with": shown.exchanged_with if shown else None,
-            "digest": self.model.shared.digest if self.model else None,
-            "schema_digest": self.model.schema.digest if self.model else None,
-            "model_round": self.model.round if self.model else -1,
-            "contributors": self.model.contributors if self.model else 0,
-            "initiator": self.key.initiator if self.key else None,
-            "rounds_left": self.rounds_left,
-            "goal": self.pursuit.view(self.number),
-            "paused": self.paused,
-            "rolled_back": self.rolled_back,
-            "waiting_for": waiting,
-            "received": sorted(gathering.updates) if gathering else [],
-            "outcome": (self.history[-1].outcome if self.history else "") if self.phase is Phase.IDLE else "",
-            "error": self.error,
-            "data": dict(declared.data) if declared else {},
-            "inputs": declared.offers.get("inputs") if declared else None,
-            "note": declared.offers.get("note", "") if declared else "",
-            "counts": dict(declared.offers.get("counts", {})) if declared else {},
-            "checksum": declared.offers.get("checksum", "") if declared else "",
-            "parts": list(declared.offers.get("parts", ())) if declared else [],
-            "formats": list(declared.offers.get("formats", ())) if declared else [],
-        }
+        return shown(self)

@@ -65,7 +65,10 @@ class Phase(StrEnum):
 P = Phase
 # Ends of work that a newer step made pointless: they may come at any time later.
 _LATE = (Trained, TrainingFailed, Evaluated, EvaluationFailed, Fetched, FetchFailed)
-_OVER = frozenset({P.IDLE, P.TRAINING})  # the round is over; TRAINING: the next of a series opens at once
+# The round is over, and the next of a series may open at once; a node that is not chosen for it only gathers.
+_OVER = frozenset({P.IDLE, P.TRAINING, P.GATHERING})
+_STARTS = frozenset({P.TRAINING, P.GATHERING})  # this node starts a round, for which it may not be chosen
+_SPOKEN = frozenset({P.IDLE, P.AVERAGING})  # who is, has spoken before: this node has forgotten its own start
 _BEGINS = frozenset({P.FETCHING, P.TRAINING})  # a round opens, from a model that is here, or not here yet
 _JOINS = _BEGINS | {P.GATHERING, P.IDLE}  # a round opens; while it is paused, this node sits it out
 # Only an update told of the round, and its start may still come; a paused node sits it out, and may be the last.
@@ -93,12 +96,12 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
         P.IDLE,
         (TrainingAsked, *_SAID, ClaimReceived, ClaimAnswered, RolledBack, *_LATE),
         {
-            RoundTriggered: {P.TRAINING},
-            Resumed: {P.TRAINING},  # a series goes on
-            WillingnessChanged: {P.TRAINING},  # likewise
-            TimerFired: {P.TRAINING},  # likewise, as nobody else has started its next round
-            PeerLost: {P.TRAINING},
-            PeerSeen: {P.TRAINING},  # the last one that a series waited for after a restart
+            RoundTriggered: _STARTS | _SPOKEN,
+            Resumed: _STARTS,  # a series goes on
+            WillingnessChanged: _STARTS,  # likewise
+            TimerFired: _STARTS,  # likewise, as nobody else has started its next round
+            PeerLost: _STARTS,
+            PeerSeen: _STARTS,  # the last one that a series waited for after a restart
             TrainingAsked: _JOINS,
             UpdateReceived: _TOLD,
             UpdateOffered: {P.GATHERING},
@@ -140,7 +143,7 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
             PeerLost: _GATHERED,
             SendRefused: _GATHERED,
             TimerFired: _GATHERED,
-            RoundTriggered: {P.AVERAGING, P.TRAINING},
+            RoundTriggered: {P.AVERAGING} | _STARTS,
             TrainingAsked: {P.AVERAGING} | _JOINS,
         },
     ),
@@ -177,7 +180,7 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
             SendFailed: _OVER,
             SendRefused: _OVER,
             TimerFired: _OVER,
-            RoundTriggered: {P.TRAINING},
+            RoundTriggered: _STARTS | _SPOKEN,
             TrainingAsked: _JOINS,
             UpdateReceived: _TOLD,
             UpdateOffered: {P.GATHERING, P.IDLE},

@@ -18,7 +18,7 @@ from flnet.messages.base import (
 from flnet.messages.mesh import MAX_INCARNATION, Announce, AnnounceReply, News, Probe, ProbeReply, StateWord
 from flnet.messages.people import EditHyperParams, PersonMessage, PlanRounds, Trigger, Triggered
 from flnet.messages.rounds import Accuracy, AccuracyReply, JobMessage, ModelParams, StartTraining, digest_of
-from flnet.messages.series import ReportMessage, SeriesMessage
+from flnet.messages.series import ChoiceMessage, ReportMessage, SeriesMessage
 
 __all__ = [
     "FLOAT16",
@@ -32,6 +32,7 @@ __all__ = [
     "Agreement",
     "Announce",
     "AnnounceReply",
+    "ChoiceMessage",
     "EditHyperParams",
     "HexDigest",
     "HyperParams",

@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from flnet.messages.base import Agreement, HexDigest, HyperParams, Message, Name, Peer, Round, Unit
-from flnet.messages.series import ReportMessage, SeriesMessage
+from flnet.messages.series import ChoiceMessage, ReportMessage, SeriesMessage
 from flnet.params import Digest, Params, PeerId, RoundKey, TrainerId
 
 
@@ -55,6 +55,7 @@ class StartTraining(JobMessage):
     digest: HexDigest | None = None
     restored_at: int | None = Field(default=None, ge=-1)
     series: SeriesMessage | None = None  # that the round belongs to, if it has a goal
+    choice: ChoiceMessage | None = None  # who trains, where not all do
 
     @property
     def key(self) -> RoundKey:
@@ -83,6 +84,7 @@ class ModelParams(JobMessage):
     declined: str | None = Field(default=None, max_length=500)
     digest: HexDigest | None = None
     base: HexDigest | None = None
+    choice: ChoiceMessage | None = None  # as the start had it, for who missed that
 
 
 class Accuracy(JobMessage):

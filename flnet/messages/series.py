@@ -1,4 +1,7 @@
-"""What travels with the messages of rounds that belong to a series with a goal; older nodes ignore it."""
+"""What travels with the messages of a round where part of the mesh trains, or that belongs to a series with a goal.
+
+Older nodes ignore it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from flnet.messages.base import Message, Name, Round, Unit
+from flnet.messages.base import MAX_PEERS, Message, Name, Round, Unit
 from flnet.params import Over
 
 Loss = Annotated[float, Field(ge=-1e300, le=1e300)]
@@ -62,3 +65,15 @@ class ReportMessage(Message):
     accuracy: Unit
     loss: Loss | None = None
     over: Over | None = None
+
+
+class ChoiceMessage(Message):
+    """Beside a start, and what nodes say in that round: so many of these members train, chosen by a hash.
+
+    Attributes:
+        members: the initiator and the peers that it reached when the round began.
+        take: how many of them train.
+    """
+
+    members: tuple[Name, ...] = Field(min_length=1, max_length=MAX_PEERS + 1)
+    take: int = Field(ge=1, le=MAX_PEERS + 1)

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 from flnet.errors import InvalidMessage, SettingsError
-from flnet.jobs import Waits
+from flnet.jobs import Rules, Waits
 from flnet.keys import own_key
 from flnet.messages import Peer
 from flnet.node import gate
@@ -27,6 +27,7 @@ from flnet.node.spare import SpareMemory
 from flnet.node.timers import Timers
 from flnet.node.wire import Wire, accepted, encoding_of
 from flnet.params import PeerId, TrainerId
+from flnet.policies import Participation
 from flnet.policies.schedule import Schedule
 from flnet.screening import Bounds
 from flnet.settings import Settings
@@ -134,16 +135,9 @@ def assemble(
 
 
 def _core(settings: Settings, me: Peer, trainers: list[TrainerId], folds: bool, key: str | None) -> NodeCore:
-    return NodeCore(
-        me,
-        trainers,
-        waits_of(settings),
-        prune=settings.prune_unresponsive_nodes,
-        accepts=accepted(settings.wire),
-        folds=folds,
-        key=key,
-        rules=bounds_of(settings).stated(),
-    )
+    prune, accepts = settings.prune_unresponsive_nodes, accepted(settings.wire)
+    waits, rules = waits_of(settings), rules_of(settings)
+    return NodeCore(me, trainers, waits, prune=prune, accepts=accepts, folds=folds, key=key, rules=rules)
 
 
 def _imports(node: NodeRuntime, pool: Pool, settings: Settings, files: Sequence[TrainerFile]) -> Imports:
@@ -172,6 +166,12 @@ def own_hyper_of(settings: Settings) -> dict[str, int]:
 def bounds_of(settings: Settings) -> Bounds:
     """How far updates may move."""
     return Bounds(settings.max_update_norm, settings.clip_norm)
+
+
+def rules_of(settings: Settings) -> Rules:
+    """What people set of rounds."""
+    participation = Participation(settings.participation, settings.min_participants)
+    return Rules(participation, bounds_of(settings).stated())
 
 
 def waits_of(settings: Settings) -> Waits:

@@ -12,7 +12,7 @@ from random import Random
 from flnet.effects import Effect, TellJobs
 from flnet.errors import IdTaken, UnknownTrainer
 from flnet.events import ContactMade, Event, PeerLost, PeerSeen
-from flnet.jobs import Job, Waits
+from flnet.jobs import Job, Rules, Waits
 from flnet.membership import Members, Pauses
 from flnet.messages import JobMessage, Packet, Peer
 from flnet.node.translate import to_event
@@ -44,7 +44,7 @@ class NodeCore:
         accepts: Sequence[str] = (),
         folds: bool = True,
         key: str | None = None,
-        rules: Mapping[str, str] | None = None,
+        rules: Rules | None = None,
     ) -> None:
         """Args:
         trainers: ids of the jobs.
@@ -54,7 +54,7 @@ class NodeCore:
         accepts: forms of parameters that this node reads besides the thesis' JSON.
         folds: whether the merging rule can add updates as they come.
         key: public key by which this node is known, if it keeps one.
-        rules: of averaging, as a job states them.
+        rules: what people set of rounds.
         """
         self.me = me
         self.members = Members(me, rng or Random(me.id), prune, pauses, accepts, key)

@@ -23,6 +23,7 @@ from flnet.messages import (
     Accuracy,
     AccuracyReply,
     Announce,
+    JobMessage,
     Message,
     ModelParams,
     Packet,
@@ -38,7 +39,6 @@ from flnet.params import Claim, Digest, Params, PeerId, Report, RoundKey, Traine
 KINDS: Mapping[str, type[Message]] = {
     kind.path: kind for kind in (Announce, Probe, StartTraining, ModelParams, Accuracy, Trigger)
 }
-
 STATUS: Mapping[str, int] = {Announce.path: 201, Trigger.path: 202}  # of an answer, by path; 200 for the others
 ORDERS: Mapping[str, Event] = {"stop": SeriesStopped(), "pause": Paused(), "resume": Resumed()}  # of a person
 
@@ -70,18 +70,19 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
                 m.federated_learning_params,
                 m.base_round,
                 m.contributors,
-                m.agreement,
+                _stated(m),
                 Digest(m.digest) if m.digest else None,
                 m.restored_at,
                 m.series,
+                m.choice,
             )
             return m.trainer, asked
         case ModelParams() as m if m.declined is not None:
             return m.trainer, DeclineReceived(m.sender, _key(m), m.declined)
         case ModelParams() as m if packet.params is None and m.digest is not None:
-            return m.trainer, UpdateOffered(update_of(m, Params()), Digest(m.digest), m.agreement)
+            return m.trainer, UpdateOffered(update_of(m, Params()), Digest(m.digest), _stated(m), m.choice)
         case ModelParams() as m:
-            return m.trainer, UpdateReceived(update_of(m, _params(packet)), m.agreement)
+            return m.trainer, UpdateReceived(update_of(m, _params(packet)), _stated(m), m.choice)
         case Accuracy() as m:
             claim = Claim(
                 m.sender,
@@ -92,7 +93,7 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
                 packet.params,
                 report_of(m.report),
             )
-            return m.trainer, ClaimReceived(claim, m.agreement)
+            return m.trainer, ClaimReceived(claim, _stated(m))
     raise TypeError(f"{type(packet.message).__name__} is no request")
 
 
@@ -126,6 +127,11 @@ def report_of(said: ReportMessage | None) -> Report | None:
 def located(peer: Peer, ip: str) -> Peer:
     """The peer with an address: the one that it stated, or else where we met it."""
     return peer if peer.ip else peer.model_copy(update={"ip": ip})
+
+
+def _stated(message: JobMessage) -> Mapping[str, str] | None:
+    """What the sender says that all nodes must have alike; None where it speaks the thesis' form and cannot."""
+    return message.agreement if message.agreement is not None or message.initiator is None else {}
 
 
 def _key(message: ModelParams) -> RoundKey:

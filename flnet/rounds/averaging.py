@@ -29,6 +29,7 @@ from flnet.events import (
 from flnet.params import Digest, Params, PeerId, RoundKey, Update
 
 _SUM = 2  # in updates: it is in float64
+RESTING = 4  # times the patience, in which who does not train itself waits for the first update
 
 
 class Closing(Enum):
@@ -50,6 +51,7 @@ class Averaging:
         patience: float,
         margin: float = 0.0,
         room: int | None = None,
+        chosen: Collection[PeerId] | None = None,
     ) -> None:
         """Args:
         peers: the other nodes expected in this round.
@@ -57,10 +59,12 @@ class Averaging:
         margin: random part added to that, so that not all nodes act at once.
         room: updates of peers that may be here, or on their way, before some are folded; None for all. The own
             one does not count: it stays here for peers that fetch it. A sum takes the room of two.
+        chosen: who trains in this round; None for all. Nobody waits for others, but what they send counts.
         """
         self.key = key
         self.me = me
-        self.expected: set[PeerId] = {me, *peers}
+        self.chosen = None if chosen is None else frozenset(chosen)
+        self.expected: set[PeerId] = {me, *peers} & (self.chosen or {me, *peers})
         self.updates: dict[PeerId, Update] = {}  # of those that were folded, without parameters
         self.folded: list[PeerId] = []
         self.offers: dict[PeerId, tuple[Update, Digest]] = {}
@@ -69,11 +73,35 @@ class Averaging:
         self.closed: Closing | None = None
         self.timer = f"forced-averaging:{key.number}:{key.initiator}"
         self._patience, self._margin, self._room = patience, margin, room
+        self._rests = False  # not chosen, and no update has come yet
 
     @property
     def missing(self) -> list[PeerId]:
         """Peers that are expected and have not spoken, sorted."""
         return sorted(self.expected - self.updates.keys())
+
+    @property
+    def sits_out(self) -> bool:
+        """Whether this node is not among those that train: nobody waits for a word of it."""
+        return self.chosen is not None and self.me not in self.chosen
+
+    def choose(self, chosen: Collection[PeerId]) -> None:
+        """Say who trains, where that was not known when the round opened; then close or go on by `rest`."""
+        self.chosen = frozenset(chosen)
+        self.expected &= self.chosen | self.updates.keys() | self.offers.keys()
+
+    def rest(self) -> list[Effect]:
+        """This node is not chosen: wait for those that are, longer as long as none of them has finished.
+
+        Where none of them is known here, something may still come.
+        """
+        if self.closed is not None:
+            return []
+        if self.updates and not self.missing:
+            return self.close(Closing.COMPLETE)
+        self._rests = not self.updates
+        wait = self._patience * (RESTING if self._rests and self.missing else 1)
+        return [SetTimer(self.timer, wait, self._margin), *(self._fold() if self.missing else []), *self._pull()]
 
     def has_passed(self, peer: PeerId) -> bool:
         """Whether a peer's turn in the order is over: its update would have to come before what is folded."""
@@ -130,7 +158,10 @@ class Averaging:
         self._forget(update.peer)
         self.updates[update.peer] = update
         self.declined.pop(update.peer, None)
-        return self._spoken(update.peer)
+        if not self._rests or not self.missing:
+            return self._spoken(update.peer)
+        self._rests = False
+        return [SetTimer(self.timer, self._patience, self._margin), *self._spoken(update.peer)]
 
     def _leave(self, peer: PeerId, reason: str) -> list[Effect]:
         self._forget(peer)

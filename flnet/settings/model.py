@@ -48,6 +48,18 @@ class Settings(PlaceSettings):
         default="agg1",
         description="Weights of the average: agg0 uniform, agg1 by examples, agg2 by examples x labels.",
     )
+    participation: float = Field(
+        default=1,
+        gt=0,
+        le=1,
+        description="Part of the nodes that train in a round; all of them average. The same on all nodes.",
+    )
+    min_participants: int = Field(
+        default=2,
+        ge=1,
+        le=257,
+        description="Nodes that train at least, whatever part that is. The same on all nodes.",
+    )
     max_update_norm: float = Field(
         default=100,
         ge=0,

@@ -12,7 +12,7 @@ from random import Random
 from flnet.effects import Average, Evaluate, Train
 from flnet.errors import PeerError
 from flnet.events import Event, MeshStarted, RoundTriggered
-from flnet.jobs import Waits
+from flnet.jobs import Rules, Waits
 from flnet.membership import Pauses
 from flnet.messages import SAFETENSORS, Peer
 from flnet.node.core import NodeCore
@@ -41,10 +41,13 @@ class Cluster:
         waits: Waits | None = None,
         pauses: Pauses | None = None,
         listen: Listen | None = None,
+        rules: Rules | None = None,
     ) -> None:
         """Args:
         listen: is told all that happens, in words.
+        rules: of the rounds, the same on all nodes.
         """
+        self.rules = rules
         self.rng = Random(seed)
         self.clock = VirtualClock()
         self.ledger = Ledger()
@@ -78,7 +81,7 @@ class Cluster:
 
     def add(self, me: Peer, accepts: Sequence[str] = ()) -> SimulatedNode:
         """A node that does nothing yet, in place of the one of that id, if there was one."""
-        core = NodeCore(me, [TRAINER], self._waits, pauses=self.pauses, accepts=accepts)
+        core = NodeCore(me, [TRAINER], self._waits, pauses=self.pauses, accepts=accepts, rules=self.rules)
         node = SimulatedNode(core, self)
         self.nodes[node.id] = node
         self.network.nodes[node.address] = node

@@ -14,6 +14,7 @@ from flnet.simulation.ledger import InvariantBroken
 from flnet.simulation.rest import (
     acknowledged_is_named,
     agreement_bound,
+    choices_agree,
     closed_by_all,
     disagreements,
     is_bounded,
@@ -83,7 +84,7 @@ class Play:
     def __init__(self, schedule: Schedule, listen: Listen | None = None) -> None:
         self.schedule = schedule
         self.cluster = Cluster(
-            schedule.size, schedule.seed, schedule.weather, schedule.waits, schedule.pauses, listen
+            schedule.size, schedule.seed, schedule.weather, schedule.waits, schedule.pauses, listen, schedule.rules
         )
         self.deeds = Deeds(self.cluster)
 
@@ -109,6 +110,8 @@ class Play:
         self._clean_rounds()
         is_bounded(cluster, schedule.size)
         acknowledged_is_named(cluster)
+        if not self.deeds.has_lost_disks:  # who lost one may have started a round twice
+            choices_agree(cluster)
 
     def _look_while_calm(self) -> None:
         """Where nothing was disturbed for long enough, all hold the same of all, though rounds go on."""

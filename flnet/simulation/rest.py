@@ -7,6 +7,7 @@ from flnet.membership.pace import MAX_DOUBT, suspicion_ticks
 from flnet.membership.probing import HELP_TICKS
 from flnet.membership.standing import State
 from flnet.messages import MAX_PEERS
+from flnet.params import PeerId, RoundKey
 from flnet.simulation.cluster import Cluster
 from flnet.simulation.ledger import InvariantBroken
 
@@ -58,8 +59,8 @@ def is_one(cluster: Cluster) -> None:
 
 
 def closed_by_all(cluster: Cluster, number: int) -> None:
-    """Every node that runs has averaged this round with the updates of all that run, but for those that were
-    offered and could not be fetched.
+    """Every node that runs has averaged this round with the updates of all that run and were chosen, but for those
+    that were offered and could not be fetched.
 
     Raises:
         InvariantBroken: a round was lost with one peer.
@@ -72,8 +73,22 @@ def closed_by_all(cluster: Cluster, number: int) -> None:
         averaging = node.job.state.averaging
         reasons = averaging.declined if averaging is not None else {}
         named = {name for name, why in reasons.items() if "could not be fetched" in why}
-        if missing := names - set(record.contributors) - named:
+        chosen = names if record.chosen is None else names & set(record.chosen)
+        if missing := chosen - set(record.contributors) - named:
             raise InvariantBroken(f"{node.id} closed the last round without {sorted(missing)}: {record.outcome}")
+
+
+def choices_agree(cluster: Cluster) -> None:
+    """All nodes that heard who trains in a round chose the same ones.
+
+    Raises:
+        InvariantBroken: two chose differently.
+    """
+    found: dict[RoundKey, tuple[PeerId, ...]] = {}
+    for node in cluster.nodes.values():
+        for record in node.job.state.history:
+            if record.chosen is not None and found.setdefault(record.key, record.chosen) != record.chosen:
+                raise InvariantBroken(f"{node.id} chose {record.chosen} for {record.key}, not {found[record.key]}")
 
 
 def is_bounded(cluster: Cluster, size: int) -> None:

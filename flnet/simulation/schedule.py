@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from random import Random
 
-from flnet.jobs import Waits
+from flnet.jobs import Rules, Waits
 from flnet.membership import Pauses
+from flnet.policies import Participation
 from flnet.simulation.weather import Weather
 
 DEEDS: Mapping[str, int] = {  # what may happen, and how often beside the others
@@ -68,6 +69,7 @@ class Schedule:
         stays_dead: whether nodes that are dead at the end stay so.
         ending: one of ENDINGS.
         starters: nodes that start the last round at the same moment.
+        participation: part of the nodes that train in a round.
     """
 
     seed: int
@@ -78,6 +80,7 @@ class Schedule:
     stays_dead: bool = False
     ending: str = ""
     starters: int = 1
+    participation: float = 1.0
 
     @property
     def pauses(self) -> Pauses:
@@ -85,6 +88,11 @@ class Schedule:
         if self.tick == 1.0:
             return Pauses()
         return Pauses(tick=self.tick, probe=self.tick / 2, longest=2 * self.tick, refresh=4, hearsay_attempts=3)
+
+    @property
+    def rules(self) -> Rules:
+        """How its rounds go."""
+        return Rules(Participation(self.participation))
 
     @property
     def waits(self) -> Waits:
@@ -150,6 +158,7 @@ def draw(seed: int) -> Schedule:
         stays_dead=rng.random() < 0.25,
         ending=rng.choice(ENDINGS),
         starters=rng.choice((1, 1, 2, 3)),
+        participation=Random(f"{seed} participation").choice((1.0, 1.0, 0.5)),
     )
 
 
@@ -188,6 +197,7 @@ def described(schedule: Schedule) -> list[str]:
             ("the dead stay dead", schedule.stays_dead),
             (f"{schedule.ending} in the last round", bool(schedule.ending)),
             (f"{schedule.starters} start it at once", schedule.starters > 1),
+            (f"{schedule.participation:g} of them train", schedule.participation < 1),
         )
         if holds
     ]

@@ -131,6 +131,8 @@ class JobView(View):
     goal: GoalView | None = Field(default=None, description="of the series under way, or of the last one")
     schedule: ScheduleView | None = None
     paused: bool
+    sits_out: str = Field(default="", description="why it does not train in the open round; empty if it does")
+    chosen: list[str] | None = Field(default=None, description="who trains in the newest round; null for all")
     rolled_back: bool = Field(default=False, description="whether a person went back to the model held")
     waiting_for: list[str]
     received: list[str]
@@ -236,6 +238,7 @@ class ModelView(View):
     held: bool = Field(description="whether the job goes on from it")
     pinned: bool = Field(default=False, description="whether it is kept until a person unpins it")
 
+    chosen: list[str] | None = Field(default=None, description="who was to train; null for all")
 
 class PredictedBy(View):
     """The model that a prediction is of."""

@@ -54,6 +54,7 @@ class JobView:
         hyper_values: e, u, b as they stand in the form; empty where they are not known.
         figures: of the trainer, name and value.
         paused: whether it sits rounds out; None where the node cannot be paused.
+        sits_out: why it does not train in the open round; empty if it does.
     """
 
     node: str
@@ -80,6 +81,7 @@ class JobView:
     rounds_left: int
     goal: GoalView | None
     paused: bool | None
+    sits_out: str
     outcome: str
     error: str
     data: str
@@ -156,6 +158,7 @@ def _state(job: Mapping[str, Any]) -> dict[str, Any]:
         "expected": have + (len(waiting) if isinstance(waiting, list | tuple) else 0),
         "rounds_left": _whole(job.get("rounds_left"), 0),
         "paused": paused if isinstance(paused, bool) else None,
+        "sits_out": text(job.get("sits_out"), 500),
         "progress": _progress(job.get("progress")),
         "outcome": text(job.get("outcome"), 500),
         "error": text(job.get("error"), 500),

@@ -111,6 +111,11 @@ SPANISH: Mapping[str, Mapping[str, str]] = {
             "la ronda {number} de {trainer} fue iniciada por {initiator}"
         ),
     },
+    "sits_out": {
+        "this node is not chosen for the round: {count} of {number} nodes train: {names}": (
+            "este nodo no está elegido para la ronda: entrenan {count} de {number} nodos: {names}"
+        ),
+    },
     "fetching": {
         "fetching the model of round {number} from {peer}": "obteniendo el modelo de la ronda {number} de {peer}",
     },

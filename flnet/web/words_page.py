@@ -49,6 +49,7 @@ SPANISH: Mapping[str, str] = {
     "Local training": "Entrenamiento local",
     "Fetching the start": "Obteniendo el inicio",
     "Paused": "En pausa",
+    "sits out this round: {reason}": "no entrena en esta ronda: {reason}",
     "{have} of {all} updates": "{have} de {all} actualizaciones",
     "{count} more rounds to come": "quedan {count} rondas",
     "{done} of {total} batches": "{done} de {total} lotes",

@@ -47,6 +47,8 @@ _ROUNDS: Mapping[str, str] = {
         "el modelo guardado ya no encaja con el entrenador: {reason}"
     ),
     "paused by a person here": "una persona lo puso en pausa aquí",
+    "not chosen": "no elegido",
+    "{count} of {number} nodes were chosen": "se eligieron {count} de {number} nodos",
     "{trainer} is still loading its data": "{trainer} todavía está cargando sus datos",
     "{trainer} is still loading": "{trainer} todavía se está cargando",
     "it is still loading": "todavía se está cargando",

@@ -23,7 +23,7 @@ from flnet.events import (
     TrainingAsked,
     UpdateReceived,
 )
-from flnet.jobs import Job, Phase, Waits
+from flnet.jobs import Job, Phase, Rules, Waits
 from flnet.jobs.steps import LEGAL
 from flnet.messages import JobMessage
 from flnet.params import Claim, PeerId, TrainerId, Update
@@ -73,9 +73,14 @@ class Bench:
     """A job, by default "b" with the peers "a" and "c", prepared and idle."""
 
     def __init__(
-        self, me: str = "b", peers: Sequence[str] = ("a", "c"), prepare: bool = True, **declared: Any
+        self,
+        me: str = "b",
+        peers: Sequence[str] = ("a", "c"),
+        prepare: bool = True,
+        rules: Rules | None = None,
+        **declared: Any,
     ) -> None:
-        self.job = Job(peer(me), TrainerId("T"), WAITS)
+        self.job = Job(peer(me), TrainerId("T"), WAITS, rules=rules)
         self.state = self.job.state
         self.effects: list[Effect] = []
         self.published: list[str] = []

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from flnet.effects import Effect, Save
 from flnet.events import Event, Paused, PeerSeen, Restored, Resumed, RoundTriggered, TrainingFailed
-from flnet.jobs import Job
+from flnet.jobs import Job, Rules
 from flnet.node.keeper import restored_of
 from flnet.params import PeerId, TrainerId
 from flnet.store import SavedJob
@@ -17,9 +17,9 @@ from tests.jobs.helpers import WAITS, Bench, came, declined, prepared
 class Lasting(Bench):
     """Keeps every Save, as a store would."""
 
-    def __init__(self, me: str = "b", peers: Sequence[str] = ("a", "c")) -> None:
-        self.saved = SavedJob()
-        super().__init__(me, peers)
+    def __init__(self, me: str = "b", peers: Sequence[str] = ("a", "c"), rules: Rules | None = None) -> None:
+        self.saved, self.rules = SavedJob(), rules
+        super().__init__(me, peers, rules=rules)
 
     def hear(self, event: Event) -> list[Effect]:
         super().hear(event)
@@ -29,7 +29,7 @@ class Lasting(Bench):
 
     def restart(self, prepare: bool = True) -> list[Effect]:
         """Kill the node, and start it again: it knows what was saved, and no peer yet."""
-        self.job = Job(peer(str(self.state.my_id)), TrainerId("T"), WAITS)
+        self.job = Job(peer(str(self.state.my_id)), TrainerId("T"), WAITS, rules=self.rules)
         self.state = self.job.state
         self.hear(restored_of(self.saved))
         return self.hear(prepared(w=(50, 50))) if prepare else self.effects

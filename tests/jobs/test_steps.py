@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 
@@ -31,6 +33,7 @@ from flnet.jobs.steps import EVERYWHERE, LEGAL, draw, is_legal
 from flnet.messages import StartTraining
 from flnet.params import Params, PeerId, Update
 from tests.helpers import frozen, key, params
+from tests.jobs.choosing import CHOOSING, OTHERS, SOME
 from tests.jobs.helpers import Bench, asked, came, claim, listed
 from tests.jobs.pausing import PAUSING
 from tests.jobs.pursuing import PURSUING
@@ -56,7 +59,7 @@ def unchanged_if_refused(job: Job, event: Event) -> list[Effect]:
 
 
 class Recorded(Bench):
-    """A bench that notes the steps taken."""
+    """A bench that notes the steps taken, and those that it would take if others were chosen for its rounds."""
 
     def __init__(self, peers: Sequence[str], prepare: bool = True) -> None:
         self.steps: set[Step] = set()
@@ -64,6 +67,11 @@ class Recorded(Bench):
 
     def hear(self, event: Event) -> list[Effect]:
         before = self.job.phase
+        twin = deepcopy(self.job)
+        twin.state.rules = OTHERS
+        with suppress(PeerError):
+            twin.receive(event)
+            self.steps.add((before, type(event), twin.phase))
         effects = super().hear(event)
         self.steps.add((before, type(event), self.job.phase))
         return effects
@@ -192,6 +200,7 @@ SCRIPTS: list[Callable[[Recorded], None]] = [
     a_better_model_of_the_exchange_is_gone,
     what_is_fetched_does_not_fit_and_everyone_else_has_spoken,
     a_start_that_this_node_forgot_is_stale,
+    *CHOOSING,
     *PAUSING,
     *PURSUING,
 ]
@@ -202,6 +211,7 @@ def seen() -> frozenset[Step]:
     """Every step of seeded random walks, and of scripts for steps that chance seldom takes."""
     steps = {step for seed in range(WATCHED, WALKS) for step in Walk(seed).run(STEPS)}
     steps |= {step for seed in range(WATCHED) for step in Walk(seed).run(STEPS, unchanged_if_refused)}
+    steps |= {step for seed in range(WALKS // 2) for step in Walk(seed, SOME).run(STEPS)}
     for script in SCRIPTS:
         bench = Recorded(peers=["a"])
         script(bench)

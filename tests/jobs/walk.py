@@ -43,8 +43,8 @@ from flnet.events import (
     UpdateOffered,
     UpdateReceived,
 )
-from flnet.jobs import Job, Phase
-from flnet.messages import Accuracy, JobMessage, StartTraining
+from flnet.jobs import Job, Phase, Rules
+from flnet.messages import Accuracy, ChoiceMessage, JobMessage, StartTraining
 from flnet.params import Claim, Params, PeerId, RoundKey, TrainerId, Update
 from tests.helpers import HYPER, params, peer
 from tests.jobs.helpers import declaration
@@ -80,9 +80,10 @@ class Outside:
 class Walk:
     """One job and what may happen to it next."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, rules: Rules | None = None) -> None:
         self.rng = Random(seed)
-        self.job = Job(peer("m"), TrainerId("T"))
+        self.choices = Random(seed) if rules else None  # of who trains; apart, as the person is
+        self.job = Job(peer("m"), TrainerId("T"), rules=rules)
         self.outside = Outside()
         self.steps: set[Step] = set()
         # Walks differ in what mostly happens in them: a mix of everything at once rarely gets anywhere.
@@ -189,13 +190,15 @@ class Walk:
         match self.rng.choices(range(8), self.talk)[0]:
             case 0:
                 if self.rng.random() < 0.4:
-                    return UpdateOffered(Update(who, key, Params(), 3), self._params().digest)
-                return UpdateReceived(Update(who, key, self._params(good=0.9), 3))
+                    offer = Update(who, key, Params(), 3)
+                    return UpdateOffered(offer, self._params().digest, choice=self._choice())
+                return UpdateReceived(Update(who, key, self._params(good=0.9), 3), choice=self._choice())
             case 1:
                 key = RoundKey(key.number, key.initiator or who)  # a start without an initiator is its sender's
                 start = self._params(good=0.9)
                 sent = None if self.rng.random() < 0.4 else start
-                return TrainingAsked(who, key, sent, HYPER, key.number - 1, 2, digest=start.digest)
+                found, before = self._choice(), key.number - 1
+                return TrainingAsked(who, key, sent, HYPER, before, 2, digest=start.digest, choice=found)
             case 2:
                 return DeclineReceived(who, key, "no time")
             case 3:
@@ -213,6 +216,11 @@ class Walk:
             return state.key
         number = max(0, state.number + self.rng.choice([-1, 0, 0, 1, 1, 2]))
         return RoundKey(number, self.rng.choice([LOW, LOW, ME, HIGH, PeerId("")]))
+
+    def _choice(self) -> ChoiceMessage | None:
+        if self.choices is None or self.choices.random() < 0.3:
+            return None
+        return ChoiceMessage(members=(LOW, ME, HIGH), take=self.choices.choice([1, 2]))
 
     def _claim(self, who: PeerId, round: int) -> Claim:
         model = self._params(good=0.9)

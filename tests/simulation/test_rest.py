@@ -13,6 +13,7 @@ from flnet.simulation import Cluster, InvariantBroken
 from flnet.simulation.rest import (
     acknowledged_is_named,
     agreement_bound,
+    choices_agree,
     closed_by_all,
     disagreements,
     is_bounded,
@@ -38,6 +39,15 @@ def test_a_mesh_at_rest_has_nothing_to_complain_of() -> None:
     closed_by_all(cluster, 0)
     is_bounded(cluster, 3)
     acknowledged_is_named(cluster)
+    choices_agree(cluster)
+
+
+def test_two_choices_for_one_round_are_found() -> None:
+    cluster = after_a_round()
+    for node, chosen in ((A, ("n00", "n01")), (B, ("n00", "n02"))):
+        cluster.nodes[node].job.state.history[-1].chosen = tuple(map(PeerId, chosen))
+    with pytest.raises(InvariantBroken, match="chose"):
+        choices_agree(cluster)
 
 
 def test_another_incarnation_is_a_disagreement_and_so_is_a_dead_one_held_for_alive() -> None:

@@ -1,0 +1,159 @@
+"""Part of the mesh trains. By the hash, of a, b and c: a and b in round 0, b and c in 1, a and c in 2."""
+
+from __future__ import annotations
+
+import pytest
+
+from flnet.effects import Average, Evaluate, Send, SetTimer, Train
+from flnet.errors import ParamsRefused
+from flnet.events import DeclineReceived, Event, Paused, PeerLost, RoundTriggered, TimerFired
+from flnet.jobs import Phase, Rules
+from flnet.messages import ChoiceMessage, ModelParams, StartTraining
+from flnet.params import PeerId
+from flnet.policies import Participation
+from tests.helpers import key
+from tests.jobs.helpers import WAITS, Bench, asked, came
+from tests.jobs.restarting import Lasting
+
+ABC = ChoiceMessage(members=("a", "b", "c"), take=2)
+HALF = Rules(Participation(0.5, 2))
+SAID = {"participation": "0.5 of the nodes, at least 2"}
+A, B, C = (PeerId(name) for name in "abc")
+
+
+def start(number: int = 2, choice: ChoiceMessage | None = ABC) -> Event:
+    return asked("a", number, choice=choice, agreement=SAID)
+
+
+def test_who_starts_a_round_names_its_members_and_not_the_chosen() -> None:
+    job = Bench(rules=HALF)
+    job.hear(RoundTriggered())
+    assert job.said(StartTraining).choice == ABC
+    assert job.said(StartTraining).agreement == SAID
+    assert job.phase is Phase.TRAINING
+    job.train()
+    assert job.said(ModelParams).choice == ABC
+    job.hear(came("a", initiator="b"))
+    assert job.one(Average).updates[1].peer == "b"  # nobody waited for c
+
+
+def test_who_is_not_chosen_says_nothing_and_averages_what_comes() -> None:
+    job = Bench(rules=HALF)
+    job.hear(start())
+    assert job.phase is Phase.GATHERING
+    assert not job.all(Send) and not job.all(Train)
+    assert job.job.view()["sits_out"] == "not chosen" and job.job.view()["chosen"] == ["a", "c"]
+    assert job.job.view()["waiting_for"] == ["a", "c"]
+    job.hear(came("a", 2))
+    job.hear(came("c", 2))
+    assert [update.peer for update in job.one(Average).updates] == ["a", "c"]
+    job.average()
+    job.measure()
+    assert job.state.record is not None
+    assert job.state.record.outcome == (
+        "averaged 2 updates: everyone expected has spoken; 2 of 3 nodes were chosen"
+    )
+    assert (job.state.record.chosen, job.state.record.pre_accuracy) == (("a", "c"), None)
+
+
+def test_a_node_may_start_a_round_for_which_it_is_not_chosen() -> None:
+    job = Bench(me="c", peers=("a", "b"), rules=HALF)
+    job.hear(RoundTriggered())
+    assert job.phase is Phase.GATHERING
+    assert job.said(StartTraining).choice == ABC and not job.all(Train)
+    job.hear(came("a", initiator="c"))
+    job.hear(came("b", initiator="c"))
+    assert [update.peer for update in job.one(Average).updates] == ["a", "b"]
+
+
+def test_a_chosen_node_that_dies_or_declines_is_not_waited_for() -> None:
+    job = Bench(rules=HALF)
+    job.hear(start())
+    job.hear(DeclineReceived(C, key(2, "a"), "no time"))
+    job.hear(came("a", 2))
+    assert [update.peer for update in job.one(Average).updates] == ["a"]
+    other = Bench(rules=HALF)
+    other.hear(start())
+    other.hear(PeerLost(A, ""))
+    other.hear(PeerLost(C, ""))
+    assert other.phase is Phase.IDLE  # nobody is left who would send something
+
+
+def test_an_update_of_one_who_was_not_chosen_counts_if_it_is_there() -> None:
+    job = Bench(peers=("a", "c", "d"), rules=HALF)
+    job.hear(start())
+    for name in ("d", "a", "c"):
+        job.hear(came(name, 2))
+    assert [update.peer for update in job.one(Average).updates] == ["a", "c", "d"]
+
+
+def test_who_does_not_train_waits_longer_until_the_first_update_is_there() -> None:
+    job = Bench(rules=HALF)
+    job.hear(start())
+    timer = job.one(SetTimer)
+    assert timer.seconds == 4 * WAITS.average
+    job.hear(came("a", 2))
+    assert job.one(SetTimer) == SetTimer(timer.name, WAITS.average, WAITS.margin)
+    job.hear(TimerFired(timer.name))
+    assert job.phase is Phase.AVERAGING
+
+
+def test_a_start_that_comes_after_the_first_update_still_says_who_trains() -> None:
+    job = Bench(rules=HALF)
+    job.hear(came("c", 2))
+    assert job.phase is Phase.GATHERING
+    job.hear(start())
+    assert not job.all(Send) and not job.all(Train)
+    job.hear(came("a", 2))
+    assert job.one(Average)
+
+
+def test_an_update_says_who_trains_to_who_missed_the_start() -> None:
+    job = Bench(rules=HALF)
+    job.hear(type(came("c"))(came("c", 2).update, SAID, ABC))
+    assert job.state.averaging is not None and job.state.averaging.missing == ["a"]
+    job.hear(came("a", 2))
+    assert job.one(Average) and not job.all(Send)
+
+
+def test_a_paused_node_that_is_not_chosen_needs_not_say_so() -> None:
+    job = Bench(rules=HALF)
+    job.hear(Paused())
+    job.hear(start())
+    assert not job.all(Send)
+    other = Bench(me="c", peers=("a", "b"), rules=HALF)
+    other.hear(Paused())
+    other.hear(start())
+    assert other.said(ModelParams).declined
+
+
+@pytest.mark.parametrize(
+    ("rules", "agreement"),
+    [
+        (HALF, {}),  # a node of ours that lets all train
+        (HALF, {"participation": "0.25 of the nodes, at least 2"}),
+        (Rules(), SAID),
+    ],
+)
+def test_nodes_must_agree_on_who_trains(rules: Rules, agreement: dict[str, str]) -> None:
+    job = Bench(rules=rules)
+    with pytest.raises(ParamsRefused, match="do not agree on participation"):
+        job.hear(asked("a", agreement=agreement))
+
+
+def test_a_caller_of_the_thesis_form_cannot_know_and_all_train() -> None:
+    job = Bench(rules=HALF)
+    job.hear(asked("a", 2))
+    assert job.phase is Phase.TRAINING and job.state.chosen is None
+
+
+def test_a_restarted_node_that_was_not_chosen_still_is_not() -> None:
+    bench = Lasting(rules=HALF)
+    bench.hear(start())
+    bench.hear(came("a", 2))
+    bench.restart()
+    assert bench.phase is Phase.GATHERING and not bench.all(Train) and not bench.all(Send)
+    bench.hear(came("c", 2))
+    assert [update.peer for update in bench.one(Average).updates] == ["a", "c"]
+    bench.average()
+    assert bench.one(Evaluate)
