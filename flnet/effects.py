@@ -220,7 +220,11 @@ ORDER: tuple[type, ...] = (
     Publish,
 )
 
+_PLACES = {kind: place for place, kind in enumerate(ORDER)}
+
 
 def in_order(effects: Sequence[Effect]) -> list[Effect]:
     """The effects in the order in which they are performed; equal kinds keep their order."""
-    return sorted(effects, key=lambda effect: ORDER.index(type(effect)))
+    if len(effects) < 2:
+        return list(effects)
+    return sorted(effects, key=lambda effect: _PLACES[type(effect)])

@@ -12,6 +12,7 @@ MAX_HOST = 253  # characters of a whole host name (RFC 1035, 2.3.4, as it is wri
 _LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")  # the underscore as container tools use it
 
 
+@lru_cache(1024)  # the same few names stand in every message
 def check_name(name: str) -> str:
     """Hand the name back if it may stand in messages, logs and pages.
 
@@ -25,6 +26,7 @@ def check_name(name: str) -> str:
     return name
 
 
+@lru_cache(1024)
 def check_host(host: str) -> str:
     """Hand the host back if it is an IP address or a host name: it becomes part of a URL that is called.
 
@@ -42,7 +44,6 @@ def hostport(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-@lru_cache(1024)  # the same few addresses stand in every message
 def _is_ip(host: str) -> bool:
     try:
         ipaddress.ip_address(host)

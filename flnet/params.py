@@ -280,6 +280,8 @@ def _conformed(name: str, value: Array, spec: ParamSpec) -> Array:
 
 def is_finite(value: Array) -> bool:
     """Whether all numbers are; looked at block by block, without an array of answers as long as theirs."""
+    if value.size <= _BLOCK:
+        return bool(np.isfinite(value).all())
     flat = np.ravel(value)
     return all(np.isfinite(flat[start : start + _BLOCK]).all() for start in range(0, flat.size, _BLOCK))
 

@@ -73,10 +73,10 @@ def update_received(s: JobState, event: UpdateReceived | UpdateOffered) -> list[
         raise NoData(s.trainer, s.error or "no data")
     must_agree(s, event.agreement)
     key = _placed(s, event.update.key, event.update.peer)
-    update = replace(event.update, key=key)
-    if isinstance(event, UpdateReceived):
-        update = replace(update, params=s.model.schema.conform(update.params))
-    event = replace(event, update=update)
+    given = event.update
+    params = s.model.schema.conform(given.params) if isinstance(event, UpdateReceived) else given.params
+    if key is not given.key or params is not given.params:
+        event = replace(event, update=replace(given, key=key, params=params))
     if key == s.key:
         return _of_this_round(s, event)
     must_beat(s, key)

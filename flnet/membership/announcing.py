@@ -64,8 +64,10 @@ class Announcer:
     def new_among(self, peers: Sequence[Peer]) -> list[str]:
         """Addresses of named peers that are unknown here, as many as there is room for."""
         known = self._roster.known
+        peers = [p for p in peers if p.ip and p.id != self._me and PeerId(p.id) not in known]
+        if not peers:
+            return []
         taken = {member.peer.address for member in known.values()}
         tried = self.asking.keys() | self.failures.keys() | taken  # those that failed have their own timers
         room = MAX_PEERS - len(known.keys()) - len(self.asking.keys() | self.failures.keys())
-        new = [p for p in peers if p.ip and p.id != self._me and PeerId(p.id) not in known]
-        return [peer.address for peer in new if peer.address not in tried][: max(room, 0)]
+        return [peer.address for peer in peers if peer.address not in tried][: max(room, 0)]

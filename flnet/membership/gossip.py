@@ -37,6 +37,8 @@ class Gossip:
         Args:
             first: news of this member goes first, as the message is for it.
         """
+        if not self._waiting:
+            return []
         in_turn = sorted(self._waiting.items(), key=lambda item: (item[0][0] != first, item[1].told))
         taken = in_turn[:PER_MESSAGE]
         for key, waiting in taken:

@@ -9,7 +9,7 @@ from flnet.effects import CancelTimer, Effect, Publish, SendProbe, TellJobs
 from flnet.membership.announcing import RETRY
 from flnet.membership.pace import repeats
 from flnet.membership.roster import news_of
-from flnet.membership.standing import Standing, State
+from flnet.membership.standing import STATES, Standing, State
 from flnet.membership.state import MeshState
 from flnet.messages import MAX_PEERS, News, Peer, Probe
 from flnet.params import PeerId
@@ -55,14 +55,17 @@ def seen(s: MeshState, peer: PeerId, incarnation: int = 0) -> list[Effect]:
 
 def hear(s: MeshState, news: News) -> list[Effect]:
     """Somebody says something of a member, or of this node."""
-    claim = Standing(State(news.state), news.incarnation)
+    member = s.roster.known.get(PeerId(news.id))
+    if member is not None and member.is_held_for(news):
+        return []  # most of what two nodes exchange
+    claim = Standing(STATES[news.state], news.incarnation)
     if news.id == s.me.id:
         return accused(s, claim, news.by or "a peer")
     peer = PeerId(news.id)
-    if peer not in s.roster.known:
+    if member is None:
         named = Peer(id=news.id, ip=news.ip, port=news.port)
         return announce_to(s, s.announcer.new_among([named])) if claim.state is State.ALIVE else []
-    was = s.roster.known[peer].standing
+    was = member.standing
     effects = s.roster.hear(news)
     now = s.roster.known.get(peer)
     if now is None or now.standing == was:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from flnet.effects import Effect, Publish, TellJobs
 from flnet.fingerprints import short
 from flnet.membership.gossip import Gossip
-from flnet.membership.standing import Standing, State
+from flnet.membership.standing import STATES, Standing, State
 from flnet.messages import MAX_PEERS, News, Peer
 from flnet.params import PeerId
 
@@ -48,11 +49,21 @@ class Member:
     @property
     def alive(self) -> bool:
         """Whether rounds count on it."""
-        return self.state.takes_part
+        return self.standing.state.takes_part
 
     def news(self, by: PeerId | None = None) -> News:
         """What is told of it."""
-        return news_of(self.peer, self.standing, by)
+        return self._news if by is None else news_of(self.peer, self.standing, by)
+
+    @cached_property
+    def _news(self) -> News:
+        return news_of(self.peer, self.standing)
+
+    def is_held_for(self, news: News) -> bool:
+        """Whether somebody says what is known of it already."""
+        held = self.standing
+        known = news.incarnation == held.incarnation and STATES[news.state] is held.state
+        return known and (news.by is None or news.by in self.accusers)
 
     def view(self) -> Mapping[str, Any]:
         """The member as JSON-ready data."""
@@ -96,14 +107,12 @@ class Roster:
     @property
     def alive(self) -> list[PeerId]:
         """Ids of those that rounds count on, sorted."""
-        if self._alive is None:
-            self._alive = sorted(peer for peer, member in self.known.items() if member.alive)
-        return list(self._alive)
+        return list(self._living())
 
     @property
     def size(self) -> int:
         """Nodes in the mesh, this one included."""
-        return 1 + len(self.alive)
+        return 1 + len(self._living())
 
     def key_of(self, peer_id: PeerId) -> str | None:
         """The key to which a name belongs."""
@@ -141,10 +150,11 @@ class Roster:
         restarted, or that speaks the thesis' form only, is back with its first word.
         """
         member = self.known[peer_id]
+        if member.state is State.ALIVE and incarnation <= member.standing.incarnation:
+            return []
         claim = Standing(State.ALIVE, incarnation)
         if member.state is State.ALIVE:
-            if claim.beats(member.standing):
-                self._put(replace(member, standing=claim))
+            self._put(replace(member, standing=claim))
             return []
         return self._set(member, claim if claim.beats(member.standing) else member.standing.refuted())
 
@@ -156,7 +166,7 @@ class Roster:
         member = self.known.get(PeerId(news.id))
         if member is None:
             return []
-        claim, by = Standing(State(news.state), news.incarnation), PeerId(news.by) if news.by else None
+        claim, by = Standing(STATES[news.state], news.incarnation), PeerId(news.by) if news.by else None
         if claim.beats(member.standing):
             reasons = {State.SUSPECT: f"{by or 'a peer'} says so", State.DEAD: "others say so", State.LEFT: GONE}
             return self._set(member, claim, reasons.get(claim.state, ""), by)
@@ -210,6 +220,11 @@ class Roster:
         if peer_id in self.known:
             self._put(replace(self.known[peer_id], accepts=accepts))
 
+    def _living(self) -> list[PeerId]:
+        if self._alive is None:
+            self._alive = sorted(peer for peer, member in self.known.items() if member.alive)
+        return self._alive
+
     def _put(self, member: Member) -> None:
         self.known[PeerId(member.peer.id)] = member
         self._alive = None
@@ -250,7 +265,8 @@ class Roster:
     def _replaced_by(self, peer: Peer, key: str | None) -> list[Effect]:
         """Forget who else was at this address, or had this key: a node has a new id when it was renamed."""
         renamed = {i for i, m in self.known.items() if key and m.key == key and i != peer.id}
-        old = [i for i, m in self.known.items() if m.peer.address == peer.address and i != peer.id]
+        here = (peer.port, peer.ip)
+        old = [i for i, m in self.known.items() if (m.peer.port, m.peer.ip) == here and i != peer.id]
         effects: list[Effect] = []
         for peer_id in sorted(renamed.union(old)):
             alive = self.known[peer_id].alive

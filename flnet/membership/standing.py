@@ -16,25 +16,24 @@ from flnet.messages import MAX_INCARNATION
 
 
 class State(Enum):
-    """What a member is held for; the values stand in messages and in views."""
+    """What a member is held for; the values stand in messages and in views.
+
+    Attributes:
+        rank: which of two claims with equal incarnations counts: the higher one.
+        takes_part: whether rounds count on such a member.
+    """
 
     ALIVE = "alive"  # it answers
     SUSPECT = "suspect"  # it did not answer, and can still show that it is there
     DEAD = "dead"  # it did not show it in time
     LEFT = "left"  # it said that it goes
 
-    @property
-    def rank(self) -> int:
-        """Which of two claims with equal incarnations counts: the higher one."""
-        return _RANKS[self]
-
-    @property
-    def takes_part(self) -> bool:
-        """Whether rounds count on such a member."""
-        return self in (State.ALIVE, State.SUSPECT)
+    def __init__(self, word: str) -> None:
+        self.rank = ("alive", "suspect", "dead", "left").index(word)
+        self.takes_part = word in ("alive", "suspect")
 
 
-_RANKS = {State.ALIVE: 0, State.SUSPECT: 1, State.DEAD: 2, State.LEFT: 3}
+STATES = {state.value: state for state in State}  # by the word for them, which comes with every piece of news
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,9 @@ class Standing:
 
     def beats(self, other: Standing) -> bool:
         """Whether this claim counts and the other one does not."""
-        return (self.incarnation, self.state.rank) > (other.incarnation, other.state.rank)
+        if self.incarnation != other.incarnation:
+            return self.incarnation > other.incarnation
+        return self.state.rank > other.state.rank
 
     def refuted(self) -> Standing:
         """The claim that the member is there all the same; beyond the highest incarnation there is none."""

@@ -72,7 +72,7 @@ class Chronicle:
         if item.owner is None or not isinstance(item.effect, Save) or not item.effect.records:
             return item
         records = tuple(self._view(item.owner, record) for record in item.effect.records)
-        return replace(item, effect=replace(item.effect, records=records))
+        return Owned(item.owner, replace(item.effect, records=records))
 
     def _view(self, trainer: TrainerId, record: View) -> View:
         key = _key(record)

@@ -6,8 +6,8 @@ The running node and the simulation both drive this class; they differ only in w
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
+from typing import NamedTuple
 
 from flnet.effects import Effect, TellJobs
 from flnet.errors import IdTaken, UnknownTrainer
@@ -20,8 +20,7 @@ from flnet.params import Digest, Params, PeerId, Rng, TrainerId
 from flnet.topologies import Topology, full_mesh
 
 
-@dataclass(frozen=True)
-class Owned:
+class Owned(NamedTuple):
     """An effect, and the job that asked for it (None: the membership)."""
 
     owner: TrainerId | None

@@ -207,7 +207,8 @@ class Post:
         if reply.signer is not None and not self._members.fits(peer, reply.signer):
             self._deliver(owner, SendFailed(peer, message.path, key, f"another node than {peer} answers there"))
             return
-        self._deliver(None, ContactMade(peer))
+        if not self._members.settled(peer):  # else it tells nothing new
+            self._deliver(None, ContactMade(peer))
         if packet.params is not None and reply.status < BAD_REQUEST:
             self._traffic.sent(owner, key, len(body))
         if event := await self._outcome(peer, message, key, reply):

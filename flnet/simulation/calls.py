@@ -73,7 +73,8 @@ class Calls:
         body: bytes,
     ) -> None:
         def answered(reply: Answer) -> None:
-            node.tell(None, ContactMade(peer))
+            if not node.core.members.settled(peer):
+                node.tell(None, ContactMade(peer))
             if isinstance(reply, Packet) and isinstance(reply.message, AccuracyReply):
                 node.tell(owner, ClaimAnswered(claim_of(message.round, reply)))
             elif isinstance(reply, PeerError):

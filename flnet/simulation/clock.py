@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import heapq
-import itertools
 from collections.abc import Callable
 
 
 class Appointment:
     """Something that happens at a time; `background` ones do not keep the simulation going."""
 
-    __slots__ = ("act", "at", "background", "is_over")
+    __slots__ = ("act", "background", "is_over")
 
-    def __init__(self, at: float, act: Callable[[], None], background: bool = False) -> None:
-        self.at, self.act, self.background = at, act, background
+    def __init__(self, act: Callable[[], None], background: bool = False) -> None:
+        self.act, self.background = act, background
         self.is_over = False  # it happened, or was cancelled
 
 
@@ -23,13 +22,15 @@ class VirtualClock:
     def __init__(self) -> None:
         self.now = 0.0
         self._agenda: list[tuple[float, int, Appointment]] = []
-        self._order = itertools.count()
+        self._order = 0
         self._foreground = 0
 
     def after(self, seconds: float, act: Callable[[], None], *, background: bool = False) -> Appointment:
         """Make an appointment."""
-        made = Appointment(self.now + seconds, act, background)
-        heapq.heappush(self._agenda, (made.at, next(self._order), made))
+        at = self.now + seconds
+        made = Appointment(act, background)
+        self._order += 1
+        heapq.heappush(self._agenda, (at, self._order, made))
         self._foreground += not background
         return made
 
@@ -38,6 +39,11 @@ class VirtualClock:
         if not made.is_over:
             made.is_over = True
             self._foreground -= not made.background
+
+    def clear(self) -> None:
+        """Forget all appointments."""
+        self._agenda.clear()
+        self._foreground = 0
 
     def run(self, until: Callable[[], bool] | None = None, limit: float = float("inf")) -> None:
         """Run until `until()` holds, nothing but background is left, or `limit` (absolute seconds) is reached."""
@@ -48,7 +54,8 @@ class VirtualClock:
 
     def run_to(self, at: float) -> None:
         """Run everything that is due until then, background too."""
-        while self._step(at):
+        agenda = self._agenda
+        while agenda and agenda[0][0] <= at and self._step(at):
             pass
         self.now = at
 

@@ -140,6 +140,16 @@ class Cluster:
         if self._listen is not None:
             self.says(node.id, text)
 
+    def end(self) -> None:
+        """Let go of everything: nodes and appointments name each other, and would lie about until a search for
+        such circles finds them.
+        """
+        for node in self.nodes.values():
+            node.end()
+        self.clock.clear()
+        self.nodes.clear()
+        self.network.clear()
+
     def says(self, who: str, text: str) -> None:
         """Tell whoever listens."""
         if self._listen is not None:

@@ -11,7 +11,7 @@ from flnet.simulation.clock import Appointment, VirtualClock
 Fire = Callable[[float], None]  # takes the seconds by which it is late
 
 
-@dataclass
+@dataclass(slots=True)
 class _Timer:
     due: float  # by the virtual clock
     act: Fire

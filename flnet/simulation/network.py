@@ -10,7 +10,17 @@ from typing import Protocol
 from flnet.codec import JsonCodec
 from flnet.errors import PeerError
 from flnet.events import Event
-from flnet.messages import Accuracy, AccuracyReply, Announce, AnnounceReply, Message, Packet, Probe, ProbeReply
+from flnet.messages import (
+    Accuracy,
+    AccuracyReply,
+    Announce,
+    AnnounceReply,
+    Message,
+    Packet,
+    Peer,
+    Probe,
+    ProbeReply,
+)
 from flnet.node.core import NodeCore
 from flnet.node.translate import KINDS
 from flnet.params import PeerId, TrainerId
@@ -62,10 +72,20 @@ class SimulatedNetwork:
         self.listen: Callable[[str], None] | None = None
         self._codec = JsonCodec()
         self._read = lru_cache(REMEMBERED)(self._codec.decode)
+        self._bare_reply = lru_cache(1024)(self._encoded_reply)  # most are equal
+
+    def clear(self) -> None:
+        """Forget all nodes and bodies."""
+        self.nodes.clear()
+        self._read.cache_clear()
+        self._bare_reply.cache_clear()
 
     def encode(self, packet: Packet) -> bytes:
         """The body of a message."""
         return self._codec.encode(packet)
+
+    def _encoded_reply(self, me: Peer, incarnation: int) -> bytes:
+        return self.encode(Packet(ProbeReply(i_am=me, incarnation=incarnation)))
 
     def is_open(self, sender: PeerId, receiver: PeerId) -> bool:
         """Whether anything passes this way."""
@@ -77,7 +97,8 @@ class SimulatedNetwork:
 
     def delay(self) -> float:
         """Seconds of one way."""
-        return self.rng.uniform(*self.weather.delay)
+        shortest, longest = self.weather.delay
+        return shortest + (longest - shortest) * self.rng.random()
 
     def carry(
         self,
@@ -143,7 +164,11 @@ class SimulatedNetwork:
 
     def _across(self, path: str, answer: Packet) -> Packet | PeerError:
         """An answer as its bytes tell it at the other end."""
-        body = self.encode(answer)
+        message = answer.message
+        if isinstance(message, ProbeReply) and not message.news and message.key is None:
+            body = self._bare_reply(message.i_am, message.incarnation)
+        else:
+            body = self.encode(answer)
         if self.chance(self.weather.corrupt):
             body = damaged(body, self.rng)
             if self._is_readable(REPLIES[path], body):

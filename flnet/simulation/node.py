@@ -26,7 +26,6 @@ from flnet.effects import (
 )
 from flnet.errors import PeerError
 from flnet.events import Event, RolledBack, TimerFired
-from flnet.jobs import Job
 from flnet.messages import Packet
 from flnet.node.core import NodeCore, Owned
 from flnet.node.keeper import RETRY_SECONDS, Keeper
@@ -56,12 +55,13 @@ class SimulatedNode:
     """One node of the cluster: its core, and who performs what it asks for.
 
     Attributes:
+        job: its only one.
         slowness: how many times longer its trainings take.
         shelf: the models that it held, for people who go back to one.
     """
 
     def __init__(self, core: NodeCore, cluster: Cluster) -> None:
-        self.core = core
+        self.core, self.job = core, core.jobs[TRAINER]
         self.address = core.me.address
         self.id = PeerId(core.me.id)
         self._cluster = cluster
@@ -86,11 +86,6 @@ class SimulatedNode:
     @saved.setter
     def saved(self, saved: SavedJob) -> None:
         self.disk.saved = saved
-
-    @property
-    def job(self) -> Job:
-        """The node's only job."""
-        return self.core.jobs[TRAINER]
 
     def tell(self, owner: TrainerId | None, event: Event) -> None:
         """An event that nobody waits for; a refusal ends there, and so does all when the node was killed."""
@@ -161,22 +156,24 @@ class SimulatedNode:
         saves, shown = self._begin(owned)
         if saves:
             self._look_at(owned)
-        ledger, job = self._cluster.ledger, self.job
-        number, taken = job.state.number, ledger.takes(job.state, event)
+        ledger, state = self._cluster.ledger, self.job.state
+        number, taken = state.number, None if owner is None else ledger.takes(state, event)
 
         def kept(answer: Packet | None) -> None:
             ledger.look(self.id, number)
             if taken is not None:
                 ledger.acknowledges(self.id, taken, self.saved)
             answered(answer)
-            self._take_next()
+            if self._inbox:
+                self._take_next()
 
         if saves or self.keeper.trouble or not self._line.is_empty:
             promise = Promise(kept, lambda why: self._broken(why, answered))
             self._line.add(Step(saves, (), shown, (owner, event), cast(Future[Packet | None], promise)))
         else:
-            kept(self._show(shown))
-        self._cluster.notes(self, job.busy)
+            kept(self._show(shown) if shown else None)
+        if owner is not None or owned:
+            self._cluster.notes(self, self.job.busy)
 
     def _begin(self, owned: Sequence[Owned]) -> tuple[list[tuple[TrainerId, Save]], list[Owned]]:
         """Begin what nobody else sees; what is to be saved, and then what is to be shown."""
@@ -243,17 +240,19 @@ class SimulatedNode:
     def _perform(self, owner: TrainerId | None, effect: Effect) -> None:
         cluster = self._cluster
         match effect:
+            case Publish(_, text):
+                cluster.publishes(self, text)
+            case CancelTimer(name):
+                self.local.cancel((owner, name))
             case SetTimer(name, seconds, margin):
                 wait = seconds + (cluster.rng.random() * margin if margin else 0.0)
                 self.local.set((owner, name), wait, self._fires(owner, name), background=owner is None)
-            case CancelTimer(name):
-                self.local.cancel((owner, name))
+            case SendProbe():
+                cluster.calls.probe(self, effect)
             case Send() if owner is not None:
                 cluster.calls.send(self, owner, effect)
             case SendAnnounce():
                 cluster.calls.announce(self, effect)
-            case SendProbe():
-                cluster.calls.probe(self, effect)
             case Fetch() if owner is not None:
                 cluster.calls.fetch(self, owner, effect)
             case Fold(key, updates):
@@ -261,8 +260,6 @@ class SimulatedNode:
             case Train() | Average() | Evaluate():
                 seconds, event = cluster.work(self, effect)
                 cluster.clock.after(seconds, lambda: self.tell(owner, event))
-            case Publish(_, text):
-                cluster.publishes(self, text)
             case _:
                 pass  # CancelWork: what it gives comes late
 

@@ -49,22 +49,27 @@ def play(schedule: Schedule, listen: Listen | None = None) -> Failure | None:
     Args:
         listen: is told all that happens.
     """
+    played = Play(schedule, listen)
     try:
-        Play(schedule, listen).run()
+        played.run()
     except InvariantBroken as exc:
         return Failure(schedule, str(exc))
     except Exception as exc:  # whatever is not foreseen is what is looked for
         return Failure(schedule, f"{type(exc).__name__}: {exc}")
+    finally:
+        played.cluster.end()
     return None
 
 
 def broken_by(seeds: Iterable[int], most: int = 1) -> list[Failure]:
     """What the schedules of these seeds break; it ends after so many failures.
 
-    Python's search for cycles of objects is put off until the end, since it costs a fifth of the time.
+    Python's search for cycles of objects is put off until the end, since it costs a fifth of the time, and leaves
+    out what was there before.
     """
     found: list[Failure] = []
     gc.disable()
+    gc.freeze()
     try:
         for seed in seeds:
             failure = play(draw(seed))
@@ -75,6 +80,7 @@ def broken_by(seeds: Iterable[int], most: int = 1) -> list[Failure]:
     finally:
         gc.enable()
         gc.collect()
+        gc.unfreeze()
     return found
 
 

@@ -242,3 +242,23 @@ def test_what_a_member_reads_may_change() -> None:
     r.reads(A, frozenset({"int8"}))
     r.reads(B, frozenset({"int8"}))
     assert (r.known[A].accepts, set(r.known)) == (frozenset({"int8"}), {A})
+
+
+@pytest.mark.parametrize("state", ["alive", "suspect", "dead", "left"])
+def test_what_is_said_already_known_and_by_whom(state: StateWord) -> None:
+    r = roster("a")
+    member = hold(r, state, 2)
+    same = member.news()
+    assert member.is_held_for(same)
+    assert member.news() == same
+    assert not member.is_held_for(same.model_copy(update={"incarnation": 3}))
+    assert not member.is_held_for(same.model_copy(update={"incarnation": 1}))
+    assert not member.is_held_for(same.model_copy(update={"by": "c"}))
+    others = {"alive", "suspect", "dead", "left"} - {state}
+    assert not any(member.is_held_for(same.model_copy(update={"state": other})) for other in others)
+
+
+def test_an_accuser_that_is_known_says_nothing_new() -> None:
+    r = roster("b")
+    r.accuse(PeerId("b"), "silent")
+    assert r.known[PeerId("b")].is_held_for(r.known[PeerId("b")].news(r.me))

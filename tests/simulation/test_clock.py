@@ -91,3 +91,12 @@ def test_running_to_a_time_lets_background_happen_too() -> None:
     d.clock.after(9, d.writes("later"))
     d.clock.run_to(5)
     assert (d.clock.now, d.entries) == (5, [(1, "tick")])
+
+
+def test_what_is_forgotten_does_not_happen_and_keeps_nothing_going() -> None:
+    clock, happened = VirtualClock(), list[str]()
+    clock.after(1.0, lambda: happened.append("old"))
+    clock.clear()
+    clock.after(5.0, lambda: happened.append("background"), background=True)
+    clock.run()
+    assert (happened, clock.now) == ([], 0.0)

@@ -201,3 +201,14 @@ def test_no_schedule_breaks_a_mesh(
     clear_up(cluster, names[seed % size])
     assert whole(cluster)
     assert (len(rounds(cluster)), len(digests(cluster))) == (1, 1)
+
+
+def test_a_cluster_that_was_ended_has_no_nodes_and_nothing_to_do() -> None:
+    cluster = mesh(3, seed=1)
+    (first, *_) = cluster.nodes.values()
+    cluster.trigger(first.id)
+    cluster.end()
+    assert first.is_dead
+    assert cluster.run_until_idle()
+    cluster.run_for(1000)
+    assert (cluster.busy(), cluster.alive) == ([], [])
