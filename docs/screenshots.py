@@ -45,7 +45,7 @@ STROKE = (
     *((0.3, 0.2), (0.45, 0.12), (0.62, 0.18), (0.65, 0.33), (0.5, 0.47)),
     *((0.66, 0.6), (0.68, 0.75), (0.5, 0.88), (0.3, 0.8)),
 )
-VIEWS = ("models", "predict", "data", "settings", "api")
+VIEWS = ("models", "predict", "data", "keys", "settings", "api")
 
 
 def main() -> None:
@@ -59,6 +59,8 @@ def main() -> None:
     with nodes(asked.base_port) as mesh, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=asked.chromium, args=list(FLAGS))
         Camera(browser, mesh[0].address, asked.folder).all_views(mesh)
+        with pinned_pair(asked.base_port + len(NAMES)) as (here, _):
+            Camera(browser, here.address, asked.folder).who_waits(here)
         browser.close()
     for path in sorted(asked.folder.glob("*.png")):
         print(f"{path.stat().st_size / 1000:6.0f} kB  {path.name}")
@@ -67,10 +69,10 @@ def main() -> None:
 class Node:
     """One node in a process, and its REST API."""
 
-    def __init__(self, name: str, port: int, first: int) -> None:
-        self.port, self.address = port, f"http://{HOST}:{port}"
+    def __init__(self, name: str, port: int, first: int, mode: str = "open") -> None:
+        self.port, self.address = port, f"{'https' if mode == 'pinned' else 'http'}://{HOST}:{port}"
         own = {
-            **{"NODE_ID": name, "NODE_PORT": port, "TRAINERS": f"{TRAINER},MNIST_3_7"},
+            **{"NODE_ID": name, "NODE_PORT": port, "TRAINERS": f"{TRAINER},MNIST_3_7", "MESH_MODE": mode},
             **{"STATE_PATH": f"state/{name}", "DATA_SHARD": f"{NAMES.index(name) + 1}/{len(NAMES)}"},
             **({} if port == first else {"BOOTSTRAP_PAIRS": f"{HOST}:{first}"}),
         }
@@ -82,11 +84,18 @@ class Node:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        self.http = httpx.Client(base_url=self.address, trust_env=False, timeout=20)
+        # On loopback, whoever is there is the node that was just started.
+        self.http = httpx.Client(base_url=self.address, trust_env=False, timeout=20, verify=False)  # noqa: S501
 
     def get(self, path: str) -> Any:
         """What the node answers."""
         return self.http.get(path).json()
+
+    def end(self) -> None:
+        """End the process."""
+        self.http.close()
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(20)
 
     def train(self, trainer: str, rounds: int) -> None:
         """Ask for rounds."""
@@ -119,11 +128,33 @@ def nodes(base_port: int) -> Iterator[Sequence[Node]]:
             yield mesh
         finally:
             for node in mesh:
-                node.http.close()
-                node.process.send_signal(signal.SIGTERM)
-            for node in mesh:
-                node.process.wait(20)
+                node.end()
             os.chdir(before)
+
+
+@contextmanager
+def pinned_pair(base_port: int) -> Iterator[tuple[Node, Node]]:
+    """Two nodes of a pinned mesh that know of each other and trust nobody; in a folder that is gone afterwards."""
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        pair = Node(NAMES[0], base_port, base_port, "pinned"), Node(NAMES[1], base_port + 1, base_port, "pinned")
+        try:
+            until(lambda: all(is_up(node) for node in pair), "two nodes")
+            until(lambda: pair[0].get("/trust")["pending"], "one that waits")
+            yield pair
+        finally:
+            for node in pair:
+                node.end()
+            os.chdir(before)
+
+
+def is_up(node: Node) -> bool:
+    """Whether a node answers."""
+    try:
+        return node.http.get("/health").status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 def is_there(node: Node) -> bool:
@@ -168,6 +199,11 @@ class Camera:
         self.shoot("mesh", "/", part="section[aria-labelledby=mesh]")
         self.shoot("page-training", "/", before=lambda page: page.locator("progress").first.wait_for())
 
+    def who_waits(self, node: Node) -> None:
+        """The page of a node of a pinned mesh at which another one waits."""
+        until(lambda: all(job["phase"] == "IDLE" for job in node.get("/jobs")), "the data")
+        self.shoot("waiting", "/", part="section[aria-labelledby=waiting]")
+
     def shoot(
         self,
         name: str,
@@ -179,7 +215,9 @@ class Camera:
         **options: Any,
     ) -> None:
         """One picture of a view, or of a part of it."""
-        context = self.browser.new_context(viewport={"width": width, "height": 900}, **{"locale": "en", **options})
+        context = self.browser.new_context(
+            viewport={"width": width, "height": 900}, **{"locale": "en", "ignore_https_errors": True, **options}
+        )
         page = context.new_page()
         page.goto(self.address + path)
         if before:
