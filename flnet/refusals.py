@@ -18,6 +18,16 @@ class AddressRefused(PeerError):
         super().__init__(f"this node calls nobody at {address}: {reason}")
 
 
+class NotAnnounced(PeerError):
+    """A message of a round came from a node that this one does not know."""
+
+    status = 403
+    code = "not_announced"
+
+    def __init__(self, peer_id: str) -> None:
+        super().__init__(f"this node does not know {peer_id!r}; announce it first with POST /announce")
+
+
 class TooManyMessages(PeerError):
     """More messages in a short time than this node takes from one node."""
 

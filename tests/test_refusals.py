@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flnet.refusals import AddressRefused, TooManyMessages
+from flnet.refusals import AddressRefused, NotAnnounced, TooManyMessages
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(0.02, 1), (1.0, 1), (1.1, 2), (30, 30)])
@@ -19,3 +19,9 @@ def test_a_refused_address_is_named_with_the_reason() -> None:
     error = AddressRefused("10.0.0.1:22", "ports below 1024 belong to other services")
     assert error.status == 403
     assert error.message == "this node calls nobody at 10.0.0.1:22: ports below 1024 belong to other services"
+
+
+def test_who_is_not_known_is_told_what_to_do_first() -> None:
+    error = NotAnnounced("x")
+    assert (error.status, error.code) == (403, "not_announced")
+    assert error.message == "this node does not know 'x'; announce it first with POST /announce"

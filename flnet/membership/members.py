@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flnet.effects import Effect, SetTimer, in_order
+from flnet.effects import Effect, SendAnnounce, SetTimer, in_order
 from flnet.errors import IllegalStep
 from flnet.events import (
     AnnounceAnswered,
@@ -38,7 +38,7 @@ from flnet.membership.pace import Pauses
 from flnet.membership.roster import Member
 from flnet.membership.standing import State
 from flnet.membership.state import MeshState
-from flnet.messages import Peer
+from flnet.messages import MAX_PEERS, Peer
 from flnet.params import PeerId, Rng
 
 
@@ -110,6 +110,12 @@ class Members:
         if self.is_doubtful(peer):
             dispute = IdentityDisputed(peer, self.state.disputes[peer], "")
             raise NameTaken(f"another node uses the name {peer!r}, and this one has not shown its key", dispute)
+
+    def introduction(self, address: str) -> SendAnnounce:
+        """The announcement of this node at an address, as it would be made now."""
+        s = self.state
+        known = tuple(member.peer for member in s.roster if member.alive)[:MAX_PEERS]
+        return SendAnnounce(address, known, s.incarnation, s.all_news())
 
     def settled(self, peer: PeerId) -> bool:
         """Whether a message of this peer would tell nothing new: it is alive, or unknown."""

@@ -14,9 +14,10 @@ from flnet.errors import IdTaken, UnknownTrainer
 from flnet.events import ContactMade, Event, PeerLost, PeerSeen
 from flnet.jobs import Job, Rules, Waits
 from flnet.membership import Members, Pauses
-from flnet.messages import JobMessage, Packet, Peer
+from flnet.messages import JobMessage, ModelParams, Packet, Peer, StartTraining
 from flnet.node.translate import to_event
 from flnet.params import Digest, Params, PeerId, Rng, TrainerId
+from flnet.refusals import NotAnnounced
 from flnet.topologies import Topology, full_mesh
 
 
@@ -84,7 +85,8 @@ class NodeCore:
         """What a message from outside means here.
 
         Raises:
-            PeerError: it is for no trainer of ours, or claims to come from ourselves.
+            PeerError: it is for no trainer of ours, claims to come from ourselves, or comes from a node that did
+                not announce itself.
         """
         message = packet.message
         if isinstance(message, JobMessage):
@@ -95,7 +97,21 @@ class NodeCore:
         trainer, event = to_event(packet, caller_ip)
         if trainer is not None:
             self.job(trainer)
+        if isinstance(message, StartTraining | ModelParams) and message.sender not in self.members.known:
+            self._refuse_stranger(message, packet)
         return trainer, event
+
+    def _refuse_stranger(self, message: JobMessage, packet: Packet) -> None:
+        """What is wrong with the parameters is told first: whoever tries the examples by hand learns from it.
+
+        Raises:
+            ParamsRefused: they do not fit.
+            NotAnnounced: the sender is no member; so it opens no round, and counts in none.
+        """
+        model = self.job(message.trainer_id).state.model
+        if model is not None and packet.params is not None:
+            model.schema.conform(packet.params)
+        raise NotAnnounced(message.sender)
 
     def hear(self, owner: TrainerId | None, event: Event) -> list[Owned]:
         """Pass an event to a job, or (None) to the membership, and tell all jobs of peers that came or went.

@@ -47,6 +47,7 @@ from flnet.node.traffic import Traffic
 from flnet.node.translate import claim_of, located
 from flnet.node.wire import Wire
 from flnet.params import PeerId, RoundKey, TrainerId
+from flnet.refusals import NotAnnounced
 from flnet.transport import Reply, Transport
 
 IN_FLIGHT = 16  # sends at once; more only queue in the network
@@ -199,6 +200,10 @@ class Post:
                     # It came back with another FLNET_WIRE, and its new announcement has not arrived here.
                     self._deliver(None, FormRefused(peer))
                     body, content_type = await self._wire.write(packet)
+                    reply = await self._transport.send(address, message.path, body, content_type)
+                if reply.status == NotAnnounced.status and refusal_of(reply).error == NotAnnounced.code:
+                    # It was started again, or has not heard of this node yet.
+                    self._deliver(None, await self._announced(self._members.introduction(address)))
                     reply = await self._transport.send(address, message.path, body, content_type)
         except TransportError as exc:
             self._deliver(owner, SendFailed(peer, message.path, key, str(exc)))

@@ -58,6 +58,9 @@ _CALLERS: Mapping[str, str] = {
     "the name is one of this machine": "el nombre es de esta máquina",
     "it is this node itself": "es este mismo nodo",
     "it lies outside of FLNET_ALLOWED_NETWORKS": "está fuera de FLNET_ALLOWED_NETWORKS",
+    "this node does not know {peer}; announce it first with POST /announce": (
+        "este nodo no conoce a {peer}; anúncielo primero con POST /announce"
+    ),
     "this node calls nobody at {address}: {reason}": "este nodo no llama a nadie en {address}: {reason}",
     "too many messages in a short time; try again in {seconds} s": (
         "demasiados mensajes en poco tiempo; vuelve a intentarlo en {seconds} s"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from flnet.effects import Publish, Send, SetTimer, TellJobs
-from flnet.errors import IdTaken, UnknownTrainer
+from flnet.errors import IdTaken, ParamsRefused, UnknownTrainer
 from flnet.events import AnnounceReceived, ContactLost, ContactMade, ProbeFailed, RoundTriggered, TimerFired
 from flnet.fingerprints import key_text
 from flnet.membership.naming import NameTaken
 from flnet.messages import Announce, HyperParams, ModelParams, Packet, Peer, Trigger
 from flnet.node.core import NodeCore, Owned
 from flnet.params import PeerId, TrainerId
+from flnet.refusals import NotAnnounced
 from tests.helpers import HYPER, params, peer
 from tests.jobs.helpers import prepared
 
@@ -87,6 +88,7 @@ def test_a_message_in_our_own_name_is_refused() -> None:
 
 def test_a_message_is_read_into_its_trainer_and_its_event() -> None:
     node = core()
+    node.hear(None, AnnounceReceived(peer("a", 5000)))
     trainer, event = node.read(from_peer("a"), "1.2.3.4")
     assert (trainer, type(event).__name__) == (T, "UpdateReceived")
     hyper = HyperParams(e=1, u=1, b=1)
@@ -96,6 +98,16 @@ def test_a_message_is_read_into_its_trainer_and_its_event() -> None:
     )
     announce = Packet(Announce(i_am=Peer(id="a", port=1)))
     assert node.read(announce, "1.2.3.4") == (None, AnnounceReceived(Peer(id="a", ip="1.2.3.4", port=1)))
+
+
+def test_an_update_of_somebody_unknown_is_refused_and_unsound_parameters_are_told_first() -> None:
+    node = core()
+    with pytest.raises(NotAnnounced, match="'a'; announce it first"):
+        node.read(from_peer("a"), "1.2.3.4")
+    unsound = Packet(from_peer("a").message, params(w=[1, 1, 1]))
+    with pytest.raises(ParamsRefused, match="shape"):
+        node.read(unsound, "1.2.3.4")
+    assert node.jobs[T].state.number == -1
 
 
 def test_a_message_of_a_lost_peer_is_news_for_the_membership() -> None:

@@ -105,6 +105,7 @@ async def test_what_is_refused_is_not_counted() -> None:
             "initiator": "a",
             "modelParams": right,
         }
+        await post(node, "/announce", {"iAm": late["iAm"], "myKnownPeers": []})
         with pytest.raises(StaleRound):
             await post(node, "/training/model_params", {**late, "federatedLearningParams": HYPER})
         assert node.history(MNIST_3_7)[0]["bytes"] == before

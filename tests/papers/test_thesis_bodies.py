@@ -226,6 +226,8 @@ async def test_a_round_with_a_node_of_the_thesis(thesis: Thesis) -> None:
     assert (await thesis.post("/training/model_params/accuracy", other_round))[0] == 400
     assert (await thesis.post("/training/model_params", with_numbers(TRAINING)))[0] == 200  # a duplicate
     late = with_numbers(TRAINING, iAm={"id": "NODE_2", "ip": None, "port": "4001"})
+    assert (await thesis.post("/training/model_params", late))[0] == 403  # it did not announce itself
+    await thesis.post("/announce", {"iAm": late["iAm"], "myKnownPeers": []})
     assert (await thesis.post("/training/model_params", late))[0] == 409
 
 

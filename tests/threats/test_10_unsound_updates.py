@@ -56,7 +56,8 @@ async def thesis() -> AsyncIterator[Thesis]:
 
 
 async def send(thesis: Thesis, arrays: dict[str, Array], sender: str, **fields: Any) -> tuple[int, dict[str, Any]]:
-    """An update in the binary form."""
+    """An update in the binary form, of somebody who announced itself."""
+    await thesis.post("/announce", {"iAm": {"id": sender, "ip": "127.0.0.1", "port": "4009"}, "myKnownPeers": []})
     message = ModelParams(
         i_am=Peer(id=sender, ip="127.0.0.1", port=4009),
         trainer_id="MNIST_3_7",
