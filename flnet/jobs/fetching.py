@@ -9,7 +9,8 @@ from flnet.errors import ParamsRefused
 from flnet.events import Fetched, FetchFailed
 from flnet.jobs.closing import exchanged
 from flnet.jobs.gathering import counted
-from flnet.jobs.starting import decline, train
+from flnet.jobs.speaking import decline
+from flnet.jobs.starting import train
 from flnet.jobs.state import JobState
 from flnet.jobs.steps import Phase
 

@@ -9,7 +9,8 @@ from flnet.errors import NoData, NotReady, ParamsRefused, StaleRound
 from flnet.events import DeclineReceived, SendRefused, Trained, TrainingFailed, UpdateOffered, UpdateReceived
 from flnet.jobs.agreement import must_agree
 from flnet.jobs.opening import Opening
-from flnet.jobs.starting import decline, must_beat
+from flnet.jobs.speaking import decline
+from flnet.jobs.starting import must_beat
 from flnet.jobs.state import JobState
 from flnet.jobs.steps import Phase
 from flnet.messages import LAST_ROUND, ModelParams, StartTraining

@@ -66,7 +66,8 @@ from flnet.jobs.model import Model
 from flnet.jobs.regrouping import REGROUP, waited
 from flnet.jobs.renewing import renewed
 from flnet.jobs.restoring import going_on, met, missed, model_of, put_off, restored
-from flnet.jobs.starting import asked, decline, open_round, triggered
+from flnet.jobs.speaking import decline
+from flnet.jobs.starting import asked, open_round, triggered
 from flnet.jobs.state import JobState, Rules, Waits
 from flnet.jobs.steering import edited, paused, resumed, rolled_back, series_stopped
 from flnet.jobs.steps import Phase, is_legal

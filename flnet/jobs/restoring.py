@@ -22,7 +22,8 @@ from flnet.jobs.opening import Opening
 from flnet.jobs.pursuit import Pursuit
 from flnet.jobs.record import RoundRecord
 from flnet.jobs.regrouping import came_back, regroup
-from flnet.jobs.starting import decline, rest, start_message, train
+from flnet.jobs.speaking import decline, rest, start_message
+from flnet.jobs.starting import train
 from flnet.jobs.state import JobState, key_of
 from flnet.jobs.steps import Phase
 from flnet.messages import Accuracy, ChoiceMessage, HyperParams, ModelParams, StartTraining

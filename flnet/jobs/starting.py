@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
-from flnet.effects import Answer, CancelTimer, CancelWork, Effect, Fetch, Send, SetTimer, Train
+from flnet.effects import Answer, CancelTimer, CancelWork, Effect, Fetch, SetTimer, Train
 from flnet.errors import JobBusy, NoData, ParamsRefused, RoundLost, StaleRound
 from flnet.events import DeclineReceived, RoundTriggered, TrainingAsked
 from flnet.jobs.agreement import must_agree
 from flnet.jobs.arriving import Arrived
 from flnet.jobs.goal_steps import begun, entered
 from flnet.jobs.opening import Opening, Start
-from flnet.jobs.record import RoundRecord, names
+from flnet.jobs.record import RoundRecord
+from flnet.jobs.speaking import decline, rest, start_message
 from flnet.jobs.state import PAUSED, JobState, Word, key_of
 from flnet.jobs.steps import Phase
-from flnet.messages import LAST_ROUND, ChoiceMessage, ModelParams, StartTraining, Triggered
-from flnet.params import PeerId, RoundKey
+from flnet.messages import LAST_ROUND, ChoiceMessage, Triggered
+from flnet.params import RoundKey
 from flnet.rounds import Averaging, Closing
 
 
@@ -133,44 +133,6 @@ def abandon(s: JobState, why: str) -> list[Effect]:
         s.remember(s.record)
         s.record = None
     return effects
-
-
-def decline(s: JobState, reason: str) -> list[Effect]:
-    """Tell every peer that this node takes no part in the round, so that nobody waits for it."""
-    assert s.averaging is not None and s.key is not None
-    mine = s.averaging.receive(DeclineReceived(s.my_id, s.key, reason))
-    return [_to_all(s, s.say(ModelParams, examples=0, declined=reason[:500], choice=s.choice)), *mine]
-
-
-def rest(s: JobState) -> list[Effect]:
-    """Others are chosen to train in this round: nobody waits for this node, which averages what comes."""
-    assert s.averaging is not None and s.choice is not None
-    s.base = None  # who does not train needs no start
-    some = names(sorted(s.chosen or ()))
-    words = (
-        f"this node is not chosen for the round: {s.choice.take} of {len(s.choice.members)} nodes train: {some}"
-    )
-    return [*s.averaging.rest(), s.tell("sits_out", words)]
-
-
-def start_message(s: JobState, to: Iterable[PeerId]) -> Effect:
-    """Tell peers that this node started the round."""
-    assert s.model is not None
-    held = s.model
-    message = s.say(
-        StartTraining,
-        base_round=held.round,
-        contributors=held.contributors,
-        digest=held.shared.digest,
-        restored_at=held.restored_at,
-        series=s.pursuit.said(),
-        choice=s.choice,
-    )
-    return Send(tuple(to), message, held.shared)
-
-
-def _to_all(s: JobState, message: ModelParams) -> Effect:
-    return Send(tuple(sorted(s.peers)), message)
 
 
 def _enter(s: JobState, opening: Opening) -> list[Effect]:
@@ -291,8 +253,8 @@ def _force(s: JobState) -> list[Effect]:
 
 
 def _ripe(s: JobState) -> list[Word]:
-    """Early words that belong to the round just entered, updates before refusals, so that none is too late; those of
-    later rounds stay, older ones go.
+    """Early words that belong to the round just entered, updates before refusals, so that none is too late;
+    those of later rounds stay, older ones go.
     """
     assert s.key is not None
     ripe = [word for word in s.early.values() if key_of(word) == s.key]
