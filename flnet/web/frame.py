@@ -63,6 +63,7 @@ def frame_routes(node: Node, settings: Settings) -> Blueprint:
             "me": node.me.id,
             "may_act": may_act(),
             "signed_in": gate().standing() is Standing.SESSION,
+            "waiting_count": len(node.trust.pending()) if node.trust is not None and may_act() else 0,
             "locked": Markup("") if may_act() else Markup(" disabled"),
             "address": _own_address(node, settings),
             "version": __version__,

@@ -124,11 +124,18 @@ async def test_members_lead_to_the_question_and_to_their_pages_over_tls(client: 
     assert "https://192.0.2.1:4000/" in links
 
 
+async def test_other_pages_say_how_many_wait(client: Client, node: PinnedNode) -> None:
+    assert "Keys 1 Waiting to be accepted" in (await load(client, "/view/data")).text
+    await node.trust.reject(STRANGER)
+    assert "Waiting to be accepted" not in (await load(client, "/view/data")).text
+
+
 async def test_who_only_reads_is_not_shown_who_waits(node: PinnedNode) -> None:
     client = create_app(node, load_settings({"trust_loopback": False}, {})).test_client()
-    for path in ("/", KEYS, f"{KEYS}?accept={fingerprint(STRANGER)}"):
+    for path in ("/", KEYS, f"{KEYS}?accept={fingerprint(STRANGER)}", "/view/data"):
         page = await load(client, path)
         assert spoken(STRANGER) not in page.text and "192.0.2.7" not in page.text
+        assert "Waiting" not in page.text
     answer = await client.post(KEYS, data=b"do=accept&compared=yes&key=" + STRANGER.encode(), headers=FORM)
     assert (answer.status_code, node.trust.trusts(STRANGER)) == (401, False)
 
