@@ -29,7 +29,19 @@ ADAPTERS = 8  # they know the data (up to layer 5), not the conversation (rounds
 ADAPTERS_SEE_UP_TO = 5
 TWINS = frozenset({"codec", "transport", "store", "strategies"})  # versions of one interface: apart, except for
 COMMON = frozenset(  # the modules of these names
-    {"base", "faults", "lean_import", "limits", "outgoing", "pace", "places", "ranges", "sealing"}
+    {
+        "base",
+        "faults",
+        "lean_import",
+        "limits",
+        "outgoing",
+        "pace",
+        "places",
+        "ranges",
+        "receiving",
+        "sealing",
+        "session",
+    }
 )
 APART = frozenset(
     {frozenset({"training.local", "training.process"}), frozenset({"rounds.averaging", "rounds.exchange"})}

@@ -96,7 +96,8 @@ def is_token_needed(settings: Settings) -> bool:
 def page_address(settings: Settings) -> str:
     """Where a person opens the page."""
     host = "127.0.0.1" if settings.listen_address in _EVERYWHERE else settings.listen_address
-    return f"http://{hostport(settings.node_ip or host, settings.node_port)}/"
+    scheme = "https" if settings.mode == "pinned" else "http"
+    return f"{scheme}://{hostport(settings.node_ip or host, settings.node_port)}/"
 
 
 def sign_in_link(settings: Settings, token: str) -> str:

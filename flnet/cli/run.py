@@ -18,6 +18,7 @@ from flnet.cli.options import chosen, read_config, settings_options
 from flnet.cli.text import printable
 from flnet.errors import StartError
 from flnet.node.build import build_node
+from flnet.node.pinned import tls_of
 from flnet.node.runtime import NodeRuntime
 from flnet.settings import PREFIX, Settings, load_settings
 from flnet.training.backend import state_folder
@@ -28,7 +29,11 @@ from flnet.web.serve import bind, serve
 __all__ = ["command"]
 
 PARENT_CHECK_SECONDS = 1.0
-MESHES = {"open": "open: whoever asks takes part", "keyed": "keyed: who knows its key takes part"}
+MESHES = {
+    "open": "open: whoever asks takes part",
+    "keyed": "keyed: who knows its key takes part",
+    "pinned": "pinned: whose key a person accepted takes part, with TLS",
+}
 
 
 @click.command("run")
@@ -84,7 +89,8 @@ async def run_node(settings: Settings, parent: int | None = None) -> None:
             token = token_of(settings)
             click.echo(greeting(node, settings, token))
             going = asyncio.create_task(_leave(node, asked, shutdown))
-            await serve(create_app(node, settings, token), settings, shutdown, listening)
+            tls = tls_of(settings, state_folder(settings), node.feed.publish)
+            await serve(create_app(node, settings, token), settings, shutdown, listening, tls)
             going.cancel()
         finally:
             await node.stop()
@@ -125,6 +131,9 @@ def greeting(node: NodeRuntime, settings: Settings, token: OperatorToken) -> str
         "state": state_folder(settings),
         "trainers": ", ".join(job["trainer_id"] for job in jobs) or "none",
     }
+    if node.trust is not None:
+        own = node.trust.own()
+        lines |= {"key": own["fingerprint"], "in words": own["words"]}
     made_here = settings.operator_token is None and settings.operator_token_file is None
     if made_here and is_token_needed(settings) and (made := token.text()):
         lines["sign in"] = sign_in_link(settings, made)

@@ -50,6 +50,8 @@ from flnet.events.mesh import (
     ProbeAnswered,
     ProbeFailed,
     ProbeReceived,
+    ShutOutBy,
+    TrustChanged,
 )
 
 __all__ = [
@@ -92,10 +94,12 @@ __all__ = [
     "SendFailed",
     "SendRefused",
     "SeriesStopped",
+    "ShutOutBy",
     "TimerFired",
     "Trained",
     "TrainingAsked",
     "TrainingFailed",
+    "TrustChanged",
     "UpdateOffered",
     "UpdateReceived",
     "WillingnessChanged",

@@ -84,6 +84,21 @@ class AnnounceFailed(Event):
 
 
 @dataclass(frozen=True)
+class TrustChanged(Event):
+    """In a pinned mesh: these fingerprints are not trusted any more, nodes at these addresses are from now on."""
+
+    gone: tuple[str, ...] = ()
+    come: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ShutOutBy(Event):
+    """In a pinned mesh: a member does not accept this node's key (any more)."""
+
+    peer: PeerId
+
+
+@dataclass(frozen=True)
 class ContactMade(Event):
     """A request from this peer came, or one of ours was answered by it."""
 

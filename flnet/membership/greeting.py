@@ -9,8 +9,10 @@ from flnet.membership.knowing import announce_to, check, hear, meet
 from flnet.membership.naming import admit, disputed, refused
 from flnet.membership.standing import State
 from flnet.membership.state import MeshState
+from flnet.membership.trusting import waiting
 from flnet.messages import MAX_PEERS, AnnounceReply
 from flnet.params import PeerId
+from flnet.signing.refusals import NotAccepted, Pending, StrangerThere
 
 
 def announced(s: MeshState, event: AnnounceReceived) -> list[Effect]:
@@ -47,6 +49,7 @@ def answered(s: MeshState, event: AnnounceAnswered) -> list[Effect]:
         return [*timers, *disputed(s, PeerId(event.peer.id), event.key, event.address)]
     told = s.announcer.answered(event.address)
     s.refused_at.discard(event.address)
+    s.waits_at.discard(event.address)
     if event.peer.id == s.me.id:  # we called ourselves
         rest = tuple(address for address in s.announcer.bootstrap if address != event.address)
         s.announcer.bootstrap = rest
@@ -63,6 +66,9 @@ def answered(s: MeshState, event: AnnounceAnswered) -> list[Effect]:
 def unanswered(s: MeshState, address: str, reason: str, code: str = "") -> list[Effect]:
     """An announcement of this node was not answered, or refused with this code."""
     again = s.announcer.failed(address, reason)
+    if code in (Pending.code, NotAccepted.code, StrangerThere.code):
+        told = waiting(s, address, reason) if code != StrangerThere.code else []  # of strangers here people know
+        return [*(effect for effect in again if isinstance(effect, SetTimer)), *told]
     if code == IdTaken.code:
         again = [*(effect for effect in again if isinstance(effect, SetTimer)), *refused(s, address, reason)]
     owner = next((m for m in s.roster if m.peer.address == address), None)

@@ -27,7 +27,9 @@ from flnet.events import (
     ProbeAnswered,
     ProbeFailed,
     ProbeReceived,
+    ShutOutBy,
     TimerFired,
+    TrustChanged,
 )
 from flnet.membership.announcing import RETRY
 from flnet.membership.checking import TICK, leave, probe_answered, probe_failed, probed, ticked
@@ -38,7 +40,8 @@ from flnet.membership.pace import Pauses
 from flnet.membership.roster import Member
 from flnet.membership.standing import State
 from flnet.membership.state import MeshState
-from flnet.messages import MAX_PEERS, Peer
+from flnet.membership.trusting import changed, shut_out
+from flnet.messages import Peer
 from flnet.params import PeerId, Rng
 
 
@@ -154,6 +157,10 @@ class Members:
                 return disputed(s, peer, key, address)
             case PeerForgotten(peer):
                 return forget(s, peer)
+            case TrustChanged(gone, come):
+                return changed(s, gone, come)
+            case ShutOutBy(peer):
+                return shut_out(s, peer)
             case ProbeReceived():
                 return probed(s, event)
             case ProbeAnswered():

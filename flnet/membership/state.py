@@ -22,6 +22,7 @@ class MeshState:
         troubled: members that some message did not reach; jobs hear when they answer anything again.
         left: whether this node said that it goes.
         disputes: names that another node claims too, and the key of the one that was refused.
+        waits_at: addresses of nodes of a pinned mesh that have not accepted this one.
         refused_at: addresses of peers that refuse this node because its name belongs to another one.
     """
 
@@ -53,6 +54,7 @@ class MeshState:
         self.troubled: set[PeerId] = set()
         self.disputes: dict[PeerId, str | None] = {}
         self.refused_at: set[str] = set()
+        self.waits_at: set[str] = set()
 
     def key_of(self, peer: PeerId) -> str | None:
         """The key to which a name belongs, as far as it is known."""

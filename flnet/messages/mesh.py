@@ -37,6 +37,7 @@ class Announce(Message):
         incarnation: how often this node showed an accusation to be wrong; said by nodes that probe each other.
         members: all that it knows of members, itself and those that died or left included.
         key: by which this node is known wherever it is; a node that keeps nothing on a disk says none.
+        knock: in a pinned mesh, that the sender has not accepted the receiver yet, and says no more than its name.
     """
 
     path: ClassVar[str] = "/announce"
@@ -47,6 +48,7 @@ class Announce(Message):
     incarnation: Incarnation | None = None
     members: Annotated[list[News], Field(max_length=2 * MAX_PEERS)] | None = None
     key: PublicKey | None = None
+    knock: bool | None = None
 
 
 class AnnounceReply(Message):

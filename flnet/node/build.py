@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 from flnet.errors import InvalidMessage, SettingsError
+from flnet.events import TrustChanged
 from flnet.jobs import Rules, Waits
 from flnet.keys import own_key
 from flnet.messages import Peer
@@ -19,12 +21,14 @@ from flnet.node.importing import Imports
 from flnet.node.keyed import signing_of
 from flnet.node.lane import Lane
 from flnet.node.perform import Performer
+from flnet.node.pinned import pinned_of
 from flnet.node.post import Post
 from flnet.node.runtime import NodeRuntime
 from flnet.node.scheduling import Schedules
 from flnet.node.shelf import Shelf
 from flnet.node.spare import SpareMemory
 from flnet.node.timers import Timers
+from flnet.node.trust import Trust
 from flnet.node.wire import Wire, accepted, encoding_of
 from flnet.params import PeerId, TrainerId
 from flnet.policies import Participation
@@ -50,8 +54,16 @@ def build_node(settings: Settings) -> NodeRuntime:
         StartError: a key cannot be read.
     """
     nodes: list[NodeRuntime] = []
-    key = own_key(state_folder(settings))
-    signing = signing_of(settings, state_folder(settings))
+
+    def tell(*told: Any) -> None:
+        nodes[0].feed.publish(*told)
+
+    folder = state_folder(settings)
+    key = own_key(folder)
+    files, signing = find_trainers(settings), signing_of(settings, folder)
+    store = DiskStore(folder, Retention.of(settings))
+    pinned = pinned_of(settings, folder, key.text, store, tell)
+    signing = pinned.signing if pinned else signing
     pool = make_pool(settings, lambda trainer, done, total: nodes[0].on_progress(TrainerId(trainer), done, total))
     networks = gate.networks_for(settings)
     transport = HttpTransport(
@@ -60,15 +72,14 @@ def build_node(settings: Settings) -> NodeRuntime:
         networks=networks,
         max_reply_bytes=settings.max_body_megabytes * MEGABYTE,
         seal=signing.seal if signing else None,
+        channel=pinned.channel if pinned else None,
     )
-    files = find_trainers(settings)
     trainers = [TrainerId(found.id) for found in files]
-    store = DiskStore(state_folder(settings), Retention.of(settings))
-    name, told = identity(state_folder(settings), settings.node_id)
-    key = own_key(state_folder(settings))
+    name, told = identity(folder, settings.node_id)
     me = Peer(id=name, ip=settings.node_ip, port=settings.node_port)
-    node = assemble(settings, me, trainers, pool=pool, transport=transport, store=store, files=files, key=key.text)
-    node.door = Door(signing.gate, node.feed.publish) if signing else None
+    trust, parts = pinned.trust if pinned else None, (pool, transport, store)
+    node = assemble(settings, me, trainers, *parts, files=files, key=key.text, trust=trust)
+    node.door = Door(signing.gate, node.feed.publish, node.trust) if signing else None
     nodes.append(node)
     if told:
         node.feed.publish("renamed", told)
@@ -82,17 +93,19 @@ def assemble(
     settings: Settings,
     me: Peer,
     trainers: list[TrainerId],
-    *,
     pool: Pool,
     transport: Transport,
     store: Store,
+    *,
     files: Sequence[TrainerFile] = (),
     key: str | None = None,
+    trust: Trust | None = None,
 ) -> NodeRuntime:
     """A node from parts; the in-memory twins of each part make a mesh inside one process.
 
     Args:
         key: public key by which it is known; None for one that could not keep it.
+        trust: of a pinned mesh.
     """
     spare = SpareMemory()
     strategy, form = fed_avg(settings.aggregation, spare.take), settings.wire
@@ -112,9 +125,8 @@ def assemble(
             bounds=bounds_of(settings),
         )
         post = Post(transport, wire, core.members, node.deliver, spare, node.traffic, node.distances)
-        post.must_prove = settings.mode != "open"
-        timers = Timers(node.deliver, random.Random())
-        return Performer(store, shelf, post, lane, timers, node.feed, node.deliver)
+        post.must_prove, post.trust = settings.mode != "open", trust
+        return Performer(store, shelf, post, lane, Timers(node.deliver, random.Random()), node.feed, node.deliver)
 
     node = NodeRuntime(
         core,
@@ -129,9 +141,15 @@ def assemble(
         spare=spare,
         bootstrap=settings.bootstrap_pairs,
     )
-    node.imports = _imports(node, pool, settings, files)
+    node.imports, node.trust = _imports(node, pool, settings, files), _pinned(node, trust)
     node.schedules = Schedules(core, node.deliver, usual_schedule(settings), Conditions())
     return node
+
+
+def _pinned(node: NodeRuntime, trust: Trust | None) -> Trust | None:
+    if trust is not None:
+        trust.changed = lambda gone, come: node.deliver(None, TrustChanged(tuple(gone), tuple(come)))
+    return trust
 
 
 def _core(settings: Settings, me: Peer, trainers: list[TrainerId], folds: bool, key: str | None) -> NodeCore:
@@ -163,15 +181,15 @@ def own_hyper_of(settings: Settings) -> dict[str, int]:
     return {name: value for name, value in own.items() if value is not None}
 
 
-def bounds_of(settings: Settings) -> Bounds:
-    """How far updates may move."""
-    return Bounds(settings.max_update_norm, settings.clip_norm)
-
-
 def rules_of(settings: Settings) -> Rules:
     """What people set of rounds."""
     participation = Participation(settings.participation, settings.min_participants)
     return Rules(participation, bounds_of(settings).stated())
+
+
+def bounds_of(settings: Settings) -> Bounds:
+    """How far updates may move."""
+    return Bounds(settings.max_update_norm, settings.clip_norm)
 
 
 def waits_of(settings: Settings) -> Waits:

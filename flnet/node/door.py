@@ -5,24 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from flnet.errors import PeerError
+from flnet.events import AnnounceReceived, Event
+from flnet.fingerprints import short
 from flnet.membership import Members
 from flnet.messages import Announce, JobMessage, Message, Probe
+from flnet.node.buckets import Buckets
+from flnet.node.trust import Trust
+from flnet.refusals import TooManyMessages
 from flnet.signing import Caller, Gate
 from flnet.signing.gate import Header
-from flnet.signing.refusals import SignatureNeeded, SignatureRefused
+from flnet.signing.refusals import NotAccepted, Pending, SignatureNeeded, SignatureRefused
 from flnet.signing.requests import RECEIVER, UNKNOWN, read_receiver
 
 MOST_TOLD = 256  # refusals that people hear of, each address and reason once
+KNOCKS, PER_SECOND = 10.0, 1.0  # of all strangers at one address together
 
 
 class Door:
     """The gate of a node, which tells each refusal once."""
 
-    def __init__(self, gate: Gate, publish: Callable[[str, str], object]) -> None:
+    def __init__(self, gate: Gate, publish: Callable[[str, str], object], trust: Trust | None = None) -> None:
         """Args:
         publish: takes the kind of what happened, and a sentence.
+        trust: of a pinned mesh; strangers may announce themselves, and nothing else.
         """
-        self._gate, self._publish = gate, publish
+        self._gate, self._publish, self.trust = gate, publish, trust
+        self._knocks = Buckets(KNOCKS, PER_SECOND)
         self._told: set[tuple[str, str]] = set()
 
     @property
@@ -34,18 +42,29 @@ class Door:
         """The caller of a request; see `flnet.signing.gate.Gate.admit`.
 
         Raises:
-            SignatureNeeded, SignatureRefused: it is not let in.
+            SignatureNeeded, SignatureRefused, NotAccepted: it is not let in.
+            TooManyMessages: a stranger announces itself too often.
         """
         try:
-            return self._gate.admit(method, path, query, header)
+            caller = self._gate.admit(method, path, query, header)
+            self._check_key(caller.key, method, path, caller_ip)
+            return caller
         except SignatureNeeded as exc:
             said = header(RECEIVER) or ""
             if said != UNKNOWN and read_receiver(said) is None:  # those who can sign come again in a moment
                 self.tell(caller_ip, path, exc)
             raise
-        except SignatureRefused as exc:
+        except (SignatureRefused, NotAccepted) as exc:
             self.tell(caller_ip, path, exc)
             raise
+
+    def _check_key(self, key: str, method: str, path: str, caller_ip: str) -> None:
+        if self.trust is None or self.trust.trusts(key):
+            return
+        if self.trust.is_out(key) or (method, path) != ("POST", Announce.path):
+            raise NotAccepted(f"the key with the fingerprint {short(key)} is not accepted here")
+        if seconds := self._knocks.take(caller_ip):
+            raise TooManyMessages(seconds)
 
     def tell(self, caller_ip: str, path: str, error: PeerError) -> None:
         """Let people know that somebody is not let in, once for each address and reason."""
@@ -76,3 +95,25 @@ def check_speaker(members: Members, message: Message, signer: str) -> None:
         raise SignatureRefused("the message names another key than the one that signed it")
     if isinstance(message, JobMessage) and not members.fits(message.sender, signer):
         raise SignatureRefused(f"the message is signed by another node than {message.sender!r}")
+
+
+def check_trusted(trust: Trust | None, message: Message, event: Event, signer: str, me: str) -> None:
+    """In a pinned mesh: whether two nodes have accepted each other, so that an announcement is taken.
+
+    Args:
+        event: what the message means here.
+        signer: the public key that signed it.
+        me: this node's name.
+
+    Raises:
+        Pending: one of them has not yet; the caller waits here from now on, if it is a stranger.
+    """
+    if trust is None or not isinstance(message, Announce) or not isinstance(event, AnnounceReceived):
+        return
+    is_known = trust.trusts(signer)
+    trust.met(signer, event.peer.id, event.peer.address)
+    if is_known and not message.knock:
+        return
+    if is_known:
+        raise Pending(f"{me} accepts this key already, and waits to be accepted in turn", me)
+    raise Pending(f"a person at {me} has to accept the fingerprint {short(signer)} first", me)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ class Signing(NamedTuple):
 
 
 def signing_of(settings: Settings, folder: Path) -> Signing | None:
-    """What signs and checks as the settings say; None for an open mesh.
+    """What signs and checks as the settings say; None for a mesh without a key.
 
     Args:
         folder: where the node's own key is.
@@ -31,16 +32,22 @@ def signing_of(settings: Settings, folder: Path) -> Signing | None:
         SettingsError: the key of the mesh is too short, or too long.
         StartError: a key cannot be read.
     """
-    if settings.mode == "open":
+    if settings.mode != "keyed":
         return None
     from flnet.keys.signer import load_signer  # noqa: PLC0415 - it takes nine megabytes, which an open mesh saves
 
     return made_of(load_signer(folder), MeshKey(secret_of(settings)))
 
 
-def made_of(node: NodeKey, mesh: MeshKey) -> Signing:
-    """The two sides for these keys, as for a node that starts now."""
-    return Signing(Seal(node, mesh, secrets.token_hex(8)), Gate(node, mesh, lambda: secrets.token_hex(16)))
+def made_of(node: NodeKey, mesh: MeshKey | None, trusts: Callable[[str], bool] | None = None) -> Signing:
+    """The two sides for these keys, as for a node that starts now.
+
+    Args:
+        mesh: the key that all nodes share; None in a pinned mesh.
+        trusts: whether the node with this public key may be asked; None: any.
+    """
+    seal = Seal(node, mesh, secrets.token_hex(8), trusts)
+    return Signing(seal, Gate(node, mesh, lambda: secrets.token_hex(16)))
 
 
 def secret_of(settings: Settings) -> str:

@@ -10,10 +10,8 @@ from typing import Any
 from flnet.blob import Blob, Landing
 from flnet.codec import BINARY_TYPE, HEAD_LIMIT, JsonCodec, available_codings, decompress
 from flnet.effects import Fetch, Send, SendAnnounce, SendProbe
-from flnet.errors import FlnetError, PeerError, PeerRefused, TransportError
+from flnet.errors import PeerError, PeerRefused, TransportError
 from flnet.events import (
-    AnnounceAnswered,
-    AnnounceFailed,
     ClaimAnswered,
     ContactLost,
     ContactMade,
@@ -26,34 +24,34 @@ from flnet.events import (
     ProbeFailed,
     SendFailed,
     SendRefused,
+    ShutOutBy,
 )
 from flnet.membership import Members
 from flnet.messages import (
     Accuracy,
     AccuracyReply,
-    Announce,
-    AnnounceReply,
     JobMessage,
     ModelParams,
     Packet,
     Probe,
     ProbeReply,
 )
+from flnet.node.announcer import OTHER_KEY, Announcer, refusal_of
 from flnet.node.distances import Distances
 from flnet.node.forms import goes_along
 from flnet.node.spare import SpareMemory
 from flnet.node.timers import Deliver
 from flnet.node.traffic import Traffic
-from flnet.node.translate import claim_of, located
+from flnet.node.translate import claim_of
+from flnet.node.trust import Trust
 from flnet.node.wire import Wire
 from flnet.params import PeerId, RoundKey, TrainerId
-from flnet.refusals import NotAnnounced
+from flnet.signing.refusals import NotAccepted
 from flnet.transport import Reply, Transport
 
 IN_FLIGHT = 16  # sends at once; more only queue in the network
 FETCHES = 4  # at once, of all jobs
 BAD_REQUEST, UNSUPPORTED_MEDIA_TYPE = 400, 415
-OTHER_KEY = "its answer names another key than the one that signed it"
 
 
 class Post:
@@ -61,9 +59,11 @@ class Post:
 
     Attributes:
         must_prove: whether all parameters that are fetched are shown to have the digest that a peer signed.
+        trust: of a pinned mesh; hears who is met that is not accepted.
     """
 
     must_prove = False
+    trust: Trust | None = None
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Post:
     ) -> None:
         self._spare, self._traffic, self._distances = spare, traffic or Traffic(), distances
         self._transport, self._wire, self._members, self._deliver = transport, wire, members, deliver
-        self._json = JsonCodec()
+        self._json, self._announcer = JsonCodec(), Announcer(transport, members)
         self._slots = asyncio.Semaphore(IN_FLIGHT)
         self._fetches = asyncio.Semaphore(FETCHES)
 
@@ -140,7 +140,7 @@ class Post:
 
     async def announce(self, effect: SendAnnounce) -> None:
         """Announce this node at an address."""
-        self._deliver(None, await self._announced(effect))
+        self._deliver(None, await self._announcer.announce(effect, self.trust))
 
     async def probe(self, effect: SendProbe) -> None:
         """Probe a peer: whatever it answers shows that it is there."""
@@ -160,6 +160,7 @@ class Post:
         except TimeoutError:
             return ProbeFailed(peer, about, f"no answer within {effect.seconds:g} s")
         except TransportError as exc:
+            self._shut_out(peer, exc)
             return ProbeFailed(peer, about, str(exc))
         if self._distances is not None:
             self._distances.measured(peer, loop.time() - begun)
@@ -176,6 +177,10 @@ class Post:
             self._deliver(None, IdentityDisputed(peer, answer.key, address))
             return ProbeFailed(peer, about, f"another node with its name is at {address} now")
         return ProbeAnswered(peer, about, answer.incarnation, tuple(answer.news))
+
+    def _shut_out(self, peer: PeerId, refusal: TransportError) -> None:
+        if isinstance(refusal, PeerRefused) and refusal.error == NotAccepted.code:
+            self._deliver(None, ShutOutBy(peer))
 
     async def _send_group(
         self, owner: TrainerId, peers: Sequence[PeerId], packet: Packet, accepts: frozenset[str]
@@ -208,6 +213,7 @@ class Post:
         except TransportError as exc:
             self._deliver(owner, SendFailed(peer, message.path, key, str(exc)))
             self._deliver(None, ContactLost(peer, str(exc)))
+            self._shut_out(peer, exc)
             return
         if reply.signer is not None and not self._members.fits(peer, reply.signer):
             self._deliver(owner, SendFailed(peer, message.path, key, f"another node than {peer} answers there"))
@@ -233,36 +239,3 @@ class Post:
         if reply.signer is not None and (not isinstance(said, AccuracyReply) or said.i_am.id != peer):
             return SendFailed(peer, message.path, key, "its answer speaks for another node")
         return ClaimAnswered(claim_of(message.round, packet))
-
-    async def _announced(self, effect: SendAnnounce) -> Event:
-        address = effect.address
-        message = Announce(
-            i_am=self._members.me,
-            my_known_peers=list(effect.known),
-            accepts=self._members.accepts,
-            incarnation=effect.incarnation,
-            members=list(effect.members),
-            key=self._members.key,
-        )
-        try:
-            body = self._json.encode(Packet(message))
-            reply = await self._transport.send(address, Announce.path, body, self._json.content_type)
-            if reply.status >= 400:
-                refusal = refusal_of(reply)
-                return AnnounceFailed(address, str(refusal), refusal.error)
-            answer = self._json.decode(AnnounceReply, reply.body).message
-        except FlnetError as exc:
-            return AnnounceFailed(address, str(exc))
-        assert isinstance(answer, AnnounceReply)
-        if reply.signer is not None and answer.key != reply.signer:
-            return AnnounceFailed(address, OTHER_KEY)
-        host = address.rpartition(":")[0].strip("[]")
-        others = tuple(peer for peer in answer.announce_yourself_to_peers if peer.ip)
-        accepts = frozenset(answer.accepts or ())
-        members, peer = tuple(answer.members or ()), located(answer.i_am, host)
-        return AnnounceAnswered(address, peer, others, accepts, answer.incarnation, members, answer.key)
-
-
-def refusal_of(reply: Reply) -> PeerRefused:
-    """What a peer's error answer says; any body will do."""
-    return PeerRefused.read(reply.status, reply.body)

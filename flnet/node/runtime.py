@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from typing import Any
 
 import flnet
 from flnet.blob import Blob
@@ -20,11 +21,12 @@ from flnet.node.core import NodeCore
 from flnet.node.desk import Desk
 from flnet.node.diary import Diary
 from flnet.node.distances import Distances
-from flnet.node.door import Door, check_speaker
+from flnet.node.door import Door, check_speaker, check_trusted
 from flnet.node.feed import RingFeed
 from flnet.node.gate import Gate
 from flnet.node.histories import Histories
 from flnet.node.importing import Imports
+from flnet.node.introductions import Introductions
 from flnet.node.line import Answered
 from flnet.node.mailbox import Mailbox
 from flnet.node.perform import Performer
@@ -37,6 +39,7 @@ from flnet.node.translate import KINDS, ORDERS, STATUS
 from flnet.node.trust import Trust
 from flnet.node.wire import Wire
 from flnet.params import Digest, PeerId, RoundKey, TrainerId
+from flnet.signing.refusals import Pending
 from flnet.store import Store
 from flnet.training import Pool
 from flnet.transport import Reply, Transport
@@ -89,6 +92,8 @@ class NodeRuntime:
     async def start(self) -> None:
         """Load the trainers, and announce this node to its bootstrap peers; returns at once."""
         await self._diary.begin()
+        if self.trust is not None:
+            await self.trust.begin()
         self._mailbox.start()
         for trainer in self.core.jobs:
             self._performer.prepare(trainer)
@@ -96,7 +101,10 @@ class NodeRuntime:
         keys = tuple((PeerId(peer), key) for peer, key in self._performer.keeper.keys.items())
         self.deliver(None, MeshStarted(self._bootstrap, remembered, keys))
         tidying = give_back_when_idle(self._spare, self._is_busy, IDLE_SECONDS)
-        self._beside = [asyncio.create_task(one) for one in (self.schedules.keep(), tidying, self._diary.write())]
+        beside: list[Coroutine[Any, Any, None]] = [self.schedules.keep(), tidying, self._diary.write()]
+        if self.trust is not None:
+            beside.append(Introductions(self.trust, self._transport, self.peers).run())
+        self._beside = [asyncio.create_task(one) for one in beside]
 
     async def leave(self) -> None:
         """Tell the peers that this node goes, and let what is on its way arrive, for LEAVE_SECONDS at most."""
@@ -158,7 +166,7 @@ class NodeRuntime:
         except PeerError as exc:
             if isinstance(exc, NameTaken):
                 self.deliver(None, exc.dispute)  # the membership tells it, once
-            elif exc.status != NotComparable.status and not isinstance(exc, NotReady):  # these two are no fault
+            elif exc.status != NotComparable.status and not isinstance(exc, NotReady | Pending):  # no faults
                 self.feed.publish("refused_here", f"a request from {caller_ip} to {path} was refused: {exc}")
             raise
         status = STATUS.get(path, 200)
@@ -190,7 +198,7 @@ class NodeRuntime:
             "iAm": self.me.fields(),
             **{"fingerprint": short(self.core.members.key), "key": self.core.members.key or ""},
             "jobsInfo": [_for_peers(self.job(trainer)) for trainer in self.core.jobs],
-            "mode": "keyed" if self.door else "open",
+            "mode": self.trust.mode if self.trust else "keyed" if self.door else "open",
             "lastNodeStatus": "BUSY" if self._is_busy() else "IDLE",
             "peers": list(self.peers()),
             "version": flnet.__version__,
@@ -267,6 +275,7 @@ class NodeRuntime:
         check_speaker(self.core.members, packet.message, signer)
         trainer, event = self.core.read(packet, caller_ip)
         event = self.gate.admit(packet.message, event, caller_ip)
+        check_trusted(self.trust, packet.message, event, signer, self.me.id)
         for contact in self.core.contacts(packet):
             self.deliver(None, contact)
         answer = await self._mailbox.ask(trainer, event)

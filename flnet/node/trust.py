@@ -32,8 +32,8 @@ class Trust:
 
     Attributes:
         mode: "pinned".
-        changed: called after each change, with the keys (base64) that are not trusted any more, and the addresses
-            of those that are from now on; the node lets the former go and calls the latter.
+        changed: called after each change, with the fingerprints that are not trusted any more, and the
+            addresses of those that are from now on; the node lets the former go and calls the latter.
     """
 
     mode = "pinned"
@@ -44,29 +44,30 @@ class Trust:
         store: Store | None = None,
         publish: Callable[..., object] = lambda *_: None,
         now: Callable[[], float] = time.time,
+        peers: Iterable[str] = (),
+        introducers: Iterable[str] = (),
     ) -> None:
         """Args:
         own: public key of this node, base64.
         store: where decisions are kept; None: in memory only.
         publish: tells people: kind, sentence, trainer (empty), data.
         now: seconds since the epoch.
+        peers, introducers: fingerprints of the settings; they hold from `begin` on.
         """
+        self._configured = frozenset(peers), frozenset(introducers)
         self._store, self._publish, self._now = store or MemoryStore(), publish, now
         self._book = Book(own)
         self._lock = asyncio.Lock()  # one decision after the other
         self.changed: Callable[[Sequence[str], Sequence[str]], object] = lambda gone, come: None
 
-    async def begin(self, peers: Iterable[str] = (), introducers: Iterable[str] = ()) -> None:
+    async def begin(self) -> None:
         """Take up what earlier runs kept, and what the settings say; before anybody is let in.
-
-        Args:
-            peers, introducers: fingerprints of the settings. Who was forgotten or rejected here stays out.
 
         Raises:
             LocalError: the store cannot be read, or written.
         """
         self._book = Book(self._book.own, await self._store.load_trust())
-        told = self._book.configured(set(peers), set(introducers), self._now())
+        told = self._book.configured(*self._configured, self._now())
         await self._store.save_trust(self._book.rows())
         self._tell(told)
 
@@ -160,7 +161,7 @@ class Trust:
             told = change(self._book)
             after = self._book.accepted
         self._tell(told)
-        gone = [entry.key for mark, entry in before.items() if mark not in after and entry.key]
+        gone = [mark for mark in before if mark not in after]
         come = [entry.address for mark, entry in after.items() if mark not in before and entry.address]
         if gone or come:
             self.changed(gone, come)

@@ -4,14 +4,30 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from flnet.fingerprints import check_key, fingerprint, read_fingerprint
 from flnet.names import check_host, check_name
-from flnet.setting_types import Folder, Hosts, Pairs
+from flnet.setting_types import Folder, Hosts, Pairs, split_list
 
 PREFIX = "FLNET_"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-Mode = Literal["open", "keyed"]  # how nodes know each other
+Mode = Literal["open", "keyed", "pinned"]  # how nodes know each other
+
+
+def check_mark(text: str) -> str:
+    """The whole fingerprint of a node, from how it was typed, or from its public key in base64.
+
+    Raises:
+        ValueError: it is neither; says which group has a typing error.
+    """
+    try:
+        return fingerprint(check_key(text.strip()))
+    except ValueError:
+        return read_fingerprint(text)
+
+
+Marks = Annotated[tuple[Annotated[str, AfterValidator(check_mark)], ...], BeforeValidator(split_list)]
 
 
 class PlaceSettings(BaseModel):
@@ -63,13 +79,25 @@ class PlaceSettings(BaseModel):
     mesh_key_file: Folder | None = Field(default=None, description="File in which that key stands.")
     mesh_mode: Mode | None = Field(
         default=None,
-        description="How nodes know each other: open (whoever asks takes part) or keyed (who knows the key). "
-        "It follows from the key; what does not fit together stops the start.",
+        description="How nodes know each other: open (whoever asks takes part), keyed (who knows the key) or "
+        "pinned (TLS; whom a person accepted by its fingerprint). Without it, it follows from the key; what does "
+        "not fit together stops the start.",
+    )
+    trusted_peers: Marks = Field(
+        default=(),
+        description="In a pinned mesh: fingerprints of nodes that are accepted, with commas between.",
+    )
+    introducers: Marks = Field(
+        default=(),
+        description="In a pinned mesh: fingerprints of nodes that are accepted, and with them those whom people "
+        "accepted there.",
     )
 
     @property
     def mode(self) -> Mode:
         """How nodes know each other."""
+        if self.mesh_mode == "pinned":
+            return "pinned"
         return "open" if self.mesh_key is None and self.mesh_key_file is None else "keyed"
 
     @model_validator(mode="after")
@@ -85,6 +113,10 @@ class PlaceSettings(BaseModel):
             raise ValueError(f"{PREFIX}MESH_MODE=keyed needs a {PREFIX}MESH_KEY or {PREFIX}MESH_KEY_FILE")
         if self.mesh_mode == "open" and self.mode == "keyed":
             raise ValueError(f"{PREFIX}MESH_MODE=open has no use for a key: leave one of the two away")
+        if self.mode == "pinned" and (self.mesh_key is not None or self.mesh_key_file is not None):
+            raise ValueError(f"{PREFIX}MESH_MODE=pinned has no use for a mesh key: leave one of the two away")
+        if self.mode != "pinned" and (self.trusted_peers or self.introducers):
+            raise ValueError(f"{PREFIX}TRUSTED_PEERS and {PREFIX}INTRODUCERS need {PREFIX}MESH_MODE=pinned")
         return self
 
     @model_validator(mode="after")

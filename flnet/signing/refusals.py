@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from flnet.errors import PeerError
+from collections.abc import Mapping
+
+from flnet.errors import PeerError, PeerUnreachable
+from flnet.fingerprints import short
 
 
 class SignatureNeeded(PeerError):
@@ -17,3 +20,43 @@ class SignatureRefused(PeerError):
 
     status = 403
     code = "signature_refused"
+
+
+class Pending(PeerError):
+    """An announcement between nodes of a pinned mesh of which one has not accepted the other yet."""
+
+    status = 403
+    code = "pending"
+
+    def __init__(self, words: str, node: str = "") -> None:
+        """Args:
+        node: the name of the one that answers.
+        """
+        super().__init__(words)
+        self.node = node
+
+    def details(self) -> Mapping[str, object]:
+        """Who answers, for the person who may accept it."""
+        return {"node": self.node}
+
+
+class NotAccepted(PeerError):
+    """A request to a node of a pinned mesh that does not accept the caller's key."""
+
+    status = 403
+    code = "not_accepted"
+
+
+class StrangerThere(PeerUnreachable):
+    """Whoever answers at an address has a key that is not accepted here; nothing was sent to it.
+
+    Attributes:
+        key: that key, base64; empty if it has none that a node could have.
+    """
+
+    code = "stranger_there"
+
+    def __init__(self, address: str, key: str) -> None:
+        shown = f"{address}: its key is not accepted here (its fingerprint begins with {short(key)})"
+        super().__init__(shown if key else f"{address}: its key is not accepted here")
+        self.key = key

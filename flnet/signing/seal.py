@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from flnet.errors import TransportError
 from flnet.signing.base import MeshKey, NodeKey, digest_field, read_digest
-from flnet.signing.refusals import SignatureRefused
+from flnet.signing.refusals import SignatureRefused, StrangerThere
 from flnet.signing.requests import (
     RECEIVER,
     UNKNOWN,
@@ -91,17 +91,29 @@ class Sealed:
 class Seal:
     """Signs what this node sends; knows for each address who was there when it last answered."""
 
-    def __init__(self, node: NodeKey, mesh: MeshKey | None, run: str) -> None:
+    def __init__(
+        self, node: NodeKey, mesh: MeshKey | None, run: str, trusts: Callable[[str], bool] | None = None
+    ) -> None:
         """Args:
         mesh: the key that all nodes know; None: their own keys suffice.
         run: 16 hexadecimal digits that no earlier run of this node had.
+        trusts: whether the node with this public key may be asked; None: any.
         """
+        self._trusts = trusts
         self._node, self._mesh, self._run = node, mesh, run
         self._number = 0
         self._receivers: OrderedDict[str, Receiver] = OrderedDict()
 
     def request(
-        self, address: str, method: str, path: str, query: str, sha256: bytes, content_type: str | None = None
+        self,
+        address: str,
+        method: str,
+        path: str,
+        query: str,
+        sha256: bytes,
+        content_type: str | None = None,
+        *,
+        stranger: bool = False,
     ) -> Sealed:
         """Sign one attempt of a request; not where nobody is known yet: that is to be told who is there.
 
@@ -109,16 +121,28 @@ class Seal:
             path: as in the request line, without the query.
             query: what follows the question mark.
             sha256: of the content.
+            stranger: whether it may go to somebody who is not trusted.
+
+        Raises:
+            StrangerThere: the node there is not trusted.
         """
         receiver = self._receivers.get(address)
         if receiver is None:
             return Sealed(self, None, {RECEIVER: UNKNOWN}, b"")
+        if not stranger and self._trusts is not None and not self._trusts(receiver.key):
+            del self._receivers[address]  # another one may be there the next time
+            raise StrangerThere(address, receiver.key)
         self._number += 1
         digest = digest_field(sha256)
         asked = Asked(method, path, f"?{query}", digest, str(receiver), content_type)
         signed, signature = sign(asked.values(), self._node, self._mesh, f"{self._run}.{self._number}")
         headers = {RECEIVER: str(receiver), "Content-Digest": digest, **signed}
         return Sealed(self, receiver, headers, signature)
+
+    def key_at(self, address: str) -> str:
+        """The public key of who was at an address when it last said so; empty if it never did."""
+        receiver = self._receivers.get(address)
+        return receiver.key if receiver else ""
 
     def learn(self, address: str, sealed: Sealed, status: int, header: Header) -> bool:
         """Take from a refusal who is there; True if the same request, signed for that node, may succeed."""

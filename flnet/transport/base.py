@@ -47,6 +47,14 @@ class Transport(Protocol):
         """
         ...
 
+    async def knock(self, address: str, path: str, body: bytes, content_type: str) -> Reply:
+        """Send, in one attempt, also to a node whose key is not accepted here; the reply says whose it is.
+
+        Raises:
+            PeerUnreachable, PeerTimeout: no answer.
+        """
+        ...
+
     async def fetch(self, address: str, path: str) -> Reply:
         """Get what lies at this path of "host:port", in one attempt; a query may follow the path.
 

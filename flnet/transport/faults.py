@@ -40,10 +40,14 @@ _ROWS = (
         "InvalidURL InvalidUrlClientError NonHttpUrlClientError ValueError",
     ),
     (
+        Fault(PeerUnreachable, "it speaks no TLS: its mesh is not pinned, and this one is", again=False),
+        "ClientSSLError ClientConnectorSSLError",
+    ),
+    (
         Fault(PeerUnreachable, "the request failed", again=False),
-        # Of what is not used here: redirects, proxies, TLS, web sockets, and reading JSON.
+        # Of what is not used here: redirects, proxies, authorities, web sockets, and reading JSON.
         "ClientError RedirectClientError InvalidUrlRedirectClientError NonHttpUrlRedirectClientError "
-        "TooManyRedirects ClientProxyConnectionError ClientHttpProxyError ClientSSLError ClientConnectorSSLError "
+        "TooManyRedirects ClientProxyConnectionError ClientHttpProxyError "
         "ClientConnectorCertificateError ServerFingerprintMismatch WSServerHandshakeError ContentTypeError",
     ),
     (Fault(PeerUnreachable, "the connection broke", again=True), "OSError"),

@@ -12,13 +12,14 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from flnet.blob import PIECE, Blob, Landing
+from flnet.blob import Blob, Landing
 from flnet.errors import PeerRefused, PeerTimeout, PeerUnreachable, TransportError
 from flnet.networks import Networks
 from flnet.params import Rng
 from flnet.signing import Proven, Seal, Sealed
+from flnet.signing.refusals import StrangerThere
 from flnet.transport.base import Reply, wait_of
 from flnet.transport.faults import because, fault_of
 from flnet.transport.lean_import import no_authorities
@@ -27,7 +28,9 @@ from flnet.transport.outgoing import Request, pieces, post, url_of
 from flnet.transport.pace import STEP, Pace
 from flnet.transport.places import Places
 from flnet.transport.ranges import Resumption
+from flnet.transport.receiving import receive, refusal
 from flnet.transport.sealing import Challenged, sha256_of
+from flnet.transport.session import Channel, key_shown, open_session
 
 with no_authorities():
     import aiohttp
@@ -35,9 +38,6 @@ with no_authorities():
     from aiohttp.http_exceptions import HttpProcessingError
 
 MAX_REPLY_BYTES = 512 * 1024 * 1024
-MAX_REFUSAL_BYTES = 64 * 1024
-CONNECT_SECONDS = 5.0
-IDLE_SECONDS = 5.0  # that a connection is kept unused; it is closed within twice that, before the server does (15)
 
 Result = TypeVar("Result")
 Read = Callable[[aiohttp.ClientResponse, Watch, Proven | None], Awaitable[Result]]
@@ -62,6 +62,7 @@ class HttpTransport:
         max_reply_bytes: int = MAX_REPLY_BYTES,
         seal: Seal | None = None,
         networks: Networks | None = None,
+        channel: Channel | None = None,
     ) -> None:
         """Open nothing yet; connections come with the first request to an address.
 
@@ -71,10 +72,12 @@ class HttpTransport:
             max_reply_bytes: largest answer that `send` and `fetch` read.
             seal: signs what is sent and checks the answers; None in an open mesh.
             networks: in which peers are called; None: everywhere.
+            channel: TLS of a pinned mesh; None: nothing is encrypted.
         """
         self._timeout, self._seal = timeout_seconds, seal
         self._rng, self._max_reply_bytes = rng, max_reply_bytes
-        self._places, self._pace = Places(networks), Pace(timeout_seconds, time.monotonic)
+        self._places, self._pace = Places(networks, channel is not None), Pace(timeout_seconds, time.monotonic)
+        self._channel = channel
         self._open: aiohttp.ClientSession | None = None
         self._under_way, self._closed = set[asyncio.Timeout](), False
 
@@ -97,6 +100,22 @@ class HttpTransport:
                 least = wait_of(reply)
                 if least is None or not await budget.pause(least):
                     return reply
+
+    async def knock(self, address: str, path: str, body: bytes, content_type: str) -> Reply:
+        """Send, in one attempt, also to a node whose key is not accepted here; the reply says whose it is.
+
+        Raises:
+            PeerUnreachable, PeerTimeout, TransportError: as for `send`, and where two keys are shown.
+        """
+        stranger = self._channel.stranger() if self._channel else None
+        request = post(body, content_type)._replace(stranger=True, context=stranger)
+        try:
+            reply = await self._attempt(address, path, request, now() + self._timeout, self._reply)
+        except _Broken as broken:
+            raise broken.error from broken.__cause__
+        if stranger is not None and self._seal is not None and stranger.seen != self._seal.key_at(address):
+            raise TransportError(f"{address}: the key of its certificate is not the one that it names")
+        return reply
 
     async def fetch(self, address: str, path: str) -> Reply:
         """Get what lies at this path of "host:port", in one attempt.
@@ -187,7 +206,8 @@ class HttpTransport:
             return None
         url, content_type = yarl.URL(url_of(address, path)), request.headers.get("Content-Type")
         digest = await sha256_of(request.body)
-        return self._seal.request(address, request.verb, url.raw_path, url.raw_query_string, digest, content_type)
+        where = (request.verb, url.raw_path, url.raw_query_string)
+        return self._seal.request(address, *where, digest, content_type, stranger=request.stranger)
 
     async def _proven(
         self, address: str, response: aiohttp.ClientResponse, watch: Watch, sealed: Sealed
@@ -198,7 +218,7 @@ class HttpTransport:
             raise Challenged(f"{address}: asks for another signature again and again")
         proven = sealed.answered(response.status, header)
         if proven is None:
-            raise PeerRefused.read(response.status, await _refusal(response, watch))
+            raise PeerRefused.read(response.status, await refusal(response, watch))
         return proven
 
     def _request(
@@ -209,23 +229,12 @@ class HttpTransport:
         data = pieces(body, watch) if isinstance(body, Blob) else body
         headers = {**request.headers, **sealed.headers} if sealed else request.headers
         url = self._places.url(address, path)
-        return self._session().request(request.verb, url, data=data, headers=headers, allow_redirects=False)
-
-    def _session(self) -> aiohttp.ClientSession:
+        tls: dict[str, Any] = {}
+        if self._channel is not None:
+            tls = {"ssl": request.context or self._channel.known, "server_hostname": self._channel.name}
         if self._open is None:
-            connector = aiohttp.TCPConnector(
-                limit=0, keepalive_timeout=IDLE_SECONDS, use_dns_cache=False, resolver=self._places.resolver()
-            )
-            self._open = aiohttp.ClientSession(
-                connector=connector,
-                headers={"Accept-Encoding": "identity", "User-Agent": "flnet"},
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=min(CONNECT_SECONDS, self._timeout)),
-                auto_decompress=False,
-                trust_env=False,
-                read_bufsize=PIECE,
-            )
-        return self._open
+            self._open = open_session(self._places, self._timeout)
+        return self._open.request(request.verb, url, data=data, headers=headers, allow_redirects=False, **tls)
 
     async def _reply(self, response: aiohttp.ClientResponse, watch: Watch, proven: Proven | None) -> Reply:
         parts: list[bytes] = []
@@ -238,7 +247,7 @@ class HttpTransport:
                 raise TransportError(f"{_from(response)}: more than {self._max_reply_bytes} bytes of answer")
             parts.append(part)
 
-        await _receive(response, watch, take)
+        await receive(response, watch, take)
         body, signer = b"".join(parts), None
         if proven is not None:
             proven.came(await sha256_of(body))
@@ -250,49 +259,22 @@ class HttpTransport:
             return _Broken(PeerUnreachable(f"{address}: this node has closed its connections"), again=False)
         if type(exc) is TimeoutError:
             return _Broken(PeerTimeout(f"{address}: no answer within {watch.seconds:.3g} s"), again=False)
+        if (key := key_shown(exc)) is not None:
+            return _Broken(StrangerThere(address, key), again=False)
         fault = fault_of(exc)
         return _Broken(fault.error(f"{address}: {fault.words}{because(exc)}"), fault.again)
 
 
 async def _land(response: aiohttp.ClientResponse, watch: Watch, rest: Resumption, landing: Landing) -> None:
     if response.status >= 400:
-        raise PeerRefused.read(response.status, await _refusal(response, watch))
+        raise PeerRefused.read(response.status, await refusal(response, watch))
     try:
         rest.accept(response.status, response.headers)
     except TransportError as exc:
         raise TransportError(f"{_from(response)}: {exc}") from None
-    await _receive(response, watch, landing.write)
+    await receive(response, watch, landing.write)
     if not landing.complete:
         raise aiohttp.ClientPayloadError(f"{landing.received} of {landing.total} bytes")
-
-
-async def _refusal(response: aiohttp.ClientResponse, watch: Watch) -> bytes:
-    words = bytearray()
-
-    def take(part: bytes) -> bool:
-        words.extend(part)
-        return len(words) > MAX_REFUSAL_BYTES
-
-    await _receive(response, watch, take)
-    return bytes(words)
-
-
-async def _receive(response: aiohttp.ClientResponse, watch: Watch, take: Callable[[bytes], object]) -> None:
-    """Hand on the parts of the body as they come, never joined, until `take` says that it has enough."""
-    uncounted, step = 0, watch.step()
-    while True:
-        try:
-            part, more = await response.content.readchunk()
-        except RuntimeError as exc:  # so the library says that the connection was closed on this side
-            raise aiohttp.ClientConnectionError(str(exc)) from exc
-        if not part and not more:
-            return
-        uncounted += len(part)
-        if uncounted >= step:
-            watch.came(uncounted)
-            uncounted, step = 0, watch.step()
-        if take(part):
-            return
 
 
 def _from(response: aiohttp.ClientResponse) -> str:

@@ -163,6 +163,14 @@ class MemoryTransport:
         """
         return await self._ready(address, path, bytes(body), content_type)
 
+    async def knock(self, address: str, path: str, body: bytes, content_type: str) -> Reply:
+        """Send, also to a node whose key is not accepted here.
+
+        Raises:
+            PeerUnreachable, PeerTimeout: as for `send`.
+        """
+        return await self._carry(address, path, body, content_type, stranger=True)
+
     async def fetch(self, address: str, path: str) -> Reply:
         """Get what lies at this path: a request without a body and without a content type.
 
@@ -206,20 +214,24 @@ class MemoryTransport:
             reply = await self._carry(address, path, body, content_type)
         return reply
 
-    async def _carry(self, address: str, path: str, body: bytes, content_type: str) -> Reply:
+    async def _carry(
+        self, address: str, path: str, body: bytes, content_type: str, stranger: bool = False
+    ) -> Reply:
         if self._closed:
             raise PeerUnreachable(f"{address}: this node has closed its connections")
         if self._seal is None:
             return await self._network.carry(self._address, address, path, body, content_type)
         try:
-            return await self._signed(self._seal, address, path, body, content_type)
+            return await self._signed(self._seal, address, path, body, content_type, stranger)
         except Challenged:
-            return await self._signed(self._seal, address, path, body, content_type)
+            return await self._signed(self._seal, address, path, body, content_type, stranger)
 
-    async def _signed(self, seal: Seal, address: str, path: str, body: bytes, content_type: str) -> Reply:
+    async def _signed(
+        self, seal: Seal, address: str, path: str, body: bytes, content_type: str, stranger: bool
+    ) -> Reply:
         plain, _, query = path.partition("?")
         method, digest = "POST" if content_type else "GET", sha256(body).digest()
-        sealed = seal.request(address, method, plain, query, digest, content_type or None)
+        sealed = seal.request(address, method, plain, query, digest, content_type or None, stranger=stranger)
         reply = await self._network.carry(self._address, address, path, body, content_type, sealed.headers)
         if seal.learn(address, sealed, reply.status, reply.header):
             raise Challenged(f"{address}: asks for another signature again and again")

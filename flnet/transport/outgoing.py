@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from flnet.blob import Blob
@@ -21,6 +21,8 @@ class Request(NamedTuple):
     verb: str
     body: bytes | Blob | None = None
     headers: Mapping[str, str] = MappingProxyType({})
+    stranger: bool = False  # whether it may go to a node whose key is not accepted
+    context: Any = None  # its TLS, if it has one of its own
 
 
 def post(body: bytes | Blob, content_type: str) -> Request:
@@ -46,7 +48,7 @@ async def pieces(body: Blob, watch: Watch) -> AsyncIterator[memoryview]:
 
 
 @lru_cache(maxsize=256)
-def url_of(address: str, path: str) -> str:
+def url_of(address: str, path: str, scheme: str = "http") -> str:
     """The URL of a path, and the query behind it, at "host:port".
 
     Raises:
@@ -57,4 +59,4 @@ def url_of(address: str, path: str) -> str:
         raise ValueError('expected "host:port"')
     bare = check_host(host.removeprefix("[").removesuffix("]"))
     plain, mark, query = path.partition("?")
-    return f"http://{f'[{bare}]' if ':' in bare else bare}:{int(port)}{quote(plain)}{mark}{quote(query, '=&')}"
+    return f"{scheme}://{f'[{bare}]' if ':' in bare else bare}:{int(port)}{quote(plain)}{mark}{quote(query, '=&')}"

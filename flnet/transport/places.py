@@ -20,11 +20,12 @@ class NotCalled(ValueError):
 class Places:
     """Addresses to URLs, for those that may be called."""
 
-    def __init__(self, networks: Networks | None) -> None:
+    def __init__(self, networks: Networks | None, tls: bool = False) -> None:
         """Args:
         networks: in which hosts may lie; None: everywhere.
+        tls: whether it is spoken there.
         """
-        self._networks = networks
+        self._networks, self._scheme = networks, "https" if tls else "http"
 
     def url(self, address: str, path: str) -> str:
         """The URL of this path at "host:port".
@@ -33,7 +34,7 @@ class Places:
             NotCalled: no request goes there.
             ValueError: it is no address.
         """
-        url = url_of(address, path)
+        url = url_of(address, path, self._scheme)
         if self._networks is not None:
             host, _, port = address.rpartition(":")
             if why := self._networks.refusal(host.strip("[]"), int(port)):

@@ -184,13 +184,28 @@ class TrustView(View):
     refused: list[KeyView] = Field(description="that were rejected or forgotten, and stay out")
 
 
+class IntroducedView(View):
+    """One node that people accepted here."""
+
+    fingerprint: str
+    name: str = Field(description="as the node calls itself; empty while it has not said so")
+
+
+class IntroductionsView(View):
+    """For whom a node of a pinned mesh vouches."""
+
+    introductions: list[IntroducedView]
+
+
 class InfoView(View):
     """This node, its jobs and its peers."""
 
     iAm: Peer  # as it stands on the wire
     fingerprint: str = Field(default="", description="of this node's key, the short form")
     key: str = Field(default="", description="the public key by which this node is known")
-    mode: Literal["open", "keyed"] = Field(default="open", description="how the nodes of the mesh know each other")
+    mode: Literal["open", "keyed", "pinned"] = Field(
+        default="open", description="how the nodes of the mesh know each other"
+    )
     jobsInfo: list[JobView]
     lastNodeStatus: Literal["IDLE", "BUSY"]
     peers: list[PeerView]
@@ -223,6 +238,7 @@ class RoundView(View):
     used_hyper: HyperParams | None
     seconds: Figures = Field(description="that the parts of the round took")
     bytes: BytesView
+    chosen: list[str] | None = Field(default=None, description="who was to train; null for all")
     metrics: MetricsView
 
 
@@ -238,7 +254,6 @@ class ModelView(View):
     held: bool = Field(description="whether the job goes on from it")
     pinned: bool = Field(default=False, description="whether it is kept until a person unpins it")
 
-    chosen: list[str] | None = Field(default=None, description="who was to train; null for all")
 
 class PredictedBy(View):
     """The model that a prediction is of."""

@@ -6,6 +6,7 @@ been idle for longest has to go first; whoever is being answered is never cut of
 
 from __future__ import annotations
 
+import ssl
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -94,9 +95,23 @@ class Doorman:
 
 
 class GuardedConfig(Config):
-    """Hypercorn's settings, and who watches its door."""
+    """Hypercorn's settings, and who watches its door.
+
+    Attributes:
+        tls: as it is made elsewhere, in place of one from files that Hypercorn would read.
+    """
 
     doorman: Doorman
+    tls: ssl.SSLContext | None = None
+
+    @property
+    def ssl_enabled(self) -> bool:
+        """Whether TLS is spoken."""
+        return self.tls is not None
+
+    def create_ssl_context(self) -> ssl.SSLContext | None:
+        """How it is spoken."""
+        return self.tls
 
 
 class GuardedServer(TCPServer):

@@ -30,11 +30,13 @@ from flnet.messages import (
     ProbeReply,
     StartTraining,
 )
-from flnet.signing.refusals import SignatureNeeded, SignatureRefused
+from flnet.signing.refusals import NotAccepted, Pending, SignatureNeeded, SignatureRefused
+from flnet.web.answer_models import IntroductionsView
 from flnet.web.endpoint import NODES, Endpoint, Refusals
+from flnet.web.refusals import NotPinned
 
 UNREADABLE: Refusals = (UnreadableBody, InvalidMessage, BodyTooLarge)
-UNSIGNED: Refusals = (SignatureNeeded, SignatureRefused)  # by a node of a mesh with a key
+UNSIGNED: Refusals = (SignatureNeeded, SignatureRefused, NotAccepted)  # by a node of a mesh with a key
 OF_A_ROUND: Refusals = (
     *(*UNSIGNED, *UNREADABLE),
     *(ParamsRefused, UnknownTrainer, NoData, StaleRound, RoundLost, NotReady),
@@ -47,7 +49,14 @@ NODE_ENDPOINTS = (
         takes=Announce,
         answer=AnnounceReply,
         status=201,
-        refuses=(*UNSIGNED, *UNREADABLE, IdTaken),
+        refuses=(*UNSIGNED, Pending, *UNREADABLE, IdTaken),
+    ),
+    Endpoint(
+        "GET /introductions",
+        NODES,
+        "In a pinned mesh: whom people accepted here, for the nodes that take this one for an introducer",
+        answer=IntroductionsView,
+        refuses=(*UNSIGNED, NotPinned),
     ),
     Endpoint(
         "POST /probe",

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import socket
+import ssl
 
 from hypercorn.asyncio import serve as hypercorn_serve
 from hypercorn.config import Config
@@ -18,6 +19,7 @@ from flnet.web.live import streams_of
 
 GRACE_SECONDS = 3.0  # for requests that are being answered when the node stops
 KEEP_ALIVE_SECONDS = 15.0  # longer than flnet's client keeps an idle connection (10 s), so that it closes first
+HANDSHAKE_SECONDS = 10.0  # for TLS to be agreed on; until then a connection is nobody's
 BACKLOG = 256
 UNTAKEN_SECONDS = 60.0  # after which the system ends a connection whose other side takes nothing of what is sent
 _log = logging.getLogger("flnet.web.server")
@@ -52,7 +54,11 @@ def bind(settings: Settings) -> socket.socket:
 
 
 async def serve(
-    app: Quart, settings: Settings, shutdown: asyncio.Event, listening: socket.socket | None = None
+    app: Quart,
+    settings: Settings,
+    shutdown: asyncio.Event,
+    listening: socket.socket | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> None:
     """Serve until `shutdown` is set, then end within a few seconds, whatever callers do.
 
@@ -61,12 +67,13 @@ async def serve(
         settings: tell where to listen.
         shutdown: set it to end.
         listening: what `bind` returned, if it was called before; it belongs to the server from here on.
+        tls: of a pinned mesh; there is no way to it without.
 
     Raises:
         StartError: the port cannot be had.
     """
     taken = listening or bind(settings)
-    server = asyncio.create_task(hypercorn_serve(app, _config(taken), shutdown_trigger=shutdown.wait))
+    server = asyncio.create_task(hypercorn_serve(app, _config(taken, tls), shutdown_trigger=shutdown.wait))
     asked = asyncio.create_task(shutdown.wait())
     try:
         await asyncio.wait({server, asked}, return_when=asyncio.FIRST_COMPLETED)
@@ -83,8 +90,9 @@ async def serve(
         raise StartError(f"the web server ended: {failure}") from failure
 
 
-def _config(taken: socket.socket) -> Config:
+def _config(taken: socket.socket, tls: ssl.SSLContext | None) -> Config:
     config = GuardedConfig()
+    config.tls, config.ssl_handshake_timeout = tls, HANDSHAKE_SECONDS
     config.doorman = Doorman(max(raise_file_limit() - RESERVE, LEAST))
     config.bind = [f"fd://{taken.detach()}"]  # detached: Hypercorn closes it, and only one side may
     config.backlog = BACKLOG

@@ -5,14 +5,16 @@ Signatures are looked at as soon as the headers are here, so that nobody makes t
 
 from __future__ import annotations
 
+from typing import Any
 from weakref import WeakKeyDictionary
 
-from quart import Quart, Request, Response, g, request
+from quart import Quart, Request, Response, g, redirect, request
 from quart.wrappers.response import DataBody
 
 from flnet.errors import PeerError
 from flnet.messages import Accuracy, Announce, ModelParams, Probe, StartTraining
 from flnet.node.door import Door
+from flnet.node.introductions import PATH as INTRODUCTIONS
 from flnet.signing import Caller
 from flnet.signing.refusals import SignatureNeeded, SignatureRefused
 from flnet.signing.requests import RECEIVER
@@ -22,9 +24,17 @@ from flnet.web.standing import may_act
 
 _PULLED = f"{ModelParams.path}/"
 RULES = frozenset(
-    {*(kind.path for kind in (Announce, Probe, StartTraining, ModelParams, Accuracy)), f"{_PULLED}<digest>"}
+    {
+        INTRODUCTIONS,
+        *(kind.path for kind in (Announce, Probe, StartTraining, ModelParams, Accuracy)),
+        f"{_PULLED}<digest>",
+    }
 )
 READ = frozenset({"/info", "/jobs/<trainer>/history"})  # by nodes, and by persons of this one
+# What everybody may have of a node of a pinned mesh; all else is read by nodes and persons.
+FOR_ALL = frozenset(
+    {"/sign-in", "/sign-out", "/look", "/health", "/ready", "/openapi.json", "/web/<name>", "/web/<stated>/<name>"}
+)
 _NAME = "caller"
 
 
@@ -53,21 +63,28 @@ class SignedRequests:
             return False
         return True
 
-    async def check(self) -> None:
-        """Refuse the current request if it is not let in.
+    async def check(self) -> Any:
+        """Refuse the current request if it is not let in; send the browsers of strangers to where people sign in.
 
         Raises:
-            SignatureNeeded, SignatureRefused: see `flnet.node.door.Door.enter`.
+            SignatureNeeded, SignatureRefused, NotAccepted: see `flnet.node.door.Door.enter`.
         """
         verdict = self._verdict()
         if isinstance(verdict, PeerError):
             raise verdict
-        if verdict is None and request.url_rule is not None and request.url_rule.rule in RULES:
-            raise SignatureNeeded("requests between the nodes of this mesh are signed, and this one is not")
-        if verdict is None and request.url_rule is not None and request.url_rule.rule in READ and not may_act():
-            raise SignatureNeeded("this is for nodes of this mesh and persons of this node: sign in to read it")
         g.setdefault(_NAME, verdict)
         g.setdefault("door", self._door)
+        if verdict is not None or request.url_rule is None:
+            return None
+        rule = request.url_rule.rule
+        if rule in RULES:
+            raise SignatureNeeded("requests between the nodes of this mesh are signed, and this one is not")
+        is_read = rule not in FOR_ALL if self._door.trust else rule in READ
+        if not is_read or may_act():
+            return None
+        if self._door.trust and request.method == "GET" and request.accept_mimetypes.best == "text/html":
+            return redirect("/sign-in")
+        raise SignatureNeeded("this is for nodes of this mesh and persons of this node: sign in to read it")
 
     async def sign(self, answer: Response) -> Response:
         """Sign the answer to a request that was let in; tell others for whom to sign."""

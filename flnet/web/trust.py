@@ -11,6 +11,7 @@ from quart import Blueprint, Response
 from flnet.errors import UnreadableBody
 from flnet.messages.people import PersonMessage
 from flnet.node.base import Node
+from flnet.node.introductions import PATH, introductions_of
 from flnet.node.trust import Trust
 from flnet.web.answers import json_answer
 from flnet.web.body import read_body
@@ -44,6 +45,10 @@ def trust_routes(node: Node) -> Blueprint:
     @routes.get("/trust")
     async def known() -> Response:
         return json_answer(trust_view(node))
+
+    @routes.get(PATH)
+    async def introductions() -> Response:
+        return json_answer(introductions_of(trust_of(node)))
 
     @routes.post("/trust/accept")
     async def accept() -> Response:

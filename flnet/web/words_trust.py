@@ -39,6 +39,15 @@ EVENTS: Mapping[str, Mapping[str, str]] = {
             "{peer} ya no está aceptado: los ajustes ya no lo nombran"
         ),
     },
+    "trust_waits": {
+        "this node waits to be accepted at {address}: {reason}": (
+            "este nodo espera a ser aceptado en {address}: {reason}"
+        ),
+    },
+    "peer_untrusted": {
+        "{peer} is not accepted here any more": "{peer} ya no está aceptado aquí",
+        "{peer} does not accept this node any more": "{peer} ya no acepta este nodo",
+    },
     "trust_full": {
         "more than {count} strangers wait to be accepted; the oldest ones are left out": (
             "más de {count} desconocidos esperan a ser aceptados; los más antiguos quedan fuera"
@@ -46,6 +55,30 @@ EVENTS: Mapping[str, Mapping[str, str]] = {
     },
 }
 SPANISH: Mapping[str, str] = {
+    "a person at {peer} has to accept the fingerprint {part} first": (
+        "antes una persona en {peer} tiene que aceptar la huella {part}"
+    ),
+    "{peer} accepts this key already, and waits to be accepted in turn": (
+        "{peer} ya acepta esta clave, y espera a ser aceptado a su vez"
+    ),
+    "{peer} is not accepted here any more": "{peer} ya no está aceptado aquí",
+    "{peer} does not accept this node any more": "{peer} ya no acepta este nodo",
+    "the key with the fingerprint {part} is not accepted here": (
+        "la clave con la huella {part} no está aceptada aquí"
+    ),
+    "somebody asked without TLS (http://), and this node answers with TLS only": (
+        "alguien preguntó sin TLS (http://), y este nodo solo responde con TLS"
+    ),
+    "{address}: its key is not accepted here": "{address}: su clave no está aceptada aquí",
+    "{address}: its key is not accepted here (its fingerprint begins with {part})": (
+        "{address}: su clave no está aceptada aquí (su huella empieza por {part})"
+    ),
+    "it speaks no TLS: its mesh is not pinned, and this one is": (
+        "no habla TLS: su malla no es de claves aceptadas, y esta sí"
+    ),
+    "{address}: the key of its certificate is not the one that it names": (
+        "{address}: la clave de su certificado no es la que nombra"
+    ),
     "no accepted key is known here by {found}": "aquí no se conoce ninguna clave aceptada por {found}",
     "{count} keys are kept already; forget one first": "ya se guardan {count} claves; olvide una antes",
     "this is the key of this node itself": "esta es la clave de este mismo nodo",

@@ -19,7 +19,7 @@ from flnet.settings import Settings
 from flnet.store import MemoryStore, Store
 from flnet.training import Fit, InlinePool, Score, Task, Trainer
 from flnet.transport import MemoryNetwork, Reply
-from tests.node.signed_receiver import signed_receiver, signing
+from tests.node.signed_receiver import signed_receiver, signing, trust_for
 
 PARAMS = f"{ModelParams.path}/"
 MNIST_3_7 = TrainerId("MNIST_3_7")
@@ -73,21 +73,28 @@ class Mesh:
         pairs = tuple(self.nodes[other].me.address for other in bootstrap)
         values: dict[str, object] = {"node_id": name, "node_port": port, "bootstrap_pairs": pairs}
         chosen = Settings.model_validate({"wire": default_wire, **values, **settings})
-        signs = signing(port, chosen.mesh_key)
+        store = store or MemoryStore()
+
+        def tell(*told: Any) -> None:
+            self.nodes[name].feed.publish(*told)
+
+        trust = trust_for(port, chosen, store, tell)
+        signs = signing(port, chosen.mesh_key, trust)
         node = assemble(
             chosen,
             me,
             [MNIST_3_7],
             pool=InlinePool({MNIST_3_7: trainer}),
             transport=self.network.transport(me.address, signs.seal if signs else None),
-            store=store or MemoryStore(),
+            store=store,
             key=signs.gate.me.key if signs else key,
+            trust=trust,
         )
         self.nodes[name] = node
         if signs is None:
             self.network.register(me.address, node_receiver(node, chosen.wire))
         else:
-            node.door = Door(signs.gate, node.feed.publish)
+            node.door = Door(signs.gate, node.feed.publish, trust)
             self.network.register_signed(me.address, signed_receiver(node))
         await node.start()
         return node

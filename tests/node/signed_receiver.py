@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
@@ -11,10 +11,13 @@ from hashlib import sha256
 from flnet.codec import BINARY_TYPE
 from flnet.errors import PeerError
 from flnet.messages import ModelParams
-from flnet.node import NodeRuntime
+from flnet.node import NodeRuntime, introductions
 from flnet.node.keyed import Signing, made_of
+from flnet.node.trust import Trust
+from flnet.settings import Settings
 from flnet.signing import MeshKey
-from flnet.signing.refusals import SignatureNeeded
+from flnet.signing.refusals import NotAccepted, SignatureNeeded
+from flnet.store import Store
 from flnet.transport import Reply
 from flnet.transport.memory import SignedReceiver
 from tests.signing.keypairs import TestKey
@@ -28,9 +31,19 @@ def stretched(secret: str) -> MeshKey:
     return MeshKey(secret)
 
 
-def signing(port: int, secret: str | None) -> Signing | None:
+def signing(port: int, secret: str | None, trust: Trust | None = None) -> Signing | None:
     """What a node at this port signs with."""
+    if trust is not None:
+        return made_of(TestKey(port % 256), None, trust.trusts)
     return made_of(TestKey(port % 256), stretched(secret)) if secret else None
+
+
+def trust_for(port: int, settings: Settings, store: Store, publish: Callable[..., object]) -> Trust | None:
+    """Whom a node at this port of a pinned mesh trusts."""
+    if settings.mode != "pinned":
+        return None
+    own = TestKey(port % 256).text
+    return Trust(own, store, publish, peers=settings.trusted_peers, introducers=settings.introducers)
 
 
 def signed_receiver(node: NodeRuntime) -> SignedReceiver:
@@ -45,6 +58,8 @@ def signed_receiver(node: NodeRuntime) -> SignedReceiver:
             known = door.enter("POST" if content_type else "GET", plain, query, header, ip)
         except SignatureNeeded as exc:
             return refusal(exc, {"WWW-Authenticate": door.challenge})
+        except NotAccepted as exc:
+            return refusal(exc)
         known.sent(sha256(body).digest())
         is_pulled = path.startswith(PARAMS) and not body
         try:
@@ -60,6 +75,8 @@ def signed_receiver(node: NodeRuntime) -> SignedReceiver:
 async def answer(node: NodeRuntime, path: str, body: bytes, content_type: str, ip: str, key: str) -> Reply:
     if path.startswith(PARAMS) and not body:
         return Reply(200, bytes(await node.held(path.removeprefix(PARAMS))), BINARY_TYPE)
+    if path == introductions.PATH and node.trust is not None:
+        return Reply(200, json.dumps(introductions.introductions_of(node.trust)).encode())
     if not body:
         return Reply(200, json.dumps(node.info()).encode())
     return await node.receive(path, body, content_type, ip, key)

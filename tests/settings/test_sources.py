@@ -11,8 +11,12 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from flnet.errors import SettingsError
+from flnet.fingerprints import fingerprint, key_text
 from flnet.setting_types import Shard
 from flnet.settings import PREFIX, Settings, load_settings
+
+ZEROS = key_text(bytes(32))
+MARK = fingerprint(ZEROS)
 
 
 def refused(
@@ -85,6 +89,8 @@ def test_every_setting_can_come_as_a_variable() -> None:
         "allowed_hosts": "FL.example, node-a",
         "operator_token": "0123456789abcdef",
         "mesh_mode": "open",
+        "trusted_peers": "",
+        "introducers": "",
     }
     for name, info in Settings.model_fields.items():
         text = written.get(name, str(info.default) if info.default is not None else "x")
@@ -112,12 +118,30 @@ def test_a_key_makes_a_mesh_keyed() -> None:
         ({"MESH_MODE": "open", "MESH_KEY": "swordfish"}, "no use for a key"),
         ({"MESH_MODE": "open", "MESH_KEY_FILE": "swordfish"}, "no use for a key"),
         ({"MESH_KEY": "swordfish", "MESH_KEY_FILE": "swordfish"}, "not both"),
-        ({"MESH_MODE": "pinned"}, "'open' or 'keyed'"),
+        ({"MESH_MODE": "closed"}, "'open', 'keyed' or 'pinned'"),
+        ({"MESH_MODE": "pinned", "MESH_KEY": "swordfish"}, "no use for a mesh key"),
+        ({"TRUSTED_PEERS": MARK}, "need FLNET_MESH_MODE=pinned"),
+        ({"INTRODUCERS": MARK}, "need FLNET_MESH_MODE=pinned"),
+        ({"MESH_MODE": "pinned", "TRUSTED_PEERS": MARK[:-1] + "A"}, "group 13"),
+        ({"MESH_MODE": "pinned", "TRUSTED_PEERS": "swordfish"[:4]}, "13 groups"),
     ],
 )
 def test_a_mode_that_does_not_fit_the_key_stops_the_start(variables: dict[str, str], words: str) -> None:
     said = refused({f"FLNET_{name}": value for name, value in variables.items()})
     assert words in said and "swordfish" not in said
+
+
+def test_a_pinned_mesh_takes_fingerprints_however_typed_and_keys() -> None:
+    found = load_settings(
+        {},
+        {
+            "FLNET_MESH_MODE": "pinned",
+            "FLNET_TRUSTED_PEERS": f" {MARK.lower()},{ZEROS}",
+            "FLNET_INTRODUCERS": MARK,
+        },
+    )
+    assert found.mode == "pinned"
+    assert found.trusted_peers == (MARK, MARK) and found.introducers == (MARK,)
 
 
 @pytest.mark.parametrize("token", ["swordfish", "swordfish swordfish", "swordfish\nswordfish", "s" * 513])

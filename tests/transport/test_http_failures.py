@@ -89,7 +89,7 @@ async def test_a_connection_that_the_peer_closed_meanwhile_is_replaced() -> None
 
 
 async def test_an_idle_connection_is_closed_by_this_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flnet.transport.http.IDLE_SECONDS", 0.02)
+    monkeypatch.setattr("flnet.transport.session.IDLE_SECONDS", 0.02)
     gone = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

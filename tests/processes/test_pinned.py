@@ -1,0 +1,95 @@
+"""Real nodes of a pinned mesh train with TLS; a stranger waits, and is let in without a restart."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import httpx
+import pytest
+
+from flnet.fingerprints import fingerprint
+from flnet.keys import own_key
+from tests.processes.harness import Harness, RealNode, answers, until
+
+pytestmark = pytest.mark.slow
+
+
+class Pinned(Harness):
+    """Nodes whose keys are known before they start; a person's browser takes whatever certificate there is."""
+
+    def mark(self, index: int) -> str:
+        """The fingerprint of the node that is or will be started as this one."""
+        folder = self.folder / f"state{index}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return fingerprint(own_key(folder).text)
+
+    def client(self, index: int, port: int) -> httpx.Client:
+        return httpx.Client(base_url=f"https://127.0.0.1:{port}", trust_env=False, timeout=10, verify=False)
+
+
+def told(node: RealNode, kind: str) -> list[str]:
+    return [line for line in node.http.get("/events.jsonl").text.splitlines() if f'"{kind}"' in line]
+
+
+def waiting(node: RealNode) -> list[str]:
+    return [one["fingerprint"] for one in node.get("/trust")["pending"]]
+
+
+def accept(node: RealNode, mark: str, introducer: bool = False) -> None:
+    said = node.http.post("/trust/accept", json={"fingerprint": mark, "introducer": introducer})
+    assert said.status_code == 200, said.text
+
+
+def test_four_pinned_nodes_train_and_a_fifth_waits_until_it_is_accepted(tmp_path: Path) -> None:
+    mesh = Pinned(tmp_path)
+    try:
+        marks = [mesh.mark(index) for index in range(5)]
+        # The first one introduces the others, and was told of three of them before they started.
+        mesh.start(MESH_MODE="pinned", TRUSTED_PEERS=",".join(marks[1:4]))
+        members = [mesh.nodes[0], *(mesh.start(MESH_MODE="pinned", INTRODUCERS=marks[0]) for _ in range(3))]
+        mesh.ready()
+        fifth = mesh.start(MESH_MODE="pinned")
+        open_node = mesh.start()
+        open_node.http = httpx.Client(base_url=f"http://127.0.0.1:{open_node.port}", trust_env=False)
+        for node in (fifth, open_node):
+            until(lambda n=node: answers(n, "/health"), node.name)  # type: ignore[misc]
+        until(lambda: marks[4] in waiting(members[0]), "the fifth among those who wait")
+        until(lambda: waiting(fifth) == [marks[0]], "the first among those who wait at the fifth")
+        mesh.go()
+        members[1].trigger()
+        for node in members:
+            until(lambda n=node: bool(n.history()), f"a round on {node.name}")  # type: ignore[misc]
+        before = [node.history()[-1] for node in members]
+        seen = members[0].states()
+
+        accept(fifth, marks[0], introducer=True)
+        until(lambda: bool(told(fifth, "trust_waits")), "words that the fifth waits there")
+        accept(members[0], marks[4])
+        mesh.meshed(*members, fifth)
+        fifth.trigger()
+        for node in (*members, fifth):
+            until(lambda n=node: bool(n.history()) and n.history()[-1]["round"] == 1, f"round 1 on {node.name}")  # type: ignore[misc]
+        after = [node.history()[-1] for node in (*members, fifth)]
+
+        members[0].http.post("/trust/forget", json={"fingerprint": marks[4]})
+        until(lambda: not any("n4" in node.states() for node in members), "the fifth forgotten by all")
+        modes = {node.get("/info")["mode"] for node in members}
+        plain = httpx.get(f"http://127.0.0.1:{members[0].port}/info", trust_env=False)
+        until(lambda: bool(told(open_node, "announce_failed")), "words to the open node")
+        words = told(open_node, "announce_failed")[0]
+        shown = ssl.get_server_certificate(("127.0.0.1", members[0].port))
+    finally:
+        mesh.stop()
+
+    assert {tuple(record["contributors"]) for record in before} == {("n0", "n1", "n2", "n3")}
+    assert len({record["digest"] for record in before}) == 1
+    assert "n4" not in seen
+    assert {record["initiator"] for record in after} == {
+        "n4"
+    }  # who came later has an older model, so it gave none
+    assert len({record["digest"] for record in after}) == 1
+    assert modes == {"pinned"}
+    assert plain.status_code == 403 and plain.json()["error"] == "tls_needed"
+    assert "pinned mesh" in words
+    assert "CERTIFICATE" in shown
