@@ -98,6 +98,25 @@ async def test_a_stranger_appears_is_told_and_accepted_with_the_keyboard(
         assert await page.evaluate("window.same === true")
 
 
+async def test_the_view_of_keys_is_live_too_but_not_while_it_asks(
+    running: Running, node: PinnedNode, page: Any
+) -> None:
+    await node.trust.accept(THIRD)
+    async with running() as port:
+        await page.goto(f"http://127.0.0.1:{port}/view/keys")
+        await page.get_by_text("Accept a key that was read out").click()
+        field = page.get_by_label("Whole fingerprint, or public key")
+        await field.fill("ODGKK")
+        node.trust.met(FRIEND, "ward-7", "192.0.2.8:4000")
+        await node.feed.publish("trust_pending", "ward-7 at 192.0.2.8:4000 waits")
+        await page.get_by_text(spoken(FRIEND)).first.wait_for()
+        assert await field.input_value() == "ODGKK"
+        (mark,) = marks(THIRD)
+        await page.goto(f"http://127.0.0.1:{port}/view/keys?distrust={mark}")
+        assert await page.locator("main[data-live]").count() == 0
+        assert await page.get_by_role("button", name="Forget it").is_visible()
+
+
 async def test_accepting_needs_the_tick_and_rejecting_does_not(
     running: Running, node: PinnedNode, page: Any
 ) -> None:
