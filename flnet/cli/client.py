@@ -16,6 +16,7 @@ import httpx
 
 from flnet.cli.operator import token_for, token_option
 from flnet.cli.options import variable_name
+from flnet.cli.pinned import NodeTransport, fingerprint_option, want_tls
 from flnet.errors import PeerRefused, PeerTimeout, PeerUnreachable
 from flnet.settings import Settings
 
@@ -45,7 +46,10 @@ class NodeClient:
         allowed = httpx.Timeout(timeout, connect=min(timeout, TIMEOUT_SECONDS))
         token = token_for(address)
         shown = {"Authorization": f"Bearer {token}"} if token else {}
-        self._http = httpx.Client(base_url=f"http://{address}", headers=shown, timeout=allowed, trust_env=False)
+        carrier = NodeTransport(address)
+        self._http = httpx.Client(
+            base_url=f"http://{address}", headers=shown, timeout=allowed, trust_env=False, transport=carrier
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -238,7 +242,7 @@ def parse_address(text: str) -> str:
     Raises:
         ValueError: neither of them.
     """
-    address = text.strip().removeprefix("http://").rstrip("/")
+    address = text.strip().removeprefix("http://").removeprefix("https://").rstrip("/")
     host, _, port = address.rpartition(":")
     if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535) or "/" in host or "@" in host:
         raise ValueError(f"expected HOST:PORT with a port from 1 to 65535, got {text!r}")
@@ -247,14 +251,17 @@ def parse_address(text: str) -> str:
 
 def _address(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
     try:
-        return parse_address(value or os.environ.get(PORT_VARIABLE) or DEFAULT_PORT)
+        address = parse_address(value or os.environ.get(PORT_VARIABLE) or DEFAULT_PORT)
     except ValueError as exc:
         raise click.BadParameter(str(exc), ctx, param) from exc
+    if (value or "").strip().startswith("https://"):
+        want_tls(address)
+    return address
 
 
 def node_option(command: F) -> F:
-    """The options of every command that speaks to a running node: --node, --token and --json."""
-    command = token_option(command)
+    """The options of every command that speaks to a running node: --node, --token, --fingerprint and --json."""
+    command = fingerprint_option(token_option(command))
     command = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")(command)
     return click.option(
         "--node",

@@ -15,7 +15,7 @@ from flnet.errors import FlnetError, StartError
 from flnet.names import hostport
 from flnet.settings import LOOPBACK, Settings, load_settings
 
-__all__ = ["is_token_needed", "page_address", "sign_in_link", "token_for", "token_option"]
+__all__ = ["is_own_machine", "is_token_needed", "page_address", "sign_in_link", "token_for", "token_option"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 VARIABLE = variable_name("operator_token")
@@ -54,6 +54,17 @@ def token_for(address: str) -> str | None:
         return str(given)
     host, _, port = address.rpartition(":")
     return _kept(int(port)) if _is_own_address(host.strip("[]")) else None
+
+
+def is_own_machine(address: str, *, loopback_only: bool = False) -> bool:
+    """Whether "host:port" is on this machine for certain: loopback, or one of its other addresses."""
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        if host == "localhost" or ipaddress.ip_address(host).is_loopback:
+            return True
+    except ValueError:
+        return False
+    return not loopback_only and _is_own_address(host)
 
 
 def _kept(port: int) -> str | None:
