@@ -63,7 +63,7 @@ class ChestXRay(Trainer):
         trained = self._network.train(task, data.train, class_weights(data.train.y), _augmented)
         metrics = {"loss": trained.loss}
         metrics |= {f"validation_{name}": v for name, v in self._figures(trained.params, data.validation).items()}
-        return Fit(trained.params, len(data.train), len(CLASSES), metrics)
+        return Fit(trained.params, trained.examples, len(CLASSES), metrics)
 
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Share of test X-rays judged rightly; all three figures also for the published test part."""

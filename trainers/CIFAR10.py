@@ -58,7 +58,7 @@ class Cifar10(Trainer):
         trained = self._network.train(task, self._data.train, np.ones(classes), _augmented)
         accuracy = self._accuracy(trained.params, self._data.validation)
         metrics = {"loss": trained.loss, "validation_accuracy": accuracy}
-        return Fit(trained.params, len(self._data.train), classes, metrics)
+        return Fit(trained.params, trained.examples, classes, metrics)
 
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Share of test photographs named rightly."""

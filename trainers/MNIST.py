@@ -105,10 +105,12 @@ class Mnist(Trainer):
             descend(params, speed, gradients, task.hyper.u)
             loss_sum += float(loss.detach())
             task.progress(done, len(orders))
-        metrics = {"loss": loss_sum / len(orders), "validation_accuracy": _accuracy(params, self._validation)}
+            if task.is_over():
+                break
+        metrics = {"loss": loss_sum / done, "validation_accuracy": _accuracy(params, self._validation)}
         return Fit(
             {name: tensor.detach().cpu().numpy() for name, tensor in params.items()},
-            examples=len(self._train.labels),
+            examples=min(len(self._train.labels), done * task.hyper.b),
             labels=len(self._info.classes),
             metrics=metrics,
         )

@@ -63,9 +63,11 @@ class ThreeOrSeven(Trainer):
             weights -= rate * (x.T @ error) / np.float32(len(x))
             bias -= rate * error.mean(dtype=np.float32)
             task.progress(done, len(batches))
+            if task.is_over():
+                break
         params = {"weights": weights, "bias": bias}
         metrics = {"loss": float(np.mean(losses)), "validation_accuracy": _accuracy(params, self._validation)}
-        return Fit(params, examples=rows, labels=2, metrics=metrics)
+        return Fit(params, examples=min(rows, done * size), labels=2, metrics=metrics)
 
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Share of test digits told apart rightly."""

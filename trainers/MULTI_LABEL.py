@@ -123,10 +123,12 @@ class MultiLabelNet(Trainer):
             optimiser.step(torch.autograd.grad(loss, list(params.values())))
             loss_sum += float(loss.detach())
             task.progress(done, len(batches))
-        metrics = {"loss": loss_sum / len(batches), **self._validated(params)}
+            if task.is_over():
+                break
+        metrics = {"loss": loss_sum / done, **self._validated(params)}
         return Fit(
             {name: tensor.detach().cpu().numpy() for name, tensor in params.items()},
-            examples=len(self._train) + len(self._validation),
+            examples=min(len(self._train), done * task.hyper.b) + len(self._validation),
             labels=self._widths[-1],
             metrics=metrics,
         )

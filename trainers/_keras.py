@@ -62,10 +62,11 @@ def use_device(wanted: str) -> None:
 
 @dataclass(frozen=True)
 class Trained:
-    """What `Network.train` gives: new weights by name, and the mean loss over all batches."""
+    """What `Network.train` gives: new weights by name, the mean loss over all batches, and the rows seen."""
 
     params: dict[str, Array]
     loss: float
+    examples: int
 
 
 class Network:
@@ -119,13 +120,18 @@ class Network:
         chance, losses = np.random.default_rng(task.seed), []
         count = math.ceil(len(data) / task.hyper.b)
         weights = tf.constant(class_weights, tf.float32)
-        for epoch in range(task.hyper.e):
-            order = chance.permutation(len(data))
-            for done, rows in enumerate(np.array_split(order, count), start=epoch * count + 1):
-                images = tf.constant(augment(data.x[rows], chance))
-                losses.append(float(self._step(images, tf.constant(data.y[rows]), weights)))
-                task.progress(done, task.hyper.e * count)
-        return Trained({name: v.numpy() for name, v in self._variables.items()}, float(np.mean(losses)))
+        orders = (chance.permutation(len(data)) for _ in range(task.hyper.e))
+        batches = (rows for order in orders for rows in np.array_split(order, count))
+        seen = 0
+        for done, rows in enumerate(batches, start=1):
+            images = tf.constant(augment(data.x[rows], chance))
+            losses.append(float(self._step(images, tf.constant(data.y[rows]), weights)))
+            seen += len(rows)
+            task.progress(done, task.hyper.e * count)
+            if task.is_over():
+                break
+        learnt = {name: v.numpy() for name, v in self._variables.items()}
+        return Trained(learnt, float(np.mean(losses)), min(seen, len(data)))
 
     def scores(self, params: Mapping[str, Array], images: Array) -> Array:
         """Logits (n, classes) of images of any type, 0 to 255."""

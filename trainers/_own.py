@@ -100,12 +100,14 @@ class OwnTrainer(Trainer):
             descend(params, speed, gradients, task.hyper.u)
             loss_sum += float(loss.detach())
             task.progress(done, len(orders))
+            if task.is_over():
+                break
         validation = self._score(params, self._sides["validation"]).accuracy
         return Fit(
             {name: tensor.detach().cpu().numpy() for name, tensor in params.items()},
-            examples=len(self._sides["train"]),
+            examples=min(len(self._sides["train"]), done * task.hyper.b),
             labels=self._labels,
-            metrics={"loss": loss_sum / len(orders), "validation_accuracy": validation},
+            metrics={"loss": loss_sum / done, "validation_accuracy": validation},
         )
 
     def evaluate(self, params: Mapping[str, Array]) -> Score:

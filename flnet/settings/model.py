@@ -120,6 +120,12 @@ class Settings(PlaceSettings):
         le=1_000_000,
         description="Examples per batch on this node, whatever b a round is started with.",
     )
+    max_training_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        description="Seconds after which a local training ends with the batch that it is in. What was learnt so "
+        "far counts, weighted by the examples that were seen. For slow nodes.",
+    )
     device: Literal["auto", "cpu", "cuda", "mps"] = Field(
         default="auto",
         description="Where frameworks train: the processor, an NVIDIA or Apple GPU; auto takes a GPU if there is "

@@ -58,6 +58,7 @@ class TrainerSettings:
         threads: CPU threads that a framework may use.
         partition: how the parts differ; `flnet.training.dealing` picks this node's rows by it.
         device: where a framework is to work: auto, cpu, cuda or mps.
+        max_seconds: after so long a training ends with the batch that it is in; None for never.
     """
 
     datasets_path: Path | None
@@ -67,6 +68,7 @@ class TrainerSettings:
     threads: int = 1
     partition: Partition = field(default_factory=Partition)
     device: str = "auto"
+    max_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -105,12 +107,15 @@ class Task:
         hyper: epochs e, learning rate u, batch size b.
         seed: differs per round and node; shuffle and drop out with it.
         progress: call it with (batches done, batches in all); it also is where a cancelled training stops.
+        is_over: ask it after each batch: whether the time for this training is over, and `Fit` is to say what was
+            learnt so far, from the examples really seen.
     """
 
     params: Mapping[str, Array]
     hyper: HyperParams
     seed: int
     progress: Callable[[int, int], None] = lambda done, total: None
+    is_over: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,7 @@ class Fit:
 
     Attributes:
         params: new arrays under the same names.
-        examples: training rows used: the weight in the average.
+        examples: training rows used: the weight in the average. Of a training that ended early, those seen.
         labels: how many labels the data has, for rules that weigh by it.
         metrics: more figures, by name ("loss").
     """

@@ -98,6 +98,7 @@ def assignment(settings: Settings, file: TrainerFile) -> Assignment:
         threads_of(settings),
         partition_of(settings),
         settings.device,
+        settings.max_training_seconds,
     )
     return Assignment(file, told)
 

@@ -43,6 +43,7 @@ def assignment_fields(who: Assignment) -> dict[str, Any]:
         "threads": told.threads,
         "partition": str(told.partition),
         "device": told.device,
+        "max_seconds": told.max_seconds,
     }
 
 
@@ -60,6 +61,7 @@ def read_assignment(fields: Mapping[str, Any]) -> Assignment:
             fields["threads"],
             Partition.parse(fields["partition"]),
             fields["device"],
+            fields["max_seconds"],
         ),
     )
 

@@ -64,7 +64,7 @@ class LocalBackend:
             trainer = self._trainer(who)
             progress = _Progress(report, lambda: order.number in self._cancelled, self._between)
             progress.stop_if_cancelled()
-            task = Task(order.params, order.hyper, order.seed, progress)
+            task = Task(order.params, order.hyper, order.seed, progress, _limit(who.settings.max_seconds))
             fit = self._guarded(who, "fit", lambda: self._fitted(trainer, task, who))
             progress.stop_if_cancelled()
             return fit, self._measured(who, trainer, Params(fit.params))
@@ -136,6 +136,12 @@ class _Progress:
     def stop_if_cancelled(self) -> None:
         if self._is_cancelled():
             raise _Stop
+
+
+def _limit(seconds: float | None) -> Callable[[], bool]:
+    """Says whether so many seconds from now are over."""
+    end = float("inf") if seconds is None else time.monotonic() + seconds
+    return lambda: time.monotonic() >= end
 
 
 def _prepared(trainer: Trainer, who: Assignment) -> tuple[Declaration, Params]:

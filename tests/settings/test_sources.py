@@ -85,6 +85,7 @@ def test_every_setting_can_come_as_a_variable() -> None:
         "data_partition": "dirichlet:0.3",
         "local_epochs": "3",
         "local_batch_size": "16",
+        "max_training_seconds": "7.5",
         "trainers": "MNIST, CIFAR10,",
         "allowed_hosts": "FL.example, node-a",
         "operator_token": "0123456789abcdef",

@@ -103,3 +103,9 @@ def test_four_nodes_learn_a_part_of_mnist(tmp_path: Path) -> None:
     rows = nodes[0].data_info().rows
     assert (rows["train"] + rows["validation"], rows["test"]) == (1500, 250)
     assert federation(nodes, 3, nodes[0].defaults) >= 0.90
+
+
+def test_when_its_time_is_over_it_counts_the_rows_that_it_saw(first: Trainer) -> None:
+    start, hyper, told = Params(first.initial_params(0)), HyperParams(e=2, u=0.02, b=100), [0]
+    fit = first.fit(Task(start, hyper, 0, lambda done, total: told.append(done), lambda: told[-1] == 1))
+    assert (told, fit.examples) == ([0, 1], 100) and np.isfinite(fit.metrics["loss"])

@@ -58,3 +58,12 @@ def test_it_tells_threes_from_sevens_of_mnist(tmp_path: Path) -> None:
         pytest.skip(f"no MNIST in {datasets_path()}; name its folder in FLNET_DATASETS_PATH")
     fit = one.fit(Task(Params(one.initial_params(0)), one.defaults, seed=0))
     assert one.evaluate(fit.params).accuracy >= 0.93
+
+
+def test_when_its_time_is_over_it_counts_the_rows_that_it_saw(tmp_path: Path) -> None:
+    one = node(tmp_path)
+    start, hyper = Params(one.initial_params(0)), HyperParams(e=2, u=1e-3, b=16)
+    told: list[int] = []
+    fit = one.fit(Task(start, hyper, 0, lambda done, total: told.append(done), lambda: len(told) == 3))
+    assert (told, fit.examples) == ([1, 2, 3], 48)
+    assert Params(fit.params) != start
