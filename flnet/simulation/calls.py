@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from flnet.effects import Fetch, Send, SendAnnounce, SendProbe
@@ -34,6 +35,7 @@ from flnet.messages import (
 from flnet.node.forms import goes_along
 from flnet.node.translate import claim_of, located
 from flnet.params import PeerId, RoundKey, TrainerId
+from flnet.refusals import NotAnnounced
 from flnet.simulation.ledger import Ledger
 from flnet.simulation.network import Receiver, SimulatedNetwork
 from flnet.simulation.tasks import Died
@@ -72,7 +74,18 @@ class Calls:
         key: RoundKey,
         body: bytes,
     ) -> None:
+        address = node.core.members.address_of(peer) or ""
+        introduced = False
+
         def answered(reply: Answer) -> None:
+            nonlocal introduced
+            if isinstance(reply, NotAnnounced):  # it was started again, or has not heard of this node yet
+                if introduced:
+                    failed()
+                else:
+                    introduced = True
+                    self.announce(node, node.core.members.introduction(address), again)
+                return
             if not node.core.members.settled(peer):
                 node.tell(None, ContactMade(peer))
             if isinstance(reply, Packet) and isinstance(reply.message, AccuracyReply):
@@ -87,8 +100,10 @@ class Calls:
             node.tell(owner, SendFailed(peer, message.path, key, "lost"))
             node.tell(None, ContactLost(peer, "lost"))
 
-        address = node.core.members.address_of(peer)
-        self._network.carry(node, address or "", message.path, body, answered, failed)
+        def again() -> None:
+            self._network.carry(node, address, message.path, body, answered, failed)
+
+        again()
 
     def fetch(self, node: Receiver, owner: TrainerId, effect: Fetch) -> None:
         """Get parameters of a peer by their digest."""
@@ -111,8 +126,8 @@ class Calls:
 
         network.clock.after(seconds, end)
 
-    def announce(self, node: Receiver, effect: SendAnnounce) -> None:
-        """Announce a node at an address."""
+    def announce(self, node: Receiver, effect: SendAnnounce, then: Callable[[], None] = lambda: None) -> None:
+        """Announce a node at an address, and go on with something."""
         address = effect.address
         message = Announce(
             i_am=node.core.me,
@@ -125,15 +140,18 @@ class Calls:
         def answered(reply: Answer) -> None:
             if not isinstance(reply, Packet) or not isinstance(reply.message, AnnounceReply):
                 node.tell(None, AnnounceFailed(address, str(reply)))
+                then()
                 return
             peer = located(reply.message.i_am, address.partition(":")[0])
             others = tuple(reply.message.announce_yourself_to_peers)
             accepts = frozenset(reply.message.accepts or ())
             told, members = reply.message.incarnation, tuple(reply.message.members or ())
             node.tell(None, AnnounceAnswered(address, peer, others, accepts, told, members))
+            then()
 
         def failed() -> None:
             node.tell(None, AnnounceFailed(address, "lost"))
+            then()
 
         body = self._network.encode(Packet(message))
         self._network.carry(node, address, Announce.path, body, answered, failed, True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from flnet.events import ContactLost, Event, FetchFailed, ProbeAnswered, ProbeFailed, SendFailed
+from flnet.membership import members
+from flnet.membership.announcing import Announcer
 from flnet.params import PeerId
 from flnet.simulation import Cluster, Weather
-from flnet.simulation.restarts import kill
+from flnet.simulation.restarts import kill, start_again
 from tests.simulation.helpers import digests, mesh
 
 A, B = PeerId("n00"), PeerId("n01")
@@ -101,3 +103,29 @@ def test_whatever_is_damaged_on_the_way_no_wrong_model_comes_of_it(seed: int) ->
     cluster.trigger(A)
     assert cluster.run_until_idle()
     assert len(digests(cluster)) == 1
+
+
+def test_a_node_that_was_started_again_and_knows_nobody_yet_takes_what_comes_after_an_introduction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = mesh(3, 1)
+    monkeypatch.setattr(Announcer, "to", lambda self, addresses, incarnation, members: [])
+    back = start_again(cluster, kill(cluster, B))  # it announces itself to nobody
+    assert not back.core.members.known
+    cluster.trigger(A)
+    assert cluster.run_until_idle()
+    assert back.job.history()[-1]["contributors"] == list(cluster.nodes)
+
+
+def test_a_peer_that_does_not_hear_the_introduction_either_is_as_good_as_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = mesh(2, 1)
+    events = heard(cluster, A, monkeypatch)
+    monkeypatch.setattr(Announcer, "to", lambda self, addresses, incarnation, members: [])
+    start_again(cluster, kill(cluster, B))
+    monkeypatch.setattr(members, "announced", lambda s, event: [])
+    cluster.trigger(A)
+    cluster.run_for(0.3)
+    assert of(SendFailed, events)
+    assert of(ContactLost, events)
