@@ -12,6 +12,7 @@ import click
 from flnet.cli.text import printable
 from flnet.errors import StartError
 from flnet.fingerprints import fingerprint, short, words
+from flnet.keys.certificate import PAGE_CERTIFICATE, print_of_page
 from flnet.keys.own import noted
 from flnet.keys.pair import ensure
 from flnet.settings import load_settings
@@ -31,7 +32,8 @@ __all__ = ["command"]
 def command(*, state_path: Path | None, node_port: int | None, new_identity: bool, as_json: bool) -> None:
     """Make a node's key pair if it has none, and show the public key and its fingerprint.
 
-    The first start of a node does the same. The private key stays in the folder and is never shown.
+    The first start of a node does the same. The private key stays in the folder and is never shown. In a pinned
+    mesh the certificate that browsers are shown for the page is named too, as they name it.
 
     \b
     Exit codes: 0 shown; 1 the key is damaged or cannot be written, or a node runs on the folder; 2 wrong usage.
@@ -41,6 +43,8 @@ def command(*, state_path: Path | None, node_port: int | None, new_identity: boo
     key = _key(folder, new_identity)
     shown = {"folder": str(folder), "key": key, "fingerprint": fingerprint(key), "short": short(key)}
     shown["words"] = words(key)
+    if (folder / PAGE_CERTIFICATE).exists():  # of a node of a pinned mesh
+        shown["page"] = f"SHA-256 {print_of_page(folder)}"
     if as_json:
         click.echo(json.dumps(shown))
         return

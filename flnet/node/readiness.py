@@ -19,7 +19,11 @@ def readiness(core: NodeCore, bootstrap: Sequence[str], trouble: str = "") -> Vi
     """
     joined = core.members.joined or not bootstrap
     jobs = core.jobs
-    reasons = [] if joined else [f"no bootstrap peer has answered yet: {', '.join(bootstrap)}"]
+    waits_at = ", ".join(sorted(core.members.state.waits_at))
+    waits = f"a person has to accept the fingerprint of this node at {waits_at}"
+    reasons = (
+        [] if joined else [waits if waits_at else f"no bootstrap peer has answered yet: {', '.join(bootstrap)}"]
+    )
     reasons += [f"{trainer} is still loading" for trainer, job in jobs.items() if job.phase is Phase.LOADING]
     usable = [job for job in jobs.values() if job.phase not in (Phase.LOADING, Phase.NO_DATA)]
     reasons += [f"{t}: {job.state.error}" for t, job in jobs.items() if job.phase is Phase.NO_DATA and not usable]

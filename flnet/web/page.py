@@ -114,6 +114,7 @@ async def page_data(node: Node, host: str, t: Translate, *, acts: bool = True) -
         "other_jobs": [job for job in elsewhere if not any(same_job(job, mine) for mine in jobs)],
         "rows": rows,
         "waiting": found.waiting if found is not None else (),
+        "pinned": node.trust is not None,
         "own": identity_of(info.get("key", "")),
         "picture": mesh_picture(rows),
         "events": event_views(node.feed.recent(), EVENTS_SHOWN),

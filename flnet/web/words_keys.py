@@ -111,6 +111,9 @@ SPANISH: Mapping[str, str] = {
     "{peer} is forgotten here. Its name is free.": "{peer} se ha olvidado aquí. Su nombre queda libre.",
 }
 REFUSALS: Mapping[str, str] = {
+    "a person has to accept the fingerprint of this node at {names}": (
+        "una persona tiene que aceptar la huella de este nodo en {names}"
+    ),
     "this mesh is not pinned: nobody waits here, and no key is accepted or turned away": (
         "esta malla no es de nodos aceptados: aquí nadie espera, y no se acepta ni se rechaza ninguna clave"
     ),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import ssl
 from collections.abc import Callable
 from pathlib import Path
 
 from click.testing import Result
 
 from flnet.fingerprints import fingerprint, short, words
+from flnet.keys.certificate import PAGE_CERTIFICATE, ensure_certificates
 from flnet.store.disk.lock import FolderLock
 
 Run = Callable[..., Result]
@@ -25,6 +28,15 @@ def test_it_makes_the_key_once_and_shows_it(flnet: Run, tmp_path: Path) -> None:
     again = flnet("keygen", "--state-path", str(folder))
     assert f"fingerprint  {fingerprint(key)}\n" in again.output
     assert "PRIVATE" not in again.output
+
+
+def test_of_a_pinned_node_the_certificate_of_the_page_is_named(flnet: Run, tmp_path: Path) -> None:
+    arguments = ("keygen", "--state-path", str(tmp_path))
+    flnet(*arguments)
+    ensure_certificates(tmp_path)
+    der = ssl.PEM_cert_to_DER_cert((tmp_path / PAGE_CERTIFICATE).read_text())
+    pairs = ":".join(f"{byte:02X}" for byte in hashlib.sha256(der).digest())
+    assert f"page         SHA-256 {pairs}\n" in flnet(*arguments).output
 
 
 def test_a_new_identity_is_made_only_when_asked_for(flnet: Run, tmp_path: Path) -> None:

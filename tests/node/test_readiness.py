@@ -27,6 +27,15 @@ def test_what_loads_and_who_does_not_answer_is_named() -> None:
     ]
 
 
+def test_a_node_that_waits_to_be_accepted_says_where() -> None:
+    node = core()
+    node.members.state.waits_at |= {"10.0.0.9:4000", "10.0.0.10:4000"}
+    where = "a person has to accept the fingerprint of this node at 10.0.0.10:4000, 10.0.0.9:4000"
+    assert readiness(node, ["10.0.0.9:4000"])["reasons"][0] == where
+    node.members.state.joined = True
+    assert where not in readiness(node, ["10.0.0.9:4000"])["reasons"]
+
+
 def test_one_trainer_with_data_is_enough() -> None:
     node = core()
     node.hear(ONE, PrepareFailed("no rows"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from quart import Quart
 
@@ -122,6 +124,18 @@ async def test_members_lead_to_the_question_and_to_their_pages_over_tls(client: 
     links = [a.get("href") for a in page.all("a")]
     assert f"{KEYS}?distrust={fingerprint(FRIEND)}#distrust" in links
     assert "https://192.0.2.1:4000/" in links
+
+
+async def test_a_node_that_waits_elsewhere_shows_its_words(
+    client: Client, node: PinnedNode, monkeypatch: Any
+) -> None:
+    await node.trust.reject(STRANGER)
+    reason = "a person has to accept the fingerprint of this node at 192.0.2.9:4000"
+    view = {"ready": False, "mesh_joined": False, "data_loaded": True, "reasons": [reason]}
+    monkeypatch.setattr(node, "ready", lambda: view)
+    assert f"{reason} Words of this node: {spoken(OWN)}" in (await load(client)).text
+    spanish = await load(client, Accept_Language="es")
+    assert "tiene que aceptar la huella de este nodo en 192.0.2.9:4000" in spanish.text
 
 
 async def test_other_pages_say_how_many_wait(client: Client, node: PinnedNode) -> None:
