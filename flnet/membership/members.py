@@ -41,7 +41,7 @@ from flnet.membership.roster import Member
 from flnet.membership.standing import State
 from flnet.membership.state import MeshState
 from flnet.membership.trusting import changed, shut_out
-from flnet.messages import Peer
+from flnet.messages import MAX_PEERS, Peer
 from flnet.params import PeerId, Rng
 
 

@@ -46,6 +46,7 @@ from flnet.node.translate import claim_of
 from flnet.node.trust import Trust
 from flnet.node.wire import Wire
 from flnet.params import PeerId, RoundKey, TrainerId
+from flnet.refusals import NotAnnounced
 from flnet.signing.refusals import NotAccepted
 from flnet.transport import Reply, Transport
 
@@ -208,7 +209,9 @@ class Post:
                     reply = await self._transport.send(address, message.path, body, content_type)
                 if reply.status == NotAnnounced.status and refusal_of(reply).error == NotAnnounced.code:
                     # It was started again, or has not heard of this node yet.
-                    self._deliver(None, await self._announced(self._members.introduction(address)))
+                    self._deliver(
+                        None, await self._announcer.announce(self._members.introduction(address), self.trust)
+                    )
                     reply = await self._transport.send(address, message.path, body, content_type)
         except TransportError as exc:
             self._deliver(owner, SendFailed(peer, message.path, key, str(exc)))
