@@ -21,6 +21,7 @@ PIECES = {
     "works": "the three works beside the plain mesh",
     "exchange": "a round without training beside bare transfers",
     "wire": "bytes of a round, counted by the loopback device",
+    "modes": "40 MB between nodes of open, keyed and pinned meshes",
     "codec": "bodies of 40 MB beside memcpy",
     "averaging": "ten updates of 40 MB beside memcpy",
     "memory": "what a node holds, idle and after training",

@@ -1,0 +1,143 @@
+"""What it costs to sign, and to speak TLS: 40 MB of parameters fetched from a real node of each kind of mesh."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import psutil
+
+from benchmarks.nodes import ROOT, TRAINERS
+from benchmarks.options import Options
+from benchmarks.report import Row
+from benchmarks.trainers.STILL import BYTES
+from flnet.blob import Landing
+from flnet.fingerprints import fingerprint
+from flnet.keys import own_key
+from flnet.keys.signer import load_signer
+from flnet.keys.tls import Channel
+from flnet.messages import ModelParams
+from flnet.node.keyed import made_of
+from flnet.signing import MeshKey
+from flnet.transport import HttpTransport
+
+MODES = ("open", "keyed", "pinned")
+NBYTES = 40_000_000
+TIMES = 15
+SECRET = "correct horse battery staple"
+PATIENCE_S = 60.0
+
+
+@dataclass
+class Side:
+    """One node that is fetched from, and what fetches.
+
+    Attributes:
+        seconds, processor: of each transfer; the latter of both sides together.
+    """
+
+    transport: HttpTransport
+    address: str
+    path: str
+    process: psutil.Process
+    seconds: list[float] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
+
+    async def fetch(self) -> None:
+        """Fetch the parameters once."""
+        landing = Landing(lambda head, total: True, 2 * NBYTES, 64 * 1024)
+        before, begun = self._cpu(), time.perf_counter()
+        await self.transport.download(self.address, self.path, landing)
+        self.seconds.append(time.perf_counter() - begun)
+        self.processor.append(self._cpu() - before)
+
+    def _cpu(self) -> float:
+        there = self.process.cpu_times()
+        return there.user + there.system + time.process_time()
+
+
+def run(options: Options) -> None:
+    """All kinds, in turns."""
+    asyncio.run(_run(options))
+
+
+async def _run(options: Options) -> None:
+    with _sides(options) as sides:
+        for number in range(options.times(TIMES) + 1):
+            for side in sides.values():
+                await side.fetch()
+                if not number:  # connections are made, signatures asked for
+                    side.seconds.clear()
+                    side.processor.clear()
+        for side in sides.values():
+            await side.transport.close()
+    plain = sides["open"]
+    for mode, side in sides.items():
+        beside = (plain.seconds, plain.processor) if mode != "open" else ((), ())
+        for what, ours, theirs in (("", side.seconds, beside[0]), (", processor", side.processor, beside[1])):
+            name, note = f"40 MB from a node of a mesh that is {mode}{what}", "over loopback, both sides here"
+            options.report.add(Row(name, "s", ours, theirs, "an open mesh" if theirs else "", note=note))
+
+
+@contextmanager
+def _sides(options: Options) -> Iterator[dict[str, Side]]:
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        sides = {}
+        for number, mode in enumerate(MODES):
+            sides[mode] = _side(options.place("modes"), mode, options.base_port + number, started)
+        yield sides
+    finally:
+        for one in started:
+            one.kill()
+            one.wait()
+
+
+def _side(folder: Path, mode: str, port: int, started: list[subprocess.Popen[bytes]]) -> Side:
+    there, here = folder / f"{mode}-node", folder / f"{mode}-here"
+    for one in (there, here):
+        one.mkdir(parents=True)
+    keys = own_key(there).text, own_key(here).text
+    settings = {"MESH_KEY": SECRET} if mode == "keyed" else {}
+    if mode == "pinned":
+        settings = {"MESH_MODE": mode, "TRUSTED_PEERS": fingerprint(keys[1])}
+    values = {"NODE_PORT": port, "STATE_PATH": there, "TRAINERS_PATH": TRAINERS, "TRAINERS": "STILL", **settings}
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("FLNET_")}
+    environ = clean | {f"FLNET_{name}": str(value) for name, value in values.items()}
+    environ |= {BYTES: str(NBYTES), "PYTHONPATH": str(ROOT)}
+    node = subprocess.Popen([sys.executable, "-m", "flnet", "run"], env=environ, stdout=subprocess.DEVNULL)
+    started.append(node)
+    digest = _digest(f"{'https' if mode == 'pinned' else 'http'}://127.0.0.1:{port}")
+    mesh = MeshKey(SECRET) if mode == "keyed" else None
+    seal = made_of(load_signer(here), mesh, keys[0].__eq__ if mode == "pinned" else None).seal
+    transport = HttpTransport(
+        PATIENCE_S,
+        random.Random(0),
+        seal=seal if mode != "open" else None,
+        channel=Channel(keys[0].__eq__) if mode == "pinned" else None,
+    )
+    return Side(transport, f"127.0.0.1:{port}", f"{ModelParams.path}/{digest}", psutil.Process(node.pid))
+
+
+def _digest(url: str) -> str:
+    """Of the parameters that the node holds, once it has loaded them."""
+    deadline = time.monotonic() + PATIENCE_S
+    with httpx.Client(base_url=url, trust_env=False, verify=False) as person:
+        while time.monotonic() < deadline:
+            try:
+                found = person.get("/jobs/STILL").json().get("digest")
+            except httpx.TransportError:
+                found = None
+            if found:
+                return str(found)
+            time.sleep(0.2)
+    raise RuntimeError(f"the node at {url} has loaded nothing")
