@@ -1,7 +1,7 @@
 """Speaks TLS to a node of a pinned mesh, and only to the one that is meant: its key is checked in the handshake.
 
 No authority vouches for a node. Its fingerprint is given by --fingerprint, or read from the state folder of the
-node that runs on this machine. A node says itself that it answers with TLS only; nobody goes back from there.
+node that runs on this machine. Other nodes say themselves that they answer with TLS only.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import ssl
+from pathlib import Path
 from typing import Any
 
 import click
@@ -18,10 +19,13 @@ from flnet.cli.operator import is_own_machine
 from flnet.cli.options import variable_name
 from flnet.errors import PeerRefused, PeerUnreachable, StartError
 from flnet.fingerprints import fingerprint, read_fingerprint, short
+from flnet.keys.own import noted
+from flnet.settings import load_settings
 
 __all__ = ["NodeTransport", "fingerprint_option", "want_tls"]
 
 _GIVEN, _WANTED = "flnet.fingerprint", "flnet.tls"  # in the context of the command
+CERTIFICATE = "identity.crt"  # as in `flnet.keys.certificate`, which loads `cryptography`
 _PROBED = "/health"  # asked for without a token, to learn whether the node speaks TLS
 
 
@@ -59,12 +63,16 @@ class NodeTransport(httpx.BaseTransport):
         self._plain = httpx.HTTPTransport(trust_env=False)
         self._tls: httpx.HTTPTransport | None = None
         self._context: _Context | None = None
+        self._is_guess = False  # that the node speaks TLS: what is in its folder may be of earlier days
         self._is_probed = is_own_machine(address, loopback_only=True)
         meta = context.meta if (context := click.get_current_context(silent=True)) else {}
         if (mark := meta.get(_GIVEN)) is not None:
             self._pin(mark)
         elif meta.get(_WANTED) == address:
             self._pin(own_mark(address))
+        elif mark := likely_mark(address):
+            self._pin(mark)
+            self._is_guess = True
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send one request.
@@ -75,6 +83,11 @@ class NodeTransport(httpx.BaseTransport):
             StartError: it is a node of a pinned mesh, and its fingerprint is not known here.
             httpx.TransportError: it cannot be reached.
         """
+        if self._is_guess:
+            try:
+                return self._sealed(request)
+            except (PeerUnreachable, httpx.ConnectError):
+                self._tls, self._is_guess = None, False
         if self._tls is None:
             self._probe(request)
         if self._tls is None:
@@ -112,10 +125,17 @@ class NodeTransport(httpx.BaseTransport):
         from flnet.keys.tls import NODE_NAME  # noqa: PLC0415 - loads `cryptography`, for pinned meshes alone
 
         assert self._tls is not None and self._context is not None
-        request.url = request.url.copy_with(scheme="https")
-        request.extensions = {**request.extensions, "sni_hostname": NODE_NAME}
+        sealed = httpx.Request(
+            request.method,
+            request.url.copy_with(scheme="https"),
+            headers=request.headers,
+            stream=request.stream,
+            extensions={**request.extensions, "sni_hostname": NODE_NAME},
+        )
         try:
-            return self._tls.handle_request(request)
+            answer = self._tls.handle_request(sealed)
+            self._is_guess = False
+            return answer
         except httpx.ConnectError as exc:
             if self._context.fault:
                 raise PeerRefused(403, "wrong_key", f"{self._address} is refused: {self._context.fault}") from exc
@@ -174,23 +194,35 @@ def own_mark(address: str) -> str:
     Raises:
         StartError: it is another machine's, or there is no key in its folder.
     """
-    from flnet.keys.own import noted  # noqa: PLC0415 - none of it is needed for an open mesh
-    from flnet.settings import load_settings  # noqa: PLC0415
-    from flnet.training.backend import state_folder  # noqa: PLC0415
-
-    if is_own_machine(address):
-        variable = variable_name("state_path")
-        port = int(address.rpartition(":")[2])
-        folder = state_folder(load_settings({"node_port": port}, {variable: os.environ.get(variable, "")}))
-        try:
-            if (key := noted(folder)) is not None:
-                return fingerprint(key)
-        except OSError:
-            pass
+    mark = _mark_in(_folder(address)) if is_own_machine(address) else ""
+    if mark:
+        return mark
     raise StartError(
         f"the node at {address} is of a pinned mesh and answers with TLS only: name its key with --fingerprint, "
         f"which flnet keygen shows on its machine, or its folder with {variable_name('state_path')}"
     )
+
+
+def likely_mark(address: str) -> str:
+    """The fingerprint of a node of this machine that was in a pinned mesh once, and may be now; else empty."""
+    if not is_own_machine(address, loopback_only=True):
+        return ""
+    folder = _folder(address)
+    return _mark_in(folder) if (folder / CERTIFICATE).exists() else ""
+
+
+def _folder(address: str) -> Path:
+    variable = variable_name("state_path")
+    port = int(address.rpartition(":")[2])
+    return load_settings({"node_port": port}, {variable: os.environ.get(variable, "")}).folder
+
+
+def _mark_in(folder: Path) -> str:
+    try:
+        key = noted(folder)
+    except OSError:
+        return ""
+    return fingerprint(key) if key else ""
 
 
 def _wants_tls(answer: httpx.Response) -> bool:

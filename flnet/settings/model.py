@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr
@@ -176,6 +177,11 @@ class Settings(PlaceSettings):
     )
 
     _sources: Mapping[str, Source] = PrivateAttr(default_factory=dict)  # of those that somebody gave
+
+    @property
+    def folder(self) -> Path:
+        """Where this node keeps what must survive a restart."""
+        return self.state_path or Path.home() / ".flnet" / f"node-{self.node_port}"
 
     def source_of(self, name: str) -> Source:
         """From where `load_settings` has the value of this setting."""

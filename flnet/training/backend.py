@@ -117,7 +117,7 @@ def partition_of(settings: Settings) -> Partition:
 
 def state_folder(settings: Settings) -> Path:
     """Where this node keeps what must survive a restart."""
-    return settings.state_path or Path.home() / ".flnet" / f"node-{settings.node_port}"
+    return settings.folder
 
 
 def threads_of(settings: Settings) -> int:

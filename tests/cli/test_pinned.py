@@ -40,6 +40,36 @@ def test_a_node_of_this_machine_is_known_by_its_folder(
     assert done.exit_code == 0, done.output
     assert "node-a" in done.output
     assert set(node.names) == {"node.flnet.internal"}
+    assert node.plain == []
+
+
+def test_a_node_that_was_in_a_pinned_mesh_once_is_asked_without_tls(
+    flnet: Run, fake_node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running_pinned_node(tmp_path / "state"):
+        pass  # what it leaves in the folder
+    monkeypatch.setenv("FLNET_STATE_PATH", str(tmp_path / "state"))
+    assert flnet("status", "--node", fake_node.address).exit_code == 0
+    assert flnet("status", "--node", f"https://{fake_node.address}").exit_code == 3
+
+
+def test_another_node_on_the_port_of_this_one_gets_nothing(
+    flnet: Run, node: PinnedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running_pinned_node(tmp_path / "other"):
+        pass
+    monkeypatch.setenv("FLNET_STATE_PATH", str(tmp_path / "other"))
+    done = flnet("status", "--node", node.address, "--token", TOKEN)
+    assert (done.exit_code, "is refused" in done.output) == (1, True)
+    assert (node.plain, node.headers) == ([], [])
+
+
+def test_a_pinned_node_whose_folder_has_no_certificate_yet_says_so_itself(
+    flnet: Run, node: PinnedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "state" / "identity.crt").unlink()
+    monkeypatch.setenv("FLNET_STATE_PATH", str(tmp_path / "state"))
+    assert flnet("status", "--node", node.address).exit_code == 0
     assert len(node.plain) == 1  # after which it knew
 
 
