@@ -90,11 +90,14 @@ class Screening:
 
 def distance(base: Mapping[str, Array], params: Mapping[str, Array], schema: Schema) -> float:
     """The L2 norm of params - base over all arrays that are averaged; infinite if it is too large for float64."""
-    lanes = np.zeros(_LANES)
+    lanes, room = np.zeros(_LANES), np.empty((2, _BLOCK))
     with np.errstate(over="ignore", invalid="ignore"):
         for name in _averaged(schema):
             for there, here in _blocks(base[name], params[name]):
-                moved = np.subtract(here, there, dtype=np.float64)
+                moved, begun = room[:, : here.size]  # widened first: numpy casts short pieces, if it is left to it
+                np.copyto(moved, here)
+                np.copyto(begun, there)
+                np.subtract(moved, begun, out=moved)
                 np.multiply(moved, moved, out=moved)
                 whole = moved.size - moved.size % _LANES
                 for row in moved[:whole].reshape(-1, _LANES):
