@@ -26,7 +26,7 @@ __all__ = ["bring_here", "bring_to_node", "brought_lines"]
 _PIECE = 1024 * 1024
 
 
-def bring_to_node(address: str, trainer: str, source: Path, *, replace: bool) -> View:
+def bring_to_node(address: str, trainer: str, source: Path, *, replace: bool, add: bool = False) -> View:
     """Send all files to a running node of this machine, with a bar; what it says of them.
 
     Raises:
@@ -34,10 +34,10 @@ def bring_to_node(address: str, trainer: str, source: Path, *, replace: bool) ->
     """
     boundary = secrets.token_hex(16)
     with NodeClient(address) as node, _bar(source) as moved:
-        return node.bring(trainer, _form(source, boundary, moved), boundary, replace=replace)
+        return node.bring(trainer, _form(source, boundary, moved), boundary, replace=replace, add=add)
 
 
-def bring_here(settings: Settings, trainer: str, source: Path, *, replace: bool) -> View:
+def bring_here(settings: Settings, trainer: str, source: Path, *, replace: bool, add: bool = False) -> View:
     """Bring all files into the place of this trainer, and load it once to see that it reads them.
 
     Raises:
@@ -47,14 +47,14 @@ def bring_here(settings: Settings, trainer: str, source: Path, *, replace: bool)
     (file,) = find_trainers(settings.model_copy(update={"trainers": (trainer,)}))
     place = place_of(file, settings.datasets_path)
     with _bar(source) as moving:
-        moved = bring_to(place, source, settings.max_import_gigabytes, replace=replace, told=moving)
+        moved = bring_to(place, source, settings.max_import_gigabytes, replace=replace, add=add, told=moving)
     view = _asked(settings, trainer)
     read = str(place.path) in view.get("source", "")
     if not view["missing"] and not read:  # its words need not name the place: see whether they changed
         moved.undo()
         before = _asked(settings, trainer)
         if (before.get("source"), before.get("checksum")) != (view.get("source"), view.get("checksum")):
-            moved, read = bring_to(place, source, settings.max_import_gigabytes, replace=replace), True
+            moved, read = bring_to(place, source, settings.max_import_gigabytes, replace=replace, add=add), True
     elif view["missing"]:
         moved.undo()
     if view["missing"] or not read:
@@ -68,6 +68,8 @@ def bring_here(settings: Settings, trainer: str, source: Path, *, replace: bool)
 
 def brought_lines(told: View) -> list[str]:
     """What was brought, in lines for people."""
+    if not told["files"]:
+        return [f"{printable(told['place'])}: all of it is there already"]
     size = f"{counted(int(told['files']), 'file')}, {told['bytes'] / 1e6:,.1f} MB"
     lines = [f"{printable(told['place'])}: {size}"]
     if told["aside"]:

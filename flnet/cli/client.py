@@ -141,9 +141,12 @@ class NodeClient:
         """GET /jobs/{trainer}/models/{digest}/card."""
         return self._file(_model_path(trainer, digest) + "/card", {})
 
-    def bring(self, trainer: str, form: Iterator[bytes], boundary: str, *, replace: bool) -> View:
+    def bring(
+        self, trainer: str, form: Iterator[bytes], boundary: str, *, replace: bool, add: bool = False
+    ) -> View:
         """POST /data/{trainer}/import: the parts of a form with files; what the trainer says of them."""
-        path, query = f"/data/{quote(trainer, safe='')}/import", {"replace": "true"} if replace else {}
+        path = f"/data/{quote(trainer, safe='')}/import"
+        query = {name: "true" for name, wanted in (("replace", replace), ("add", add)) if wanted}
         headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
         waits = httpx.Timeout(TIMEOUT_SECONDS, write=WORK_SECONDS, read=None)  # a round may have to end first
         with self._translated():

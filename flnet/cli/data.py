@@ -189,14 +189,42 @@ def import_data(
         click.echo("\n".join(lines))
 
 
+@command.command("add")
+@click.argument("trainer")
+@click.argument("source", type=click.Path(path_type=Path))
+@click.option("--node", "address", metavar="HOST:PORT", help="A running node of this machine.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+@_path_option
+def add_data(trainer: str, source: Path, address: str | None, as_json: bool, path: Path | None) -> None:
+    """Add further examples to the data of a trainer: rows of a table, or images in folders of their classes.
+
+    What is there already is not added again; old rows stay on their side of the split. A running node (--node)
+    counts what came for its schedule, see `flnet schedule`.
+
+    \b
+    Exit codes: 0 added, or there already; 1 it was refused or cannot be read; 2 wrong usage.
+    """
+    told = _for_trainer(trainer, source, address, False, None, path, add=True)
+    if as_json:
+        print_json(told)
+    else:
+        click.echo("\n".join(brought_lines(told)))
+
+
 def _for_trainer(
-    trainer: str, source: Path, address: str | None, replace: bool, gigabytes: float | None, path: Path | None
+    trainer: str,
+    source: Path,
+    address: str | None,
+    replace: bool,
+    gigabytes: float | None,
+    path: Path | None,
+    add: bool = False,
 ) -> dict[str, Any]:
     if address:
         if path is not None or gigabytes is not None:
             raise click.UsageError("a running node knows its folder and its limit: leave out the options for them")
         try:
-            return dict(bring_to_node(parse_address(address), trainer, source, replace=replace))
+            return dict(bring_to_node(parse_address(address), trainer, source, replace=replace, add=add))
         except ValueError as exc:
             raise click.UsageError(f"--node: {exc}") from exc
     settings = _settings(path)
@@ -204,7 +232,7 @@ def _for_trainer(
         _folder(path)
     if gigabytes is not None:
         settings = settings.model_copy(update={"max_import_gigabytes": gigabytes})
-    return dict(bring_here(settings, trainer, source, replace=replace))
+    return dict(bring_here(settings, trainer, source, replace=replace, add=add))
 
 
 @command.command("sample")

@@ -29,6 +29,7 @@ from flnet.node.shelf import Shelf
 from flnet.node.spare import SpareMemory
 from flnet.node.timers import Timers
 from flnet.node.trust import Trust
+from flnet.node.watching import Watch
 from flnet.node.wire import Wire, accepted, encoding_of
 from flnet.params import PeerId, TrainerId
 from flnet.policies import Participation
@@ -142,7 +143,7 @@ def assemble(
         bootstrap=settings.bootstrap_pairs,
     )
     node.imports, node.trust = _imports(node, pool, settings, files), _pinned(node, trust)
-    node.schedules = Schedules(core, node.deliver, usual_schedule(settings), Conditions())
+    _plan(node, settings)
     return node
 
 
@@ -150,6 +151,13 @@ def _pinned(node: NodeRuntime, trust: Trust | None) -> Trust | None:
     if trust is not None:
         trust.changed = lambda gone, come: node.deliver(None, TrustChanged(tuple(gone), tuple(come)))
     return trust
+
+
+def _plan(node: NodeRuntime, settings: Settings) -> None:
+    """What the node does without being asked: rounds by a schedule, and data from watched folders."""
+    node.schedules = Schedules(node.core, node.deliver, usual_schedule(settings), Conditions())
+    if settings.watch_data is not None:
+        node.watch = Watch(node.core, node.imports, node.feed, settings.watch_data)
 
 
 def _core(settings: Settings, me: Peer, trainers: list[TrainerId], folds: bool, key: str | None) -> NodeCore:
@@ -169,6 +177,8 @@ def usual_schedule(settings: Settings) -> Schedule:
     Raises:
         SettingsError: FLNET_TRAIN_WHEN is no schedule.
     """
+    if settings.watch_data is not None and settings.train_when == "never":
+        return Schedule(new=1)
     try:
         return Schedule.parse(settings.train_when)
     except InvalidMessage as exc:

@@ -19,7 +19,7 @@ class Imports(Protocol):
         """How many bytes may come at once."""
         ...
 
-    def begin(self, trainer: TrainerId, *, replace: bool = False) -> Upload:
+    def begin(self, trainer: TrainerId, *, replace: bool = False, add: bool = False) -> Upload:
         """Where files go as they come; hand it to `take`, or discard it.
 
         Raises:

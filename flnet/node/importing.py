@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from flnet.node.feed import RingFeed
 from flnet.node.timers import Deliver
 from flnet.params import Params, TrainerId
 from flnet.training import Pool, TrainerFile
+from flnet.training.adding import Added
 from flnet.training.importing import Moved, Upload
 from flnet.training.places import ImportRefused, place_of
 
@@ -52,12 +53,13 @@ class Imports:
         """How many bytes may come."""
         return int(self._gigabytes * 1e9)
 
-    def begin(self, trainer: TrainerId, *, replace: bool = False) -> Upload:
+    def begin(self, trainer: TrainerId, *, replace: bool = False, add: bool = False) -> Upload:
         """Where the files of an import go as they come; hand it to `take`, or discard it.
 
         Args:
             trainer: that is to read them.
             replace: whether they may take the place of data that are there.
+            add: whether they are further examples beside those.
 
         Raises:
             UnknownTrainer: no such job.
@@ -67,7 +69,7 @@ class Imports:
         if self._core.job(trainer).state.rounds_left and not self._core.job(trainer).state.paused:
             raise JobBusy(f"{trainer} is in a series of rounds; stop the series, and bring the data then")
         file = self._files.get(trainer, TrainerFile(trainer, ""))
-        return Upload(place_of(file, self._datasets), self._gigabytes, replace=replace)
+        return Upload(place_of(file, self._datasets), self._gigabytes, replace=replace, add=add)
 
     async def take(self, upload: Upload) -> View:
         """Move what came into its place as soon as no round is open, and load the trainer again.
@@ -76,7 +78,7 @@ class Imports:
 
         Returns:
             What the trainer says of its data now: place, files, bytes, aside (or None), source, rows, classes,
-            counts, checksum.
+            counts, checksum, added (rows that came to the old ones).
 
         Raises:
             ImportRefused, DataThere, NoRoom: nothing has changed; says why.
@@ -92,13 +94,17 @@ class Imports:
         try:
             async with self._turn:
                 await self._between_rounds(trainer)
+                before = self._core.job(trainer).state.declaration
                 moved = await asyncio.to_thread(upload.settle)
+                if not moved.files and before is not None:  # all of it is there already
+                    return _told(trainer, moved, before, 0)
                 declaration, params = await self._proved(trainer, upload, moved)
-                self._deliver(trainer, DataChanged(declaration, params))
+                added = max(_rows(declaration) - _rows(before), 0) if upload.adds else 0
+                self._deliver(trainer, DataChanged(declaration, params, added))
                 await self._others(trainer, moved.place)
         finally:
             await asyncio.to_thread(upload.discard)
-        return _told(trainer, moved, declaration)
+        return _told(trainer, moved, declaration, added)
 
     async def _between_rounds(self, trainer: TrainerId) -> None:
         """Wait until no round of this job is open."""
@@ -110,7 +116,9 @@ class Imports:
                 return
         raise NotReady("the node is stopping")
 
-    async def _proved(self, trainer: TrainerId, upload: Upload, moved: Moved) -> tuple[Declaration, Params]:
+    async def _proved(
+        self, trainer: TrainerId, upload: Upload, moved: Moved | Added
+    ) -> tuple[Declaration, Params]:
         """The trainer with these data; without them again, if it does not read them."""
         before = self._core.job(trainer).state.declaration
         try:
@@ -158,13 +166,19 @@ def _must_read(now: Declaration, before: Declaration | None, upload: Upload) -> 
         raise ImportRefused(f"it goes on with {source}{'; ' + note if note else ''}")
 
 
-def _told(trainer: TrainerId, moved: Moved, declaration: Declaration) -> View:
+def _rows(declaration: Declaration | None) -> int:
+    rows = declaration.data.get("rows") if declaration else None
+    return sum(rows.values()) if isinstance(rows, Mapping) else 0
+
+
+def _told(trainer: TrainerId, moved: Moved | Added, declaration: Declaration, added: int) -> View:
     data, offers = declaration.data, declaration.offers
     return {
         "trainer_id": trainer,
         "place": str(moved.place),
         "files": moved.files,
         "bytes": moved.size,
+        "added": added,
         "aside": None if moved.aside is None else str(moved.aside),
         "source": str(data.get("source", "")),
         "rows": dict(data.get("rows") or {}),

@@ -37,6 +37,7 @@ from flnet.node.spare import IDLE_SECONDS, SpareMemory, give_back_when_idle
 from flnet.node.survey import Survey
 from flnet.node.translate import KINDS, ORDERS, STATUS
 from flnet.node.trust import Trust
+from flnet.node.watching import Watch
 from flnet.node.wire import Wire
 from flnet.params import Digest, PeerId, RoundKey, TrainerId
 from flnet.signing.refusals import Pending
@@ -52,6 +53,7 @@ class NodeRuntime:
 
     imports: Imports
     schedules: Schedules
+    watch: Watch | None = None  # of folders into which people drop files
     door: Door | None = None  # of a mesh with a key
     trust: Trust | None = None  # of a pinned mesh
 
@@ -104,6 +106,7 @@ class NodeRuntime:
         beside: list[Coroutine[Any, Any, None]] = [self.schedules.keep(), tidying, self._diary.write()]
         if self.trust is not None:
             beside.append(Introductions(self.trust, self._transport, self.peers).run())
+        beside += [self.watch.keep()] if self.watch else []
         self._beside = [asyncio.create_task(one) for one in beside]
 
     async def leave(self) -> None:

@@ -166,6 +166,11 @@ class Settings(PlaceSettings):
     )
     keep_rounds: int = Field(default=100_000, ge=1, description="Rounds of each trainer kept in the history.")
     keep_events: int = Field(default=10_000, ge=0, description="Things that happened, kept over restarts.")
+    watch_data: Folder | None = Field(
+        default=None,
+        description="Folder with a folder for each trainer, named by its id; files that are dropped there are "
+        "added to its data, and start a round where train_when says nothing else.",
+    )
     train_when: str = Field(
         default="never",
         description="When rounds start by themselves, such as "

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from flnet.errors import DataMissing
+from flnet.training.adding import Added, add_to
 from flnet.training.bringing import Limit, broken, drafted, is_archive
 from flnet.training.member_names import member_path
 from flnet.training.places import ImportRefused, NoRoom, Place
@@ -48,19 +49,21 @@ class Moved:
 class Upload:
     """Files on their way to one trainer: `begin` one, `write` its parts, and at last `settle` or `discard` all."""
 
-    def __init__(self, place: Place, gigabytes: float, *, replace: bool = False) -> None:
+    def __init__(self, place: Place, gigabytes: float, *, replace: bool = False, add: bool = False) -> None:
         """Make the hidden folder in which they wait.
 
         Args:
             place: where they go.
             gigabytes: of all files together, unpacked.
             replace: whether they may take the place of others.
+            add: whether they are further examples beside those that are there.
 
         Raises:
             DataThere: there are data, and they may not be replaced.
             ImportRefused, NoRoom: the folder cannot be written.
         """
-        if not replace:
+        self.adds = add and place.path.exists()
+        if not replace and not self.adds:
             place.must_be_free()
         self.place, self.replace = place, replace
         self._remedy = f"FLNET_MAX_IMPORT_GIGABYTES={gigabytes:g} allows no more"
@@ -102,7 +105,7 @@ class Upload:
             if self._open is not None:
                 self._open.write(data)
 
-    def settle(self) -> Moved:
+    def settle(self) -> Moved | Added:
         """Unpack what is an archive, and move all into its place.
 
         Raises:
@@ -112,6 +115,8 @@ class Upload:
         self._close()
         try:
             with self._told():
+                if self.adds:
+                    return add_to(self.place, self._unpacked())
                 whole = self._whole()
                 aside = self._moved_aside()
                 try:
@@ -132,16 +137,20 @@ class Upload:
             self._close()
         shutil.rmtree(self._draft, ignore_errors=True)
 
-    def _whole(self) -> Path:
-        """The folder or file that goes into the place."""
+    def _unpacked(self) -> Path:
+        """The folder of what came, or of what was in the archive that came."""
         files = [path for path in self._came.rglob("*") if path.is_file()]
         if not files:
             raise ImportRefused("no files came; choose a file, a folder, or a .zip or .tar archive")
-        whole = self._came
-        if len(files) == 1 and is_archive(files[0].name):
-            allowed = min(self._limit.size, shutil.disk_usage(self._draft).free)
-            whole = drafted(files[0], self._draft / "new", Limit(Path(files[0].name), allowed, self._remedy))
-            files = [path for path in whole.rglob("*") if path.is_file()]
+        if len(files) > 1 or not is_archive(files[0].name):
+            return self._came
+        allowed = min(self._limit.size, shutil.disk_usage(self._draft).free)
+        return drafted(files[0], self._draft / "new", Limit(Path(files[0].name), allowed, self._remedy))
+
+    def _whole(self) -> Path:
+        """The folder or file that goes into the place."""
+        whole = self._unpacked()
+        files = [path for path in whole.rglob("*") if path.is_file()]
         if self.place.is_file:
             if len(files) != 1:
                 raise ImportRefused(
@@ -195,8 +204,9 @@ def bring_to(
     gigabytes: float,
     *,
     replace: bool = False,
+    add: bool = False,
     told: Callable[[int], None] = lambda count: None,
-) -> Moved:
+) -> Moved | Added:
     """A file, folder or archive of this machine brought to a trainer; left as it is.
 
     Args:
@@ -204,12 +214,13 @@ def bring_to(
         source: what is brought.
         gigabytes: of all files together, unpacked.
         replace: whether it may take the place of others.
+        add: whether it is added to them.
         told: called with the number of bytes of every part that was copied.
 
     Raises:
         ImportRefused, DataThere, NoRoom: as in `Upload`.
     """
-    upload = Upload(place, gigabytes, replace=replace)
+    upload = Upload(place, gigabytes, replace=replace, add=add)
     try:
         for name, path in files_of(source):
             upload.begin(name)

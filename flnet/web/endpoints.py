@@ -165,7 +165,11 @@ ENDPOINTS = (
         JOBS,
         "Bring data to a trainer: a file, an archive, or the files of a form",
         types=(MULTIPART, "application/octet-stream"),
-        query={"name": "of the file, where the body is no form", "replace": "true: keep the old data aside"},
+        query={
+            "name": "of the file, where the body is no form",
+            "replace": "true: keep the old data aside",
+            "add": "true: further examples beside those that are there",
+        },
         answer=ImportView,
         refuses=(*UNREADABLE, UnknownTrainer, JobBusy, ImportRefused, DataThere, NoRoom),
     ),

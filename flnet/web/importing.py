@@ -33,6 +33,7 @@ class ImportView(BaseModel):
     place: str
     files: int
     bytes: int
+    added: int = 0
     aside: str | None
     source: str
     rows: dict[str, int]
@@ -83,7 +84,7 @@ async def _taken(node: Node, trainer: str) -> View:
     node.job(TrainerId(trainer))
 
     def begin(replace: bool) -> Any:
-        return node.imports.begin(TrainerId(trainer), replace=replace)
+        return node.imports.begin(TrainerId(trainer), replace=replace, add=request.args.get("add") == "true")
 
     files = Files(
         begin,

@@ -18,6 +18,20 @@ EVENTS: Mapping[str, Mapping[str, str]] = {
         ),
     },
     "willing": {"takes part in rounds of others again": "vuelve a participar en las rondas de otros"},
+    "files_added": {
+        "{count} new files in {folder} were added: {number} rows": (
+            "se añadieron {count} archivos nuevos de {folder}: {number} filas"
+        ),
+    },
+    "files_wait": {"files in {folder} wait: {reason}": "los archivos de {folder} esperan: {reason}"},
+    "file_set_aside": {
+        "{name} cannot be used and is in {folder} now: {reason}": (
+            "{name} no se puede usar y está ahora en {folder}: {reason}"
+        ),
+        "{name} cannot be used and is left where it is ({cause}): {reason}": (
+            "{name} no se puede usar y se deja donde está ({cause}): {reason}"
+        ),
+    },
     "fresh_measured": {
         "accuracy on {count} new test rows {accuracy}; the last one was {later}": (
             "exactitud en {count} filas de prueba nuevas {accuracy}; la última fue {later}"
@@ -44,6 +58,22 @@ SPANISH: Mapping[str, str] = {
     "when accuracy on new test rows falls by more than {limit}": (
         "cuando la exactitud en filas de prueba nuevas baje más de {limit}"
     ),
+    "no files came": "no llegó ningún archivo",
+    "{name} is no .jpg, .jpeg or .png": "{name} no es .jpg, .jpeg ni .png",
+    "{name} does not lie in a folder of its class; expected one of {known}": (
+        "{name} no está en una carpeta de su clase; se esperaba una de {known}"
+    ),
+    "{name} is no whole image": "{name} no es una imagen completa",
+    "{name} is a Parquet file, to which no rows can be added; save it as CSV": (
+        "{name} es un archivo Parquet, al que no se pueden añadir filas; guárdelo como CSV"
+    ),
+    "{name} is no table; expected .csv, .tsv or .parquet": (
+        "{name} no es una tabla; se esperaba .csv, .tsv o .parquet"
+    ),
+    "{name} has the columns {columns}; expected {others}": (
+        "{name} tiene las columnas {columns}; se esperaba {others}"
+    ),
+    "{where}: {count} values for {number} columns": "{where}: {count} valores para {number} columnas",
     "round {number} is under way; a schedule forces no average": (
         "la ronda {number} está en marcha; un horario no fuerza ningún promedio"
     ),

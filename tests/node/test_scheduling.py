@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -156,5 +157,7 @@ def test_while_a_trainer_loads_nothing_is_asked_of_its_job() -> None:
 def test_a_wrong_setting_stops_the_start() -> None:
     assert usual_schedule(Settings(train_when="every 6h")) == Schedule(every=6 * HOUR)
     assert usual_schedule(Settings()) == Schedule()
+    assert usual_schedule(Settings(watch_data=Path("in"))) == Schedule(new=1)
+    assert usual_schedule(Settings(watch_data=Path("in"), train_when="every 6h")) == Schedule(every=6 * HOUR)
     with pytest.raises(SettingsError, match="FLNET_TRAIN_WHEN=sometimes: when: expected parts"):
         usual_schedule(Settings(train_when="sometimes"))
