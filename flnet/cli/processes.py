@@ -124,7 +124,13 @@ def _is_free(port: int) -> bool:
 
 
 def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables for a node of the demo: no setting but those that may hold for all nodes."""
+    """The variables for a node of the demo: no setting but those that may hold for all nodes.
+
+    Raises:
+        StartError: they would have to be of a pinned mesh.
+    """
+    if environ.get(variable_name("mesh_mode")) == "pinned":
+        raise StartError("nodes of a demo have nobody who accepts their keys: leave FLNET_MESH_MODE=pinned away")
     kept = {variable_name(name) for name in KEPT_SETTINGS}
     prefix = variable_name("")
     clean = {name: value for name, value in environ.items() if not name.startswith(prefix) or name in kept}

@@ -90,7 +90,7 @@ async def run_node(settings: Settings, parent: int | None = None) -> None:
             click.echo(greeting(node, settings, token))
             going = asyncio.create_task(_leave(node, asked, shutdown))
             tls = tls_of(settings, state_folder(settings), node.feed.publish)
-            await serve(create_app(node, settings, token), settings, shutdown, listening, tls)
+            await serve(create_app(node, settings, token), settings, shutdown, listening, tls, node.feed.publish)
             going.cancel()
         finally:
             await node.stop()

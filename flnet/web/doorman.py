@@ -23,6 +23,7 @@ EACH = 512  # connections of one address
 RESERVE = 128  # files for all else: the state on disk, connections to peers, the training child
 MOST = 8192
 LEAST = 64
+HELLO = b"\x16\x03"  # the first bytes of TLS (RFC 8446, section 5.1)
 
 
 def raise_file_limit() -> int:
@@ -99,9 +100,11 @@ class GuardedConfig(Config):
 
     Attributes:
         tls: as it is made elsewhere, in place of one from files that Hypercorn would read.
+        on_tls: called when somebody speaks TLS where none is spoken.
     """
 
     doorman: Doorman
+    on_tls: Callable[[], object] | None = None
     tls: ssl.SSLContext | None = None
 
     @property
@@ -114,12 +117,34 @@ class GuardedConfig(Config):
         return self.tls
 
 
+class Listened:
+    """What comes on a connection without TLS; notices when that begins as TLS does."""
+
+    def __init__(self, reader: Any, on_tls: Callable[[], object]) -> None:
+        self._reader, self._on_tls, self._is_first = reader, on_tls, True
+
+    def at_eof(self) -> bool:
+        """Whether nothing more comes."""
+        return bool(self._reader.at_eof())
+
+    async def read(self, most: int) -> bytes:
+        """The next bytes."""
+        data: bytes = await self._reader.read(most)
+        if self._is_first and data.startswith(HELLO):
+            self._on_tls()
+        self._is_first = False
+        return data
+
+
 class GuardedServer(TCPServer):
     """One connection, if the doorman lets it in."""
 
     async def run(self) -> None:
         """Answer what is asked on it until it ends."""
         doorman = getattr(self.config, "doorman", None)
+        on_tls = getattr(self.config, "on_tls", None)
+        if on_tls is not None:
+            self.reader: Any = Listened(self.reader, on_tls)
         if doorman is None:
             return await super().run()
         peer: Any = self.writer.get_extra_info("peername") or ("",)

@@ -7,9 +7,9 @@ import errno
 import logging
 import socket
 import ssl
+from collections.abc import Callable
 
 from hypercorn.asyncio import serve as hypercorn_serve
-from hypercorn.config import Config
 from quart import Quart
 
 from flnet.errors import StartError
@@ -59,6 +59,7 @@ async def serve(
     shutdown: asyncio.Event,
     listening: socket.socket | None = None,
     tls: ssl.SSLContext | None = None,
+    tell: Callable[[str, str], object] | None = None,
 ) -> None:
     """Serve until `shutdown` is set, then end within a few seconds, whatever callers do.
 
@@ -68,12 +69,15 @@ async def serve(
         shutdown: set it to end.
         listening: what `bind` returned, if it was called before; it belongs to the server from here on.
         tls: of a pinned mesh; there is no way to it without.
+        tell: takes a kind and a sentence, for people.
 
     Raises:
         StartError: the port cannot be had.
     """
     taken = listening or bind(settings)
-    server = asyncio.create_task(hypercorn_serve(app, _config(taken, tls), shutdown_trigger=shutdown.wait))
+    config = _config(taken, tls)
+    config.on_tls = _telling(tell) if tell is not None and tls is None else None
+    server = asyncio.create_task(hypercorn_serve(app, config, shutdown_trigger=shutdown.wait))
     asked = asyncio.create_task(shutdown.wait())
     try:
         await asyncio.wait({server, asked}, return_when=asyncio.FIRST_COMPLETED)
@@ -90,7 +94,19 @@ async def serve(
         raise StartError(f"the web server ended: {failure}") from failure
 
 
-def _config(taken: socket.socket, tls: ssl.SSLContext | None) -> Config:
+def _telling(tell: Callable[[str, str], object]) -> Callable[[], None]:
+    told: list[bool] = []
+
+    def on_tls() -> None:
+        if not told:
+            told.append(True)
+            words = "somebody asked with TLS (https://), as nodes of a pinned mesh do, and this node answers without"
+            tell("refused_here", words)
+
+    return on_tls
+
+
+def _config(taken: socket.socket, tls: ssl.SSLContext | None) -> GuardedConfig:
     config = GuardedConfig()
     config.tls, config.ssl_handshake_timeout = tls, HANDSHAKE_SECONDS
     config.doorman = Doorman(max(raise_file_limit() - RESERVE, LEAST))

@@ -82,7 +82,7 @@ class SignedRequests:
         is_read = rule not in FOR_ALL if self._door.trust else rule in READ
         if not is_read or may_act():
             return None
-        if self._door.trust and request.method == "GET" and request.accept_mimetypes.best == "text/html":
+        if self._door.trust and request.method == "GET" and "text/html" in request.headers.get("Accept", ""):
             return redirect("/sign-in")
         raise SignatureNeeded("this is for nodes of this mesh and persons of this node: sign in to read it")
 

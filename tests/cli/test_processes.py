@@ -57,6 +57,11 @@ def test_only_settings_for_all_nodes_are_passed_on() -> None:
     assert not {"FLNET_NODE_PORT", "FLNET_NODE_ID", "FLNET_DATA_SHARD"} & set(clean)
 
 
+def test_a_demo_of_a_pinned_mesh_would_have_nobody_who_accepts_keys() -> None:
+    with pytest.raises(StartError, match="accepts their keys"):
+        clean_environment({"FLNET_MESH_MODE": "pinned"})
+
+
 def test_a_node_reads_no_stray_file_and_knows_its_parent() -> None:
     command = node_command({"node_port": 4001, "data_shard": "2/4"})
     assert command[-4:] == ["--node-port", "4001", "--data-shard", "2/4"]

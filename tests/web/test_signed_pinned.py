@@ -1,0 +1,125 @@
+"""The web layer of a node of a pinned mesh: what strangers, accepted nodes and persons may ask for, over TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from quart import Quart
+
+from flnet.errors import PeerRefused
+from flnet.keys import own_key
+from flnet.keys.signer import load_signer
+from flnet.keys.tls import Channel, server_context
+from flnet.node.door import Door
+from flnet.node.keyed import made_of
+from flnet.node.trust import Trust
+from flnet.settings import load_settings
+from flnet.transport import HttpTransport
+from flnet.web import create_app
+from flnet.web.serve import serve
+from tests.keys.test_tls import ask
+from tests.signing.keypairs import TestKey
+
+from .conftest import Client, free_socket
+from .fake_node import FakeNode
+
+CAREFUL = load_settings({"trust_loopback": "false"}, {})  # the caller of these tests is a stranger
+KNOWN, OTHER = TestKey(1), TestKey(2)
+
+
+class Pinned(FakeNode):
+    """A twin node that accepts KNOWN."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        own = own_key(folder).text
+        self.own, self.told = own, list[str]()
+        self.trust = Trust(own)
+        signing = made_of(load_signer(folder), None)
+        self.door = Door(signing.gate, lambda kind, words: self.told.append(words), self.trust)
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> Pinned:
+    made = Pinned(tmp_path)
+    assert made.trust is not None
+    await made.trust.accept(KNOWN.text)
+    return made
+
+
+@pytest.fixture
+def app(node: Pinned) -> Quart:
+    return create_app(node, CAREFUL)
+
+
+@asynccontextmanager
+async def caller(key: TestKey, receiver: str) -> AsyncIterator[HttpTransport]:
+    trusts = receiver.__eq__
+    transport = HttpTransport(5, random.Random(0), seal=made_of(key, None, trusts).seal, channel=Channel(trusts))
+    try:
+        yield transport
+    finally:
+        await transport.close()
+
+
+@pytest.mark.parametrize(
+    "path", ["/info", "/jobs", "/peers", "/mesh", "/events.jsonl", "/jobs/MNIST/models", "/trust"]
+)
+async def test_a_stranger_reads_nothing(client: Client, path: str) -> None:
+    assert (await client.get(path)).status_code == 401
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready", "/openapi.json", "/sign-in"])
+async def test_what_watches_over_machines_and_who_signs_in_need_is_there(client: Client, path: str) -> None:
+    assert (await client.get(path)).status_code in (200, 503)
+
+
+async def test_the_browser_of_a_stranger_is_led_to_the_sign_in(client: Client) -> None:
+    answer = await client.get("/", headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/sign-in")
+
+
+async def test_over_tls_an_accepted_node_reads_and_another_one_is_refused(
+    app: Quart, node: Pinned, tmp_path: Path
+) -> None:
+    listening, shutdown = free_socket(), asyncio.Event()
+    port, plain = listening.getsockname()[1], list[bool]()
+    tls = server_context(tmp_path, lambda: plain.append(True))
+    server = asyncio.create_task(serve(app, CAREFUL, shutdown, listening, tls))
+    try:
+        async with caller(KNOWN, node.own) as known, caller(OTHER, node.own) as other:
+            info = await known.fetch(f"127.0.0.1:{port}", "/info")
+            vouched = await known.fetch(f"127.0.0.1:{port}", "/introductions")
+            with pytest.raises(PeerRefused, match="not_accepted"):
+                await other.fetch(f"127.0.0.1:{port}", "/info")
+        in_the_clear = await ask(port, None)
+    finally:
+        shutdown.set()
+        await asyncio.wait_for(server, 10)
+    assert (info.status, info.signer) == (200, node.own)
+    assert vouched.status == 200 and b"fingerprint" in vouched.body
+    assert b"tls_needed" in in_the_clear and plain == [True]
+    assert len(node.told) == 1 and "not accepted here" in node.told[0]
+
+
+async def test_a_node_of_another_mesh_tells_once_that_tls_was_spoken() -> None:
+    listening, shutdown, told = free_socket(), asyncio.Event(), list[str]()
+    port = listening.getsockname()[1]
+    app = create_app(FakeNode(), CAREFUL)
+    server = asyncio.create_task(
+        serve(app, CAREFUL, shutdown, listening, tell=lambda kind, words: told.append(words))
+    )
+    try:
+        for _ in range(2):
+            with pytest.raises(ssl.SSLError):
+                await ask(port, Channel(lambda key: True).known)
+    finally:
+        shutdown.set()
+        await asyncio.wait_for(server, 10)
+    assert len(told) == 1 and "pinned mesh" in told[0]
