@@ -85,7 +85,7 @@ class RolledBack(Event):
 
 @dataclass(frozen=True)
 class TrainingAsked(Event):
-    """A peer started a round; `params` are None where only their digest was said."""
+    """A peer started a round; `params` are None where only their digest was said, `run` where none was."""
 
     peer: PeerId
     key: RoundKey
@@ -98,6 +98,7 @@ class TrainingAsked(Event):
     restored_at: int | None = None
     series: SeriesMessage | None = None
     choice: ChoiceMessage | None = None
+    run: str | None = None
 
 
 @dataclass(frozen=True)

@@ -89,15 +89,17 @@ class Job:
         rng: Rng | None = None,
         folds: bool = True,
         rules: Rules | None = None,
+        run: str = "",
     ) -> None:
         """Args:
         topology: who gets the own update.
         rng: for a topology that draws lots.
         folds: whether the merging rule can add updates as they come, without keeping all of them.
         rules: what people set of its rounds.
+        run: a word that no earlier run of this node had.
         """
         self.state = JobState(
-            me, trainer, waits or Waits(), rules or Rules(), topology, rng or NoChance(), folds=folds
+            me, trainer, waits or Waits(), rules or Rules(), topology, rng or NoChance(), folds=folds, run=run
         )
 
     @property

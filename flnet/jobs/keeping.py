@@ -50,6 +50,7 @@ def figures(s: JobState) -> Mapping[str, Any]:
         "me": s.my_id,
         "round": s.number,
         "initiator": s.key.initiator if s.key else None,
+        "started_in": s.started_in,
         "phase": s.phase.value,
         "hyper": s.hyper.fields() if s.hyper else None,
         "model_round": s.model.round if s.model else -1,

@@ -49,6 +49,7 @@ class Opening:
         heard_start: False when only an update told of it: the start may still be on its way.
         series: with a goal, that the start says the round belongs to.
         choice: of who trains, as the start, or an update, says it.
+        run: of the initiator's node, in which it started the round, as the start says it.
         why: a schedule starts it here, in words.
     """
 
@@ -59,6 +60,7 @@ class Opening:
     heard_start: bool = True
     series: SeriesMessage | None = None
     choice: ChoiceMessage | None = None
+    run: str | None = None
     why: str = ""
 
     def started_by(self, me: PeerId) -> bool:

@@ -42,6 +42,7 @@ def start_message(s: JobState, to: Iterable[PeerId]) -> Effect:
         restored_at=held.restored_at,
         series=s.pursuit.said(),
         choice=s.choice,
+        run=s.started_in,
     )
     return Send(tuple(to), message, held.shared)
 

@@ -66,12 +66,32 @@ def asked(s: JobState, event: TrainingAsked) -> list[Effect]:
             s.asked_while_loading = event
         return []
     must_agree(s, event.agreement)
-    opening = Opening(event.key, event.hyper, _start_of(s, event), series=event.series, choice=event.choice)
+    opening = Opening(
+        event.key,
+        event.hyper,
+        _start_of(s, event),
+        series=event.series,
+        choice=event.choice,
+        run=event.run,
+    )
     if s.key == event.key:
-        return _join(s, opening) if s.listening else []  # a duplicate
+        return _join(s, opening) if s.listening else _repeated(s, event)
     must_beat(s, event.key)
     s.propose(opening)
     return _force(s) if event.key.number == s.number + 1 else []
+
+
+def _repeated(s: JobState, event: TrainingAsked) -> list[Effect]:
+    """A start of the round that this node is in: a duplicate, unless its initiator has forgotten the first.
+
+    Who forgot it would wait for words that were said long ago, and average alone.
+
+    Raises:
+        StaleRound: so that the initiator goes on with the next round.
+    """
+    if s.started_in is not None and event.run is not None and event.run != s.started_in:
+        raise StaleRound(event.key.number, s.number)
+    return []
 
 
 APART = "a person here went back to another model than the one that this round starts from"  # what peers read
@@ -104,10 +124,11 @@ def open_round(s: JobState, opening: Opening) -> list[Effect]:
     s.key = opening.key
     s.accuracy, s.error, s.exchange, s.rival = None, None, None, None
     s.record = RoundRecord(opening.key, why=opening.why)
-    s.choice = _choice_of(s, opening)
+    begins = opening.started_by(s.my_id) and opening.heard_start  # else a peer tells of one that this node forgot
+    s.choice, s.started_in = _choice_of(s, opening), (s.run or None) if begins else opening.run
     s.averaging = Averaging(opening.key, s.my_id, s.peers, s.waits.average, s.waits.margin, s.room, s.chosen)
     effects += entered(s, opening.series)
-    if opening.started_by(s.my_id):
+    if begins:
         effects.append(start_message(s, sorted(s.peers)))
     told = [
         effect for event in _ripe(s) for effect in s.averaging.receive(event)
@@ -151,7 +172,7 @@ def _join(s: JobState, opening: Opening) -> list[Effect]:
     """The start that this node had missed came after all: train, and keep what was gathered."""
     assert s.averaging is not None
     given_up = _take_base(s, opening)
-    s.hyper = opening.hyper or s.hyper
+    s.hyper, s.started_in = opening.hyper or s.hyper, opening.run
     joined = [CancelTimer(s.start_timer), *entered(s, opening.series)]
     if opening.choice is not None and s.choice is None:
         s.choice = opening.choice

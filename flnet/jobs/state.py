@@ -104,6 +104,8 @@ class JobState:
     hyper: HyperParams | None = None
     accuracy: float | None = None  # of the model held, after averaging, on the own test split
     key: RoundKey | None = None
+    run: str = ""  # no earlier run of this node had it
+    started_in: str | None = None  # the run of its initiator in which the round was started, as far as is known
     choice: ChoiceMessage | None = None  # as the start of the round had it, where not all nodes train
     averaging: Averaging | None = None
     exchange: Exchange | None = None

@@ -45,6 +45,8 @@ class StartTraining(JobMessage):
         contributors: how many updates went into that average.
         digest: of the parameters; who holds them already need not be sent them.
         restored_at: set when a person went back to this model on the sender: the round reached there then.
+        run: drawn anew at each start of the initiator's node, and kept with the round: a start of one round with
+            another one comes from a node that lost its memory of the first.
     """
 
     path: ClassVar[str] = "/training"
@@ -56,6 +58,7 @@ class StartTraining(JobMessage):
     restored_at: int | None = Field(default=None, ge=-1)
     series: SeriesMessage | None = None  # that the round belongs to, if it has a goal
     choice: ChoiceMessage | None = None  # who trains, where not all do
+    run: Name | None = None
 
     @property
     def key(self) -> RoundKey:

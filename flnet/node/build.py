@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import secrets
 from collections.abc import Sequence
 from typing import Any
 
@@ -163,7 +164,17 @@ def _plan(node: NodeRuntime, settings: Settings) -> None:
 def _core(settings: Settings, me: Peer, trainers: list[TrainerId], folds: bool, key: str | None) -> NodeCore:
     prune, accepts = settings.prune_unresponsive_nodes, accepted(settings.wire)
     waits, rules = waits_of(settings), rules_of(settings)
-    return NodeCore(me, trainers, waits, prune=prune, accepts=accepts, folds=folds, key=key, rules=rules)
+    return NodeCore(
+        me,
+        trainers,
+        waits,
+        prune=prune,
+        accepts=accepts,
+        folds=folds,
+        key=key,
+        rules=rules,
+        run=secrets.token_hex(8),
+    )
 
 
 def _imports(node: NodeRuntime, pool: Pool, settings: Settings, files: Sequence[TrainerFile]) -> Imports:

@@ -5,7 +5,7 @@ The running node and the simulation both drive this class; they differ only in w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -45,6 +45,7 @@ class NodeCore:
         folds: bool = True,
         key: str | None = None,
         rules: Rules | None = None,
+        run: str = "",
     ) -> None:
         """Args:
         trainers: ids of the jobs.
@@ -55,11 +56,12 @@ class NodeCore:
         folds: whether the merging rule can add updates as they come.
         key: public key by which this node is known, if it keeps one.
         rules: what people set of rounds.
+        run: a word that no earlier run of this node had.
         """
         self.me = me
         self.members = Members(me, rng or Random(me.id), prune, pauses, accepts, key)
         self.jobs = {
-            trainer: Job(me, trainer, waits, topology=topology, rng=rng, folds=folds, rules=rules)
+            trainer: Job(me, trainer, waits, topology=topology, rng=rng, folds=folds, rules=rules, run=run)
             for trainer in trainers
         }
 

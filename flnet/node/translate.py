@@ -75,6 +75,7 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
                 m.restored_at,
                 m.series,
                 m.choice,
+                m.run,
             )
             return m.trainer, asked
         case ModelParams() as m if m.declined is not None:

@@ -56,7 +56,7 @@ class Cluster:
         self.nodes: dict[PeerId, SimulatedNode] = {}
         self.strategy, self.bounds = fed_avg(), USUAL
         self.pauses = pauses or Pauses()
-        self._open_rounds = 0
+        self._open_rounds = self._runs = 0
         self._listen = listen
         if listen is not None:
             self.network.listen = lambda text: self.says("", text)
@@ -81,7 +81,9 @@ class Cluster:
 
     def add(self, me: Peer, accepts: Sequence[str] = ()) -> SimulatedNode:
         """A node that does nothing yet, in place of the one of that id, if there was one."""
-        core = NodeCore(me, [TRAINER], self._waits, pauses=self.pauses, accepts=accepts, rules=self.rules)
+        self._runs += 1
+        run, waits = f"run {self._runs}", self._waits
+        core = NodeCore(me, [TRAINER], waits, pauses=self.pauses, accepts=accepts, rules=self.rules, run=run)
         node = SimulatedNode(core, self)
         self.nodes[node.id] = node
         self.network.nodes[node.address] = node

@@ -44,6 +44,7 @@ class Deeds:
             "new data": self._new_data,
             "kill": lambda node, a: self.kill(node, refuses=a.size < 0.5),
             "kill and lose the disk": self._lose,
+            "forget": self._forget,
             "leave": self._leave,
             "start": self._start,
             "cut one way": self._cut_one_way,
@@ -111,6 +112,20 @@ class Deeds:
         self.kill(node, refuses=action.size < 0.5)
         self.lost.add(node.id)
         self.has_lost_disks = True
+
+    def _forget(self, node: SimulatedNode, action: Action) -> None:
+        """Who started the newest round is killed, loses its disk, and is there again before anyone misses it."""
+        newest = max((n.job.state.key for n in self.cluster.alive if n.job.state.key), default=None)
+        node = self.cluster.nodes[newest.initiator] if newest else node
+        if node.is_dead:
+            return
+        self._lose(node, action)
+
+        def come_back() -> None:
+            if node.id in self.lost:
+                self.revive(self.cluster.nodes[node.id])
+
+        self.cluster.clock.after(action.size, come_back)
 
     def _leave(self, node: SimulatedNode, action: Action) -> None:
         node.tell(None, Leaving())

@@ -166,11 +166,9 @@ class Play:
         """One round brings all together; in the next one, what befalls one peer costs nobody else the round."""
         cluster, seed = self.cluster, self.schedule.seed
         names = sorted(node.id for node in cluster.alive)
-        self._begin([names[seed % len(names)]])
+        turned = [*names[seed % len(names) :], *names[: seed % len(names)]]
+        self._begin([min(turned, key=lambda name: cluster.nodes[name].job.state.number)])  # who is furthest behind
         self._close()
-        if self.deeds.has_lost_disks:  # it may have repeated the number of a round that it had started before
-            self._begin([names[seed % len(names)]])
-            self._close()
         is_one(cluster)
         number = cluster.nodes[names[0]].job.state.number + 1
         starters = [names[(seed + i) % len(names)] for i in range(min(self.schedule.starters, len(names)))]

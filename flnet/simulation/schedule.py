@@ -22,6 +22,7 @@ DEEDS: Mapping[str, int] = {  # what may happen, and how often beside the others
     "new data": 3,
     "kill": 10,
     "kill and lose the disk": 4,
+    "forget": 6,
     "leave": 4,
     "start": 12,
     "cut one way": 5,

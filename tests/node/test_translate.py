@@ -79,8 +79,8 @@ def test_a_start_of_the_thesis_form_was_made_by_its_sender() -> None:
 
 
 def test_a_start_names_its_initiator_and_its_base() -> None:
-    back = read(packet(StartTraining, base_round=1, restored_at=2))
-    assert back == TrainingAsked(PeerId("a"), key(3, "a"), W, HYPER, 1, 0, restored_at=2)
+    back = read(packet(StartTraining, base_round=1, restored_at=2, run="r"))
+    assert back == TrainingAsked(PeerId("a"), key(3, "a"), W, HYPER, 1, 0, restored_at=2, run="r")
     event = read(packet(StartTraining, initiator="z", base_round=2, contributors=5))
     assert (event.peer, event.key, event.base_round, event.contributors) == ("a", key(3, "z"), 2, 5)
 

@@ -64,6 +64,17 @@ def test_who_lost_the_disk_begins_anew_and_who_kept_it_goes_on() -> None:
     assert d.has_lost_disks
 
 
+def test_who_started_the_newest_round_forgets_it_before_anyone_misses_it() -> None:
+    d = deeds()
+    d.do(act("trigger", node=2))
+    assert d.cluster.run_until_idle()
+    d.do(act("forget", node=0, size=0.5))
+    assert d.cluster.nodes[C].is_dead
+    d.cluster.run_for(0.6)
+    assert [node.job.state.number for node in d.cluster.nodes.values()] == [0, 0, -1]
+    assert whole(d.cluster)
+
+
 def test_a_person_goes_back_to_a_model_that_the_node_held() -> None:
     d = deeds()
     for _ in range(2):

@@ -85,6 +85,10 @@ def forgets_the_open_round_in_a_restart(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(job_steps, "going_on", lambda s: [])
 
 
+def takes_a_start_that_was_forgotten_for_a_duplicate(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(starting, "_repeated", lambda s, event: [])
+
+
 def never_buries_anyone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Roster, "bury", lambda self, peer: [])
 
@@ -104,6 +108,7 @@ PLANTS: tuple[tuple[Plant, str], ...] = (
     (waits_for_ever, "rounds do not close"),
     (keeps_its_own_of_two_rounds, "last round"),
     (forgets_the_open_round_in_a_restart, "last round"),
+    (takes_a_start_that_was_forgotten_for_a_duplicate, "hold models"),
     (never_buries_anyone, "no agreement"),
     (never_tries_the_dead_again, "no agreement"),
 )

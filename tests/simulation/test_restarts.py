@@ -87,3 +87,17 @@ def test_a_disk_that_forgets_updates_would_be_noticed() -> None:
         except InvariantBroken as exc:
             broken += "which it acknowledged" in str(exc)
     assert broken
+
+
+def test_who_lost_its_disk_does_not_take_part_alone_in_a_round_that_it_had_started_before() -> None:
+    cluster = mesh(3, 1)
+    first = next(iter(cluster.nodes))
+    cluster.trigger(first)
+    assert cluster.run_until_idle()
+    start_again(cluster, kill(cluster, first), keeps=False)  # before anybody misses it
+    cluster.run_for(1.0)
+    cluster.trigger(first)
+    assert cluster.run_until_idle()
+    assert (rounds(cluster), len(digests(cluster))) == ({1}, 1)
+    for node in cluster.nodes.values():
+        assert set(node.job.history()[-1]["contributors"]) == set(cluster.nodes) - {first}

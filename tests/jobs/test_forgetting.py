@@ -1,0 +1,72 @@
+"""A node that lost its memory starts a round again that it had started before: others tell it to go on."""
+
+from __future__ import annotations
+
+import pytest
+
+from flnet.effects import Save, Send, Train
+from flnet.errors import StaleRound
+from flnet.events import Restored, RoundTriggered, SendRefused
+from flnet.jobs import Job, Phase
+from flnet.messages import StartTraining
+from flnet.params import PeerId, TrainerId
+from tests.helpers import key, peer
+from tests.jobs.helpers import WAITS, Bench, asked, came, prepared, refuses
+
+
+def test_a_start_that_was_forgotten_is_refused_with_the_round_that_it_repeats() -> None:
+    for bench in (Bench(), Bench()):
+        bench.hear(asked("a", run="first"))
+        assert bench.hear(asked("a", run="first")) == []
+        refusal = refuses(bench, asked("a", run="second"), StaleRound)
+        assert dict(refusal.details()) == {"round": 0}
+        bench.train()
+        bench.hear(came("a"))
+        bench.hear(came("c"))
+        assert bench.hear(asked("a", run="first")) == []
+        refuses(bench, asked("a", run="second"), StaleRound)
+
+
+@pytest.mark.parametrize(("first", "second"), [(None, "second"), ("first", None), (None, None)])
+def test_where_a_run_is_not_known_a_second_start_is_a_duplicate(first: str | None, second: str | None) -> None:
+    bench = Bench()
+    bench.hear(asked("a", run=first))
+    assert bench.hear(asked("a", run=second)) == []
+
+
+def test_who_forgot_its_start_goes_on_with_the_next_round_and_sits_it_out() -> None:
+    bench = Bench()
+    bench.hear(RoundTriggered())
+    bench.hear(SendRefused(PeerId("a"), StartTraining.path, key(0, "b"), 409, StaleRound.code, "over", 0))
+    assert (bench.state.number, bench.phase) == (1, Phase.GATHERING)
+    assert bench.all(Train) == []
+    assert bench.said(StartTraining).round == 1
+
+
+def test_an_update_in_a_round_that_this_node_forgot_is_no_reason_to_start_it_again() -> None:
+    bench = Bench()
+    bench.hear(came("a", 0, "b"))
+    assert (bench.state.key, bench.all(Send)) == (key(0, "b"), [])
+
+
+def test_a_run_is_kept_with_the_round_and_said_again_after_a_restart() -> None:
+    def job(run: str) -> Job:
+        made = Job(peer("b"), TrainerId("T"), WAITS, run=run)
+        made.receive(prepared())
+        return made
+
+    first = job("first")
+    opened = first.receive(RoundTriggered())
+    (save,) = [effect for effect in opened if isinstance(effect, Save)]
+    second = Job(peer("b"), TrainerId("T"), WAITS, run="second")
+    second.receive(Restored(save.snapshot, save.params))
+    second.receive(prepared())
+    assert second.state.started_in == "first"
+    assert job("second").state.started_in is None
+
+
+def test_who_missed_the_start_and_hears_it_after_all_knows_its_run() -> None:
+    bench = Bench()
+    bench.hear(came("c"))
+    bench.hear(asked("a", run="first"))
+    refuses(bench, asked("a", run="second"), StaleRound)
