@@ -21,6 +21,7 @@ PAGES: Mapping[str, Who] = {
     "POST /training/trigger/form": Who.PERSONS,
     "POST /training/params/form": Who.PERSONS,
     "POST /training/steer/form": Who.PERSONS,
+    "POST /training/schedule/form": Who.PERSONS,
     "GET /view/models": Who.ANYONE,
     "GET /view/models/{trainerId}": Who.ANYONE,
     "POST /view/models/{trainerId}": Who.PERSONS,

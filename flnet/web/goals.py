@@ -18,6 +18,7 @@ _FORMS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "own": (("own", "accuracy", ">="), ("least",)),
     "gain": (("no-gain",), ("patience", "delta")),
     "mlfedavg": (("mlfedavg",), ()),
+    "cumulative": (("mlfedavg", "cumulative"), ()),
 }
 _ENDS = {"reached": "Goal reached in round {round}", "given_up": "Goal given up in round {round}"}
 
@@ -76,6 +77,8 @@ def _condition(condition: Condition, t: Translate) -> str:
             return t("the accuracy on the node asked is {least}", least=f"{least:g}")
         case NoGain(rounds, delta):
             return t("{rounds} rounds bring no more than {delta}", rounds=rounds, delta=f"{delta:g}")
+        case Falling(cumulative=True):
+            return t("the means of accuracy and loss over all rounds get worse twice running")
         case Falling():
             return t("accuracy falls and loss rises twice running")
         case Within(seconds):

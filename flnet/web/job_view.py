@@ -9,6 +9,7 @@ from typing import Any
 
 from flnet.web.data_words import classes_words, data_words
 from flnet.web.goals import GoalView, goal_view
+from flnet.web.schedules import ScheduleView, schedule_view
 from flnet.web.view import NONE, accuracy, text
 from flnet.web.words import Translate, english
 
@@ -80,6 +81,7 @@ class JobView:
     expected: int
     rounds_left: int
     goal: GoalView | None
+    schedule: ScheduleView | None
     paused: bool | None
     sits_out: str
     outcome: str
@@ -112,6 +114,7 @@ def job_view(node: str, job: Any, t: Translate = english) -> JobView:
         **_who(job),
         **_state(job),
         goal=goal_view(job.get("goal"), t),
+        schedule=schedule_view(job.get("schedule"), t),
         **_learnt(job, t),
         **_data(job, t),
     )

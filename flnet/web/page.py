@@ -60,6 +60,10 @@ def page_routes(node: Node, settings: Settings) -> Blueprint:
     async def steer() -> Any:
         return tell(await _steer(node, await read_form(), language_of_request()))
 
+    @routes.post("/training/schedule/form")
+    async def plan() -> Any:
+        return tell(await _plan(node, await read_form(), language_of_request()))
+
     @routes.get("/events.jsonl")
     async def events() -> Response:
         answer = Response(as_lines(await node.events()), content_type="application/x-ndjson")
@@ -172,6 +176,17 @@ async def _steer(node: Node, fields: Mapping[str, str], t: Translate) -> Notice:
     except FlnetError as error:
         return Notice(error.message, is_error=True)
     return Notice(done[order], is_error=False)
+
+
+async def _plan(node: Node, fields: Mapping[str, str], t: Translate) -> Notice:
+    """Give a job a schedule on behalf of the form, or take it back."""
+    when = None if fields.get("do") == "reset" else fields.get("when", "")
+    try:
+        job = await node.plan(TrainerId(fields.get("trainerId", "")), when)
+    except FlnetError as error:
+        return Notice(error.message, is_error=True)
+    schedule = text((job.get("schedule") or {}).get("when"), 200)
+    return Notice(t("Rounds start by themselves: {schedule}", schedule=schedule), is_error=False)
 
 
 def _changes(stated: Mapping[str, object]) -> EditHyperParams:

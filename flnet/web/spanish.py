@@ -25,6 +25,7 @@ PAGES: Mapping[str, str] = {
     **OF_THE_VIEWS,
     **OF_IMPORTS,
     **OF_GOALS,
+    **words_automatic.PAGES,
     **words_keys.SPANISH,
     **OF_THE_PAGE,
 }

@@ -38,6 +38,26 @@ EVENTS: Mapping[str, Mapping[str, str]] = {
         ),
     },
 }
+PAGES: Mapping[str, str] = {
+    "given by a person": "dado por una persona",
+    "from the node's settings": "según la configuración del nodo",
+    "Next round by itself at {time}, this node's time: {reason}": (
+        "Próxima ronda automática a las {time}, hora de este nodo: {reason}"
+    ),
+    "Next round by itself: {reason}": "Próxima ronda automática: {reason}",
+    "Takes no part in rounds of others now: {reason}": "Ahora no participa en las rondas de otros: {reason}",
+    "Start rounds by itself": "Iniciar rondas automáticamente",
+    "When": "Cuándo",
+    "As the settings say": "Según la configuración",
+    "Any of these starts a round, with commas between:": "Cualquiera de estas partes inicia una ronda, con comas:",
+    "All of these must hold for that:": "Para ello deben cumplirse todas estas:",
+    "With this one, rounds of others are declined while they do not:": (
+        "Con esta se rechazan las rondas de otros mientras no se cumplan:"
+    ),
+    "Nothing starts by itself with:": "Nada empieza automáticamente con:",
+    "Rounds start by themselves: {schedule}": "Las rondas empiezan automáticamente: {schedule}",
+    "Figures by round as a file:": "Cifras por ronda en un archivo:",
+}
 SPANISH: Mapping[str, str] = {
     "outside of the hours {hours}": "fuera de las horas {hours}",
     "the battery is below {limit} %": "la batería está por debajo del {limit} %",

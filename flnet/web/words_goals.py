@@ -34,5 +34,8 @@ SPANISH: Mapping[str, str] = {
     "the accuracy on the node asked is {least}": "la exactitud en el nodo al que se pidió sea {least}",
     "{rounds} rounds bring no more than {delta}": "{rounds} rondas no aporten más de {delta}",
     "accuracy falls and loss rises twice running": "la exactitud baje y la pérdida suba dos veces seguidas",
+    "the means of accuracy and loss over all rounds get worse twice running": (
+        "las medias de exactitud y pérdida de todas las rondas empeoren dos veces seguidas"
+    ),
     "{minutes} minutes are over": "pasen {minutes} minutos",
 }

@@ -32,6 +32,7 @@ spanish = translator("es")
         ("own", "10", "own accuracy>=0.95, within 600.0"),
         ("gain", "0.5", "no-gain 5 0.001, within 30.0"),
         ("mlfedavg", "", "mlfedavg 0.0"),
+        ("cumulative", "", "mlfedavg 0.0 cumulative"),
     ],
 )
 def test_every_choice_is_a_goal(choice: str, minutes: str, goal: str) -> None:
@@ -57,7 +58,9 @@ def test_the_way_to_a_goal_in_words() -> None:
     assert not reached.is_open
 
 
-@pytest.mark.parametrize("until", ["no-gain 5 0.001", "mlfedavg", "every accuracy>=0.5", "own accuracy>=1"])
+@pytest.mark.parametrize(
+    "until", ["no-gain 5 0.001", "mlfedavg", "mlfedavg cumulative", "every accuracy>=0.5", "own accuracy>=1"]
+)
 def test_goals_are_said_in_both_languages(until: str) -> None:
     assert goal_words(until, english) not in ("", until, goal_words(until, spanish))
 
@@ -72,7 +75,7 @@ def test_what_a_peer_tells_may_be_anything(wrong: Any) -> None:
 async def test_the_card_asks_for_a_goal_and_shows_how_far_it_is(client: Client, node: FakeNode) -> None:
     page = await load(client)
     choices = [choice["value"] for choice in page.all("option")]
-    assert choices[choices.index("mean") :][:5] == ["mean", "every", "own", "gain", "mlfedavg"]
+    assert choices[choices.index("mean") :][:6] == ["mean", "every", "own", "gain", "mlfedavg", "cumulative"]
     fields = {**FIELDS, "goal": "every", "rounds": "30"}
     _, location = await post(client, "/training/trigger/form", trainerId="MNIST", **fields)
     assert "Round 0 of MNIST has been started." in (await load(client, location)).text
