@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import ssl
 import subprocess
 import sys
 import threading
@@ -17,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from flnet.keys import own_key
+from flnet.keys.tls import server_context
 from flnet.settings import PREFIX, Settings, load_settings
 
 ROOT = Path(__file__).parent.parent
@@ -149,7 +152,7 @@ def test_every_package_reaches_the_build_and_nothing_else_does() -> None:
 
 
 @contextmanager
-def health_server(status: int) -> Iterator[int]:
+def health_server(status: int, tls: ssl.SSLContext | None = None) -> Iterator[int]:
     """A server that answers GET /health with this status; its port."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -161,6 +164,8 @@ def health_server(status: int) -> Iterator[int]:
             """Say nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
@@ -171,12 +176,12 @@ def health_server(status: int) -> Iterator[int]:
         server.server_close()
 
 
-def health_check(port: int) -> int:
+def health_check(port: int, **settings: str) -> int:
     """The image's health check, run here; its exit status."""
     program, *arguments = json.loads(only("HEALTHCHECK").partition("CMD")[2])
     assert program == "python3"
     # A proxy in the environment must not be asked for the node's own health.
-    environment = {"FLNET_NODE_PORT": str(port), "http_proxy": "http://127.0.0.1:1"}
+    environment = {"FLNET_NODE_PORT": str(port), "http_proxy": "http://127.0.0.1:1", **settings}
     return subprocess.run(
         [sys.executable, *arguments], env=environment, capture_output=True, check=False
     ).returncode
@@ -186,6 +191,17 @@ def health_check(port: int) -> int:
 def test_the_health_check_believes_the_node(status: int, healthy: bool) -> None:
     with health_server(status) as port:
         assert (health_check(port) == 0) is healthy
+
+
+def test_the_health_check_speaks_tls_to_a_node_of_a_pinned_mesh(tmp_path: Path) -> None:
+    own_key(tmp_path)
+    server_context(tmp_path, lambda: None)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "page.crt", tmp_path / "page.key")
+    with health_server(200, tls) as port:
+        assert health_check(port, FLNET_MESH_MODE="pinned") == 0
+    with health_server(200) as port:
+        assert health_check(port, FLNET_MESH_MODE="pinned") != 0
 
 
 def test_the_health_check_fails_where_nobody_listens() -> None:

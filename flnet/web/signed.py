@@ -30,7 +30,9 @@ RULES = frozenset(
         f"{_PULLED}<digest>",
     }
 )
-READ = frozenset({"/info", "/jobs/<trainer>/history"})  # by nodes, and by persons of this one
+_MODELS = "/jobs/<trainer>/models"
+# By nodes, and by persons of this one.
+READ = frozenset({"/info", "/jobs/<trainer>/history", _MODELS, f"{_MODELS}/<digest>", f"{_MODELS}/<digest>/card"})
 # What everybody may have of a node of a pinned mesh; all else is read by nodes and persons.
 FOR_ALL = frozenset(
     {"/sign-in", "/sign-out", "/look", "/health", "/ready", "/openapi.json", "/web/<name>", "/web/<stated>/<name>"}

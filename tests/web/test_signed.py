@@ -144,7 +144,13 @@ async def test_people_read_and_act_as_before(client: Client) -> None:
 async def test_strangers_do_not_read_what_nodes_ask_each_other(app: Quart) -> None:
     client = app.test_client()
     scope = {"client": ("10.0.0.9", 1)}
-    for path in ("/info", "/jobs/MNIST/history"):
+    for path in (
+        "/info",
+        "/jobs/MNIST/history",
+        "/jobs/MNIST/models",
+        "/jobs/MNIST/models/ab",
+        "/jobs/MNIST/models/ab/card",
+    ):
         assert (await client.get(path, scope_base=scope)).status_code == 401
     assert (await client.get("/health", scope_base=scope)).status_code == 200
 
