@@ -14,12 +14,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from flnet.halves import ROWS, narrow, same_bits, widen
 from flnet.params import Array
 
 Encoding = Literal["float32", "float16", "int8"]
 
 MIN_NUMBERS = 1024  # smaller arrays stay as they are: little to save, and biases matter
-_BLOCK = 65_536  # numbers; all that is computed on one block fits a core's cache
+_BLOCK = 131_072  # numbers; all that is computed on one block fits a core's cache
 _WIDE = (np.dtype(np.float32), np.dtype(np.float64))
 _STORED: dict[Encoding, np.dtype[Any]] = {"float16": np.dtype(np.float16), "int8": np.dtype(np.int8)}
 _FULL = 127
@@ -39,26 +40,30 @@ def packed(array: Array, encoding: Encoding) -> tuple[Array, float] | None:
     Args:
         array: C-contiguous, of any shape.
     """
+    if encoding == "float16" and array.dtype == np.float32 and is_packable(array):
+        halves = _halves(array.reshape(-1))
+        return None if halves is None else (halves.reshape(array.shape), 1.0)
     scale = _scale(array, encoding)
     if scale is None:
         return None
     flat = array.reshape(-1)
     stored = np.empty(flat.shape, _STORED[encoding])
     work = np.empty(min(flat.size, _BLOCK), flat.dtype)
-    bits = np.dtype(f"u{flat.itemsize}")
     for block in _blocks(flat.size):
         there = work[: len(flat[block])]
         _store(flat[block], scale, there, stored[block])
         _widen(stored[block], scale, there)
-        if not np.array_equal(there.view(bits), flat[block].view(bits)):  # bits: -0.0 equals 0.0, but is none
+        if not same_bits(there, flat[block]):
             return None
     return stored.reshape(array.shape), scale
 
 
 def widened(stored: Array, scale: float, dtype: np.dtype[Any]) -> Array:
     """What `packed` packed, bit by bit: stored * scale in `dtype`."""
-    out = np.empty(stored.shape, dtype)
-    _widen(stored, scale, out)
+    out, flat = np.empty(stored.shape, dtype), stored.reshape(-1)
+    wide = out.reshape(-1)
+    for block in _blocks(flat.size):
+        _widen(flat[block], scale, wide[block])
     return out
 
 
@@ -94,6 +99,12 @@ def _is_short(scale: float) -> bool:
     return math.ldexp(math.frexp(scale)[0], _SCALE_BITS).is_integer()
 
 
+def _halves(flat: Array) -> Array | None:
+    """float32 as float16, or None where that would lose anything."""
+    stored, work = np.empty(flat.shape, np.float16), np.empty((ROWS, min(flat.size, _BLOCK)), np.int32)
+    return stored if all(narrow(flat[block], stored[block], work) for block in _blocks(flat.size)) else None
+
+
 def _scale(array: Array, encoding: Encoding) -> float | None:
     """The scale for this array, or None when it is not to be packed."""
     if encoding == "float32" or not is_packable(array):
@@ -112,7 +123,7 @@ def _scale(array: Array, encoding: Encoding) -> float | None:
 def _largest(flat: Array) -> float:
     """max|x|; not a number when one of them is none."""
     with np.errstate(invalid="ignore"):
-        return float(np.max([np.abs(flat[block]).max() for block in _blocks(flat.size)]))
+        return float(np.max([(flat[block].max(), -flat[block].min()) for block in _blocks(flat.size)]))
 
 
 def _store(block: Array, scale: float, work: Array, stored: Array) -> None:
@@ -125,7 +136,10 @@ def _store(block: Array, scale: float, work: Array, stored: Array) -> None:
 
 def _widen(stored: Array, scale: float, out: Array) -> None:
     if stored.dtype == _STORED["int8"]:
-        np.multiply(stored, out.dtype.type(scale), out=out)
+        np.copyto(out, stored)  # numpy casts short pieces, if the multiplication is left to do it
+        np.multiply(out, out.dtype.type(scale), out=out)
+    elif out.dtype == np.float32:
+        widen(stored, out)
     else:
         with np.errstate(invalid="ignore"):  # a stranger's NaN of the signalling kind
             np.copyto(out, stored)
