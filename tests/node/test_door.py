@@ -1,4 +1,5 @@
 import random
+from contextlib import nullcontext
 from hashlib import sha256
 
 import pytest
@@ -8,8 +9,9 @@ from flnet.events import AnnounceReceived
 from flnet.membership import Members
 from flnet.messages import Accuracy, Announce, Probe
 from flnet.messages import Peer as Named
-from flnet.node.door import MOST_TOLD, Door, check_speaker
-from flnet.signing.refusals import SignatureNeeded, SignatureRefused
+from flnet.node.door import MOST_TOLD, Door, check_speaker, check_trusted
+from flnet.node.trust import Trust
+from flnet.signing.refusals import NotAccepted, Pending, SignatureNeeded, SignatureRefused
 from tests.signing.keypairs import OTHER_MESH, TestKey, gate, learnt, seal, sent
 
 A, B = TestKey(1).text, TestKey(2).text
@@ -102,3 +104,44 @@ def test_the_key_in_a_message_is_the_one_that_signed_it(kind: type[Announce] | t
     for said in (message, kind(i_am=message.i_am)):
         with pytest.raises(SignatureRefused, match="another key"):
             check_speaker(members(), said, B)
+
+
+async def pinned_door() -> tuple[Door, Trust, Told]:
+    """A door of a pinned mesh, and whom it lets in: A."""
+    trust, told = Trust(B), Told()
+    await trust.accept(A)
+    return Door(gate(mesh=None), told, trust), trust, told
+
+
+async def test_strangers_of_a_pinned_mesh_may_announce_themselves_and_nothing_else() -> None:
+    here, trust, told = await pinned_door()
+    for path, key, refused in (
+        ("/announce", 1, False),
+        ("/probe", 1, False),
+        ("/announce", 3, False),
+        ("/probe", 3, True),
+    ):
+        request = sent(learnt(seal(key, mesh=None, run=f"{path == '/probe':016x}"), gate(mesh=None)), path=path)
+        with pytest.raises(NotAccepted) if refused else nullcontext():
+            here.enter("POST", path, "", {**JSON, **request.headers}.get, "10.0.0.1")
+    assert len(told) == 1
+    await trust.reject(TestKey(3).text)
+    request = sent(learnt(seal(3, mesh=None, run="f" * 16), gate(mesh=None)))
+    with pytest.raises(NotAccepted):
+        here.enter("POST", "/announce", "", {**JSON, **request.headers}.get, "10.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("signer", "knock", "waits", "words"),
+    [(1, None, False, ""), (1, True, False, "waits to be accepted in turn"), (3, None, True, "has to accept")],
+)
+async def test_two_nodes_are_peers_only_if_both_have_accepted_each_other(
+    signer: int, knock: bool | None, waits: bool, words: str
+) -> None:
+    _, trust, _ = await pinned_door()
+    peer = Named(id="a", ip="10.0.0.1", port=1)
+    said = Announce(i_am=peer, key=TestKey(signer).text, knock=knock)
+    with pytest.raises(Pending, match=words) if words else nullcontext():
+        check_trusted(trust, said, AnnounceReceived(peer), TestKey(signer).text, "me")
+    assert bool(trust.pending()) is waits
+    check_trusted(None, said, AnnounceReceived(peer), "", "me")  # of another mesh

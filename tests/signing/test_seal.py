@@ -5,8 +5,9 @@ import pytest
 
 from flnet.errors import TransportError
 from flnet.signing import Gate, Seal
+from flnet.signing.refusals import StrangerThere
 from flnet.signing.seal import MOST_ADDRESSES
-from tests.signing.keypairs import OTHER_MESH, TestKey, admitted, gate, learnt, seal, sent
+from tests.signing.keypairs import OTHER_MESH, RUN, TestKey, admitted, gate, learnt, seal, sent
 
 JSON = "application/json"
 ANSWER = b'{"announceYourselfToPeers": []}'
@@ -144,3 +145,19 @@ def test_without_a_mesh_key_the_nodes_own_keys_prove() -> None:
     assert "mesh=" not in request.headers["Signature"]
     proven = request.answered(201, header(answer_of(b, request.headers)))
     assert proven is not None and proven.key == TestKey(2).text
+
+
+def test_nothing_is_signed_for_a_node_that_is_not_trusted_but_who_this_is() -> None:
+    trusted = {TestKey(2).text}
+    sender = Seal(TestKey(1), None, RUN, trusted.__contains__)
+    assert sender.key_at("b:1") == ""
+    learnt(sender, gate(mesh=None))
+    assert sender.key_at("b:1") == TestKey(2).text
+    assert "Signature" in sent(sender).headers
+    trusted.clear()
+    knock = sender.request("b:1", "POST", "/announce", "", sha256(b"{}").digest(), JSON, stranger=True)
+    assert admitted(gate(mesh=None), knock.headers).key == TestKey(1).text
+    with pytest.raises(StrangerThere) as refusal:
+        sent(sender)
+    assert refusal.value.key == TestKey(2).text and "not accepted here" in str(refusal.value)
+    assert "Signature" not in sent(sender).headers  # somebody else may be there now: it is asked who
