@@ -127,7 +127,8 @@ class Members:
 
     def view(self) -> Sequence[Mapping[str, Any]]:
         """The peers as JSON-ready data, sorted by id."""
-        return [member.view() for member in self.state.roster]
+        disputed = self.state.disputes
+        return [{**one.view(), "disputed": PeerId(one.peer.id) in disputed} for one in self.state.roster]
 
     def receive(self, event: Event) -> list[Effect]:
         """Take one event; what is to be done about it.

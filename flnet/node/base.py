@@ -93,8 +93,8 @@ class Node(Protocol):
         or None), bytes, held (whether the job goes on from it), pinned (by a person, so that it is kept).
     peer: id, ip, port, address, state ("alive", "suspect", "dead", "left"), reason, incarnation (how
         often it was shown that it is there after all), fingerprint (of its key, short, or ""), key (its public
-        key, or ""), rtt_ms (round-trip time of small requests, smoothed, in milliseconds; None while
-        none was measured).
+        key, or ""), disputed (whether another node claims its name), rtt_ms (round-trip time of small
+        requests, smoothed, in milliseconds; None while none was measured).
     """
 
     me: Peer

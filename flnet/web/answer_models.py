@@ -40,6 +40,7 @@ class PeerView(View):
     incarnation: int = Field(description="how often it was shown that it is there after all")
     fingerprint: str = Field(default="", description="of its key, the short form; empty if it has none")
     key: str = Field(default="", description="its public key; empty if it has none")
+    disputed: bool = Field(default=False, description="whether another node claims its name, and is refused")
     rtt_ms: float | None = Field(default=None, description="of small requests to it, smoothed; milliseconds")
 
 

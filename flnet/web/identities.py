@@ -61,9 +61,9 @@ def _identity(key: str, whole: str, spoken: str) -> Identity:
     return Identity(key, whole, "-".join(groups[:SHORT_GROUPS]), said, tuple(lines))
 
 
-def forget_url(peer: str, state: str) -> str:
-    """The address that asks whether to forget a peer; empty while it takes part."""
-    return f"{KEYS}?forget={quote(peer, safe='')}#forget" if state in GONE else ""
+def forget_url(peer: str, state: str, disputed: bool = False) -> str:
+    """The address that asks whether to forget a peer; empty while it takes part and nobody claims its name."""
+    return f"{KEYS}?forget={quote(peer, safe='')}#forget" if state in GONE or disputed else ""
 
 
 def distrust_url(mark: str) -> str:

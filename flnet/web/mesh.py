@@ -93,6 +93,7 @@ class MeshNode(_Said):
         reason: why it does not answer, or why nothing is known of its jobs.
         fingerprint: of its key, the short form; empty for a node that has none.
         key: its public key; empty for a node that has none.
+        disputed: whether another node claims its name, and is refused.
         rtt_ms: round-trip time to it, smoothed, in milliseconds; None for this node, and where none was measured.
     """
 
@@ -104,6 +105,7 @@ class MeshNode(_Said):
     version: Annotated[Annotated[str, Field(pattern=r"^[0-9A-Za-z.+-]{1,40}$")] | None, _else(None)] = None
     fingerprint: str = ""
     key: str = ""
+    disputed: bool = False
     rtt_ms: Annotated[float, Field(ge=0)] | None = None
     jobs: Annotated[list[MeshJob], _good_ones(MeshJob, MAX_JOBS)] = []
 
@@ -162,6 +164,7 @@ def _peer(known: View, asked: View) -> MeshNode:
         version=said.get("version"),
         fingerprint=known.get("fingerprint", ""),
         key=known.get("key", ""),
+        disputed=known.get("disputed", False),
         rtt_ms=known.get("rtt_ms"),
         jobs=said.get("jobsInfo", []),
     )

@@ -129,7 +129,7 @@ def _row(node: MeshNode, labels: Mapping[str, str], letters: Letters, pinned: bo
         chip=_CHIPS.get(state, "warn"),
         note=text(node.reason, 500),
         identity=identity,
-        forget="" if is_apart else _forget(node.id, state, identity, pinned),
+        forget="" if is_apart else _forget(node, state, identity, pinned),
         accept=accept_url(identity.fingerprint) if identity and state in APART else "",
         rtt=rtt_words(node.rtt_ms),
         version=node.version or "",
@@ -138,9 +138,9 @@ def _row(node: MeshNode, labels: Mapping[str, str], letters: Letters, pinned: bo
     )
 
 
-def _forget(name: str, state: str, identity: Identity | None, pinned: bool) -> str:
+def _forget(node: MeshNode, state: str, identity: Identity | None, pinned: bool) -> str:
     """In a pinned mesh a key is forgotten, at any time; else a name, when its node is gone."""
-    return distrust_url(identity.fingerprint) if pinned and identity else forget_url(name, state)
+    return distrust_url(identity.fingerprint) if pinned and identity else forget_url(node.id, state, node.disputed)
 
 
 def _job(job: MeshJob, labels: Mapping[str, str], letters: Letters) -> NodeJob:

@@ -82,7 +82,7 @@ def key_row(peer: View) -> KeyRow:
         address=text(peer.get("address")),
         state=state,
         identity=identity_of(peer.get("key") or ""),
-        forget=forget_url(raw, state),
+        forget=forget_url(raw, state, peer.get("disputed") is True),
     )
 
 

@@ -52,8 +52,8 @@ SPANISH: Mapping[str, str] = {
         "Después su nombre queda libre aquí para un nodo con cualquier clave. Si el mismo nodo vuelve, se une de "
         "nuevo."
     ),
-    "A peer can be forgotten when it is dead or has left.": (
-        "Se puede olvidar un nodo cuando está caído o se ha ido."
+    "A peer can be forgotten when it is dead or has left, or when another node claims its name.": (
+        "Se puede olvidar un nodo cuando está caído o se ha ido, o cuando otro nodo reclama su nombre."
     ),
     # a pinned mesh
     "forgotten": "olvidado",

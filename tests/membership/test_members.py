@@ -282,7 +282,10 @@ def test_the_view_says_what_is_known() -> None:
     assert m.view()[0] == {
         **{"id": "a", "ip": "10.0.0.1", "port": str(at("a").port), "address": address("a")},
         **{"state": "suspect", "reason": "timed out", "incarnation": 0, "fingerprint": "", "key": ""},
+        "disputed": False,
     }
+    m.state.disputes[A] = None
+    assert m.view()[0]["disputed"] is True
 
 
 def test_timers_and_events_of_others() -> None:

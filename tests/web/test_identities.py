@@ -35,3 +35,4 @@ def test_what_is_no_key_has_no_identity(key: str) -> None:
 )
 def test_who_takes_part_cannot_be_forgotten(state: str, asked: bool) -> None:
     assert forget_url('ward/7 "b"', state) == ("/view/keys?forget=ward%2F7%20%22b%22#forget" if asked else "")
+    assert forget_url("b", state, disputed=True) == "/view/keys?forget=b#forget"

@@ -94,6 +94,14 @@ async def test_forgetting_is_asked_first_and_told_afterwards(client: Client, nod
     assert page.all("img") == [page.all("img")[0]]  # the icon
 
 
+async def test_a_peer_whose_name_another_node_claims_can_be_forgotten_while_it_is_there(
+    client: Client, node: KeyNode
+) -> None:
+    node.meet("b")
+    node.known[-1] = {**node.known[-1], "disputed": True}
+    assert hrefs(await load(client, HERE)) == hrefs(await load(client)) == ["/view/keys?forget=b#forget"]
+
+
 @pytest.mark.parametrize("refusal", [UnknownPeer("b"), StillThere("b")])
 async def test_a_refusal_is_told_in_the_words_of_the_node(
     client: Client, node: KeyNode, refusal: PeerError
