@@ -30,6 +30,7 @@ PIECES = {
     "growth": "a round by nodes and by size of the model",
     "profile": "where a round's time goes",
     "curves": "accuracy by round for each wire format",
+    "uneven": "part of the mesh, and one slow node: accuracy, bytes, time",
     "page": "what the page costs in a real browser",
 }
 BASE_PORT = 4900

@@ -17,6 +17,9 @@ BOUNDS = {
     "latency.max": 150.0,  # ms
     "forming": 0.5,  # seconds a node: 30 nodes in 15 s
     "curves": 0.01,  # of accuracy
+    "uneven.accuracy": 0.01,  # of accuracy
+    "uneven.bytes": 0.55,
+    "uneven.time": 1.5,
     "page.paint": 1000.0,  # ms
     "page.weight": 200.0,  # kB
     "page.event": 1000.0,  # ms

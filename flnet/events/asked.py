@@ -103,11 +103,13 @@ class TrainingAsked(Event):
 
 @dataclass(frozen=True)
 class UpdateReceived(Event):
-    """A peer's update came; `choice` is what the start of its round said of who trains."""
+    """A peer's update came; `choice` is what the start of its round said of who trains,
+    `seconds` what its training took."""
 
     update: Update
     agreement: Mapping[str, str] | None = None
     choice: ChoiceMessage | None = None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,7 @@ class UpdateOffered(Event):
     digest: Digest
     agreement: Mapping[str, str] | None = None
     choice: ChoiceMessage | None = None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)

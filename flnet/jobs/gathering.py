@@ -10,7 +10,7 @@ from flnet.events import DeclineReceived, SendRefused, Trained, TrainingFailed, 
 from flnet.jobs.agreement import must_agree
 from flnet.jobs.opening import Opening
 from flnet.jobs.speaking import decline
-from flnet.jobs.starting import must_beat
+from flnet.jobs.starting import must_beat, timed
 from flnet.jobs.state import JobState
 from flnet.jobs.steps import Phase
 from flnet.messages import LAST_ROUND, ModelParams, StartTraining
@@ -37,6 +37,7 @@ def trained(s: JobState, event: Trained) -> list[Effect]:
     said = (event.examples, event.labels, event.accuracy, s.model.shared.digest)
     s.own = update = Update(s.my_id, event.key, shared, *said)
     message = own_word(s, update)
+    timed(s, UpdateReceived(update, seconds=event.seconds))
     return [
         s.save(private=private),
         *s.spread(message, shared),
@@ -48,7 +49,8 @@ def trained(s: JobState, event: Trained) -> list[Effect]:
 def own_word(s: JobState, own: Update) -> ModelParams:
     """The message that brings, or offers, the own update."""
     said = {"examples": own.examples, "labels": own.labels, "accuracy": own.accuracy, "base": own.base}
-    return s.say(ModelParams, **said, digest=own.params.digest, choice=s.choice)
+    took = s.record.seconds.get("train") if s.record else None
+    return s.say(ModelParams, **said, digest=own.params.digest, choice=s.choice, seconds=took or None)
 
 
 def failed(s: JobState, event: TrainingFailed) -> list[Effect]:
@@ -146,6 +148,7 @@ def _of_this_round(s: JobState, event: UpdateReceived | UpdateOffered) -> list[E
         return []  # a duplicate; the first one counts
     if s.averaging.closed is not None or s.averaging.has_passed(update.peer):
         raise StaleRound(update.key.number, s.number)
+    timed(s, event)
     effects = [*s.averaging.receive(event), _kept(s, event)]
     return effects if isinstance(event, UpdateOffered) else [*effects, counted(s, update)]
 

@@ -28,7 +28,6 @@ from flnet.jobs.state import JobState, key_of
 from flnet.jobs.steps import Phase
 from flnet.messages import Accuracy, ChoiceMessage, HyperParams, ModelParams, StartTraining
 from flnet.params import Params, PeerId, RoundKey, Update
-from flnet.rounds import Averaging
 
 
 def restored(s: JobState, event: Restored) -> list[Effect]:
@@ -154,7 +153,7 @@ def _gather(s: JobState, event: Restored, phase: Phase) -> list[Effect]:
     """Updates still count: take up those that were kept, then say the own word, or get ready to say it."""
     assert s.key is not None
     said, expected = event.snapshot, {PeerId(peer) for peer in event.snapshot.get("expected", ())} - {s.my_id}
-    s.averaging = Averaging(s.key, s.my_id, expected, s.waits.average, s.waits.margin, s.room, s.chosen)
+    s.averaging = s.gather(s.key, expected)
     s.away = dict.fromkeys(expected, s.key)
     s.phase = Phase.GATHERING
     effects: list[Effect] = []

@@ -17,7 +17,7 @@ from flnet.jobs.state import PAUSED, JobState, Word, key_of
 from flnet.jobs.steps import Phase
 from flnet.messages import LAST_ROUND, ChoiceMessage, Triggered
 from flnet.params import RoundKey
-from flnet.rounds import Averaging, Closing
+from flnet.rounds import Closing
 
 
 def triggered(s: JobState, event: RoundTriggered) -> list[Effect]:
@@ -126,13 +126,14 @@ def open_round(s: JobState, opening: Opening) -> list[Effect]:
     s.record = RoundRecord(opening.key, why=opening.why)
     begins = opening.started_by(s.my_id) and opening.heard_start  # else a peer tells of one that this node forgot
     s.choice, s.started_in = _choice_of(s, opening), (s.run or None) if begins else opening.run
-    s.averaging = Averaging(opening.key, s.my_id, s.peers, s.waits.average, s.waits.margin, s.room, s.chosen)
+    s.averaging = s.gather(opening.key, s.peers)
     effects += entered(s, opening.series)
     if begins:
         effects.append(start_message(s, sorted(s.peers)))
-    told = [
-        effect for event in _ripe(s) for effect in s.averaging.receive(event)
-    ]  # first: who sits out may end it
+    ripe = _ripe(s)
+    for event in ripe:
+        timed(s, event)
+    told = [effect for event in ripe for effect in s.averaging.receive(event)]  # first: who sits out may end it
     effects += [*_enter(s, opening), *told]
     words = f"round {s.number} of {s.trainer} was started by {opening.key.initiator}"
     return [*effects, s.save(), s.tell("round_opened", words, initiator=opening.key.initiator), *given_up]
@@ -271,6 +272,13 @@ def _force(s: JobState) -> list[Effect]:
         return []
     stopped: list[Effect] = [CancelWork(s.averaging.key)] if s.phase is Phase.TRAINING else []
     return [*stopped, CancelTimer(s.start_timer), *s.averaging.close(Closing.NEXT_ROUND)]
+
+
+def timed(s: JobState, event: Word) -> None:
+    """Note how long a peer says that it trained in the open round."""
+    if not isinstance(event, DeclineReceived) and s.averaging is not None and s.hyper is not None:
+        s.paces.note(event.update.peer, event.seconds, s.hyper.e)
+        s.averaging.took(event.update.peer, event.seconds)
 
 
 def _ripe(s: JobState) -> list[Word]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -29,7 +29,7 @@ from flnet.jobs.steps import Phase
 from flnet.messages import MAX_PEERS, ChoiceMessage, HyperParams, JobMessage, ModelParams, Peer
 from flnet.params import Claim, Digest, Params, PeerId, Rng, RoundKey, TrainerId, Update
 from flnet.policies import Participation, chosen
-from flnet.rounds import Averaging, Exchange
+from flnet.rounds import Averaging, Exchange, Paces
 from flnet.topologies import Topology, full_mesh
 
 M = TypeVar("M", bound=JobMessage)
@@ -52,12 +52,14 @@ class Waits:
         margin: random part added to it.
         start: for the start of a round of which only an update told, before this node says it sits out.
         claims: for the peers' accuracies after the average.
+        turn: between two peers that the membership looks at: what was lost is said again when all had their turn.
     """
 
     average: float = 60.0
     margin: float = 5.0
     start: float = 5.0
     claims: float = 65.0
+    turn: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class Rules:
 
 PARTICIPATION = "participation"  # among what all nodes must have alike
 PAUSED = "paused by a person here"  # what peers read
+WAY = 4.0  # seconds, and turns, that an update is given beside those of all peers
 HELD_ROUNDS = 120  # newest records that a job holds (charts show 100); the store has the older ones
 HOLD_BYTES = 128 * 1024 * 1024  # of updates that a round holds before it begins to fold them into a sum
 
@@ -106,6 +109,7 @@ class JobState:
     key: RoundKey | None = None
     run: str = ""  # no earlier run of this node had it
     started_in: str | None = None  # the run of its initiator in which the round was started, as far as is known
+    paces: Paces = field(default_factory=Paces)
     choice: ChoiceMessage | None = None  # as the start of the round had it, where not all nodes train
     averaging: Averaging | None = None
     exchange: Exchange | None = None
@@ -142,6 +146,13 @@ class JobState:
         if not self.folds or self.model is None:
             return None
         return max(1, HOLD_BYTES // max(1, self.model.shared.nbytes))
+
+    def gather(self, key: RoundKey, peers: Collection[PeerId]) -> Averaging:
+        """Begin to gather the updates of a round from these peers, those of them that are chosen."""
+        seconds = self.paces.expected(self.hyper.e) if self.hyper else None
+        waits, way = self.waits, WAY + self.waits.turn * (len(self.peers) + WAY)
+        some = (self.room, self.chosen, seconds, way)
+        return Averaging(key, self.my_id, peers, waits.average, waits.margin, *some)
 
     def holds(self, digest: Digest) -> Params | None:
         """The parameters of this digest, if a peer may fetch them here."""

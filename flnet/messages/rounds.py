@@ -75,6 +75,7 @@ class ModelParams(JobMessage):
         accuracy: of the sender's own model on its own test split, before averaging; in [0, 1].
         declined: set when the sender takes no part: the reason. No parameters come with it.
         digest: of the update; without parameters beside it, they are there to be fetched by it.
+        seconds: that the sender took to train and measure.
         base: of the parameters that the sender's training began with.
     """
 
@@ -88,6 +89,7 @@ class ModelParams(JobMessage):
     digest: HexDigest | None = None
     base: HexDigest | None = None
     choice: ChoiceMessage | None = None  # as the start had it, for who missed that
+    seconds: float | None = Field(default=None, ge=0, le=1e9)
 
 
 class Accuracy(JobMessage):

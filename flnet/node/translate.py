@@ -81,9 +81,11 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
         case ModelParams() as m if m.declined is not None:
             return m.trainer, DeclineReceived(m.sender, _key(m), m.declined)
         case ModelParams() as m if packet.params is None and m.digest is not None:
-            return m.trainer, UpdateOffered(update_of(m, Params()), Digest(m.digest), _stated(m), m.choice)
+            return m.trainer, UpdateOffered(
+                update_of(m, Params()), Digest(m.digest), _stated(m), m.choice, m.seconds
+            )
         case ModelParams() as m:
-            return m.trainer, UpdateReceived(update_of(m, _params(packet)), _stated(m), m.choice)
+            return m.trainer, UpdateReceived(update_of(m, _params(packet)), _stated(m), m.choice, m.seconds)
         case Accuracy() as m:
             claim = Claim(
                 m.sender,

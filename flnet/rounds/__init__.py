@@ -2,5 +2,6 @@
 
 from flnet.rounds.averaging import Averaging, Closing
 from flnet.rounds.exchange import Exchange
+from flnet.rounds.pace import Paces, wait_for
 
-__all__ = ["Averaging", "Closing", "Exchange"]
+__all__ = ["Averaging", "Closing", "Exchange", "Paces", "wait_for"]

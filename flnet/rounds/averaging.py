@@ -10,7 +10,7 @@ there is room for, those that come first in the order of the peers are folded in
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from enum import Enum, auto
 
@@ -27,6 +27,7 @@ from flnet.events import (
     UpdateReceived,
 )
 from flnet.params import Digest, Params, PeerId, RoundKey, Update
+from flnet.rounds.pace import wait_for
 
 _SUM = 2  # in updates: it is in float64
 RESTING = 4  # times the patience, in which who does not train itself waits for the first update
@@ -52,6 +53,8 @@ class Averaging:
         margin: float = 0.0,
         room: int | None = None,
         chosen: Collection[PeerId] | None = None,
+        seconds: Mapping[PeerId, float] | None = None,
+        way: float = 0.0,
     ) -> None:
         """Args:
         peers: the other nodes expected in this round.
@@ -60,6 +63,8 @@ class Averaging:
         room: updates of peers that may be here, or on their way, before some are folded; None for all. The own
             one does not count: it stays here for peers that fetch it. A sum takes the room of two.
         chosen: who trains in this round; None for all. Nobody waits for others, but what they send counts.
+        seconds: that nodes will train, as far as that is known; the patience may be shorter then, never longer.
+        way: seconds in which an update is here when it is ready, also when it has to be said again.
         """
         self.key = key
         self.me = me
@@ -73,6 +78,7 @@ class Averaging:
         self.closed: Closing | None = None
         self.timer = f"forced-averaging:{key.number}:{key.initiator}"
         self._patience, self._margin, self._room = patience, margin, room
+        self._seconds, self._way = dict(seconds or {}), way
         self._rests = False  # not chosen, and no update has come yet
 
     @property
@@ -90,6 +96,11 @@ class Averaging:
         self.chosen = frozenset(chosen)
         self.expected &= self.chosen | self.updates.keys() | self.offers.keys()
 
+    def took(self, peer: PeerId, seconds: float | None) -> None:
+        """A node says that it trained so long in this round."""
+        if seconds:
+            self._seconds[peer] = seconds
+
     def rest(self) -> list[Effect]:
         """This node is not chosen: wait for those that are, longer as long as none of them has finished.
 
@@ -100,7 +111,8 @@ class Averaging:
         if self.updates and not self.missing:
             return self.close(Closing.COMPLETE)
         self._rests = not self.updates
-        wait = self._patience * (RESTING if self._rests and self.missing else 1)
+        patience = self._patience * (RESTING if self._rests and self.missing else 1)
+        wait = wait_for(self.missing, self._seconds, 0.0, patience, self._way)
         return [SetTimer(self.timer, wait, self._margin), *(self._fold() if self.missing else []), *self._pull()]
 
     def has_passed(self, peer: PeerId) -> bool:
@@ -161,7 +173,13 @@ class Averaging:
         if not self._rests or not self.missing:
             return self._spoken(update.peer)
         self._rests = False
-        return [SetTimer(self.timer, self._patience, self._margin), *self._spoken(update.peer)]
+        return [self._wait(update.peer), *self._spoken(update.peer)]
+
+    def _wait(self, peer: PeerId) -> Effect:
+        """Wait for the others, as one who is done is."""
+        passed = self._seconds.get(peer, 0.0)
+        wait = wait_for(self.missing, self._seconds, passed, self._patience, self._way)
+        return SetTimer(self.timer, wait, self._margin)
 
     def _leave(self, peer: PeerId, reason: str) -> list[Effect]:
         self._forget(peer)
@@ -172,7 +190,7 @@ class Averaging:
     def _spoken(self, peer: PeerId) -> list[Effect]:
         if not self.missing:
             return self.close(Closing.COMPLETE)
-        timer: list[Effect] = [SetTimer(self.timer, self._patience, self._margin)] if peer == self.me else []
+        timer: list[Effect] = [self._wait(peer)] if peer == self.me else []
         return [*timer, *self._fold(), *self._pull()]
 
     def _awaits(self, peer: PeerId, digest: Digest) -> bool:

@@ -98,8 +98,8 @@ class Schedule:
     @property
     def waits(self) -> Waits:
         """How long its jobs wait: for as long as all peers have a turn, as who was away is heard of by then."""
-        average = 8.0 + (self.size + 2) * self.tick
-        return Waits(average=average, margin=2.0, start=2.0, claims=average + 2)
+        average = 12.0 + (self.size + 3) * self.tick
+        return Waits(average=average, margin=2.0, start=2.0, claims=average + 2, turn=self.tick)
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def _training(cluster: Cluster, node: SimulatedNode, effect: Train) -> tuple[flo
         return seconds, TrainingFailed(effect.key, "the weather")
     pull = np.float32(rng.uniform(-1, 1))
     learnt = Params({name: value * np.float32(0.9) + pull for name, value in effect.params.items()})
-    return seconds, Trained(effect.key, learnt, rng.randint(1, 500), rng.random())
+    return seconds, Trained(effect.key, learnt, rng.randint(1, 500), rng.random(), seconds=seconds)
 
 
 def accuracy(node: PeerId, digest: Digest) -> float:

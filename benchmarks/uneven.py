@@ -1,0 +1,58 @@
+"""Part of the mesh and slow nodes: accuracy, bytes and time of rounds of whole nodes in one process.
+
+The nodes are those of `flnet.simulation`: jobs, membership and codec are the real ones, the clock is a virtual
+one, and a softmax regression learns the digits of MNIST (or those of scikit-learn) by numpy. So times are those of
+the protocol, whatever the machine.
+"""
+
+from __future__ import annotations
+
+from benchmarks.bounds import BOUNDS
+from benchmarks.learning_cluster import Digits, LearningCluster, digits
+from benchmarks.options import Options
+from benchmarks.report import Row, columns, spark
+from flnet.jobs import Rules
+from flnet.policies import Participation
+
+NODES, ROUNDS, SLOWER = 8, 20, 10.0
+BATCH_S = 0.05  # of virtual time, on a node that is not slow
+
+
+def run(options: Options) -> None:
+    """Both comparisons; each beside the same mesh without what is measured."""
+    data = digits(options.datasets, options.place("uneven"))
+    rounds = max(4, options.times(ROUNDS))
+    part_of_the_mesh(options, data, rounds)
+    slow_node(options, data, rounds)
+
+
+def part_of_the_mesh(options: Options, data: Digits, rounds: int) -> None:
+    """C = 0.5 for half as many rounds again beside C = 1."""
+    whole = LearningCluster(NODES, data, BATCH_S).run(rounds)
+    half = LearningCluster(NODES, data, BATCH_S, rules=Rules(Participation(0.5))).run(rounds * 3 // 2)
+    lines = [("nodes that train", "accuracy by round", "", "last", "MB a round", "MB in all")]
+    lowest = min(*whole.accuracies, *half.accuracies)
+    for name, found in (("all 8", whole), ("4 of 8", half)):
+        each = found.bytes / len(found.accuracies) / 1e6
+        steps = " ".join(f"{value:.3f}" for value in found.accuracies)
+        last, total = f"{found.accuracies[-1]:.4f}", f"{found.bytes / 1e6:.2f}"
+        lines.append((name, spark(found.accuracies, lowest, 1.0), steps, last, f"{each:.2f}", total))
+    options.report.write(columns(lines))
+    lost = [whole.accuracies[-1] - half.accuracies[-1]]
+    options.report.add(Row("C = 0.5, 1.5 x the rounds: accuracy lost", "", lost, bound=BOUNDS["uneven.accuracy"]))
+    bytes_a_round = [found.bytes / len(found.accuracies) / 1e6 for found in (half, whole)]
+    bound = BOUNDS["uneven.bytes"]
+    options.report.add(Row("C = 0.5: a round", "MB", bytes_a_round[:1], bytes_a_round[1:], "C = 1", bound))
+
+
+def slow_node(options: Options, data: Digits, rounds: int) -> None:
+    """One node ten times slower, with its training bounded by time, beside the mesh without it."""
+    without = LearningCluster(NODES, data, BATCH_S, left_out=1).run(rounds)
+    limit = without.training_s
+    for words, seconds in (("as it is", None), (f"for at most {limit:g} s", limit)):
+        found = LearningCluster(NODES, data, BATCH_S, slow={NODES - 1: SLOWER}, limit=seconds).run(rounds)
+        name = f"one node {SLOWER:g} x slower, trains {words}: {rounds} rounds"
+        note = f"accuracy {found.accuracies[-1]:.4f}, without it {without.accuracies[-1]:.4f}; its updates counted"
+        note += f" in {found.counted[-1]} rounds, with {found.examples[-1]} examples in the last"
+        bound = None if seconds is None else BOUNDS["uneven.time"]
+        options.report.add(Row(name, "s", [found.seconds], [without.seconds], "without it", bound, note))

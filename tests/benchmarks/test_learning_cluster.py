@@ -1,0 +1,49 @@
+"""Simulated nodes that learn: part of the mesh moves half of the bytes, and a slow node holds nobody up."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from benchmarks.learning_cluster import Course, Digits, LearningCluster
+from flnet.jobs import Rules
+from flnet.policies import Participation
+
+NODES, BATCH_S, ROUNDS = 5, 0.1, 20
+
+
+@cache
+def blobs() -> Digits:
+    """Four classes of 400 numbers, which overlap a little."""
+    chance = np.random.default_rng(2)
+    y = chance.integers(0, 4, 4000)
+    x = chance.normal(np.eye(400, dtype=np.float32)[y] * 4, 1.0).astype(np.float32)
+    return Digits(x[:3200], y[:3200], x[3200:], y[3200:])
+
+
+@cache
+def without_the_slow_one() -> Course:
+    return LearningCluster(NODES, blobs(), BATCH_S, left_out=1).run(ROUNDS)
+
+
+def test_half_of_the_nodes_move_half_of_the_bytes_and_learn_as_well() -> None:
+    whole = LearningCluster(8, blobs(), BATCH_S).run(8)
+    half = LearningCluster(8, blobs(), BATCH_S, rules=Rules(Participation(0.5))).run(12)
+    assert half.bytes / 12 < 0.6 * whole.bytes / 8
+    assert half.accuracies[-1] > whole.accuracies[-1] - 0.01 > 0.7
+    assert sum(half.counted) == 12 * 4 and min(half.counted) > 0
+
+
+def test_a_node_ten_times_slower_that_trains_for_some_seconds_holds_nobody_up_and_counts() -> None:
+    without = without_the_slow_one()
+    found = LearningCluster(NODES, blobs(), BATCH_S, slow={4: 10.0}, limit=without.training_s).run(ROUNDS)
+    assert found.seconds <= 1.5 * without.seconds
+    assert found.counted == [ROUNDS] * NODES
+    assert 0 < found.examples[4] < found.examples[0] / 5  # a part, and another one in each round
+
+
+def test_a_slow_node_that_is_not_bounded_is_waited_for_and_not_cut_off() -> None:
+    found = LearningCluster(NODES, blobs(), BATCH_S, slow={4: 10.0}).run(3)
+    assert found.counted == [3] * NODES
+    assert found.seconds > 3 * without_the_slow_one().seconds * 3 / ROUNDS

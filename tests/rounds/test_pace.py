@@ -1,0 +1,55 @@
+"""How long it is worth waiting: as long as the slowest of those that are missing needs, within the patience."""
+
+from __future__ import annotations
+
+import pytest
+
+from flnet.effects import Effect, SetTimer
+from flnet.events import UpdateReceived
+from flnet.params import PeerId, Update
+from flnet.rounds import Averaging, Paces, wait_for
+from tests.helpers import key, params
+
+A, B, C = (PeerId(name) for name in "abc")
+
+
+def test_seconds_grow_with_the_epochs() -> None:
+    paces = Paces()
+    paces.note(A, 6.0, 2)
+    assert paces.expected(5) == {A: 15.0}
+    paces.note(A, None, 2)
+    assert paces.expected(5) == {}
+
+
+@pytest.mark.parametrize(
+    ("missing", "expected", "passed", "wait"),
+    [
+        ([A], {A: 4.0}, 4.0, 14.0),  # 2 x 4 - 4, and 10 for the way
+        ([A, B], {A: 4.0, B: 9.0}, 3.0, 25.0),  # the slowest counts
+        ([A], {A: 4.0}, 20.0, 10.0),  # it is late already: only the way is left
+        ([A], {A: 100.0}, 0.0, 60.0),  # never more than the patience
+        ([A, B], {A: 4.0}, 4.0, 60.0),  # one that is not known has the patience
+        ([], {}, 4.0, 60.0),
+    ],
+)
+def test_the_wait_follows_the_slowest(
+    missing: list[PeerId], expected: dict[PeerId, float], passed: float, wait: float
+) -> None:
+    assert wait_for(missing, expected, passed, patience=60.0, way=10.0) == wait
+
+
+def timer(effects: list[Effect]) -> float:
+    return next(effect.seconds for effect in effects if isinstance(effect, SetTimer))
+
+
+def test_a_round_waits_as_long_as_its_slowest_node_needs() -> None:
+    averaging = Averaging(key(), B, [A, C], 60.0, seconds={A: 2.0, B: 3.0, C: 20.0}, way=10.0)
+    averaging.took(B, 5.0)
+    assert timer(averaging.receive(UpdateReceived(Update(B, key(), params(w=[1.0]), 1)))) == 2 * 20 - 5 + 10
+
+
+def test_who_does_not_train_waits_from_the_beginning_and_again_from_the_first_update() -> None:
+    averaging = Averaging(key(), B, [A, C], 60.0, chosen=[A, C], seconds={A: 2.0, C: 20.0}, way=10.0)
+    assert timer(averaging.rest()) == 2 * 20 + 10
+    averaging.took(A, 2.0)
+    assert timer(averaging.receive(UpdateReceived(Update(A, key(), params(w=[1.0]), 1)))) == 2 * 20 - 2 + 10
