@@ -6,10 +6,11 @@ been idle for longest has to go first; whoever is being answered is never cut of
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from hypercorn.asyncio import run as hypercorn_run
@@ -23,6 +24,7 @@ EACH = 512  # connections of one address
 RESERVE = 128  # files for all else: the state on disk, connections to peers, the training child
 MOST = 8192
 LEAST = 64
+CLOSE_SECONDS = 1.0  # that the other side has to close its end of TLS
 HELLO = b"\x16\x03"  # the first bytes of TLS (RFC 8446, section 5.1)
 
 
@@ -154,6 +156,29 @@ class GuardedServer(TCPServer):
             await super().run()
         finally:
             doorman.leave(self)
+
+    async def _close(self) -> None:
+        with self._in_time():
+            await super()._close()
+
+    async def _initiate_server_close(self) -> None:
+        await super()._initiate_server_close()
+        self._abort_later()
+
+    @contextmanager
+    def _in_time(self) -> Iterator[None]:
+        timer = self._abort_later()
+        try:
+            yield
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _abort_later(self) -> asyncio.TimerHandle | None:
+        """TLS is closed by both sides (RFC 8446, section 6.1): who does not do its part is not waited for."""
+        if getattr(self.config, "tls", None) is None:
+            return None
+        return asyncio.get_running_loop().call_later(CLOSE_SECONDS, self.writer.transport.abort)
 
     async def protocol_send(self, event: Event) -> None:
         """Send, and tell the doorman when a request begins and ends."""

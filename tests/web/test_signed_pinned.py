@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +16,7 @@ from quart import Quart
 from flnet.errors import PeerRefused
 from flnet.keys import own_key
 from flnet.keys.signer import load_signer
-from flnet.keys.tls import Channel, server_context
+from flnet.keys.tls import NODE_NAME, Channel, server_context
 from flnet.node.door import Door
 from flnet.node.keyed import made_of
 from flnet.node.trust import Trust
@@ -106,6 +107,25 @@ async def test_over_tls_an_accepted_node_reads_and_another_one_is_refused(
     assert vouched.status == 200 and b"fingerprint" in vouched.body
     assert b"tls_needed" in in_the_clear and plain == [True]
     assert len(node.told) == 1 and "not accepted here" in node.told[0]
+
+
+async def test_a_caller_that_does_not_close_its_end_does_not_hold_up_the_end_of_the_node(
+    app: Quart, node: Pinned, tmp_path: Path
+) -> None:
+    listening, shutdown = free_socket(), asyncio.Event()
+    port = listening.getsockname()[1]
+    server = asyncio.create_task(serve(app, CAREFUL, shutdown, listening, server_context(tmp_path, lambda: None)))
+    plain = socket.create_connection(("127.0.0.1", port))
+    context = Channel(node.own.__eq__).known
+    try:
+        with await asyncio.to_thread(context.wrap_socket, plain, server_hostname=NODE_NAME) as kept:
+            await asyncio.to_thread(kept.sendall, b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            answer = await asyncio.to_thread(kept.recv, 1000)
+            shutdown.set()
+            await asyncio.wait_for(server, 10)  # it raises where the server did not end well
+    finally:
+        shutdown.set()
+    assert b"200" in answer
 
 
 async def test_a_node_of_another_mesh_tells_once_that_tls_was_spoken() -> None:
