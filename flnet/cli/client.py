@@ -83,6 +83,10 @@ class NodeClient:
         """GET /jobs/{trainer}/history: a record of every round, or of the `last` ones, oldest first."""
         return self._list(_job_path(trainer) + "/history" + (f"?last={last}" if last else ""))
 
+    def history_file(self, trainer: str, form: str, last: int | None = None) -> AbstractContextManager[File]:
+        """GET /jobs/{trainer}/history.csv, .svg or .png."""
+        return self._file(_job_path(trainer) + f"/history.{form}", {"last": str(last)} if last else {})
+
     def trigger(self, trainer: str, rounds: int, until: str | None = None) -> int:
         """POST /training/trigger; the number of the first round that was started."""
         asked = {"trainerId": trainer, "rounds": rounds, **({"until": until} if until else {})}

@@ -23,6 +23,7 @@ COMMANDS = {
     "peers": "flnet.cli.peers",
     "train": "flnet.cli.train",
     "schedule": "flnet.cli.schedule",
+    "history": "flnet.cli.history",
     "watch": "flnet.cli.watch",
     "params": "flnet.cli.params",
     "predict": "flnet.cli.predict",

@@ -13,7 +13,7 @@ from flnet.cli.client import WORK_SECONDS, NodeClient, node_option
 from flnet.cli.tables import print_json
 from flnet.cli.text import printable, short
 
-__all__ = ["command"]
+__all__ = ["command", "write_file"]
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}")  # a file name that is no path, whoever gave it
 
@@ -48,9 +48,9 @@ def command(
         with node.model(trainer, chosen, form) as (name, parts):
             target = output / _safe(name, f"{trainer}.{form}") if output.is_dir() else output
             card = _card_beside(target, force)
-            size = _write(target, parts)
+            size = write_file(target, parts)
         with node.card(trainer, chosen) as (_, parts):
-            _write(card, parts)
+            write_file(card, parts)
     if as_json:
         print_json({"file": str(target), "card": str(card), "bytes": size, "digest": chosen})
     else:
@@ -77,7 +77,7 @@ def _card_beside(target: Path, force: bool) -> Path:
     return card
 
 
-def _write(target: Path, parts: Iterable[bytes]) -> int:
+def write_file(target: Path, parts: Iterable[bytes]) -> int:
     """Write a file whole or not at all; its size in bytes."""
     from flnet.training.files import replacing  # noqa: PLC0415  brings numpy along, which other commands spare
 

@@ -55,27 +55,29 @@ class Chart:
     levels: tuple[Tick, ...]
 
 
-def accuracy_chart(series: Sequence[Series]) -> Chart | None:
-    """Lines of accuracy by round on common axes; None while there is no point."""
-    shown = _shown(series)
+def accuracy_chart(series: Sequence[Series], most: int = MAX_ROUNDS) -> Chart | None:
+    """Lines of accuracy by round on common axes, of the `most` newest rounds; None while there is no point."""
+    shown = _shown(series, most)
     if not shown:
         return None
     return _chart(shown, _levels(_values(shown)), accuracy, lambda level: f"{100 * level:.0f} %")
 
 
-def figure_chart(series: Sequence[Series], words: Callable[[float], str]) -> Chart | None:
+def figure_chart(series: Sequence[Series], words: Callable[[float], str], most: int = MAX_ROUNDS) -> Chart | None:
     """Lines of figures that are not negative, from zero on; None while all of them are zero.
 
     Args:
         words: what a figure is called, with its unit.
+        most: rounds of each line, the newest.
     """
-    shown = _shown(series)
+    shown = _shown(series, most)
     highest = max(_values(shown), default=0.0)
     return _chart(shown, _levels_from_zero(highest), words, words) if highest > 0 else None
 
 
-def _shown(series: Sequence[Series]) -> list[Series]:
-    return [one for one in map(_newest, series) if one.points][:MAX_LINES]
+def _shown(series: Sequence[Series], most: int) -> list[Series]:
+    newest = (Series(text(one.name, 64), one.points[-most:]) for one in series)
+    return [one for one in newest if one.points][:MAX_LINES]
 
 
 def _values(series: Sequence[Series]) -> list[float]:
@@ -138,10 +140,6 @@ def points_of(history: Sequence[Mapping[str, Any]], name: str, part: str = "") -
 
 def _is_figure(value: Any) -> bool:
     return type(value) in (int, float) and math.isfinite(value) and value >= 0
-
-
-def _newest(series: Series) -> Series:
-    return Series(text(series.name, 64), series.points[-MAX_ROUNDS:])
 
 
 def _line(

@@ -107,6 +107,17 @@ ENDPOINTS = (
         answer=list[RoundView],
         refuses=(UnknownTrainer, InvalidMessage),
     ),
+    *(
+        Endpoint(
+            f"GET /jobs/{{trainerId}}/history.{form}",
+            JOBS,
+            f"The same as {form.upper()}, to take away",
+            answer_type=kind,
+            query={"last": "so many of the newest rounds only; all if absent"},
+            refuses=(UnknownTrainer, InvalidMessage, *((NotOffered,) if form == "png" else ())),
+        )
+        for form, kind in (("csv", "text/csv"), ("svg", "image/svg+xml"), ("png", "image/png"))
+    ),
     Endpoint(
         "GET /jobs/{trainerId}/models",
         MODELS,

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, get_args
 
 import orjson
 from pydantic import BaseModel, ValidationError
-from quart import Blueprint, Response, request
+from quart import Blueprint, Response
 
 from flnet.errors import InvalidMessage, UnreadableBody
 from flnet.explaining import explain
@@ -18,6 +18,7 @@ from flnet.settings import Settings
 from flnet.web.answers import json_answer
 from flnet.web.body import read_body
 from flnet.web.configuration import settings_routes
+from flnet.web.history_answer import asked_rounds, history_routes
 from flnet.web.mesh import mesh_routes
 from flnet.web.openapi import openapi_routes
 from flnet.web.training import acceptable_type
@@ -44,7 +45,7 @@ def info_routes(node: Node, settings: Settings) -> Blueprint:
 
     @routes.get("/jobs/<trainer>/history")
     async def history(trainer: str) -> Response:
-        records = await node.records(TrainerId(trainer), _last(request.args.get("last")))
+        records = await node.records(TrainerId(trainer), asked_rounds())
         return json_answer(list(records))
 
     @routes.get("/peers")
@@ -61,6 +62,7 @@ def info_routes(node: Node, settings: Settings) -> Blueprint:
         return json_answer(view, 200 if view["ready"] else 503)
 
     _acting_routes(routes, node)
+    routes.register_blueprint(history_routes(node))
     routes.register_blueprint(mesh_routes(node, settings))
     routes.register_blueprint(settings_routes(settings))
     routes.register_blueprint(trust_routes(node))
@@ -116,12 +118,3 @@ def _read(kind: type[M], body: bytes) -> M:
         return kind.model_validate(fields, strict=True)
     except ValidationError as exc:
         raise InvalidMessage(explain(exc)) from exc
-
-
-def _last(asked: str | None) -> int | None:
-    """How many records a caller wants at most; None for all."""
-    if asked is None:
-        return None
-    if not (asked.isascii() and asked.isdigit() and len(asked) <= 9 and int(asked) > 0):
-        raise InvalidMessage(f"last: expected a whole number from 1 to 999999999, got {asked[:60]!r}")
-    return int(asked)

@@ -100,7 +100,9 @@ def _telling(tell: Callable[[str, str], object]) -> Callable[[], None]:
     def on_tls() -> None:
         if not told:
             told.append(True)
-            words = "somebody asked with TLS (https://), as nodes of a pinned mesh do, and this node answers without"
+            words = (
+                "somebody asked with TLS (https://), as nodes of a pinned mesh do, and this node answers without"
+            )
             tell("refused_here", words)
 
     return on_tls

@@ -94,6 +94,9 @@ SPANISH: Mapping[str, str] = {
         "{name} tiene las columnas {columns}; se esperaba {others}"
     ),
     "{where}: {count} values for {number} columns": "{where}: {count} valores para {number} columnas",
+    'a PNG needs Pillow, which is not installed; install it (pip install "flnet[images]"), or take the SVG': (
+        'un PNG necesita Pillow, que no está instalado; instálelo (pip install "flnet[images]") o tome el SVG'
+    ),
     "round {number} is under way; a schedule forces no average": (
         "la ronda {number} está en marcha; un horario no fuerza ningún promedio"
     ),

@@ -34,6 +34,8 @@ ELSEWHERE = {
     "web/endpoint.py": "the REST API is described in English",
     "web/endpoints_nodes.py": "the REST API is described in English",
     "web/endpoints.py": "the REST API is described in English",
+    "web/history_files.py": "files in English",
+    "web/history_png.py": "a file in English; that it cannot be made stands in words_automatic.py",
     "web/guard.py": "answers to other sites",
     "web/operator_token.py": "the node does not start; it is read in a terminal",
     "web/openapi.py": "the REST API is described in English",

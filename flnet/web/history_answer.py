@@ -1,0 +1,57 @@
+"""GET /jobs/{trainerId}/history.csv, .svg and .png: a job's history as a file to take away."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from quart import Blueprint, Response, request
+
+from flnet.errors import InvalidMessage
+from flnet.node.base import Node, View
+from flnet.params import TrainerId
+from flnet.web.history_files import as_csv, as_svg
+from flnet.web.history_png import as_png
+
+Make = Callable[[Sequence[View], str], bytes]
+FORMS: Mapping[str, tuple[str, Make]] = {
+    "csv": ("text/csv; charset=utf-8", lambda records, title: as_csv(records)),
+    "svg": ("image/svg+xml", as_svg),
+    "png": ("image/png", as_png),
+}
+
+
+def history_routes(node: Node) -> Blueprint:
+    """The endpoints, one for each form."""
+    routes = Blueprint("history", __name__)
+    for form, (kind, make) in FORMS.items():
+        answer = _answering(node, form, kind, make)
+        routes.add_url_rule(f"/jobs/<trainer>/history.{form}", endpoint=form, view_func=answer)
+    return routes
+
+
+def asked_rounds() -> int | None:
+    """How many records the request wants at most; None for all.
+
+    Raises:
+        InvalidMessage: that is no number of rounds.
+    """
+    asked = request.args.get("last")
+    if asked is None:
+        return None
+    if not (asked.isascii() and asked.isdigit() and len(asked) <= 9 and int(asked) > 0):
+        raise InvalidMessage(f"last: expected a whole number from 1 to 999999999, got {asked[:60]!r}")
+    return int(asked)
+
+
+def _answering(node: Node, form: str, kind: str, make: Make) -> Callable[[str], Awaitable[Response]]:
+    async def answer(trainer: str) -> Response:
+        records = list(await node.records(TrainerId(trainer), asked_rounds()))
+        title = f"{node.job(TrainerId(trainer))['trainer_label']} on {node.me.id}"
+        file = Response(await asyncio.to_thread(make, records, title), content_type=kind)
+        name = re.sub(r"[^A-Za-z0-9_-]", "_", f"{trainer}-{node.me.id}")[:100]
+        file.headers["Content-Disposition"] = f'attachment; filename="{name}-history.{form}"'
+        return file
+
+    return answer
