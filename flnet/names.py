@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 MAX_NAME = 64
@@ -50,3 +51,19 @@ def _is_ip(host: str) -> bool:
     except ValueError:
         return False
     return "%" not in host  # a zone means nothing on another machine, and could hold any character
+
+
+def names_differ(expected: Mapping[str, object], got: Mapping[str, object]) -> str:
+    """Which names of parameters are missing, and which are too many, in words."""
+    missing, extra = sorted(expected.keys() - got.keys()), sorted(got.keys() - expected.keys())
+    parts = [f"expected {_short(sorted(expected))}"]
+    if missing:
+        parts.append(f"missing {_short(missing)}")
+    if extra:
+        parts.append(f"not known here {_short(extra)}")
+    return f"wrong parameter names: {'; '.join(parts)}"
+
+
+def _short(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name[:60]) for name in names[:8])
+    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NewType, Protocol
@@ -18,7 +18,9 @@ from typing import Any, Literal, NewType, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from flnet.contributions import Contribution
 from flnet.errors import ParamsRefused
+from flnet.names import names_differ
 
 Array = NDArray[Any]
 PeerId = NewType("PeerId", str)
@@ -153,7 +155,7 @@ class Schema:
         if isinstance(params, Params) and params._conforms_to is self:
             return params
         if params.keys() != self.specs.keys():
-            raise ParamsRefused(_names_differ(self.specs, params))
+            raise ParamsRefused(names_differ(self.specs, params))
         found = {name: _conformed(name, params[name], spec) for name, spec in self.specs.items()}
         result = params if isinstance(params, Params) and _same(params, found) else Params(found)
         result._conforms_to = self
@@ -185,6 +187,7 @@ class Update:
         labels: how many labels the peer's data has, for rules that weigh by it.
         accuracy: of the peer's own model on its own test split; in [0, 1].
         base: of the parameters that its training began with, where it says so (rule R7).
+        contribution: what the peer states of it.
     """
 
     peer: PeerId
@@ -194,6 +197,7 @@ class Update:
     labels: int = 1
     accuracy: float | None = field(default=None, compare=False)
     base: Digest | None = field(default=None, compare=False)
+    contribution: Contribution | None = field(default=None, compare=False)
 
 
 Over = Literal["reached", "given_up", "stopped", "deadline"]
@@ -242,21 +246,6 @@ def _frozen(name: str, value: Any) -> Array:
         array = array.view()
         array.flags.writeable = False
     return array
-
-
-def _names_differ(expected: Mapping[str, object], got: Mapping[str, object]) -> str:
-    missing, extra = sorted(expected.keys() - got.keys()), sorted(got.keys() - expected.keys())
-    parts = [f"expected {_short(sorted(expected))}"]
-    if missing:
-        parts.append(f"missing {_short(missing)}")
-    if extra:
-        parts.append(f"not known here {_short(extra)}")
-    return f"wrong parameter names: {'; '.join(parts)}"
-
-
-def _short(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name[:60]) for name in names[:8])
-    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown
 
 
 def _conformed(name: str, value: Array, spec: ParamSpec) -> Array:

@@ -18,6 +18,13 @@ class AddressRefused(PeerError):
         super().__init__(f"this node calls nobody at {address}: {reason}")
 
 
+class ContributionRefused(PeerError):
+    """What a node states of its update is not signed as it says."""
+
+    status = 422
+    code = "contribution_refused"
+
+
 class NotAnnounced(PeerError):
     """A message of a round came from a node that this one does not know."""
 

@@ -60,14 +60,15 @@ class Screening:
         self.distances: dict[PeerId, float] = {}
         self._bounds, self._base, self._schema = bounds, base, schema
         self._bases: dict[PeerId, Digest | None] = {}
+        self._unlike: dict[PeerId, str] = {}
 
     def take(self, updates: Sequence[Update]) -> tuple[Update, ...]:
         """Note how far these moved, and shorten those that went beyond the clip norm."""
         return tuple(self._taken(update) for update in updates)
 
     def refused(self) -> Mapping[PeerId, str]:
-        """Whose updates do not count, and why; never all of them."""
-        return too_far(self.distances, self._bounds.ratio)
+        """Whose updates do not count, and why."""
+        return {**too_far(self.distances, self._bounds.ratio), **self._unlike}
 
     @property
     def is_common(self) -> bool:
@@ -83,6 +84,9 @@ class Screening:
     def _taken(self, update: Update) -> Update:
         moved = distance(self._base, update.params, self._schema)
         self.distances[update.peer], self._bases[update.peer] = moved, update.base
+        stated = update.contribution
+        if stated is not None and stated.is_signed and stated.digest != update.params.digest:
+            self._unlike[update.peer] = "its parameters are not those that it signed for"
         if not 0 < self._bounds.clip < moved:
             return update
         return replace(update, params=clipped(self._base, update.params, self._schema, self._bounds.clip, moved))

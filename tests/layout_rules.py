@@ -11,7 +11,7 @@ MAX_FILE_LINES = 300
 MAX_FUNCTION_LINES = 50
 
 LAYERS = {
-    **dict.fromkeys(("errors", "names", "networks", "postponing", "spoken"), 1),
+    **dict.fromkeys(("contributions", "errors", "names", "networks", "postponing", "spoken"), 1),
     **dict.fromkeys(("blob", "explaining", "fingerprints", "halves", "params", "refusals", "setting_types"), 2),
     **dict.fromkeys(("comparing", "merging", "messages", "packing", "settings", "tensorfile"), 3),
     **dict.fromkeys(("events", "effects", "privacy", "screening", "signing"), 4),

@@ -29,6 +29,7 @@ COMMANDS = {
     "predict": "flnet.cli.predict",
     "export": "flnet.cli.export",
     "models": "flnet.cli.models",
+    "audit": "flnet.cli.audit",
     "doctor": "flnet.cli.doctor",
     "keygen": "flnet.cli.keygen",
     "pair": "flnet.cli.pair",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from flnet.contributions import Contribution
 from flnet.events.base import Declaration, Event
 from flnet.messages import HyperParams
 from flnet.params import Digest, Params, PeerId, RoundKey
@@ -61,6 +62,7 @@ class Trained(Event):
     metrics: Mapping[str, float] = field(default_factory=dict)
     shared: Params | None = None
     hyper: HyperParams | None = None  # what it trained with, if not with what the round said
+    contribution: Contribution | None = None  # what this node states of it
 
 
 @dataclass(frozen=True)

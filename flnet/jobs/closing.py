@@ -21,7 +21,7 @@ from flnet.jobs.agreement import must_agree
 from flnet.jobs.arriving import arrivals_measured
 from flnet.jobs.goal_steps import heard, judged, reported
 from flnet.jobs.opening import Opening
-from flnet.jobs.record import closing_words, names
+from flnet.jobs.record import closing_words, contributions_of, names
 from flnet.jobs.starting import abandon
 from flnet.jobs.state import JobState
 from flnet.jobs.steering import measured_again, roll_back_ended
@@ -56,6 +56,7 @@ def averaged(s: JobState, event: Averaged | AveragingFailed) -> list[Effect]:
         s.record.outcome = f"{s.error}; the model stays as it was"
         return finish(s)
     contributors = tuple(sorted(s.averaging.updates.keys() - event.refused.keys()))
+    s.record.contributions = contributions_of(s.averaging, contributors)
     s.averaging.let_go()
     ended = roll_back_ended(s, contributors)
     told = refusals(s, event)
@@ -73,7 +74,7 @@ def refusals(s: JobState, event: Averaged) -> list[Effect]:
     """What people read of updates that did not count, here and in the record of the round."""
     assert s.record is not None
     if event.refused:
-        s.record.outcome += f"; left out as far too large: {names(sorted(event.refused))}"
+        s.record.outcome += f"; left out: {names(sorted(event.refused))}"
     return [
         s.tell("update_refused", f"the update of {peer} does not count: {why}", peer=peer)
         for peer, why in sorted(event.refused.items())
@@ -189,7 +190,8 @@ def finish(s: JobState) -> list[Effect]:
     told = judged(s)
     if s.pursuit.decision is not None and s.pursuit.decision is not before:
         record.decision = s.pursuit.decision.view()
-    done: Publish = s.tell("round_closed", result, **record.view())
+    shown = {name: value for name, value in record.view().items() if name != "contributions"}
+    done: Publish = s.tell("round_closed", result, **shown)
     return [*cancelled, s.save(), done, *told]
 
 

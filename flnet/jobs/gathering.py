@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from flnet.effects import Effect, KeptUpdate, Publish
 from flnet.errors import NoData, NotReady, ParamsRefused, StaleRound
@@ -34,7 +35,7 @@ def trained(s: JobState, event: Trained) -> list[Effect]:
     used = event.hyper or s.hyper
     s.record.used_hyper = used.fields() if used else None
     s.sent = shared
-    said = (event.examples, event.labels, event.accuracy, s.model.shared.digest)
+    said = (event.examples, event.labels, event.accuracy, s.model.shared.digest, event.contribution)
     s.own = update = Update(s.my_id, event.key, shared, *said)
     message = own_word(s, update)
     timed(s, UpdateReceived(update, seconds=event.seconds))
@@ -48,7 +49,14 @@ def trained(s: JobState, event: Trained) -> list[Effect]:
 
 def own_word(s: JobState, own: Update) -> ModelParams:
     """The message that brings, or offers, the own update."""
-    said = {"examples": own.examples, "labels": own.labels, "accuracy": own.accuracy, "base": own.base}
+    said: dict[str, Any] = {
+        "examples": own.examples,
+        "labels": own.labels,
+        "accuracy": own.accuracy,
+        "base": own.base,
+    }
+    if (one := own.contribution) is not None:
+        said |= {"schema_digest": one.schema, "key": one.key or None, "signature": one.signature or None}
     took = s.record.seconds.get("train") if s.record else None
     return s.say(ModelParams, **said, digest=own.params.digest, choice=s.choice, seconds=took or None)
 

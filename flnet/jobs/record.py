@@ -19,6 +19,7 @@ class RoundRecord:
         decision: after it, whether a series with a goal is over, and on which figures; None outside of one.
         metrics: further figures of the trainer, by name, under "before" and "after" averaging.
         chosen: who was to train, where not all were.
+        contributions: what those whose updates are in the average stated of them; of who did not, the name alone.
     """
 
     key: RoundKey
@@ -37,6 +38,7 @@ class RoundRecord:
     seconds: dict[str, float] = field(default_factory=dict)
     metrics: dict[str, Mapping[str, float]] = field(default_factory=dict)
     chosen: tuple[PeerId, ...] | None = None
+    contributions: tuple[Mapping[str, Any], ...] = ()
 
     @classmethod
     def read(cls, view: Mapping[str, Any]) -> RoundRecord:
@@ -62,6 +64,7 @@ class RoundRecord:
             dict(view["seconds"]),
             dict(view["metrics"]),
             None if view.get("chosen") is None else tuple(view["chosen"]),
+            tuple(view.get("contributions") or ()),
         )
 
     def view(self) -> Mapping[str, Any]:
@@ -84,6 +87,7 @@ class RoundRecord:
             "seconds": dict(self.seconds),
             "chosen": None if self.chosen is None else list(self.chosen),
             "metrics": {when: dict(figures) for when, figures in self.metrics.items()},
+            "contributions": [dict(one) for one in self.contributions],
         }
 
 
@@ -115,6 +119,16 @@ def _ending(averaging: Averaging) -> str:
         case Closing.NEXT_ROUND:
             return f"averaging was forced by the next round with {got}{without}{alone}"
     return f"averaged {got}: everyone expected has spoken{_because(averaging)}{alone}"
+
+
+def contributions_of(averaging: Averaging, peers: Sequence[PeerId]) -> tuple[Mapping[str, Any], ...]:
+    """What these peers stated of their updates, as it stands in a record."""
+    found = []
+    for peer in peers:
+        update = averaging.updates[peer]
+        stated = update.contribution
+        found.append(stated.view() if stated else {"peer": peer, "examples": update.examples})
+    return tuple(found)
 
 
 def names(peers: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from flnet.contributions import Contribution
 from flnet.effects import Effect, Evaluate, Send
 from flnet.errors import InvalidMessage, ParamsRefused
 from flnet.events import DeclineReceived, Restored, SendFailed, UpdateOffered, UpdateReceived
@@ -204,4 +205,7 @@ def _own(s: JobState, said: Mapping[str, Any] | None, sent: Params | None) -> Up
         params = s.model.schema.conform(sent)
     except ParamsRefused:
         return None
-    return Update(s.my_id, s.key, params, said["examples"], said["labels"], said["accuracy"], said.get("base"))
+    stated = said.get("contribution")
+    own = Contribution.read(stated, s.trainer, s.key.number, s.key.initiator) if stated else None
+    figures = (said["examples"], said["labels"], said["accuracy"], said.get("base"))
+    return Update(s.my_id, s.key, params, *figures, own)

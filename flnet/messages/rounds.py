@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from flnet.messages.base import Agreement, HexDigest, HyperParams, Message, Name, Peer, Round, Unit
+from flnet.messages.base import Agreement, HexDigest, HyperParams, Message, Name, Peer, PublicKey, Round, Unit
 from flnet.messages.series import ChoiceMessage, ReportMessage, SeriesMessage
 from flnet.params import Digest, Params, PeerId, RoundKey, TrainerId
 
@@ -77,6 +77,8 @@ class ModelParams(JobMessage):
         digest: of the update; without parameters beside it, they are there to be fetched by it.
         seconds: that the sender took to train and measure.
         base: of the parameters that the sender's training began with.
+        schema_digest: of what it trained: names, shapes, dtypes and what is agreed.
+        key: public key with which `signature` was made, over what `flnet.contributions` makes of this message.
     """
 
     path: ClassVar[str] = "/training/model_params"
@@ -88,6 +90,9 @@ class ModelParams(JobMessage):
     declined: str | None = Field(default=None, max_length=500)
     digest: HexDigest | None = None
     base: HexDigest | None = None
+    schema_digest: HexDigest | None = None
+    key: PublicKey | None = None
+    signature: str | None = Field(default=None, pattern="^[A-Za-z0-9+/]{86}==$")
     choice: ChoiceMessage | None = None  # as the start had it, for who missed that
     seconds: float | None = Field(default=None, ge=0, le=1e9)
 

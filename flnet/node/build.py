@@ -37,6 +37,7 @@ from flnet.policies import Participation
 from flnet.policies.schedule import Schedule
 from flnet.screening import Bounds
 from flnet.settings import Settings
+from flnet.signing import NodeKey
 from flnet.store import Retention, Store
 from flnet.store.disk import DiskStore, identity
 from flnet.strategies import fed_avg
@@ -80,7 +81,8 @@ def build_node(settings: Settings) -> NodeRuntime:
     name, told = identity(folder, settings.node_id)
     me = Peer(id=name, ip=settings.node_ip, port=settings.node_port)
     trust, parts = pinned.trust if pinned else None, (pool, transport, store)
-    node = assemble(settings, me, trainers, *parts, files=files, key=key.text, trust=trust)
+    signer = signing.node if signing else None
+    node = assemble(settings, me, trainers, *parts, files=files, key=key.text, trust=trust, signer=signer)
     node.door = Door(signing.gate, node.feed.publish, node.trust) if signing else None
     nodes.append(node)
     if told:
@@ -102,12 +104,14 @@ def assemble(
     files: Sequence[TrainerFile] = (),
     key: str | None = None,
     trust: Trust | None = None,
+    signer: NodeKey | None = None,
 ) -> NodeRuntime:
     """A node from parts; the in-memory twins of each part make a mesh inside one process.
 
     Args:
         key: public key by which it is known; None for one that could not keep it.
         trust: of a pinned mesh.
+        signer: with which it signs what it states of its updates.
     """
     spare = SpareMemory()
     strategy, form = fed_avg(settings.aggregation, spare.take), settings.wire
@@ -122,9 +126,7 @@ def assemble(
             PeerId(me.id),
             settings.seed,
             lambda trainer: core.jobs[trainer].state,
-            own_hyper=own_hyper_of(settings),
-            encoding=encoding_of(form),
-            bounds=bounds_of(settings),
+            **_lane_settings(settings, signer),
         )
         post = Post(transport, wire, core.members, node.deliver, spare, node.traffic, node.distances)
         post.must_prove, post.trust = settings.mode != "open", trust
@@ -144,6 +146,7 @@ def assemble(
         bootstrap=settings.bootstrap_pairs,
     )
     node.imports, node.trust = _imports(node, pool, settings, files), _pinned(node, trust)
+    node.gate.signer = signer
     _plan(node, settings)
     return node
 
@@ -200,6 +203,12 @@ def own_hyper_of(settings: Settings) -> dict[str, int]:
     """The hyper-parameters that this node trains with whatever a round says."""
     own = {"e": settings.local_epochs, "b": settings.local_batch_size}
     return {name: value for name, value in own.items() if value is not None}
+
+
+def _lane_settings(settings: Settings, signer: NodeKey | None) -> dict[str, Any]:
+    """How a node trains and averages, beside what rounds say."""
+    form = encoding_of(settings.wire)
+    return {"own_hyper": own_hyper_of(settings), "encoding": form, "bounds": bounds_of(settings), "signer": signer}
 
 
 def rules_of(settings: Settings) -> Rules:

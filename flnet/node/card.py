@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import flnet
 from flnet.events import Declaration
+from flnet.fingerprints import short
 from flnet.node.shelf import Chosen
 
 MOST_ROUNDS = 100  # that a card tells of, the newest before the model's own
@@ -25,6 +27,7 @@ def card(chosen: Chosen, declared: Declaration, history: Sequence[Mapping[str, A
     sections = [
         _head(chosen, declared),
         _data(chosen, declared),
+        _contributions(chosen),
         _rounds([record for record in history if record["round"] <= chosen.figures["round"]]),
         _loading(file),
     ]
@@ -85,6 +88,21 @@ def _rounds(history: Sequence[Mapping[str, Any]]) -> list[str]:
         adopted = _plain(record["exchanged_with"] or "")
         lines.append(_row([str(record["round"]), str(len(record["contributors"])), before, after, adopted]))
     return [*lines, ""]
+
+
+def _contributions(chosen: Chosen) -> list[str]:
+    """Who made this model: for people, and as `flnet audit --card` checks it."""
+    record = chosen.figures["record"] or {}
+    stated = record.get("contributions") or []
+    if not stated or record.get("digest") != chosen.digest:
+        return []
+    lines = ["## Who contributed", "", _row(["node", "fingerprint of its key", "examples"]), _row(["---"] * 3)]
+    for one in stated:
+        key = short(one["key"]) if one.get("key") and one.get("signature") else "not signed"
+        lines.append(_row([_plain(one["peer"]), key, str(one["examples"])]))
+    said = {name: record[name] for name in ("round", "initiator", "contributions")}
+    whole = json.dumps({"trainer": chosen.trainer, "digest": chosen.digest, **said}, ensure_ascii=True)
+    return [*lines, "", "```json", whole, "```", ""]
 
 
 def _loading(file: str) -> list[str]:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from flnet.events import AnnounceAnswered, AnnounceReceived, Event, ProbeAnswered, ProbeReceived
+from flnet.events import (
+    AnnounceAnswered,
+    AnnounceReceived,
+    Event,
+    ProbeAnswered,
+    ProbeReceived,
+    UpdateOffered,
+    UpdateReceived,
+)
 from flnet.messages import MAX_PEERS, Announce, JobMessage, Message, News, Peer, Probe
 from flnet.names import hostport
 from flnet.networks import OWN_MACHINE, PRIVATE, Networks, address_of, networks_of
 from flnet.node.buckets import Buckets
-from flnet.params import PeerId
+from flnet.params import PeerId, Update
 from flnet.postponing import postponed
-from flnet.refusals import AddressRefused, TooManyMessages
+from flnet.refusals import AddressRefused, ContributionRefused, TooManyMessages
 from flnet.settings import LOOPBACK, Settings
+from flnet.signing import NodeKey
 
 with postponed("psutil"):  # a node that listens on loopback needs none of it
     import psutil
@@ -63,12 +73,28 @@ def _parts(netmask: str) -> Iterable[str]:
     return filter(None, netmask.partition("/")[0].replace(":", ".").split("."))
 
 
+def check_contribution(update: Update, signer: NodeKey) -> None:
+    """Whether what a peer states of its update was signed with the key that it names.
+
+    Raises:
+        ContributionRefused: it was not; one that is not signed at all is none of these.
+    """
+    stated = update.contribution
+    if stated is None or not stated.is_signed:
+        return
+    if not signer.verify(stated.key, base64.b64decode(stated.signature), stated.statement()):
+        raise ContributionRefused(f"what {update.peer} states of its update is not what it signed")
+
+
 class Gate:
     """Looks at every message from outside, and at every answer.
 
     Attributes:
         networks: in which peers that others name are called; None: everywhere.
+        signer: checks what is stated of updates; None: nothing is checked, as in an open mesh.
     """
+
+    signer: NodeKey | None = None
 
     def __init__(self, me: str, clock: Callable[[], float], publish: Publish) -> None:
         """Args:
@@ -98,8 +124,11 @@ class Gate:
         Raises:
             TooManyMessages: there were too many from the caller of late.
             AddressRefused: the caller itself would have to be called there.
+            ContributionRefused: what it states of its update is not signed as it says.
         """
         self.count(message, caller_ip)
+        if self.signer is not None and isinstance(event, UpdateReceived | UpdateOffered):
+            check_contribution(event.update, self.signer)
         if self.networks is None or not isinstance(event, AnnounceReceived | ProbeReceived):
             return event
         peer = event.peer

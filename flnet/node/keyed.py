@@ -16,10 +16,11 @@ MAX_FILE_BYTES = 64 * 1024
 
 
 class Signing(NamedTuple):
-    """The two sides of signed exchanges."""
+    """The two sides of signed exchanges, and the key of the node itself."""
 
     seal: Seal
     gate: Gate
+    node: NodeKey
 
 
 def signing_of(settings: Settings, folder: Path) -> Signing | None:
@@ -47,7 +48,7 @@ def made_of(node: NodeKey, mesh: MeshKey | None, trusts: Callable[[str], bool] |
         trusts: whether the node with this public key may be asked; None: any.
     """
     seal = Seal(node, mesh, secrets.token_hex(8), trusts)
-    return Signing(seal, Gate(node, mesh, lambda: secrets.token_hex(16)))
+    return Signing(seal, Gate(node, mesh, lambda: secrets.token_hex(16)), node)
 
 
 def secret_of(settings: Settings) -> str:

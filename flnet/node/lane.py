@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flnet.codec import lowered
+from flnet.contributions import Contribution
 from flnet.effects import Average, CancelWork, Evaluate, Fold, Train
 from flnet.errors import FlnetError, LocalError, ParamsRefused
 from flnet.events import (
@@ -27,8 +29,9 @@ from flnet.jobs.state import JobState
 from flnet.packing import Encoding
 from flnet.params import Digest, Params, PeerId, RoundKey, Schema, TrainerId, Update
 from flnet.screening import USUAL, Bounds, Screening, clipped
+from flnet.signing import NodeKey
 from flnet.strategies import Running, Strategy
-from flnet.training import Pool
+from flnet.training import Fit, Pool
 
 _ARITHMETIC = (FlnetError, ArithmeticError, ValueError, MemoryError)
 
@@ -65,6 +68,7 @@ class Lane:
         own_hyper: Mapping[str, int] | None = None,
         encoding: Encoding = "float32",
         bounds: Bounds = USUAL,
+        signer: NodeKey | None = None,
     ) -> None:
         """Args:
         seed: of the run; every round and node trains with a seed of its own that follows from it.
@@ -72,10 +76,12 @@ class Lane:
         own_hyper: hyper-parameters (e, b) that this node trains with whatever a round says.
         encoding: to what own updates are rounded before they are sent; what is lost goes into the next one.
         bounds: how far updates may move, the own ones too.
+        signer: key with which this node signs what it states of its updates.
         """
         self._pool, self._strategy, self._me, self._seed = pool, strategy, me, seed
         self._state_of, self._encoding = state_of, encoding
         self._own_hyper, self._bounds = dict(own_hyper or {}), bounds
+        self._signer = signer
         self._states: dict[TrainerId, Any] = {}  # what the strategy remembers between rounds
         self._sums: dict[TrainerId, _Sum] = {}
         self._lost: dict[TrainerId, _Lost] = {}
@@ -102,9 +108,10 @@ class Lane:
         metrics = {**fit.metrics, **score.metrics}
         params = Params(fit.params)
         shared = await asyncio.to_thread(self._to_send, trainer, params, effect.params)
+        stated = None if shared is None else await asyncio.to_thread(self._stated, trainer, effect, fit, shared)
         seconds = time.monotonic() - started
         figures = (fit.examples, score.accuracy, fit.labels, seconds, metrics)
-        return Trained(effect.key, params, *figures, shared, hyper)
+        return Trained(effect.key, params, *figures, shared, hyper, stated)
 
     def cancel(self, trainer: TrainerId, effect: CancelWork) -> None:
         """Stop the training of a round that was left, and forget its sum."""
@@ -186,6 +193,19 @@ class Lane:
             shared = schema.conform(self._rounded(trainer, shared))
         assert shared.digest
         return shared
+
+    def _stated(self, trainer: TrainerId, effect: Train, fit: Fit, shared: Params) -> Contribution | None:
+        """What this node states of its update."""
+        model = self._state_of(trainer).model
+        if model is None:
+            return None
+        key, schema = effect.key, model.schema
+        said = (self._me, trainer, key.number, key.initiator, schema.digest, model.shared.digest, shared.digest)
+        stated = Contribution(*said, fit.examples, fit.labels)
+        if self._signer is None:
+            return stated
+        stated = replace(stated, key=self._signer.text)
+        return replace(stated, signature=base64.b64encode(self._signer.sign(stated.statement())).decode())
 
     def _rounded(self, trainer: TrainerId, shared: Params) -> Params:
         lost, sent = self._lost.get(trainer), self._state_of(trainer).sent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from flnet.contributions import Contribution
 from flnet.errors import ParamsRefused
 from flnet.events import (
     AnnounceReceived,
@@ -103,7 +104,15 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
 def update_of(m: ModelParams, params: Params) -> Update:
     """What a peer learnt, as it says itself."""
     base = Digest(m.base) if m.base else None
-    return Update(m.sender, _key(m), params, m.examples, m.labels or 1, m.accuracy, base)
+    return Update(m.sender, _key(m), params, m.examples, m.labels or 1, m.accuracy, base, contribution_of(m))
+
+
+def contribution_of(m: ModelParams) -> Contribution | None:
+    """What the sender states of its update; None for one that states too little, as in the thesis' form."""
+    if m.initiator is None or m.schema_digest is None or m.base is None or m.digest is None or m.examples is None:
+        return None
+    said = (m.sender, m.trainer_id, m.round, m.initiator, m.schema_digest, m.base, m.digest, m.examples)
+    return Contribution(*said, m.labels or 1, m.key or "", m.signature or "")
 
 
 def probed(m: Probe, caller_ip: str) -> ProbeReceived:

@@ -241,6 +241,7 @@ class RoundView(View):
     bytes: BytesView
     chosen: list[str] | None = Field(default=None, description="who was to train; null for all")
     metrics: MetricsView
+    contributions: list[dict[str, str | int | None]] = Field(default=[], description="see docs/audit.md")
 
 
 class ModelView(View):

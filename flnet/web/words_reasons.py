@@ -27,7 +27,8 @@ _ROUNDS: Mapping[str, str] = {
     "clipping of updates": "recorte de actualizaciones",
     "{ratio} x the median": "{ratio} x la mediana",
     "to the norm {norm}": "a la norma {norm}",
-    "left out as far too large: {names}": "excluidos por desmesurados: {names}",
+    "left out: {names}": "excluidos: {names}",
+    "its parameters are not those that it signed for": "sus parámetros no son los que firmó",
     "it moved {moved} from the base of the round, more than {ratio} times the median of {usual}": (
         "se movió {moved} desde la base de la ronda, más de {ratio} veces la mediana de {usual}"
     ),

@@ -58,6 +58,9 @@ _CALLERS: Mapping[str, str] = {
     "the name is one of this machine": "el nombre es de esta máquina",
     "it is this node itself": "es este mismo nodo",
     "it lies outside of FLNET_ALLOWED_NETWORKS": "está fuera de FLNET_ALLOWED_NETWORKS",
+    "what {peer} states of its update is not what it signed": (
+        "lo que {peer} declara de su actualización no es lo que firmó"
+    ),
     "this node does not know {peer}; announce it first with POST /announce": (
         "este nodo no conoce a {peer}; anúncielo primero con POST /announce"
     ),

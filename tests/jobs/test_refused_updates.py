@@ -18,7 +18,7 @@ def test_an_update_that_does_not_count_is_named_and_the_round_goes_on() -> None:
     assert record is not None
     assert model is not None
     assert record.contributors == ("a", "b")
-    assert record.outcome == "averaged 3 updates: everyone expected has spoken; left out as far too large: c"
+    assert record.outcome == "averaged 3 updates: everyone expected has spoken; left out: c"
     assert model.contributors == 2
     told = next(one for one in bench.all(Publish) if one.kind == "update_refused")
     assert (told.text, told.data["peer"]) == ("the update of c does not count: it moved 9", "c")

@@ -88,6 +88,7 @@ class Mesh:
             transport=self.network.transport(me.address, signs.seal if signs else None),
             store=store,
             key=signs.gate.me.key if signs else key,
+            signer=signs.node if signs else None,
             trust=trust,
         )
         self.nodes[name] = node

@@ -18,6 +18,7 @@ ELSEWHERE = {
     "simulation": "tests and experiments",
     "setting_types.py": "the node does not start; it is read in a terminal",
     "settings/": "the node does not start; it is read in a terminal",
+    "contributions.py": "what is signed, and what `flnet audit` reads in a terminal",
     "keys": "the node does not start, or `flnet doctor`: it is read in a terminal; words_events.py has its notice",
     "node/card.py": "a file in English",
     "node/keyed.py": "the node does not start; it is read in a terminal",

@@ -38,7 +38,8 @@ CREATE TABLE events (
 );
 """
 _TRUST = "CREATE TABLE trust (fingerprint TEXT PRIMARY KEY, fields TEXT NOT NULL) WITHOUT ROWID"
-STEPS: Sequence[str] = (_FIRST, _TRUST)
+_STATED = "ALTER TABLE updates ADD COLUMN more TEXT"  # JSON: with what an update began, and what is stated of it
+STEPS: Sequence[str] = (_FIRST, _TRUST, _STATED)
 VERSION = len(STEPS)
 
 

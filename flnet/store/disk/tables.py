@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from flnet.contributions import Contribution
 from flnet.effects import KeptUpdate
 from flnet.params import Digest, Params, PeerId, RoundKey, TrainerId, Update
 from flnet.store.base import KeptModel, SavedJob, as_text
@@ -42,9 +43,11 @@ def put_update(db: sqlite3.Connection, trainer: TrainerId, kept: KeptUpdate) -> 
     update, body, file = kept.update, None, None
     if kept.digest is None:
         body, file = (to_bytes(update.params), None) if is_inline(update.params) else (None, update.params.digest)
-    said = (update.examples, update.labels, update.accuracy, kept.digest, file, body)
+    stated = update.contribution.view() if update.contribution else None
+    more = as_text({"base": update.base, "contribution": stated})
+    said = (update.examples, update.labels, update.accuracy, kept.digest, file, body, more)
     db.execute(
-        "INSERT OR REPLACE INTO updates VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO updates VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (trainer, update.key.number, update.key.initiator, update.peer, *said),
     )
 
@@ -96,17 +99,17 @@ def get_job(db: sqlite3.Connection, trainer: TrainerId, read: Read, rounds: int 
         return None
     params, private, sent = (None if digest is None else read(Digest(digest)) for digest in row[1:])
     updates = db.execute(
-        "SELECT peer, round, initiator, examples, labels, accuracy, digest, file, body FROM updates "
+        "SELECT peer, round, initiator, examples, labels, accuracy, digest, file, body, more FROM updates "
         "WHERE trainer = ? ORDER BY round, initiator, peer",
         (trainer,),
     ).fetchall()
     records = tuple(get_records(db, trainer, rounds))
-    kept = tuple(found for found in (_update(one, read) for one in updates) if found is not None)
+    kept = tuple(found for found in (_update(trainer, one, read) for one in updates) if found is not None)
     return SavedJob(json.loads(row[0]), params, private, sent, kept, records)
 
 
-def _update(row: tuple[Any, ...], read: Read) -> KeptUpdate | None:
-    peer, round, initiator, examples, labels, accuracy, digest, file, body = row
+def _update(trainer: TrainerId, row: tuple[Any, ...], read: Read) -> KeptUpdate | None:
+    peer, round, initiator, examples, labels, accuracy, digest, file, body, more = row
     params: Params | None = Params()
     if body is not None:
         try:
@@ -118,9 +121,11 @@ def _update(row: tuple[Any, ...], read: Read) -> KeptUpdate | None:
     if params is None:
         return None
     key = RoundKey(round, PeerId(initiator))
-    return KeptUpdate(
-        Update(PeerId(peer), key, params, examples, labels, accuracy), None if digest is None else Digest(digest)
-    )
+    said = json.loads(more or "{}")
+    view, base = said.get("contribution"), said.get("base")
+    stated = Contribution.read(view, trainer, round, initiator) if view else None
+    update = Update(PeerId(peer), key, params, examples, labels, accuracy, base, stated)
+    return KeptUpdate(update, None if digest is None else Digest(digest))
 
 
 def put_model(

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from flnet.contributions import Contribution
 from flnet.effects import KeptUpdate
-from flnet.params import PeerId, TrainerId, Update
+from flnet.params import Digest, PeerId, TrainerId, Update
 from flnet.store import SavedJob
 from flnet.store.disk import tables
 from flnet.store.disk.schema import open_database
@@ -31,6 +32,24 @@ def test_files_are_needed_as_long_as_a_row_names_them(db: sqlite3.Connection) ->
     assert tables.referenced(db) == {part.digest for part in parts}
     tables.put_job(db, T, SavedJob({"updates_from": 4}, params(w=[2.0])))
     assert tables.referenced(db) == {part.digest for part in (*parts[1:3], *parts[4:])}
+
+
+def test_what_was_stated_of_an_update_comes_back_with_it(db: sqlite3.Connection) -> None:
+    stated = Contribution("b", "T", 0, "a", "1" * 64, "2" * 64, "3" * 64, 5, 1, "key", "signature")
+    update = Update(PeerId("b"), key(), params(w=[1.0]), 5, base=Digest("2" * 64), contribution=stated)
+    tables.put_job(db, T, SavedJob({}, updates=(KeptUpdate(update),)))
+    saved = tables.get_job(db, T, lambda _: None)
+    assert saved is not None
+    (found,) = saved.updates
+    assert (found.update.base, found.update.contribution) == (update.base, stated)
+
+
+def test_an_update_of_an_older_version_states_nothing(db: sqlite3.Connection) -> None:
+    tables.put_job(db, T, SavedJob({}, updates=(KeptUpdate(Update(PeerId("b"), key(), params(w=[1.0]))),)))
+    db.execute("UPDATE updates SET more = NULL")
+    saved = tables.get_job(db, T, lambda _: None)
+    assert saved is not None
+    assert saved.updates[0].update.contribution is None
 
 
 def test_an_update_whose_parameters_are_lost_is_left_out(db: sqlite3.Connection) -> None:

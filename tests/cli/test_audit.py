@@ -1,0 +1,104 @@
+"""`flnet audit`: what it lists, when it fails, and what it reads."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from flnet.cli.audit import SIGNED, UNSIGNED, WRONG, judged
+from flnet.contributions import Contribution
+from tests.cli.fake_node import FakeNode
+from tests.signing.keypairs import TestKey
+
+Run = Callable[..., Result]
+AVERAGE = "ab" * 32
+
+
+def stated(peer: str = "b", seed: int = 7) -> Contribution:
+    """A signed contribution to round 0 that "a" started."""
+    signer = TestKey(seed)
+    plain = Contribution(peer, "MNIST", 0, "a", "1" * 64, "2" * 64, "3" * 64, 40, key=signer.text)
+    return replace(plain, signature=base64.b64encode(signer.sign(plain.statement())).decode())
+
+
+def record(*views: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A record of round 0 that these contributed to."""
+    return {"round": 0, "initiator": "a", "digest": AVERAGE, "contributions": list(views), **more}
+
+
+@pytest.fixture
+def node(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Let the node answer with these records; its address."""
+
+    def answer(*records: dict[str, Any]) -> str:
+        monkeypatch.setattr("flnet.cli.client.NodeClient.history", lambda self, trainer, last: list(records))
+        return fake_node.address
+
+    return answer
+
+
+def test_who_contributed_is_listed_with_keys_and_verdicts(flnet: Run, node: Callable[..., str]) -> None:
+    address = node(record(stated().view(), {"peer": "old", "examples": None}))
+    shown = flnet("audit", "MNIST", "--node", address)
+    assert shown.exit_code == 0
+    lines = [line.split() for line in shown.output.splitlines() if "ababab" in line]
+    assert [line[2] for line in lines] == ["b", "old"]
+    assert lines[0][-2:] == ["40", SIGNED]
+    assert " ".join(lines[1][-3:]) == f"- {UNSIGNED}"
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        {**stated().view(), "examples": 41},
+        {**stated().view(), "peer": "c"},
+        {**stated().view(), "key": TestKey(8).text},
+        {**stated().view(), "key": "no key"},
+        {**stated().view(), "signature": "%"},
+        {**stated().view(), "labels": "1"},
+    ],
+)
+def test_what_was_changed_is_wrong_and_the_command_fails(
+    flnet: Run, node: Callable[..., str], view: dict[str, Any]
+) -> None:
+    shown = flnet("audit", "MNIST", "--json", "--node", node(record(stated("c").view(), view)))
+    assert shown.exit_code == 1
+    assert [one["verdict"] for one in json.loads(shown.stdout)] == [SIGNED, WRONG]
+
+
+def test_one_model_may_be_asked_for(flnet: Run, node: Callable[..., str]) -> None:
+    address = node(record(stated().view()), record({"peer": "x", "examples": 1}, digest="cd" * 32))
+    shown = flnet("audit", "MNIST", "--model", "CDCD", "--json", "--node", address)
+    assert [one["peer"] for one in json.loads(shown.stdout)] == ["x"]
+
+
+def test_rounds_of_older_versions_say_nothing(flnet: Run, node: Callable[..., str]) -> None:
+    shown = flnet("audit", "MNIST", "--node", node({"round": 0, "initiator": "a", "digest": AVERAGE}))
+    assert (shown.exit_code, shown.output) == (0, "no round here says who contributed to it\n")
+
+
+@pytest.mark.parametrize("given", [(), ("MNIST", "--card", "pyproject.toml")])
+def test_a_trainer_or_a_card_is_needed(flnet: Run, given: tuple[str, ...]) -> None:
+    assert flnet("audit", *given).exit_code == 2
+
+
+@pytest.mark.parametrize("text", ["", "```json\n{no}\n```", '```json\n{"contributions": 1}\n```', "\0\xff"])
+def test_a_card_without_contributions_is_told(flnet: Run, tmp_path: Path, text: str) -> None:
+    card = tmp_path / "card.md"
+    card.write_text(text)
+    shown = flnet("audit", "--card", str(card))
+    assert shown.exit_code == 1
+    assert "does not say who contributed" in shown.output
+
+
+def test_a_signature_of_another_statement_is_wrong() -> None:
+    assert judged(stated()) == SIGNED
+    assert judged(replace(stated(), signature=stated("c").signature)) == WRONG
+    assert judged(replace(stated(), signature="")) == UNSIGNED
