@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from types import FunctionType
 from typing import Any
 
 from flnet.errors import PeerError
@@ -32,7 +33,7 @@ class Endpoint:
         what: it does, in a sentence.
         takes: the message in the body; None for no body.
         types: of the body besides JSON.
-        answer: what it answers, as a type; None where that is no JSON.
+        answer: what it answers, as a type or a function that gives one; None where that is no JSON.
         answer_type: the content type of the answer.
         alike: other statuses whose answers have the same form.
         refuses: errors of ours that a caller may meet.
@@ -59,6 +60,11 @@ class Endpoint:
         if self.tag == NODES:
             return Who.NODES
         return Who.ANYONE if self.method == "GET" and not self.shows_secrets else Who.PERSONS
+
+    @property
+    def answers(self) -> Any:
+        """The type of what it answers."""
+        return self.answer() if isinstance(self.answer, FunctionType) else self.answer
 
     @property
     def method(self) -> str:

@@ -25,20 +25,9 @@ from flnet.messages import (
     Trigger,
     Triggered,
 )
+from flnet.postponing import postponed
 from flnet.training.places import DataThere, ImportRefused, NoRoom
 from flnet.trust import TrustFull, UnknownKey
-from flnet.web.answer_models import (
-    AcceptedView,
-    HealthView,
-    InfoView,
-    JobView,
-    ModelView,
-    PeerView,
-    PredictionView,
-    ReadyView,
-    RoundView,
-    TrustView,
-)
 from flnet.web.configuration import Setting
 from flnet.web.endpoint import JOBS, MESH, MODELS, MONITORING, Endpoint
 from flnet.web.endpoints_nodes import NODE_ENDPOINTS, UNREADABLE
@@ -48,6 +37,9 @@ from flnet.web.models import PICTURES, Predict
 from flnet.web.refusals import NotPinned
 from flnet.web.trust import AcceptKey, NameKey
 from flnet.web.upload import MULTIPART
+
+with postponed("flnet.web.answer_models"):  # until somebody asks for the description
+    from flnet.web import answer_models as views
 
 _DIGEST = {"digest": "of the model that is asked; the one held if absent"}
 ENDPOINTS = (
@@ -60,14 +52,14 @@ ENDPOINTS = (
         status=202,
         refuses=(*UNREADABLE, UnknownTrainer, JobBusy),
     ),
-    Endpoint("GET /jobs", JOBS, "All jobs of this node", answer=list[JobView]),
-    Endpoint("GET /jobs/{trainerId}", JOBS, "One job", answer=JobView, refuses=(UnknownTrainer,)),
+    Endpoint("GET /jobs", JOBS, "All jobs of this node", answer=lambda: list[views.JobView]),
+    Endpoint("GET /jobs/{trainerId}", JOBS, "One job", answer=lambda: views.JobView, refuses=(UnknownTrainer,)),
     Endpoint(
         "PATCH /jobs/{trainerId}/params",
         JOBS,
         "Change hyper-parameters for the rounds that start here",
         takes=EditHyperParams,
-        answer=JobView,
+        answer=lambda: views.JobView,
         refuses=(*UNREADABLE, UnknownTrainer, NotReady),
     ),
     Endpoint(
@@ -75,28 +67,28 @@ ENDPOINTS = (
         JOBS,
         "When rounds start by themselves here; null for what the node's settings say",
         takes=PlanRounds,
-        answer=JobView,
+        answer=lambda: views.JobView,
         refuses=(*UNREADABLE, UnknownTrainer, JobBusy),
     ),
     Endpoint(
         "POST /jobs/{trainerId}/stop",
         JOBS,
         "End the series of rounds after the one that is open",
-        answer=JobView,
+        answer=lambda: views.JobView,
         refuses=(UnknownTrainer,),
     ),
     Endpoint(
         "POST /jobs/{trainerId}/pause",
         JOBS,
         "Sit out the rounds that open from now on",
-        answer=JobView,
+        answer=lambda: views.JobView,
         refuses=(UnknownTrainer,),
     ),
     Endpoint(
         "POST /jobs/{trainerId}/resume",
         JOBS,
         "Take part in rounds again",
-        answer=JobView,
+        answer=lambda: views.JobView,
         refuses=(UnknownTrainer,),
     ),
     Endpoint(
@@ -104,7 +96,7 @@ ENDPOINTS = (
         JOBS,
         "What came of every round, oldest first",
         query={"last": "so many of the newest rounds only; all if absent"},
-        answer=list[RoundView],
+        answer=lambda: list[views.RoundView],
         refuses=(UnknownTrainer, InvalidMessage),
     ),
     *(
@@ -122,7 +114,7 @@ ENDPOINTS = (
         "GET /jobs/{trainerId}/models",
         MODELS,
         "The models that are kept here, the one held first",
-        answer=list[ModelView],
+        answer=lambda: list[views.ModelView],
         refuses=(UnknownTrainer, NotReady, NoData),
     ),
     Endpoint(
@@ -144,21 +136,21 @@ ENDPOINTS = (
         "POST /jobs/{trainerId}/models/{digest}/restore",
         MODELS,
         "Go back to a model: the next round that is started here begins with it",
-        answer=JobView,
+        answer=lambda: views.JobView,
         refuses=(UnknownTrainer, UnknownModel, NotReady, NoData, JobBusy),
     ),
     Endpoint(
         "PUT /jobs/{trainerId}/models/{digest}/pin",
         MODELS,
         "Keep a model until it is unpinned",
-        answer=ModelView,
+        answer=lambda: views.ModelView,
         refuses=(UnknownTrainer, UnknownModel, NotReady, NoData, JobBusy),
     ),
     Endpoint(
         "DELETE /jobs/{trainerId}/models/{digest}/pin",
         MODELS,
         "Let a model go when its turn comes",
-        answer=ModelView,
+        answer=lambda: views.ModelView,
         refuses=(UnknownTrainer, UnknownModel, NotReady, NoData),
     ),
     Endpoint(
@@ -168,7 +160,7 @@ ENDPOINTS = (
         takes=Predict,
         types=PICTURES,
         query=_DIGEST,
-        answer=PredictionView,
+        answer=lambda: views.PredictionView,
         refuses=(*UNREADABLE, InputRefused, UnknownTrainer, UnknownModel, NotOffered, NotReady),
     ),
     Endpoint(
@@ -184,22 +176,22 @@ ENDPOINTS = (
         answer=ImportView,
         refuses=(*UNREADABLE, UnknownTrainer, JobBusy, ImportRefused, DataThere, NoRoom),
     ),
-    Endpoint("GET /info", MESH, "This node, its jobs and its peers", answer=InfoView),
-    Endpoint("GET /peers", MESH, "The other nodes", answer=list[PeerView]),
+    Endpoint("GET /info", MESH, "This node, its jobs and its peers", answer=lambda: views.InfoView),
+    Endpoint("GET /peers", MESH, "The other nodes", answer=lambda: list[views.PeerView]),
     Endpoint("GET /mesh", MESH, "This node and its peers with their jobs, for pictures and charts", answer=Mesh),
     Endpoint("GET /events", MESH, "What happens, as server-sent events", answer_type="text/event-stream"),
     Endpoint(
         "DELETE /peers/{peer}",
         MESH,
         "Forget a peer that is dead or left, or whose name another node claims: the name is free again",
-        answer=list[PeerView],
+        answer=lambda: list[views.PeerView],
         refuses=(UnknownPeer, StillThere),
     ),
     Endpoint(
         "GET /trust",
         MESH,
         "In a pinned mesh: keys that are accepted, that wait for a person, and that stay out",
-        answer=TrustView,
+        answer=lambda: views.TrustView,
         shows_secrets=True,
     ),
     Endpoint(
@@ -207,7 +199,7 @@ ENDPOINTS = (
         MESH,
         "Trust a key, and those whom its node introduces if that is wanted",
         takes=AcceptKey,
-        answer=AcceptedView,
+        answer=lambda: views.AcceptedView,
         refuses=(*UNREADABLE, NotPinned, TrustFull),
     ),
     Endpoint(
@@ -215,7 +207,7 @@ ENDPOINTS = (
         MESH,
         "Let a key wait no longer: it stays out until a person accepts it",
         takes=NameKey,
-        answer=TrustView,
+        answer=lambda: views.TrustView,
         refuses=(*UNREADABLE, NotPinned),
     ),
     Endpoint(
@@ -223,7 +215,7 @@ ENDPOINTS = (
         MESH,
         "Trust a key no longer, nor those whom only its node introduced",
         takes=NameKey,
-        answer=TrustView,
+        answer=lambda: views.TrustView,
         refuses=(*UNREADABLE, NotPinned, UnknownKey),
     ),
     Endpoint("GET /events.jsonl", MESH, "What happened, a line each", answer_type="application/x-ndjson"),
@@ -235,9 +227,13 @@ ENDPOINTS = (
         shows_secrets=True,
     ),
     Endpoint("GET /openapi.json", MESH, "This description", answer=dict[str, Any]),
-    Endpoint("GET /health", MONITORING, "Answers as long as the process does", answer=HealthView),
+    Endpoint("GET /health", MONITORING, "Answers as long as the process does", answer=lambda: views.HealthView),
     Endpoint(
-        "GET /ready", MONITORING, "Whether this node can take part in rounds", answer=ReadyView, alike=(503,)
+        "GET /ready",
+        MONITORING,
+        "Whether this node can take part in rounds",
+        answer=lambda: views.ReadyView,
+        alike=(503,),
     ),
     *NODE_ENDPOINTS,
 )

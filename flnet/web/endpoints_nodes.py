@@ -30,10 +30,13 @@ from flnet.messages import (
     ProbeReply,
     StartTraining,
 )
+from flnet.postponing import postponed
 from flnet.signing.refusals import NotAccepted, Pending, SignatureNeeded, SignatureRefused
-from flnet.web.answer_models import IntroductionsView
 from flnet.web.endpoint import NODES, Endpoint, Refusals
 from flnet.web.refusals import NotPinned
+
+with postponed("flnet.web.answer_models"):
+    from flnet.web import answer_models as views
 
 UNREADABLE: Refusals = (UnreadableBody, InvalidMessage, BodyTooLarge)
 UNSIGNED: Refusals = (SignatureNeeded, SignatureRefused, NotAccepted)  # by a node of a mesh with a key
@@ -55,7 +58,7 @@ NODE_ENDPOINTS = (
         "GET /introductions",
         NODES,
         "In a pinned mesh: whom people accepted here, for the nodes that take this one for an introducer",
-        answer=IntroductionsView,
+        answer=lambda: views.IntroductionsView,
         refuses=(*UNSIGNED, NotPinned),
     ),
     Endpoint(

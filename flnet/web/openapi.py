@@ -12,11 +12,14 @@ from quart import Blueprint, Response
 
 from flnet import __version__
 from flnet.errors import PeerError
-from flnet.web.answer_models import ErrorView
+from flnet.postponing import postponed
 from flnet.web.answers import JSON, json_answer
 from flnet.web.endpoint import Endpoint, Who
 from flnet.web.endpoints import ENDPOINTS
 from flnet.web.refusals import SignInNeeded, TooManyRequests
+
+with postponed("flnet.web.answer_models"):
+    from flnet.web import answer_models as views
 
 Described = dict[str, Any]
 _IN_PATH = re.compile(r"{(\w+)}")
@@ -74,8 +77,8 @@ def _schemas() -> tuple[Schemas, Described]:
         if endpoint.takes is not None:
             wanted.append(((endpoint.route, "takes"), "validation", TypeAdapter(endpoint.takes)))
         if endpoint.answer is not None:
-            wanted.append(((endpoint.route, "answer"), "serialization", TypeAdapter(endpoint.answer)))
-    wanted.append((("", "error"), "serialization", TypeAdapter(ErrorView)))
+            wanted.append(((endpoint.route, "answer"), "serialization", TypeAdapter(endpoint.answers)))
+    wanted.append((("", "error"), "serialization", TypeAdapter(views.ErrorView)))
     found, whole = TypeAdapter.json_schemas(wanted, ref_template="#/components/schemas/{model}")
     parts: Described = whole["$defs"]
     for kind in _carrying():
@@ -85,7 +88,7 @@ def _schemas() -> tuple[Schemas, Described]:
 
 def _carrying() -> list[str]:
     """Names of the messages beside which parameters may travel."""
-    bodies = [body for endpoint in ENDPOINTS for body in (endpoint.takes, endpoint.answer)]
+    bodies = [body for endpoint in ENDPOINTS for body in (endpoint.takes, endpoint.answers)]
     return sorted({body.__name__ for body in bodies if getattr(body, "carries_params", False)})
 
 
