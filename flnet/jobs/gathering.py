@@ -35,8 +35,8 @@ def trained(s: JobState, event: Trained) -> list[Effect]:
     used = event.hyper or s.hyper
     s.record.used_hyper = used.fields() if used else None
     s.sent = shared
-    said = (event.examples, event.labels, event.accuracy, s.model.shared.digest, event.contribution)
-    s.own = update = Update(s.my_id, event.key, shared, *said)
+    said = (event.examples, event.labels, event.accuracy, s.model.shared.digest)
+    s.own = update = Update(s.my_id, event.key, shared, *said, contribution=event.contribution)
     message = own_word(s, update)
     timed(s, UpdateReceived(update, seconds=event.seconds))
     return [

@@ -208,4 +208,4 @@ def _own(s: JobState, said: Mapping[str, Any] | None, sent: Params | None) -> Up
     stated = said.get("contribution")
     own = Contribution.read(stated, s.trainer, s.key.number, s.key.initiator) if stated else None
     figures = (said["examples"], said["labels"], said["accuracy"], said.get("base"))
-    return Update(s.my_id, s.key, params, *figures, own)
+    return Update(s.my_id, s.key, params, *figures, contribution=own)

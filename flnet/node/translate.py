@@ -104,7 +104,9 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
 def update_of(m: ModelParams, params: Params) -> Update:
     """What a peer learnt, as it says itself."""
     base = Digest(m.base) if m.base else None
-    return Update(m.sender, _key(m), params, m.examples, m.labels or 1, m.accuracy, base, contribution_of(m))
+    return Update(
+        m.sender, _key(m), params, m.examples, m.labels or 1, m.accuracy, base, contribution=contribution_of(m)
+    )
 
 
 def contribution_of(m: ModelParams) -> Contribution | None:

@@ -124,7 +124,7 @@ def _update(trainer: TrainerId, row: tuple[Any, ...], read: Read) -> KeptUpdate 
     said = json.loads(more or "{}")
     view, base = said.get("contribution"), said.get("base")
     stated = Contribution.read(view, trainer, round, initiator) if view else None
-    update = Update(PeerId(peer), key, params, examples, labels, accuracy, base, stated)
+    update = Update(PeerId(peer), key, params, examples, labels, accuracy, base, contribution=stated)
     return KeptUpdate(update, None if digest is None else Digest(digest))
 
 
