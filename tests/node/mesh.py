@@ -105,14 +105,14 @@ class Mesh:
         await until(lambda: all(len(n.core.members.alive) == len(self.nodes) - 1 for n in self.nodes.values()))
         await until(lambda: all(n.ready()["data_loaded"] for n in self.nodes.values()))
 
-    async def idle(self, round: int) -> None:
-        """Wait until every node has closed this round."""
+    async def idle(self, round: int, seconds: float = 10.0) -> None:
+        """Wait until every node has closed this round; see `until` for the seconds."""
 
         def closed(node: NodeRuntime) -> bool:
             view = node.job(MNIST_3_7)
             return bool(view["phase"] == "IDLE" and view["current_round"] >= round)
 
-        await until(lambda: all(closed(node) for node in self.nodes.values()))
+        await until(lambda: all(closed(node) for node in self.nodes.values()), seconds)
 
     async def stop(self) -> None:
         """End all nodes."""

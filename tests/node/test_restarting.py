@@ -121,15 +121,15 @@ async def test_a_series_goes_on_when_all_nodes_were_stopped_at_once(tmp_path: Pa
     for name, target in (("a", 1.0), ("b", 2.0)):
         await mesh.add(name, Linear(target), tuple(mesh.nodes), store=DiskStore(tmp_path / name))
     await mesh.full()
-    mesh.nodes["a"].deliver(MNIST_3_7, RoundTriggered(30, until=goal))
+    mesh.nodes["a"].deliver(MNIST_3_7, RoundTriggered(15, until=goal))
     await until(lambda: all(node.job(MNIST_3_7)["current_round"] >= 2 for node in mesh.nodes.values()))
     await asyncio.gather(*(node.stop() for node in mesh.nodes.values()))
-    assert max(node.job(MNIST_3_7)["current_round"] for node in mesh.nodes.values()) < 29
+    assert max(node.job(MNIST_3_7)["current_round"] for node in mesh.nodes.values()) < 14
     for name, target in (("b", 2.0), ("a", 1.0)):  # by the peers that they knew
         await mesh.add(name, Linear(target), store=DiskStore(tmp_path / name))
     await mesh.full()
-    await mesh.idle(29)
+    await mesh.idle(14, seconds=120.0)  # a dozen rounds, each of which waits for its disk some times
     histories = [await node.records(MNIST_3_7) for node in mesh.nodes.values()]
-    assert [len(history) for history in histories] == [30, 30]
+    assert [len(history) for history in histories] == [15, 15]
     assert [node.job(MNIST_3_7)["rounds_left"] for node in mesh.nodes.values()] == [0, 0]
     await mesh.stop()
