@@ -1,0 +1,89 @@
+"""Threat 15: a peer sends each node something else. The averages differ, and what it signed to both convicts it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from flnet.cli.audit import SIGNED, judged
+from flnet.codec import BINARY_TYPE, BinaryCodec
+from flnet.contributions import Contribution
+from flnet.messages import HyperParams, ModelParams, Packet, Peer
+from flnet.params import Params
+from tests.helpers import params
+from tests.node.mesh import MNIST_3_7, Mesh, mesh_of, until
+from tests.signing.keypairs import TestKey
+
+TRIGGER = b'{"trainerId": "MNIST_3_7", "rounds": 1}'
+JSON, HERE = "application/json", "127.0.0.1"
+PEER = Peer(id="two", ip=HERE, port=4777)
+
+
+def update(learnt: Params) -> bytes:
+    """What the peer sends, signed for what it is."""
+    signer = TestKey(9)
+    plain = Contribution("two", MNIST_3_7, 0, "a", "1" * 64, "2" * 64, learnt.digest, 50, key=signer.text)
+    message = ModelParams(
+        i_am=PEER,
+        trainer_id=MNIST_3_7,
+        round=0,
+        initiator="a",
+        federated_learning_params=HyperParams(e=1, u=0.1, b=8),
+        examples=plain.examples,
+        digest=learnt.digest,
+        base=plain.base,
+        schema_digest=plain.schema,
+        key=plain.key,
+        signature=base64.b64encode(signer.sign(plain.statement())).decode(),
+    )
+    return bytes(BinaryCodec().encode(Packet(message, learnt)))
+
+
+def stated(mesh: Mesh, name: str) -> Contribution:
+    """What a node keeps of the peer's update."""
+    record = mesh.nodes[name].history(MNIST_3_7)[0]
+    (view,) = [one for one in record["contributions"] if one["peer"] == "two"]
+    return Contribution.read(view, MNIST_3_7, record["round"], record["initiator"])
+
+
+async def two_faced(mesh: Mesh) -> None:
+    """One round in which "a" hears of 5 and "b" of -5."""
+    announced = {"iAm": PEER.fields(), "myKnownPeers": [node.me.fields() for node in mesh.nodes.values()]}
+    for node in mesh.nodes.values():
+        await node.receive("/announce", json.dumps(announced).encode(), JSON, HERE)
+    await mesh.nodes["a"].receive("/training/trigger", TRIGGER, JSON, HERE)
+    await until(lambda: all(node.core.jobs[MNIST_3_7].state.number == 0 for node in mesh.nodes.values()))
+    for name, number in (("a", 5.0), ("b", -5.0)):
+        learnt = params(weights=[[number], [number]], bias=[number])
+        await mesh.nodes[name].receive("/training/model_params", update(learnt), BINARY_TYPE, HERE)
+    await mesh.idle(0)
+
+
+def digest(mesh: Mesh, name: str) -> Any:
+    """Of the average that a node made last."""
+    return mesh.nodes[name].history(MNIST_3_7)[-1]["digest"]
+
+
+async def test_two_statements_of_one_node_on_one_round_are_proof_that_anybody_can_check() -> None:
+    async with mesh_of(1.0, 1.0) as mesh:
+        await two_faced(mesh)
+        assert digest(mesh, "a") != digest(mesh, "b")
+        one, other = stated(mesh, "a"), stated(mesh, "b")
+        assert (judged(one), judged(other)) == (SIGNED, SIGNED)
+        assert replace(one, digest="", signature="") == replace(other, digest="", signature="")
+        assert one.digest != other.digest
+
+
+async def test_the_mesh_has_one_model_again_with_the_next_round() -> None:
+    async with mesh_of(1.0, 1.0) as mesh:
+        await two_faced(mesh)
+        await mesh.nodes["a"].receive("/training/trigger", TRIGGER, JSON, HERE)
+        await mesh.idle(1)
+        assert digest(mesh, "a") == digest(mesh, "b")
+        model = mesh.nodes["a"].core.jobs[MNIST_3_7].state.model
+        assert model is not None
+        assert np.isfinite(model.shared["weights"]).all()
