@@ -1,4 +1,4 @@
-"""Threat 15: a peer sends each node something else. The averages differ, and what it signed to both convicts it."""
+"""Threat 15: a peer sends each node something else. The averages differ, and what it signed convicts it."""
 
 from __future__ import annotations
 

@@ -70,8 +70,7 @@ def test_of_many_examples_this_shows_their_mean_and_none_of_them(epochs: int) ->
     assert max(psnr(row, found) for row in rows) < 15
 
 
-def test_noise_would_hide_one_example_and_is_not_added_yet() -> None:
-    """The yardstick for noise that is added one day: with a tenth of the norm in each number, the picture is gone."""
+    """The yardstick for noise that is added one day: a tenth of the norm in each number hides the picture."""
     truth = picture(1)
     base, update = trained(truth[None], np.array([3]))
     size = float(np.sqrt(sum(np.sum((update[n].astype(np.float64) - base[n]) ** 2) for n in base)))
