@@ -11,14 +11,30 @@ from quart import Blueprint, Response, request
 from flnet.errors import InvalidMessage
 from flnet.node.base import Node, View
 from flnet.params import TrainerId
-from flnet.web.history_files import as_csv, as_svg
-from flnet.web.history_png import as_png
+from flnet.postponing import postponed
+
+with postponed("flnet.web.history_files", "flnet.web.history_png"):
+    from flnet.web import history_files, history_png
 
 Make = Callable[[Sequence[View], str], bytes]
+
+
+def _csv(records: Sequence[View], _: str) -> bytes:
+    return history_files.as_csv(records)
+
+
+def _svg(records: Sequence[View], title: str) -> bytes:
+    return history_files.as_svg(records, title)
+
+
+def _png(records: Sequence[View], title: str) -> bytes:
+    return history_png.as_png(records, title)
+
+
 FORMS: Mapping[str, tuple[str, Make]] = {
-    "csv": ("text/csv; charset=utf-8", lambda records, title: as_csv(records)),
-    "svg": ("image/svg+xml", as_svg),
-    "png": ("image/png", as_png),
+    "csv": ("text/csv; charset=utf-8", _csv),
+    "svg": ("image/svg+xml", _svg),
+    "png": ("image/png", _png),
 }
 
 

@@ -16,24 +16,26 @@ from flnet.explaining import explain
 from flnet.messages import EditHyperParams, Trigger
 from flnet.node.base import FeedItem, Node, Order
 from flnet.params import TrainerId
+from flnet.postponing import postponed
 from flnet.settings import Settings
 from flnet.transport.base import Reply
 from flnet.web.answers import JSON
 from flnet.web.body import read_body
 from flnet.web.caller import caller_ip
-from flnet.web.cards import card_of
 from flnet.web.frame import language_of_request, render_page
 from flnet.web.goals import until_of
 from flnet.web.identities import identity_of
 from flnet.web.job_view import job_view, jobs_of, same_job
 from flnet.web.mesh import mesh_of
-from flnet.web.mesh_picture import mesh_picture
 from flnet.web.mesh_view import mesh_rows
 from flnet.web.notices import Notice, notices
 from flnet.web.standing import may_act
 from flnet.web.strangers import strangers, with_strangers
 from flnet.web.view import event_views, text
 from flnet.web.words import Translate
+
+with postponed("flnet.web.cards", "flnet.web.mesh_picture"):  # until somebody looks
+    from flnet.web import cards, mesh_picture
 
 REFRESH_SECONDS = 5  # while something is going on, for browsers without script
 EVENTS_SHOWN = 50
@@ -112,7 +114,7 @@ async def page_data(node: Node, host: str, t: Translate, *, acts: bool = True) -
         "status": text(info.get("lastNodeStatus")),
         "ready": node.ready(),
         "cards": [
-            card_of(job, elsewhere, node.history(trainer), rounds, t)
+            cards.card_of(job, elsewhere, node.history(trainer), rounds, t)
             for trainer, job, rounds in zip(own, jobs, around, strict=True)
         ],
         "other_jobs": [job for job in elsewhere if not any(same_job(job, mine) for mine in jobs)],
@@ -120,7 +122,7 @@ async def page_data(node: Node, host: str, t: Translate, *, acts: bool = True) -
         "waiting": found.waiting if found is not None else (),
         "pinned": node.trust is not None,
         "own": identity_of(info.get("key", "")),
-        "picture": mesh_picture(rows),
+        "picture": mesh_picture.mesh_picture(rows),
         "events": event_views(node.feed.recent(), EVENTS_SHOWN),
         "refresh": REFRESH_SECONDS if busy else None,
     }

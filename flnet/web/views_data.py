@@ -10,13 +10,16 @@ from quart import Blueprint, Response, request
 
 from flnet.node.base import Node, View
 from flnet.params import TrainerId
+from flnet.postponing import postponed
 from flnet.settings import Settings
 from flnet.web.importing import import_form
 from flnet.web.notices import Notices
-from flnet.web.parts_picture import PartsPicture, PeerRows, parts_picture, rows_of_peers
 from flnet.web.standing import may_act
 from flnet.web.view import text
 from flnet.web.views_frame import show
+
+with postponed("flnet.web.parts_picture"):
+    from flnet.web import parts_picture
 
 MOST_CLASSES = 60  # rows of one trainer's table
 SPLITS = ("train", "validation", "test")
@@ -55,8 +58,8 @@ class DataView:
     classes: tuple[ClassCounts, ...]
     hidden: int
     class_names: str
-    picture: PartsPicture | None
-    peers: tuple[PeerRows, ...]
+    picture: parts_picture.PartsPicture | None
+    peers: tuple[parts_picture.PeerRows, ...]
 
 
 @dataclass(frozen=True)
@@ -116,8 +119,8 @@ def view_of(job: View, infos: Sequence[View] = (), own: int = 1) -> DataView:
         classes=per_class[:MOST_CLASSES],
         hidden=max(0, len(per_class) - MOST_CLASSES),
         class_names="" if per_class else ", ".join(text(name, 60) for name in classes[:MOST_CLASSES]),
-        picture=parts_picture(job.get("parts") or (), classes, own),
-        peers=rows_of_peers(text(job.get("trainer_id")), infos),
+        picture=parts_picture.parts_picture(job.get("parts") or (), classes, own),
+        peers=parts_picture.rows_of_peers(text(job.get("trainer_id")), infos),
     )
 
 

@@ -11,16 +11,19 @@ from quart import Blueprint, Response, redirect, request
 from flnet.errors import FlnetError, InvalidMessage
 from flnet.membership.naming import UnknownPeer
 from flnet.node.base import Node, View
+from flnet.postponing import postponed
 from flnet.web.frame import language_of_request, local_path
 from flnet.web.identities import KEYS, Identity, forget_url, identity_of
 from flnet.web.keys_form import done
 from flnet.web.notices import Notice, notices
 from flnet.web.page import read_form
-from flnet.web.qr_picture import qr_picture
 from flnet.web.standing import may_act
 from flnet.web.strangers import KeyCard, Strangers, strangers
 from flnet.web.view import text
 from flnet.web.views_frame import show
+
+with postponed("flnet.web.qr_picture"):
+    from flnet.web import qr_picture
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ def keys_view(routes: Blueprint, node: Node) -> None:
         return await show(
             "keys.html",
             own=own,
-            qr=qr_picture(own.fingerprint) if own else None,
+            qr=qr_picture.qr_picture(own.fingerprint) if own else None,
             rows=rows,
             found=found,
             waiting=found.waiting if found else (),

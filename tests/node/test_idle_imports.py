@@ -53,6 +53,7 @@ OF_FEW_READERS = {"flnet.web.answer_models"} | {
     "flnet.web.words_training",
     "flnet.training.own",
 }
+DRAWINGS = {f"flnet.web.{name}" for name in ("cards", "charts", "mesh_picture", "parts_picture", "qr_picture")}
 OF_THE_TRAINING_CHILD = {
     "flnet.training.worker",
     "flnet.training.own_table",
@@ -66,6 +67,7 @@ HEAVY = (
     | OF_THE_COMMAND_LINE
     | POSTPONED
     | OF_FEW_READERS
+    | DRAWINGS
     | OF_THE_TRAINING_CHILD
     | OF_DEVELOPERS
 )
