@@ -65,7 +65,7 @@ from flnet.jobs.goal_steps import TIMERS, next_opening, peer_lost, stopped, time
 from flnet.jobs.model import Model
 from flnet.jobs.regrouping import REGROUP, waited
 from flnet.jobs.renewing import renewed
-from flnet.jobs.restoring import going_on, met, missed, model_of, put_off, restored
+from flnet.jobs.restoring import going_on, lost, met, missed, model_of, put_off, restored
 from flnet.jobs.speaking import decline
 from flnet.jobs.starting import asked, open_round, triggered
 from flnet.jobs.state import JobState, Rules, Waits
@@ -174,9 +174,7 @@ class Job:
             case PeerSeen(peer):
                 return met(s, peer)
             case PeerLost(peer, _):
-                s.peers.discard(peer)
-                if s.averaging is not None and s.key is not None and peer in s.averaging.expected:
-                    s.away[peer] = s.key
+                lost(s, peer)
                 heard = [*(s.averaging.receive(event) if s.averaging else []), *exchanged(s, event)]
                 return [*heard, *peer_lost(s, event)]
             case TimerFired(name) if name in TIMERS:

@@ -62,7 +62,7 @@ def figures(s: JobState) -> Mapping[str, Any]:
         "plan": [s.plan.when, s.plan.since],
         "arrived": s.arrived.kept(),
         "record": s.record.view() if s.record else None,
-        "choice": s.choice.model_dump(mode="json") if gathering and s.choice else None,
+        "choice": s.choice.model_dump(mode="json") if s.choice else None,
         "expected": sorted(gathering.expected) if gathering else [],
         "declined": dict(gathering.declined) if gathering else {},
         "own": None

@@ -111,7 +111,7 @@ def _round(s: JobState, event: Restored) -> list[Effect]:
     if phase is Phase.MEASURING and fits and s.model.round == s.number:
         s.phase = Phase.MEASURING
         # What this node sent just before it ended need not have come, and others may still wait for it.
-        s.away = dict.fromkeys({*s.record.contributors, *s.record.missing} - {s.my_id}, s.key)
+        s.away = dict.fromkeys({*s.record.contributors, *s.record.missing, *listeners(s)} - {s.my_id}, s.key)
         return [Evaluate(s.key, s.model.full, s.model.shared)]
     if event.snapshot.get("record"):
         if s.record.outcome == "open":
@@ -119,6 +119,18 @@ def _round(s: JobState, event: Restored) -> list[Effect]:
         s.remember(s.record)
     s.record = None
     return []
+
+
+def listeners(s: JobState) -> set[PeerId]:
+    """Peers that average what others learn in this round, chosen to train or not, where the start names them."""
+    return {PeerId(member) for member in s.choice.members} - {s.my_id} if s.choice else set()
+
+
+def lost(s: JobState, peer: PeerId) -> None:
+    """A peer cannot be reached any more: when it is back it hears this node's word on the open round."""
+    s.peers.discard(peer)
+    if s.averaging is not None and s.key is not None and peer in s.averaging.expected | listeners(s):
+        s.away[peer] = s.key
 
 
 def missed(s: JobState, event: SendFailed) -> None:
@@ -155,7 +167,7 @@ def _gather(s: JobState, event: Restored, phase: Phase) -> list[Effect]:
     assert s.key is not None
     said, expected = event.snapshot, {PeerId(peer) for peer in event.snapshot.get("expected", ())} - {s.my_id}
     s.averaging = s.gather(s.key, expected)
-    s.away = dict.fromkeys(expected, s.key)
+    s.away = dict.fromkeys(expected | listeners(s), s.key)
     s.phase = Phase.GATHERING
     effects: list[Effect] = []
     declined: Mapping[str, str] = said.get("declined", {})

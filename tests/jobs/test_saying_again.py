@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from flnet.effects import Effect, Send
-from flnet.events import PeerSeen, RoundTriggered
-from flnet.jobs import Phase
+from flnet.events import PeerLost, PeerSeen, RoundTriggered
+from flnet.jobs import Phase, Rules
 from flnet.messages import ModelParams
 from flnet.params import PeerId
+from flnet.policies import Participation
 from tests.jobs.helpers import came, prepared
 from tests.jobs.restarting import Lasting
 
@@ -42,4 +43,30 @@ def test_who_came_while_the_trainer_was_being_loaded_is_told_then(averaged: bool
     assert updates(bench.hear(PeerSeen(PeerId("c")))) == []
     assert updates(bench.hear(prepared(w=(50, 50)))) == [("c",)]
     assert updates(bench.meet("a")) == [("a",)]
+    assert updates(bench.meet("c")) == []
+
+
+def chosen() -> Lasting:
+    """Of a, b and c, a and b train in round 0, and b has."""
+    bench = Lasting(rules=Rules(Participation(0.5, 2)))
+    bench.hear(RoundTriggered())
+    bench.train()
+    return bench
+
+
+@pytest.mark.parametrize("averaged", [False, True])
+def test_after_a_restart_those_who_are_not_chosen_hear_it_too(averaged: bool) -> None:
+    bench = chosen()
+    if averaged:
+        bench.hear(came("a", 0, "b"))
+        bench.average()
+    bench.restart()
+    assert updates(bench.meet("c")) == [("c",)]
+    assert updates(bench.meet("a")) == [("a",)]
+
+
+def test_who_is_not_chosen_and_was_away_for_a_while_hears_it_again() -> None:
+    bench = chosen()
+    bench.hear(PeerLost(PeerId("c"), "silent"))
+    assert updates(bench.meet("c")) == [("c",)]
     assert updates(bench.meet("c")) == []
