@@ -14,6 +14,7 @@ from flnet.simulation.schedule import GOALS, Action
 from flnet.simulation.work import declared, initial
 
 LONGEST_STALL = 8.0  # seconds
+SAID = 0.15  # seconds in which the start of a round is saved and on its way, where all is well
 FAREWELL = 0.5  # seconds between the word that a node leaves and its end
 
 
@@ -173,6 +174,7 @@ def befall(deeds: Deeds, ending: str, node: SimulatedNode, size: float) -> None:
         size: in [0, 1]; when, or for how long.
     """
     cluster = deeds.cluster
+    cluster.run_for(SAID)
     match ending:
         case "one dies":
             cluster.run_for(size)

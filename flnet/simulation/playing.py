@@ -24,7 +24,7 @@ from flnet.simulation.schedule import Schedule, draw, words_of
 from flnet.simulation.weather import Weather
 
 JOINING = 1.5  # seconds for the announcements of a mesh without faults
-FINE = Weather(training=(0.2, 0.5))
+FINE = Weather(training=(0.2, 0.5), saving=(0.0, 0.03))
 MOST_TO_REST = 20  # times that a job waits for an average: in these all rounds must close
 MOST_OF_A_ROUND = 4  # likewise, in one round
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from flnet.effects import Average, CancelTimer, Effect, Publish, SetTimer
+from flnet.effects import Average, CancelTimer, Effect, Publish, Save, SetTimer
 from flnet.events import UpdateReceived
 from flnet.jobs import gathering, starting
 from flnet.jobs import job as job_steps
@@ -15,7 +15,8 @@ from flnet.membership import knowing
 from flnet.membership.announcing import Announcer
 from flnet.membership.roster import Roster
 from flnet.node.keeper import Keeper
-from flnet.params import PeerId, RoundKey
+from flnet.node.line import Line, Step
+from flnet.params import PeerId, RoundKey, TrainerId
 from flnet.rounds import Averaging, Closing
 from flnet.simulation.playing import broken_by
 
@@ -32,6 +33,32 @@ def acknowledges_with_a_broken_disk(patch: pytest.MonkeyPatch) -> None:
         pass
 
     patch.setattr(Keeper, "must_be_kept", fine)
+
+
+def shows_what_is_not_saved_yet(patch: pytest.MonkeyPatch) -> None:
+    run = Line._run
+
+    async def hasty(self: Line) -> None:
+        for step in self._waiting:
+            await self._end(step)
+        await run(self)
+
+    async def end(self: Line, step: Step) -> None:
+        if not step.answered.done():
+            await ended(self, step)
+
+    ended = Line._end
+    patch.setattr(Line, "_run", hasty)
+    patch.setattr(Line, "_end", end)
+
+
+def keeps_the_last_of_merged_saves(patch: pytest.MonkeyPatch) -> None:
+    save = Keeper.save
+
+    async def last(self: Keeper, trainer: TrainerId, *effects: Save) -> bool:
+        return await save(self, trainer, *effects[-1:])
+
+    patch.setattr(Keeper, "save", last)
 
 
 def never_refutes(patch: pytest.MonkeyPatch) -> None:
@@ -100,6 +127,8 @@ def never_tries_the_dead_again(patch: pytest.MonkeyPatch) -> None:
 PLANTS: tuple[tuple[Plant, str], ...] = (
     (forgets_to_save_what_it_acknowledges, "not on its disk"),
     (acknowledges_with_a_broken_disk, "not on its disk"),
+    (shows_what_is_not_saved_yet, "not on its disk"),
+    (keeps_the_last_of_merged_saves, "not on its disk"),
     (never_refutes, "no agreement"),
     (says_nothing_again, "closed the last round without"),
     (accepts_rounds_that_are_over, "round"),
