@@ -21,6 +21,7 @@ from flnet.web.configuration import settings_routes
 from flnet.web.history_answer import asked_rounds, history_routes
 from flnet.web.mesh import mesh_routes
 from flnet.web.openapi import openapi_routes
+from flnet.web.standing import may_act
 from flnet.web.training import acceptable_type
 from flnet.web.trust import trust_routes
 
@@ -59,6 +60,8 @@ def info_routes(node: Node, settings: Settings) -> Blueprint:
     @routes.get("/ready")
     async def ready() -> Response:
         view = node.ready()
+        if node.trust is not None and not may_act():  # the reasons tell whom this node calls
+            view = {**view, "reasons": []}
         return json_answer(view, 200 if view["ready"] else 503)
 
     _acting_routes(routes, node)

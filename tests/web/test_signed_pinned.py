@@ -81,6 +81,13 @@ async def test_what_watches_over_machines_and_who_signs_in_need_is_there(client:
     assert (await client.get(path)).status_code in (200, 503)
 
 
+async def test_a_stranger_does_not_learn_why_a_node_is_not_ready(client: Client, node: Pinned) -> None:
+    node.is_ready = False
+    answer = await client.get("/ready")
+    assert answer.status_code == 503 and (await answer.get_json())["reasons"] == []
+    assert node.ready()["reasons"] != []
+
+
 async def test_the_browser_of_a_stranger_is_led_to_the_sign_in(client: Client) -> None:
     answer = await client.get("/", headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
     assert (answer.status_code, answer.headers["Location"]) == (302, "/sign-in")
