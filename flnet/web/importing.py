@@ -83,8 +83,10 @@ async def _taken(node: Node, trainer: str) -> View:
     """
     node.job(TrainerId(trainer))
 
+    add = request.args.get("add") == "true"  # read here: what comes later is taken outside of the request
+
     def begin(replace: bool) -> Any:
-        return node.imports.begin(TrainerId(trainer), replace=replace, add=request.args.get("add") == "true")
+        return node.imports.begin(TrainerId(trainer), replace=replace, add=add)
 
     files = Files(
         begin,
