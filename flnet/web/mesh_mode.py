@@ -42,7 +42,7 @@ MODES: Mapping[str, MeshMode] = {
         "calm",
         "Nodes take part whose fingerprints a person accepted, here or at a node that may introduce others. All "
         "others wait.",
-        "What nodes say to each other is encrypted, and each shows its own certificate.",
+        "What nodes say to each other is encrypted, and signed by each with its own key.",
     ),
 }
 

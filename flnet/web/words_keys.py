@@ -26,8 +26,8 @@ SPANISH: Mapping[str, str] = {
         "Participan los nodos cuyas huellas ha aceptado una persona, aquí o en un nodo que puede presentar a "
         "otros. Los demás esperan."
     ),
-    "What nodes say to each other is encrypted, and each shows its own certificate.": (
-        "Lo que se dicen los nodos va cifrado, y cada uno muestra su propio certificado."
+    "What nodes say to each other is encrypted, and signed by each with its own key.": (
+        "Lo que se dicen los nodos va cifrado, y firmado por cada uno con su propia clave."
     ),
     "Whole fingerprint": "Huella completa",
     "The whole fingerprint": "La huella completa",
