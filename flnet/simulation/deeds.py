@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from flnet.errors import PeerError
-from flnet.events import DataChanged, Event, Leaving, Paused, Resumed, SeriesStopped
+from flnet.events import (
+    DataChanged,
+    Event,
+    Leaving,
+    Paused,
+    Resumed,
+    RoundTriggered,
+    SeriesStopped,
+    WillingnessChanged,
+)
 from flnet.params import PeerId
 from flnet.simulation.cluster import Cluster
 from flnet.simulation.node import TRAINER, SimulatedNode
@@ -15,6 +24,10 @@ from flnet.simulation.work import declared, initial
 
 LONGEST_STALL = 8.0  # seconds
 SAID = 0.15  # seconds in which the start of a round is saved and on its way, where all is well
+HARMLESS = (
+    *("trigger", "series", "goal", "stop", "pause", "resume", "go back"),
+    *("new data", "new examples", "schedule", "hours end", "hours begin"),
+)
 FAREWELL = 0.5  # seconds between the word that a node leaves and its end
 
 
@@ -43,6 +56,10 @@ class Deeds:
             "resume": lambda node, a: self._orders(node, Resumed()),
             "go back": self._go_back,
             "new data": self._new_data,
+            "new examples": lambda node, a: self._orders(node, DataChanged(declared(), initial(0), 1 + a.other)),
+            "schedule": lambda node, a: self._orders(node, RoundTriggered(why="it is time")),
+            "hours end": lambda node, a: self._orders(node, WillingnessChanged("outside of its hours")),
+            "hours begin": lambda node, a: self._orders(node, WillingnessChanged()),
             "kill": lambda node, a: self.kill(node, refuses=a.size < 0.5),
             "kill and lose the disk": self._lose,
             "forget": self._forget,
@@ -66,7 +83,7 @@ class Deeds:
         if node.is_dead and action.deed not in ("start", "heal", "part"):
             return
         self._how[action.deed](node, action)
-        if action.deed not in ("trigger", "series", "goal", "stop", "pause", "resume", "go back", "new data"):
+        if action.deed not in HARMLESS:
             self.disturbed = max(
                 self.disturbed, self.cluster.clock.now + (LONGEST_STALL if action.deed == "stall" else 0)
             )
@@ -92,6 +109,7 @@ class Deeds:
             node.local.rate = node.slowness = 1.0
             self._orders(node, SeriesStopped())
             self._orders(node, Resumed())
+            self._orders(node, WillingnessChanged())
 
     def _asks(self, node: SimulatedNode, rounds: int, until: str | None = None) -> None:
         self.cluster.trigger(node.id, rounds, until)

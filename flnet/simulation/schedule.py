@@ -36,6 +36,7 @@ DEEDS: Mapping[str, int] = {  # what may happen, and how often beside the others
     "clock jumps": 3,
     "slow down": 3,
 }
+OF_SCHEDULES = ("new examples", "schedule", "hours end", "hours begin")  # what a part of the runs has as well
 GAPS = (0.0, 0.0, 0.02, 0.3, 1.0, 1.0, 3.0, 3.0, 8.0, 40.0)  # seconds between two deeds, longest of each draw
 ENDINGS = ("", "one dies", "one blinks", "one reboots")  # what befalls a peer in the last round
 GOALS = ("accuracy>=0.65", "no-gain 3 0.01", "every accuracy>=0.3", "within 8")
@@ -47,7 +48,7 @@ class Action:
 
     Attributes:
         wait: seconds since the one before.
-        deed: one of DEEDS.
+        deed: one of DEEDS, or of OF_SCHEDULES.
         node, other: indices of nodes, taken modulo the number of nodes.
         size: in [0, 1): how much, how long, which.
     """
@@ -155,12 +156,25 @@ def draw(seed: int) -> Schedule:
         rng.choice((5, 5, 5, 6, 7, 8, 9)),
         draw_weather(rng),
         rng.choice((1.0, *(4.0,) * 6, 6.0)),
-        actions,
+        _with_schedules(actions, Random(f"{seed} schedules")),
         stays_dead=rng.random() < 0.25,
         ending=rng.choice(ENDINGS),
         starters=rng.choice((1, 1, 2, 3)),
         participation=Random(f"{seed} participation").choice((1.0, 1.0, 0.5)),
     )
+
+
+def _with_schedules(actions: tuple[Action, ...], rng: Random) -> tuple[Action, ...]:
+    """In a quarter of the runs, what schedules do between the other deeds, which stay as they are."""
+    if rng.random() >= 0.25:
+        return actions
+    drawn: list[Action] = []
+    for action in actions:
+        drawn.append(action)
+        if rng.random() < 0.5:
+            wait = round(rng.uniform(0, rng.choice(GAPS[:8])), 3)
+            drawn.append(Action(wait, rng.choice(OF_SCHEDULES), rng.randrange(100), rng.randrange(100), 0.5))
+    return tuple(drawn)
 
 
 def draw_weather(rng: Random) -> Weather:

@@ -7,7 +7,7 @@ import pytest
 from flnet.membership import State
 from flnet.params import PeerId
 from flnet.simulation.deeds import Deeds, befall
-from flnet.simulation.schedule import DEEDS, Action
+from flnet.simulation.schedule import DEEDS, OF_SCHEDULES, Action, draw
 from tests.simulation.helpers import digests, mesh, rounds, whole
 
 A, B, C = PeerId("n00"), PeerId("n01"), PeerId("n02")
@@ -21,7 +21,7 @@ def act(deed: str, node: int = 1, other: int = 2, size: float = 0.6) -> Action:
     return Action(0.0, deed, node, other, size)
 
 
-@pytest.mark.parametrize("deed", DEEDS)
+@pytest.mark.parametrize("deed", [*DEEDS, *OF_SCHEDULES])
 def test_every_deed_can_be_done_to_a_living_and_to_a_dead_node(deed: str) -> None:
     d = deeds()
     d.do(act(deed))
@@ -116,3 +116,22 @@ def test_what_befalls_a_node_in_a_round_costs_the_others_nothing(ending: str) ->
     others = {A, C, PeerId("n03")}
     for name in others:
         assert others <= set(d.cluster.nodes[name].job.history()[-1]["contributors"])
+
+
+def test_a_quarter_of_the_runs_have_what_schedules_do_and_the_others_are_as_before() -> None:
+    drawn = [draw(seed) for seed in range(200)]
+    with_schedules = [one for one in drawn if any(action.deed in OF_SCHEDULES for action in one.actions)]
+    assert 30 <= len(with_schedules) <= 70
+    assert {action.deed for one in drawn for action in one.actions} == {*DEEDS, *OF_SCHEDULES}
+
+
+def test_hours_end_and_begin_and_examples_arrive() -> None:
+    d = deeds(2)
+    state = d.cluster.nodes[A].job.state
+    d.do(Action(0.0, "hours end", 0, 0, 0.5))
+    d.do(Action(0.0, "new examples", 0, 6, 0.5))
+    assert (state.unwilling, state.arrived.rows) == ("outside of its hours", 7)
+    d.do(Action(0.0, "schedule", 0, 0, 0.5))
+    assert d.cluster.run_until_idle() and state.number == 0
+    d.end_faults()
+    assert state.unwilling == ""

@@ -15,6 +15,7 @@ from flnet.params import PeerId, TrainerId
 from flnet.policies.schedule import Moment, Schedule
 from flnet.simulation import TRAINER, Cluster
 from flnet.simulation.node import SimulatedNode
+from flnet.simulation.restarts import kill, start_again
 from flnet.simulation.work import declared, initial
 from tests.simulation.helpers import any_weather, digests, mesh
 
@@ -25,10 +26,16 @@ class Scheduled:
     def __init__(self, cluster: Cluster, when: str, rng: Random | None = None) -> None:
         self.cluster = cluster
         self.started: Counter[str] = Counter()  # rounds that schedules asked for, by node
-        self.schedules = {}
-        for name, node in cluster.nodes.items():
-            self.schedules[name] = Schedules(node.core, self._teller(name), Schedule.parse(when), self._now)
+        self.schedules: dict[PeerId, Schedules] = {}
+        self.when = Schedule.parse(when)
+        for name in cluster.nodes:
+            self.take_over(name)
             self._ask_again(name, rng.uniform(0, EVERY_SECONDS) if rng else EVERY_SECONDS)
+
+    def take_over(self, name: PeerId) -> None:
+        """Ask the node of this name from now on, which may have been started again."""
+        core = self.cluster.nodes[name].core
+        self.schedules[name] = Schedules(core, self._teller(name), self.when, self._now)
 
     def arrive(self, *names: PeerId, rows: int = 10) -> None:
         """New examples on these nodes."""
@@ -145,3 +152,23 @@ def test_in_any_weather_arrivals_start_rounds_and_these_come_to_an_end(seed: int
     rounds = plan.rounds()
     cluster.run_for(300)
     assert plan.rounds() == rounds <= arrivals
+
+
+def test_what_arrived_before_a_node_was_killed_starts_a_round_when_it_is_back() -> None:
+    cluster = mesh(3, seed=6)
+    plan, name = Scheduled(cluster, "new 10"), PeerId("n01")
+    plan.arrive(name, rows=6)
+    cluster.nodes[name].tell(
+        TRAINER, plan.schedules[name].plan(TRAINER, "new 12")
+    )  # a person's word, kept as well
+    cluster.run_for(5)
+    start_again(cluster, kill(cluster, name))
+    plan.take_over(name)
+    cluster.run_for(60)
+    plan.arrive(name, rows=5)
+    cluster.run_for(60)
+    assert plan.rounds() == 0
+    plan.arrive(name, rows=1)
+    cluster.run_for(60)
+    assert (plan.rounds(), plan.started) == (1, {name: 1})
+    assert cluster.nodes[name].job.history()[-1]["why"] == "12 new examples have come"
