@@ -94,9 +94,11 @@ class Screening:
 
 def distance(base: Mapping[str, Array], params: Mapping[str, Array], schema: Schema) -> float:
     """The L2 norm of params - base over all arrays that are averaged; infinite if it is too large for float64."""
-    lanes, room = np.zeros(_LANES), np.empty((2, _BLOCK))
+    names = _averaged(schema)
+    largest = max((params[name].size for name in names), default=0)
+    lanes, room = np.zeros(_LANES), np.empty((2, min(_BLOCK, largest)))
     with np.errstate(over="ignore", invalid="ignore"):
-        for name in _averaged(schema):
+        for name in names:
             for there, here in _blocks(base[name], params[name]):
                 moved, begun = room[:, : here.size]  # widened first: numpy casts short pieces, if it is left to it
                 np.copyto(moved, here)
