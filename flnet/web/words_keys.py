@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 SPANISH: Mapping[str, str] = {
     "Keys": "Claves",
-    "pinned mesh": "malla con nodos aceptados",
+    "pinned mesh": "malla de claves aceptadas",
     "Whoever reaches a node may take part, under any name that is free. Use it on one machine, or in a network "
     "in which everybody is trusted.": (
         "Quien llegue a un nodo puede participar con cualquier nombre libre. Úsela en una sola máquina o en una "
@@ -115,7 +115,7 @@ REFUSALS: Mapping[str, str] = {
         "una persona tiene que aceptar la huella de este nodo en {names}"
     ),
     "this mesh is not pinned: nobody waits here, and no key is accepted or turned away": (
-        "esta malla no es de nodos aceptados: aquí nadie espera, y no se acepta ni se rechaza ninguna clave"
+        "esta malla no es de claves aceptadas: aquí nadie espera, y no se acepta ni se rechaza ninguna clave"
     ),
     "compare the fingerprints first, and say that you did": "compare antes las huellas y confirme que lo ha hecho",
     "do: expected accept, reject, forget or distrust": "do: se esperaba accept, reject, forget o distrust",

@@ -70,7 +70,8 @@ SPANISH: Mapping[str, str] = {
         "alguien preguntó sin TLS (http://), y este nodo solo responde con TLS"
     ),
     "somebody asked with TLS (https://), as nodes of a pinned mesh do, and this node answers without": (
-        "alguien preguntó con TLS (https://), como los nodos de una malla de claves aceptadas, y este responde sin él"
+        "alguien preguntó con TLS (https://), como los nodos de una malla de claves aceptadas, y este responde "
+        "sin él"
     ),
     "{address}: its key is not accepted here": "{address}: su clave no está aceptada aquí",
     "{address}: its key is not accepted here (its fingerprint begins with {part})": (
