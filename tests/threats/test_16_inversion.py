@@ -69,7 +69,6 @@ def test_of_many_examples_this_shows_their_mean_and_none_of_them(epochs: int) ->
     found = guessed(base, update, 3)
     assert max(psnr(row, found) for row in rows) < 15
 
-
     """The yardstick for noise that is added one day: a tenth of the norm in each number hides the picture."""
     truth = picture(1)
     base, update = trained(truth[None], np.array([3]))
