@@ -49,10 +49,13 @@ def slow_node(options: Options, data: Digits, rounds: int) -> None:
     """One node ten times slower, with its training bounded by time, beside the mesh without it."""
     without = LearningCluster(NODES, data, BATCH_S, left_out=1).run(rounds)
     limit = without.training_s
-    for words, seconds in (("as it is", None), (f"for at most {limit:g} s", limit)):
-        found = LearningCluster(NODES, data, BATCH_S, slow={NODES - 1: SLOWER}, limit=seconds).run(rounds)
+    late = Rules(staleness=rounds)
+    ways = (("as it is", None, None), (f"for at most {limit:g} s", limit, None), ("over rounds", None, late))
+    for words, seconds, rules in ways:
+        slow = LearningCluster(NODES, data, BATCH_S, slow={NODES - 1: SLOWER}, limit=seconds, rules=rules)
+        found = slow.run(rounds)
         name = f"one node {SLOWER:g} x slower, trains {words}: {rounds} rounds"
         note = f"accuracy {found.accuracies[-1]:.4f}, without it {without.accuracies[-1]:.4f}; its updates counted"
         note += f" in {found.counted[-1]} rounds, with {found.examples[-1]} examples in the last"
-        bound = None if seconds is None else BOUNDS["uneven.time"]
+        bound = BOUNDS["uneven.time"] if seconds or rules else None
         options.report.add(Row(name, "s", [found.seconds], [without.seconds], "without it", bound, note))

@@ -157,7 +157,8 @@ class Schema:
         if params.keys() != self.specs.keys():
             raise ParamsRefused(names_differ(self.specs, params))
         found = {name: _conformed(name, params[name], spec) for name, spec in self.specs.items()}
-        result = params if isinstance(params, Params) and _same(params, found) else Params(found)
+        same = list(params) == list(found) and all(params[name] is array for name, array in found.items())
+        result = params if isinstance(params, Params) and same else Params(found)
         result._conforms_to = self
         return result
 
@@ -188,6 +189,7 @@ class Update:
         accuracy: of the peer's own model on its own test split; in [0, 1].
         base: of the parameters that its training began with, where it says so (rule R7).
         contribution: what the peer states of it.
+        staleness: how many rounds before this one that training began.
     """
 
     peer: PeerId
@@ -197,6 +199,7 @@ class Update:
     labels: int = 1
     accuracy: float | None = field(default=None, compare=False)
     base: Digest | None = field(default=None, compare=False)
+    staleness: int = 0
     contribution: Contribution | None = field(default=None, compare=False)
 
 
@@ -273,10 +276,6 @@ def is_finite(value: Array) -> bool:
         return bool(np.isfinite(value).all())
     flat = np.ravel(value)
     return all(np.isfinite(flat[start : start + _BLOCK]).all() for start in range(0, flat.size, _BLOCK))
-
-
-def _same(params: Params, arrays: Mapping[str, Array]) -> bool:
-    return list(params) == list(arrays) and all(arrays[name] is array for name, array in params.items())
 
 
 def _fits(value: Array, wanted: np.dtype[Any]) -> bool:

@@ -151,6 +151,7 @@ class DeclineReceived(Event):
     peer: PeerId
     key: RoundKey
     reason: str
+    late: bool = False  # it trains, and its update counts in a later round
 
 
 @dataclass(frozen=True)

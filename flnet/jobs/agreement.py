@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from flnet.errors import ParamsRefused
-from flnet.jobs.state import PARTICIPATION, JobState
+from flnet.jobs.state import LATE_UPDATES, PARTICIPATION, JobState
 from flnet.screening import CLIP, GATE
 
-RULES = frozenset({PARTICIPATION, GATE, CLIP})  # what the settings of a node add to what its trainer states
+RULES = frozenset(
+    {PARTICIPATION, LATE_UPDATES, GATE, CLIP}
+)  # what the settings of a node add to what its trainer states
 _SHORT = 120  # characters up to which both sides are shown whole
 _NAMED = 5  # of a long list, the entries that are shown
 

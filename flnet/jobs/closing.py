@@ -65,6 +65,8 @@ def averaged(s: JobState, event: Averaged | AveragingFailed) -> list[Effect]:
     s.record.contributors, s.record.digest = contributors, event.params.digest
     s.record.seconds["average"] = event.seconds
     told.append(s.tell("averaged", s.record.outcome, digest=event.params.digest, contributors=list(contributors)))
+    if s.behind is not None and s.pending is None:  # measuring would wait for the training
+        return [s.save(with_params=True), *told, *ended, *finish(s)]
     s.phase = Phase.MEASURING
     measure = Evaluate(event.key, s.model.full, s.model.shared)
     return [s.save(with_params=True), *([] if s.pending else [measure]), *told, *ended]
@@ -101,7 +103,7 @@ def evaluated(s: JobState, event: Evaluated | EvaluationFailed) -> list[Effect]:
     s.phase = Phase.EXCHANGING
     s.exchange = Exchange(
         event.key,
-        s.peers,
+        s.peers - (s.averaging.late if s.averaging else set()),
         digest=event.digest,
         accuracy=event.accuracy,
         private=s.model.private,

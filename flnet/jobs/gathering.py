@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from flnet.effects import Effect, KeptUpdate, Publish
 from flnet.errors import NoData, NotReady, ParamsRefused, StaleRound
 from flnet.events import DeclineReceived, SendRefused, Trained, TrainingFailed, UpdateOffered, UpdateReceived
 from flnet.jobs.agreement import must_agree
+from flnet.jobs.lagging import came, timed
 from flnet.jobs.opening import Opening
-from flnet.jobs.speaking import decline
-from flnet.jobs.starting import must_beat, timed
+from flnet.jobs.speaking import decline, own_word
+from flnet.jobs.starting import must_beat
 from flnet.jobs.state import JobState
 from flnet.jobs.steps import Phase
-from flnet.messages import LAST_ROUND, ModelParams, StartTraining
+from flnet.messages import LAST_ROUND, StartTraining
 from flnet.params import PeerId, RoundKey, Update
 
 
 def trained(s: JobState, event: Trained) -> list[Effect]:
     """Local training is done: send the update to everyone, and wait for theirs."""
+    if s.behind is not None and event.key == s.behind.key:
+        return came(s, event)
     if s.phase is not Phase.TRAINING or event.key != s.key:
         return []  # of a round that this node has left
     assert s.model is not None and s.averaging is not None and s.record is not None
@@ -47,22 +49,10 @@ def trained(s: JobState, event: Trained) -> list[Effect]:
     ]
 
 
-def own_word(s: JobState, own: Update) -> ModelParams:
-    """The message that brings, or offers, the own update."""
-    said: dict[str, Any] = {
-        "examples": own.examples,
-        "labels": own.labels,
-        "accuracy": own.accuracy,
-        "base": own.base,
-    }
-    if (one := own.contribution) is not None:
-        said |= {"schema_digest": one.schema, "key": one.key or None, "signature": one.signature or None}
-    took = s.record.seconds.get("train") if s.record else None
-    return s.say(ModelParams, **said, digest=own.params.digest, choice=s.choice, seconds=took or None)
-
-
 def failed(s: JobState, event: TrainingFailed) -> list[Effect]:
     """Local training ended without a result: say so to everyone, and go on as one who only receives."""
+    if s.behind is not None and event.key == s.behind.key:
+        return came(s, event)
     if s.phase is not Phase.TRAINING or event.key != s.key:
         return []
     s.error = f"training failed in round {s.number}: {event.reason}"

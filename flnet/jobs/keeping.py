@@ -74,6 +74,7 @@ def figures(s: JobState) -> Mapping[str, Any]:
             "labels": own.labels,
             "accuracy": own.accuracy,
             "base": own.base,
+            "staleness": own.staleness,
             "contribution": own.contribution.view() if own.contribution else None,
         },
         "rounds_left": rounds_left,

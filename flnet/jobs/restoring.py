@@ -16,14 +16,13 @@ from flnet.effects import Effect, Evaluate, Send
 from flnet.errors import InvalidMessage, ParamsRefused
 from flnet.events import DeclineReceived, Restored, SendFailed, UpdateOffered, UpdateReceived
 from flnet.jobs.arriving import Arrived, Plan
-from flnet.jobs.gathering import own_word
 from flnet.jobs.keeping import OPEN
 from flnet.jobs.model import Model
 from flnet.jobs.opening import Opening
 from flnet.jobs.pursuit import Pursuit
 from flnet.jobs.record import RoundRecord
 from flnet.jobs.regrouping import came_back, regroup
-from flnet.jobs.speaking import decline, rest, start_message
+from flnet.jobs.speaking import decline, own_word, rest, start_message
 from flnet.jobs.starting import train
 from flnet.jobs.state import JobState, key_of
 from flnet.jobs.steps import Phase
@@ -158,7 +157,8 @@ def met(s: JobState, peer: PeerId) -> list[Effect]:
         effects.append(Send((peer,), own_word(s, s.own), s.sent))
     elif s.averaging is not None and s.my_id in s.averaging.declined:
         why = s.averaging.declined[s.my_id]
-        effects.append(Send((peer,), s.say(ModelParams, examples=0, declined=why[:500], choice=s.choice)))
+        said = {"declined": why[:500], "choice": s.choice, "late": s.my_id in s.averaging.late or None}
+        effects.append(Send((peer,), s.say(ModelParams, examples=0, **said)))
     return effects
 
 
@@ -219,5 +219,5 @@ def _own(s: JobState, said: Mapping[str, Any] | None, sent: Params | None) -> Up
         return None
     stated = said.get("contribution")
     own = Contribution.read(stated, s.trainer, s.key.number, s.key.initiator) if stated else None
-    figures = (said["examples"], said["labels"], said["accuracy"], said.get("base"))
+    figures = (said["examples"], said["labels"], said["accuracy"], said.get("base"), said.get("staleness", 0))
     return Update(s.my_id, s.key, params, *figures, contribution=own)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from flnet.effects import Effect, Send
 from flnet.events import DeclineReceived
 from flnet.jobs.record import names
 from flnet.jobs.state import JobState
 from flnet.messages import ModelParams, StartTraining
-from flnet.params import PeerId
+from flnet.params import PeerId, Update
 
 
-def decline(s: JobState, reason: str) -> list[Effect]:
+def decline(s: JobState, reason: str, late: bool = False) -> list[Effect]:
     """Tell every peer that this node takes no part in the round, so that nobody waits for it."""
     assert s.averaging is not None and s.key is not None
-    mine = s.averaging.receive(DeclineReceived(s.my_id, s.key, reason))
-    return [_to_all(s, s.say(ModelParams, examples=0, declined=reason[:500], choice=s.choice)), *mine]
+    mine = s.averaging.receive(DeclineReceived(s.my_id, s.key, reason, late))
+    said: dict[str, Any] = {"declined": reason[:500], "choice": s.choice, "late": late or None}
+    return [_to_all(s, s.say(ModelParams, examples=0, **said)), *mine]
 
 
 def rest(s: JobState) -> list[Effect]:
@@ -49,3 +51,18 @@ def start_message(s: JobState, to: Iterable[PeerId]) -> Effect:
 
 def _to_all(s: JobState, message: ModelParams) -> Effect:
     return Send(tuple(sorted(s.peers)), message)
+
+
+def own_word(s: JobState, own: Update) -> ModelParams:
+    """The message that brings, or offers, the own update."""
+    said: dict[str, Any] = {
+        "examples": own.examples,
+        "labels": own.labels,
+        "accuracy": own.accuracy,
+        "base": own.base,
+        "staleness": own.staleness or None,
+    }
+    if (one := own.contribution) is not None:
+        said |= {"schema_digest": one.schema, "key": one.key or None, "signature": one.signature or None}
+    took = s.record.seconds.get("train") if s.record else None
+    return s.say(ModelParams, **said, digest=own.params.digest, choice=s.choice, seconds=took or None)

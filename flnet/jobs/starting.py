@@ -10,6 +10,7 @@ from flnet.events import DeclineReceived, RoundTriggered, TrainingAsked
 from flnet.jobs.agreement import must_agree
 from flnet.jobs.arriving import Arrived
 from flnet.jobs.goal_steps import begun, entered
+from flnet.jobs.lagging import lags, left_behind, outdated, timed
 from flnet.jobs.opening import Opening, Start
 from flnet.jobs.record import RoundRecord
 from flnet.jobs.speaking import decline, rest, start_message
@@ -118,7 +119,8 @@ def open_round(s: JobState, opening: Opening) -> list[Effect]:
     assert s.model is not None
     if s.number == opening.key.number:
         s.record = None  # one round, started twice at once: only the start that counts is remembered
-    effects = abandon(s, f"cut short: {opening.key.initiator} started round {opening.key.number}")
+    why = f"cut short: {opening.key.initiator} started round {opening.key.number}"
+    effects = abandon(s, why, s.number == opening.key.number)
     given_up = _take_base(s, opening)
     s.hyper = opening.hyper or s.hyper
     s.key = opening.key
@@ -127,6 +129,7 @@ def open_round(s: JobState, opening: Opening) -> list[Effect]:
     begins = opening.started_by(s.my_id) and opening.heard_start  # else a peer tells of one that this node forgot
     s.choice, s.started_in = _choice_of(s, opening), (s.run or None) if begins else opening.run
     s.averaging = s.gather(opening.key, s.peers)
+    effects += outdated(s)
     effects += entered(s, opening.series)
     if begins:
         effects.append(start_message(s, sorted(s.peers)))
@@ -139,11 +142,17 @@ def open_round(s: JobState, opening: Opening) -> list[Effect]:
     return [*effects, s.save(), s.tell("round_opened", words, initiator=opening.key.initiator), *given_up]
 
 
-def abandon(s: JobState, why: str) -> list[Effect]:
-    """Stop what the open round still does; its record keeps the reason."""
+def abandon(s: JobState, why: str, is_same: bool = True) -> list[Effect]:
+    """Stop what the open round still does; its record keeps the reason.
+
+    Args:
+        is_same: whether the round that comes has the number of the open one, or none comes.
+    """
     effects: list[Effect] = []
     folded = s.averaging is not None and s.averaging.folded and s.averaging.closed is None
-    if s.key is not None and (s.phase is Phase.TRAINING or folded):
+    if s.key is not None and s.phase is Phase.TRAINING and not is_same:
+        effects += left_behind(s)
+    elif s.key is not None and (s.phase is Phase.TRAINING or folded):
         effects.append(CancelWork(s.key))
     if s.averaging is not None:
         effects += [CancelTimer(s.averaging.timer), CancelTimer(s.start_timer)]
@@ -164,6 +173,9 @@ def _enter(s: JobState, opening: Opening) -> list[Effect]:
         return rest(s)
     if why := opening.sits_out or _why_not(s, opening):
         return _sit_out(s, why)
+    if (said := lags(s)) is not None:
+        s.base = None
+        return said
     if not opening.heard_start:
         return [SetTimer(s.start_timer, s.waits.start)]
     return _begin(s)
@@ -270,15 +282,8 @@ def _force(s: JobState) -> list[Effect]:
     """The next round is asked for: average what is here, if anything is."""
     if s.phase not in _OPEN or s.averaging is None or not s.averaging.updates:
         return []
-    stopped: list[Effect] = [CancelWork(s.averaging.key)] if s.phase is Phase.TRAINING else []
+    stopped = left_behind(s) if s.phase is Phase.TRAINING else []
     return [*stopped, CancelTimer(s.start_timer), *s.averaging.close(Closing.NEXT_ROUND)]
-
-
-def timed(s: JobState, event: Word) -> None:
-    """Note how long a peer says that it trained in the open round."""
-    if not isinstance(event, DeclineReceived) and s.averaging is not None and s.hyper is not None:
-        s.paces.note(event.update.peer, event.seconds, s.hyper.e)
-        s.averaging.took(event.update.peer, event.seconds)
 
 
 def _ripe(s: JobState) -> list[Word]:

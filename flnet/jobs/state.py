@@ -13,6 +13,7 @@ from flnet.events import (
     Declaration,
     DeclineReceived,
     Restored,
+    Trained,
     TrainingAsked,
     UpdateOffered,
     UpdateReceived,
@@ -63,19 +64,37 @@ class Waits:
 
 
 @dataclass(frozen=True)
+class Behind:
+    """A training that is under way for an earlier round, or one whose rounds do not wait for it."""
+
+    key: RoundKey
+    base: Digest
+
+
+@dataclass(frozen=True)
+class Late:
+    """What came of it: the update as of that round, and the figures."""
+
+    update: Update
+    event: Trained
+
+
+@dataclass(frozen=True)
 class Rules:
     """What people set of the rounds of a job, beside how long it waits.
 
     Attributes:
         participation: how many nodes train in a round.
+        staleness: by how many rounds an update may be late and still counts, for less; 0: none may.
         averaging: how far updates may move, in words by name, where that is not as usual (`flnet.screening`).
     """
 
     participation: Participation = field(default_factory=Participation)
+    staleness: int = 0
     averaging: Mapping[str, str] = field(default_factory=dict)
 
 
-PARTICIPATION = "participation"  # among what all nodes must have alike
+PARTICIPATION, LATE_UPDATES = "participation", "late updates"  # among what all nodes must have alike
 PAUSED = "paused by a person here"  # what peers read
 WAY = 4.0  # seconds, and turns, that an update is given beside those of all peers
 HELD_ROUNDS = 120  # newest records that a job holds (charts show 100); the store has the older ones
@@ -110,6 +129,8 @@ class JobState:
     run: str = ""  # no earlier run of this node had it
     started_in: str | None = None  # the run of its initiator in which the round was started, as far as is known
     paces: Paces = field(default_factory=Paces)
+    behind: Behind | None = None  # a training that goes on over rounds
+    late: Late | None = None  # what came of it, for the next round
     choice: ChoiceMessage | None = None  # as the start of the round had it, where not all nodes train
     averaging: Averaging | None = None
     exchange: Exchange | None = None
@@ -168,13 +189,15 @@ class JobState:
             and self.my_id not in self.averaging.updates
             and self.my_id not in self.averaging.declined
             and not self.averaging.sits_out
+            and self.behind is None
         )
 
     @property
     def rules_said(self) -> Mapping[str, str]:
         """What all nodes must have alike beside what the trainer says; nothing where all is as usual."""
-        words = self.rules.participation.words
-        return {**({PARTICIPATION: words} if words else {}), **self.rules.averaging}
+        words, late = self.rules.participation.words, self.rules.staleness
+        said = {PARTICIPATION: words} if words else {}
+        return {**said, **({LATE_UPDATES: f"up to {late} rounds"} if late else {}), **self.rules.averaging}
 
     @property
     def chosen(self) -> frozenset[PeerId] | None:

@@ -137,6 +137,8 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
         {
             UpdateReceived: {P.AVERAGING, P.IDLE},
             UpdateOffered: {P.IDLE},
+            Trained: _GATHERED,  # of a training that went on over rounds, for which all waited
+            TrainingFailed: _GATHERED,
             DeclineReceived: _GATHERED,
             Fetched: _GATHERED,
             FetchFailed: _GATHERED,

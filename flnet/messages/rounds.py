@@ -10,6 +10,8 @@ from flnet.messages.base import Agreement, HexDigest, HyperParams, Message, Name
 from flnet.messages.series import ChoiceMessage, ReportMessage, SeriesMessage
 from flnet.params import Digest, Params, PeerId, RoundKey, TrainerId
 
+MAX_STALENESS = 1000  # rounds
+
 
 class JobMessage(Message):
     """What the three messages of a round share.
@@ -76,6 +78,8 @@ class ModelParams(JobMessage):
         declined: set when the sender takes no part: the reason. No parameters come with it.
         digest: of the update; without parameters beside it, they are there to be fetched by it.
         seconds: that the sender took to train and measure.
+        staleness: how many rounds before this one the training behind the update began.
+        late: with `declined`: the sender trains, and its update counts in a later round.
         base: of the parameters that the sender's training began with.
         schema_digest: of what it trained: names, shapes, dtypes and what is agreed.
         key: public key with which `signature` was made, over what `flnet.contributions` makes of this message.
@@ -95,6 +99,8 @@ class ModelParams(JobMessage):
     signature: str | None = Field(default=None, pattern="^[A-Za-z0-9+/]{86}==$")
     choice: ChoiceMessage | None = None  # as the start had it, for who missed that
     seconds: float | None = Field(default=None, ge=0, le=1e9)
+    staleness: int | None = Field(default=None, ge=0, le=MAX_STALENESS)
+    late: bool | None = None
 
 
 class Accuracy(JobMessage):

@@ -1,4 +1,4 @@
-"""What travels with the messages of a round where part of the mesh trains, or that belongs to a series with a goal.
+"""What travels with messages of a round where part of the mesh trains, or that belongs to a series with a goal.
 
 Older nodes ignore it.
 """

@@ -214,7 +214,7 @@ def _lane_settings(settings: Settings, signer: NodeKey | None) -> dict[str, Any]
 def rules_of(settings: Settings) -> Rules:
     """What people set of rounds."""
     participation = Participation(settings.participation, settings.min_participants)
-    return Rules(participation, bounds_of(settings).stated())
+    return Rules(participation, settings.max_staleness, bounds_of(settings).stated())
 
 
 def bounds_of(settings: Settings) -> Bounds:

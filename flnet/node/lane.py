@@ -86,6 +86,7 @@ class Lane:
         self._sums: dict[TrainerId, _Sum] = {}
         self._lost: dict[TrainerId, _Lost] = {}
         self._residuals: dict[TrainerId, Params] = {}  # of the newest update that was sent
+        self._training: dict[TrainerId, RoundKey] = {}  # asked for last
         self._merging: dict[TrainerId, asyncio.Lock] = {}  # merges of a job are done in the order asked for
 
     async def prepare(self, trainer: TrainerId) -> Event:
@@ -99,6 +100,7 @@ class Lane:
     async def train(self, trainer: TrainerId, effect: Train) -> Event:
         """Train and measure."""
         started = time.monotonic()
+        self._training[trainer] = effect.key
         try:
             seed = round_seed(self._seed, effect.key, self._me)
             hyper = effect.hyper.model_copy(update=self._own_hyper)
@@ -115,7 +117,8 @@ class Lane:
 
     def cancel(self, trainer: TrainerId, effect: CancelWork) -> None:
         """Stop the training of a round that was left, and forget its sum."""
-        self._pool.cancel(trainer)
+        if self._training.get(trainer) == effect.key:
+            self._pool.cancel(trainer)
         if trainer in self._sums and self._sums[trainer].key == effect.key:
             del self._sums[trainer]
 

@@ -80,7 +80,7 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
             )
             return m.trainer, asked
         case ModelParams() as m if m.declined is not None:
-            return m.trainer, DeclineReceived(m.sender, _key(m), m.declined)
+            return m.trainer, DeclineReceived(m.sender, _key(m), m.declined, bool(m.late))
         case ModelParams() as m if packet.params is None and m.digest is not None:
             return m.trainer, UpdateOffered(
                 update_of(m, Params()), Digest(m.digest), _stated(m), m.choice, m.seconds
@@ -104,9 +104,8 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
 def update_of(m: ModelParams, params: Params) -> Update:
     """What a peer learnt, as it says itself."""
     base = Digest(m.base) if m.base else None
-    return Update(
-        m.sender, _key(m), params, m.examples, m.labels or 1, m.accuracy, base, contribution=contribution_of(m)
-    )
+    said = (m.examples, m.labels or 1, m.accuracy, base, m.staleness or 0)
+    return Update(m.sender, _key(m), params, *said, contribution=contribution_of(m))
 
 
 def contribution_of(m: ModelParams) -> Contribution | None:

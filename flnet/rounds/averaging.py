@@ -75,6 +75,7 @@ class Averaging:
         self.offers: dict[PeerId, tuple[Update, Digest]] = {}
         self.fetching: set[PeerId] = set()
         self.declined: dict[PeerId, str] = {}
+        self.late: set[PeerId] = set()  # who train on over rounds, and have no time for an exchange
         self.closed: Closing | None = None
         self.timer = f"forced-averaging:{key.number}:{key.initiator}"
         self._patience, self._margin, self._room = patience, margin, room
@@ -140,7 +141,8 @@ class Averaging:
                 return self._take(replace(self.offers[peer][0], params=params))
             case FetchFailed(_, peer, digest, reason) if self._awaits(peer, digest):
                 return self._leave(peer, f"its update could not be fetched: {reason}")
-            case DeclineReceived(peer, _, reason) if peer not in self.updates:
+            case DeclineReceived(peer, _, reason, late) if peer not in self.updates:
+                self.late |= {peer} if late else set()
                 return self._leave(peer, reason)
             case PeerLost(peer, _) if peer in self.fetching:
                 return []  # the end of the fetch decides
@@ -169,6 +171,7 @@ class Averaging:
     def _take(self, update: Update) -> list[Effect]:
         self._forget(update.peer)
         self.updates[update.peer] = update
+        self.late |= {update.peer} if update.staleness else set()
         self.declined.pop(update.peer, None)
         if not self._rests or not self.missing:
             return self._spoken(update.peer)
@@ -177,7 +180,7 @@ class Averaging:
 
     def _wait(self, peer: PeerId) -> Effect:
         """Wait for the others, as one who is done is."""
-        passed = self._seconds.get(peer, 0.0)
+        passed = self._seconds.get(peer, 0.0) if peer in self.updates else 0.0
         wait = wait_for(self.missing, self._seconds, passed, self._patience, self._way)
         return SetTimer(self.timer, wait, self._margin)
 

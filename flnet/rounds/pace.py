@@ -23,6 +23,11 @@ class Paces:
         else:
             self.seconds.pop(peer, None)
 
+    def is_slow(self, me: PeerId, peers: Collection[PeerId]) -> bool:
+        """Whether a node is known to take more than `SLACK` times as long as the median of these others."""
+        others = sorted(self.seconds[peer] for peer in peers if peer in self.seconds)
+        return bool(others) and self.seconds.get(me, 0.0) > SLACK * others[len(others) // 2]
+
     def expected(self, epochs: int) -> Mapping[PeerId, float]:
         """Seconds that those nodes will take for so many epochs of which that is known."""
         return {peer: seconds * epochs for peer, seconds in self.seconds.items()}

@@ -76,6 +76,13 @@ class Settings(PlaceSettings):
         description="L2 norm to which updates are shortened, the own one before it is sent. 0: they are not. The "
         "same on all nodes.",
     )
+    max_staleness: int = Field(
+        default=0,
+        ge=0,
+        le=1000,
+        description="By how many rounds an update may be late and still counts, for less. Nobody then waits for "
+        "nodes that are much slower. 0: late updates do not count. The same on all nodes.",
+    )
     wire: Literal["safetensors", "float16", "int8", "json"] = Field(
         default="safetensors",
         description="How updates are sent to peers that can read it: as they are, in half or in a quarter of the "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flnet.jobs.lagging import LATE
 from flnet.membership import Pauses
 from flnet.membership.pace import MAX_DOUBT, suspicion_ticks
 from flnet.membership.probing import HELP_TICKS
@@ -60,12 +61,13 @@ def is_one(cluster: Cluster) -> None:
 
 def closed_by_all(cluster: Cluster, number: int) -> None:
     """Every node that runs has averaged this round with the updates of all that run and were chosen, but for those
-    that were offered and could not be fetched.
+    that were offered and could not be fetched, and for slow nodes whose update counts later.
 
     Raises:
         InvariantBroken: a round was lost with one peer.
     """
-    names = {node.id for node in cluster.alive}
+    lags = {node.id for node in cluster.alive if node.job.state.behind or node.job.state.late}
+    names = {node.id for node in cluster.alive} - lags
     for node in cluster.alive:
         record = next((r for r in node.job.state.history if r.key.number >= number), None)
         if record is None or record.digest is None:
@@ -73,6 +75,7 @@ def closed_by_all(cluster: Cluster, number: int) -> None:
         averaging = node.job.state.averaging
         reasons = averaging.declined if averaging is not None else {}
         named = {name for name, why in reasons.items() if "could not be fetched" in why}
+        named |= {name for name in names if f"{name}: {LATE}" in record.outcome}
         chosen = names if record.chosen is None else names & set(record.chosen)
         if missing := chosen - set(record.contributors) - named:
             raise InvariantBroken(f"{node.id} closed the last round without {sorted(missing)}: {record.outcome}")

@@ -72,6 +72,7 @@ class Schedule:
         ending: one of ENDINGS.
         starters: nodes that start the last round at the same moment.
         participation: part of the nodes that train in a round.
+        staleness: by how many rounds updates may be late.
     """
 
     seed: int
@@ -83,6 +84,7 @@ class Schedule:
     ending: str = ""
     starters: int = 1
     participation: float = 1.0
+    staleness: int = 0
 
     @property
     def pauses(self) -> Pauses:
@@ -94,7 +96,7 @@ class Schedule:
     @property
     def rules(self) -> Rules:
         """How its rounds go."""
-        return Rules(Participation(self.participation))
+        return Rules(Participation(self.participation), self.staleness)
 
     @property
     def waits(self) -> Waits:
@@ -158,9 +160,11 @@ def draw(seed: int) -> Schedule:
         rng.choice((1.0, *(4.0,) * 6, 6.0)),
         _with_schedules(actions, Random(f"{seed} schedules")),
         stays_dead=rng.random() < 0.25,
-        ending=rng.choice(ENDINGS),
+        ending=(ending := rng.choice(ENDINGS)),
         starters=rng.choice((1, 1, 2, 3)),
         participation=Random(f"{seed} participation").choice((1.0, 1.0, 0.5)),
+        # who comes back in the last round need not know any more that a slow node has declined, and waits for it
+        staleness=Random(f"{seed} staleness").choice((0, 0, 0, 0, 0, 3)) if ending in ENDINGS[:2] else 0,
     )
 
 
@@ -213,6 +217,7 @@ def described(schedule: Schedule) -> list[str]:
             (f"{schedule.ending} in the last round", bool(schedule.ending)),
             (f"{schedule.starters} start it at once", schedule.starters > 1),
             (f"{schedule.participation:g} of them train", schedule.participation < 1),
+            (f"updates may be {schedule.staleness} rounds late", schedule.staleness > 0),
         )
         if holds
     ]

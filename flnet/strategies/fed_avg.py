@@ -7,6 +7,7 @@ where agg0 is printed as the bare sum although its text and code take the mean.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -55,7 +56,8 @@ class _Average:
         self._extremes = Extremes(self._specs)
         self._only: Params | None = None
         self._peers = self._stating = self._examples = 0
-        self._weight = self._unstated_weight = 0
+        self._weight: float = 0
+        self._unstated_weight = 0
 
     def add(self, updates: Sequence[Update]) -> None:
         """Take in the next updates and let go of their arrays."""
@@ -102,8 +104,18 @@ class _Average:
             self._unstated.add(update.params, labels)
             return
         # a peer that trained on nothing has nothing to say in a uniform mean (R4)
-        weight = int(update.examples > 0) if self._weighting == "agg0" else update.examples * labels
+        weight: float = int(update.examples > 0) if self._weighting == "agg0" else update.examples * labels
+        if update.staleness:
+            weight *= lateness(update.staleness)
         self._stating += 1
         self._examples += update.examples
         self._weight += weight
         self._stated.add(update.params, weight)
+
+
+def lateness(rounds: int) -> float:
+    """What an update still counts that was learnt from a model of so many rounds before: (1 + rounds) ** -0.5.
+
+    Xie, Koyejo, Gupta, "Asynchronous Federated Optimization" (2019), the polynomial form with a = 0.5.
+    """
+    return 1 / math.sqrt(1 + rounds)

@@ -127,7 +127,15 @@ SPANISH: Mapping[str, Mapping[str, str]] = {
             "no se pudo obtener la actualización de {peer}: {reason}"
         ),
     },
+    "late_update": {
+        "this node's update is {count} rounds late and counts for less": (
+            "la actualización de este nodo llega con {count} rondas de retraso y cuenta menos"
+        ),
+    },
     "trained": {
+        "trained on {count} examples since round {number}; accuracy here {accuracy}": (
+            "entrenado con {count} ejemplos desde la ronda {number}; exactitud aquí {accuracy}"
+        ),
         "trained on {count} examples; accuracy here {accuracy}": (
             "entrenado con {count} ejemplos; exactitud aquí {accuracy}"
         ),

@@ -49,6 +49,9 @@ _ROUNDS: Mapping[str, str] = {
     ),
     "paused by a person here": "una persona lo puso en pausa aquí",
     "not chosen": "no elegido",
+    "its training goes on over this round, and counts when it is done": (
+        "su entrenamiento sigue durante esta ronda y contará cuando termine"
+    ),
     "{count} of {number} nodes were chosen": "se eligieron {count} de {number} nodos",
     "{trainer} is still loading its data": "{trainer} todavía está cargando sus datos",
     "{trainer} is still loading": "{trainer} todavía se está cargando",

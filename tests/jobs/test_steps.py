@@ -35,6 +35,7 @@ from flnet.params import Params, PeerId, Update
 from tests.helpers import frozen, key, params
 from tests.jobs.choosing import CHOOSING, OTHERS, SOME
 from tests.jobs.helpers import Bench, asked, came, claim, listed
+from tests.jobs.lagging import LAGGING, LATE
 from tests.jobs.pausing import PAUSING
 from tests.jobs.pursuing import PURSUING
 from tests.jobs.restarting import RESTARTS
@@ -201,6 +202,7 @@ SCRIPTS: list[Callable[[Recorded], None]] = [
     what_is_fetched_does_not_fit_and_everyone_else_has_spoken,
     a_start_that_this_node_forgot_is_stale,
     *CHOOSING,
+    *LAGGING,
     *PAUSING,
     *PURSUING,
 ]
@@ -212,6 +214,7 @@ def seen() -> frozenset[Step]:
     steps = {step for seed in range(WATCHED, WALKS) for step in Walk(seed).run(STEPS)}
     steps |= {step for seed in range(WATCHED) for step in Walk(seed).run(STEPS, unchanged_if_refused)}
     steps |= {step for seed in range(WALKS // 2) for step in Walk(seed, SOME).run(STEPS)}
+    steps |= {step for seed in range(WALKS // 4) for step in Walk(seed, LATE, is_slow=True).run(STEPS)}
     for script in SCRIPTS:
         bench = Recorded(peers=["a"])
         script(bench)

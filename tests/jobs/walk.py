@@ -80,10 +80,12 @@ class Outside:
 class Walk:
     """One job and what may happen to it next."""
 
-    def __init__(self, seed: int, rules: Rules | None = None) -> None:
+    def __init__(self, seed: int, rules: Rules | None = None, is_slow: bool = False) -> None:
         self.rng = Random(seed)
         self.choices = Random(seed) if rules else None  # of who trains; apart, as the person is
         self.job = Job(peer("m"), TrainerId("T"), rules=rules)
+        for name in (ME, LOW, HIGH) if is_slow else ():
+            self.job.state.paces.note(name, 50.0 if name == ME else 1.0, 1)
         self.outside = Outside()
         self.steps: set[Step] = set()
         # Walks differ in what mostly happens in them: a mix of everything at once rarely gets anywhere.

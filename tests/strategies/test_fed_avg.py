@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flnet.params import Params, Schema, Update
-from flnet.strategies.fed_avg import Weighting, fed_avg
+from flnet.strategies.fed_avg import Weighting, fed_avg, lateness
 from tests.helpers import params, update
 
 THREE = [
@@ -145,3 +146,21 @@ def test_identical_inputs_are_their_average(weighting: Weighting, updates: list[
 def test_different_sets_give_different_digests() -> None:
     digests = {average("agg1", list(some)).digest for k in (1, 2, 3) for some in itertools.combinations(THREE, k)}
     assert len(digests) == 7
+
+
+def test_a_late_update_counts_for_less() -> None:
+    """Three rounds late it counts half: (10 * 1 + 5 * 4) / 15."""
+    late = replace(update("node-2", examples=10, w=[4]), staleness=3)
+    assert w("agg1", [update("node-1", examples=10, w=[1]), late]) == [2]
+    assert w("agg0", [update("node-1", examples=7, w=[1]), late]) == [2]
+    assert [lateness(rounds) for rounds in (0, 3, 8)] == [1, 0.5, 1 / 3]
+
+
+def test_a_late_update_counts_the_same_however_they_come() -> None:
+    updates = [replace(one, staleness=place) for place, one in enumerate(THREE)]
+    running = fed_avg("agg1").running
+    assert running is not None
+    one_by_one = running(None, Schema.of(updates[0].params))
+    for one in updates:
+        one_by_one.add([one])
+    assert one_by_one.result()[0] == average("agg1", updates)

@@ -48,6 +48,8 @@ ELSEWHERE = {
 """Modules, or folders, whose words do not reach the page, and why."""
 NO_SENTENCES = {
     "{} of the nodes, at least {}",  # what nodes compare with each other
+    "late updates",
+    "up to {} rounds",
     "; nor on ",  # stands between two; the second is translated with "nor on"
     "it goes on with {}{}",  # two sentences, or one
     "{} damaged left out: {}{}",
