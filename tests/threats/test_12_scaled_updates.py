@@ -56,7 +56,9 @@ async def test_a_scaled_update_counts_nowhere_and_the_round_goes_on(times: float
         record = mesh.nodes["b"].history(MNIST_3_7)[-1]
         assert record["contributors"] == ["a", "b", "c"]
         assert record["outcome"].endswith("; left out: evil")
-        told = [news.text for news in mesh.nodes["b"].feed.recent() if news.kind == "update_refused"]
+        feed = mesh.nodes["b"].feed
+        await until(lambda: any(news.kind == "update_refused" for news in feed.recent()))
+        told = [news.text for news in feed.recent() if news.kind == "update_refused"]
         assert len(told) == 1
         assert told[0].startswith("the update of evil does not count: it moved ")
 
@@ -103,7 +105,7 @@ async def test_nodes_of_other_rules_take_no_part_in_each_others_rounds(rule: dic
         await until(lambda: mesh.nodes["a"].job(MNIST_3_7)["phase"] == "IDLE")
         await until(lambda: len(mesh.nodes["a"].history(MNIST_3_7)) == 1)
         assert mesh.nodes["a"].history(MNIST_3_7)[0]["contributors"] == ["a", "b"]
-        assert any(words in news.text for news in mesh.nodes["a"].feed.recent())
+        await until(lambda: any(words in news.text for news in mesh.nodes["a"].feed.recent()))
 
 
 async def large(times: float, **rules: Any) -> Mesh:

@@ -20,7 +20,7 @@ from flnet.node.gate import check_contribution
 from flnet.params import Params, PeerId, Update
 from flnet.refusals import ContributionRefused
 from tests.helpers import key, params
-from tests.node.mesh import MNIST_3_7, Mesh, mesh_of
+from tests.node.mesh import MNIST_3_7, Mesh, mesh_of, until
 from tests.signing.keypairs import TestKey
 
 KEY = "correct horse battery staple"
@@ -33,6 +33,13 @@ async def one_round(mesh: Mesh) -> dict[str, Any]:
     await mesh.idle(0)
     (record,) = mesh.nodes["a"].history(MNIST_3_7)
     return dict(record)
+
+
+async def heard(mesh: Mesh, kind: str) -> list[Any]:
+    """What people on node a read of this kind, which they do as soon as it is saved."""
+    feed = mesh.nodes["a"].feed
+    await until(lambda: any(item.kind == kind for item in feed.recent()))
+    return [item for item in feed.recent() if item.kind == kind]
 
 
 def stated(record: dict[str, Any]) -> list[Contribution]:
@@ -60,8 +67,8 @@ async def test_each_update_of_a_round_is_signed_by_its_sender_and_all_nodes_keep
         assert len({one.base for one in found}) == 1
         for node in mesh.nodes.values():
             assert node.history(MNIST_3_7)[0]["contributions"] == record["contributions"]
-        told = [item.data for item in mesh.nodes["a"].feed.recent() if item.kind == "round_closed"]
-        assert "contributions" not in told[0]  # events stay short
+        told = await heard(mesh, "round_closed")
+        assert "contributions" not in told[0].data  # events stay short
 
 
 async def test_one_changed_byte_of_any_field_is_found() -> None:
@@ -143,5 +150,5 @@ async def test_parameters_that_are_not_those_that_were_signed_for_count_nowhere(
         await mesh.idle(0)
         (record,) = a.history(MNIST_3_7)
         assert record["contributors"] == ["a", "b"]
-        told = [item.text for item in a.feed.recent() if item.kind == "update_refused"]
+        told = [item.text for item in await heard(mesh, "update_refused")]
         assert told == ["the update of b2 does not count: its parameters are not those that it signed for"]
