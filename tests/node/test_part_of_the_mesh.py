@@ -1,4 +1,4 @@
-"""Whole nodes of which the settings let a part train: the settings reach the jobs, and nodes with others are told."""
+"""Whole nodes of which a part trains: the settings reach the jobs, and people read who has others."""
 
 from __future__ import annotations
 
