@@ -93,22 +93,22 @@ class Screening:
 
 
 def distance(base: Mapping[str, Array], params: Mapping[str, Array], schema: Schema) -> float:
-    """The L2 norm of params - base over all arrays that are averaged; infinite if it is too large for float64."""
+    """The L2 norm of params - base over all arrays that are averaged; infinite if it is too large to be computed.
+
+    Squares of float32 arrays are taken in float32 and summed in float64: six digits, which is far more than a
+    comparison with a median needs.
+    """
     names = _averaged(schema)
     largest = max((params[name].size for name in names), default=0)
-    lanes, room = np.zeros(_LANES), np.empty((2, min(_BLOCK, largest)))
+    lanes, room = np.zeros(_LANES), np.empty(min(_BLOCK, largest))
     with np.errstate(over="ignore", invalid="ignore"):
         for name in names:
             for there, here in _blocks(base[name], params[name]):
-                moved, begun = room[:, : here.size]  # widened first: numpy casts short pieces, if it is left to it
-                np.copyto(moved, here)
-                np.copyto(begun, there)
-                np.subtract(moved, begun, out=moved)
+                exact = np.result_type(here, np.float32)
+                moved = room.view(exact)[: here.size]
+                np.subtract(here, there, out=moved, dtype=exact)
                 np.multiply(moved, moved, out=moved)
-                whole = moved.size - moved.size % _LANES
-                for row in moved[:whole].reshape(-1, _LANES):
-                    np.add(lanes, row, out=lanes)
-                lanes[: moved.size - whole] += moved[whole:]
+                _add_to(lanes, moved)
     return math.sqrt(math.fsum(lanes)) if np.isfinite(lanes).all() else math.inf
 
 
@@ -153,6 +153,12 @@ def common_base(bases: Iterable[Digest | None]) -> Digest | None:
     """The base that most name, of equals the lower digest; None if nobody names one."""
     named = Counter(base for base in bases if base is not None)
     return min(named, key=lambda base: (-named[base], base)) if named else None
+
+
+def _add_to(lanes: NDArray[np.float64], squares: Array) -> None:
+    whole = squares.size - squares.size % _LANES
+    lanes += np.add.reduce(squares[:whole].reshape(-1, _LANES), axis=0)  # row after row
+    lanes[: squares.size - whole] += squares[whole:]
 
 
 def _averaged(schema: Schema) -> list[str]:

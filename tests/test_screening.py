@@ -38,6 +38,18 @@ def test_the_distance_is_the_norm_over_all_arrays_that_are_averaged() -> None:
     assert distance(BASE, params(w=[4, 5], b=[12]), SCHEMA) == 13.0  # 3, 4 and 12
 
 
+def test_the_order_of_the_sum_is_fixed() -> None:
+    moved = np.random.default_rng(1).normal(size=(40, 4096)).astype("float32")
+    lanes = np.zeros(4096, "float32")
+    for row in moved[:32]:
+        lanes += row * row
+    first, lanes = lanes.astype("float64"), np.zeros(4096, "float32")
+    for row in moved[32:]:
+        lanes += row * row
+    here, base = Params({"w": moved.reshape(-1)}), Params({"w": np.zeros(40 * 4096, "float32")})
+    assert distance(base, here, Schema.of(base)) == math.sqrt(math.fsum(first + lanes))
+
+
 def test_what_is_merged_by_maximum_has_no_distance() -> None:
     base = Params({"w": np.zeros(1, np.float32), "seen": np.zeros(1, np.int64), "top": np.zeros(1, np.float32)})
     here = Params({"w": np.full(1, 2, np.float32), "seen": np.full(1, 9), "top": np.full(1, 9, np.float32)})
