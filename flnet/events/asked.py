@@ -103,13 +103,14 @@ class TrainingAsked(Event):
 
 @dataclass(frozen=True)
 class UpdateReceived(Event):
-    """A peer's update came; `choice` is what the start of its round said of who trains,
+    """A peer's update came; `choice` and `run` are what the start of its round said,
     `seconds` what its training took."""
 
     update: Update
     agreement: Mapping[str, str] | None = None
     choice: ChoiceMessage | None = None
     seconds: float | None = None
+    run: str | None = None
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,7 @@ class UpdateOffered(Event):
     agreement: Mapping[str, str] | None = None
     choice: ChoiceMessage | None = None
     seconds: float | None = None
+    run: str | None = None
 
 
 @dataclass(frozen=True)

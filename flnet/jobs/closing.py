@@ -212,7 +212,7 @@ def _catch_up_with_early(s: JobState) -> None:
     for event in early:
         key = event.update.key
         if s.key is not None and key.beats(s.key) and key.number > s.number:
-            s.propose(Opening(key, heard_start=False, choice=event.choice))
+            s.propose(Opening(key, heard_start=False, choice=event.choice, run=event.run))
 
 
 def _remember_rival(s: JobState, claim: Claim) -> list[Effect]:

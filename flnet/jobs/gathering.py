@@ -83,7 +83,7 @@ def update_received(s: JobState, event: UpdateReceived | UpdateOffered) -> list[
     must_beat(s, key)
     s.remember_early(event.update.peer, event)
     if s.phase is not Phase.AVERAGING:  # else the average in progress is finished first
-        s.propose(Opening(key, heard_start=False, choice=event.choice))
+        s.propose(Opening(key, heard_start=False, choice=event.choice, run=event.run))
     return [_kept(s, event)]
 
 

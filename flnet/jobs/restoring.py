@@ -205,7 +205,7 @@ def _word(s: JobState, word: UpdateReceived | UpdateOffered) -> list[Effect]:
         s.early[peer] = word
     elif key.beats(s.key):
         s.remember_early(peer, word)
-        s.propose(Opening(key, heard_start=False, choice=word.choice))
+        s.propose(Opening(key, heard_start=False, choice=word.choice, run=word.run))
     return []
 
 

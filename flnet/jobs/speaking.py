@@ -65,4 +65,5 @@ def own_word(s: JobState, own: Update) -> ModelParams:
     if (one := own.contribution) is not None:
         said |= {"schema_digest": one.schema, "key": one.key or None, "signature": one.signature or None}
     took = s.record.seconds.get("train") if s.record else None
-    return s.say(ModelParams, **said, digest=own.params.digest, choice=s.choice, seconds=took or None)
+    said |= {"choice": s.choice, "run": s.started_in, "seconds": took or None}
+    return s.say(ModelParams, **said, digest=own.params.digest)

@@ -98,6 +98,7 @@ class ModelParams(JobMessage):
     key: PublicKey | None = None
     signature: str | None = Field(default=None, pattern="^[A-Za-z0-9+/]{86}==$")
     choice: ChoiceMessage | None = None  # as the start had it, for who missed that
+    run: Name | None = None  # likewise
     seconds: float | None = Field(default=None, ge=0, le=1e9)
     staleness: int | None = Field(default=None, ge=0, le=MAX_STALENESS)
     late: bool | None = None

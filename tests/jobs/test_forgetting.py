@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from flnet.effects import Save, Send, Train
 from flnet.errors import StaleRound
-from flnet.events import Restored, RoundTriggered, SendRefused
+from flnet.events import Restored, RoundTriggered, SendRefused, TimerFired
 from flnet.jobs import Job, Phase
-from flnet.messages import StartTraining
+from flnet.messages import ModelParams, StartTraining
 from flnet.params import PeerId, TrainerId
 from tests.helpers import key, peer
 from tests.jobs.helpers import WAITS, Bench, asked, came, prepared, refuses
@@ -70,3 +72,18 @@ def test_who_missed_the_start_and_hears_it_after_all_knows_its_run() -> None:
     bench.hear(came("c"))
     bench.hear(asked("a", run="first"))
     refuses(bench, asked("a", run="second"), StaleRound)
+
+
+def test_who_missed_the_start_knows_its_run_from_an_update() -> None:
+    bench = Bench()
+    bench.hear(replace(came("c"), run="first"))
+    bench.hear(TimerFired(bench.state.start_timer))  # the start did not come in time
+    assert bench.hear(asked("a", run="first")) == []
+    refuses(bench, asked("a", run="second"), StaleRound)
+
+
+def test_an_update_says_in_which_run_its_round_was_started() -> None:
+    bench = Bench()
+    bench.hear(asked("a", run="first"))
+    bench.train()
+    assert bench.said(ModelParams).run == "first"
