@@ -37,8 +37,8 @@ def closed(s: JobState) -> list[Effect]:
     s.record.outcome = closing_words(s.averaging, len(s.choice.members) if s.choice else 0)
     s.record.chosen = None if s.chosen is None else tuple(sorted(s.chosen))
     s.record.missing = tuple(s.averaging.missing)
-    for peer in s.averaging.missing:  # it may be slower than it was: the next round has the whole patience for it
-        s.paces.note(peer, None, 1)
+    for peer in s.averaging.missing:
+        s.paces.missed(peer)
     if not s.averaging.updates:
         return finish(s)
     s.phase = Phase.AVERAGING

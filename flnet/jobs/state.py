@@ -171,7 +171,7 @@ class JobState:
     def gather(self, key: RoundKey, peers: Collection[PeerId]) -> Averaging:
         """Begin to gather the updates of a round from these peers, those of them that are chosen."""
         seconds = self.paces.expected(self.hyper.e) if self.hyper else None
-        waits, way = self.waits, WAY + self.waits.turn * (len(self.peers) + WAY)
+        waits, way = self.waits, self.paces.doubt * (WAY + self.waits.turn * (len(self.peers) + WAY))
         some = (self.room, self.chosen, seconds, way)
         return Averaging(key, self.my_id, peers, waits.average, waits.margin, *some)
 

@@ -80,6 +80,7 @@ class Averaging:
         self.timer = f"forced-averaging:{key.number}:{key.initiator}"
         self._patience, self._margin, self._room = patience, margin, room
         self._seconds, self._way = dict(seconds or {}), way
+        self._left = 0.0  # of the patience, when the timer fires
         self._rests = False  # not chosen, and no update has come yet
 
     @property
@@ -113,8 +114,7 @@ class Averaging:
             return self.close(Closing.COMPLETE)
         self._rests = not self.updates
         patience = self._patience * (RESTING if self._rests and self.missing else 1)
-        wait = wait_for(self.missing, self._seconds, 0.0, patience, self._way)
-        return [SetTimer(self.timer, wait, self._margin), *(self._fold() if self.missing else []), *self._pull()]
+        return [self._wait(0.0, patience), *(self._fold() if self.missing else []), *self._pull()]
 
     def has_passed(self, peer: PeerId) -> bool:
         """Whether a peer's turn in the order is over: its update would have to come before what is folded."""
@@ -150,6 +150,9 @@ class Averaging:
                 self._forget(peer)
                 self.expected.discard(peer)
                 return self._spoken(peer)
+            case TimerFired(name) if name == self.timer and self.offers and self._left > 0:
+                wait, self._left = self._left, 0.0  # what is being fetched has the whole patience
+                return [SetTimer(self.timer, wait, self._margin)]
             case TimerFired(name) if name == self.timer:
                 return self.close(Closing.TIMER)
         return []
@@ -176,12 +179,15 @@ class Averaging:
         if not self._rests or not self.missing:
             return self._spoken(update.peer)
         self._rests = False
-        return [self._wait(update.peer), *self._spoken(update.peer)]
+        return [self._wait_beside(update.peer), *self._spoken(update.peer)]
 
-    def _wait(self, peer: PeerId) -> Effect:
+    def _wait_beside(self, peer: PeerId) -> Effect:
         """Wait for the others, as one who is done is."""
-        passed = self._seconds.get(peer, 0.0) if peer in self.updates else 0.0
-        wait = wait_for(self.missing, self._seconds, passed, self._patience, self._way)
+        return self._wait(self._seconds.get(peer, 0.0) if peer in self.updates else 0.0, self._patience)
+
+    def _wait(self, passed: float, patience: float) -> Effect:
+        wait = wait_for(self.missing, self._seconds, passed, patience, self._way)
+        self._left = patience - wait
         return SetTimer(self.timer, wait, self._margin)
 
     def _leave(self, peer: PeerId, reason: str) -> list[Effect]:
@@ -193,7 +199,7 @@ class Averaging:
     def _spoken(self, peer: PeerId) -> list[Effect]:
         if not self.missing:
             return self.close(Closing.COMPLETE)
-        timer: list[Effect] = [self._wait(peer)] if peer == self.me else []
+        timer: list[Effect] = [self._wait_beside(peer)] if peer == self.me else []
         return [*timer, *self._fold(), *self._pull()]
 
     def _awaits(self, peer: PeerId, digest: Digest) -> bool:

@@ -8,13 +8,20 @@ from dataclasses import dataclass, field
 from flnet.params import PeerId
 
 SLACK = 2.0  # times the last training, which a node may take this time
+MOST_DOUBT = 1024.0
 
 
 @dataclass
 class Paces:
-    """What is known of the nodes' trainings: seconds for one epoch of the last one."""
+    """What is known of the nodes' trainings: seconds for one epoch of the last one.
+
+    Attributes:
+        doubt: by which the time for the ways of updates is multiplied: it doubles whenever an update did not come
+            in a time that was worked out from these seconds, as on a line that is slow for its size.
+    """
 
     seconds: dict[PeerId, float] = field(default_factory=dict)
+    doubt: float = 1.0
 
     def note(self, peer: PeerId, seconds: float | None, epochs: int) -> None:
         """A node took so long for so many epochs; one that does not say so is not known any more."""
@@ -22,6 +29,11 @@ class Paces:
             self.seconds[peer] = seconds / epochs
         else:
             self.seconds.pop(peer, None)
+
+    def missed(self, peer: PeerId) -> None:
+        """A node did not come in time: the next round has the whole patience for it, later ones wait longer."""
+        if self.seconds.pop(peer, None) is not None:
+            self.doubt = min(2 * self.doubt, MOST_DOUBT)
 
     def is_slow(self, me: PeerId, peers: Collection[PeerId]) -> bool:
         """Whether a node is known to take more than `SLACK` times as long as the median of these others."""

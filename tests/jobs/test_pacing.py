@@ -57,3 +57,10 @@ def test_a_node_that_did_not_come_in_time_has_the_whole_patience_in_the_next_rou
     job.hear(RoundTriggered())
     job.hear(own(2, 2.0))
     assert wait(job) == WAITS.average
+    job.hear(word("a", 2, 2.0))
+    job.hear(word("c", 2, 5.0))
+    job.average()
+    job.measure()
+    job.hear(RoundTriggered())
+    job.hear(own(3, 2.0))
+    assert wait(job) == 2 * 5.0 - 2.0 + 2 * (4 + (2 + 4))  # the ways are given twice the time

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from flnet.effects import Effect, SetTimer
-from flnet.events import UpdateReceived
+from flnet.events import TimerFired, UpdateOffered, UpdateReceived
 from flnet.params import PeerId, Update
-from flnet.rounds import Averaging, Paces, wait_for
+from flnet.rounds import Averaging, Closing, Paces, wait_for
 from tests.helpers import key, params
 
 A, B, C = (PeerId(name) for name in "abc")
@@ -19,6 +19,15 @@ def test_seconds_grow_with_the_epochs() -> None:
     assert paces.expected(5) == {A: 15.0}
     paces.note(A, None, 2)
     assert paces.expected(5) == {}
+
+
+def test_who_did_not_come_in_time_is_unknown_and_the_ways_are_given_twice_the_time() -> None:
+    paces = Paces()
+    paces.missed(A)
+    assert paces.doubt == 1.0  # it had the whole patience
+    paces.note(A, 6.0, 2)
+    paces.missed(A)
+    assert (paces.expected(5), paces.doubt) == ({}, 2.0)
 
 
 @pytest.mark.parametrize(
@@ -53,3 +62,14 @@ def test_who_does_not_train_waits_from_the_beginning_and_again_from_the_first_up
     assert timer(averaging.rest()) == 2 * 20 + 10
     averaging.took(A, 2.0)
     assert timer(averaging.receive(UpdateReceived(Update(A, key(), params(w=[1.0]), 1)))) == 2 * 20 - 2 + 10
+
+
+def test_what_is_being_fetched_has_the_whole_patience() -> None:
+    averaging = Averaging(key(), B, [A, C], 60.0, seconds={A: 1.0, C: 1.0}, way=10.0)
+    averaging.took(B, 1.0)
+    assert timer(averaging.receive(UpdateReceived(Update(B, key(), params(w=[1.0]), 1)))) == 11.0
+    averaging.receive(UpdateOffered(Update(A, key(), params(), 1), params(w=[2.0]).digest))
+    assert timer(averaging.receive(TimerFired(averaging.timer))) == 60.0 - 11.0
+    assert averaging.closed is None
+    averaging.receive(TimerFired(averaging.timer))
+    assert averaging.closed is Closing.TIMER
