@@ -197,10 +197,19 @@ class Averaging:
         return self._spoken(peer)
 
     def _spoken(self, peer: PeerId) -> list[Effect]:
+        if not self.missing and not self.updates and self.late:
+            return self._wait_for_late()
         if not self.missing:
             return self.close(Closing.COMPLETE)
         timer: list[Effect] = [self._wait_beside(peer)] if peer == self.me else []
         return [*timer, *self._fold(), *self._pull()]
+
+    def _wait_for_late(self) -> list[Effect]:
+        """All train on over this round: so it waits for them, or there would be nothing to average."""
+        self.expected |= self.late
+        self.declined = {peer: reason for peer, reason in self.declined.items() if peer not in self.late}
+        self.late = set()
+        return [SetTimer(self.timer, self._patience, self._margin)]
 
     def _awaits(self, peer: PeerId, digest: Digest) -> bool:
         return peer in self.fetching and self.offers[peer][1] == digest

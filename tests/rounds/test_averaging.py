@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -94,6 +95,17 @@ def test_what_comes_after_the_round_is_closed_changes_nothing() -> None:
     for late in (came("b"), declines("c"), PeerLost(C, ""), TimerFired(TIMER)):
         assert r.receive(late) == []
     assert (sorted(r.updates), r.declined) == (["me"], {})
+
+
+def test_a_round_in_which_all_train_on_waits_for_them() -> None:
+    r = averaging()
+    for name in ("c", "me"):
+        assert not averaged(r.receive(replace(declines(name), late=True)))
+    assert r.receive(replace(declines("b"), late=True)) == [SetTimer(TIMER, 30, 5)]
+    assert (r.closed, r.missing, r.declined, r.late) == (None, ["b", "c", "me"], {}, set())
+    r.receive(came("c"))
+    r.receive(declines("b"))  # its training failed
+    assert averaged(r.receive(came("me"))) == ["c", "me"]
 
 
 def test_of_two_updates_of_one_peer_the_first_counts() -> None:
