@@ -96,7 +96,7 @@ class Rules:
 
 PARTICIPATION, LATE_UPDATES = "participation", "late updates"  # among what all nodes must have alike
 PAUSED = "paused by a person here"  # what peers read
-WAY = 4.0  # seconds, and turns, that an update is given beside those of all peers
+WAY = 4.0  # seconds that an update is given beside two turns of each peer, between which it is looked at once
 HELD_ROUNDS = 120  # newest records that a job holds (charts show 100); the store has the older ones
 HOLD_BYTES = 128 * 1024 * 1024  # of updates that a round holds before it begins to fold them into a sum
 
@@ -171,7 +171,7 @@ class JobState:
     def gather(self, key: RoundKey, peers: Collection[PeerId]) -> Averaging:
         """Begin to gather the updates of a round from these peers, those of them that are chosen."""
         seconds = self.paces.expected(self.hyper.e) if self.hyper else None
-        waits, way = self.waits, self.paces.doubt * (WAY + self.waits.turn * (len(self.peers) + WAY))
+        waits, way = self.waits, self.paces.doubt * (WAY + self.waits.turn * 2 * len(self.peers))
         some = (self.room, self.chosen, seconds, way)
         return Averaging(key, self.my_id, peers, waits.average, waits.margin, *some)
 

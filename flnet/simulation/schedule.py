@@ -100,8 +100,8 @@ class Schedule:
 
     @property
     def waits(self) -> Waits:
-        """How long its jobs wait: for as long as all peers have a turn, as who was away is heard of by then."""
-        average = 12.0 + (self.size + 3) * self.tick
+        """How long its jobs wait: two turns of all peers, within which who was away is certainly heard of."""
+        average = 12.0 + 2 * self.size * self.tick
         return Waits(average=average, margin=2.0, start=2.0, claims=average + 2, turn=self.tick)
 
 

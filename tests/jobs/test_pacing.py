@@ -43,7 +43,7 @@ def test_the_next_round_waits_as_long_as_the_slowest_node_needs() -> None:
     job = after_a_round(5.0)
     job.hear(RoundTriggered())
     job.hear(own(1, 2.0))
-    assert wait(job) == 2 * 5.0 - 2.0 + 4 + (2 + 4)
+    assert wait(job) == 2 * 5.0 - 2.0 + 4 + 2 * 2
 
 
 def test_a_node_that_did_not_come_in_time_has_the_whole_patience_in_the_next_round() -> None:
@@ -63,4 +63,4 @@ def test_a_node_that_did_not_come_in_time_has_the_whole_patience_in_the_next_rou
     job.measure()
     job.hear(RoundTriggered())
     job.hear(own(3, 2.0))
-    assert wait(job) == 2 * 5.0 - 2.0 + 2 * (4 + (2 + 4))  # the ways are given twice the time
+    assert wait(job) == 2 * 5.0 - 2.0 + 2 * (4 + 2 * 2)  # the ways are given twice the time
