@@ -44,7 +44,7 @@ def put_update(db: sqlite3.Connection, trainer: TrainerId, kept: KeptUpdate) -> 
     if kept.digest is None:
         body, file = (to_bytes(update.params), None) if is_inline(update.params) else (None, update.params.digest)
     stated = update.contribution.view() if update.contribution else None
-    more = as_text({"base": update.base, "contribution": stated})
+    more = as_text({"base": update.base, "contribution": stated, "staleness": update.staleness})
     said = (update.examples, update.labels, update.accuracy, kept.digest, file, body, more)
     db.execute(
         "INSERT OR REPLACE INTO updates VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -122,9 +122,10 @@ def _update(trainer: TrainerId, row: tuple[Any, ...], read: Read) -> KeptUpdate 
         return None
     key = RoundKey(round, PeerId(initiator))
     said = json.loads(more or "{}")
-    view, base = said.get("contribution"), said.get("base")
+    view = said.get("contribution")
     stated = Contribution.read(view, trainer, round, initiator) if view else None
-    update = Update(PeerId(peer), key, params, examples, labels, accuracy, base, contribution=stated)
+    more_said = (said.get("base"), said.get("staleness", 0))
+    update = Update(PeerId(peer), key, params, examples, labels, accuracy, *more_said, contribution=stated)
     return KeptUpdate(update, None if digest is None else Digest(digest))
 
 

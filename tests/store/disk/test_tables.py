@@ -36,20 +36,25 @@ def test_files_are_needed_as_long_as_a_row_names_them(db: sqlite3.Connection) ->
 
 def test_what_was_stated_of_an_update_comes_back_with_it(db: sqlite3.Connection) -> None:
     stated = Contribution("b", "T", 0, "a", "1" * 64, "2" * 64, "3" * 64, 5, 1, "key", "signature")
-    update = Update(PeerId("b"), key(), params(w=[1.0]), 5, base=Digest("2" * 64), contribution=stated)
+    update = Update(
+        PeerId("b"), key(), params(w=[1.0]), 5, base=Digest("2" * 64), staleness=3, contribution=stated
+    )
     tables.put_job(db, T, SavedJob({}, updates=(KeptUpdate(update),)))
     saved = tables.get_job(db, T, lambda _: None)
     assert saved is not None
     (found,) = saved.updates
-    assert (found.update.base, found.update.contribution) == (update.base, stated)
+    assert found.update == update
+    assert (found.update.base, found.update.staleness, found.update.contribution) == (update.base, 3, stated)
 
 
 def test_an_update_of_an_older_version_states_nothing(db: sqlite3.Connection) -> None:
-    tables.put_job(db, T, SavedJob({}, updates=(KeptUpdate(Update(PeerId("b"), key(), params(w=[1.0]))),)))
-    db.execute("UPDATE updates SET more = NULL")
-    saved = tables.get_job(db, T, lambda _: None)
-    assert saved is not None
-    assert saved.updates[0].update.contribution is None
+    late = Update(PeerId("b"), key(), params(w=[1.0]), staleness=3)
+    tables.put_job(db, T, SavedJob({}, updates=(KeptUpdate(late),)))
+    for older in (None, '{"base": null, "contribution": null}'):
+        db.execute("UPDATE updates SET more = ?", (older,))
+        saved = tables.get_job(db, T, lambda _: None)
+        assert saved is not None
+        assert (saved.updates[0].update.contribution, saved.updates[0].update.staleness) == (None, 0)
 
 
 def test_an_update_whose_parameters_are_lost_is_left_out(db: sqlite3.Connection) -> None:

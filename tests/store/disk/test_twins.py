@@ -30,7 +30,9 @@ PRIVATE = st.sampled_from([Params(), params(h=[1.0]), params(h=[2.0])])
 ROUNDS = st.integers(0, 3)
 KEYS = st.builds(RoundKey, ROUNDS, st.sampled_from([PeerId("a"), PeerId("b")]))
 PEERS = st.sampled_from([PeerId("p"), PeerId("q"), PeerId("r")])
-PUSHED = st.builds(Update, PEERS, KEYS, SOME, st.none() | st.integers(1, 9), st.integers(1, 3)).map(KeptUpdate)
+PUSHED = st.builds(
+    Update, PEERS, KEYS, SOME, st.none() | st.integers(1, 9), st.integers(1, 3), staleness=st.integers(0, 2)
+).map(KeptUpdate)
 OFFERED = st.builds(Update, PEERS, KEYS, st.just(Params())).map(lambda u: KeptUpdate(u, Digest("d" * 64)))
 RECORDS = KEYS.flatmap(
     lambda key: st.integers().map(lambda n: {"round": key.number, "initiator": key.initiator, "n": n})
