@@ -29,6 +29,9 @@ with postponed("psutil"):  # a node that listens on loopback needs none of it
     import psutil
 
 BURST, PER_SECOND = 500.0, 50.0  # messages that one id may send: a round takes four, probing a few a second
+TOLD, SECONDS_PER_TOLD = 20, 30.0  # refusals of one address that people hear of
+ALL_TOLD, SECONDS_PER_ALL_TOLD = 100, 10.0  # of all addresses together
+SAME_SECONDS = 600.0  # after which the same sentence is worth telling again
 WIDEST = 16  # bits at least that the network of an own interface has in common
 Publish = Callable[[str, str], object]
 
@@ -106,6 +109,17 @@ class Gate:
         self._me, self._publish = me, publish
         self._buckets = Buckets(BURST, PER_SECOND, clock)
         self._told: set[str] = set()
+        self._refused = Buckets(TOLD, 1 / SECONDS_PER_TOLD, clock)
+        self._refused_at_all = Buckets(ALL_TOLD, 1 / SECONDS_PER_ALL_TOLD, clock)
+        self._same = Buckets(1, 1 / SAME_SECONDS, clock)
+
+    def tell_refused(self, words: str, caller_ip: str = "") -> None:
+        """Let people know of a refused message, but not of the same sentence again, nor of a flood of them."""
+        if self._refused.wait(caller_ip) or self._refused_at_all.wait("") or self._same.take(words):
+            return
+        self._refused.take(caller_ip)
+        self._refused_at_all.take("")
+        self._publish("refused_here", words)
 
     def count(self, message: Message, caller_ip: str) -> None:
         """One more message from there of who says who it is; others may say so, too, and are counted apart.

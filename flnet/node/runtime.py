@@ -144,7 +144,7 @@ class NodeRuntime:
         try:
             return self._wire.inspect(path, content_type, head, total)
         except PeerError as exc:
-            self.feed.publish("refused_here", f"a request to {path} was refused by its head: {exc}")
+            self.gate.tell_refused(f"a request to {path} was refused by its head: {exc}")
             raise
 
     async def held(self, digest: str, codings: Collection[str] = ()) -> Blob:
@@ -170,7 +170,7 @@ class NodeRuntime:
             if isinstance(exc, NameTaken):
                 self.deliver(None, exc.dispute)  # the membership tells it, once
             elif exc.status != NotComparable.status and not isinstance(exc, NotReady | Pending):  # no faults
-                self.feed.publish("refused_here", f"a request from {caller_ip} to {path} was refused: {exc}")
+                self.gate.tell_refused(f"a request from {caller_ip} to {path} was refused: {exc}", caller_ip)
             raise
         status = STATUS.get(path, 200)
         if answer is None:

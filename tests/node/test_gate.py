@@ -7,7 +7,7 @@ import pytest
 from flnet.events import AnnounceAnswered, AnnounceReceived, Event, ProbeAnswered, ProbeReceived
 from flnet.messages import Announce, News, Peer, Trigger
 from flnet.networks import OWN_MACHINE, PRIVATE, Networks
-from flnet.node.gate import BURST, Gate, interfaces, networks_for, own_addresses
+from flnet.node.gate import ALL_TOLD, BURST, SAME_SECONDS, TOLD, Gate, interfaces, networks_for, own_addresses
 from flnet.params import PeerId
 from flnet.refusals import AddressRefused, TooManyMessages
 from flnet.settings import Settings
@@ -117,3 +117,36 @@ def test_who_says_which_networks_gets_no_others() -> None:
     networks = networks_for(Settings.model_validate({"listen_address": "::", "allowed_networks": "10.1.0.0/16"}))
     assert networks.refusal("10.1.2.3", 4000, "10.1.2.4") is None
     assert networks.refusal("10.2.2.3", 4000, "10.1.2.4") is not None
+
+
+def test_the_same_refusal_is_told_once_and_again_after_a_while(told: list[str]) -> None:
+    clock = Clock()
+    gate = Gate("me", clock, lambda kind, words: told.append(f"{kind}: {words}"))
+    for _ in range(1000):
+        gate.tell_refused("no", "10.0.0.9")
+    assert told == ["refused_here: no"]
+    clock.now = SAME_SECONDS
+    gate.tell_refused("no", "10.0.0.9")
+    assert told == ["refused_here: no"] * 2
+
+
+def test_refusals_that_all_differ_are_told_within_bounds(gate: Gate, told: list[str]) -> None:
+    for number in range(1000):
+        gate.tell_refused(f"byte {number}", "10.0.0.9")
+    assert len(told) == TOLD
+    gate.tell_refused("what another one sent", "10.0.0.8")
+    assert told[-1] == "refused_here: what another one sent"  # is not drowned by it
+    for number in range(1000):
+        gate.tell_refused(f"from {number}", f"10.0.1.{number}")
+    assert len(told) == ALL_TOLD
+
+
+def test_what_was_not_told_for_a_flood_is_new_after_it(told: list[str]) -> None:
+    clock = Clock()
+    gate = Gate("me", clock, lambda kind, words: told.append(words))
+    for number in range(TOLD + 1):
+        gate.tell_refused(f"byte {number}", "10.0.0.9")
+    assert f"byte {TOLD}" not in told
+    clock.now = 60.0
+    gate.tell_refused(f"byte {TOLD}", "10.0.0.9")
+    assert told[-1] == f"byte {TOLD}"
