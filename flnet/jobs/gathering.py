@@ -93,7 +93,10 @@ def decline_received(s: JobState, event: DeclineReceived) -> list[Effect]:
     event = replace(event, key=key)
     if key == s.key and s.averaging is not None:
         told = s.tell("peer_declined", f"{event.peer} takes no part: {event.reason}", peer=event.peer)
-        return [*s.averaging.receive(event), told]
+        is_open = s.averaging.closed is None
+        heard = s.averaging.receive(event)
+        # After a restart this node would wait for a peer that need not say its word again.
+        return [*heard, *([s.save()] if is_open else []), told]
     if s.key is None or key.beats(s.key) or (s.restored is not None and key == s.key):
         s.remember_early(event.peer, event)
     return []

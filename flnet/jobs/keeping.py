@@ -45,6 +45,7 @@ class Kept:
 def figures(s: JobState) -> Mapping[str, Any]:
     """All that is kept of a job beside its parameters, as plain JSON data."""
     gathering = s.averaging if s.phase in OPEN else None
+    spoken = s.averaging if s.phase in (*OPEN, Phase.MEASURING) else None  # who may still wait for this node
     own, rounds_left = s.own, _rounds_left(s)
     return {
         "me": s.my_id,
@@ -64,7 +65,9 @@ def figures(s: JobState) -> Mapping[str, Any]:
         "record": s.record.view() if s.record else None,
         "choice": s.choice.model_dump(mode="json") if s.choice else None,
         "expected": sorted(gathering.expected) if gathering else [],
-        "declined": dict(gathering.declined) if gathering else {},
+        "declined": dict(spoken.declined) if spoken else {},
+        "late": sorted(spoken.late) if spoken else [],
+        "trains_on": s.behind.base if s.behind else None,
         "own": None
         if own is None
         else {

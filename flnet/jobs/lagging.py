@@ -15,7 +15,7 @@ from flnet.events import DeclineReceived, Trained, TrainingFailed, UpdateReceive
 from flnet.jobs.speaking import decline, own_word
 from flnet.jobs.state import Behind, JobState, Late, Word
 from flnet.jobs.steps import Phase
-from flnet.params import Update
+from flnet.params import Params, Update
 
 LATE = "its training goes on over this round, and counts when it is done"  # what peers read
 
@@ -54,6 +54,27 @@ def lags(s: JobState) -> list[Effect] | None:
     if s.rules.staleness and s.base is None and others and s.paces.is_slow(s.my_id, s.peers):
         return [*decline(s, LATE, late=True), *_train_on(s)]
     return None
+
+
+def trains_again(s: JobState, base: str | None) -> list[Effect]:
+    """After a restart in a round in which this node said that its training goes on: it begins anew.
+
+    Args:
+        base: of the model that it had begun with; None where it did not train.
+    """
+    assert s.model is not None
+    is_new = s.model.shared.digest == base or s.model.round == s.number - 1
+    return _train_on(s) if base is not None and is_new and not s.paused else []
+
+
+def take_back(s: JobState) -> None:
+    """Another start of the open round counts: a late update that was said in this one is said again in that."""
+    own, record = s.own, s.record
+    if own is None or own.key != s.key or not own.staleness or record is None:
+        return
+    began = replace(own, key=replace(own.key, number=s.number - own.staleness))
+    figures = (own.examples or 0, record.pre_accuracy or 0.0, own.labels, record.seconds.get("train", 0.0))
+    s.late = Late(began, Trained(began.key, Params(), *figures, record.metrics.get("before", {})))
 
 
 def came(s: JobState, event: Trained | TrainingFailed) -> list[Effect]:
@@ -117,8 +138,8 @@ def _speak(s: JobState, late: Late) -> list[Effect]:
 
 def _train_on(s: JobState) -> list[Effect]:
     assert s.key is not None and s.model is not None and s.hyper is not None
-    if s.base is not None:
-        return []  # it would begin with another model than the round: next time
+    if s.behind is not None or s.base is not None:
+        return []  # it goes on already, or would begin with another model than the round: next time
     s.behind = Behind(s.key, s.model.shared.digest)
     return [Train(s.key, s.model.full, s.hyper)]
 

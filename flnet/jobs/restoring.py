@@ -17,6 +17,7 @@ from flnet.errors import InvalidMessage, ParamsRefused
 from flnet.events import DeclineReceived, Restored, SendFailed, UpdateOffered, UpdateReceived
 from flnet.jobs.arriving import Arrived, Plan
 from flnet.jobs.keeping import OPEN
+from flnet.jobs.lagging import trains_again
 from flnet.jobs.model import Model
 from flnet.jobs.opening import Opening
 from flnet.jobs.pursuit import Pursuit
@@ -110,7 +111,10 @@ def _round(s: JobState, event: Restored) -> list[Effect]:
     if phase is Phase.MEASURING and fits and s.model.round == s.number:
         s.phase = Phase.MEASURING
         # What this node sent just before it ended need not have come, and others may still wait for it.
-        s.away = dict.fromkeys({*s.record.contributors, *s.record.missing, *listeners(s)} - {s.my_id}, s.key)
+        declined = {PeerId(peer) for peer in event.snapshot.get("declined", ())}  # they average what others learn
+        s.away = dict.fromkeys(
+            {*s.record.contributors, *s.record.missing, *declined, *listeners(s)} - {s.my_id}, s.key
+        )
         return [Evaluate(s.key, s.model.full, s.model.shared)]
     if event.snapshot.get("record"):
         if s.record.outcome == "open":
@@ -125,10 +129,16 @@ def listeners(s: JobState) -> set[PeerId]:
     return {PeerId(member) for member in s.choice.members} - {s.my_id} if s.choice else set()
 
 
+def _listens(s: JobState, peer: PeerId) -> bool:
+    """Whether a peer needs this node's word: it is expected, or averages without a word of its own."""
+    assert s.averaging is not None
+    return peer in s.averaging.expected or peer in s.averaging.declined or peer in listeners(s)
+
+
 def lost(s: JobState, peer: PeerId) -> None:
     """A peer cannot be reached any more: when it is back it hears this node's word on the open round."""
     s.peers.discard(peer)
-    if s.averaging is not None and s.key is not None and peer in s.averaging.expected | listeners(s):
+    if s.averaging is not None and s.key is not None and _listens(s, peer):
         s.away[peer] = s.key
 
 
@@ -171,17 +181,23 @@ def _gather(s: JobState, event: Restored, phase: Phase) -> list[Effect]:
     s.phase = Phase.GATHERING
     effects: list[Effect] = []
     declined: Mapping[str, str] = said.get("declined", {})
-    for peer, why in sorted(declined.items()):
-        if peer != s.my_id:
-            effects += s.averaging.receive(DeclineReceived(PeerId(peer), s.key, why))
+    refusals = {
+        peer: DeclineReceived(PeerId(peer), s.key, why, late=peer in said.get("late", ()))
+        for peer, why in sorted(declined.items())
+    }
+    mine = refusals.pop(s.my_id, None)
+    s.away |= dict.fromkeys(map(PeerId, refusals), s.key)  # they average what others learn
+    for refusal in refusals.values():
+        effects += s.averaging.receive(refusal)
     for word in event.updates:
         effects += _word(s, word)
     if s.own is not None:
         return [*effects, *s.averaging.receive(UpdateReceived(s.own))]
     if s.averaging.sits_out:
         return [*effects, *rest(s)]
-    if s.my_id in declined:
-        return [*effects, *s.averaging.receive(DeclineReceived(s.my_id, s.key, declined[s.my_id]))]
+    if mine is not None:
+        again = trains_again(s, said.get("trains_on")) if mine.late else []
+        return [*effects, *s.averaging.receive(mine), *again]
     if phase is Phase.TRAINING and not s.paused:
         return [*effects, *train(s)]
     return [*effects, *decline(s, "it was restarted before the start of this round had come")]

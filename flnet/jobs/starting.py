@@ -10,7 +10,7 @@ from flnet.events import DeclineReceived, RoundTriggered, TrainingAsked
 from flnet.jobs.agreement import must_agree
 from flnet.jobs.arriving import Arrived
 from flnet.jobs.goal_steps import begun, entered
-from flnet.jobs.lagging import lags, left_behind, outdated, timed
+from flnet.jobs.lagging import lags, left_behind, outdated, take_back, timed
 from flnet.jobs.opening import Opening, Start
 from flnet.jobs.record import RoundRecord
 from flnet.jobs.speaking import decline, rest, start_message
@@ -118,6 +118,7 @@ def open_round(s: JobState, opening: Opening) -> list[Effect]:
     """Leave whatever round is open and enter this one."""
     assert s.model is not None
     if s.number == opening.key.number:
+        take_back(s)
         s.record = None  # one round, started twice at once: only the start that counts is remembered
     why = f"cut short: {opening.key.initiator} started round {opening.key.number}"
     effects = abandon(s, why, s.number == opening.key.number)
