@@ -6,7 +6,6 @@ Signatures are looked at as soon as the headers are here, so that nobody makes t
 from __future__ import annotations
 
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from quart import Quart, Request, Response, g, redirect, request
 from quart.wrappers.response import DataBody
@@ -38,6 +37,9 @@ FOR_ALL = frozenset(
     {"/sign-in", "/sign-out", "/look", "/health", "/ready", "/openapi.json", "/web/<name>", "/web/<stated>/<name>"}
 )
 _NAME = "caller"
+# Of a request. No WeakKeyDictionary: a refusal holds the frames that it was raised in, and by them the request,
+# which would then be kept for ever.
+_VERDICT = "verdict"
 
 
 class SignedRequests:
@@ -45,7 +47,6 @@ class SignedRequests:
 
     def __init__(self, door: Door) -> None:
         self._door = door
-        self._verdicts: WeakKeyDictionary[Request, Caller | PeerError] = WeakKeyDictionary()
 
     def admit(self, asked: Request) -> bool:
         """Look at the headers of a request; False if its body is not wanted.
@@ -59,9 +60,9 @@ class SignedRequests:
         path = asked.scope["raw_path"].decode("latin-1")
         query = asked.scope["query_string"].decode("latin-1")
         try:
-            self._verdicts[asked] = self._door.enter(asked.method, path, query, headers.get, ip_of(asked))
+            setattr(asked, _VERDICT, self._door.enter(asked.method, path, query, headers.get, ip_of(asked)))
         except PeerError as exc:
-            self._verdicts[asked] = exc
+            setattr(asked, _VERDICT, exc)
             return False
         return True
 
@@ -101,7 +102,8 @@ class SignedRequests:
         return answer
 
     def _verdict(self) -> Caller | PeerError | None:
-        return self._verdicts.get(request._get_current_object())  # type: ignore[attr-defined]
+        verdict: Caller | PeerError | None = getattr(request, _VERDICT, None)
+        return verdict
 
 
 def check_signatures(app: Quart, requests: SignedRequests | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import random
 from collections.abc import AsyncIterator
@@ -12,7 +13,7 @@ from hashlib import sha256
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from quart import Quart
+from quart import Quart, Request
 
 from flnet.codec.binary import BINARY_TYPE
 from flnet.errors import PeerRefused, TransportError
@@ -217,3 +218,14 @@ async def test_any_signature_is_refused_in_words(
         assert answer.status_code in (401, 403)
         assert (await answer.get_json())["error"] in ("signature_needed", "signature_refused")
     assert node.signers == []
+
+
+async def test_nothing_of_a_refused_request_is_kept(client: Client) -> None:
+    def kept() -> int:
+        gc.collect()
+        return sum(issubclass(type(one), Request) for one in gc.get_objects())
+
+    before = kept()
+    for _ in range(20):
+        assert (await client.post("/announce", json=ANNOUNCE)).status_code == 401
+    assert kept() - before <= 2
