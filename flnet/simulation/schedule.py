@@ -160,11 +160,10 @@ def draw(seed: int) -> Schedule:
         rng.choice((1.0, *(4.0,) * 6, 6.0)),
         _with_schedules(actions, Random(f"{seed} schedules")),
         stays_dead=rng.random() < 0.25,
-        ending=(ending := rng.choice(ENDINGS)),
+        ending=rng.choice(ENDINGS),
         starters=rng.choice((1, 1, 2, 3)),
         participation=Random(f"{seed} participation").choice((1.0, 1.0, 0.5)),
-        # who comes back in the last round need not know any more that a slow node has declined, and waits for it
-        staleness=Random(f"{seed} staleness").choice((0, 0, 0, 0, 0, 3)) if ending in ENDINGS[:2] else 0,
+        staleness=Random(f"{seed} staleness").choice((0, 0, 0, 0, 0, 3)),
     )
 
 

@@ -25,6 +25,7 @@ def test_in_many_schedules_everything_happens() -> None:
     drawn = [draw(seed) for seed in range(300)]
     assert {action.deed for schedule in drawn for action in schedule.actions} == {*DEEDS, *OF_SCHEDULES}
     assert {schedule.ending for schedule in drawn} == set(ENDINGS)
+    assert {schedule.ending for schedule in drawn if schedule.staleness} == set(ENDINGS)
     assert {schedule.size for schedule in drawn} == {5, 6, 7, 8, 9}
     bad = {name for s in drawn for name in WEATHER_FIELDS if getattr(s.weather, name) != getattr(Weather(), name)}
     assert bad == set(WEATHER_FIELDS)
