@@ -5,6 +5,10 @@
 starts a node of its own, sends so many requests, and prints how they were answered, by status, and how fast. An
 answer of 500 or above other than "not now", an answer that does not come, and a node that has ended are faults:
 they are printed with the command that sends the same again, and the exit code is 1.
+
+    python -m tests.fuzz.api --cases 500 --mode pinned
+
+does so over TLS with a node of a pinned mesh that trusts nobody for where he is; its person is signed in by token.
 """
 
 from __future__ import annotations
@@ -15,37 +19,46 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import httpx
 import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 
-from tests.processes.harness import Harness, RealNode, harness
+from tests.processes.harness import Harness, RealNode
 
 SECONDS = 20.0  # in which every answer must begin and go on
 STREAMS = frozenset({"/events"})  # that have no end; that they are answered is seen from their head
 NOT_NOW = 503
 TRAINER = "SLOW"  # of the harness
+TOKEN = "0123456789abcdefghij"
 
 
 class Api:
     """What is sent to one node, and how it was answered."""
 
-    def __init__(self, node: RealNode, number: int) -> None:
+    def __init__(self, node: RealNode, number: int, token: str = "") -> None:
+        """Args:
+        number: the seed.
+        token: of the person of a pinned node; empty for an open one.
+        """
         self.node = node
-        self.url = f"http://127.0.0.1:{node.port}"
+        self.url = f"{'https' if token else 'http'}://127.0.0.1:{node.port}"
         self.sent = 0
         self.told: Counter[int] = Counter()
         self.faults: list[str] = []
         self._rng = Random(number)
         self._session = requests.Session()
         self._session.trust_env = False
+        self._session.verify = False  # a pinned node's certificate is of its own key, and no authority's
+        if token:
+            self._session.headers["Authorization"] = f"Bearer {token}"
 
     def operations(self) -> list[Any]:
         """Every verb of every path that the node describes."""
@@ -64,7 +77,7 @@ class Api:
                 answer.close()
             else:
                 answer = case.call(
-                    base_url=self.url, session=self._session, timeout=SECONDS, allow_redirects=False
+                    base_url=self.url, session=self._session, timeout=SECONDS, allow_redirects=False, verify=False
                 )
         except requests.exceptions.InvalidHeader:  # cannot be sent at all
             return
@@ -131,6 +144,22 @@ def _fuzz_one(api: Api, operation: Any, mode: GenerationMode, cases: int, number
     return api.sent - before
 
 
+class Pinned(Harness):
+    """A node that speaks TLS only, and its person, who shows a token."""
+
+    def client(self, index: int, port: int) -> httpx.Client:
+        """Speaks to the node as its person."""
+        shown = {"Authorization": f"Bearer {TOKEN}"}
+        return httpx.Client(
+            base_url=f"https://127.0.0.1:{port}", headers=shown, trust_env=False, timeout=10, verify=False
+        )
+
+    def place(self, index: int) -> dict[str, str]:
+        """Settings that say where the node is, and who may act on it."""
+        own = {"MESH_MODE": "pinned", "TRUST_LOOPBACK": "false", "OPERATOR_TOKEN": TOKEN}
+        return {**super().place(index), **own}
+
+
 def started(made: Harness) -> RealNode:
     """A node whose trainings end at once."""
     made.go()
@@ -152,9 +181,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--mode", choices=["open", "pinned"], default="open", help="of the node")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, harness(Path(folder)) as made:
-        api = Api(started(made), asked.seed)
+    is_pinned = asked.mode == "pinned"
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as ending:
+        made = Pinned(Path(folder)) if is_pinned else Harness(Path(folder))
+        ending.callback(made.stop)
+        api = Api(started(made), asked.seed, TOKEN if is_pinned else "")
         begun = time.monotonic()
         fuzz(api, asked.cases, asked.seed)
         print("\n".join(lines(api, time.monotonic() - begun)))
