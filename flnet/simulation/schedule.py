@@ -149,7 +149,7 @@ def draw(seed: int) -> Schedule:
             rng.choices(deeds, weights)[0] if i else "trigger",
             rng.randrange(100),
             rng.randrange(100),
-            round(rng.random(), 3),
+            int(rng.random() * 1000) / 1000,
         )
         for i in range(count)
     )

@@ -27,6 +27,7 @@ def test_in_many_schedules_everything_happens() -> None:
     assert {schedule.ending for schedule in drawn} == set(ENDINGS)
     assert {schedule.ending for schedule in drawn if schedule.staleness} == set(ENDINGS)
     assert {schedule.size for schedule in drawn} == {5, 6, 7, 8, 9}
+    assert all(0 <= action.size < 1 for schedule in drawn for action in schedule.actions)
     bad = {name for s in drawn for name in WEATHER_FIELDS if getattr(s.weather, name) != getattr(Weather(), name)}
     assert bad == set(WEATHER_FIELDS)
     assert all(schedule.actions[0].deed == "trigger" for schedule in drawn)
