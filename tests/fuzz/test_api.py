@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.fuzz.api import Api, fuzz, lines, started
+from tests.fuzz.api import TOKEN, Api, Pinned, fuzz, lines, started
 from tests.processes.harness import harness
 
 CASES = 2000
@@ -30,6 +30,20 @@ def test_no_request_is_answered_with_a_fault(tmp_path: Path) -> None:
         assert api.told[422] > 100
         assert api.node.http.get("/health").status_code == 200
         assert "Traceback" not in (tmp_path / "n0.log").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
+def test_no_request_of_its_person_is_answered_with_a_fault_by_a_pinned_node(tmp_path: Path) -> None:
+    made = Pinned(tmp_path)
+    try:
+        api = Api(started(made), 1, TOKEN)
+        fuzz(api, 100, 1)
+    finally:
+        made.stop()
+    assert api.faults == [], "\n".join(lines(api, 1))
+    assert api.told[200] > 5
+    assert "Traceback" not in (tmp_path / "n0.log").read_text()
 
 
 @pytest.mark.parametrize(
