@@ -120,8 +120,10 @@ def test_language_and_theme_are_chosen_and_kept(mesh: Harness, visit: Open) -> N
     with page.expect_navigation():
         page.get_by_label("Language").select_option("es")
     sync_api.expect(page.get_by_role("button", name="Hacer una ronda de entrenamiento")).to_be_visible()
-    with page.expect_request("**/look"), without_reload(page):
+    with without_reload(page):
         page.get_by_label("Colores").select_option("dark")
+        kept = page.context.cookies
+        until(lambda: "dark" in {cookie["value"] for cookie in kept()}, "the choice to be kept")
     page.reload()
     assert page.evaluate("[document.documentElement.lang, document.documentElement.dataset.theme]") == [
         "es",
