@@ -161,10 +161,6 @@ class GuardedServer(TCPServer):
         with self._in_time():
             await super()._close()
 
-    async def _read_data(self) -> None:
-        await super()._read_data()
-        await self.idle_task.stop()  # nobody is there any more: no further request is waited for
-
     async def _initiate_server_close(self) -> None:
         await super()._initiate_server_close()
         self._abort_later()

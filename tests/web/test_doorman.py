@@ -99,22 +99,6 @@ async def test_idle_connections_make_room_for_who_asks(
             assert all(ended)
 
 
-async def test_who_hung_up_is_not_waited_for(
-    running: Running, app: Quart, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    doorman = Doorman(20, 10)
-    monkeypatch.setattr(serving, "Doorman", lambda most: doorman)
-    monkeypatch.setattr(serving, "KEEP_ALIVE_SECONDS", 3600.0)
-    async with running() as port, asyncio.timeout(30):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
-        assert doorman.count == {"127.0.0.1": 1}
-        writer.close()
-        while doorman.count:
-            await asyncio.sleep(0.01)
-
-
 def _asked(port: int) -> bytes:
     with socket.create_connection(("127.0.0.1", port), timeout=10) as sock:
         sock.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
