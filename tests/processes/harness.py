@@ -16,6 +16,8 @@ from typing import Any
 import httpx
 import psutil
 
+from tests.alive import alive
+
 DEADLINE_SECONDS = 60.0
 ROOT = Path(__file__).parents[2]
 # Trains until the file "go" lies beside it: a test decides when, not a clock.
@@ -86,7 +88,7 @@ class RealNode:
 
     def children(self) -> list[psutil.Process]:
         """The training child, if it is alive."""
-        return [p for p in psutil.Process(self.process.pid).children() if p.status() != psutil.STATUS_ZOMBIE]
+        return [p for p in psutil.Process(self.process.pid).children() if alive(p.pid)]
 
     def kill_child(self) -> None:
         (child,) = self.children()

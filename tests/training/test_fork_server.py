@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from flnet.messages import HyperParams
 from flnet.params import Params, TrainerId
 from flnet.training.channel import receive_message, send_message
 from flnet.training.forking import running
+from tests.alive import alive
 from tests.trainers.cifar_forms import unpacked
 from tests.training.bench import ENDLESS, START, TINY, Bench, eventually, plugin
 from tests.training.conftest import MakeBench
@@ -33,16 +35,20 @@ def server() -> Iterator[Path]:
         yield path
 
 
+@pytest.fixture
+def ends_after_the_test() -> Iterator[ExitStack]:
+    """What is entered here is left again, also after a failure."""
+    with ExitStack() as stack:
+        yield stack
+
+
 def served() -> list[psutil.Process]:
     """The fork server of this test, and all below it."""
     for process in psutil.Process().children():
-        if "flnet.training.fork_server" in process.cmdline():
-            return [process, *process.children(recursive=True)]
+        with suppress(psutil.NoSuchProcess):  # another one that ends just now
+            if "flnet.training.fork_server" in process.cmdline():
+                return [process, *process.children(recursive=True)]
     return []
-
-
-def alive(pid: int | None) -> bool:
-    return pid is not None and psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
 async def forked(one: Bench) -> int:
@@ -206,7 +212,7 @@ fork_server.main(int(sys.argv[1]))
 
 
 async def test_what_was_imported_is_given_up_when_nobody_has_a_child_any_more(
-    bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+    bench: MakeBench, monkeypatch: pytest.MonkeyPatch, ends_after_the_test: ExitStack
 ) -> None:
     popen = subprocess.Popen
 
@@ -215,8 +221,7 @@ async def test_what_was_imported_is_given_up_when_nobody_has_a_child_any_more(
 
     with monkeypatch.context() as patch:
         patch.setattr(subprocess, "Popen", impatient)
-        server = running()
-        path = server.__enter__()
+        path = ends_after_the_test.enter_context(running())
     one = bench(fork_server=path)
     await one.pool.prepare(TINY)
     child = one.child()
@@ -227,7 +232,6 @@ async def test_what_was_imported_is_given_up_when_nobody_has_a_child_any_more(
     await one.pool.prepare(TINY)  # another one comes when it is needed
     assert psutil.Process(one.child()).ppid() not in (template, os.getpid())
     await one.close()
-    server.__exit__(None, None, None)
 
 
 @pytest.mark.parametrize(
