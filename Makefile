@@ -27,7 +27,7 @@ $(STAMP): pyproject.toml
 	@$(PIP) install --upgrade pip
 	@# First and alone: so its exact version decides, and no resolver tries another build with CUDA.
 	@$(PIP) install 'torch==2.13.0'
-	@$(PIP) install -e '.[torch,tensorflow,images,table,onnx,dev]'
+	@$(PIP) install -e '.[torch,tensorflow,images,table,onnx,experiments,dev]'
 	@touch $@
 
 demo: venv
