@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from flnet.errors import DataMissing, NotOffered, TrainerError
 from flnet.messages import HyperParams
@@ -217,6 +217,20 @@ class Trainer(ABC):
     @abstractmethod
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Measure on this node's own test split."""
+
+    @classmethod
+    def fit_many(cls, jobs: Sequence[tuple[Self, Task]]) -> list[Fit]:
+        """Several trainings that do not depend on each other, one result each: what `fit` gives, within 1e-5.
+
+        Experiments give all trainings of a round at once. One by one unless a trainer can do better: many small
+        networks of one shape are trained faster as one computation.
+        """
+        return [trainer.fit(task) for trainer, task in jobs]
+
+    @classmethod
+    def evaluate_many(cls, jobs: Sequence[tuple[Self, Mapping[str, Array]]]) -> list[Score]:
+        """Several models, each measured on the data of its own trainer; likewise."""
+        return [trainer.evaluate(params) for trainer, params in jobs]
 
     def data_info(self) -> DataInfo:
         """What data this trainer works on; shown on the page."""
