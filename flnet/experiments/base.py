@@ -1,0 +1,169 @@
+"""What experiments are made of: cells, what came of them, and the engines that run them.
+
+A cell is one training of one table: a setup and a seed. Equal setups with equal seeds give equal numbers, so a
+cell is known by the digest of both, wherever it stands in which table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import Annotated, Any, Literal, Protocol
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from flnet.setting_types import check_partition
+
+NUMBERS = 1  # counts up when a change of flnet changes what equal setups and seeds give
+Kind = Literal["federated", "lone", "central"]
+Over = Literal["mean", "min", "max"]
+_OVER: Mapping[Over, Callable[[Sequence[float]], float]] = {"mean": fmean, "min": min, "max": max}
+_DECIDES_NOTHING = frozenset({"needs", "together"})
+
+
+class Record(BaseModel):
+    """Something that is frozen, has no unknown fields and is JSON."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Setup(Record):
+    """All that decides a cell's numbers but the seed.
+
+    Attributes:
+        trainer: its id; the trainers are those that a node would find.
+        kind: how the nodes learn: "federated" as one mesh; "lone" each from its own part, knowing nobody;
+            "central": one node that has all rows.
+        nodes: how many; of a central setup the parts that the others have.
+        partition: how rows are dealt to the nodes, as FLNET_DATA_PARTITION has it.
+        aggregation: weights of the average: agg0 uniform, agg1 by examples, agg2 by examples x labels.
+        participation: part of the nodes that train in a round.
+        min_participants: nodes that train at least.
+        exchange: whether a node adopts a peer's model that is better on its own test rows.
+        max_update_norm, clip_norm: as the settings of these names.
+        rounds: at most, where there is a goal.
+        until: a goal that ends them earlier, as `flnet train --until` has it.
+        epochs, rate, batch: of each local training; what the trainer says where they are absent.
+        options_file: what a trainer reads from a TOML file in the folder of its data: the file's name,
+        options: and its lines.
+        needs: files or folders below FLNET_DATASETS_PATH of which one must be there.
+        curves: figures that are kept of every round; of the last round all are.
+        together: how many seeds may be trained at once, as one batched computation.
+    """
+
+    trainer: str = Field(pattern=r"^[A-Za-z0-9_]{1,64}$")
+    kind: Kind = "federated"
+    nodes: int = Field(default=10, ge=1, le=1000)
+    partition: Annotated[str, AfterValidator(check_partition)] = "iid"
+    aggregation: Literal["agg0", "agg1", "agg2"] = "agg1"
+    participation: float = Field(default=1, gt=0, le=1)
+    min_participants: int = Field(default=1, ge=1, le=257)
+    exchange: bool = False
+    max_update_norm: float = Field(default=100, ge=0)
+    clip_norm: float = Field(default=0, ge=0)
+    rounds: int = Field(default=10, ge=1, le=100_000)
+    until: str | None = None
+    epochs: int | None = Field(default=None, ge=1, le=10_000)
+    rate: float | None = Field(default=None, gt=0, le=1_000)
+    batch: int | None = Field(default=None, ge=1, le=1_000_000)
+    options_file: str = Field(default="", pattern=r"^([A-Za-z0-9_-]{1,64}\.toml)?$")
+    options: Mapping[str, Any] = Field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+    curves: tuple[str, ...] = ("after.accuracy",)
+    together: int = Field(default=1, ge=1, le=1000)
+
+
+class Cell(Record):
+    """One training.
+
+    Attributes:
+        row, column: where in its table its numbers stand.
+    """
+
+    row: str
+    column: str
+    seed: int = Field(ge=0, le=2**31)
+    setup: Setup
+
+    @property
+    def key(self) -> str:
+        """SHA-256 of all that decides the numbers, as 64 hex digits.
+
+        What a setup does not say is left out, so that a field which comes later changes no key.
+        """
+        said = self.setup.model_dump(mode="json", exclude_defaults=True, exclude=set(_DECIDES_NOTHING))
+        text = json.dumps({"numbers": NUMBERS, "seed": self.seed, "setup": said}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Outcome(Record):
+    """What came of a cell.
+
+    Figures are named "before.accuracy" or "after.f1_macro": of a node's own model before averaging, or of the
+    average, measured on the node's own test rows. `None` stands where a node did not train.
+
+    Attributes:
+        rounds: that were done.
+        figures: of the last round, by name, one for each node.
+        curves: likewise one for each round of each node.
+        examples: rows behind each node's last update.
+        bytes: that the nodes sent each other.
+        seconds: of this machine, of cells that were trained together their share.
+        machine: that computed it, in words.
+        data: where the rows are from, in the trainer's words.
+        reason: why there are no numbers; empty if there are.
+    """
+
+    rounds: int = 0
+    figures: Mapping[str, tuple[float | None, ...]] = Field(default_factory=dict)
+    curves: Mapping[str, tuple[tuple[float | None, ...], ...]] = Field(default_factory=dict)
+    examples: tuple[int | None, ...] = ()
+    bytes: int = 0
+    seconds: float = 0.0
+    machine: str = ""
+    data: str = ""
+    reason: str = ""
+
+    def value(self, figure: str, over: Over = "mean") -> float | None:
+        """A figure of the last round over the nodes that have it; None if no node has.
+
+        Args:
+            figure: "after.accuracy"; also "bytes", "rounds" and "seconds".
+            over: what is made of the nodes' figures.
+        """
+        if self.reason:
+            return None
+        if figure in {"bytes", "rounds", "seconds"}:
+            return float(getattr(self, figure))
+        found = [number for number in self.figures.get(figure, ()) if number is not None]
+        return float(_OVER[over](found)) if found else None
+
+    def course(self, figure: str) -> list[float]:
+        """Round by round the mean of a figure over the nodes that have it; a round that nobody has is left out."""
+        rounds = zip(*self.curves.get(figure, ()), strict=True)
+        return [fmean(here) for each in rounds if (here := [number for number in each if number is not None])]
+
+
+class Engine(Protocol):
+    """Runs cells. Two engines give equal numbers for equal cells, in an order of their own."""
+
+    def run(self, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Outcome]]:
+        """Each cell with what came of it, as soon as that is known; a cell that fails has the reason in it.
+
+        Whoever leaves the iterator early ends all that is under way.
+        """
+        ...
+
+
+def batches(cells: Iterable[Cell]) -> list[tuple[Cell, ...]]:
+    """The cells that are trained together, in the order in which they came.
+
+    What is in a batch follows from the cells alone and not from the engine: so is the order in which numbers are
+    summed, and engines give equal ones.
+    """
+    alike: dict[tuple[str, int], list[Cell]] = {}
+    for cell in cells:
+        alike.setdefault((cell.setup.model_dump_json(), cell.seed // cell.setup.together), []).append(cell)
+    return [tuple(some) for some in alike.values()]

@@ -1,0 +1,69 @@
+"""Cells are known by what decides their numbers; outcomes give a number, or the reason why there is none."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from flnet.experiments.base import Cell, Outcome, Setup, batches
+
+
+def cell(seed: int = 0, row: str = "r", **says: object) -> Cell:
+    return Cell(row=row, column="c", seed=seed, setup=Setup.model_validate({"trainer": "MNIST", **says}))
+
+
+def test_a_key_says_what_decides_the_numbers_and_nothing_else() -> None:
+    assert cell().key == cell(row="another place").key
+    assert cell().key == cell(together=8, needs=("mnist",)).key
+    assert cell().key == cell(nodes=10).key  # as many as there are anyway
+    assert len({cell().key, cell(1).key, cell(nodes=9).key, cell(options={"noise": "none"}).key}) == 4
+
+
+def test_a_cell_goes_through_json() -> None:
+    one = cell(3, options={"deal": [3, 3]}, until="accuracy>=0.9", curves=("after.f1_macro",))
+    again = Cell.model_validate_json(one.model_dump_json())
+    assert again == one
+    assert again.key == one.key
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"trainer": "../MNIST"},
+        {"nodes": 0},
+        {"partition": "dirichlet"},
+        {"aggregation": "agg3"},
+        {"rate": float("nan")},
+        {"participation": 0},
+        {"options_file": "../a.toml"},
+        {"unknown": 1},
+    ],
+)
+def test_a_wrong_setup_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        Setup.model_validate({"trainer": "MNIST", **wrong})
+
+
+def test_a_value_is_made_of_the_nodes_that_have_it() -> None:
+    outcome = Outcome(rounds=3, figures={"after.accuracy": (0.5, None, 0.75)}, bytes=12)
+    assert outcome.value("after.accuracy") == 0.625
+    assert outcome.value("after.accuracy", "min") == 0.5
+    assert outcome.value("after.accuracy", "max") == 0.75
+    assert outcome.value("bytes") == 12
+    assert outcome.value("after.loss") is None
+    assert Outcome(reason="no data", bytes=12).value("bytes") is None
+
+
+def test_a_course_is_the_mean_round_by_round() -> None:
+    curves = {"after.accuracy": ((0.5, None, 0.25), (1.0, None, None))}
+    assert Outcome(rounds=3, curves=curves).course("after.accuracy") == [0.75, 0.25]
+    assert Outcome().course("after.accuracy") == []
+
+
+def test_seeds_of_one_setup_are_trained_together() -> None:
+    three = [cell(seed, together=2) for seed in (0, 1, 2)]
+    assert batches(three) == [(three[0], three[1]), (three[2],)]
+    assert batches(three[1:]) == [(three[1],), (three[2],)]  # whatever is done already: seeds keep their group
+    assert batches([cell(0), cell(1)]) == [(cell(0),), (cell(1),)]
+    mixed = [cell(0, together=2), cell(0, together=2, nodes=3), cell(1, together=2)]
+    assert batches(mixed) == [(mixed[0], mixed[2]), (mixed[1],)]
