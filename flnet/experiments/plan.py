@@ -78,6 +78,15 @@ class Published(Record):
     spread: float | None = None  # standard deviation over its seeds
 
 
+class Note(Record):
+    """Words on some cells, for the report: of all rows, columns or measures where none is named."""
+
+    words: str
+    row: str = ""
+    column: str = ""
+    measure: str = ""
+
+
 class Line(Record):
     """A row or a column: its name, and what its cells say otherwise.
 
@@ -96,6 +105,8 @@ class Plan(Record):
     Attributes:
         id: its name in the command.
         statistics: names of the measures whose columns are compared by ranks.
+        compared: the sets of columns that are compared; all columns as one set if there is none.
+        tolerance: a larger distance from what was published is told, with the notes on it.
     """
 
     id: str
@@ -110,6 +121,9 @@ class Plan(Record):
     measures: tuple[Measure, ...] = (Measure(name="accuracy"),)
     published: tuple[Published, ...] = ()
     statistics: tuple[str, ...] = ()
+    compared: tuple[tuple[str, ...], ...] = ()
+    tolerance: float = Field(default=0.03, ge=0)
+    notes: tuple[Note, ...] = ()
 
     def cells(self, seeds: int | None = None, *, quick: bool = False) -> list[Cell]:
         """All trainings of the table, row by row.
@@ -236,6 +250,12 @@ def _check(plan: Plan, path: Path) -> None:
     for one in plan.published:
         for what, there in names.items():
             _known(getattr(one, what), what, there, path)
+    for note in plan.notes:
+        for what, there in names.items():
+            if getattr(note, what):
+                _known(getattr(note, what), what, there, path)
+    for name in itertools.chain(*plan.compared):
+        _known(name, "column", names["column"], path)
     for name in plan.statistics:
         _known(name, "measure", names["measure"], path)
     for row, column in itertools.product(plan.rows, plan.columns):

@@ -1,0 +1,136 @@
+"""What finished cells say together: means and spreads beside what was published, and which columns differ."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+import numpy as np
+
+from flnet.experiments.base import Cell, Outcome
+from flnet.experiments.plan import Measure, Plan, Published
+from flnet.experiments.ranks import Friedman, SignedRank, critical_difference, friedman, wilcoxon
+from flnet.experiments.results import Results
+from flnet.params import Array
+
+Done = Sequence[tuple[Cell, Outcome]]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One measure at one place of the table.
+
+    Attributes:
+        values: (seed, number), by seed.
+        reasons: why seeds have no number, each sentence once.
+        missing: seeds that were not run yet.
+    """
+
+    row: str
+    column: str
+    measure: str
+    values: tuple[tuple[int, float], ...]
+    published: Published | None = None
+    reasons: tuple[str, ...] = ()
+    missing: int = 0
+
+    @property
+    def mean(self) -> float | None:
+        """Over the seeds; None without any."""
+        return fmean(value for _, value in self.values) if self.values else None
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation over the seeds (divided by n - 1); None for fewer than two."""
+        return stdev(value for _, value in self.values) if len(self.values) > 1 else None
+
+    @property
+    def difference(self) -> float | None:
+        """Ours less what was published."""
+        return None if self.published is None or self.mean is None else self.mean - self.published.value
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Some columns by one measure, over all rows and seeds for which each of them has a number.
+
+    Attributes:
+        distance: the critical difference of their mean ranks.
+        pairwise: of two columns alone, the test of their differences.
+    """
+
+    measure: str
+    columns: tuple[str, ...]
+    friedman: Friedman
+    distance: float
+    pairwise: SignedRank | None = None
+
+
+def entries(plan: Plan, wanted: Sequence[Cell], results: Results) -> list[Entry]:
+    """Every place of the table for every measure, in the order of the plan.
+
+    Args:
+        wanted: the cells that were asked for.
+    """
+    at: dict[tuple[str, str], list[Cell]] = {}
+    for cell in wanted:
+        at.setdefault((cell.row, cell.column), []).append(cell)
+    published = {(one.row, one.column, one.measure): one for one in plan.published}
+    found = []
+    for measure, (place, cells) in itertools.product(plan.measures, at.items()):
+        here = [(cell, outcome) for cell in cells if (outcome := results.get(cell)) is not None]
+        found.append(_entry(place, measure, here, published.get((*place, measure.name)), len(cells) - len(here)))
+    return found
+
+
+def _entry(
+    place: tuple[str, str], measure: Measure, here: Done, published: Published | None, missing: int
+) -> Entry:
+    found = [(cell.seed, outcome.value(measure.figure, measure.over)) for cell, outcome in here]
+    reasons = dict.fromkeys(outcome.reason for _, outcome in here if outcome.reason)
+    return Entry(
+        *place,
+        measure.name,
+        tuple(sorted((seed, value) for seed, value in found if value is not None)),
+        published,
+        tuple(reasons),
+        missing,
+    )
+
+
+def comparisons(plan: Plan, there: Iterable[Entry]) -> list[Comparison]:
+    """The rank tests that the plan asks for, as far as there are rows for them.
+
+    Raises:
+        NotOffered: SciPy is not installed.
+    """
+    known = list(there)
+    measures = {measure.name: measure for measure in plan.measures}
+    sets = plan.compared or (tuple(column.name for column in plan.columns),)
+    found = []
+    for name in plan.statistics:
+        for columns in sets:
+            table = seed_rows(known, name, columns)
+            if len(columns) > 1 and len(table):
+                found.append(_compared(measures[name], columns, table))
+    return found
+
+
+def seed_rows(there: Iterable[Entry], measure: str, columns: Sequence[str]) -> Array:
+    """One line for each row and seed for which all these columns have a number, (n, columns)."""
+    numbers: dict[tuple[str, int], dict[str, float]] = {}
+    for entry in there:
+        if entry.measure == measure:
+            for seed, value in entry.values:
+                numbers.setdefault((entry.row, seed), {})[entry.column] = value
+    whole = [[line[name] for name in columns] for line in numbers.values() if all(n in line for n in columns)]
+    return np.array(whole, np.float64).reshape(len(whole), len(columns))
+
+
+def _compared(measure: Measure, columns: tuple[str, ...], table: Array) -> Comparison:
+    better = not measure.lower_is_better
+    test = friedman(table, higher_is_better=better)
+    pairwise = wilcoxon(table[:, 0], table[:, 1]) if len(columns) == 2 else None
+    return Comparison(measure.name, columns, test, critical_difference(len(columns), len(table)), pairwise)

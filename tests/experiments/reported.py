@@ -1,0 +1,98 @@
+"""A small table with made-up numbers, for the tests of reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from flnet.experiments.base import Cell, Outcome
+from flnet.experiments.plan import Plan, read_plan
+from flnet.experiments.results import Results
+
+TABLE = """
+title = "A small table"
+source = "nobody 2026, table 1"
+words = "Seeds are fewer."
+seeds = 3
+statistics = ["accuracy"]
+compared = [["agg0", "agg1", "alone"], ["agg1", "alone"]]
+tolerance = 0.05
+
+[base]
+trainer = "MNIST"
+rounds = 2
+
+[[rows]]
+name = "scene"
+nodes = 4
+[[rows]]
+name = "ye|ast"
+nodes = 5
+[[rows]]
+name = "lost"
+nodes = 6
+
+[[columns]]
+name = "agg0"
+aggregation = "agg0"
+[[columns]]
+name = "agg1"
+[[columns]]
+name = "alone"
+kind = "lone"
+
+[[measures]]
+name = "accuracy"
+figure = "after.accuracy"
+[[measures]]
+name = "bytes"
+figure = "bytes"
+lower_is_better = true
+
+[[published]]
+row = "scene"
+column = "agg0"
+measure = "accuracy"
+value = 0.6
+[[published]]
+row = "scene"
+column = "agg1"
+measure = "accuracy"
+value = 0.90
+
+[[notes]]
+words = "Theirs is a typing error."
+column = "agg1"
+"""
+BASE = {"agg0": 0.6, "agg1": 0.7, "alone": 0.5}
+
+
+def small_plan(folder: Path) -> Plan:
+    """The table above."""
+    path = folder / "small.toml"
+    path.write_text(TABLE, "utf-8")
+    return read_plan(path)
+
+
+def outcome(cell: Cell) -> Outcome:
+    """Accuracies that rise with the seed, and no data for one row."""
+    if cell.row == "lost":
+        return Outcome(reason="no data set lost.npz")
+    last = BASE[cell.column] + 0.01 * cell.seed
+    nodes = (last - 0.1, last + 0.1, None)
+    return Outcome(
+        rounds=2,
+        figures={"after.accuracy": nodes},
+        curves={"after.accuracy": ((0.2, last - 0.1), (0.4, last + 0.1))},
+        bytes=1000,
+        seconds=1.5,
+        machine="two cores",
+        data="=made up",
+    )
+
+
+def filled(folder: Path, cells: Sequence[Cell]) -> Results:
+    """Results of these cells."""
+    results = Results(folder)
+    results.add([(cell, outcome(cell)) for cell in cells])
+    return results
