@@ -85,10 +85,13 @@ def command(
             _tell(as_json, view, f"{_name(view)} is accepted" + (", with those whom it introduces" * introducer))
         elif reject is not None:
             mark = _mark(reject, known, "pending")
-            _tell(as_json, node.reject(mark), f"{mark[:11]} is rejected; it stays out until it is accepted")
+            _tell(
+                as_json, node.reject(mark), f"{_label(mark, known)} is rejected; it stays out until it is accepted"
+            )
         elif forget is not None:
             mark = _mark(forget, known, "accepted")
-            _tell(as_json, node.forget_key(mark), f"{mark[:11]} is forgotten; it stays out until it is accepted")
+            words = f"{_label(mark, known)} is forgotten; it stays out until it is accepted"
+            _tell(as_json, node.forget_key(mark), words)
         elif as_json:
             print_json(known)
         else:
@@ -120,6 +123,15 @@ def _mark(who: str, known: View, *groups: str) -> str:
         how = "none" if not found else "more than one"
         raise PeerRefused(404, "unknown_key", f"{how} is listed with the words {who}; name its whole fingerprint")
     return str(found.pop())
+
+
+def _label(mark: str, known: View) -> str:
+    """The name of a listed node, and the beginning of its fingerprint; of others, only what was given."""
+    listed = [one for group in ("pending", "accepted", "refused") for one in known[group]]
+    one = next((one for one in listed if mark in (one["fingerprint"], one["key"])), None)
+    if one is None or not one["name"]:
+        return (one["fingerprint"] if one else mark)[:11]
+    return f"{_name(one)} ({one['fingerprint'][:11]})"
 
 
 def _name(view: View) -> str:

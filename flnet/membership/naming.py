@@ -57,7 +57,7 @@ def admit(s: MeshState, peer: Peer, key: str | None) -> None:
     """
     if s.fits(PeerId(peer.id), key):
         return
-    known, claimed = short(s.key_of(PeerId(peer.id))), f"the fingerprint {short(key)}" if key else "no key"
+    known, claimed = short(s.key_of(PeerId(peer.id))), _claimed(key)
     words = (
         f"another node with the name {peer.id!r} and the fingerprint {known} is known here, and this one has "
         f"{claimed}; give this one another FLNET_NODE_ID, or bring back its identity.key, or forget the other one "
@@ -72,8 +72,7 @@ def disputed(s: MeshState, peer: PeerId, key: str | None, address: str) -> list[
         return []
     s.disputes[peer] = key
     known = short(s.key_of(peer))
-    claimed = f"the fingerprint {short(key)}" if key else "no key"
-    words = f"a node at {address} calls itself {peer} and has {claimed}; it is refused, because {peer} has {known}"
+    words = f"a node at {address} calls itself {peer} and has {_claimed(key)}; it is refused, because {peer} has {known}"
     return [Publish("identity_conflict", words, {"peer": peer})]
 
 
@@ -102,3 +101,7 @@ def forget(s: MeshState, peer: PeerId) -> list[Effect]:
     s.prober.forget(peer)
     s.troubled.discard(peer)
     return s.roster.forget(peer)
+
+
+def _claimed(key: str | None) -> str:
+    return f"the fingerprint {short(key)}" if key else "no key"

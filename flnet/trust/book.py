@@ -110,9 +110,7 @@ class Book:
             InvalidMessage: `who` is neither a key nor a whole fingerprint, or is this node itself.
             TrustFull: there is no room.
         """
-        mark, key = fingerprint_of(who)
-        if mark == print_of(self.own):
-            raise InvalidMessage("this is the key of this node itself")
+        mark, key = self._foreign(who)
         known = self.accepted.get(mark) or self.waiting.get(mark) or self.out.get(mark) or Entry(mark)
         is_new = mark not in self.accepted
         if is_new and len(self.accepted) >= MOST_KEPT:
@@ -158,9 +156,7 @@ class Book:
         Raises:
             InvalidMessage: `who` is neither a key nor a whole fingerprint, or is this node itself.
         """
-        mark, key = fingerprint_of(who)
-        if mark == print_of(self.own):
-            raise InvalidMessage("this is the key of this node itself")
+        mark, key = self._foreign(who)
         if mark in self.accepted:
             return self.forget(who, at)
         entry = self.waiting.pop(mark, None) or self.out.get(mark) or Entry(mark, key)
@@ -207,6 +203,13 @@ class Book:
             words = f"{giver.label} introduced {entry.label}, which is accepted"
             told.append(Publish("trust_introduced", words, {"fingerprint": mark}))
         return told
+
+    def _foreign(self, who: str) -> tuple[str, str]:
+        """The fingerprint and, if it was given, the key of another node than this one."""
+        mark, key = fingerprint_of(who)
+        if mark == print_of(self.own):
+            raise InvalidMessage("this is the key of this node itself")
+        return mark, key
 
     def _drop(self, mark: str) -> list[Publish]:
         entry = self.accepted.pop(mark)

@@ -74,11 +74,23 @@ def test_one_is_accepted_by_its_fingerprint_or_its_words(flnet: Run, pinned: Fak
 
 
 def test_one_is_rejected_and_another_forgotten(flnet: Run, pinned: FakeNode) -> None:
-    assert "is rejected" in flnet("pair", "--reject", words(STRANGER), "--node", pinned.address).output
-    assert "is forgotten" in flnet("pair", "--forget", words(FRIEND), "--node", pinned.address).output
+    rejected = flnet("pair", "--reject", words(STRANGER), "--node", pinned.address).output
+    assert rejected.startswith(rf"ward\x1b[31m-7 ({fingerprint(STRANGER)[:11]}) is rejected")
+    forgotten = flnet("pair", "--forget", words(FRIEND), "--node", pinned.address).output
+    assert forgotten.startswith(f"friend ({fingerprint(FRIEND)[:11]}) is forgotten")
     assert [body["fingerprint"] for body in pinned.posted] == [fingerprint(STRANGER), fingerprint(FRIEND)]
     done = flnet("pair", "--forget", words(FRIEND), "--json", "--node", pinned.address)
     assert json.loads(done.output)["own"]["key"] == OWN
+
+
+def test_one_is_forgotten_by_its_key_and_named(flnet: Run, pinned: FakeNode) -> None:
+    done = flnet("pair", "--forget", FRIEND, "--node", pinned.address)
+    assert done.output.startswith(f"friend ({fingerprint(FRIEND)[:11]}) is forgotten")
+
+
+def test_one_that_is_not_listed_is_told_by_its_fingerprint(flnet: Run, pinned: FakeNode) -> None:
+    done = flnet("pair", "--reject", fingerprint(OWN), "--node", pinned.address)
+    assert done.output.startswith(f"{fingerprint(OWN)[:11]} is rejected")
 
 
 def test_words_that_nobody_has_are_not_accepted(flnet: Run, pinned: FakeNode) -> None:

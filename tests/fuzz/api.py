@@ -6,50 +6,88 @@ starts a node of its own, sends so many requests, and prints how they were answe
 answer of 500 or above other than "not now", an answer that does not come, and a node that has ended are faults:
 they are printed with the command that sends the same again, and the exit code is 1.
 
-    python -m tests.fuzz.api --cases 500 --mode pinned
+    python -m tests.fuzz.api --cases 5000 --mode pinned
 
-does so over TLS with a node of a pinned mesh that trusts nobody for where he is; its person is signed in by token.
+does so over TLS with a node of a pinned mesh, `--mode keyed` with one whose mesh has a key. Both trust nobody for
+where he is: their person shows a token, and what nodes say to each other is signed as a member of the mesh signs.
 """
 
 from __future__ import annotations
 
 import argparse
+import secrets
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 from typing import Any
+from urllib.parse import urlsplit
 
-import httpx
 import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 
-from tests.processes.harness import Harness, RealNode
+from flnet.fingerprints import fingerprint
+from flnet.signing import MeshKey, Seal
+from flnet.web.signed import RULES
+from tests.processes.harness import Harness, PinnedHarness, RealNode
+from tests.signing.keypairs import TestKey
 
 SECONDS = 20.0  # in which every answer must begin and go on
 STREAMS = frozenset({"/events"})  # that have no end; that they are answered is seen from their head
 NOT_NOW = 503
 TRAINER = "SLOW"  # of the harness
 TOKEN = "0123456789abcdefghij"
+MESH_KEY = "correct horse battery staple"
+MEMBER = TestKey(77)
+
+
+class Signature(requests.auth.AuthBase):
+    """Signs what nodes say to each other; all else is a person's, who shows a token."""
+
+    def __init__(self, mesh: MeshKey | None) -> None:
+        """Args:
+        mesh: the key of the mesh; None in a pinned one, where the member's own key is accepted.
+        """
+        self._seal = Seal(MEMBER, mesh, secrets.token_hex(8))
+
+    def __call__(self, sent: requests.PreparedRequest) -> requests.PreparedRequest:
+        """Add the headers of a member, or ask for whom to sign."""
+        url = urlsplit(str(sent.url))
+        if not any(url.path == rule or url.path.startswith(rule.replace("<digest>", "")) for rule in RULES):
+            sent.headers["Authorization"] = f"Bearer {TOKEN}"
+            return sent
+        body = sent.body.encode() if isinstance(sent.body, str) else sent.body
+        has_kind = sent.method == "POST" and "Content-Type" in sent.headers
+        kind = str(sent.headers["Content-Type"]) if has_kind else None
+        digest = sha256(body if isinstance(body, bytes) else b"").digest()
+        sealed = self._seal.request(url.netloc, str(sent.method), url.path, url.query, digest, kind)
+        sent.headers.update(sealed.headers)
+
+        def learn(answer: requests.Response, *_: Any, **__: Any) -> None:
+            self._seal.learn(url.netloc, sealed, answer.status_code, answer.headers.get)
+
+        sent.register_hook("response", learn)
+        return sent
 
 
 class Api:
     """What is sent to one node, and how it was answered."""
 
-    def __init__(self, node: RealNode, number: int, token: str = "") -> None:
+    def __init__(self, node: RealNode, number: int, mode: str = "open") -> None:
         """Args:
         number: the seed.
-        token: of the person of a pinned node; empty for an open one.
+        mode: of the node; in all but an open one requests are signed, or carry its person's token.
         """
         self.node = node
-        self.url = f"{'https' if token else 'http'}://127.0.0.1:{node.port}"
+        self.url = f"{'https' if mode == 'pinned' else 'http'}://127.0.0.1:{node.port}"
         self.sent = 0
         self.told: Counter[int] = Counter()
         self.faults: list[str] = []
@@ -57,8 +95,8 @@ class Api:
         self._session = requests.Session()
         self._session.trust_env = False
         self._session.verify = False  # a pinned node's certificate is of its own key, and no authority's
-        if token:
-            self._session.headers["Authorization"] = f"Bearer {token}"
+        if mode != "open":
+            self._session.auth = Signature(MeshKey(MESH_KEY) if mode == "keyed" else None)
 
     def operations(self) -> list[Any]:
         """Every verb of every path that the node describes."""
@@ -144,20 +182,25 @@ def _fuzz_one(api: Api, operation: Any, mode: GenerationMode, cases: int, number
     return api.sent - before
 
 
-class Pinned(Harness):
-    """A node that speaks TLS only, and its person, who shows a token."""
-
-    def client(self, index: int, port: int) -> httpx.Client:
-        """Speaks to the node as its person."""
-        shown = {"Authorization": f"Bearer {TOKEN}"}
-        return httpx.Client(
-            base_url=f"https://127.0.0.1:{port}", headers=shown, trust_env=False, timeout=10, verify=False
-        )
+class Keyed(Harness):
+    """A node that trusts nobody for where he is."""
 
     def place(self, index: int) -> dict[str, str]:
-        """Settings that say where the node is, and who may act on it."""
-        own = {"MESH_MODE": "pinned", "TRUST_LOOPBACK": "false", "OPERATOR_TOKEN": TOKEN}
-        return {**super().place(index), **own}
+        """Settings of the mesh, and who may act on the node."""
+        return {**super().place(index), "MESH_KEY": MESH_KEY, "TRUST_LOOPBACK": "false", "OPERATOR_TOKEN": TOKEN}
+
+
+class Pinned(PinnedHarness):
+    """A node that speaks TLS only, and accepts the key of the member."""
+
+    token = TOKEN
+
+    def place(self, index: int) -> dict[str, str]:
+        """Settings of the mesh, and who may act on the node."""
+        return {**super().place(index), "TRUSTED_PEERS": fingerprint(MEMBER.text)}
+
+
+MODES = {"open": Harness, "keyed": Keyed, "pinned": Pinned}
 
 
 def started(made: Harness) -> RealNode:
@@ -181,13 +224,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--mode", choices=["open", "pinned"], default="open", help="of the node")
+    parser.add_argument("--mode", choices=[*MODES], default="open", help="of the node")
     asked = parser.parse_args()
-    is_pinned = asked.mode == "pinned"
     with tempfile.TemporaryDirectory() as folder, ExitStack() as ending:
-        made = Pinned(Path(folder)) if is_pinned else Harness(Path(folder))
+        made = MODES[asked.mode](Path(folder))
         ending.callback(made.stop)
-        api = Api(started(made), asked.seed, TOKEN if is_pinned else "")
+        api = Api(started(made), asked.seed, asked.mode)
         begun = time.monotonic()
         fuzz(api, asked.cases, asked.seed)
         print("\n".join(lines(api, time.monotonic() - begun)))

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.fuzz.api import TOKEN, Api, Pinned, fuzz, lines, started
+from tests.fuzz.api import MODES, Api, fuzz, lines, started
 from tests.processes.harness import harness
 
 CASES = 2000
@@ -34,15 +34,17 @@ def test_no_request_is_answered_with_a_fault(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
-def test_no_request_of_its_person_is_answered_with_a_fault_by_a_pinned_node(tmp_path: Path) -> None:
-    made = Pinned(tmp_path)
+@pytest.mark.parametrize("mode", ["keyed", "pinned"])
+def test_no_request_of_a_member_or_a_person_is_answered_with_a_fault(tmp_path: Path, mode: str) -> None:
+    made = MODES[mode](tmp_path)
     try:
-        api = Api(started(made), 1, TOKEN)
-        fuzz(api, 100, 1)
+        api = Api(started(made), 1, mode)
+        fuzz(api, 60, 1)
     finally:
         made.stop()
     assert api.faults == [], "\n".join(lines(api, 1))
     assert api.told[200] > 5
+    assert 0 < api.told[401] < 10  # a signature is asked for once, and is right from then on
     assert "Traceback" not in (tmp_path / "n0.log").read_text()
 
 

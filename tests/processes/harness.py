@@ -16,6 +16,8 @@ from typing import Any
 import httpx
 import psutil
 
+from flnet.fingerprints import fingerprint
+from flnet.keys import own_key
 from tests.alive import alive
 
 DEADLINE_SECONDS = 60.0
@@ -202,6 +204,30 @@ class Harness:
             if node.process.poll() is None:
                 node.process.kill()
             node.process.wait()
+
+
+class PinnedHarness(Harness):
+    """Nodes that speak TLS only; on loopback, whatever certificate is shown is taken for the right one."""
+
+    token = ""  # of the persons of all nodes; empty: they act because of where they are
+
+    def mark(self, index: int) -> str:
+        """The fingerprint of the node that is or will be started as this one."""
+        folder = self.folder / f"state{index}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return fingerprint(own_key(folder).text)
+
+    def client(self, index: int, port: int) -> httpx.Client:
+        """Speaks to the node as its person."""
+        shown = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        return httpx.Client(
+            base_url=f"https://127.0.0.1:{port}", headers=shown, trust_env=False, timeout=10, verify=False
+        )
+
+    def place(self, index: int) -> dict[str, str]:
+        """Settings that say where the node is, and who may act on it."""
+        persons = {"TRUST_LOOPBACK": "false", "OPERATOR_TOKEN": self.token} if self.token else {}
+        return {**super().place(index), "MESH_MODE": "pinned", **persons}
 
 
 def environment(values: Mapping[str, str]) -> dict[str, str]:

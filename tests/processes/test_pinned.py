@@ -8,24 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from flnet.fingerprints import fingerprint
-from flnet.keys import own_key
-from tests.processes.harness import Harness, RealNode, answers, until
+from tests.processes.harness import PinnedHarness, RealNode, answers, until
 
 pytestmark = pytest.mark.slow
-
-
-class Pinned(Harness):
-    """Nodes whose keys are known before they start; a person's browser takes whatever certificate there is."""
-
-    def mark(self, index: int) -> str:
-        """The fingerprint of the node that is or will be started as this one."""
-        folder = self.folder / f"state{index}"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        return fingerprint(own_key(folder).text)
-
-    def client(self, index: int, port: int) -> httpx.Client:
-        return httpx.Client(base_url=f"https://127.0.0.1:{port}", trust_env=False, timeout=10, verify=False)
 
 
 def told(node: RealNode, kind: str) -> list[str]:
@@ -42,15 +27,15 @@ def accept(node: RealNode, mark: str, introducer: bool = False) -> None:
 
 
 def test_four_pinned_nodes_train_and_a_fifth_waits_until_it_is_accepted(tmp_path: Path) -> None:
-    mesh = Pinned(tmp_path)
+    mesh = PinnedHarness(tmp_path)
     try:
         marks = [mesh.mark(index) for index in range(5)]
         # The first one introduces the others, and was told of three of them before they started.
-        mesh.start(MESH_MODE="pinned", TRUSTED_PEERS=",".join(marks[1:4]))
-        members = [mesh.nodes[0], *(mesh.start(MESH_MODE="pinned", INTRODUCERS=marks[0]) for _ in range(3))]
+        mesh.start(TRUSTED_PEERS=",".join(marks[1:4]))
+        members = [mesh.nodes[0], *(mesh.start(INTRODUCERS=marks[0]) for _ in range(3))]
         mesh.ready()
-        fifth = mesh.start(MESH_MODE="pinned")
-        open_node = mesh.start()
+        fifth = mesh.start()
+        open_node = mesh.start(MESH_MODE="open")
         open_node.http = httpx.Client(base_url=f"http://127.0.0.1:{open_node.port}", trust_env=False)
         for node in (fifth, open_node):
             until(lambda n=node: answers(n, "/health"), node.name)  # type: ignore[misc]

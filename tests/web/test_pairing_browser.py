@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from flnet.fingerprints import words
-from tests.processes.harness import Harness, RealNode, answers, environment, until
+from tests.processes.harness import PinnedHarness, RealNode, answers, environment, until
 
 from .browsing import LONG, MARKS
 
@@ -19,28 +18,19 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not 
 pytestmark = [*MARKS, pytest.mark.slow]
 
 
-class Pinned(Harness):
-    """Nodes that trust nobody yet."""
-
-    def client(self, index: int, port: int) -> httpx.Client:
-        """For this test on loopback, whatever certificate is shown is the right one."""
-        return httpx.Client(base_url=f"https://127.0.0.1:{port}", trust_env=False, timeout=10, verify=False)
-
-    def flnet(self, node: RealNode, *arguments: str) -> str:
-        """What a command says that is asked on the node's machine."""
-        variables = environment({"STATE_PATH": str(self.state(node))})
-        command = [sys.executable, "-m", "flnet", *arguments, "--node", str(node.port)]
-        return subprocess.run(
-            command, env=variables, check=True, capture_output=True, text=True, timeout=60
-        ).stdout
+def flnet(state: Path, node: RealNode, *arguments: str) -> str:
+    """What a command says that is asked on the node's machine."""
+    command = [sys.executable, "-m", "flnet", *arguments, "--node", str(node.port)]
+    variables = environment({"STATE_PATH": str(state)})
+    return subprocess.run(command, env=variables, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
 def test_two_people_let_their_nodes_meet(tmp_path: Path, chromium: Any) -> None:
-    mesh = Pinned(tmp_path)
+    mesh = PinnedHarness(tmp_path)
     context = chromium.new_context(ignore_https_errors=True)
     context.set_default_timeout(LONG)
     try:
-        here, there = mesh.start(MESH_MODE="pinned"), mesh.start(MESH_MODE="pinned")
+        here, there = mesh.start(), mesh.start()
         for node in (here, there):
             until(lambda n=node: answers(n, "/health"), node.name)  # type: ignore[misc]
         page = context.new_page()
@@ -54,13 +44,13 @@ def test_two_people_let_their_nodes_meet(tmp_path: Path, chromium: Any) -> None:
         page.get_by_text("n1 is accepted.").first.wait_for()
 
         until(lambda: bool(there.get("/trust")["pending"]), "the first among those who wait at the second")
-        assert f"words       {ours}" in mesh.flnet(there, "pair")
-        assert mesh.flnet(there, "pair", "--accept", ours) == "n0 is accepted\n"
+        assert f"words       {ours}" in flnet(mesh.state(there), there, "pair")
+        assert flnet(mesh.state(there), there, "pair", "--accept", ours) == "n0 is accepted\n"
         mesh.meshed(here, there)
         page.locator(".mesh .dot.alive[data-id=n1]").wait_for(state="attached")
         mesh.go()
         mesh.ready()
-        assert "started" in mesh.flnet(here, "train", "SLOW")
+        assert "started" in flnet(mesh.state(here), here, "train", "SLOW")
         for node in (here, there):
             until(lambda n=node: bool(n.history()), f"a round on {node.name}")  # type: ignore[misc]
         assert len({node.history()[0]["digest"] for node in (here, there)}) == 1
