@@ -71,8 +71,8 @@ def disputed(s: MeshState, peer: PeerId, key: str | None, address: str) -> list[
     if s.fits(peer, key) or (peer in s.disputes and s.disputes[peer] == key):
         return []
     s.disputes[peer] = key
-    known = short(s.key_of(peer))
-    words = f"a node at {address} calls itself {peer} and has {_claimed(key)}; it is refused, because {peer} has {known}"
+    claimed, known = _claimed(key), short(s.key_of(peer))
+    words = f"a node at {address} calls itself {peer} and has {claimed}; it is refused, because {peer} has {known}"
     return [Publish("identity_conflict", words, {"peer": peer})]
 
 
