@@ -13,6 +13,15 @@ from flnet.names import check_host
 NUMBER = re.compile(r"[0-9]{1,9}")
 _PARTITION = re.compile(r"(iid|groups|(dirichlet|pathological|quantity|power):[0-9]{1,9}([.][0-9]{1,9})?)")
 
+MERGING_RULES = (
+    "agg0, agg1, agg2, median, trimmed-mean:0.2, geometric-median, krum:1, multi-krum:1, multi-krum:1:3 or "
+    "bulyan:1"
+)
+_MERGING_RULE = re.compile(
+    r"agg[012]|median|geometric-median|trimmed-mean(:0[.][0-4][0-9]{0,8})?|(krum|bulyan)(:[0-9]{1,3})?"
+    r"|multi-krum(:[0-9]{1,3}(:[1-9][0-9]{0,2})?)?"
+)
+
 
 def split_list(value: Any) -> Any:
     """Lists come as "a,b" from variables and options, as arrays from TOML."""
@@ -27,6 +36,17 @@ def check_partition(text: str) -> str:
     """
     if not _PARTITION.fullmatch(text.strip()):
         raise ValueError("expected iid, groups, dirichlet:0.3, pathological:2, quantity:0.5 or power:1")
+    return text.strip()
+
+
+def check_merging_rule(text: str) -> str:
+    """The text, stripped; the form only: flnet.node.merging knows the rest.
+
+    Raises:
+        ValueError: there is no such rule.
+    """
+    if not _MERGING_RULE.fullmatch(text.strip()):
+        raise ValueError(f"expected {MERGING_RULES}")
     return text.strip()
 
 

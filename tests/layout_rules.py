@@ -14,7 +14,7 @@ LAYERS = {
     **dict.fromkeys(("contributions", "errors", "names", "networks", "postponing", "spoken"), 1),
     **dict.fromkeys(("blob", "explaining", "fingerprints", "halves", "params", "refusals", "setting_types"), 2),
     **dict.fromkeys(("comparing", "merging", "messages", "packing", "settings", "tensorfile"), 3),
-    **dict.fromkeys(("events", "effects", "privacy", "screening", "signing"), 4),
+    **dict.fromkeys(("blockwise", "events", "effects", "privacy", "screening", "signing"), 4),
     **dict.fromkeys(("strategies", "trust", "personal", "projection", "topologies", "policies"), 5),
     **dict.fromkeys(("membership", "rounds"), 6),
     "jobs": 7,
@@ -31,9 +31,11 @@ TWINS = frozenset({"codec", "transport", "store", "strategies"})  # versions of 
 COMMON = frozenset(  # the modules of these names
     {
         "base",
+        "counting",
         "faults",
         "lean_import",
         "limits",
+        "nearest",
         "outgoing",
         "pace",
         "places",

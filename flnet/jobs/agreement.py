@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from flnet.errors import ParamsRefused
 from flnet.jobs.state import LATE_UPDATES, PARTICIPATION, JobState
 from flnet.screening import CLIP, GATE
+from flnet.strategies.base import MERGING
 
 RULES = frozenset(
-    {PARTICIPATION, LATE_UPDATES, GATE, CLIP}
+    {PARTICIPATION, LATE_UPDATES, GATE, CLIP, MERGING}
 )  # what the settings of a node add to what its trainer states
 _SHORT = 120  # characters up to which both sides are shown whole
 _NAMED = 5  # of a long list, the entries that are shown

@@ -21,6 +21,7 @@ from flnet.node.door import Door
 from flnet.node.importing import Imports
 from flnet.node.keyed import signing_of
 from flnet.node.lane import Lane
+from flnet.node.merging import stated_rule, strategy_for
 from flnet.node.perform import Performer
 from flnet.node.pinned import pinned_of
 from flnet.node.post import Post
@@ -40,7 +41,6 @@ from flnet.settings import Settings
 from flnet.signing import NodeKey
 from flnet.store import Retention, Store
 from flnet.store.disk import DiskStore, identity
-from flnet.strategies import fed_avg
 from flnet.training import Pool, TrainerFile, find_trainers, make_pool
 from flnet.training.backend import state_folder
 from flnet.transport import HttpTransport, Transport
@@ -114,7 +114,7 @@ def assemble(
         signer: with which it signs what it states of its updates.
     """
     spare = SpareMemory()
-    strategy, form = fed_avg(settings.aggregation, spare.take), settings.wire
+    strategy, form = strategy_for(settings.aggregation, spare.take), settings.wire
     core = _core(settings, me, trainers, strategy.running is not None, key)
     shelf, chronicle = Shelf(core, store), Chronicle(core, store)
     wire = Wire(core, store, form, settings.max_body_megabytes * MEGABYTE)
@@ -214,7 +214,8 @@ def _lane_settings(settings: Settings, signer: NodeKey | None) -> dict[str, Any]
 def rules_of(settings: Settings) -> Rules:
     """What people set of rounds."""
     participation = Participation(settings.participation, settings.min_participants)
-    return Rules(participation, settings.max_staleness, bounds_of(settings).stated())
+    alike = {**bounds_of(settings).stated(), **stated_rule(settings.aggregation)}
+    return Rules(participation, settings.max_staleness, alike)
 
 
 def bounds_of(settings: Settings) -> Bounds:

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, PrivateAttr
 
 from flnet.networks import Cidrs
-from flnet.setting_types import Folder, Names, Shard, check_partition
+from flnet.setting_types import Folder, Names, Shard, check_merging_rule, check_partition
 from flnet.settings.place import PlaceSettings
 
 SECRET = re.compile("key|token|secret|password")  # names of settings whose values are shown to nobody
@@ -45,9 +45,11 @@ class Settings(PlaceSettings):
     trainers_path: Folder | None = Field(
         default=None, description="Folder with further trainers, one file or folder each."
     )
-    aggregation: Literal["agg0", "agg1", "agg2"] = Field(
+    aggregation: Annotated[str, AfterValidator(check_merging_rule)] = Field(
         default="agg1",
-        description="Weights of the average: agg0 uniform, agg1 by examples, agg2 by examples x labels.",
+        description="How updates become one model: a mean (agg0 uniform, agg1 by examples, agg2 by examples x "
+        "labels), or a rule that bears hostile updates: median, trimmed-mean:0.2 (part left out at each end), "
+        "geometric-median, krum:1, multi-krum:1, bulyan:1 (how many may be hostile). The same on all nodes.",
     )
     participation: float = Field(
         default=1,

@@ -1,6 +1,25 @@
 """Merging rules: pure functions from updates to an average."""
 
-from flnet.strategies.base import LocalTerm, Running, State, Strategy
+from flnet.strategies.base import MERGING, LocalTerm, Running, State, Strategy
+from flnet.strategies.bulyan import bulyan
 from flnet.strategies.fed_avg import fed_avg
+from flnet.strategies.geometric_median import geometric_median
+from flnet.strategies.krum import krum, multi_krum
+from flnet.strategies.median import median
+from flnet.strategies.trimmed_mean import DEFAULT_PART, trimmed_mean
 
-__all__ = ["LocalTerm", "Running", "State", "Strategy", "fed_avg"]
+__all__ = [
+    "DEFAULT_PART",
+    "MERGING",
+    "LocalTerm",
+    "Running",
+    "State",
+    "Strategy",
+    "bulyan",
+    "fed_avg",
+    "geometric_median",
+    "krum",
+    "median",
+    "multi_krum",
+    "trimmed_mean",
+]

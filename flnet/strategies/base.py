@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from flnet.params import Params, Schema, Update
 
 State = Any
+MERGING = "merging rule"  # what nodes agree on, by this name
 
 
 @dataclass(frozen=True)

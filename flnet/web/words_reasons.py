@@ -24,6 +24,7 @@ _PARTS: Mapping[str, str] = {
 }
 _ROUNDS: Mapping[str, str] = {
     "largest update": "actualización más grande",
+    "merging rule": "regla de promedio",
     "clipping of updates": "recorte de actualizaciones",
     "{ratio} x the median": "{ratio} x la mediana",
     "to the norm {norm}": "a la norma {norm}",

@@ -207,7 +207,7 @@ def test_settings_are_frozen() -> None:
         ("WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG", "inf", "finite"),
         ("WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG_MARGIN", "-1", "greater than or equal to 0"),
         ("PRUNE_UNRESPONSIVE_NODES", "perhaps", "boolean"),
-        ("AGGREGATION", "agg3", "'agg0', 'agg1' or 'agg2'"),
+        ("AGGREGATION", "agg3", "expected agg0, agg1, agg2, median"),
         ("COMPUTE", "gpu", "'process' or 'thread'"),
         ("LOGGING_LEVEL", "LOUD", "'DEBUG', 'INFO', 'WARNING' or 'ERROR'"),
         ("DATA_SHARD", "3", '"i/n" with 1 <= i <= n'),

@@ -1,0 +1,56 @@
+"""The merging rule that the setting `aggregation` names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from flnet.blob import Memory, fresh
+from flnet.setting_types import check_merging_rule
+from flnet.strategies import (
+    DEFAULT_PART,
+    MERGING,
+    Strategy,
+    bulyan,
+    fed_avg,
+    geometric_median,
+    krum,
+    median,
+    multi_krum,
+    trimmed_mean,
+)
+
+USUAL = "agg1"
+
+
+def strategy_for(rule: str, memory: Memory = fresh) -> Strategy:
+    """The strategy of this name, with the numbers after it: "trimmed-mean:0.2", "multi-krum:1:3".
+
+    Args:
+        rule: as in the setting.
+        memory: where the memory for sums and averages comes from.
+
+    Raises:
+        ValueError: there is no such rule.
+    """
+    name, *numbers = check_merging_rule(rule).split(":")
+    hostile, *kept = [int(number) for number in numbers if number.isdigit()] or [1]
+    match name:
+        case "agg0" | "agg1" | "agg2":
+            return fed_avg(name, memory)
+        case "median":
+            return median(memory)
+        case "trimmed-mean":
+            return trimmed_mean(float(numbers[0]) if numbers else DEFAULT_PART, memory)
+        case "geometric-median":
+            return geometric_median()
+        case "krum":
+            return krum(hostile)
+        case "multi-krum":
+            return multi_krum(hostile, *kept)
+        case _:
+            return bulyan(hostile, memory)
+
+
+def stated_rule(rule: str) -> Mapping[str, str]:
+    """What peers have to state as well, where it is not the usual rule."""
+    return {} if rule == USUAL else {MERGING: strategy_for(rule).name}

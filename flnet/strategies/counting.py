@@ -1,0 +1,39 @@
+"""Whose update takes part in a merge that has no weights, and the means of such updates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flnet.merging import weighted_mean
+from flnet.params import Params, Schema, Update
+
+
+def counting(updates: Sequence[Update]) -> list[Update]:
+    """All but those that were learnt from no examples (rule R4); all if that leaves none (rule R5)."""
+    return [one for one in updates if one.examples is None or one.examples > 0] or list(updates)
+
+
+def plain_mean(updates: Sequence[Update], schema: Schema) -> Params:
+    """The mean in which every update counts alike.
+
+    Rules against liars take no weights by examples: each peer states the number of its examples itself.
+    """
+    return weighted_mean(
+        [(one.params, 1.0) for one in updates], {name: spec.merge for name, spec in schema.specs.items()}
+    )
+
+
+def mean_of_sorted(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The mean of every column, summed row by row so that its bits are the same everywhere.
+
+    Args:
+        rows: (updates, numbers), every column in rising order.
+    """
+    total = np.zeros(rows.shape[1])
+    with np.errstate(over="ignore"):  # rounding may pass the largest number; the mean cannot
+        for row in rows:
+            total += row / len(rows)
+    return np.clip(total, rows[0], rows[-1], out=total)

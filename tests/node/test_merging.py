@@ -1,0 +1,32 @@
+"""The merging rule of a node: by name, and the same on all nodes."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from flnet.node.merging import stated_rule, strategy_for
+from flnet.settings import Settings
+
+NAMES = {
+    "agg0": "agg0", "agg1": "agg1", "agg2": "agg2", "median": "median", "trimmed-mean": "trimmed-mean:0.2",
+    "trimmed-mean:0.3": "trimmed-mean:0.3", "geometric-median": "geometric-median", "krum": "krum:1",
+    "krum:2": "krum:2", "multi-krum:2": "multi-krum:2", "multi-krum:2:4": "multi-krum:2:4", "bulyan:3": "bulyan:3",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", NAMES)
+def test_every_rule_has_a_strategy(rule: str) -> None:
+    assert strategy_for(rule).name == NAMES[rule]
+    assert Settings(aggregation=f" {rule} ").aggregation == rule
+
+
+@pytest.mark.parametrize("rule", ["", "mean", "agg3", "median:1", "trimmed-mean:0.5", "krum:-1", "multi-krum:1:0"])
+def test_there_is_no_other_rule(rule: str) -> None:
+    with pytest.raises(ValidationError, match="expected agg0, agg1"):
+        Settings(aggregation=rule)
+
+
+def test_what_is_not_usual_is_stated_with_its_numbers() -> None:
+    assert stated_rule("agg1") == {}
+    assert stated_rule("trimmed-mean") == stated_rule("trimmed-mean:0.2") == {"merging rule": "trimmed-mean:0.2"}

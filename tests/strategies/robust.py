@@ -1,0 +1,36 @@
+"""What the tests of merging rules share: updates from rows of numbers, and one merge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+
+from flnet.params import Params, Schema, Update
+from flnet.strategies import Strategy
+from tests.helpers import update
+
+numbers = st.floats(-1e6, 1e6, width=32)
+
+
+def updates_of(rows: Iterable[Sequence[float]]) -> list[Update]:
+    """One update of each row, of peers in their order."""
+    return [update(f"p{place:03}", w=list(row)) for place, row in enumerate(rows)]
+
+
+def merged(strategy: Strategy, updates: Sequence[Update]) -> Params:
+    """The average of these, from the first state."""
+    first = updates[0].params
+    params, _ = strategy.merge(strategy.init(first), Schema.of(first), updates)
+    return params
+
+
+def w(strategy: Strategy, rows: Iterable[Sequence[float]]) -> Any:
+    """The numbers of the average of these rows."""
+    return merged(strategy, updates_of(rows))["w"].tolist()
+
+
+tables = st.integers(1, 4).flatmap(
+    lambda width: st.lists(st.lists(numbers, min_size=width, max_size=width), min_size=1, max_size=9)
+)

@@ -1,0 +1,88 @@
+"""What holds for every merging rule that bears hostile updates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flnet.strategies import (
+    Strategy,
+    bulyan,
+    geometric_median,
+    krum,
+    median,
+    multi_krum,
+    trimmed_mean,
+)
+from tests.helpers import update
+from tests.strategies.robust import merged, tables, updates_of, w
+
+RULES = [median(), trimmed_mean(), trimmed_mean(0.4), geometric_median(), krum(), multi_krum(), bulyan()]
+EACH = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+
+
+@EACH
+def test_a_rule_that_compares_updates_needs_them_all_and_keeps_no_state(rule: Strategy) -> None:
+    assert rule.running is None
+    assert rule.init(update("a", w=[1.0]).params) is None
+    assert rule.local(None).extras == {}
+
+
+@EACH
+def test_one_update_is_itself(rule: Strategy) -> None:
+    assert w(rule, [[0.1, -7.0]]) == [0.1, -7.0]
+
+
+@EACH
+@given(table=tables)
+def test_what_a_rule_gives_lies_among_the_updates(rule: Strategy, table: list[list[float]]) -> None:
+    found = np.array(w(rule, table))
+    rows = np.array(table)
+    slack = 1e-9 * np.abs(rows).max() + 1e-300
+    assert (found >= rows.min(axis=0) - slack).all()
+    assert (found <= rows.max(axis=0) + slack).all()
+
+
+@EACH
+@given(table=tables, rng=st.randoms())
+def test_the_order_in_which_updates_came_changes_no_bit(rule: Strategy, table: Any, rng: Any) -> None:
+    there = updates_of(table)
+    shuffled = list(there)
+    rng.shuffle(shuffled)
+    in_order = sorted(shuffled, key=lambda one: one.peer)
+    assert merged(rule, in_order).digest == merged(rule, there).digest
+
+
+@EACH
+def test_one_liar_of_seven_is_borne(rule: Strategy) -> None:
+    """Six honest updates near (1, 2), and one that would take the mean to a million."""
+    honest = [[1.0, 2.0], [1.1, 2.1], [0.9, 1.9], [1.05, 2.0], [1.0, 1.95], [0.95, 2.05]]
+    found = w(rule, [*honest[:2], [-7e6, 7e6], *honest[2:]])
+    assert found == pytest.approx([1.0, 2.0], abs=0.11)
+
+
+@EACH
+def test_who_learnt_from_nothing_does_not_count(rule: Strategy) -> None:
+    there = [update("a", w=[1.0]), update("b", w=[3.0]), update("c", examples=0, w=[50.0])]
+    assert merged(rule, there) == merged(rule, there[:2])
+    nobody = [update("a", examples=0, w=[1.0]), update("b", examples=0, w=[3.0])]
+    assert merged(rule, nobody)["w"].tolist() == [2.0]
+
+
+@EACH
+def test_numbers_near_the_largest_do_not_overflow(rule: Strategy) -> None:
+    huge = float(np.finfo(np.float64).max)
+    assert w(rule, [[huge], [huge], [huge]]) == pytest.approx([huge])
+    assert np.isfinite(w(rule, [[huge], [-huge], [huge], [1.0]])).all()
+
+
+@EACH
+def test_a_batch_counter_takes_the_maximum(rule: Strategy) -> None:
+    there = [update(name, n=np.array(count), w=[1.0]) for name, count in (("a", 3), ("b", 9), ("c", 4))]
+    found = int(merged(rule, there)["n"])
+    chosen_by_krum = rule.name.startswith(("krum", "multi-krum"))
+    assert found in ((3, 4, 9) if chosen_by_krum else (9,))
