@@ -42,7 +42,7 @@ class Setup(Record):
         participation: part of the nodes that train in a round.
         min_participants: nodes that train at least.
         exchange: whether a node adopts a peer's model that is better on its own test rows.
-        max_update_norm, clip_norm: as the settings of these names.
+        max_update_norm: as the setting of this name.
         rounds: at most, where there is a goal.
         until: a goal that ends them earlier, as `flnet train --until` has it.
         epochs, rate, batch: of each local training; what the trainer says where they are absent.
@@ -55,14 +55,13 @@ class Setup(Record):
 
     trainer: str = Field(pattern=r"^[A-Za-z0-9_]{1,64}$")
     kind: Kind = "federated"
-    nodes: int = Field(default=10, ge=1, le=1000)
+    nodes: int = Field(default=10, ge=1, le=250)
     partition: Annotated[str, AfterValidator(check_partition)] = "iid"
     aggregation: Literal["agg0", "agg1", "agg2"] = "agg1"
     participation: float = Field(default=1, gt=0, le=1)
     min_participants: int = Field(default=1, ge=1, le=257)
     exchange: bool = False
     max_update_norm: float = Field(default=100, ge=0)
-    clip_norm: float = Field(default=0, ge=0)
     rounds: int = Field(default=10, ge=1, le=100_000)
     until: str | None = None
     epochs: int | None = Field(default=None, ge=1, le=10_000)

@@ -41,6 +41,7 @@ from flnet.simulation.network import Receiver, SimulatedNetwork
 from flnet.simulation.tasks import Died
 
 Answer = Packet | PeerError | Died | None
+FETCHED = "parameters"  # among the bytes that moved: the arrays of what was fetched by its digest
 
 
 class Calls:
@@ -120,6 +121,7 @@ class Calls:
             if not arrives:
                 node.tell(None, ContactLost(peer, "lost"))
             if found is not None:
+                network.moved[FETCHED] += found[1].nbytes
                 node.tell(owner, Fetched(effect.key, peer, effect.digest, found[1]))
             else:
                 node.tell(owner, FetchFailed(effect.key, peer, effect.digest, "lost"))

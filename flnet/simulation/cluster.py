@@ -16,7 +16,7 @@ from flnet.jobs import Rules, Waits
 from flnet.membership import Pauses
 from flnet.messages import SAFETENSORS, Peer
 from flnet.node.core import NodeCore
-from flnet.params import PeerId
+from flnet.params import PeerId, TrainerId
 from flnet.screening import USUAL
 from flnet.simulation.calls import Calls
 from flnet.simulation.clock import VirtualClock
@@ -62,7 +62,7 @@ class Cluster:
             self.network.listen = lambda text: self.says("", text)
         self._waits = waits or Waits(average=30, margin=5, start=3, claims=35)
         for i in range(size):
-            me = Peer(id=f"n{i:02}", ip=f"10.0.0.{i + 1}", port=4000)
+            me = Peer(id=self.name_of(i), ip=f"10.0.0.{i + 1}", port=4000)
             self.add(me, (SAFETENSORS,) if i < self.weather.digests * size else ())
 
     @property
@@ -88,6 +88,10 @@ class Cluster:
         self.nodes[node.id] = node
         self.network.nodes[node.address] = node
         return node
+
+    def name_of(self, number: int) -> str:
+        """The id of a node, counted from 0; who trains in a round is drawn by the ids."""
+        return f"n{number:02}"
 
     def start(self, bootstrap: Callable[[int], Sequence[int]] = lambda i: [0] if i else []) -> None:
         """Start every node; `bootstrap(i)` gives the indices of the nodes that node i is told of."""
@@ -132,6 +136,11 @@ class Cluster:
     def run_for(self, seconds: float) -> None:
         """Let things happen for a while."""
         self.clock.run_to(self.clock.now + seconds)
+
+    def begins(self, node: SimulatedNode, owner: TrainerId | None, effect: Train | Average | Evaluate) -> None:
+        """A node begins a piece of work, whose end it hears of."""
+        seconds, event = self.work(node, effect)
+        self.clock.after(seconds, lambda: node.tell(owner, event))
 
     def work(self, node: SimulatedNode, effect: Train | Average | Evaluate) -> tuple[float, Event]:
         """What a piece of work takes, in seconds, and how it ends."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
 from random import Random
@@ -61,11 +62,13 @@ class SimulatedNetwork:
     Attributes:
         cuts: ways (from, to) that are closed. A request crosses one way, the answer to it the other.
         refusing: addresses at which a machine is, but no node: a connection to them fails at once.
+        moved: bytes of bodies by path, of each that was sent.
     """
 
     def __init__(self, clock: VirtualClock, rng: Random, weather: Weather) -> None:
         self.cuts: set[tuple[PeerId, PeerId]] = set()
         self.refusing: set[str] = set()
+        self.moved: Counter[str] = Counter()
         self.weather = weather
         self.nodes: dict[str, Receiver] = {}
         self.clock, self.rng = clock, rng
@@ -112,6 +115,7 @@ class SimulatedNetwork:
     ) -> None:
         """Take a message across and its answer back, as the weather allows."""
         weather, receiver, way = self.weather, self.nodes.get(address), self.delay()
+        self.moved[path] += len(body)
         if receiver is None and address in self.refusing:
             self.clock.after(way, failed, background=background)
             return

@@ -69,6 +69,7 @@ class SimulatedNode:
         self.disk = Disk(self._save_times)
         self.keeper = Keeper(self.disk, self._tells)
         self.sums: dict[RoundKey, list[Update]] = {}  # what was folded in rounds that are not averaged yet
+        self.spoilt: dict[RoundKey, list[Update]] = {}  # what sums held that have to be made again
         self.shelf: dict[Digest, RolledBack] = {}
         self.slowness = 1.0
         self.is_dead = False
@@ -258,8 +259,7 @@ class SimulatedNode:
             case Fold(key, updates):
                 self.sums.setdefault(key, []).extend(updates)
             case Train() | Average() | Evaluate():
-                seconds, event = cluster.work(self, effect)
-                cluster.clock.after(seconds, lambda: self.tell(owner, event))
+                cluster.begins(self, owner, effect)
             case _:
                 pass  # CancelWork: what it gives comes late
 

@@ -53,8 +53,12 @@ def find_trainers(settings: Settings) -> list[TrainerFile]:
     return sorted(found.values(), key=lambda file: file.id)
 
 
-def import_trainer(file: TrainerFile, settings: TrainerSettings) -> Trainer:
+def import_trainer(file: TrainerFile, settings: TrainerSettings, *, again: bool = True) -> Trainer:
     """Import the file and make its trainer; called in the worker only.
+
+    Args:
+        again: read a file that lies outside every package anew, as it may have changed; else trainers of several
+            nodes in one process are of one class.
 
     Raises:
         TrainerError: the file is broken, or makes no trainer.
@@ -63,7 +67,7 @@ def import_trainer(file: TrainerFile, settings: TrainerSettings) -> Trainer:
     if file.error:
         raise TrainerError(file.error)
     try:
-        make = getattr(_imported(file), file.attribute, None)
+        make = getattr(_imported(file, again), file.attribute, None)
         if not callable(make):
             raise TrainerError(f"{file.location} defines no function {file.attribute}(settings)")
         own = (descriptions.read_own(Path(file.location)),) if file.location.endswith(".toml") else ()
@@ -167,7 +171,7 @@ def _path_of(entry: EntryPoint) -> Path | None:
     return None
 
 
-def _imported(file: TrainerFile) -> ModuleType:
+def _imported(file: TrainerFile, again: bool) -> ModuleType:
     if file.module:
         return importlib.import_module(file.module)
     path = Path(file.location)
@@ -175,6 +179,9 @@ def _imported(file: TrainerFile) -> ModuleType:
     if str(folder) not in sys.path:
         sys.path.append(str(folder))  # last: what lies there may be used, but hides nothing
     name = f"flnet_own_trainer_{file.id}"
+    known = sys.modules.get(name)
+    if not again and known is not None and known.__file__ == str(path):
+        return known
     inside = [str(path.parent)] if path.name == "__init__.py" else None
     spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=inside)
     if spec is None or spec.loader is None:

@@ -167,3 +167,10 @@ def test_a_toml_file_that_was_spoilt_since_it_was_found_says_so(folder: Path, tm
     path.write_text("kind = ")
     with pytest.raises(TrainerError, match=r"MY\.toml, line 1: Invalid value"):
         import_trainer(own, TrainerSettings(None, tmp_path))
+
+
+def test_trainers_of_several_nodes_in_one_process_are_of_one_class(folder: Path, tmp_path: Path) -> None:
+    file, told = found(folder)["TINY"], TrainerSettings(None, tmp_path)
+    one, other = (import_trainer(file, told, again=False) for _ in range(2))
+    assert type(one) is type(other)
+    assert type(import_trainer(file, told)) is not type(one)  # read anew: it may have changed

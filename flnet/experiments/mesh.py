@@ -1,0 +1,206 @@
+"""One cell as a mesh: the nodes' own jobs, membership and merging rule, in virtual time and over memory.
+
+What the nodes are is `flnet.simulation`, without faults. Only their work is done otherwise: a training or a
+measurement that falls due stops the mesh, with all others that were begun before; whoever drives it has them done,
+those of several meshes at once if it likes, and lets it go on. So the number of nodes that are trained as one
+computation changes nothing about who hears what when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flnet.effects import Average, Evaluate, Train
+from flnet.errors import LocalError
+from flnet.events import (
+    Evaluated,
+    EvaluationFailed,
+    Event,
+    MeshStarted,
+    Prepared,
+    RoundTriggered,
+    Trained,
+    TrainingFailed,
+)
+from flnet.experiments.base import Cell, Outcome
+from flnet.experiments.learners import Learner, Order
+from flnet.jobs import Rules, Waits
+from flnet.membership import Pauses
+from flnet.node.lane import round_seed
+from flnet.params import Params, PeerId, TrainerId
+from flnet.policies import Participation
+from flnet.screening import Bounds
+from flnet.simulation import TRAINER, Cluster, Weather
+from flnet.simulation.node import SimulatedNode
+from flnet.strategies import fed_avg
+from flnet.training.api import Task
+
+# Longer than it takes until all nodes heard of a round, so that all that they will do is begun before any ends.
+WORK_SECONDS = 5.0
+FORMING_SECONDS = 60.0
+LONGEST = 1e9  # seconds of virtual time; nobody waits for them
+WAITS = Waits(average=600.0, margin=5.0, start=60.0, claims=600.0)
+QUIET = Pauses(tick=30.0)  # nobody dies here, so nobody need be looked after
+FIGURES = (("before", "pre_fedavg_accuracy"), ("after", "post_fedavg_accuracy"))
+Record = dict[str, Any]
+
+
+class Mesh(Cluster):
+    """The nodes of one cell; `advance` and `go_on` in turn take them through their rounds."""
+
+    def __init__(self, cell: Cell, learners: Sequence[Learner]) -> None:
+        """Args:
+        learners: one for each node, in the order of the nodes.
+        """
+        self.cell = cell
+        setup = cell.setup
+        participation = Participation(setup.participation, setup.min_participants)
+        weather = Weather(digests=1.0)
+        super().__init__(len(learners), cell.seed, weather, WAITS, QUIET, rules=Rules(participation))
+        self.strategy, self.bounds = fed_avg(setup.aggregation), Bounds(setup.max_update_norm)
+        self.learners = dict(zip(self.nodes, learners, strict=True))
+        self.records: dict[PeerId, list[Record]] = {name: [] for name in self.nodes}
+        self.failures: dict[PeerId, str] = {}
+        self._begun: list[tuple[SimulatedNode, Train | Evaluate, Order]] = []  # and nothing of it is done
+        self._ends: dict[int, Event] = {}  # by the order's identity, from when it is done until its node hears it
+        self._is_due = self._is_asked = False
+
+    @property
+    def done(self) -> float:
+        """The part of all rounds that is over, in [0, 1]."""
+        return min(map(len, self.records.values())) / self.cell.setup.rounds
+
+    def name_of(self, number: int) -> str:
+        """With the seed, so that others train in its rounds than in those of another seed."""
+        return f"n{number:03}-{self.cell.seed}"
+
+    def advance(self) -> list[Order]:
+        """Let things happen until work falls due; all of it that was begun, or nothing if all rounds are over.
+
+        Raises:
+            LocalError: the rounds do not end.
+        """
+        if not self._is_asked:
+            self._form()
+        self.clock.run(lambda: self._is_due or self._is_over(), LONGEST)
+        self._collect()
+        if not self._is_due and not self._is_over():
+            raise LocalError(f"rounds do not end on {', '.join(self.busy()) or 'any node'}")
+        return [order for _, _, order in self._begun] if self._is_due else []
+
+    def go_on(self) -> None:
+        """All that `advance` gave is done."""
+        for node, effect, order in self._begun:
+            self._ends[id(order)] = self._end(node, effect, order)
+        self._begun.clear()
+        self._is_due = False
+
+    def outcome(self) -> Outcome:
+        """What came of the rounds."""
+        last = max(map(len, self.records.values()))
+        if not last or self.failures:
+            why = "; ".join(f"{name}: {words}" for name, words in list(self.failures.items())[:3])
+            return Outcome(rounds=last, reason=why or "no round came about", data=self._data())
+        newest = [_figures(records[-1] if len(records) == last else {}) for records in self.records.values()]
+        names = sorted({name for figures in newest for name in figures})
+        return Outcome(
+            rounds=last,
+            figures={name: tuple(figures.get(name) for figures in newest) for name in names},
+            curves={name: self._curve(name, last) for name in self.cell.setup.curves},
+            examples=tuple(records[-1].get("examples") if records else None for records in self.records.values()),
+            bytes=sum(self.network.moved.values()),
+            data=self._data(),
+        )
+
+    def begins(self, node: SimulatedNode, owner: TrainerId | None, effect: Train | Average | Evaluate) -> None:
+        """A training or a measurement waits for all others; an average is the simulation's."""
+        if isinstance(effect, Average):
+            node.shelf.clear()  # nobody goes back to a model here
+            super().begins(node, owner, effect)
+            return
+        order = self._order(node, effect)
+        self._begun.append((node, effect, order))
+        self.clock.after(WORK_SECONDS, lambda: self._falls_due(node, owner, order))
+
+    def _form(self) -> None:
+        """Let the nodes find each other, and the first one (of lone nodes each) be asked for rounds."""
+        self._is_asked = True
+        setup, first = self.cell.setup, next(iter(self.nodes.values()))
+        is_one = setup.kind == "federated"
+        for name, node in self.nodes.items():
+            learner = self.learners[name]
+            node.tell(TRAINER, Prepared(learner.declaration, learner.initial))
+            node.tell(None, MeshStarted((first.address,) if is_one and node is not first else ()))
+        self.run_for(FORMING_SECONDS)
+        self.network.moved.clear()
+        for node in [first] if is_one else self.nodes.values():
+            defaults = self.learners[node.id].declaration.defaults
+            said = {"e": setup.epochs, "u": setup.rate, "b": setup.batch}
+            hyper = defaults.model_copy(update={name: value for name, value in said.items() if value is not None})
+            node.hear(TRAINER, RoundTriggered(setup.rounds, hyper, until=setup.until))
+
+    def _order(self, node: SimulatedNode, effect: Train | Evaluate) -> Order:
+        learner = self.learners[node.id]
+        if isinstance(effect, Evaluate):
+            return Order(learner, effect.params)
+        seed = round_seed(self.cell.seed, effect.key, node.id)
+        return Order(learner, effect.params, Task(effect.params, effect.hyper, seed))
+
+    def _falls_due(self, node: SimulatedNode, owner: TrainerId | None, order: Order) -> None:
+        if id(order) in self._ends:
+            node.tell(owner, self._ends.pop(id(order)))
+            return
+        self._is_due = True
+        self.clock.after(0.0, lambda: self._falls_due(node, owner, order))
+
+    def _end(self, node: SimulatedNode, effect: Train | Evaluate, order: Order) -> Event:
+        if order.failure or order.score is None:
+            self.failures.setdefault(node.id, order.failure or "its model was not measured")
+            if isinstance(effect, Train):
+                return TrainingFailed(effect.key, order.failure)
+            return EvaluationFailed(effect.key, effect.shared.digest, order.failure)
+        score = order.score
+        if isinstance(effect, Evaluate):
+            return Evaluated(effect.key, effect.shared.digest, score.accuracy, score.examples, score.metrics)
+        assert order.fit is not None
+        figures = (order.fit.examples, score.accuracy, order.fit.labels, 0.0)
+        return Trained(
+            effect.key, Params(order.fit.params), *figures, metrics={**order.fit.metrics, **score.metrics}
+        )
+
+    def _is_over(self) -> bool:
+        if self._open_rounds:
+            return False
+        states = [node.job.state for node in self.nodes.values()]
+        return not any(node.job.busy for node in self.nodes.values()) and not any(
+            state.rounds_left or state.pursuit.series for state in states
+        )
+
+    def _collect(self) -> None:
+        """Take the records of rounds that are over; a job holds only the newest ones."""
+        for name, node in self.nodes.items():
+            known = self.records[name]
+            after = known[-1]["round"] if known else -1
+            known += [dict(record.view()) for record in node.job.state.history if record.key.number > after]
+
+    def _curve(self, name: str, rounds: int) -> tuple[tuple[float | None, ...], ...]:
+        found = []
+        for records in self.records.values():
+            course = [_figures(record).get(name) for record in records]
+            found.append((*course, *[None] * (rounds - len(course))))
+        return tuple(found)
+
+    def _data(self) -> str:
+        return str(next(iter(self.learners.values())).declaration.data.get("source", ""))
+
+
+def _figures(record: Record) -> dict[str, float | None]:
+    """All figures of a round by name: "before.accuracy", "after.f1_macro"; without those that are not finite."""
+    found: dict[str, float | None] = {}
+    for when, accuracy in FIGURES:
+        if record.get(accuracy) is not None:
+            found[f"{when}.accuracy"] = record[accuracy]
+        metrics = record.get("metrics", {}).get(when, {})
+        found |= {f"{when}.{name}": float(value) for name, value in metrics.items() if abs(value) < 1e300}
+    return found
