@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
+from typing import Self
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from flnet.training.api import (
@@ -30,14 +30,17 @@ from flnet.training.api import (
 from flnet.training.metrics import multi_label_figures
 from flnet.training.onnx_graph import OnnxGraph
 
+from . import _dense
+from ._dense import Learner, Learnt, loss, train
 from ._multi_label import NodeData, Side, load_node_data
+from ._stacked import train_together
 from ._torch import CPU, chosen_device
 
 DATA_PLACE = "multi-label"  # below FLNET_DATASETS_PATH
 HIDDEN = (100, 20)
+LAYERS = ("core.0", "core.1", "head")
 CORE = ("core.0.weight", "core.0.bias", "core.1.weight", "core.1.bias")
 HEAD = ("head.weight", "head.bias")
-BETAS, EPSILON = (0.9, 0.999), 1e-7  # of Adam
 
 
 class Part:
@@ -48,24 +51,6 @@ class Part:
 
     def __len__(self) -> int:
         return len(self.y)
-
-
-class Adam:
-    """Adam (Kingma, Ba 2015) by hand: the first optimiser of torch.optim costs a second and 80 MB to import."""
-
-    def __init__(self, params: Sequence[Tensor], rate: float) -> None:
-        self._params, self._rate, self._steps = params, rate, 0
-        self._moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in params]
-
-    @torch.no_grad()
-    def step(self, gradients: Sequence[Tensor]) -> None:
-        """One step against these gradients."""
-        self._steps += 1
-        first, second = (1 - beta**self._steps for beta in BETAS)
-        for param, gradient, (mean, square) in zip(self._params, gradients, self._moments, strict=True):
-            mean.lerp_(gradient, 1 - BETAS[0])
-            square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
-            param.addcdiv_(mean, (square / second).sqrt_().add_(EPSILON), value=-self._rate / first)
 
 
 class MultiLabelNet(Trainer):
@@ -99,9 +84,7 @@ class MultiLabelNet(Trainer):
         params = {}
         own = zlib.crc32("\n".join(self._info.classes).encode())
         common, private = (torch.Generator().manual_seed(number) for number in (seed, seed + own))
-        for layer, inputs, outputs in zip(
-            ("core.0", "core.1", "head"), self._widths, self._widths[1:], strict=False
-        ):
+        for layer, inputs, outputs in zip(LAYERS, self._widths, self._widths[1:], strict=False):
             chance = private if layer == "head" else common
             bound = (6 / (inputs + outputs)) ** 0.5
             params[f"{layer}.weight"] = (
@@ -115,23 +98,13 @@ class MultiLabelNet(Trainer):
 
         The weight in the average counts the rows of validation too, as the thesis has it.
         """
-        params = {name: tensor.requires_grad_() for name, tensor in self._tensors(task.params).items()}
-        optimiser = Adam(list(params.values()), task.hyper.u)
-        batches, loss_sum = _batches(len(self._train), task), 0.0
-        for done, rows in enumerate(batches, start=1):
-            loss = _loss(params, self._train.x[rows], self._train.y[rows])
-            optimiser.step(torch.autograd.grad(loss, list(params.values())))
-            loss_sum += float(loss.detach())
-            task.progress(done, len(batches))
-            if task.is_over():
-                break
-        metrics = {"loss": loss_sum / done, **self._validated(params)}
-        return Fit(
-            {name: tensor.detach().cpu().numpy() for name, tensor in params.items()},
-            examples=min(len(self._train), done * task.hyper.b) + len(self._validation),
-            labels=self._widths[-1],
-            metrics=metrics,
-        )
+        return self._fit(task, train(self._learner(task)))
+
+    @classmethod
+    def fit_many(cls, jobs: Sequence[tuple[Self, Task]]) -> list[Fit]:
+        """The same for many nodes: where their features are alike, their networks train as one computation."""
+        found = train_together([trainer._learner(task) for trainer, task in jobs])
+        return [trainer._fit(task, learnt) for (trainer, task), learnt in zip(jobs, found, strict=True)]
 
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Figures on this node's test and, as `global_...`, on the test common to all nodes, for its own labels.
@@ -154,7 +127,7 @@ class MultiLabelNet(Trainer):
     @torch.inference_mode()
     def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
         """The probability of each of this node's labels."""
-        scores = _outputs(self._tensors(params), torch.tensor(inputs, device=self._device))
+        scores = _dense.outputs(self._tensors(params), LAYERS, torch.tensor(inputs, device=self._device))
         return Prediction(torch.sigmoid(scores).cpu().numpy(), "any_of")
 
     def onnx(self, params: Mapping[str, Array]) -> bytes:
@@ -164,6 +137,18 @@ class MultiLabelNet(Trainer):
             graph.dense(params[f"{layer}.weight"].T, params[f"{layer}.bias"]).relu()
         return graph.dense(params["head.weight"].T, params["head.bias"]).sigmoid().to_bytes()
 
+    def _learner(self, task: Task) -> Learner:
+        return Learner(LAYERS, self._train.x, self._train.y, task)
+
+    def _fit(self, task: Task, learnt: Learnt) -> Fit:
+        """What was learnt, with the figures of validation."""
+        return Fit(
+            learnt.params,
+            examples=min(len(self._train), learnt.batches * task.hyper.b) + len(self._validation),
+            labels=self._widths[-1],
+            metrics={"loss": learnt.loss, **self._validated(self._tensors(learnt.params))},
+        )
+
     def _tensors(self, params: Mapping[str, Array]) -> dict[str, Tensor]:
         return {name: torch.tensor(params[name], device=self._device) for name in (*CORE, *HEAD)}
 
@@ -172,34 +157,16 @@ class MultiLabelNet(Trainer):
         part = self._validation
         figures = _figures(params, part)
         return {
-            "validation_loss": float(_loss(params, part.x, part.y)),
+            "validation_loss": float(loss(params, LAYERS, part.x, part.y)),
             "validation_accuracy": figures["argmax_accuracy"],
             "validation_f1_macro": figures["f1_macro"],
         }
 
 
-def _batches(rows: int, task: Task) -> list[Tensor]:
-    """The row numbers of every batch of this training."""
-    chance = torch.Generator().manual_seed(task.seed)
-    orders = [torch.randperm(rows, generator=chance) for _ in range(task.hyper.e)]
-    return [batch for order in orders for batch in torch.split(order, task.hyper.b)]
-
-
-def _outputs(params: Mapping[str, Tensor], x: Tensor) -> Tensor:
-    """One score per label before the sigmoid, (n, M)."""
-    for layer in ("core.0", "core.1"):
-        x = F.relu(F.linear(x, params[f"{layer}.weight"], params[f"{layer}.bias"]))
-    return F.linear(x, params["head.weight"], params["head.bias"])
-
-
-def _loss(params: Mapping[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-    """Mean binary cross-entropy over rows and labels."""
-    return F.binary_cross_entropy_with_logits(_outputs(params, x), y.float())
-
-
 @torch.inference_mode()
 def _figures(params: Mapping[str, Tensor], part: Part) -> dict[str, float]:
-    return multi_label_figures(part.y.cpu().numpy(), torch.sigmoid(_outputs(params, part.x)).cpu().numpy())
+    scores = torch.sigmoid(_dense.outputs(params, LAYERS, part.x))
+    return multi_label_figures(part.y.cpu().numpy(), scores.cpu().numpy())
 
 
 def make_trainer(settings: TrainerSettings) -> Trainer:

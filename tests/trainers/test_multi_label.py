@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from trainers._multi_label import dealt_rows, load_node_data, noise  # noqa: E402
 from trainers._multi_label_options import Options, find, read_options  # noqa: E402
-from trainers.MULTI_LABEL import CORE, Adam, make_trainer  # noqa: E402
+from trainers.MULTI_LABEL import CORE, make_trainer  # noqa: E402
 
 LABELS = ("a", "b", "c", "d", "e", "f")
 
@@ -114,17 +114,6 @@ def test_nodes_with_other_labels_learn_one_core_together(tmp_path: Path, sizes: 
     ]
     assert np.mean(scores) > 0.8
     assert len({Schema.of(params.select(CORE)) == Schema.of(held[0].select(CORE)) for params in held}) == 1
-
-
-def test_adam_is_pytorchs() -> None:
-    ours, theirs = (torch.tensor([1.0, -2.0, 3.0], requires_grad=True) for _ in range(2))
-    mine, other = Adam([ours], 0.01), torch.optim.Adam([theirs], 0.01, eps=1e-7)
-    for step in range(20):
-        gradient = torch.tensor([1.0, 0.1 * step, -(0.5**step)])
-        mine.step([gradient])
-        theirs.grad = gradient
-        other.step()
-    assert torch.allclose(ours, theirs, rtol=1e-6)
 
 
 def test_rows_are_dealt_as_in_the_thesis() -> None:
