@@ -100,7 +100,7 @@ def distance(base: Mapping[str, Array], params: Mapping[str, Array], schema: Sch
     """
     names = _averaged(schema)
     largest = max((params[name].size for name in names), default=0)
-    lanes, room = np.zeros(_LANES), np.empty(min(_BLOCK, largest))
+    lanes, room = np.zeros(max(1, min(_LANES, largest))), np.empty(min(_BLOCK, largest))
     with np.errstate(over="ignore", invalid="ignore"):
         for name in names:
             for there, here in _blocks(base[name], params[name]):
@@ -156,8 +156,8 @@ def common_base(bases: Iterable[Digest | None]) -> Digest | None:
 
 
 def _add_to(lanes: NDArray[np.float64], squares: Array) -> None:
-    whole = squares.size - squares.size % _LANES
-    lanes += np.add.reduce(squares[:whole].reshape(-1, _LANES), axis=0)  # row after row
+    whole = squares.size - squares.size % lanes.size
+    lanes += np.add.reduce(squares[:whole].reshape(-1, lanes.size), axis=0)  # row after row
     lanes[: squares.size - whole] += squares[whole:]
 
 
