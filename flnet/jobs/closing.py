@@ -27,7 +27,7 @@ from flnet.jobs.state import JobState
 from flnet.jobs.steering import measured_again, roll_back_ended
 from flnet.jobs.steps import Phase
 from flnet.messages import LAST_ROUND, Accuracy, AccuracyReply
-from flnet.params import Claim, RoundKey
+from flnet.params import Claim
 from flnet.rounds import Exchange
 
 
@@ -109,6 +109,7 @@ def evaluated(s: JobState, event: Evaluated | EvaluationFailed) -> list[Effect]:
         private=s.model.private,
         threshold=s.declaration.exchange_threshold,
         patience=s.waits.claims,
+        is_apart=s.model.contributors == 0,
     )
     said = {"accuracy": event.accuracy, "digest": event.digest, "contributors": s.model.contributors}
     message = s.say(Accuracy, **said, report=s.pursuit.report_said(s.my_id))
@@ -173,6 +174,8 @@ def exchanged(s: JobState, event: Event) -> list[Effect]:
     if winner is None or winner is before or winner.params is None:
         return effects
     words = f"adopted the model of {winner.peer}: {s.exchange.accuracy:.4f} here, against {s.accuracy:.4f}"
+    if s.model.contributors == 0:
+        words = f"adopted the model of {winner.peer}: most nodes began this round with another model than this one"
     s.model = s.model.holding(winner.params, s.number, winner.contributors)
     s.accuracy = s.exchange.accuracy
     s.record.exchanged_with = winner.peer
@@ -203,7 +206,7 @@ def next_of_series(s: JobState) -> None:
         s.rounds_left = 0
         return
     s.rounds_left -= 1
-    s.propose(Opening(RoundKey(s.number + 1, s.my_id), s.hyper))
+    s.propose(Opening(s.next_key, s.hyper))
 
 
 def _catch_up_with_early(s: JobState) -> None:

@@ -128,10 +128,18 @@ def _takes_no_part(event: SendRefused) -> bool:
 
 
 def _mesh_is_ahead(s: JobState, event: SendRefused) -> bool:
-    """Whether a peer answered our start of a round with being past it, or past its average."""
+    """Whether a peer answered our start of a round with being past it, or past its average.
+
+    Words that it said of that round before this node lost its memory may have ended it here already.
+    """
     started = s.key is not None and s.key.initiator == s.my_id and event.path == StartTraining.path
     ahead = event.error == StaleRound.code and event.current is not None and s.number <= event.current < LAST_ROUND
-    return started and ahead and s.phase in (Phase.FETCHING, Phase.TRAINING, Phase.GATHERING)
+    is_open = s.phase in (Phase.FETCHING, Phase.TRAINING, Phase.GATHERING)
+    return started and ahead and (is_open or (s.phase is Phase.IDLE and _had_no_average(s)))
+
+
+def _had_no_average(s: JobState) -> bool:
+    return bool(s.history) and s.history[-1].key == s.key and s.history[-1].digest is None
 
 
 def _placed(s: JobState, key: RoundKey, sender: PeerId) -> RoundKey:

@@ -18,7 +18,7 @@ from flnet.jobs.pursuit import Pursuit, Series, series_of
 from flnet.jobs.state import JobState
 from flnet.jobs.steps import Phase
 from flnet.messages import LAST_ROUND, SeriesMessage
-from flnet.params import Claim, Over, Report, RoundKey
+from flnet.params import Claim, Over, Report
 from flnet.policies import Decision, Goal, Progress, decide
 
 NEXT, DEADLINE = "goal:next", "goal:deadline"  # timers
@@ -128,7 +128,7 @@ def stopped(s: JobState) -> list[Effect]:
 def next_opening(s: JobState) -> Opening:
     """The next round of the series, started here."""
     s.pursuit.due = False
-    return Opening(RoundKey(s.number + 1, s.my_id), s.hyper)
+    return Opening(s.next_key, s.hyper)
 
 
 def _follow(s: JobState, series: Series, progress: Progress) -> list[Effect]:

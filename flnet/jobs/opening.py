@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from flnet.messages import ChoiceMessage, HyperParams, SeriesMessage
+from flnet.messages import LAST_ROUND, ChoiceMessage, HyperParams, SeriesMessage
 from flnet.params import Digest, Params, PeerId, RoundKey
 
 
 def standing(round: int, restored_at: int | None) -> int:
     """The round as whose model one counts: a person who goes back makes an old model count as a new one."""
     return round if restored_at is None else max(round, restored_at)
+
+
+def next_key(number: int, me: PeerId, spoken: Collection[RoundKey]) -> RoundKey:
+    """The round that a node starts next: none of which peers have spoken already, for it began that and forgot it.
+
+    Args:
+        number: of the newest round that it entered, below LAST_ROUND.
+        spoken: rounds that words came of which are not open here yet.
+    """
+    following = number + 1
+    while following < LAST_ROUND and RoundKey(following, me) in spoken:
+        following += 1
+    return RoundKey(following, me)
 
 
 @dataclass(frozen=True)

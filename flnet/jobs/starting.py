@@ -35,10 +35,11 @@ def triggered(s: JobState, event: RoundTriggered) -> list[Effect]:
         raise JobBusy(f"round {s.number} is under way; a schedule forces no average")
     if s.number >= LAST_ROUND:
         raise JobBusy(f"round {s.number} is the last one that can be numbered")
-    goal = begun(s, event.until, s.number + 1, event.rounds) if event.until is not None else []
+    key = s.next_key
+    goal = begun(s, event.until, key.number, event.rounds) if event.until is not None else []
     s.hyper = event.hyper or s.hyper
     s.rounds_left = 0 if goal else event.rounds - 1
-    opening = Opening(RoundKey(s.number + 1, s.my_id), s.hyper, why=event.why)
+    opening = Opening(key, s.hyper, why=event.why)
     s.propose(opening)
     words = f"the schedule starts round {opening.key.number}: {event.why}"
     told = [s.tell("round_scheduled", words, reason=event.why)] if event.why else []

@@ -22,7 +22,7 @@ from flnet.jobs.arriving import Arrived, Plan
 from flnet.jobs.chance import NoChance
 from flnet.jobs.keeping import Kept
 from flnet.jobs.model import Model
-from flnet.jobs.opening import Opening, Start
+from flnet.jobs.opening import Opening, Start, next_key
 from flnet.jobs.pursuit import Pursuit
 from flnet.jobs.record import RoundRecord
 from flnet.jobs.showing import shown
@@ -160,6 +160,11 @@ class JobState:
     def number(self) -> int:
         """The newest round entered; -1 before the first."""
         return self.key.number if self.key else -1
+
+    @property
+    def next_key(self) -> RoundKey:
+        """The round that this node starts next."""
+        return next_key(self.number, self.my_id, {key_of(word) for word in self.early.values()})
 
     @property
     def room(self) -> int | None:

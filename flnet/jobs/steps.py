@@ -68,7 +68,6 @@ _LATE = (Trained, TrainingFailed, Evaluated, EvaluationFailed, Fetched, FetchFai
 # The round is over, and the next of a series may open at once; a node that is not chosen for it only gathers.
 _OVER = frozenset({P.IDLE, P.TRAINING, P.GATHERING})
 _STARTS = frozenset({P.TRAINING, P.GATHERING})  # this node starts a round, for which it may not be chosen
-_SPOKEN = frozenset({P.IDLE, P.AVERAGING})  # who is, has spoken before: this node has forgotten its own start
 _BEGINS = frozenset({P.FETCHING, P.TRAINING})  # a round opens, from a model that is here, or not here yet
 _JOINS = _BEGINS | {P.GATHERING, P.IDLE}  # a round opens; while it is paused, this node sits it out
 # Only an update told of the round, and its start may still come; a paused node sits it out, and may be the last.
@@ -96,7 +95,7 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
         P.IDLE,
         (TrainingAsked, *_SAID, ClaimReceived, ClaimAnswered, RolledBack, *_LATE),
         {
-            RoundTriggered: _STARTS | _SPOKEN,
+            RoundTriggered: _STARTS,
             Resumed: _STARTS,  # a series goes on
             WillingnessChanged: _STARTS,  # likewise
             TimerFired: _STARTS,  # likewise, as nobody else has started its next round
@@ -105,6 +104,7 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
             TrainingAsked: _JOINS,
             UpdateReceived: _TOLD,
             UpdateOffered: {P.GATHERING},
+            SendRefused: {P.GATHERING},  # of a start that this node had forgotten, whose round had no average
         },
     ),
     P.FETCHING: _row(
@@ -182,7 +182,7 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
             SendFailed: _OVER,
             SendRefused: _OVER,
             TimerFired: _OVER,
-            RoundTriggered: _STARTS | _SPOKEN,
+            RoundTriggered: _STARTS,
             TrainingAsked: _JOINS,
             UpdateReceived: _TOLD,
             UpdateOffered: {P.GATHERING, P.IDLE},

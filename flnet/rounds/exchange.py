@@ -4,7 +4,8 @@ García Pérez (2021), section 3.2.4.2. A peer's claim is never trusted: a model
 beats ours by more than the trainer's threshold and the model, measured here, does so too (both strictly).
 A peer whose model did not keep what it claimed gets no second try in the round, and the timer ends the trying,
 so that claims cost a bounded amount of work. A claim names its model by digest: equal digests are one model, and
-any other is fetched only if its claim wins.
+any other is fetched only if its claim wins. An average that was made apart from most others' counts for none
+(`flnet.screening`): nobody takes it, and who made it takes the best one that counts, if it can be measured.
 """
 
 from __future__ import annotations
@@ -43,12 +44,14 @@ class Exchange:
         private: Params,
         threshold: float,
         patience: float,
+        is_apart: bool = False,
     ) -> None:
         """Args:
         digest, accuracy: of our own average, measured on our own test split.
         private: our private parameters; a model is measured together with them.
         threshold: by how much a model must win, in accuracy.
         patience: seconds to wait for the peers' claims.
+        is_apart: whether our own average counts for none.
         """
         self.key = key
         self.expected = set(peers)
@@ -61,6 +64,7 @@ class Exchange:
         self._candidates: dict[PeerId, Claim] = {}
         self._over = False
         self._private, self._threshold, self._patience = private, threshold, patience
+        self._is_apart = is_apart
 
     @property
     def done(self) -> bool:
@@ -98,13 +102,16 @@ class Exchange:
         return self.measuring if self.measuring and self.measuring.params is None else None
 
     def _hopeful(self, claim: Claim) -> bool:
-        wins = claim.accuracy - self.accuracy > self._threshold
-        return wins and not self._over and claim.peer not in self._unproven and claim.digest not in self._seen
+        is_tried = self._over or claim.peer in self._unproven or claim.digest in self._seen
+        return claim.contributors > 0 and not is_tried and self._wins(claim.accuracy)
+
+    def _wins(self, accuracy: float) -> bool:
+        return self._is_apart or accuracy - self.accuracy > self._threshold
 
     def _measured(self, claim: Claim, event: Evaluated | EvaluationFailed) -> None:
         self.measuring = None
-        if isinstance(event, Evaluated) and event.accuracy - self.accuracy > self._threshold:
-            self.adopted, self.accuracy = claim, event.accuracy
+        if isinstance(event, Evaluated) and self._wins(event.accuracy):
+            self.adopted, self.accuracy, self._is_apart = claim, event.accuracy, False
         else:
             self._unproven.add(claim.peer)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +51,8 @@ class Ledger:
         self._rounds: dict[PeerId, int] = {}
         self._acknowledged: dict[tuple[PeerId, RoundKey], set[PeerId]] = {}
         self._averaged: dict[tuple[PeerId, RoundKey], set[PeerId]] = {}  # whose updates are in which average
+        self._left_out: dict[tuple[PeerId, RoundKey], set[PeerId]] = {}  # whose moved too far to count there
+        self._apart: set[tuple[PeerId, Digest]] = set()  # averages that count for none
 
     def sends(self, peer: PeerId, key: RoundKey, params: Params) -> None:
         """A node sends its update; what it has said it never says differently."""
@@ -70,12 +72,14 @@ class Ledger:
         result: Params,
         folded: Sequence[Update] = (),
         apart: Digest | None = None,
+        left_out: Collection[PeerId] = (),
     ) -> None:
         """A node averages; `folded` are the updates that it had folded before.
 
         Args:
             apart: what its round began with, where that is not what most others began with: then it may find
                 other updates too far away than they do.
+            left_out: whose updates came and do not count, as people are told.
         """
         updates = (*folded, *effect.updates)
         number = effect.key.number
@@ -87,6 +91,9 @@ class Ledger:
         if lost := self._acknowledged.get((node, effect.key), set()) - set(peers_of(updates)):
             raise InvariantBroken(f"{node} averages {effect.key} without {sorted(lost)}, which it acknowledged")
         self._averaged[node, effect.key] = set(peers_of(updates))
+        self._left_out[node, effect.key] = set(left_out)
+        if apart is not None:
+            self._apart.add((node, result.digest))
         received = tuple((u.peer, u.params.digest, u.examples) for u in updates)
         if self._results.setdefault((apart, received), result.digest) != result.digest:
             raise InvariantBroken(f"{node} averaged an equal set to another digest in round {number}")
@@ -127,9 +134,16 @@ class Ledger:
         """Whose updates of a round a node answered with 200, in its open round."""
         return self._acknowledged.get((node, key), set())
 
-    def adopts(self, node: PeerId, before: float, after: float, threshold: float) -> None:
-        """A node took a peer's model; the accuracies are on its own test data."""
-        if not after > before + threshold:
+    def left_out(self, node: PeerId, key: RoundKey) -> set[PeerId]:
+        """Whose updates a node did not count in the average of a round, because they moved too far."""
+        return self._left_out.get((node, key), set())
+
+    def adopts(self, node: PeerId, left: Digest, before: float, after: float, threshold: float) -> None:
+        """A node took a peer's model instead of its own average; the accuracies are on its own test data.
+
+        What it averaged apart from the others it may leave for a worse one.
+        """
+        if (node, left) not in self._apart and not after > before + threshold:
             raise InvariantBroken(f"{node} adopted a model of accuracy {after:.3f}, its own had {before:.3f}")
 
     def restarts(self, node: PeerId, saved: Mapping[str, Any], *, went_on_in_memory: bool = False) -> None:

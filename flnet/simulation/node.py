@@ -236,7 +236,7 @@ class SimulatedNode:
         records = [*state.history, *([state.record] if state.record else [])]
         left = next(r.digest for r in reversed(records) if r.key.number == told[0] and r.digest is not None)
         before, after = accuracy(self.id, left), accuracy(self.id, taken.digest)
-        self._cluster.ledger.adopts(self.id, before, after, THRESHOLD)
+        self._cluster.ledger.adopts(self.id, left, before, after, THRESHOLD)
 
     def _perform(self, owner: TrainerId | None, effect: Effect) -> None:
         cluster = self._cluster

@@ -119,7 +119,7 @@ def is_bounded(cluster: Cluster, size: int) -> None:
 
 
 def acknowledged_is_named(cluster: Cluster) -> None:
-    """An update that was acknowledged is in the average, or named as missing with the round's outcome.
+    """An update that was acknowledged is in the average, or named with the round: missing, or left out.
 
     Raises:
         InvariantBroken: it is in neither.
@@ -127,7 +127,9 @@ def acknowledged_is_named(cluster: Cluster) -> None:
     for node in cluster.alive:
         for record in node.job.state.history:
             owed = cluster.ledger.acknowledged(node.id, record.key)
-            if record.digest is not None and (lost := owed - {*record.contributors, *record.missing}):
+            is_told = "; left out: " in record.outcome
+            left_out = cluster.ledger.left_out(node.id, record.key) if is_told else set()
+            if record.digest is not None and (lost := owed - left_out - {*record.contributors, *record.missing}):
                 raise InvariantBroken(
                     f"{node.id} says nothing of {sorted(lost)} in {record.key}: {record.outcome}"
                 )

@@ -39,7 +39,7 @@ def work(cluster: Cluster, node: SimulatedNode, effect: Train | Average | Evalua
             counting = [update for update in taken if update.peer not in refused]
             merged, _ = cluster.strategy.merge(None, model.schema, counting)
             apart = None if screening.is_common else model.shared.digest
-            cluster.ledger.averages_now(node.id, effect, merged, folded, apart)
+            cluster.ledger.averages_now(node.id, effect, merged, folded, apart, left_out=refused.keys())
             return QUICK * node.slowness, Averaged(key, merged, 0.0, refused, screening.is_common)
 
 

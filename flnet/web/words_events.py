@@ -185,6 +185,9 @@ SPANISH: Mapping[str, Mapping[str, str]] = {
         "adopted the model of {peer}: {accuracy} here, against {other}": (
             "se adoptó el modelo de {peer}: {accuracy} aquí, frente a {other}"
         ),
+        "adopted the model of {peer}: most nodes began this round with another model than this one": (
+            "se adoptó el modelo de {peer}: la mayoría de los nodos empezó esta ronda con otro modelo que este"
+        ),
     },
     "round_closed": {
         "round {number} closed: {outcome}": "ronda {number} cerrada: {outcome}",

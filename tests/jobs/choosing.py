@@ -6,13 +6,14 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from flnet.effects import Evaluate
-from flnet.events import ClaimReceived, EvaluationFailed, Fetched, PeerLost, RoundTriggered
+from flnet.errors import StaleRound
+from flnet.events import ClaimReceived, EvaluationFailed, Fetched, PeerLost, RoundTriggered, SendRefused
 from flnet.jobs import Rules
-from flnet.messages import ChoiceMessage
+from flnet.messages import ChoiceMessage, StartTraining
 from flnet.params import PeerId
 from flnet.policies import Participation
 from tests.helpers import key, params
-from tests.jobs.helpers import Bench, asked, came, claim, declined
+from tests.jobs.helpers import Bench, came, claim, declined
 
 A = PeerId("a")
 SOME = Rules(Participation(0.3, 1))  # one of three nodes trains
@@ -61,29 +62,17 @@ def the_only_peer_is_lost_in_the_exchange(bench: Bench) -> None:
     bench.hear(PeerLost(A, "silent"))
 
 
-def who_is_chosen_has_spoken_before(bench: Bench) -> None:
-    """This node was started again without its memory: of rounds 2 to 7, for which a is chosen, a has heard."""
-    bench.state.rules = SOME
-    bench.hear(asked("a", 1))
-    bench.train()
-    bench.hear(came("a", 1))
-    bench.average()
-    bench.measure()
-    bench.hear(declined("a", 2, "b"))
+def a_round_that_was_begun_before_ends_by_what_was_said_then(bench: Bench) -> None:
+    """This node was started again without its memory: who is chosen took no part in its round 0, and says so."""
+    bench.state.rules = OTHERS
     bench.hear(RoundTriggered())
-    for number, word in ((3, declined("a", 3, "b")), (4, came("a", 4, "b"))):
-        bench.state.early[A] = word
-        bench.hear(RoundTriggered())
-        assert bench.state.number == number
-    bench.average()
-    bench.measure()
-    bench.state.early[A] = came("a", 5, "b")
-    bench.hear(RoundTriggered())
+    bench.hear(declined("a", 0, "b"))
+    bench.hear(SendRefused(A, StartTraining.path, key(0, "b"), 409, StaleRound.code, "over", 0))
 
 
 CHOOSING: list[Callable[[Bench], None]] = [
     a_better_model_of_the_exchange_is_no_good,
     the_only_peer_is_lost_while_the_average_is_measured,
     the_only_peer_is_lost_in_the_exchange,
-    who_is_chosen_has_spoken_before,
+    a_round_that_was_begun_before_ends_by_what_was_said_then,
 ]

@@ -13,7 +13,8 @@ from flnet.jobs import Job, Phase
 from flnet.messages import ModelParams, StartTraining
 from flnet.params import PeerId, TrainerId
 from tests.helpers import key, peer
-from tests.jobs.helpers import WAITS, Bench, asked, came, prepared, refuses
+from tests.jobs.choosing import OTHERS
+from tests.jobs.helpers import WAITS, Bench, asked, came, declined, prepared, refuses
 
 
 def test_a_start_that_was_forgotten_is_refused_with_the_round_that_it_repeats() -> None:
@@ -43,6 +44,38 @@ def test_who_forgot_its_start_goes_on_with_the_next_round_and_sits_it_out() -> N
     assert (bench.state.number, bench.phase) == (1, Phase.GATHERING)
     assert bench.all(Train) == []
     assert bench.said(StartTraining).round == 1
+
+
+def test_who_hears_words_of_its_own_next_round_starts_the_one_after_it() -> None:
+    bench = Bench()
+    bench.hear(declined("a", 0, "b"))
+    bench.hear(declined("c", 1, "b"))
+    bench.hear(RoundTriggered())
+    assert bench.said(StartTraining).round == 2
+    other = Bench()
+    other.hear(declined("a", 0, "c"))
+    other.hear(declined("c", 1, "b"))  # nothing says that round 0 was begun here
+    other.hear(RoundTriggered())
+    assert other.said(StartTraining).round == 0
+
+
+def test_a_round_that_what_was_said_before_ended_empty_is_followed_by_the_next_one() -> None:
+    bench = Bench(rules=OTHERS)
+    bench.hear(RoundTriggered())
+    bench.hear(declined("a", 0, "b"))
+    assert bench.phase is Phase.IDLE
+    stale = SendRefused(PeerId("a"), StartTraining.path, key(0, "b"), 409, StaleRound.code, "over", 0)
+    bench.hear(stale)
+    assert (bench.state.number, bench.phase) == (1, Phase.GATHERING)
+    assert bench.said(StartTraining).round == 1
+    bench.hear(replace(stale, peer=PeerId("c")))
+    assert (bench.state.number, bench.all(Send)) == (1, [])
+
+
+def test_a_round_that_was_averaged_is_not_begun_again_for_a_late_refusal() -> None:
+    bench = Bench().through_round()
+    bench.hear(SendRefused(PeerId("a"), StartTraining.path, key(0, "b"), 409, StaleRound.code, "over", 0))
+    assert (bench.state.number, bench.phase) == (0, Phase.IDLE)
 
 
 def test_an_update_in_a_round_that_this_node_forgot_is_no_reason_to_start_it_again() -> None:

@@ -176,6 +176,13 @@ def a_better_model_of_the_exchange_is_gone(bench: Recorded) -> None:
     bench.hear(FetchFailed(key(0, "b"), A, better.digest or params().digest, "gone"))
 
 
+def a_better_model_of_the_exchange_does_not_fit(bench: Recorded) -> None:
+    bench.through_average(by="a")
+    better = claim("a", accuracy=0.99)
+    bench.hear(ClaimReceived(replace(better, params=None)))
+    bench.hear(Fetched(key(0, "b"), A, better.digest or params().digest, params(w=[1, 2, 3])))
+
+
 def what_is_fetched_does_not_fit_and_everyone_else_has_spoken(bench: Recorded) -> None:
     digest = params(w=[1, 1]).digest
     bench.hear(replace(asked("a"), params=None, digest=digest))
@@ -199,6 +206,7 @@ SCRIPTS: list[Callable[[Recorded], None]] = [
     old_work_ends_while_a_start_is_fetched,
     what_is_fetched_ends_a_round_of_a_series,
     a_better_model_of_the_exchange_is_gone,
+    a_better_model_of_the_exchange_does_not_fit,
     what_is_fetched_does_not_fit_and_everyone_else_has_spoken,
     a_start_that_this_node_forgot_is_stale,
     *CHOOSING,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -26,7 +27,9 @@ OWN = params(w=[0.0])
 TIMER = "exchange:0:a"
 
 
-def exchange(peers: Sequence[str] = ("b", "c"), accuracy: float = 0.80, threshold: float = 0.02) -> Exchange:
+def exchange(
+    peers: Sequence[str] = ("b", "c"), accuracy: float = 0.80, threshold: float = 0.02, is_apart: bool = False
+) -> Exchange:
     return Exchange(
         key(),
         [PeerId(name) for name in peers],
@@ -35,6 +38,7 @@ def exchange(peers: Sequence[str] = ("b", "c"), accuracy: float = 0.80, threshol
         private=params(head=[5.0]),
         threshold=threshold,
         patience=35,
+        is_apart=is_apart,
     )
 
 
@@ -137,6 +141,31 @@ def test_candidates_that_an_adopted_model_outdoes_are_dropped() -> None:
     assert tried(effects) == []
     assert r.adopted is not None
     assert (r.adopted.peer, r.done) == ("b", True)
+
+
+def test_an_average_that_was_made_apart_is_taken_by_nobody() -> None:
+    r = exchange(["b"])
+    assert tried(r.receive(ClaimReceived(replace(claims("b", 0.99, w=1).claim, contributors=0)))) == []
+    assert (r.done, r.adopted) == (True, None)
+
+
+def test_who_averaged_apart_takes_what_others_average_though_it_is_worse_here() -> None:
+    r = exchange(["b", "c", "d"], is_apart=True)
+    assert tried(r.receive(ClaimReceived(replace(claims("b", 0.99, w=1).claim, contributors=0)))) == []
+    effects = r.receive(claims("c", 0.40, w=2))
+    assert tried(effects) == [2]
+    r.receive(measured(effects, 0.30))
+    assert r.adopted is not None
+    assert (r.adopted.peer, r.accuracy) == ("c", 0.30)
+    effects = r.receive(claims("d", 0.31, w=3))  # from now on it is as for all others
+    assert (tried(effects), r.done) == ([], True)
+
+
+def test_who_averaged_apart_tries_the_next_model_where_one_cannot_be_measured() -> None:
+    r = exchange(["b", "c"], is_apart=True)
+    r.receive(claims("b", 0.90, w=1))
+    r.receive(claims("c", 0.10, w=2))
+    assert tried(r.receive(EvaluationFailed(key(), params(w=[1]).digest, "killed"))) == [2]
 
 
 def test_a_model_that_cannot_be_measured_is_not_adopted() -> None:

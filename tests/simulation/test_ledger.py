@@ -120,3 +120,11 @@ def test_an_average_without_what_was_acknowledged_is_found_whichever_came_first(
         book.acknowledges(A, Taken(B, b.key, counts=True), disk)
         with pytest.raises(InvariantBroken, match=r"without \['b'\], which it acknowledged"):
             book.averages_now(A, own, RESULT)
+
+
+def test_only_what_was_averaged_apart_is_left_for_a_worse_model() -> None:
+    book = ledger()
+    book.averages_now(A, average(update("a", w=[1.0])), RESULT, apart=params(w=[0.0]).digest)
+    book.adopts(A, RESULT.digest, 0.9, 0.2, 0.02)
+    with pytest.raises(InvariantBroken, match=r"b adopted a model of accuracy 0\.200, its own had 0\.900"):
+        book.adopts(B, RESULT.digest, 0.9, 0.2, 0.02)

@@ -20,6 +20,11 @@ def test_no_schedule_breaks_a_mesh(part: int) -> None:
     assert [f"python -m flnet.simulation --replay {f.schedule.seed}: {f.words}" for f in broken] == []
 
 
+@pytest.mark.parametrize("seed", [2156, 24224, 24527, 24791, 25216])
+def test_schedules_that_broke_a_mesh_once_do_so_no_more(seed: int) -> None:
+    assert play(draw(seed)) is None
+
+
 def test_equal_schedules_give_equal_runs() -> None:
     def told(seed: int) -> list[tuple[float, str, str]]:
         lines: list[tuple[float, str, str]] = []

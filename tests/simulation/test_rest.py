@@ -9,6 +9,7 @@ import pytest
 from flnet.membership import Pauses
 from flnet.membership.standing import Standing
 from flnet.params import PeerId
+from flnet.screening import Bounds
 from flnet.simulation import Cluster, InvariantBroken
 from flnet.simulation.rest import (
     acknowledged_is_named,
@@ -98,4 +99,16 @@ def test_an_acknowledged_update_that_nothing_is_said_of_is_found() -> None:
     record = cluster.nodes[A].job.state.history[0]
     record.contributors = (A,)
     with pytest.raises(InvariantBroken, match=r"n00 says nothing of \['n01', 'n02'\]"):
+        acknowledged_is_named(cluster)
+
+
+def test_an_acknowledged_update_that_was_left_out_has_to_be_named_as_such() -> None:
+    cluster = mesh(3, 1)
+    cluster.bounds = Bounds(ratio=1.01)
+    cluster.trigger(A)
+    assert cluster.run_until_idle()
+    acknowledged_is_named(cluster)
+    node = next(node for node in cluster.alive if "left out" in node.job.state.history[0].outcome)
+    node.job.state.history[0].outcome = "averaged 3 updates: everyone expected has spoken"
+    with pytest.raises(InvariantBroken, match="says nothing of"):
         acknowledged_is_named(cluster)
