@@ -103,7 +103,7 @@ def load_node_data(settings: TrainerSettings) -> NodeData:
 
 
 def node_label_numbers(options: Options, labels: tuple[str, ...], shard: tuple[int, int], seed: int) -> Array:
-    """Which labels are this node's, ascending.
+    """Which labels are this node's, in the order in which its network has them.
 
     Raises:
         TrainerError: the options name labels that are not there, or do not deal them to this many nodes.
@@ -117,11 +117,18 @@ def node_label_numbers(options: Options, labels: tuple[str, ...], shard: tuple[i
         absent = [name for name in options.node_labels[part - 1] if name not in labels]
         if absent:
             raise TrainerError(f"{OPTIONS_FILE}: no label {', '.join(absent)}; the data have {', '.join(labels)}")
-        return np.array(sorted(labels.index(name) for name in options.node_labels[part - 1]), np.int64)
+        named = np.array(sorted(labels.index(name) for name in options.node_labels[part - 1]), np.int64)
+        return _ordered(named, options, seed, part)
     if len(labels) < count:
         raise TrainerError(f"{len(labels)} labels cannot be dealt to {count} nodes, one at least to each")
     sizes = options.deal or apportioned(np.ones(count), len(labels))
-    return dealt_labels(len(labels), sizes, seed)[part - 1]
+    return _ordered(dealt_labels(len(labels), sizes, seed)[part - 1], options, seed, part)
+
+
+def _ordered(numbers: Array, options: Options, seed: int, part: int) -> Array:
+    """Ascending as they come, or in an order of this node's own, as a dealt pack of cards would be."""
+    drawn = options.label_order == "drawn"
+    return np.random.default_rng([seed, 3, part]).permutation(numbers) if drawn else numbers
 
 
 def dealt_rows(rows: int, shard: tuple[int, int], global_test: float, seed: int) -> tuple[Array, Array]:

@@ -13,6 +13,7 @@ from flnet.training.api import DataMissing, TrainerError
 OPTIONS_FILE = "multi_label.toml"
 OWN_FOLDER = "multi-label"  # below FLNET_DATASETS_PATH; if it is there, all is looked for in it
 KNOWN = ("scene", "yeast", "20ng", "tmc2007_500", "slashdot", "reutersK500", "yahoo_education", "corel5k")
+_ORDERS = ("file", "drawn")
 _NOISES = ("none", "normal", "half-normal")
 _REMEDY = (
     f"put a data set (.arff with Mulan's .xml, .csv or .npz) into a folder, name the file in {OPTIONS_FILE} "
@@ -31,6 +32,8 @@ class Options:
         ignore_columns: neither feature nor label (CSV only: an identity number).
         node_labels: for each node, its labels by name; no label twice.
         deal: for each node, how many labels it gets, drawn by the seed; as equal as possible if empty.
+        label_order: of a node's labels: that of the file, or drawn by the seed. It decides which of several labels
+            of a row is its first, and so the argmax accuracy.
         noise: added to the features of a node's own rows: none, normal, or half-normal (absolute values).
         seed: of dealing and noise; the node's own, from FLNET_SEED, if absent.
         on_bad_rows: stop, or skip; skipped rows are counted in what the page says about the data.
@@ -44,6 +47,7 @@ class Options:
     ignore_columns: list[str] = field(default_factory=list)
     node_labels: list[list[str]] = field(default_factory=list)
     deal: list[int] = field(default_factory=list)
+    label_order: str = "file"
     noise: str = "none"
     seed: int | None = None
     on_bad_rows: str = "stop"
@@ -131,6 +135,7 @@ _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
         lambda v: _each(v, lambda names: bool(names) and _texts(names)),
     ),
     "deal": ("how many labels each node gets, above 0", lambda v: _each(v, lambda n: _whole(n) and n > 0)),
+    "label_order": (" or ".join(_ORDERS), lambda v: v in _ORDERS),
     "noise": (" or ".join(_NOISES), lambda v: v in _NOISES),
     "seed": ("a whole number from 0", lambda v: _whole(v) and v >= 0),
     "on_bad_rows": ("stop or skip", lambda v: v in ("stop", "skip")),
