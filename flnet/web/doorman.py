@@ -141,6 +141,8 @@ class Listened:
 class GuardedServer(TCPServer):
     """One connection, if the doorman lets it in."""
 
+    _is_gone = False  # whether the other side has hung up
+
     async def run(self) -> None:
         """Answer what is asked on it until it ends."""
         doorman = getattr(self.config, "doorman", None)
@@ -156,10 +158,16 @@ class GuardedServer(TCPServer):
             await super().run()
         finally:
             doorman.leave(self)
+            vars(self).pop("protocol", None)  # each holds the other: 20 kB until the next full collection
 
     async def _close(self) -> None:
         with self._in_time():
             await super()._close()
+
+    async def _read_data(self) -> None:
+        await super()._read_data()
+        self._is_gone = True
+        await self.idle_task.stop()  # no further request comes that could be waited for
 
     async def _initiate_server_close(self) -> None:
         await super()._initiate_server_close()
@@ -185,7 +193,8 @@ class GuardedServer(TCPServer):
         doorman = getattr(self.config, "doorman", None)
         if doorman is not None and isinstance(event, Updated):
             doorman.idles(self, event.idle)
-        await super().protocol_send(event)
+        if not (self._is_gone and isinstance(event, Updated)):  # an answer may end after the caller hung up
+            await super().protocol_send(event)
 
 
 # Hypercorn takes no other class by its settings; without a doorman in them, this one is as its own.

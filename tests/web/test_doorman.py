@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import resource
 import socket
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 
 import pytest
-from quart import Quart
+from hypercorn.events import Updated
+from quart import Quart, Response
 
 from flnet.web import serve as serving
-from flnet.web.doorman import MOST, RESERVE, Doorman, raise_file_limit
+from flnet.web.doorman import MOST, RESERVE, Doorman, GuardedServer, raise_file_limit
 
 from .conftest import Running
+
+ASKING = b"GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
 class Door:
@@ -97,6 +101,106 @@ async def test_idle_connections_make_room_for_who_asks(
             assert answer.startswith(b"HTTP/1.1 200")
             ended = await asyncio.to_thread(lambda: [_is_over(one) for one in opened[:15]])
             assert all(ended)
+
+
+@pytest.fixture
+def doorman(monkeypatch: pytest.MonkeyPatch) -> Doorman:
+    """Of a server that keeps idle connections for an hour."""
+    made = Doorman(200, 200)
+    monkeypatch.setattr(serving, "Doorman", lambda most: made)
+    monkeypatch.setattr(serving, "KEEP_ALIVE_SECONDS", 3600.0)
+    return made
+
+
+async def _all_left(doorman: Doorman) -> None:
+    async with asyncio.timeout(60):
+        while doorman.count:
+            await asyncio.sleep(0.01)
+
+
+async def test_who_hung_up_is_not_waited_for(running: Running, doorman: Doorman) -> None:
+    async with running() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(ASKING % b"/health")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+        assert doorman.count == {"127.0.0.1": 1}
+        writer.close()
+        await _all_left(doorman)
+
+
+async def test_who_asks_again_and_again_keeps_the_connection(running: Running, doorman: Doorman) -> None:
+    async with running() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for _ in range(5):
+            writer.write(ASKING % b"/health")
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+            await reader.readuntil(b"}")
+        assert doorman.count == {"127.0.0.1": 1}
+        writer.close()
+        await _all_left(doorman)
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.002, 0.02])
+async def test_who_hung_up_while_being_answered_is_not_waited_for(
+    running: Running, app: Quart, doorman: Doorman, delay: float
+) -> None:
+    """At whatever point: before the answer, between its parts, or when nothing of it can be sent any more."""
+
+    @app.get("/long")
+    async def long() -> Response:
+        async def parts() -> AsyncIterator[bytes]:
+            for _ in range(3):
+                yield bytes(400_000)  # more than the system takes at once
+                await asyncio.sleep(0)
+
+        return Response(parts())
+
+    async with running() as port:
+        for number in range(12):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(ASKING % b"/long")
+            await asyncio.sleep(delay * number / 12)
+            writer.transport.abort() if number % 2 else writer.close()
+        await _all_left(doorman)
+
+
+async def test_a_connection_that_ended_leaves_nothing_for_the_garbage_collector(
+    running: Running, doorman: Doorman
+) -> None:
+    async with running() as port:
+        gc.collect()
+        gc.disable()
+        try:
+            assert (await asyncio.to_thread(_asked, port)).startswith(b"HTTP/1.1 200")
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(ASKING % b"/health")
+            await reader.readuntil(b"}")
+            writer.close()
+            await _all_left(doorman)
+            async with asyncio.timeout(60):
+                while _servers():  # until their tasks have ended, too
+                    await asyncio.sleep(0.01)
+        finally:
+            gc.enable()
+
+
+def _servers() -> list[object]:
+    return [one for one in gc.get_objects() if isinstance(one, GuardedServer)]
+
+
+async def test_an_answer_that_ends_after_its_caller_hung_up_leaves_nobody_to_be_waited_for(
+    running: Running, doorman: Doorman, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hung_up(server: GuardedServer) -> None:
+        await ended(server)
+        await server.protocol_send(Updated(idle=True))  # as the last part of an answer says it
+
+    ended = GuardedServer._read_data
+    monkeypatch.setattr(GuardedServer, "_read_data", hung_up)
+    async with running() as port:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.close()
+        await _all_left(doorman)
 
 
 def _asked(port: int) -> bytes:
