@@ -21,7 +21,7 @@ from flnet.params import Rng
 from flnet.signing import Proven, Seal, Sealed
 from flnet.signing.refusals import StrangerThere
 from flnet.transport.base import Reply, wait_of
-from flnet.transport.faults import because, fault_of
+from flnet.transport.faults import because, empty_frames, fault_of
 from flnet.transport.lean_import import no_authorities
 from flnet.transport.limits import Budget, Watch, now
 from flnet.transport.outgoing import Request, pieces, post, url_of
@@ -48,7 +48,14 @@ class _Broken(Exception):
 
     def __init__(self, error: TransportError, again: bool) -> None:
         super().__init__(error)
-        self.error, self.again = error, again
+        self._error, self.again = error, again
+
+    def taken(self) -> TransportError:
+        """What it means; held no longer, because an error that is raised while this is handled holds this."""
+        error = self._error
+        del self._error
+        self.args = ()
+        return error
 
 
 class HttpTransport:
@@ -95,7 +102,7 @@ class HttpTransport:
                 reply = await self._attempt(address, path, request, budget.deadline, self._reply)
             except _Broken as broken:
                 if not broken.again or not await budget.pause():
-                    raise broken.error from broken.__cause__
+                    raise broken.taken() from broken.__cause__
             else:
                 least = wait_of(reply)
                 if least is None or not await budget.pause(least):
@@ -112,7 +119,7 @@ class HttpTransport:
         try:
             reply = await self._attempt(address, path, request, now() + self._timeout, self._reply)
         except _Broken as broken:
-            raise broken.error from broken.__cause__
+            raise broken.taken() from broken.__cause__
         if stranger is not None and self._seal is not None and stranger.seen != self._seal.key_at(address):
             raise TransportError(f"{address}: the key of its certificate is not the one that it names")
         return reply
@@ -126,7 +133,7 @@ class HttpTransport:
         try:
             return await self._attempt(address, path, Request("GET"), now() + self._timeout, self._reply)
         except _Broken as broken:
-            raise broken.error from broken.__cause__
+            raise broken.taken() from broken.__cause__
 
     async def download(self, address: str, path: str, landing: Landing) -> None:
         """Get the large body at this path of "host:port" into `landing`; go on where it broke off.
@@ -157,7 +164,7 @@ class HttpTransport:
                 if moved:
                     budget.renew()
                 if self._closed or not (moved or broken.again) or not await budget.pause():
-                    raise broken.error from broken.__cause__
+                    raise broken.taken() from broken.__cause__
             except PeerRefused as refused:
                 if refused.error != "not_ready" or not await budget.pause():
                     raise
@@ -195,6 +202,7 @@ class HttpTransport:
                 result = await read(response, watch, proven)
         except (aiohttp.ClientError, HttpProcessingError, OSError, ValueError) as exc:
             watch.stopped()
+            empty_frames(exc)
             raise self._broken(address, exc, watch) from exc
         finally:
             self._under_way.discard(timer)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import socket
+from contextlib import suppress
 
 import pytest
+from aiohttp import ClientConnectorError, ClientRequest
 
 from flnet.blob import PIECE, Landing
 from flnet.errors import PeerTimeout, PeerUnreachable, TransportError
 from flnet.transport.base import Reply
 from flnet.transport.http import HttpTransport
 from tests.transport.servers import NOT_READY, OK, Server, Talk, ask, listening, silent, transport
+
+HELD_BY_FAILURES = (ClientConnectorError, ClientRequest, PeerUnreachable, PeerTimeout)
 
 # --- what fails for a moment
 
@@ -41,6 +46,22 @@ async def test_a_refused_connection_is_tried_until_the_budget_is_used_up(free_po
     async with transport(0.5) as http:
         with pytest.raises(PeerUnreachable, match=f"127.0.0.1:{free_port}: no connection"):
             await ask(http, f"127.0.0.1:{free_port}")
+
+
+async def test_requests_that_failed_leave_nothing_for_the_garbage_collector(free_port: int) -> None:
+    async with listening(Server(silent)) as slow, transport(0.2) as http:
+        for address in (f"127.0.0.1:{free_port}", slow.address):
+            for attempt in range(2):  # what the library makes once comes with the first
+                if attempt:
+                    gc.collect()
+                    gc.disable()
+                try:
+                    with suppress(PeerUnreachable, PeerTimeout):
+                        await ask(http, address)
+                    left = [one for one in gc.get_objects() if isinstance(one, HELD_BY_FAILURES)]
+                finally:
+                    gc.enable()
+            assert left == []
 
 
 async def test_a_peer_that_starts_late_is_found(bound: socket.socket, free_port: int) -> None:
