@@ -20,6 +20,7 @@ from flnet.errors import StartError
 from flnet.node.build import build_node
 from flnet.node.pinned import tls_of
 from flnet.node.runtime import NodeRuntime
+from flnet.node.spare import settle
 from flnet.settings import PREFIX, Settings, load_settings
 from flnet.training.backend import state_folder
 from flnet.web.app import create_app
@@ -90,7 +91,9 @@ async def run_node(settings: Settings, parent: int | None = None) -> None:
             click.echo(greeting(node, settings, token))
             going = asyncio.create_task(_leave(node, asked, shutdown))
             tls = tls_of(settings, state_folder(settings), node.feed.publish)
-            await serve(create_app(node, settings, token), settings, shutdown, listening, tls, node.feed.publish)
+            app = create_app(node, settings, token)
+            settle()
+            await serve(app, settings, shutdown, listening, tls, node.feed.publish)
             going.cancel()
         finally:
             await node.stop()

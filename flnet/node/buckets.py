@@ -12,7 +12,8 @@ MOST = 4096  # callers whose buckets are kept
 class Buckets:
     """A bucket for each caller; those who were not heard of for longest are forgotten first.
 
-    A forgotten bucket is a full one, so with more callers than `most` the bound is looser, and memory is not.
+    A forgotten bucket is a full one: those that are full again are not kept, and with more callers than `most` the
+    bound is looser, and memory is not.
     """
 
     def __init__(
@@ -40,11 +41,16 @@ class Buckets:
         self._left.move_to_end(caller)
         if len(self._left) > self._most:
             self._left.popitem(last=False)
+        self._forget_full()
         return 0.0
 
     def is_full(self, caller: str) -> bool:
         """Whether nothing was taken for so long that it counts as never."""
         return self._now(caller) >= self._burst
+
+    def _forget_full(self) -> None:
+        while self._left and self.is_full(oldest := next(iter(self._left))):
+            del self._left[oldest]
 
     def _now(self, caller: str) -> float:
         turns, then = self._left.get(caller, (self._burst, self._clock()))

@@ -35,6 +35,17 @@ def test_who_was_not_heard_of_for_longest_is_forgotten_first() -> None:
     assert buckets.take("a") == 0  # forgotten: full again
 
 
+def test_buckets_that_are_full_again_take_no_room() -> None:
+    clock = Clock()
+    buckets = Buckets(2, 1, clock)
+    for number in range(100):
+        buckets.take(f"once {number}")
+        buckets.take("steady")
+        clock.now += 1
+    assert set(buckets._left) == {"once 99", "steady"}
+    assert [buckets.take("steady") for _ in range(3)] == [0, 0, 1]
+
+
 def test_a_million_callers_take_no_more_room_than_the_kept_ones() -> None:
     buckets = Buckets(1, 1, Clock(), most=100)
     for number in range(10_000):

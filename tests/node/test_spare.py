@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import os
+import weakref
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from flnet.node import spare as spare_module
-from flnet.node.spare import SMALLEST, SpareMemory, give_back_when_idle
+from flnet.node.spare import SMALLEST, SpareMemory, give_back_when_idle, settle
 
 SIZE = 4 * SMALLEST
 
@@ -102,6 +104,29 @@ def test_another_c_library_keeps_what_it_holds(error: type[Exception], monkeypat
 
     monkeypatch.setattr(ctypes, "CDLL", no_library)
     assert not spare_module._trimmer()(0)
+
+
+def test_what_was_there_at_the_start_delays_no_collection() -> None:
+    """Circles that outlive the collections of young objects go soon, however much there was at the start."""
+
+    class Circle:
+        def __init__(self) -> None:
+            self.itself = self
+
+    stays = [[] for _ in range(400_000)]  # type: ignore[var-annotated]
+    try:
+        settle()
+        assert gc.get_freeze_count() > len(stays)
+        old = weakref.ref(circle := Circle())
+        gc.collect(1)  # so old that only a full collection takes it
+        del circle
+        full = gc.get_stats()[2]["collections"]
+        more = [[] for _ in range(120_000)]  # type: ignore[var-annotated]  # a quarter of them or more
+        assert gc.get_stats()[2]["collections"] > full
+        assert old() is None
+        assert len(more) < len(stays)
+    finally:
+        gc.unfreeze()
 
 
 def resident_bytes() -> int:

@@ -41,6 +41,7 @@ _TRUST = "CREATE TABLE trust (fingerprint TEXT PRIMARY KEY, fields TEXT NOT NULL
 _STATED = "ALTER TABLE updates ADD COLUMN more TEXT"  # JSON: with what an update began, and what is stated of it
 STEPS: Sequence[str] = (_FIRST, _TRUST, _STATED)
 VERSION = len(STEPS)
+CACHE_KILOBYTES = 512  # of pages that SQLite keeps in memory, which fill as the database grows; it would take 2 MB
 
 
 class DamagedDatabase(Exception):
@@ -62,6 +63,7 @@ def open_database(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
         if not read_only:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
+            connection.execute(f"PRAGMA cache_size = -{CACHE_KILOBYTES}")
         check(connection)
         if not read_only:
             migrate(connection)

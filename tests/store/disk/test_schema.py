@@ -11,7 +11,15 @@ from flnet.errors import StartError
 from flnet.params import TrainerId
 from flnet.store import SavedJob
 from flnet.store.disk import DiskStore
-from flnet.store.disk.schema import STEPS, VERSION, DamagedDatabase, migrate, open_database, version_of
+from flnet.store.disk.schema import (
+    CACHE_KILOBYTES,
+    STEPS,
+    VERSION,
+    DamagedDatabase,
+    migrate,
+    open_database,
+    version_of,
+)
 from tests.helpers import params
 
 T = TrainerId("T")
@@ -102,6 +110,11 @@ def test_what_a_commit_has_returned_from_is_forced_to_the_disk(tmp_path: Path) -
     db = open_database(tmp_path / "db")
     assert db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
     assert db.execute("PRAGMA synchronous").fetchone()[0] == 2  # FULL
+
+
+def test_a_growing_database_takes_bounded_memory(tmp_path: Path) -> None:
+    db = open_database(tmp_path / "db")
+    assert db.execute("PRAGMA cache_size").fetchone()[0] == -CACHE_KILOBYTES  # negative: in kilobytes, not pages
 
 
 def test_reading_only_changes_nothing(tmp_path: Path) -> None:
