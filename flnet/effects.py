@@ -93,7 +93,7 @@ class Fold:
 @dataclass(frozen=True)
 class Average:
     """Merge these updates, sorted by peer, with those that were folded before (never nothing at all) in the
-    lane. Ends in Averaged or AveragingFailed.
+    lane. Ends in Averaged, SumSpoilt or AveragingFailed.
     """
 
     key: RoundKey

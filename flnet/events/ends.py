@@ -90,6 +90,18 @@ class Averaged(Event):
 
 
 @dataclass(frozen=True)
+class SumSpoilt(Event):
+    """Updates that were folded into the sum of a round do not count: the sum is gone, and to be made again.
+
+    Attributes:
+        refused: whose updates do not count, and why; this stands for the round.
+    """
+
+    key: RoundKey
+    refused: Mapping[PeerId, str]
+
+
+@dataclass(frozen=True)
 class AveragingFailed(Event):
     """The average could not be computed."""
 

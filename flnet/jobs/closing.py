@@ -14,6 +14,7 @@ from flnet.events import (
     Evaluated,
     EvaluationFailed,
     Event,
+    SumSpoilt,
     UpdateOffered,
     UpdateReceived,
 )
@@ -72,9 +73,22 @@ def averaged(s: JobState, event: Averaged | AveragingFailed) -> list[Effect]:
     return [s.save(with_params=True), *([] if s.pending else [measure]), *told, *ended]
 
 
+def spoilt(s: JobState, event: SumSpoilt) -> list[Effect]:
+    """Updates that do not count were folded into the sum already: it is made again of all others."""
+    if s.phase is not Phase.AVERAGING or event.key != s.key:
+        return []
+    assert s.averaging is not None and s.averaging.again is None
+    found = names(sorted(event.refused))
+    words = f"the sum of this round holds what does not count, of {found}; the other updates are fetched again"
+    own = s.own.params if s.own is not None and s.own.key == s.key else None
+    return [*s.averaging.fold_again(event.refused.keys(), own), s.tell("update_refused", words)]
+
+
 def refusals(s: JobState, event: Averaged) -> list[Effect]:
     """What people read of updates that did not count, here and in the record of the round."""
-    assert s.record is not None
+    assert s.record is not None and s.averaging is not None
+    if s.averaging.again is not None and s.averaging.again.lost:
+        s.record.outcome += f"; not fetched again: {names(sorted(s.averaging.again.lost))}"
     if event.refused:
         s.record.outcome += f"; left out: {names(sorted(event.refused))}"
     return [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from flnet.effects import Effect
+from flnet.effects import Effect, Publish
 from flnet.errors import ParamsRefused
 from flnet.events import Fetched, FetchFailed
 from flnet.jobs.closing import exchanged
@@ -24,6 +24,8 @@ def fetched(s: JobState, event: Fetched | FetchFailed) -> list[Effect]:
     _rival(s, checked)
     if s.phase is Phase.FETCHING and s.base is not None and _is_of(s, checked) and s.base.digest == checked.digest:
         return _base(s, checked)
+    if s.phase is Phase.AVERAGING and _is_of(s, checked):
+        return _again(s, checked)
     if s.averaging is not None and s.averaging.closed is None and _is_of(s, checked):
         return _update(s, checked)
     return exchanged(s, checked) if _is_of(s, checked) else []
@@ -71,5 +73,20 @@ def _update(s: JobState, event: Fetched | FetchFailed) -> list[Effect]:
         return effects
     if isinstance(event, Fetched):
         return [*effects, counted(s, replace(offered[0], params=event.params))]
+    return [*effects, _told(s, event)]
+
+
+def _again(s: JobState, event: Fetched | FetchFailed) -> list[Effect]:
+    """An update is here once more, for a sum that is made again."""
+    if s.averaging is None or s.averaging.again is None:
+        return []
+    before = set(s.averaging.again.lost)
+    effects = s.averaging.receive(event)
+    if isinstance(event, FetchFailed) and event.peer in s.averaging.again.lost.keys() - before:
+        return [*effects, _told(s, event)]
+    return effects
+
+
+def _told(s: JobState, event: FetchFailed) -> Publish:
     words = f"the update of {event.peer} could not be fetched: {event.reason}"
-    return [*effects, s.tell("fetch_failed", words, peer=event.peer)]
+    return s.tell("fetch_failed", words, peer=event.peer)

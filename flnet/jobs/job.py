@@ -39,6 +39,7 @@ from flnet.events import (
     SendFailed,
     SendRefused,
     SeriesStopped,
+    SumSpoilt,
     TimerFired,
     Trained,
     TrainingAsked,
@@ -58,6 +59,7 @@ from flnet.jobs.closing import (
     exchanged,
     finish,
     next_of_series,
+    spoilt,
 )
 from flnet.jobs.fetching import fetched
 from flnet.jobs.gathering import decline_received, failed, refused, trained, update_received
@@ -157,6 +159,8 @@ class Job:
                 return failed(s, event)
             case Averaged() | AveragingFailed():
                 return averaged(s, event)
+            case SumSpoilt():
+                return spoilt(s, event)
             case Evaluated() | EvaluationFailed():
                 return evaluated(s, event)
             case SendRefused() if s.phase is not Phase.EXCHANGING:

@@ -38,6 +38,7 @@ from flnet.events import (
     SendFailed,
     SendRefused,
     SeriesStopped,
+    SumSpoilt,
     TimerFired,
     Trained,
     TrainingAsked,
@@ -151,7 +152,7 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
     ),
     P.AVERAGING: _row(
         P.AVERAGING,
-        (TrainingAsked, *_SAID, ClaimAnswered, *_LATE),
+        (TrainingAsked, *_SAID, ClaimAnswered, SumSpoilt, *_LATE),
         {
             Averaged: {P.MEASURING, P.AVERAGING} | _JOINS,  # but for the first: a newer round waited
             AveragingFailed: {P.AVERAGING} | _JOINS,

@@ -22,6 +22,7 @@ from flnet.events import (
     Event,
     Prepared,
     PrepareFailed,
+    SumSpoilt,
     Trained,
     TrainingFailed,
 )
@@ -44,6 +45,11 @@ class _Sum:
     running: Running
     screening: Screening
     failure: Exception | None = None
+    is_second: bool = False  # in place of one that held what does not count
+
+
+class _SpoiltError(Exception):
+    """The sum holds updates that do not count, and they cannot be taken out of it."""
 
 
 @dataclass(frozen=True)
@@ -127,11 +133,7 @@ class Lane:
         async with self._turn(trainer):
             there = self._sums.get(trainer)
             if there is None or there.key != effect.key:
-                begin = self._strategy.running
-                assert begin is not None  # or the job would not fold
-                running = begin(self._states.get(trainer), self._schema(trainer))
-                there = _Sum(effect.key, running, self._screening(trainer))
-                self._sums[trainer] = there
+                there = self._sums[trainer] = self._begun(trainer, effect.key, self._screening(trainer))
             try:
                 await asyncio.to_thread(lambda: there.running.add(there.screening.take(effect.updates)))
             except _ARITHMETIC as exc:
@@ -146,6 +148,9 @@ class Lane:
             started = time.monotonic()
             try:
                 params, state, screening = await asyncio.to_thread(self._merge, trainer, effect)
+            except _SpoiltError:
+                there = self._sums[trainer]
+                return SumSpoilt(effect.key, there.screening.refused())
             except _ARITHMETIC as exc:
                 return AveragingFailed(effect.key, f"{type(exc).__name__}: {exc}")
             self._states[trainer] = state
@@ -163,20 +168,35 @@ class Lane:
 
     def _merge(self, trainer: TrainerId, effect: Average) -> tuple[Params, Any, Screening]:
         there = self._sums.pop(trainer, None)
+        if there is not None and there.key != effect.key:
+            there = None
+        if there is not None and there.failure is not None:
+            raise there.failure
+        screening = self._screening(trainer) if there is None else there.screening
+        counting = _counting(screening, effect)
+        if screening.refused().keys() & set(effect.folded):
+            if there is not None and there.is_second:
+                raise LocalError(
+                    "other updates came when they were fetched again: the sum holds what does not count"
+                )
+            # What was decided of these updates stands for those of them that the next sum is made of.
+            self._sums[trainer] = replace(self._begun(trainer, effect.key, screening), is_second=True)
+            raise _SpoiltError
         if effect.folded:
-            if there is None or there.key != effect.key:
+            if there is None:
                 raise LocalError(f"the updates of {', '.join(effect.folded)} were folded into a sum that is gone")
-            if there.failure is not None:
-                raise there.failure
-            screening = there.screening
-            there.running.add(_counting(screening, effect))
+            there.running.add(counting)
             merged, state = there.running.result()
         else:
-            screening, state = self._screening(trainer), self._states.get(trainer)
-            merged, state = self._strategy.merge(state, self._schema(trainer), _counting(screening, effect))
+            merged, state = self._strategy.merge(self._states.get(trainer), self._schema(trainer), counting)
         merged = self._schema(trainer).conform(merged)
         assert merged.digest  # computed here, where it does not hold up the event loop
         return merged, state, screening
+
+    def _begun(self, trainer: TrainerId, key: RoundKey, screening: Screening) -> _Sum:
+        begin = self._strategy.running
+        assert begin is not None  # or the job would not fold
+        return _Sum(key, begin(self._states.get(trainer), self._schema(trainer)), screening)
 
     def _screening(self, trainer: TrainerId) -> Screening:
         model = self._state_of(trainer).model
@@ -228,15 +248,9 @@ class Lane:
 
 
 def _counting(screening: Screening, effect: Average) -> tuple[Update, ...]:
-    """The updates that are not folded yet, without those that do not count.
-
-    Raises:
-        LocalError: one that does not count was folded into the sum, and cannot be taken out of it.
-    """
+    """The updates that are not folded yet, without those that do not count."""
     updates = screening.take(effect.updates)
     refused = screening.refused()
-    if spoilt := sorted(refused.keys() & set(effect.folded)):
-        raise LocalError(f"the sum holds the update of {spoilt[0]}, which does not count: {refused[spoilt[0]]}")
     return tuple(update for update in updates if update.peer not in refused)
 
 

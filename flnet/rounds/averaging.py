@@ -28,6 +28,7 @@ from flnet.events import (
 )
 from flnet.params import Digest, Params, PeerId, RoundKey, Update
 from flnet.rounds.pace import wait_for
+from flnet.rounds.refolding import Refolding
 
 _SUM = 2  # in updates: it is in float64
 RESTING = 4  # times the patience, in which who does not train itself waits for the first update
@@ -75,11 +76,13 @@ class Averaging:
         self.offers: dict[PeerId, tuple[Update, Digest]] = {}
         self.fetching: set[PeerId] = set()
         self.declined: dict[PeerId, str] = {}
+        self.again: Refolding | None = None  # the sum is made again
         self.late: set[PeerId] = set()  # who train on over rounds, and have no time for an exchange
         self.closed: Closing | None = None
         self.timer = f"forced-averaging:{key.number}:{key.initiator}"
         self._patience, self._margin, self._room = patience, margin, room
         self._seconds, self._way = dict(seconds or {}), way
+        self._digests: dict[PeerId, Digest] = {}  # of updates that are, or may be, folded
         self._left = 0.0  # of the patience, when the timer fires
         self._rests = False  # not chosen, and no update has come yet
 
@@ -123,6 +126,8 @@ class Averaging:
     def receive(self, event: Event) -> list[Effect]:
         """Take an update or the offer of one, the end of a fetch, a refusal, the loss of a peer, or the timer."""
         match event:
+            case _ if self.again is not None:
+                return self._made_again(self.again, event)
             case _ if self.closed is not None:
                 return []  # late, not wrong: it crossed our average on the way
             case UpdateReceived(update) | UpdateOffered(update) if update.key != self.key:
@@ -135,6 +140,7 @@ class Averaging:
                 return self._take(update)
             case UpdateOffered(update, digest):
                 self.offers[update.peer] = (update, digest)
+                self._digests[update.peer] = digest
                 self.expected.add(update.peer)  # who has something to say is waited for
                 return self._pull()
             case Fetched(_, peer, digest, params) if self._awaits(peer, digest):
@@ -165,6 +171,30 @@ class Averaging:
         effects: list[Effect] = [CancelTimer(self.timer)]
         if self.updates:
             effects.append(Average(self.key, self._held(), tuple(self.folded)))
+        return effects
+
+    def fold_again(self, refused: Collection[PeerId], own: Params | None) -> list[Effect]:
+        """The sum holds updates that do not count: begin another one, and average then.
+
+        Args:
+            refused: whose updates do not count.
+            own: parameters of this node's own update, which need not be fetched.
+        """
+        there = {self.me: own or Params()}
+        folded = [
+            (replace(self.updates[peer], params=there.get(peer, Params())), self._digests[peer])
+            for peer in self.folded
+            if peer not in refused
+        ]
+        held = [update for update in self._held() if update.peer not in refused]
+        self.again = Refolding(self.key, folded, held, self._patience)
+        return self.again.start()
+
+    def _made_again(self, again: Refolding, event: Event) -> list[Effect]:
+        effects = again.receive(event)
+        for peer in again.lost.keys() & self.updates.keys():
+            del self.updates[peer]
+            self.declined[peer] = again.lost[peer]
         return effects
 
     def let_go(self) -> None:
@@ -239,6 +269,8 @@ class Averaging:
             return []
         for update in batch:
             self.folded.append(update.peer)
+            if update.peer not in self._digests:  # it was small enough to be sent along, or is the own one
+                self._digests[update.peer] = update.params.digest
             self.updates[update.peer] = replace(update, params=Params())
         return [Fold(self.key, batch)]
 

@@ -77,9 +77,9 @@ class Ledger:
         """A node averages; `folded` are the updates that it had folded before.
 
         Args:
+            left_out: whose updates came and do not count, or did not come again, as people are told.
             apart: what its round began with, where that is not what most others began with: then it may find
                 other updates too far away than they do.
-            left_out: whose updates came and do not count, as people are told.
         """
         updates = (*folded, *effect.updates)
         number = effect.key.number
@@ -88,9 +88,9 @@ class Ledger:
         if list(effect.folded) != [update.peer for update in folded]:
             raise InvariantBroken(f"{node} folded {folded}, but {effect.folded} were to be")
         self._check_updates(node, effect, updates)
-        if lost := self._acknowledged.get((node, effect.key), set()) - set(peers_of(updates)):
+        if lost := self._acknowledged.get((node, effect.key), set()) - set(peers_of(updates)) - set(left_out):
             raise InvariantBroken(f"{node} averages {effect.key} without {sorted(lost)}, which it acknowledged")
-        self._averaged[node, effect.key] = set(peers_of(updates))
+        self._averaged[node, effect.key] = {*peers_of(updates), *left_out}
         self._left_out[node, effect.key] = set(left_out)
         if apart is not None:
             self._apart.add((node, result.digest))

@@ -9,10 +9,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flnet.effects import Average, Evaluate, Train
-from flnet.events import Averaged, Declaration, Evaluated, Event, Prepared, Trained, TrainingFailed
+from flnet.events import (
+    Averaged,
+    Declaration,
+    Evaluated,
+    Event,
+    Prepared,
+    SumSpoilt,
+    Trained,
+    TrainingFailed,
+)
 from flnet.messages import HyperParams
 from flnet.params import Digest, Params, PeerId
 from flnet.screening import Screening
+from flnet.simulation.ledger import peers_of
 
 if TYPE_CHECKING:
     from flnet.simulation.cluster import Cluster
@@ -29,18 +39,8 @@ def work(cluster: Cluster, node: SimulatedNode, effect: Train | Average | Evalua
             return _training(cluster, node, effect)
         case Evaluate(key, _, shared):
             return QUICK * node.slowness, Evaluated(key, shared.digest, accuracy(node.id, shared.digest))
-        case Average(key, updates):
-            model = node.job.state.model
-            assert model is not None
-            cluster.ledger.begins_average(node.id, key.number)
-            folded = node.sums.pop(key, [])
-            screening = Screening(cluster.bounds, model.shared, model.schema)
-            taken, refused = screening.take((*folded, *updates)), screening.refused()
-            counting = [update for update in taken if update.peer not in refused]
-            merged, _ = cluster.strategy.merge(None, model.schema, counting)
-            apart = None if screening.is_common else model.shared.digest
-            cluster.ledger.averages_now(node.id, effect, merged, folded, apart, left_out=refused.keys())
-            return QUICK * node.slowness, Averaged(key, merged, 0.0, refused, screening.is_common)
+        case Average():
+            return QUICK * node.slowness, _averaging(cluster, node, effect)
 
 
 def _training(cluster: Cluster, node: SimulatedNode, effect: Train) -> tuple[float, Event]:
@@ -51,6 +51,27 @@ def _training(cluster: Cluster, node: SimulatedNode, effect: Train) -> tuple[flo
     pull = np.float32(rng.uniform(-1, 1))
     learnt = Params({name: value * np.float32(0.9) + pull for name, value in effect.params.items()})
     return seconds, Trained(effect.key, learnt, rng.randint(1, 500), rng.random(), seconds=seconds)
+
+
+def _averaging(cluster: Cluster, node: SimulatedNode, effect: Average) -> Event:
+    key, model = effect.key, node.job.state.model
+    assert model is not None
+    cluster.ledger.begins_average(node.id, key.number)
+    folded, spoilt = node.sums.pop(key, []), node.spoilt.pop(key, [])
+    screening = Screening(cluster.bounds, model.shared, model.schema)
+    screening.take(spoilt)  # what was decided of these stands
+    taken, refused = screening.take((*folded, *effect.updates)), screening.refused()
+    if refused.keys() & peers_of(folded):
+        node.spoilt[key] = [*folded, *effect.updates]
+        return SumSpoilt(key, refused)
+    counting = [update for update in taken if update.peer not in refused]
+    merged, _ = cluster.strategy.merge(None, model.schema, counting)
+    apart = None if screening.is_common else model.shared.digest
+    again = node.job.state.averaging.again if node.job.state.averaging else None
+    cluster.ledger.averages_now(
+        node.id, effect, merged, folded, apart, left_out={*refused, *(again.lost if again else ())}
+    )
+    return Averaged(key, merged, 0.0, refused, screening.is_common)
 
 
 def accuracy(node: PeerId, digest: Digest) -> float:

@@ -148,6 +148,10 @@ SPANISH: Mapping[str, Mapping[str, str]] = {
     },
     "update_refused": {
         "the update of {peer} does not count: {reason}": "la actualización de {peer} no cuenta: {reason}",
+        "the sum of this round holds what does not count, of {peers}; the other updates are fetched again": (
+            "la suma de esta ronda contiene lo que no cuenta, de {peers}; las demás actualizaciones "
+            "se piden otra vez"
+        ),
     },
     "peer_declined": {"{peer} takes no part: {reason}": "{peer} no participa: {reason}"},
     "refused": {

@@ -33,8 +33,11 @@ _ROUNDS: Mapping[str, str] = {
     "it moved {moved} from the base of the round, more than {ratio} times the median of {usual}": (
         "se movió {moved} desde la base de la ronda, más de {ratio} veces la mediana de {usual}"
     ),
-    "the sum holds the update of {peer}, which does not count: {reason}": (
-        "la suma contiene la actualización de {peer}, que no cuenta: {reason}"
+    "not fetched again: {names}": "no obtenidos otra vez: {names}",
+    "its update could not be fetched again: {reason}": "no se pudo obtener otra vez su actualización: {reason}",
+    "there was no time to fetch its update again": "no hubo tiempo para obtener otra vez su actualización",
+    "other updates came when they were fetched again: the sum holds what does not count": (
+        "al pedirlas otra vez llegaron otras actualizaciones: la suma contiene lo que no cuenta"
     ),
     "ended by a restart of this node": "terminada por un reinicio de este nodo",
     "it was restarted before the start of this round had come": (

@@ -24,6 +24,7 @@ from flnet.events import (
     PeerLost,
     RoundTriggered,
     SendRefused,
+    SumSpoilt,
     Trained,
     TrainingFailed,
     UpdateOffered,
@@ -197,6 +198,13 @@ def a_start_that_this_node_forgot_is_stale(bench: Recorded) -> None:
     bench.hear(SendRefused(A, StartTraining.path, key(0, "b"), 409, "stale_round", "", 7))
 
 
+def a_sum_is_made_again(bench: Recorded) -> None:
+    bench.hear(RoundTriggered())
+    bench.train()
+    bench.hear(came("a", 0, "b"))
+    bench.hear(SumSpoilt(key(0, "b"), {A: "it moved 9"}))
+
+
 SCRIPTS: list[Callable[[Recorded], None]] = [
     behind_and_alone,
     next_round_forces_before_the_own_training_is_done,
@@ -209,6 +217,7 @@ SCRIPTS: list[Callable[[Recorded], None]] = [
     a_better_model_of_the_exchange_does_not_fit,
     what_is_fetched_does_not_fit_and_everyone_else_has_spoken,
     a_start_that_this_node_forgot_is_stale,
+    a_sum_is_made_again,
     *CHOOSING,
     *LAGGING,
     *PAUSING,

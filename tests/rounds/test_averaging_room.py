@@ -205,3 +205,12 @@ def _first_word(name: str, rng: Random) -> Event:
     if rng.random() < 0.3:
         return UpdateReceived(update(name, w=[1.0]))
     return UpdateOffered(Update(PeerId(name), key(), Params(), 1), _params_of(name).digest)
+
+
+def test_what_was_fetched_by_its_digest_is_not_hashed_again_when_it_is_folded() -> None:
+    r = averaging(["a", "b"], room=1)
+    r.receive(offered("a"))
+    there = fetched("a")
+    (fold,) = [one for one in r.receive(there) if isinstance(one, Fold)]
+    assert fold.updates[0].params is there.params
+    assert "digest" not in vars(there.params)

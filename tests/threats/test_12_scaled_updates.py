@@ -131,12 +131,19 @@ async def test_what_is_added_to_a_sum_is_clipped_to_the_same_bits(monkeypatch: A
     assert len(held[0]) == 1
 
 
-async def test_an_absurd_update_that_is_in_a_sum_already_spoils_no_model(monkeypatch: Any) -> None:
-    monkeypatch.setattr("flnet.jobs.state.HOLD_BYTES", 1)
-    mesh = await large(1000)
-    node = mesh.nodes["b"]
-    assert (
-        "the sum holds the update of a, which does not count: it moved" in node.history(MNIST_3_7)[-1]["outcome"]
-    )
-    assert held(mesh, "b")[0] == 0.0  # as the round began
-    await mesh.stop()
+async def test_an_absurd_update_that_is_in_a_sum_already_counts_nowhere_either(monkeypatch: Any) -> None:
+    seen, outcomes = [], []
+    for hold_bytes in (1, 10**9):
+        monkeypatch.setattr("flnet.jobs.state.HOLD_BYTES", hold_bytes)
+        mesh = await large(1000)
+        seen.append(digests(mesh))
+        record = mesh.nodes["b"].history(MNIST_3_7)[-1]
+        outcomes.append((record["contributors"], record["outcome"].endswith("; left out: a")))
+        told = [news.text for news in mesh.nodes["b"].feed.recent() if news.kind == "update_refused"]
+        assert any("the sum of this round holds what does not count, of a" in text for text in told) == (
+            hold_bytes == 1
+        )
+        await mesh.stop()
+    assert seen[0] == seen[1]  # to the last bit
+    assert len(seen[0]) == 1
+    assert outcomes == [(["b", "c", "d"], True)] * 2
