@@ -35,6 +35,7 @@ COMMANDS = {
     "pair": "flnet.cli.pair",
     "token": "flnet.cli.token",
     "data": "flnet.cli.data",
+    "experiment": "flnet.cli.experiment",
 }
 
 

@@ -21,6 +21,8 @@ Kind = Literal["federated", "lone", "central"]
 Over = Literal["mean", "min", "max"]
 _OVER: Mapping[Over, Callable[[Sequence[float]], float]] = {"mean": fmean, "min": min, "max": max}
 _DECIDES_NOTHING = frozenset({"needs", "together"})
+_BETWEEN_NODES = frozenset({"aggregation", "participation", "min_participants", "exchange", "max_update_norm"})
+_OF_PARTS = frozenset({"nodes", "partition"})
 
 
 class Record(BaseModel):
@@ -90,9 +92,15 @@ class Cell(Record):
     def key(self) -> str:
         """SHA-256 of all that decides the numbers, as 64 hex digits.
 
-        What a setup does not say is left out, so that a field which comes later changes no key.
+        What a setup does not say is left out, so that a field which comes later changes no key; and so is what
+        decides nothing: a node that knows nobody averages with nobody, and a central one has no part.
         """
-        said = self.setup.model_dump(mode="json", exclude_defaults=True, exclude=set(_DECIDES_NOTHING))
+        idle = set(_DECIDES_NOTHING)
+        if self.setup.kind != "federated":
+            idle |= _BETWEEN_NODES
+        if self.setup.kind == "central":
+            idle |= _OF_PARTS
+        said = self.setup.model_dump(mode="json", exclude_defaults=True, exclude=idle)
         text = json.dumps({"numbers": NUMBERS, "seed": self.seed, "setup": said}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 

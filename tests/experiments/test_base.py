@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
@@ -17,6 +19,15 @@ def test_a_key_says_what_decides_the_numbers_and_nothing_else() -> None:
     assert cell().key == cell(together=8, needs=("mnist",)).key
     assert cell().key == cell(nodes=10).key  # as many as there are anyway
     assert len({cell().key, cell(1).key, cell(nodes=9).key, cell(options={"noise": "none"}).key}) == 4
+
+
+def test_what_decides_nothing_for_its_kind_is_no_part_of_a_key() -> None:
+    among: dict[str, Any] = {"aggregation": "agg0", "participation": 0.5, "exchange": True}
+    parts: dict[str, Any] = {"nodes": 4, "partition": "dirichlet:0.1"}
+    assert cell(kind="lone", **among).key == cell(kind="lone").key
+    assert cell(kind="lone", **parts).key != cell(kind="lone").key
+    assert cell(kind="central", **among, **parts).key == cell(kind="central").key
+    assert len({cell(**among).key, cell(**parts).key, cell(kind="lone").key, cell(kind="central").key}) == 4
 
 
 def test_a_cell_goes_through_json() -> None:

@@ -1,0 +1,153 @@
+"""`flnet experiment`: a paper's table, or one's own, from one command; no node need run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from flnet.cli.options import read_config
+from flnet.cli.processes import Interrupted, interruptible
+from flnet.cli.tables import console, print_table, table
+from flnet.cli.text import counted, printable
+from flnet.experiments.base import Cell, Engine, Outcome
+from flnet.experiments.local import LocalEngine
+from flnet.experiments.plan import Plan, find_plan, shipped
+from flnet.experiments.ray_engine import RayEngine
+from flnet.experiments.report import REPORT, write_report
+from flnet.experiments.results import Results
+from flnet.settings import Settings, load_settings
+from flnet.training.processors import processors
+
+__all__ = ["command"]
+
+FOLDER = Path("experiments")  # in the working directory, if no other is named
+SIGNAL_EXIT = 128  # plus the signal's number, as shells count
+
+
+@click.command("experiment")
+@click.argument("name", required=False)
+@click.option("--list", "lists", is_flag=True, help="Show which tables there are.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Folder for results and report; experiments/NAME if absent."
+)
+@click.option(
+    "--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True, help="What computes."
+)
+@click.option("--workers", type=click.IntRange(1, 1024), help="Processes; one for each processor if absent.")
+@click.option(
+    "--ray-address", metavar="ADDRESS", help="Of a Ray cluster that runs; one is started here if absent."
+)
+@click.option("--seeds", type=click.IntRange(1, 10_000), help="Of each cell, in place of what the table says.")
+@click.option("--quick", is_flag=True, help="Two rounds of one seed: only to see it work.")
+@click.option(
+    "--nice", type=click.IntRange(0, 19), default=0, help="How far the processes step back behind others."
+)
+def command(
+    *,
+    name: str | None,
+    lists: bool,
+    out: Path | None,
+    engine: str,
+    workers: int | None,
+    ray_address: str | None,
+    seeds: int | None,
+    quick: bool,
+    nice: int,
+) -> None:
+    """Run the table NAME (or the one in the TOML file NAME), and write a report beside what was published.
+
+    Nodes are simulated in this process's children: their jobs, rounds, merging rules and trainers are the real
+    ones, the network is memory, and time is virtual. Data sets are taken from $FLNET_DATASETS_PATH.
+
+    What is finished is kept in the output folder; Ctrl-C ends a run, and the same command goes on with it.
+
+    \b
+    Exit codes: 0 done, also where a data set is missing (its row says so); 1 failed; 2 wrong usage or table;
+    128 + signal when it was ended before.
+    """
+    if lists or name is None:
+        _show_tables()
+        return
+    plan = find_plan(name)
+    cells = plan.cells(seeds, quick=quick)
+    folder = out or FOLDER / (f"{plan.id}-quick" if quick else plan.id)
+    results = Results(folder)
+    count = workers or processors()
+    with _bar() as bar:
+        shown = _Shown(bar, cells, results)
+        settings = load_settings({}, os.environ, read_config(None))
+        runs = _engine(engine, settings, count, ray_address, nice, shown)
+        try:
+            with interruptible():
+                for cell, outcome in runs.run(results.missing(cells)):
+                    results.add([(cell, outcome)])
+                    shown.finished(cell, outcome)
+        except Interrupted as exc:
+            _write(plan, cells, results, folder)
+            click.echo(f"ended with {len(results)} cells done; the same command goes on from here", err=True)
+            raise SystemExit(SIGNAL_EXIT + exc.number) from None
+    _write(plan, cells, results, folder)
+    click.echo(f"{folder / REPORT}")
+
+
+class _Shown:
+    """The bar: cells count by the rounds and epochs that they have."""
+
+    def __init__(self, bar: Progress, cells: Sequence[Cell], results: Results) -> None:
+        self._bar, self._cells = bar, cells
+        self._left = {cell.key: _cost(cell) for cell in results.missing(cells)}
+        self._open = len(self._left)
+        known = {cell.key: _cost(cell) for cell in cells}
+        self._task = bar.add_task("", total=sum(known.values()))
+        self._done = sum(known.values()) - sum(self._left.values())
+        bar.update(self._task, completed=self._done)
+
+    def finished(self, cell: Cell, outcome: Outcome) -> None:
+        """A cell is done; one without numbers is told."""
+        self._done += self._left.pop(cell.key, 0)
+        where = f"{cell.row}, {cell.column}, seed {cell.seed}"
+        self._open -= 1
+        if outcome.reason or not self._bar.console.is_terminal:  # a log has no bar
+            words = outcome.reason or f"done in {outcome.seconds:.1f} s, {self._open} to go"
+            self._bar.console.print(printable(f"{where}: {words}"), soft_wrap=True)
+        self._bar.update(self._task, completed=self._done, description=printable(where))
+
+    def progress(self, at_work: Mapping[int, tuple[Sequence[Cell], float]]) -> None:
+        """The workers are so far with what they have in hand."""
+        part = sum(done * sum(map(_cost, cells)) for cells, done in at_work.values())
+        self._bar.update(self._task, completed=self._done + part)
+
+
+def _cost(cell: Cell) -> float:
+    """What a cell takes beside others, roughly: the passes over the data."""
+    return float(cell.setup.rounds * (cell.setup.epochs or 1) * cell.setup.participation)
+
+
+def _bar() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console(stderr=True), speed_estimate_period=600.0)
+
+
+def _engine(
+    kind: str, settings: Settings, workers: int, ray_address: str | None, nice: int, shown: _Shown
+) -> Engine:
+    if kind == "ray":
+        return RayEngine(settings, ray_address, workers)
+    return LocalEngine(settings, workers, shown.progress, nice)
+
+
+def _write(plan: Plan, cells: Sequence[Cell], results: Results, folder: Path) -> None:
+    if len(results):
+        write_report(plan, cells, results, folder)
+
+
+def _show_tables() -> None:
+    there = table("name", "table", "cells")
+    for name in shipped():
+        plan = find_plan(name)
+        there.add_row(name, plan.title, counted(len(plan.cells()), "training"))
+    print_table(there)

@@ -1,0 +1,125 @@
+"""`flnet experiment`: a table from one command, and what was ended goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from flnet.experiments.results import FILE
+from tests.experiments.cells import TRAINERS
+
+TABLE = """
+title = "A small table"
+seeds = 2
+
+[base]
+trainer = "TINY"
+nodes = 3
+rounds = {rounds}
+
+[[rows]]
+name = "alike"
+
+[[rows]]
+name = "unlike"
+partition = "dirichlet:0.3"
+
+[[columns]]
+name = "federated"
+
+[[columns]]
+name = "lone"
+kind = "lone"
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FLNET_TRAINERS_PATH", str(TRAINERS))
+    monkeypatch.chdir(tmp_path)
+    return written(tmp_path)
+
+
+def written(folder: Path, rounds: int = 3) -> Path:
+    path = folder / "small.toml"
+    path.write_text(TABLE.replace("{rounds}", str(rounds)), "utf-8")
+    return path
+
+
+def kept(folder: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (folder / FILE).read_text("utf-8").splitlines()]
+
+
+def test_tables_are_listed(flnet: Callable[..., Result]) -> None:
+    for arguments in ([], ["--list"]):
+        shown = flnet("experiment", *arguments)
+        assert shown.exit_code == 0
+        assert "heterogeneity" in shown.output
+
+
+def test_an_unknown_table_is_wrong_usage(flnet: Callable[..., Result], tmp_path: Path) -> None:
+    shown = flnet("experiment", "no-such-table")
+    assert shown.exit_code == 2
+    assert "no experiment 'no-such-table'; expected" in shown.output
+
+
+@pytest.mark.slow
+def test_a_table_is_run_reported_and_not_run_again(flnet: Callable[..., Result], small: Path) -> None:
+    shown = flnet("experiment", str(small), "--workers", "1")
+    assert shown.exit_code == 0, shown.output
+    folder = small.parent / "experiments" / "small"
+    before = kept(folder)
+    assert len(before) == 8
+    report = (folder / "report.md").read_text("utf-8")
+    assert "# A small table" in report
+    assert "8 of 8 trainings are done" in report
+    assert flnet("experiment", str(small), "--workers", "2").exit_code == 0
+    assert kept(folder) == before
+    assert flnet("experiment", str(small), "--seeds", "3", "--workers", "1").exit_code == 0
+    assert len(kept(folder)) == 12
+
+
+@pytest.mark.slow
+def test_quick_is_for_a_look_and_what_fails_has_its_reason(flnet: Callable[..., Result], small: Path) -> None:
+    small.write_text(
+        small.read_text("utf-8").replace("seeds = 2", 'first_seed = 901\nwords = "Nothing."'), "utf-8"
+    )
+    shown = flnet("experiment", str(small), "--quick", "--workers", "1", "--out", "look")
+    assert shown.exit_code == 0, shown.output
+    assert "alike, federated, seed 901: there are no points" in shown.output
+    assert "there are no points" in Path("look/report.md").read_text("utf-8")
+    assert len(kept(Path("look"))) == 4
+
+
+@pytest.mark.slow
+def test_what_ctrl_c_ended_goes_on_and_gives_the_same_numbers(small: Path) -> None:
+    path = written(small.parent, rounds=25)
+    command = [sys.executable, "-m", "flnet", "experiment", str(path), "--workers", "1", "--out"]
+
+    def numbers(folder: Path) -> dict[object, object]:
+        return {one["key"]: one["outcome"]["figures"] for one in kept(folder)}  # type: ignore[index]
+
+    with subprocess.Popen([*command, "ended"], stderr=subprocess.PIPE, text=True) as run:
+        assert run.stderr is not None
+        line = run.stderr.readline()
+        assert "done in" in line
+        run.send_signal(signal.SIGINT)
+        told = run.stderr.read()
+        assert run.wait(60) == 128 + signal.SIGINT, told
+    first = numbers(Path("ended"))
+    assert 0 < len(first) < 8
+    assert "goes on from here" in told
+    assert Path("ended/report.md").exists()
+    subprocess.run([*command, "ended"], check=True, timeout=120, env={**os.environ})
+    subprocess.run([*command, "whole"], check=True, timeout=120)
+    assert len(kept(Path("ended"))) == 8
+    assert first.items() <= numbers(Path("ended")).items()
+    assert numbers(Path("ended")) == numbers(Path("whole"))

@@ -1,0 +1,63 @@
+"""Cells in processes of this machine: equal numbers with any number of them, and no process is left behind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+from flnet.errors import WorkerDied
+from flnet.experiments.base import Cell, Outcome
+from flnet.experiments.driving import run_together
+from flnet.experiments.local import LocalEngine
+from tests.experiments.cells import TOLD, cell
+
+pytestmark = pytest.mark.slow
+
+
+def numbers(engine: LocalEngine, cells: Sequence[Cell]) -> dict[str, Outcome]:
+    """What came of the cells, without what differs from run to run."""
+    return {one.key: outcome.model_copy(update={"seconds": 0.0}) for one, outcome in engine.run(cells)}
+
+
+def children() -> set[int]:
+    return {child.pid for child in psutil.Process(os.getpid()).children()}
+
+
+def test_two_workers_give_what_one_gives_and_what_none_gives() -> None:
+    cells = [
+        *(cell(seed, together=2, partition="dirichlet:0.5") for seed in range(3)),
+        cell(kind="lone"),
+        cell(kind="central"),
+        cell(901),
+    ]
+    before = children()
+    one, two = (numbers(LocalEngine(TOLD, workers), cells) for workers in (1, 2))
+    here = {each.key: run_together([each], TOLD)[0].model_copy(update={"seconds": 0.0}) for each in cells}
+    assert one == two == here
+    assert len({outcome.value("after.accuracy") for outcome in one.values()}) > 3
+    assert children() == before
+
+
+def test_progress_is_told_and_leaving_early_ends_the_workers() -> None:
+    told: list[float] = []
+    before = children()
+    engine = LocalEngine(TOLD, 2, lambda at_work: told.extend(done for _, done in at_work.values()))
+    run = engine.run([cell(seed, rounds=200) for seed in range(4)])
+    next(run)
+    run.close()  # type: ignore[attr-defined]
+    assert children() == before
+    assert any(0 < done < 1 for done in told)
+
+
+def test_a_worker_that_dies_is_told_with_what_it_had_in_hand(tmp_path: Path) -> None:
+    text = (Path(__file__).parent / "trainers" / "TINY.py").read_text("utf-8")
+    (tmp_path / "DYING.py").write_text(
+        text.replace("w, b = task.params", "os._exit(7)\n        w, b = task.params")
+    )
+    engine = LocalEngine(TOLD.model_copy(update={"trainers_path": tmp_path}), 1)
+    with pytest.raises(WorkerDied, match="row of it, c, seed 5 ended with code 7"):
+        list(engine.run([cell(5, row="row of it", trainer="DYING")]))
