@@ -14,6 +14,7 @@ from flnet.experiments.base import Cell, Outcome
 from flnet.experiments.learners import carry_out, learners_of, trainer_file
 from flnet.experiments.mesh import Mesh
 from flnet.settings import Settings
+from flnet.training.api import TrainerFile
 
 Told = Callable[[float], None]  # takes the part that is done, in [0, 1]
 
@@ -26,9 +27,10 @@ def run_together(cells: Sequence[Cell], settings: Settings, told: Told = lambda 
         told: hears from time to time how much is done.
     """
     began = time.monotonic()
+    found: dict[str, TrainerFile] = {}  # looking through all trainers takes longer than a small training
     with tempfile.TemporaryDirectory(prefix="flnet-cells-") as folder:
         places = [Path(folder) / str(number) for number in range(len(cells))]
-        made = [_made(cell, settings, place) for cell, place in zip(cells, places, strict=True)]
+        made = [_made(cell, settings, place, found) for cell, place in zip(cells, places, strict=True)]
         outcomes = _driven(made, told)
     costs = {"seconds": (time.monotonic() - began) / len(cells), "machine": machine()}
     return [outcome.model_copy(update=costs) for outcome in outcomes]
@@ -39,11 +41,13 @@ def machine() -> str:
     return f"{_processor()}, {os.cpu_count()} processors, {platform.system()}, Python {platform.python_version()}"
 
 
-def _made(cell: Cell, settings: Settings, place: Path) -> Mesh | Outcome:
-    """The mesh of a cell, or why there is none."""
+def _made(cell: Cell, settings: Settings, place: Path, found: dict[str, TrainerFile]) -> Mesh | Outcome:
+    """The mesh of a cell, or why there is none; `found` are the trainers that were looked for before."""
+    name = cell.setup.trainer
     try:
-        file = trainer_file(cell.setup.trainer, settings)
-        return Mesh(cell, learners_of(cell, file, settings, place))
+        if name not in found:
+            found[name] = trainer_file(name, settings)
+        return Mesh(cell, learners_of(cell, found[name], settings, place))
     except LocalError as exc:
         return Outcome(reason=exc.message)
 

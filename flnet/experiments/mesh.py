@@ -102,7 +102,11 @@ class Mesh(Cluster):
         if not last or self.failures:
             why = "; ".join(f"{name}: {words}" for name, words in list(self.failures.items())[:3])
             return Outcome(rounds=last, reason=why or "no round came about", data=self._data())
-        newest = [_figures(records[-1] if len(records) == last else {}) for records in self.records.values()]
+        ends_alone = self.cell.setup.kind == "lone"  # after rounds of its own number
+        newest = [
+            _figures(records[-1] if records and (ends_alone or len(records) == last) else {})
+            for records in self.records.values()
+        ]
         names = sorted({name for figures in newest for name in figures})
         return Outcome(
             rounds=last,

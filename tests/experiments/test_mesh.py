@@ -80,6 +80,15 @@ def test_lone_nodes_know_nobody(tmp_path: Path) -> None:
     assert figures["after.accuracy"] == figures["before.accuracy"]
 
 
+def test_lone_nodes_end_after_rounds_of_their_own_number_and_all_are_measured(tmp_path: Path) -> None:
+    run = Run(tmp_path, kind="lone", rounds=30, until="no-gain 2", partition="dirichlet:1", rate=0.005)
+    lengths = [len(records) for records in run.mesh.records.values()]
+    assert len(set(lengths)) > 1
+    assert run.outcome.rounds == max(lengths)
+    last = [records[-1]["post_fedavg_accuracy"] for records in run.mesh.records.values()]
+    assert list(run.outcome.figures["after.accuracy"]) == last
+
+
 def test_a_central_node_has_all_rows(tmp_path: Path) -> None:
     run = Run(tmp_path, kind="central")
     assert len(run.outcome.figures["after.accuracy"]) == 1
