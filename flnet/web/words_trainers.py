@@ -140,6 +140,28 @@ _LABELS: Mapping[str, str] = {
     "{path} names {name}, but {file} is not there": "{path} nombra {name}, pero {file} no existe",
     "{path}: {name} is no option; expected {expected}": "{path}: {name} no es una opción; se esperaba {expected}",
 }
+_MOOC: Mapping[str, str] = {
+    "Drop-out from online courses (KDD Cup 2015)": "Abandono de cursos en línea (KDD Cup 2015)",
+    "what a student did, in counts": "lo que hizo un estudiante, en recuentos",
+    "dropped out": "abandonó",
+    "put {file} into a folder and name that folder in FLNET_DATASETS_PATH": (
+        "ponga {file} en una carpeta e indique esa carpeta en FLNET_DATASETS_PATH"
+    ),
+    "enrolments in online courses, {path}": "matrículas en cursos en línea, {path}",
+    "too few enrolments for this node: {counts}": "muy pocas matrículas para este nodo: {counts}",
+    "{path}: {name} is no option; expected rows": "{path}: {name} no es una opción; se esperaba rows",
+    "{path}: rows = {value}; expected how many enrolments are dealt, above 0": (
+        "{path}: rows = {value}; se esperaba cuántas matrículas se reparten, más de 0"
+    ),
+    "{path}: rows are {shape}, with {labels} labels and {courses} courses; expected {columns} columns, and a "
+    "label and a course for each row": (
+        "{path}: las filas son {shape}, con {labels} etiquetas y {courses} cursos; se esperaban {columns} "
+        "columnas, y una etiqueta y un curso por fila"
+    ),
+    "{path}: expected finite numbers, and labels 0 or 1": (
+        "{path}: se esperaban números finitos y etiquetas 0 o 1"
+    ),
+}
 _OTHERS: Mapping[str, str] = {
     "an X-ray of a child's chest from the front, squeezed to 64x64": (
         "una radiografía de frente del tórax de un niño, reducida a 64x64"
@@ -174,4 +196,4 @@ _OTHERS: Mapping[str, str] = {
     ),
 }
 
-SPANISH: Mapping[str, str] = {**_CHEST, **_CIFAR, **_DIGITS, **_LABELS, **_OTHERS}
+SPANISH: Mapping[str, str] = {**_CHEST, **_CIFAR, **_DIGITS, **_LABELS, **_MOOC, **_OTHERS}

@@ -21,6 +21,7 @@ def test_the_trainers_that_come_with_flnet_say_where_they_look() -> None:
         "CIFAR10": "cifar10",
         "MNIST": "mnist",
         "MNIST_3_7": "mnist",
+        "MOOC": "mooc_kddcup2015.npz",
         "MULTI_LABEL": "multi-label",
     }
 

@@ -1,0 +1,146 @@
+"""Enrolments in online courses (KDD Cup 2015) as the schools of a federation have them.
+
+A school is a course (FLNET_DATA_PARTITION=groups) or any other part of the enrolments that the partition deals;
+`rows` in `mooc.toml` bounds how many are dealt in all, so that 54 schools have 1000 each.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from flnet.training.api import Array, DataInfo, DataMissing, TrainerError, TrainerSettings
+from flnet.training.data import Labelled, fingerprint, read_npz
+from flnet.training.dealing import own_grouped, own_published, own_rows, with_partition
+from flnet.training.split import stored_split
+
+FILE, OPTIONS_FILE = "mooc_kddcup2015.npz", "mooc.toml"
+CLASSES = ("stayed", "dropped out")
+SHARES = {"train": 0.9, "validation": 0.1}
+_ARRAYS = ("x_train", "y_train", "course_train", "x_test", "y_test", "course_test", "feature_names")
+
+
+@dataclass(frozen=True)
+class Enrolments:
+    """Rows of counts on one scale (n, columns) float32, and whether each dropped out; the course of each row."""
+
+    data: Labelled
+    courses: Array
+
+
+@dataclass(frozen=True)
+class School:
+    """One node's enrolments.
+
+    Attributes:
+        sides: train, validation, test.
+        official: the whole published test part where schools are unlike; None where the own test resembles it.
+    """
+
+    sides: Mapping[str, Labelled]
+    info: DataInfo
+    columns: tuple[str, ...]
+    official: Labelled | None
+
+
+def load_school(settings: TrainerSettings) -> School:
+    """This node's enrolments, split for good.
+
+    Raises:
+        DataMissing: the file is not there, or too little of it falls to this node.
+        TrainerError: the file or the options are wrong.
+    """
+    path = _found(settings.datasets_path)
+    there, published, columns = _read(path, path.stat().st_mtime_ns)
+    dealt = _dealt(len(there.data), _rows_in_all(path.with_name(OPTIONS_FILE)), settings.seed)
+    labels, courses = there.data.y[dealt], there.courses[dealt]
+    if settings.partition.kind == "groups":
+        own = dealt[own_grouped([str(course) for course in courses], labels, settings)]
+        tests = np.flatnonzero(np.isin(published.courses, there.courses[own]))
+    else:
+        own = dealt[own_rows(labels, settings)]
+        tests = own_published(labels, published.data.y, settings)
+    mine, test = there.data.take(own), published.data.take(tests)
+    kept = stored_split(settings.state_path / "split-mooc.npz", mine.x, mine.y, SHARES, settings.seed)
+    sides = {**{name: mine.take(rows) for name, rows in kept.items()}, "test": test}
+    if not all(map(len, sides.values())):
+        counts = ", ".join(f"{len(side)} in {name}" for name, side in sides.items())
+        raise DataMissing(f"too few enrolments for this node: {counts}", "use fewer shards")
+    is_alike = settings.partition.kind == "iid"
+    return School(sides, _info(path, sides, settings), columns, None if is_alike else published.data)
+
+
+def one_scale(counts: Array) -> Array:
+    """Counts from 0 to many thousands as numbers of about one: a quarter of their logarithm.
+
+    Fixed, and not from the rows themselves: all nodes need the same scale, and tell nobody what they have.
+    """
+    scaled: Array = (0.25 * np.sign(counts) * np.log1p(np.abs(counts))).astype(np.float32)
+    return scaled
+
+
+def _found(folder: Path | None) -> Path:
+    remedy = f"put {FILE} into a folder and name that folder in FLNET_DATASETS_PATH"
+    if folder is None:
+        raise DataMissing("FLNET_DATASETS_PATH is not set", remedy)
+    if not (folder / FILE).is_file():
+        raise DataMissing(f"{folder / FILE} is not there", remedy)
+    return folder / FILE
+
+
+@lru_cache(maxsize=1)
+def _read(path: Path, changed: int) -> tuple[Enrolments, Enrolments, tuple[str, ...]]:
+    """Once for all nodes of an experiment in this process, until the file changes."""
+    x, y, course, test_x, test_y, test_course, names = read_npz(path, _ARRAYS)
+    columns = tuple(str(name) for name in names)
+    parts = []
+    for rows, labels, courses in ((x, y, course), (test_x, test_y, test_course)):
+        if rows.shape != (len(labels), len(columns)) or len(courses) != len(labels):
+            raise TrainerError(
+                f"{path}: rows are {list(rows.shape)}, with {len(labels)} labels and {len(courses)} courses; "
+                f"expected {len(columns)} columns, and a label and a course for each row"
+            )
+        if not np.isfinite(rows).all() or not np.isin(labels, (0, 1)).all():
+            raise TrainerError(f"{path}: expected finite numbers, and labels 0 or 1")
+        parts.append(Enrolments(Labelled(one_scale(rows), labels.astype(np.uint8)), courses))
+    return parts[0], parts[1], columns
+
+
+def _rows_in_all(path: Path) -> int | None:
+    """What the options say of how many enrolments are dealt; None for all.
+
+    Raises:
+        TrainerError: they are wrong.
+    """
+    if not path.is_file():
+        return None
+    try:
+        lines = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+        raise TrainerError(f"{path} cannot be read: {exc}") from exc
+    rows = lines.pop("rows", None)
+    if lines:
+        raise TrainerError(f"{path}: {next(iter(lines))} is no option; expected rows")
+    if rows is not None and (not isinstance(rows, int) or isinstance(rows, bool) or rows < 1):
+        raise TrainerError(f"{path}: rows = {rows!r}; expected how many enrolments are dealt, above 0")
+    return rows
+
+
+def _dealt(there: int, wanted: int | None, seed: int) -> Array:
+    """The numbers of the enrolments that are dealt, the same on all nodes."""
+    if wanted is None or wanted >= there:
+        return np.arange(there)
+    return np.sort(np.random.default_rng([seed, *b"enrolments"]).permutation(there)[:wanted])
+
+
+def _info(path: Path, sides: Mapping[str, Labelled], settings: TrainerSettings) -> DataInfo:
+    counts = {name: np.bincount(side.y, minlength=2).tolist() for name, side in sides.items()}
+    rows = {name: len(side) for name, side in sides.items()}
+    note = with_partition("", settings)
+    source = f"enrolments in online courses, {path}"
+    return DataInfo(source, rows, CLASSES, note=note, counts=counts, checksum=fingerprint(sides))
