@@ -24,6 +24,7 @@ LAYERS = {
     **dict.fromkeys(("cli", "experiments"), 11),
     "__main__": 12,
 }
+SEES = frozenset({("cli", "experiments")})  # of one layer, and never the other way round
 PURE_UP_TO = 7  # the highest layer that touches neither clock, chance, disk nor network
 ADAPTERS = 8  # they know the data (up to layer 5), not the conversation (rounds and jobs)
 ADAPTERS_SEE_UP_TO = 5
@@ -153,7 +154,7 @@ def _layer_fault(source: Source, target: list[str]) -> str:
         return f"{theirs} has no layer"
     if mine == theirs:
         return _sibling_fault(source, target)
-    if LAYERS[theirs] >= LAYERS[mine]:
+    if LAYERS[theirs] >= LAYERS[mine] and (mine, theirs) not in SEES:
         return f"layer {LAYERS[mine]} imports lower layers only, {theirs} is layer {LAYERS[theirs]}"
     if LAYERS[mine] == ADAPTERS and LAYERS[theirs] > ADAPTERS_SEE_UP_TO:
         return (

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -70,10 +71,16 @@ def trainer_file(name: str, settings: Settings) -> TrainerFile:
     Raises:
         SettingsError: there is none.
     """
-    there = {file.id: file for file in find_trainers(settings)}
+    there = _there(settings.trainers_path)
     if name not in there:
         raise SettingsError(f"no trainer {name!r}; there are {', '.join(there)}")
     return there[name]
+
+
+@lru_cache(maxsize=8)
+def _there(folder: Path | None) -> Mapping[str, TrainerFile]:
+    """All trainers by id; looked for once, for a table has hundreds of cells."""
+    return {file.id: file for file in find_trainers(Settings(trainers_path=folder))}
 
 
 def learners_of(cell: Cell, file: TrainerFile, settings: Settings, folder: Path) -> list[Learner]:
