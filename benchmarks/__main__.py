@@ -24,6 +24,7 @@ PIECES = {
     "modes": "40 MB between nodes of open, keyed and pinned meshes",
     "codec": "bodies of 40 MB beside memcpy",
     "averaging": "ten updates of 40 MB beside memcpy",
+    "merging": "every merging rule, ten updates of 40 MB, beside the plain mean",
     "memory": "what a node holds, idle and after training",
     "latency": "how soon a node answers while it trains",
     "forming": "meshes of 10, 30 and 100 nodes",
@@ -31,6 +32,7 @@ PIECES = {
     "profile": "where a round's time goes",
     "curves": "accuracy by round for each wire format",
     "uneven": "part of the mesh, and one slow node: accuracy, bytes, time",
+    "cohort": "many small networks trained as one, beside one by one",
     "page": "what the page costs in a real browser",
 }
 BASE_PORT = 4900

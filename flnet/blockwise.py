@@ -8,7 +8,8 @@ updates twice.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ Rule = Callable[
 ]  # (updates, numbers) -> (numbers,); it may write into what it is given
 
 _NUMBERS = 131_072  # in float64 that a rule looks at together: 1 MiB
+_NETWORK = 64  # rows up to which comparing whole rows is quicker than sorting each column by itself
 _FEWEST = 1_024  # numbers of one update in a block, however many updates there are
 
 
@@ -56,6 +58,44 @@ def blockwise(
     )
 
 
+def sort_columns(rows: Rows) -> None:
+    """Put every column of finite numbers in rising order, in place.
+
+    A sorting network compares whole rows with each other, which for a few rows takes a quarter of the time that
+    sorting column by column does.
+
+    Args:
+        rows: (updates, numbers).
+    """
+    if len(rows) > _NETWORK:
+        rows.sort(axis=0)
+        return
+    smaller = np.empty(rows.shape[1])
+    for upper, lower in _comparisons(len(rows)):
+        np.minimum(rows[upper], rows[lower], out=smaller)
+        np.maximum(rows[upper], rows[lower], out=rows[lower])
+        rows[upper] = smaller
+
+
+@cache
+def _comparisons(count: int) -> tuple[tuple[int, int], ...]:
+    """Batcher's merge exchange (Knuth, "The Art of Computer Programming", 5.2.2, Algorithm M)."""
+    return tuple(_exchanged(count))
+
+
+def _exchanged(count: int) -> Iterator[tuple[int, int]]:
+    top = 1 << max(0, (count - 1).bit_length() - 1)
+    step = top if count > 1 else 0
+    while step:
+        width, part, apart = top, 0, step
+        while True:
+            yield from ((row, row + apart) for row in range(count - apart) if row & step == part)
+            if width == step:
+                break
+            apart, width, part = width - step, width // 2, step
+        step //= 2
+
+
 def _ruled(
     name: str,
     spec: ParamSpec,
@@ -71,5 +111,6 @@ def _ruled(
         rows = room[:, : min(room.shape[1], count - start)]
         for row, source in zip(rows, sources, strict=True):
             np.copyto(row, source[start : start + rows.shape[1]])
-        flat[start : start + rows.shape[1]] = rule(rows)
+        # Plus 0: of 0 and -0 the smaller is whichever a processor takes for it, and all nodes need the same bits.
+        flat[start : start + rows.shape[1]] = rule(rows) + 0.0
     return flat.reshape(spec.shape)

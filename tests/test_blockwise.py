@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flnet.blockwise import Rows, blockwise
+from flnet.blockwise import Rows, blockwise, sort_columns
 from flnet.params import Array, Params, Schema
 from tests.helpers import params
 
@@ -48,6 +48,30 @@ def test_the_result_lies_in_the_memory_that_is_given() -> None:
 
     blockwise(Schema.of(params(w=[1.0, 2.0])).specs, [params(w=[1.0, 2.0])], spread, memory)
     assert asked == [8]
+
+
+@pytest.mark.parametrize("count", [*range(20), 33, 64, 65, 100])
+def test_columns_are_sorted_whatever_their_number(count: int) -> None:
+    rows = np.random.default_rng(count).integers(-9, 9, size=(count, 50)).astype(np.float64)
+    expected = np.sort(rows, axis=0)
+    sort_columns(rows)
+    np.testing.assert_array_equal(rows, expected)
+
+
+@pytest.mark.parametrize("count", range(2, 13))
+def test_every_order_of_zeros_and_ones_is_sorted(count: int) -> None:
+    """So a network sorts everything (Knuth, 5.3.4, Theorem Z)."""
+    rows = np.array([[(number >> row) & 1 for number in range(1 << count)] for row in range(count)], np.float64)
+    sort_columns(rows)
+    assert (np.diff(rows, axis=0) >= 0).all()
+
+
+def test_zero_has_no_sign() -> None:
+    for one, other in ((0.0, -0.0), (-0.0, 0.0)):
+        found = blockwise(
+            Schema.of(params(w=[one])).specs, [params(w=[one]), params(w=[other])], lambda rows: rows[0]
+        )
+        assert not np.signbit(found["w"]).any()
 
 
 def test_without_updates_there_is_nothing_to_merge() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flnet.blob import Memory, fresh
-from flnet.blockwise import Rows, blockwise
+from flnet.blockwise import Rows, blockwise, sort_columns
 from flnet.params import Params, Schema, Update
 from flnet.strategies.base import LocalTerm, State, Strategy
 from flnet.strategies.counting import counting, mean_of_sorted
@@ -46,18 +46,18 @@ def around_median(rows: Rows, kept: int) -> NDArray[np.float64]:
     Args:
         rows: (updates, numbers), sorted in place.
     """
-    rows.sort(axis=0)
+    sort_columns(rows)
     count = len(rows)
     middle = rows[(count - 1) // 2] * 0.5 + rows[count // 2] * 0.5
     # The nearest ones lie side by side: of all runs of this length, the one whose far end is the least far.
-    best, reach = np.zeros(rows.shape[1], int), np.full(rows.shape[1], np.inf)
+    found, reach = np.empty(rows.shape[1]), np.full(rows.shape[1], np.inf)
     for start in range(count - kept + 1):
+        run = rows[start : start + kept]
         with np.errstate(over="ignore"):
-            far = np.maximum(middle - rows[start], rows[start + kept - 1] - middle)
-        np.copyto(best, start, where=far < reach)
+            far = np.maximum(middle - run[0], run[-1] - middle)
+        np.copyto(found, mean_of_sorted(run), where=(far < reach) | (start == 0))
         np.minimum(reach, far, out=reach)
-    nearest = np.take_along_axis(rows, best + np.arange(kept)[:, None], axis=0)
-    return mean_of_sorted(nearest)
+    return found
 
 
 def _chosen(squares: Squares, hostile: int) -> list[int]:

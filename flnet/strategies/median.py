@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flnet.blob import Memory, fresh
-from flnet.blockwise import Rows, blockwise
+from flnet.blockwise import Rows, blockwise, sort_columns
 from flnet.params import Params, Schema, Update
 from flnet.strategies.base import LocalTerm, State, Strategy
 from flnet.strategies.counting import counting
@@ -36,7 +36,7 @@ def median(memory: Memory = fresh) -> Strategy:
 
 def middle(rows: Rows) -> NDArray[np.float64]:
     """The median of every column; `rows` (updates, numbers) are sorted in place."""
-    rows.sort(axis=0)
+    sort_columns(rows)
     upper = len(rows) // 2
     found: NDArray[np.float64] = rows[upper]
     if len(rows) % 2 == 0:

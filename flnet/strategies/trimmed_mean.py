@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flnet.blob import Memory, fresh
-from flnet.blockwise import Rows, blockwise
+from flnet.blockwise import Rows, blockwise, sort_columns
 from flnet.params import Params, Schema, Update
 from flnet.strategies.base import LocalTerm, State, Strategy
 from flnet.strategies.counting import counting, mean_of_sorted
@@ -44,5 +44,5 @@ def trimmed_mean(part: float = DEFAULT_PART, memory: Memory = fresh) -> Strategy
 
 
 def _trimmed(rows: Rows, cut: int) -> NDArray[np.float64]:
-    rows.sort(axis=0)
+    sort_columns(rows)
     return mean_of_sorted(rows[cut : len(rows) - cut])
