@@ -109,7 +109,7 @@ def _cell(entry: Entry | None) -> str:
         return ""
     words = "-"
     if entry.mean is not None:
-        spread = f" ± {entry.spread:.{DIGITS}f}" if entry.spread is not None else ""
+        spread = f" ± {_number(entry.spread, beside=entry.mean)}" if entry.spread is not None else ""
         words = f"{_number(entry.mean)}{spread} ({len(entry.values)})"
     if entry.published is not None:
         words += f"<br>{_number(entry.published.value)}"
@@ -261,9 +261,10 @@ def _plain(words: str) -> str:
     return " ".join(words.replace("|", "\\|").split())
 
 
-def _number(value: float) -> str:
-    """Four digits after the point; whole ones of numbers that are no shares."""
-    return f"{value:.{DIGITS}f}" if abs(value) < 100 else f"{value:,.0f}"
+def _number(value: float, beside: float | None = None) -> str:
+    """Four digits after the point, fewer of larger numbers, as many as the one that it stands beside has."""
+    size = abs(value if beside is None else beside)
+    return f"{value:.{DIGITS}f}" if size < 2 else f"{value:.1f}" if size < 1000 else f"{value:,.0f}"
 
 
 def _time(seconds: float) -> str:

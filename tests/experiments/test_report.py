@@ -23,6 +23,7 @@ def test_the_report_has_numbers_differences_tests_and_reasons(tmp_path: Path) ->
     text = (tmp_path / "out/report.md").read_text("utf-8")
     assert "18 of 27 trainings are done; they took 27 s of computing." in text
     assert "| scene | 0.6100 ± 0.0100 (3)<br>0.6000 +0.0100 | 0.7100 ± 0.0100 (3)<br>0.9000 -0.1900 |" in text
+    assert "| scene | 1,000 ± 0 (3) |" in text
     assert "| ye\\|ast | 0.6100 ± 0.0100 (3) |" in text
     assert "1 of 2 cells are within 0.05 of it." in text
     assert "| scene | agg1 | accuracy | 0.9000 | 0.7100 | -0.1900 | 0.0100 | 19.0 |" in text
