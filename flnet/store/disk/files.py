@@ -15,6 +15,7 @@ import numpy as np
 
 from flnet.errors import PeerError
 from flnet.params import Digest, Params
+from flnet.store.disk.direct import write_whole
 from flnet.tensorfile import in_order, read_header, write_header
 
 SUFFIX = ".safetensors"
@@ -43,10 +44,7 @@ class ModelFiles:
             return digest
         unfinished = path.with_suffix(UNFINISHED)
         try:
-            with unfinished.open("wb") as file:
-                file.writelines(_pieces(params, said))
-                file.flush()
-                os.fsync(file.fileno())
+            write_whole(unfinished, list(_pieces(params, said)), params.nbytes)
             unfinished.rename(path)
         except OSError:
             with contextlib.suppress(OSError):
