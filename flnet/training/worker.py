@@ -38,6 +38,8 @@ from flnet.training.sources import loaded_families
 
 _PR_SET_PDEATHSIG = 1
 _NICENESS = 10
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of mallopt(3)
+_REUSED, _SPARE = 32 * 1024 * 1024, 256 * 1024 * 1024  # bytes: the largest piece, and all pieces together
 
 
 def main(descriptor: int, parent: int) -> None:
@@ -79,6 +81,18 @@ def _step_back() -> None:
     """
     if hasattr(os, "nice"):
         os.nice(max(0, _NICENESS - os.nice(0)))
+
+
+def _keep_memory() -> None:
+    """Let the gradients of one step stand where those of the last one stood.
+
+    The C library would give pieces of some MB back to the system each time, and the system fills with zeros what
+    it hands out again. All of it goes back with this process, which ends when nothing is to be trained.
+    """
+    with suppress(OSError, AttributeError):
+        adjust = ctypes.CDLL(None).mallopt
+        adjust(_M_MMAP_THRESHOLD, _REUSED)
+        adjust(_M_TRIM_THRESHOLD, _SPARE)
 
 
 def _take(descriptor: int) -> Channel:
@@ -148,6 +162,7 @@ def _done(fields: Mapping[str, Any], params: Params, backend: LocalBackend, chan
             return Frame({"answer": "prepared", "declaration": declaration_fields(declaration)}, initial)
         case "fit":
             _step_back()
+            _keep_memory()
             hyper = HyperParams.model_validate(fields["hyper"])
             fit, score = backend.fit(who, FitOrder(fields["number"], params, hyper, fields["seed"]), report)
             return Frame({"answer": "fitted", **fit_fields(fit, score)}, Params(fit.params))
