@@ -113,7 +113,7 @@ class Member:
         for update in updates:
             self._flat += torch.from_numpy(np.frombuffer(update, np.float32))
         self._flat /= len(updates) + 1
-        self.accuracy = self._bench.accuracy(self._flat)
+        self.accuracy = self._bench.accuracy(self._bench.views(self._flat))
         self.ends.append(time.monotonic())
         self.cpu.append(time.process_time())
 
