@@ -96,7 +96,9 @@ def test_a_node_of_flnet_trains_as_the_plain_mesh_does(tmp_path: Path) -> None:
     trainer._bench.train(flat, seed=5, epochs=2)
     trained = np.concatenate([fit.params[name].ravel() for name in work.names])
     assert trained.tobytes() == flat.numpy().tobytes()
-    assert trainer.evaluate(fit.params).accuracy == pytest.approx(trainer._bench.accuracy(trainer._bench.views(flat)))
+    assert trainer.evaluate(fit.params).accuracy == pytest.approx(
+        trainer._bench.accuracy(trainer._bench.views(flat))
+    )
     assert {name: array.tobytes() for name, array in start.items()} == bytes_before
     assert sum(array.nbytes for array in fit.params.values()) == work.nbytes
 
