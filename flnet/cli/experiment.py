@@ -42,6 +42,7 @@ SIGNAL_EXIT = 128  # plus the signal's number, as shells count
     "--ray-address", metavar="ADDRESS", help="Of a Ray cluster that runs; one is started here if absent."
 )
 @click.option("--seeds", type=click.IntRange(1, 10_000), help="Of each cell, in place of what the table says.")
+@click.option("--only", default="", metavar="TEXT", help="Only rows whose name holds this text.")
 @click.option("--quick", is_flag=True, help="Two rounds of one seed: only to see it work.")
 @click.option(
     "--nice", type=click.IntRange(0, 19), default=0, help="How far the processes step back behind others."
@@ -55,6 +56,7 @@ def command(
     workers: int | None,
     ray_address: str | None,
     seeds: int | None,
+    only: str,
     quick: bool,
     nice: int,
 ) -> None:
@@ -73,7 +75,7 @@ def command(
         _show_tables()
         return
     plan = find_plan(name)
-    cells = plan.cells(seeds, quick=quick)
+    cells = [cell for cell in plan.cells(seeds, quick=quick) if only in cell.row]
     folder = out or FOLDER / (f"{plan.id}-quick" if quick else plan.id)
     results = Results(folder)
     count = workers or processors()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import queue
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
@@ -21,7 +23,7 @@ ENDING_SECONDS = 5.0  # for a worker without orders to end by itself
 
 
 class LocalEngine:
-    """Runs cells in child processes of this one."""
+    """Runs cells in child processes of this one, each of which knows one trainer: frameworks bear no others."""
 
     def __init__(
         self, settings: Settings, workers: int = 1, progress: Progress = lambda at_work: None, nice: int = 0
@@ -41,39 +43,86 @@ class LocalEngine:
         Raises:
             WorkerDied: a process ended without an answer.
         """
-        waiting = list(reversed(batches(cells)))
-        said: queue.SimpleQueue[tuple[int, str]] = queue.SimpleQueue()
-        workers = [_Worker(i, self._settings, said, self._nice) for i in range(min(self._workers, len(waiting)))]
-        at_work: dict[int, tuple[Sequence[Cell], float]] = {}
+        crew = _Crew(self._settings, batches(cells), self._nice)
         try:
-            for worker in workers:
-                at_work[worker.number] = (worker.ask(waiting.pop()), 0.0)
-            while at_work:
-                number, line = said.get()
-                if not line:
-                    raise workers[number].died(at_work)
-                answer = answer_of(line)
-                in_hand = at_work.pop(number)[0]
-                if isinstance(answer, float):
-                    at_work[number] = (in_hand, answer)
-                    self._progress(at_work)
-                    continue
-                yield from zip(in_hand, answer, strict=True)
-                if waiting:
-                    at_work[number] = (workers[number].ask(waiting.pop()), 0.0)
-                self._progress(at_work)
+            for _ in range(self._workers):
+                crew.hire()
+            while crew.at_work:
+                done = crew.hear()
+                self._progress(crew.at_work)
+                yield from done
         finally:
-            for worker in workers:
-                worker.end(is_idle=worker.number not in at_work)
+            crew.end()
+
+
+class _Crew:
+    """The workers of one run.
+
+    Attributes:
+        at_work: by worker, the cells that it has in hand, and the part of them that is done.
+    """
+
+    def __init__(self, settings: Settings, waiting: Sequence[Sequence[Cell]], nice: int) -> None:
+        self.at_work: dict[int, tuple[Sequence[Cell], float]] = {}
+        self._settings, self._nice = settings, nice
+        self._waiting = deque(waiting)
+        self._said: queue.SimpleQueue[tuple[int, str]] = queue.SimpleQueue()
+        self._workers: dict[int, _Worker] = {}
+        self._numbers = itertools.count()
+
+    def hire(self) -> None:
+        """Give the next cells, if there are any, to a new worker."""
+        if self._waiting:
+            number, trainer = next(self._numbers), self._waiting[0][0].setup.trainer
+            self._workers[number] = _Worker(number, trainer, self._settings, self._said, self._nice)
+            self._ask(number)
+
+    def hear(self) -> list[tuple[Cell, Outcome]]:
+        """Wait for a word of a worker; the cells that it has done.
+
+        Raises:
+            WorkerDied: it ended without an answer.
+        """
+        number, line = self._said.get()
+        if number not in self.at_work:
+            return []  # the end of one that has nothing more to do
+        cells = self.at_work[number][0]
+        if not line:
+            raise self._workers[number].died(cells)
+        answer = answer_of(line)
+        if isinstance(answer, float):
+            self.at_work[number] = (cells, answer)
+            return []
+        del self.at_work[number]
+        self._go_on(number)
+        return list(zip(cells, answer, strict=True))
+
+    def end(self) -> None:
+        """Let all workers go."""
+        for number, worker in self._workers.items():
+            worker.end(is_idle=number not in self.at_work)
+
+    def _go_on(self, number: int) -> None:
+        """Give the next cells to this worker, or to a new one in its place if they are of another trainer."""
+        if self._waiting and self._waiting[0][0].setup.trainer == self._workers[number].trainer:
+            self._ask(number)
+            return
+        self._workers.pop(number).end(is_idle=True)
+        self.hire()
+
+    def _ask(self, number: int) -> None:
+        cells = self._waiting.popleft()
+        self._workers[number].ask(cells)
+        self.at_work[number] = (cells, 0.0)
 
 
 class _Worker:
     """One child, and the thread that hears it."""
 
     def __init__(
-        self, number: int, settings: Settings, said: queue.SimpleQueue[tuple[int, str]], nice: int
+        self, number: int, trainer: str, settings: Settings, said: queue.SimpleQueue[tuple[int, str]], nice: int
     ) -> None:
-        self.number = number
+        self.number, self.trainer = number, trainer
         self._process = subprocess.Popen(  # noqa: S603  this very interpreter, and two numbers
             [sys.executable, "-m", "flnet.experiments.child", str(os.getpid()), str(nice)],
             stdin=subprocess.PIPE,
@@ -85,14 +134,13 @@ class _Worker:
         self._tell(settings_line(settings))
         threading.Thread(target=self._hear, args=(said,), daemon=True).start()
 
-    def ask(self, cells: Sequence[Cell]) -> Sequence[Cell]:
+    def ask(self, cells: Sequence[Cell]) -> None:
         """Have these cells trained together."""
         self._tell(order_of(cells))
-        return cells
 
-    def died(self, at_work: Mapping[int, tuple[Sequence[Cell], float]]) -> WorkerDied:
-        """What to say when it is gone."""
-        where = "; ".join(f"{cell.row}, {cell.column}, seed {cell.seed}" for cell in at_work[self.number][0][:3])
+    def died(self, cells: Sequence[Cell]) -> WorkerDied:
+        """What to say when it is gone with these cells in hand."""
+        where = "; ".join(f"{cell.row}, {cell.column}, seed {cell.seed}" for cell in cells[:3])
         return WorkerDied(f"the process that trained {where} ended with code {self._process.wait()}")
 
     def end(self, *, is_idle: bool) -> None:

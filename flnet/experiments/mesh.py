@@ -8,7 +8,7 @@ computation changes nothing about who hears what when.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from flnet.effects import Average, Evaluate, Train
@@ -28,12 +28,12 @@ from flnet.experiments.learners import Learner, Order
 from flnet.jobs import Rules, Waits
 from flnet.membership import Pauses
 from flnet.node.lane import round_seed
-from flnet.params import Params, PeerId, TrainerId
+from flnet.params import Params, PeerId, Schema, TrainerId, Update
 from flnet.policies import Participation
 from flnet.screening import Bounds
 from flnet.simulation import TRAINER, Cluster, Weather
 from flnet.simulation.node import SimulatedNode
-from flnet.strategies import fed_avg
+from flnet.strategies import State, Strategy, fed_avg
 from flnet.training.api import Task
 
 # Longer than it takes until all nodes heard of a round, so that all that they will do is begun before any ends.
@@ -58,7 +58,8 @@ class Mesh(Cluster):
         participation = Participation(setup.participation, setup.min_participants)
         weather = Weather(digests=1.0)
         super().__init__(len(learners), cell.seed, weather, WAITS, QUIET, rules=Rules(participation))
-        self.strategy, self.bounds = fed_avg(setup.aggregation), Bounds(setup.max_update_norm)
+        self.strategy = remembering(fed_avg(setup.aggregation))
+        self.bounds = Bounds(setup.max_update_norm)
         self.learners = dict(zip(self.nodes, learners, strict=True))
         self.records: dict[PeerId, list[Record]] = {name: [] for name in self.nodes}
         self.failures: dict[PeerId, str] = {}
@@ -197,6 +198,26 @@ class Mesh(Cluster):
 
     def _data(self) -> str:
         return str(next(iter(self.learners.values())).declaration.data.get("source", ""))
+
+
+def remembering(strategy: Strategy) -> Strategy:
+    """The same strategy, which merges equal updates once: all nodes of a round merge the same ones.
+
+    Only for a rule whose state is None, as that of all rules without a memory is.
+    """
+    last: dict[Hashable, tuple[Params, State]] = {}
+
+    def merge(state: State, schema: Schema, updates: Sequence[Update]) -> tuple[Params, State]:
+        words = tuple((u.peer, u.params.digest, u.examples, u.labels, u.staleness) for u in updates)
+        key = (schema.digest, words)
+        if state is not None or key not in last:
+            result = strategy.merge(state, schema, updates)
+            last.clear()
+            last[key] = result
+            return result
+        return last[key]
+
+    return strategy._replace(merge=merge, running=None)
 
 
 def _figures(record: Record) -> dict[str, float | None]:

@@ -53,6 +53,18 @@ def test_progress_is_told_and_leaving_early_ends_the_workers() -> None:
     assert any(0 < done < 1 for done in told)
 
 
+def test_a_process_knows_one_trainer(tmp_path: Path) -> None:
+    text = (Path(__file__).parent / "trainers" / "TINY.py").read_text("utf-8")
+    by_process = text.replace("return DataInfo(self.place", "return DataInfo(str(os.getpid())")
+    for name in ("ONE", "TWO"):
+        (tmp_path / f"{name}.py").write_text(by_process, "utf-8")
+    engine = LocalEngine(TOLD.model_copy(update={"trainers_path": tmp_path}), 1)
+    cells = [cell(seed, trainer=name) for name in ("ONE", "TWO", "ONE") for seed in range(2)]
+    where = [(one.setup.trainer, outcome.data) for one, outcome in engine.run(cells)]
+    assert len(where) == 6
+    assert len({process for _, process in where}) == len(set(where)) >= 2
+
+
 def test_a_worker_that_dies_is_told_with_what_it_had_in_hand(tmp_path: Path) -> None:
     text = (Path(__file__).parent / "trainers" / "TINY.py").read_text("utf-8")
     (tmp_path / "DYING.py").write_text(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,9 @@ import pytest
 
 from flnet.experiments.base import Outcome
 from flnet.experiments.learners import Order, carry_out, learners_of, trainer_file
-from flnet.experiments.mesh import Mesh
-from flnet.params import Params, PeerId
+from flnet.experiments.mesh import Mesh, remembering
+from flnet.params import Params, PeerId, RoundKey, Schema, Update
+from flnet.strategies import fed_avg
 from tests.experiments.cells import TOLD, cell
 
 
@@ -61,6 +64,27 @@ def test_the_average_is_that_of_the_strategy(tmp_path: Path) -> None:
             np.testing.assert_allclose(order.params[name], mean, rtol=1e-5, atol=1e-7)
     assert run.outcome.examples == tuple(weights)
     assert len({order.params.digest for order in measured}) == 1
+
+
+def test_equal_updates_are_merged_once() -> None:
+    calls = []
+
+    def merge(state: object, schema: Schema, updates: Sequence[Update]) -> tuple[Params, object]:
+        calls.append(updates)
+        return fed_avg().merge(state, schema, updates)
+
+    counted = remembering(fed_avg()._replace(merge=merge))
+    schema = Schema.of({"w": np.zeros(1, np.float32)})
+    key = RoundKey(0, PeerId("a"))
+    some = [
+        Update(PeerId(name), key, Params({"w": np.array([w], np.float32)}), 1)
+        for name, w in zip("ab", [1.0, 2.0], strict=True)
+    ]
+    (first, _), (again, _) = (counted.merge(None, schema, some) for _ in range(2))
+    assert first is again
+    other, _ = counted.merge(None, schema, [some[0], replace(some[1], examples=3)])
+    assert [first["w"], other["w"]] == [1.5, 1.75]
+    assert len(calls) == 2
 
 
 def test_bytes_are_those_of_updates_and_of_what_is_said(tmp_path: Path) -> None:
