@@ -20,6 +20,7 @@ BOUNDS = {
     "uneven.accuracy": 0.01,  # of accuracy
     "uneven.bytes": 0.55,
     "uneven.time": 1.5,
+    "cohort": 0.333,  # three times as fast
     "page.paint": 1000.0,  # ms
     "page.weight": 200.0,  # kB
     "page.event": 1000.0,  # ms
