@@ -69,13 +69,19 @@ class Measure(Record):
 
 
 class Published(Record):
-    """What the source has in a cell."""
+    """What the source has in a cell.
+
+    Attributes:
+        spread: standard deviation over its seeds.
+        seeds: how many they were.
+    """
 
     row: str
     column: str
     measure: str
     value: float
-    spread: float | None = None  # standard deviation over its seeds
+    spread: float | None = None
+    seeds: int | None = Field(default=None, ge=1)
 
 
 class Note(Record):

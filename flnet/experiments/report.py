@@ -18,6 +18,7 @@ from flnet.experiments.summary import Comparison, Entry, comparisons, entries
 
 REPORT, TABLE, CELLS = "report.md", "table.csv", "cells.csv"
 DIGITS = 4
+CHANCE = 2.0  # standard errors within which a difference may well be chance
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would take for one
 
 
@@ -126,15 +127,22 @@ def _beside(plan: Plan, there: Sequence[Entry]) -> Iterator[str]:
     near = len(compared) - len(far)
     yield f"\n## Beside what was published\n\n{near} of {len(compared)} cells are within {plan.tolerance:g} of it."
     if far:
+        errors = [entry.standard_errors for entry in far]
+        chance = sum(error is not None and error <= CHANCE for error in errors)
+        if any(error is not None for error in errors):
+            yield (
+                f"{chance} of the other {len(far)} are no farther than {CHANCE:g} standard errors: two means of so "
+                "few seeds differ by that much by chance."
+            )
         yield "\nThe others:\n"
-        yield _line(["row", "column", "measure", "published", "ours", "difference", "spread", "in spreads"])
+        yield _line(["row", "column", "measure", "published", "ours", "difference", "spread", "standard errors"])
         yield _line(["---"] * 8)
     for entry in far:
         published, mean, difference = entry.published, entry.mean, entry.difference
         assert published is not None and mean is not None and difference is not None
-        spread = f"{entry.spread:.{DIGITS}f}" if entry.spread else "-"
-        spreads = f"{abs(difference) / entry.spread:.1f}" if entry.spread else "-"
-        numbers = [_number(published.value), _number(mean), f"{difference:+.{DIGITS}f}", spread, spreads]
+        spread = f"{entry.spread:.{DIGITS}f}" if entry.spread is not None else "-"
+        errors_off = f"{entry.standard_errors:.1f}" if entry.standard_errors is not None else "-"
+        numbers = [_number(published.value), _number(mean), f"{difference:+.{DIGITS}f}", spread, errors_off]
         yield _line([entry.row, entry.column, entry.measure, *numbers])
     yield from _notes(plan, far)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import sqrt
 from statistics import fmean, stdev
 
 import numpy as np
@@ -50,6 +51,19 @@ class Entry:
     def difference(self) -> float | None:
         """Ours less what was published."""
         return None if self.published is None or self.mean is None else self.mean - self.published.value
+
+    @property
+    def standard_errors(self) -> float | None:
+        """The difference, in standard errors of a difference of two means; None where too little is known for it.
+
+        Where the source tells no spread, it is taken for ours.
+        """
+        there = self.published
+        if there is None or there.seeds is None or self.difference is None or self.spread is None:
+            return None
+        theirs = self.spread if there.spread is None else there.spread
+        error = sqrt(self.spread**2 / len(self.values) + theirs**2 / there.seeds)
+        return abs(self.difference) / error if error else None
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,7 @@ row = "scene"
 column = "agg1"
 measure = "accuracy"
 value = 0.90
+seeds = 3
 
 [[notes]]
 words = "Theirs is a typing error."

