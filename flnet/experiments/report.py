@@ -131,8 +131,8 @@ def _beside(plan: Plan, there: Sequence[Entry]) -> Iterator[str]:
         chance = sum(error is not None and error <= CHANCE for error in errors)
         if any(error is not None for error in errors):
             yield (
-                f"{chance} of the other {len(far)} are no farther than {CHANCE:g} standard errors: two means of so "
-                "few seeds differ by that much by chance."
+                f"{chance} of the other {len(far)} are no farther than {CHANCE:g} standard errors: two means of "
+                "so few seeds differ by that much by chance."
             )
         yield "\nThe others:\n"
         yield _line(["row", "column", "measure", "published", "ours", "difference", "spread", "standard errors"])
