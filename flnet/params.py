@@ -48,6 +48,7 @@ class Params(Mapping[str, Array]):
         """Take over `arrays`; an array that is writable is guarded by a read-only view, not copied."""
         self._arrays = {name: _frozen(name, value) for name, value in (arrays or {}).items()}
         self._conforms_to: Schema | None = None  # the schema that found nothing wrong with them last
+        self._conformed: Params | None = None  # what they became by it, where they had to be changed
 
     def __getitem__(self, name: str) -> Array:
         return self._arrays[name]
@@ -146,20 +147,22 @@ class Schema:
     def conform(self, params: Mapping[str, Array]) -> Params:
         """Check `params` against this schema and give them its dtypes and order of names.
 
-        What passed is remembered on the result, and is given back at once when this very schema sees it again.
+        What passed is remembered, and the result is given back at once when an equal schema sees them again.
         Parameters that need no change are themselves the result.
 
         Raises:
             ParamsRefused: names, a shape or a dtype differ, or a number is not finite.
         """
-        if isinstance(params, Params) and params._conforms_to is self:
-            return params
+        if isinstance(params, Params) and params._conforms_to is not None and params._conforms_to == self:
+            return params._conformed or params
         if params.keys() != self.specs.keys():
             raise ParamsRefused(names_differ(self.specs, params))
         found = {name: _conformed(name, params[name], spec) for name, spec in self.specs.items()}
         same = list(params) == list(found) and all(params[name] is array for name, array in found.items())
         result = params if isinstance(params, Params) and same else Params(found)
         result._conforms_to = self
+        if isinstance(params, Params) and not same:
+            params._conforms_to, params._conformed = self, result
         return result
 
 
