@@ -52,7 +52,7 @@ def test_outcomes_say_what_they_cost_and_where() -> None:
     assert outcome.machine == machine()
 
 
-@pytest.mark.data
+@pytest.mark.slow
 def test_the_nodes_own_trainers_learn() -> None:
     (outcome,) = run(cell(trainer="MNIST_3_7", nodes=2, rounds=2))
     assert outcome.reason == ""
