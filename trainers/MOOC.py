@@ -92,7 +92,7 @@ class DropOut(Trainer):
         return [trainer._fit(task, learnt) for (trainer, task), learnt in zip(jobs, found, strict=True)]
 
     def evaluate(self, params: Model) -> Score:
-        """Share of enrolments judged rightly; where schools are unlike, of the whole published test part too."""
+        """Share of enrolments judged rightly; unless schools are alike, of the whole published test part too."""
         return self._score(params, {})
 
     @classmethod

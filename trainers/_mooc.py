@@ -39,7 +39,7 @@ class School:
 
     Attributes:
         sides: train, validation, test.
-        official: the whole published test part where schools are unlike; None where the own test resembles it.
+        official: the whole published test part; None where the own test is an even part of it.
     """
 
     sides: Mapping[str, Labelled]
@@ -71,7 +71,7 @@ def load_school(settings: TrainerSettings) -> School:
     if not all(map(len, sides.values())):
         counts = ", ".join(f"{len(side)} in {name}" for name, side in sides.items())
         raise DataMissing(f"too few enrolments for this node: {counts}", "use fewer shards")
-    is_alike = settings.partition.kind == "iid"
+    is_alike = settings.partition.kind == "iid" and settings.shard[1] > 1
     return School(sides, _info(path, sides, settings), columns, None if is_alike else published.data)
 
 
