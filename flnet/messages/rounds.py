@@ -109,7 +109,7 @@ class Accuracy(JobMessage):
 
     Attributes:
         digest: of the average beside it.
-        contributors: how many updates went into it.
+        contributors: how many updates went into it; 0 where it counts for none (`flnet.screening`).
         report: in a series with a goal.
     """
 
