@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from flnet.errors import WorkerDied
 from flnet.experiments.base import Cell, Outcome, batches
 from flnet.experiments.child import answer_of, order_of, settings_line
 from flnet.settings import Settings
@@ -38,11 +37,7 @@ class LocalEngine:
         self._progress = progress
 
     def run(self, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Outcome]]:
-        """Each cell with what came of it.
-
-        Raises:
-            WorkerDied: a process ended without an answer.
-        """
+        """Each cell with what came of it."""
         crew = _Crew(self._settings, batches(cells), self._nice)
         try:
             for _ in range(self._workers):
@@ -78,17 +73,16 @@ class _Crew:
             self._ask(number)
 
     def hear(self) -> list[tuple[Cell, Outcome]]:
-        """Wait for a word of a worker; the cells that it has done.
-
-        Raises:
-            WorkerDied: it ended without an answer.
-        """
+        """Wait for a word of a worker; the cells that are done with it. Those of one that died say so."""
         number, line = self._said.get()
         if number not in self.at_work:
             return []  # the end of one that has nothing more to do
         cells = self.at_work[number][0]
         if not line:
-            raise self._workers[number].died(cells)
+            del self.at_work[number]
+            reason = f"the process that trained it ended with code {self._workers.pop(number).end(is_idle=True)}"
+            self.hire()
+            return [(cell, Outcome(reason=reason)) for cell in cells]
         answer = answer_of(line)
         if isinstance(answer, float):
             self.at_work[number] = (cells, answer)
@@ -138,23 +132,18 @@ class _Worker:
         """Have these cells trained together."""
         self._tell(order_of(cells))
 
-    def died(self, cells: Sequence[Cell]) -> WorkerDied:
-        """What to say when it is gone with these cells in hand."""
-        where = "; ".join(f"{cell.row}, {cell.column}, seed {cell.seed}" for cell in cells[:3])
-        return WorkerDied(f"the process that trained {where} ended with code {self._process.wait()}")
-
-    def end(self, *, is_idle: bool) -> None:
-        """Let it go; one that is at work is killed."""
+    def end(self, *, is_idle: bool) -> int:
+        """Let it go; one that is at work is killed. What it ended with."""
         assert self._process.stdin is not None
         with suppress(OSError):
             self._process.stdin.close()
         if not is_idle:
             self._process.kill()
         try:
-            self._process.wait(ENDING_SECONDS)
+            return self._process.wait(ENDING_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
+            return self._process.wait()
 
     def _tell(self, line: str) -> None:
         assert self._process.stdin is not None

@@ -9,7 +9,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flnet.errors import WorkerDied
 from flnet.experiments.base import Cell, Outcome
 from flnet.experiments.driving import run_together
 from flnet.experiments.local import LocalEngine
@@ -65,11 +64,11 @@ def test_a_process_knows_one_trainer(tmp_path: Path) -> None:
     assert len({process for _, process in where}) == len(set(where)) >= 2
 
 
-def test_a_worker_that_dies_is_told_with_what_it_had_in_hand(tmp_path: Path) -> None:
+def test_cells_of_a_worker_that_died_have_that_reason_and_others_go_on(tmp_path: Path) -> None:
     text = (Path(__file__).parent / "trainers" / "TINY.py").read_text("utf-8")
-    (tmp_path / "DYING.py").write_text(
-        text.replace("w, b = task.params", "os._exit(7)\n        w, b = task.params")
-    )
+    dying = "if task.hyper.e == 9:\n            os._exit(7)\n        w, b = task.params"
+    (tmp_path / "DYING.py").write_text(text.replace("w, b = task.params", dying), "utf-8")
     engine = LocalEngine(TOLD.model_copy(update={"trainers_path": tmp_path}), 1)
-    with pytest.raises(WorkerDied, match="row of it, c, seed 5 ended with code 7"):
-        list(engine.run([cell(5, row="row of it", trainer="DYING")]))
+    cells = [cell(seed, trainer="DYING", epochs=epochs) for seed, epochs in enumerate([1, 9, 1])]
+    reasons = {one.seed: outcome.reason for one, outcome in engine.run(cells)}
+    assert reasons == {0: "", 1: "the process that trained it ended with code 7", 2: ""}
