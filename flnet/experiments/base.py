@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from flnet.setting_types import check_partition
+from flnet.setting_types import check_merging_rule, check_partition
 
 NUMBERS = 1  # counts up when a change of flnet changes what equal setups and seeds give
 Kind = Literal["federated", "lone", "central"]
@@ -40,7 +40,7 @@ class Setup(Record):
             "central": one node that has all rows.
         nodes: how many; of a central setup the parts that the others have.
         partition: how rows are dealt to the nodes, as FLNET_DATA_PARTITION has it.
-        aggregation: weights of the average: agg0 uniform, agg1 by examples, agg2 by examples x labels.
+        aggregation: the merging rule, as FLNET_AGGREGATION has it.
         participation: part of the nodes that train in a round.
         min_participants: nodes that train at least.
         exchange: whether a node adopts a peer's model that is better on its own test rows.
@@ -59,7 +59,7 @@ class Setup(Record):
     kind: Kind = "federated"
     nodes: int = Field(default=10, ge=1, le=250)
     partition: Annotated[str, AfterValidator(check_partition)] = "iid"
-    aggregation: Literal["agg0", "agg1", "agg2"] = "agg1"
+    aggregation: Annotated[str, AfterValidator(check_merging_rule)] = "agg1"
     participation: float = Field(default=1, gt=0, le=1)
     min_participants: int = Field(default=1, ge=1, le=257)
     exchange: bool = False

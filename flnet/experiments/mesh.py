@@ -28,12 +28,13 @@ from flnet.experiments.learners import Learner, Order
 from flnet.jobs import Rules, Waits
 from flnet.membership import Pauses
 from flnet.node.lane import round_seed
+from flnet.node.merging import strategy_for
 from flnet.params import Params, PeerId, Schema, TrainerId, Update
 from flnet.policies import Participation
 from flnet.screening import Bounds
 from flnet.simulation import TRAINER, Cluster, Weather
 from flnet.simulation.node import SimulatedNode
-from flnet.strategies import State, Strategy, fed_avg
+from flnet.strategies import State, Strategy
 from flnet.training.api import Task
 
 # Longer than it takes until all nodes heard of a round, so that all that they will do is begun before any ends.
@@ -58,7 +59,7 @@ class Mesh(Cluster):
         participation = Participation(setup.participation, setup.min_participants)
         weather = Weather(digests=1.0)
         super().__init__(len(learners), cell.seed, weather, WAITS, QUIET, rules=Rules(participation))
-        self.strategy = remembering(fed_avg(setup.aggregation))
+        self.strategy = remembering(strategy_for(setup.aggregation))
         self.bounds = Bounds(setup.max_update_norm)
         self.learners = dict(zip(self.nodes, learners, strict=True))
         self.records: dict[PeerId, list[Record]] = {name: [] for name in self.nodes}

@@ -66,6 +66,14 @@ def test_the_average_is_that_of_the_strategy(tmp_path: Path) -> None:
     assert len({order.params.digest for order in measured}) == 1
 
 
+def test_every_merging_rule_of_a_node_can_be_compared(tmp_path: Path) -> None:
+    run = Run(tmp_path, rounds=1, aggregation="median")
+    trained, measured = run.steps
+    for name in ("w", "b"):
+        middle = np.median([order.params[name] for order in trained], axis=0)
+        assert np.array_equal(measured[0].params[name], middle.astype(np.float32))
+
+
 def test_equal_updates_are_merged_once() -> None:
     calls = []
 
