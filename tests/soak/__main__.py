@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections import Counter
@@ -18,8 +19,9 @@ from tests.hosts.mesh import host_mesh
 from tests.hosts.namespaces import unable
 from tests.hosts.rules import Rule
 from tests.processes.harness import Harness, RealNode, harness, until
-from tests.soak.faults import befall, draw, passing, possible
+from tests.soak.faults import LONG, SHORT, befall, draw, passing, possible
 from tests.soak.growth import Bounds, Sample, broken, memory_slope
+from tests.soak.holding import HOLDING
 
 SETTINGS = {
     "TRAINERS": "SLOW",
@@ -54,16 +56,17 @@ class Soak:
                 with suppress(psutil.Error, httpx.HTTPError, FileNotFoundError):
                     self.samples.append(self._sample(node, now))
 
-    def run(self, seconds: float, every: float) -> None:
+    def run(self, seconds: float, every: float, longest: float = LONG) -> None:
         """A fault at each interval, until the time is over; then all nodes must be one mesh again."""
+        shortest = min(SHORT, longest / 2)
         meanwhile = passing(self.look)
         meanwhile(min(every, seconds))
         while time.monotonic() - self._began < seconds:
-            fault = draw(self._chance, len(self.harness.nodes), possible(self.harness))
+            fault = draw(self._chance, len(self.harness.nodes), possible(self.harness), shortest, longest)
             click.echo(f"{time.monotonic() - self._began:7.0f} s  {fault}")
             self.faults[fault.kind] += 1
             befall(self.harness, fault, meanwhile)
-            meanwhile(max(1.0, every - fault.seconds))
+            meanwhile(max(min(1.0, every / 2), every - fault.seconds))
 
     def whole(self) -> str:
         """Why the nodes are no mesh any more; empty if they end a round with one model."""
@@ -129,6 +132,8 @@ def nodes_of(folder: Path, count: int, seed: int) -> Iterator[Harness]:
 
 
 def _up(made: Harness, count: int) -> Harness:
+    if HOLDING in os.environ:
+        made.module = "tests.soak.holding"
     made.go()
     for _ in range(count):
         made.start(**SETTINGS)
@@ -162,6 +167,7 @@ def table(soak: Soak, warm_up: float) -> str:
 @click.option("--nodes", default=5, show_default=True, type=click.IntRange(min=3))
 @click.option("--seed", default=1, show_default=True)
 @click.option("--every", default=30.0, show_default=True, help="Seconds from fault to fault.")
+@click.option("--longest", default=LONG, show_default=True, help="Seconds that a fault lasts at most.")
 @click.option("--round-seconds", default=10.0, show_default=True, help="Seconds from round to round.")
 @click.option("--warm-up", default=900.0, show_default=True, help="Seconds of each process that do not count.")
 @click.option("--memory", default=1.0, show_default=True, help="Megabytes per hour that a node may grow.")
@@ -171,6 +177,7 @@ def main(
     nodes: int,
     seed: int,
     every: float,
+    longest: float,
     round_seconds: float,
     warm_up: float,
     memory: float,
@@ -182,7 +189,7 @@ def main(
         place.mkdir(parents=True, exist_ok=True)
         with nodes_of(place, nodes, seed) as made:
             soak = Soak(made, Random(seed), round_seconds)
-            soak.run(hours * 3600, every)
+            soak.run(hours * 3600, every, longest)
             faults = [why] if (why := soak.whole()) else []
         for name in (node.name for node in made.nodes):
             own = [sample for sample in soak.samples if sample.node == name]

@@ -30,12 +30,14 @@ class Fault:
         return f"{self.kind} n{self.node}{beside} for {self.seconds:.0f} s"
 
 
-def draw(chance: Random, nodes: int, kinds: Sequence[str]) -> Fault:
-    """The next fault."""
+def draw(
+    chance: Random, nodes: int, kinds: Sequence[str], shortest: float = SHORT, longest: float = LONG
+) -> Fault:
+    """The next fault; it lasts between these times, in seconds."""
     kind = chance.choice(list(kinds))
     node = chance.randrange(SPARED, nodes) if kind == "kill" else chance.randrange(nodes)
     other = chance.choice([index for index in range(nodes) if index != node])
-    return Fault(kind, node, other, chance.uniform(SHORT, LONG))
+    return Fault(kind, node, other, chance.uniform(shortest, longest))
 
 
 def possible(harness: Harness) -> Sequence[str]:

@@ -15,6 +15,8 @@ def test_the_same_seed_draws_the_same_faults() -> None:
     one, two = Random(3), Random(3)
     drawn = [draw(one, 5, KINDS) for _ in range(200)]
     assert drawn == [draw(two, 5, KINDS) for _ in range(200)]
+    brief = [draw(one, 5, KINDS, 1.0, 2.0).seconds for _ in range(200)]
+    assert 1.0 <= min(brief) < 1.1 < 1.9 < max(brief) <= 2.0
     assert {fault.kind for fault in drawn} == set(KINDS)
     assert all(fault.node != fault.other for fault in drawn)
     assert {fault.node for fault in drawn if fault.kind == "kill"} == set(range(SPARED, 5))
