@@ -14,7 +14,10 @@ from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from flnet.errors import InvalidMessage
+from flnet.policies import Goal
 from flnet.setting_types import check_merging_rule, check_partition
+from flnet.training.partition import Partition
 
 NUMBERS = 1  # counts up when a change of flnet changes what equal setups and seeds give
 Kind = Literal["federated", "lone", "central"]
@@ -23,6 +26,21 @@ _OVER: Mapping[Over, Callable[[Sequence[float]], float]] = {"mean": fmean, "min"
 _DECIDES_NOTHING = frozenset({"needs", "together"})
 _BETWEEN_NODES = frozenset({"aggregation", "participation", "min_participants", "exchange", "max_update_norm"})
 _OF_PARTS = frozenset({"nodes", "partition"})
+
+
+def _dealt(text: str) -> str:
+    """A partition, all of it: also that its number is in range. As it was written, for keys are of texts."""
+    Partition.parse(check_partition(text))
+    return text
+
+
+def _aimed(text: str) -> str:
+    """A goal for rounds."""
+    try:
+        Goal.parse(text)
+    except InvalidMessage as exc:
+        raise ValueError(exc.message) from exc
+    return text
 
 
 class Record(BaseModel):
@@ -58,14 +76,14 @@ class Setup(Record):
     trainer: str = Field(pattern=r"^[A-Za-z0-9_]{1,64}$")
     kind: Kind = "federated"
     nodes: int = Field(default=10, ge=1, le=250)
-    partition: Annotated[str, AfterValidator(check_partition)] = "iid"
+    partition: Annotated[str, AfterValidator(_dealt)] = "iid"
     aggregation: Annotated[str, AfterValidator(check_merging_rule)] = "agg1"
     participation: float = Field(default=1, gt=0, le=1)
     min_participants: int = Field(default=1, ge=1, le=257)
     exchange: bool = False
     max_update_norm: float = Field(default=100, ge=0)
     rounds: int = Field(default=10, ge=1, le=100_000)
-    until: str | None = None
+    until: Annotated[str, AfterValidator(_aimed)] | None = None
     epochs: int | None = Field(default=None, ge=1, le=10_000)
     rate: float | None = Field(default=None, gt=0, le=1_000)
     batch: int | None = Field(default=None, ge=1, le=1_000_000)

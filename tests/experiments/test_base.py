@@ -43,6 +43,8 @@ def test_a_cell_goes_through_json() -> None:
         {"trainer": "../MNIST"},
         {"nodes": 0},
         {"partition": "dirichlet"},
+        {"partition": "pathological:2.5"},
+        {"until": "it is good"},
         {"aggregation": "agg3"},
         {"rate": float("nan")},
         {"participation": 0},
