@@ -49,7 +49,10 @@ class Mailbox:
             raise LocalError("the node is not running")
         waiting: Waiting = asyncio.get_running_loop().create_future()
         self._queue.put_nowait((owner, event, waiting))
-        return await waiting
+        try:
+            return await waiting
+        finally:
+            del waiting  # it holds what is raised here, which holds this call
 
     async def stop(self) -> None:
         """Take no event any more; whoever waits for an answer gets an error."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from contextlib import suppress
 
 import pytest
 
@@ -51,6 +53,28 @@ async def test_a_refusal_reaches_who_asked_and_a_bug_is_told_in_words() -> None:
         await mailbox.ask(None, Paused())
     assert faults == ["Resumed could not be handled: oops"] * 2
     await mailbox.stop()
+
+
+async def test_a_refusal_leaves_nothing_for_the_garbage_collector() -> None:
+    class Refused(JobBusy):
+        """Of this test alone."""
+
+    async def handle(owner: TrainerId | None, event: Event) -> Packet | None:
+        raise Refused("not now")
+
+    mailbox = Mailbox(handle, print)
+    mailbox.start()
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(2):  # the first is let go of when the next is taken
+            with suppress(Refused):
+                await mailbox.ask(None, Paused())
+        await asyncio.sleep(0)
+        assert sum(isinstance(one, Refused) for one in gc.get_objects()) <= 1
+    finally:
+        gc.enable()
+        await mailbox.stop()
 
 
 async def test_who_waits_when_the_node_stops_hears_so() -> None:
