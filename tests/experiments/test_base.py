@@ -80,3 +80,11 @@ def test_seeds_of_one_setup_are_trained_together() -> None:
     assert batches([cell(0), cell(1)]) == [(cell(0),), (cell(1),)]
     mixed = [cell(0, together=2), cell(0, together=2, nodes=3), cell(1, together=2)]
     assert batches(mixed) == [(mixed[0], mixed[2]), (mixed[1],)]
+
+
+def test_keys_stay_what_they_were_so_that_finished_cells_are_found() -> None:
+    options: dict[str, Any] = {"options_file": "multi_label.toml", "options": {"deal": [4, 3]}}
+    one = cell(
+        3, trainer="MULTI_LABEL", nodes=4, until="mlfedavg cumulative", partition="dirichlet:0.30", **options
+    )
+    assert one.key == "2ce37d2d45f32694dc6b951dae9380c4ccea26b9cc9fa764d6e7c393b1e381b3"
