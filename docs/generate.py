@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from flnet.errors import FlnetError, PeerError
-from flnet.jobs.steps import draw
+from flnet.jobs.steps import ASYNCHRONOUS, draw
 from flnet.membership import Pauses, Standing, State
 from flnet.membership.pace import suspicion_ticks
 from flnet.settings import PREFIX, Settings
@@ -74,6 +74,11 @@ def state_diagram() -> str:
     return f"```mermaid\n{draw()}\n```"
 
 
+def asynchronous_diagram() -> str:
+    """The same of a job without common rounds."""
+    return f"```mermaid\n{draw(ASYNCHRONOUS)}\n```"
+
+
 def claims_table() -> str:
     """Which claim about a member counts against what is held of it."""
     held = [f"`{state.value}`, {i}" for i in INCARNATIONS for state in State]
@@ -115,6 +120,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "errors": errors_table,
     "access": access_table,
     "job-steps": state_diagram,
+    "asynchronous-steps": asynchronous_diagram,
     "claims": claims_table,
     "suspicion": suspicion_table,
 }

@@ -35,6 +35,13 @@ class NotAnnounced(PeerError):
         super().__init__(f"this node does not know {peer_id!r}; announce it first with POST /announce")
 
 
+class OtherRounds(PeerError):
+    """A message of common rounds came to a node that trains and merges by itself, or the other way round."""
+
+    status = 409
+    code = "other_rounds"
+
+
 class TooManyMessages(PeerError):
     """More messages in a short time than this node takes from one node."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import click
 from rich.table import Table
 
@@ -36,7 +38,7 @@ def command(address: str, as_json: bool, every: bool) -> None:
     )
     jobs = info.get("jobsInfo", [])
     print_table(jobs_table(jobs))
-    for line in (*plan_lines(jobs), *figure_lines(jobs, every)):
+    for line in (*version_lines(jobs), *plan_lines(jobs), *figure_lines(jobs, every)):
         click.echo(line)
 
 
@@ -71,6 +73,33 @@ def plan_lines(jobs: list[View]) -> list[str]:
         if isinstance(schedule, dict) and schedule.get("unwilling"):
             lines.append(f"{name} takes no part in rounds of others now: {printable(schedule['unwilling'])}")
     return lines
+
+
+def version_lines(jobs: list[View]) -> list[str]:
+    """A line per job without common rounds, and one per peer: its version, and which one was merged here."""
+    lines = []
+    for job in jobs:
+        versions = job.get("versions")
+        if not isinstance(versions, dict):
+            continue
+        name = printable(job.get("trainer_id"))
+        lines.append(f"{name} has version {printable(versions.get('own'))} here; there are no common rounds")
+        for row in versions.get("peers") or []:
+            lines.append(f"{name} {_version_words(row)}")
+    return lines
+
+
+def _version_words(row: View) -> str:
+    words = f"{printable(row.get('peer'))}: version {printable(row.get('version'))}"
+    if row.get("merged") is None:
+        words += ", none merged"
+    else:
+        at = row.get("at")
+        when = (
+            f" at {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(at))}" if isinstance(at, int | float) else ""
+        )
+        words += f", {printable(row['merged'])} merged into {printable(row.get('into'))}{when}"
+    return words + ("" if row.get("reachable") else " (does not answer)")
 
 
 def figure_lines(jobs: list[View], every: bool) -> list[str]:

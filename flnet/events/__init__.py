@@ -54,6 +54,7 @@ from flnet.events.mesh import (
     ShutOutBy,
     TrustChanged,
 )
+from flnet.events.versions import Mark, Version, VersionAnswered, VersionReceived
 
 __all__ = [
     "AnnounceAnswered",
@@ -77,6 +78,7 @@ __all__ = [
     "HyperParamsEdited",
     "IdentityDisputed",
     "Leaving",
+    "Mark",
     "MeshStarted",
     "Paused",
     "PeerForgotten",
@@ -104,5 +106,8 @@ __all__ = [
     "TrustChanged",
     "UpdateOffered",
     "UpdateReceived",
+    "Version",
+    "VersionAnswered",
+    "VersionReceived",
     "WillingnessChanged",
 ]

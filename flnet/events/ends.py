@@ -63,6 +63,7 @@ class Trained(Event):
     shared: Params | None = None
     hyper: HyperParams | None = None  # what it trained with, if not with what the round said
     contribution: Contribution | None = None  # what this node states of it
+    at: float | None = None  # when it was done, in seconds since 1970 by this node's own clock; only ever shown
 
 
 @dataclass(frozen=True)

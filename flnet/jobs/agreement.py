@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from flnet.errors import ParamsRefused
-from flnet.jobs.state import LATE_UPDATES, PARTICIPATION, JobState
+from flnet.jobs.rules import COMMON, LATE_UPDATES, PARTICIPATION, ROUNDS
+from flnet.jobs.state import JobState
 from flnet.screening import CLIP, GATE
 from flnet.strategies.base import MERGING
 
 RULES = frozenset(
-    {PARTICIPATION, LATE_UPDATES, GATE, CLIP, MERGING}
+    {PARTICIPATION, LATE_UPDATES, ROUNDS, GATE, CLIP, MERGING}
 )  # what the settings of a node add to what its trainer states
+_UNSAID = {ROUNDS: COMMON}  # what it means if a node says nothing of it; else it means nothing
 _SHORT = 120  # characters up to which both sides are shown whole
 _NAMED = 5  # of a long list, the entries that are shown
 
@@ -42,7 +44,7 @@ def differences(here: Mapping[str, str], there: Mapping[str, str]) -> str:
     """
     keys = [key for key in (*here, *sorted(there.keys() - here.keys())) if here.get(key) != there.get(key)]
     return "; nor on ".join(
-        _one(key, here.get(key, "nothing"), there.get(key, "nothing")) for key in keys[:_NAMED]
+        _one(key, *(side.get(key, _UNSAID.get(key, "nothing")) for side in (here, there))) for key in keys[:_NAMED]
     )
 
 

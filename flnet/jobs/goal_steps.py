@@ -160,6 +160,9 @@ def next_turn(s: JobState) -> list[Effect]:
     comes last, because the others may still be comparing.
     """
     p = s.pursuit
+    if s.rules.asynchronous:  # nobody else makes this node's versions
+        p.due, p.waits = True, False
+        return []
     if _is_alone(s):
         p.due, p.waits = False, True
         return [SetTimer(NEXT, ALONE * s.waits.start)]

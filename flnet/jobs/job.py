@@ -7,7 +7,7 @@ legal steps, and `receive` holds every step against it. A refusal (PeerError) le
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -46,6 +46,7 @@ from flnet.events import (
     TrainingFailed,
     UpdateOffered,
     UpdateReceived,
+    VersionReceived,
     WillingnessChanged,
 )
 from flnet.jobs.arriving import planned, willing
@@ -68,18 +69,26 @@ from flnet.jobs.model import Model
 from flnet.jobs.regrouping import REGROUP, waited
 from flnet.jobs.renewing import renewed
 from flnet.jobs.restoring import going_on, lost, met, missed, model_of, put_off, restored
+from flnet.jobs.rules import Rules
 from flnet.jobs.speaking import decline
 from flnet.jobs.starting import asked, open_round, triggered
-from flnet.jobs.state import JobState, Rules, Waits
+from flnet.jobs.state import JobState, Waits
 from flnet.jobs.steering import edited, paused, resumed, rolled_back, series_stopped
-from flnet.jobs.steps import Phase, is_legal
+from flnet.jobs.steps import LEGAL, Phase, is_legal
+from flnet.jobs.telling import refuse_versions
 from flnet.messages import Peer
 from flnet.params import Rng, Schema, TrainerId
 from flnet.topologies import Topology, full_mesh
 
 
 class Job:
-    """A trainer's rounds on this node: `receive(event) -> effects`, and views for people."""
+    """A trainer's rounds on this node: `receive(event) -> effects`, and views for people.
+
+    Attributes:
+        table: its legal steps.
+    """
+
+    table: Mapping[Phase, Mapping[type, Set[Phase]]] = LEGAL
 
     def __init__(
         self,
@@ -132,7 +141,7 @@ class Job:
         before = self.phase
         effects = self._react(event)
         effects += self._settle()
-        if not is_legal(before, type(event), self.phase):
+        if not is_legal(before, type(event), self.phase, self.table):
             raise IllegalStep(f"{type(event).__name__} led from {before} to {self.phase}, which the table forbids")
         return in_order(effects)
 
@@ -151,6 +160,8 @@ class Job:
                 return claim_received(s, event)
             case ClaimAnswered():
                 return claim_answered(s, event)
+            case VersionReceived():
+                raise refuse_versions(s, event)
             case Fetched() | FetchFailed():
                 return fetched(s, event)
             case Trained():
@@ -228,13 +239,16 @@ class Job:
         s.hyper = s.hyper or event.declaration.defaults
         waiting, s.asked_while_loading = s.asked_while_loading, None
         words = f"{event.declaration.label} is ready: {event.declaration.data.get('source', '')}"
-        effects: list[Effect] = [*going_on(s), s.save(), Publish("ready", words)]
+        effects: list[Effect] = [*self._going_on(), s.save(), Publish("ready", words)]
         if waiting is not None:
             try:
                 effects += asked(s, waiting)
             except PeerError as exc:  # its sender was answered long ago; people see it
                 effects.append(s.tell("refused", f"the start by {waiting.peer} came while loading: {exc}"))
         return effects
+
+    def _going_on(self) -> list[Effect]:
+        return going_on(self.state)
 
     def _settle(self) -> list[Effect]:
         """Take the steps that follow by themselves: gathering or exchange is over, a round waits to open."""

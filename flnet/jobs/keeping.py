@@ -83,6 +83,8 @@ def figures(s: JobState) -> Mapping[str, Any]:
         "rounds_left": rounds_left,
         "peers": sorted(s.peers | s.regroups) if rounds_left or s.pursuit.series else [],
         "pursuit": s.pursuit.kept(),
+        "asynchronous": s.rules.asynchronous,
+        "versions": s.versions.kept() if s.rules.asynchronous else None,
         "updates_from": s.number if gathering else s.number + 1,
     }
 

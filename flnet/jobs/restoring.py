@@ -29,6 +29,7 @@ from flnet.jobs.state import JobState, key_of
 from flnet.jobs.steps import Phase
 from flnet.messages import Accuracy, ChoiceMessage, HyperParams, ModelParams, StartTraining
 from flnet.params import Params, PeerId, RoundKey, Update
+from flnet.rounds import Versions
 
 
 def restored(s: JobState, event: Restored) -> list[Effect]:
@@ -45,15 +46,16 @@ def restored(s: JobState, event: Restored) -> list[Effect]:
         choice = ChoiceMessage.read(said["choice"]) if said.get("choice") else None
         left, pursuit = int(said.get("rounds_left", 0)), Pursuit.read(said.get("pursuit"))
         plan, arrived = Plan(*said.get("plan", ())), Arrived.read(said.get("arrived"))
-    except (KeyError, TypeError, ValueError, InvalidMessage) as exc:
+        versions = Versions.read(said.get("versions"))
+    except (AttributeError, KeyError, TypeError, ValueError, InvalidMessage) as exc:
         return [s.tell("state_damaged", f"what was kept of {s.trainer} cannot be used: {exc!r}; it begins anew")]
     s.history.extend(history)
     s.hyper, s.key, s.record, s.restored, s.choice = hyper, key, record, event, choice
     s.started_in = str(said["started_in"]) if said.get("started_in") else None
     s.rounds_left, s.pursuit, s.plan, s.arrived = left, pursuit, plan, arrived
-    s.paused, s.rolled_back = bool(said.get("paused")), bool(said.get("rolled_back"))
-    if said.get("me", s.my_id) != s.my_id:
-        put_off(s)  # what was said in the open round was said under another name
+    s.paused, s.rolled_back, s.versions = bool(said.get("paused")), bool(said.get("rolled_back")), versions
+    if said.get("me", s.my_id) != s.my_id or bool(said.get("asynchronous")) != s.rules.asynchronous:
+        put_off(s)  # what was said in the open round was said under another name, or in rounds of another kind
     words = f"{s.trainer} was last in round {s.number} ({phase.lower()}); it goes on there"
     return [s.tell("restored", words)] if key else []
 
@@ -229,11 +231,17 @@ def _own(s: JobState, said: Mapping[str, Any] | None, sent: Params | None) -> Up
     assert s.key is not None and s.model is not None
     if said is None or sent is None or (said["round"], said["initiator"]) != (s.key.number, s.key.initiator):
         return None
+    return own_update(s, said, sent)
+
+
+def own_update(s: JobState, said: Mapping[str, Any], sent: Params) -> Update | None:
+    """The own update that was saved with these figures; None if it does not fit the model any more."""
+    assert s.model is not None
     try:
         params = s.model.schema.conform(sent)
     except ParamsRefused:
         return None
-    stated = said.get("contribution")
-    own = Contribution.read(stated, s.trainer, s.key.number, s.key.initiator) if stated else None
+    key, stated = RoundKey(said["round"], PeerId(said["initiator"])), said.get("contribution")
+    own = Contribution.read(stated, s.trainer, key.number, key.initiator) if stated else None
     figures = (said["examples"], said["labels"], said["accuracy"], said.get("base"), said.get("staleness", 0))
-    return Update(s.my_id, s.key, params, *figures, contribution=own)
+    return Update(s.my_id, key, params, *figures, contribution=own)

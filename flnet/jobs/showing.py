@@ -19,6 +19,8 @@ def shown(s: JobState) -> Mapping[str, Any]:
     waiting = gathering.missing if gathering and s.phase is Phase.GATHERING else []
     if s.phase is Phase.EXCHANGING and s.exchange:
         waiting = sorted(s.exchange.expected)
+    if s.wake is not None and s.phase is Phase.FETCHING:
+        waiting = sorted(s.wake.asked) or (gathering.missing if gathering else [])
     # Between rounds and while a round is under way the last finished round's figures are shown.
     last = record if record and record.pre_accuracy is not None else s.history[-1] if s.history else record
     return {
@@ -43,6 +45,7 @@ def shown(s: JobState) -> Mapping[str, Any]:
         "rounds_left": s.rounds_left,
         "goal": s.pursuit.view(s.number),
         "paused": s.paused,
+        "versions": _versions(s) if s.rules.asynchronous else None,
         "chosen": None if s.chosen is None else sorted(s.chosen),
         "sits_out": _sits_out(s),
         "rolled_back": s.rolled_back,
@@ -58,6 +61,12 @@ def shown(s: JobState) -> Mapping[str, Any]:
         "parts": list(declared.offers.get("parts", ())) if declared else [],
         "formats": list(declared.offers.get("formats", ())) if declared else [],
     }
+
+
+def _versions(s: JobState) -> Mapping[str, Any]:
+    """The own version, and what is known of the others'."""
+    own = s.own.key.number if s.own is not None and s.sent is not None else 0
+    return {"own": own, "peers": [{**row, "reachable": row["peer"] in s.peers} for row in s.versions.view()]}
 
 
 def _sits_out(s: JobState) -> str:

@@ -25,12 +25,14 @@ from flnet.jobs.model import Model
 from flnet.jobs.opening import Opening, Start, next_key
 from flnet.jobs.pursuit import Pursuit
 from flnet.jobs.record import RoundRecord
+from flnet.jobs.rules import Rules
 from flnet.jobs.showing import shown
 from flnet.jobs.steps import Phase
+from flnet.jobs.wake import Wake
 from flnet.messages import MAX_PEERS, ChoiceMessage, HyperParams, JobMessage, ModelParams, Peer
 from flnet.params import Claim, Digest, Params, PeerId, Rng, RoundKey, TrainerId, Update
-from flnet.policies import Participation, chosen
-from flnet.rounds import Averaging, Exchange, Paces
+from flnet.policies import chosen
+from flnet.rounds import Averaging, Exchange, Paces, Versions
 from flnet.topologies import Topology, full_mesh
 
 M = TypeVar("M", bound=JobMessage)
@@ -79,22 +81,6 @@ class Late:
     event: Trained
 
 
-@dataclass(frozen=True)
-class Rules:
-    """What people set of the rounds of a job, beside how long it waits.
-
-    Attributes:
-        participation: how many nodes train in a round.
-        staleness: by how many rounds an update may be late and still counts, for less; 0: none may.
-        averaging: how far updates may move, in words by name, where that is not as usual (`flnet.screening`).
-    """
-
-    participation: Participation = field(default_factory=Participation)
-    staleness: int = 0
-    averaging: Mapping[str, str] = field(default_factory=dict)
-
-
-PARTICIPATION, LATE_UPDATES = "participation", "late updates"  # among what all nodes must have alike
 PAUSED = "paused by a person here"  # what peers read
 WAY = 4.0  # seconds that an update is given beside two turns of each peer, between which it is looked at once
 HELD_ROUNDS = 120  # newest records that a job holds (charts show 100); the store has the older ones
@@ -148,6 +134,8 @@ class JobState:
     unwilling: str = ""  # why this node takes no part in rounds of others now, by its schedule
     plan: Plan = field(default_factory=Plan)  # when rounds start by themselves here
     arrived: Arrived = field(default_factory=Arrived)  # examples since the last own training
+    versions: Versions = field(default_factory=Versions)  # of peers, where there are no common rounds
+    wake: Wake | None = None  # likewise: what is under way here
     rolled_back: bool = False  # a person went back to the model held, and no average came since
     error: str | None = None
 
@@ -200,14 +188,24 @@ class JobState:
     @property
     def rules_said(self) -> Mapping[str, str]:
         """What all nodes must have alike beside what the trainer says; nothing where all is as usual."""
-        words, late = self.rules.participation.words, self.rules.staleness
-        said = {PARTICIPATION: words} if words else {}
-        return {**said, **({LATE_UPDATES: f"up to {late} rounds"} if late else {}), **self.rules.averaging}
+        return self.rules.said()
 
     @property
     def chosen(self) -> frozenset[PeerId] | None:
         """Who trains in the open round; None for all."""
         return None if self.choice is None else chosen(self.choice, self.trainer, self.number)
+
+    @property
+    def training_from(self) -> Params:
+        """The shared parameters that the training under way here began with."""
+        assert self.model is not None
+        return self.wake.merged if self.wake is not None and self.wake.merged is not None else self.model.shared
+
+    @property
+    def screened_from(self) -> Params:
+        """What the distances of updates are measured from before they are averaged."""
+        assert self.model is not None
+        return self.versions.base or self.model.shared
 
     @property
     def is_held_up(self) -> bool:
@@ -239,11 +237,12 @@ class JobState:
             round=self.key.number,
             federated_learning_params=self.hyper,
             initiator=self.key.initiator,
-            agreement=self._agreement(),
+            agreement=self.agreement(),
             **fields,
         )
 
-    def _agreement(self) -> Mapping[str, str] | None:
+    def agreement(self) -> Mapping[str, str] | None:
+        """What all nodes must have alike, as messages state it."""
         stated = self.declaration.agreement if self.declaration else {}
         return {**stated, **self.rules_said} or None
 

@@ -45,6 +45,8 @@ from flnet.events import (
     TrainingFailed,
     UpdateOffered,
     UpdateReceived,
+    VersionAnswered,
+    VersionReceived,
     WillingnessChanged,
 )
 
@@ -191,23 +193,55 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
     ),
 }
 
+_WAKES = frozenset({P.FETCHING, P.TRAINING})  # a version is begun; without any peer, nobody is asked
+_FOUND = frozenset({P.AVERAGING, P.TRAINING})  # all that could be fetched is here; the second: there was nothing
+
+# The same of jobs without common rounds (`flnet.jobs.asynchronous`).
+ASYNCHRONOUS: Mapping[Phase, Mapping[type, Set[Phase]]] = {
+    P.LOADING: _row(P.LOADING, (Restored,), {Prepared: _WAKES | {P.IDLE}, PrepareFailed: {P.NO_DATA}}),
+    P.NO_DATA: _row(
+        P.NO_DATA,
+        (PrepareFailed,),
+        {Prepared: _WAKES | {P.IDLE}, DataChanged: _WAKES | {P.IDLE}},
+    ),
+    P.IDLE: _row(P.IDLE, (*_LATE, RolledBack), {RoundTriggered: _WAKES, Resumed: _WAKES}),
+    P.FETCHING: _row(
+        P.FETCHING,
+        _LATE,
+        {
+            VersionAnswered: _FOUND,
+            SendFailed: _FOUND,
+            SendRefused: _FOUND,
+            TimerFired: _FOUND,
+            PeerLost: _FOUND,
+            Fetched: _FOUND,
+            FetchFailed: _FOUND,
+        },
+    ),
+    P.AVERAGING: _row(P.AVERAGING, (SumSpoilt, *_LATE), {Averaged: {P.TRAINING}, AveragingFailed: {P.TRAINING}}),
+    P.TRAINING: _row(P.TRAINING, _LATE, {Trained: _WAKES | {P.IDLE}, TrainingFailed: _WAKES | {P.IDLE}}),
+}
+
 EVERYWHERE: frozenset[type] = frozenset(
     {
+        *(VersionReceived, VersionAnswered),
         *(PeerSeen, PeerLost, TimerFired, SendFailed, SendRefused),
         *(HyperParamsEdited, SeriesStopped, Paused, Resumed, DataChanged, Planned, WillingnessChanged),
     }
 )
 
 
-def is_legal(before: Phase, event: type, after: Phase) -> bool:
+def is_legal(
+    before: Phase, event: type, after: Phase, table: Mapping[Phase, Mapping[type, Set[Phase]]] = LEGAL
+) -> bool:
     """Whether this event may lead from this phase to that one."""
-    return after in LEGAL[before].get(event, ()) or (event in EVERYWHERE and before == after)
+    return after in table[before].get(event, ()) or (event in EVERYWHERE and before == after)
 
 
-def draw() -> str:
-    """The table as a Mermaid state diagram; steps that stay in their phase are left out."""
+def draw(table: Mapping[Phase, Mapping[type, Set[Phase]]] = LEGAL) -> str:
+    """A table as a Mermaid state diagram; steps that stay in their phase are left out."""
     arrows: dict[tuple[Phase, Phase], list[str]] = {}
-    for before, row in LEGAL.items():
+    for before, row in table.items():
         for event, targets in row.items():
             for after in targets - {before}:
                 arrows.setdefault((before, after), []).append(event.__name__)

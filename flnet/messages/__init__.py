@@ -19,6 +19,7 @@ from flnet.messages.mesh import MAX_INCARNATION, Announce, AnnounceReply, News, 
 from flnet.messages.people import EditHyperParams, PersonMessage, PlanRounds, Trigger, Triggered
 from flnet.messages.rounds import Accuracy, AccuracyReply, JobMessage, ModelParams, StartTraining, digest_of
 from flnet.messages.series import ChoiceMessage, ReportMessage, SeriesMessage
+from flnet.messages.versions import AskVersion, StatedVersion, VersionReply
 
 __all__ = [
     "FLOAT16",
@@ -32,6 +33,7 @@ __all__ = [
     "Agreement",
     "Announce",
     "AnnounceReply",
+    "AskVersion",
     "ChoiceMessage",
     "EditHyperParams",
     "HexDigest",
@@ -51,8 +53,10 @@ __all__ = [
     "SeriesMessage",
     "StartTraining",
     "StateWord",
+    "StatedVersion",
     "Trigger",
     "Triggered",
     "Unit",
+    "VersionReply",
     "digest_of",
 ]

@@ -215,7 +215,7 @@ def rules_of(settings: Settings) -> Rules:
     """What people set of rounds."""
     participation = Participation(settings.participation, settings.min_participants)
     alike = {**bounds_of(settings).stated(), **stated_rule(settings.aggregation)}
-    return Rules(participation, settings.max_staleness, alike)
+    return Rules(participation, settings.max_staleness, alike, settings.rounds == "asynchronous")
 
 
 def bounds_of(settings: Settings) -> Bounds:

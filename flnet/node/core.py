@@ -12,9 +12,9 @@ from typing import NamedTuple
 from flnet.effects import Effect, TellJobs
 from flnet.errors import IdTaken, UnknownTrainer
 from flnet.events import ContactMade, Event, PeerLost, PeerSeen
-from flnet.jobs import Job, Rules, Waits
+from flnet.jobs import AsynchronousJob, Job, Rules, Waits
 from flnet.membership import Members, Pauses
-from flnet.messages import JobMessage, ModelParams, Packet, Peer, StartTraining
+from flnet.messages import AskVersion, JobMessage, ModelParams, Packet, Peer, StartTraining
 from flnet.node.translate import to_event
 from flnet.params import Digest, Params, PeerId, Rng, TrainerId
 from flnet.refusals import NotAnnounced
@@ -60,8 +60,9 @@ class NodeCore:
         """
         self.me = me
         self.members = Members(me, rng or Random(me.id), prune, pauses, accepts, key)
+        kind = AsynchronousJob if rules is not None and rules.asynchronous else Job
         self.jobs = {
-            trainer: Job(me, trainer, waits, topology=topology, rng=rng, folds=folds, rules=rules, run=run)
+            trainer: kind(me, trainer, waits, topology=topology, rng=rng, folds=folds, rules=rules, run=run)
             for trainer in trainers
         }
 
@@ -99,7 +100,10 @@ class NodeCore:
         trainer, event = to_event(packet, caller_ip)
         if trainer is not None:
             self.job(trainer)
-        if isinstance(message, StartTraining | ModelParams) and message.sender not in self.members.known:
+        if (
+            isinstance(message, StartTraining | ModelParams | AskVersion)
+            and message.sender not in self.members.known
+        ):
             self._refuse_stranger(message, packet)
         return trainer, event
 

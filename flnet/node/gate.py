@@ -12,10 +12,13 @@ from flnet.events import (
     Event,
     ProbeAnswered,
     ProbeReceived,
+    SendFailed,
     UpdateOffered,
     UpdateReceived,
+    VersionAnswered,
+    VersionReceived,
 )
-from flnet.messages import MAX_PEERS, Announce, JobMessage, Message, News, Peer, Probe
+from flnet.messages import MAX_PEERS, Announce, AskVersion, JobMessage, Message, News, Peer, Probe
 from flnet.names import hostport
 from flnet.networks import OWN_MACHINE, PRIVATE, Networks, address_of, networks_of
 from flnet.node.buckets import Buckets
@@ -143,6 +146,8 @@ class Gate:
         self.count(message, caller_ip)
         if self.signer is not None and isinstance(event, UpdateReceived | UpdateOffered):
             check_contribution(event.update, self.signer)
+        if self.signer is not None and isinstance(event, VersionReceived):
+            check_contribution(event.version.update, self.signer)
         if self.networks is None or not isinstance(event, AnnounceReceived | ProbeReceived):
             return event
         peer = event.peer
@@ -161,6 +166,8 @@ class Gate:
             event: any that is on its way to the core.
             address_of: where a member is.
         """
+        if isinstance(event, VersionAnswered):
+            return self._checked(event)
         if self.networks is None:
             return event
         match event:
@@ -174,6 +181,16 @@ class Gate:
             case ProbeAnswered(peer_id, news=news) if news:
                 teller = (address_of(peer_id) or "").rpartition(":")[0].strip("[]")
                 return replace(event, news=self._without(news, teller))
+        return event
+
+    def _checked(self, event: VersionAnswered) -> Event:
+        """A version that is not signed as its peer says counts as no answer."""
+        update = event.version.update
+        try:
+            if self.signer is not None:
+                check_contribution(update, self.signer)
+        except ContributionRefused as exc:
+            return SendFailed(update.peer, AskVersion.path, update.key, exc.message)
         return event
 
     def _without(self, news: Sequence[News], told_by: str) -> tuple[News, ...]:

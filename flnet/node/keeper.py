@@ -13,9 +13,9 @@ from typing import Any
 
 from flnet.effects import Save, Send
 from flnet.errors import LocalError, NotReady
-from flnet.events import Event, Restored, UpdateOffered, UpdateReceived
+from flnet.events import Event, Restored, UpdateOffered, UpdateReceived, VersionReceived
 from flnet.jobs import HELD_ROUNDS
-from flnet.messages import ModelParams
+from flnet.messages import AskVersion, ModelParams
 from flnet.params import PeerId, TrainerId
 from flnet.store import SavedJob, Store
 
@@ -91,7 +91,7 @@ class Keeper:
             self._peers, self.keys = before
 
     async def must_be_kept(self, trainer: TrainerId | None, event: Event) -> None:
-        """Before a peer is told that its update has come: try once more what could not be saved.
+        """Before a peer is told that its update has come, or a version: try once more what could not be saved.
 
         Raises:
             NotReady: it cannot be kept now; the peer may ask again.
@@ -99,10 +99,12 @@ class Keeper:
         if (
             trainer not in self._unsaved
             or trainer is None
-            or not isinstance(event, UpdateReceived | UpdateOffered)
+            or not isinstance(event, UpdateReceived | UpdateOffered | VersionReceived)
         ):
             return
         if not await self._try(trainer, self._unsaved[trainer]):
+            if isinstance(event, VersionReceived):
+                raise NotReady(f"the own version cannot be kept here now ({self.trouble}); ask again")
             raise NotReady(f"the update cannot be kept here now ({self.trouble}); ask again")
 
     async def retry(self) -> None:
@@ -115,6 +117,8 @@ class Keeper:
     def allowed(self, trainer: TrainerId, effect: Send) -> Send:
         """What may be sent: an own update that is not kept is not handed out, because it could not be repeated."""
         message = effect.message
+        if trainer in self._unsaved and isinstance(message, AskVersion):
+            return replace(effect, to=())  # nobody shall merge a version that a restart would forget
         if trainer not in self._unsaved or not isinstance(message, ModelParams) or effect.params is None:
             return effect
         why = f"its update could not be saved there: {self.trouble}"[:500]

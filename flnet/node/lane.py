@@ -119,7 +119,7 @@ class Lane:
         stated = None if shared is None else await asyncio.to_thread(self._stated, trainer, effect, fit, shared)
         seconds = time.monotonic() - started
         figures = (fit.examples, score.accuracy, fit.labels, seconds, metrics)
-        return Trained(effect.key, params, *figures, shared, hyper, stated)
+        return Trained(effect.key, params, *figures, shared, hyper, stated, time.time())
 
     def cancel(self, trainer: TrainerId, effect: CancelWork) -> None:
         """Stop the training of a round that was left, and forget its sum."""
@@ -199,9 +199,9 @@ class Lane:
         return _Sum(key, begin(self._states.get(trainer), self._schema(trainer)), screening)
 
     def _screening(self, trainer: TrainerId) -> Screening:
-        model = self._state_of(trainer).model
-        assert model is not None
-        return Screening(self._bounds, model.shared, model.schema)
+        state = self._state_of(trainer)
+        assert state.model is not None
+        return Screening(self._bounds, state.screened_from, state.model.schema)
 
     def _to_send(self, trainer: TrainerId, params: Params, base: Params) -> Params | None:
         """The part of trained parameters that leaves this node, rounded to what is sent, with its digest known."""
@@ -223,7 +223,8 @@ class Lane:
         if model is None:
             return None
         key, schema = effect.key, model.schema
-        said = (self._me, trainer, key.number, key.initiator, schema.digest, model.shared.digest, shared.digest)
+        base = self._state_of(trainer).training_from.digest
+        said = (self._me, trainer, key.number, key.initiator, schema.digest, base, shared.digest)
         stated = Contribution(*said, fit.examples, fit.labels)
         if self._signer is None:
             return stated

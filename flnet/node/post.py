@@ -25,16 +25,19 @@ from flnet.events import (
     SendFailed,
     SendRefused,
     ShutOutBy,
+    VersionAnswered,
 )
 from flnet.membership import Members
 from flnet.messages import (
     Accuracy,
     AccuracyReply,
+    AskVersion,
     JobMessage,
     ModelParams,
     Packet,
     Probe,
     ProbeReply,
+    VersionReply,
 )
 from flnet.node.announcer import OTHER_KEY, Announcer, refusal_of
 from flnet.node.distances import Distances
@@ -42,7 +45,7 @@ from flnet.node.forms import goes_along
 from flnet.node.spare import SpareMemory
 from flnet.node.timers import Deliver
 from flnet.node.traffic import Traffic
-from flnet.node.translate import claim_of
+from flnet.node.translate import claim_of, version_in
 from flnet.node.trust import Trust
 from flnet.node.wire import Wire
 from flnet.params import PeerId, RoundKey, TrainerId
@@ -232,13 +235,17 @@ class Post:
         if reply.status >= 400:
             refusal = refusal_of(reply)
             return SendRefused(peer, message.path, key, reply.status, refusal.error, refusal.answer, refusal.round)
-        if not isinstance(message, Accuracy):
+        if not isinstance(message, Accuracy | AskVersion):
             return None
+        kind = AccuracyReply if isinstance(message, Accuracy) else VersionReply
         try:
-            packet = await self._wire.read(AccuracyReply, reply.body, reply.content_type)
+            packet = await self._wire.read(kind, reply.body, reply.content_type)
         except PeerError as exc:
             return SendFailed(peer, message.path, key, f"its answer cannot be used: {exc}")
         said = packet.message
-        if reply.signer is not None and (not isinstance(said, AccuracyReply) or said.i_am.id != peer):
+        assert isinstance(said, AccuracyReply | VersionReply)
+        if said.i_am.id != peer and (reply.signer is not None or isinstance(said, VersionReply)):
             return SendFailed(peer, message.path, key, "its answer speaks for another node")
+        if isinstance(said, VersionReply):
+            return VersionAnswered(version_in(packet, message.trainer))
         return ClaimAnswered(claim_of(message.round, packet))

@@ -11,6 +11,7 @@ from flnet.events import (
     ClaimReceived,
     DeclineReceived,
     Event,
+    Mark,
     Paused,
     ProbeReceived,
     Resumed,
@@ -19,11 +20,14 @@ from flnet.events import (
     TrainingAsked,
     UpdateOffered,
     UpdateReceived,
+    Version,
+    VersionReceived,
 )
 from flnet.messages import (
     Accuracy,
     AccuracyReply,
     Announce,
+    AskVersion,
     JobMessage,
     Message,
     ModelParams,
@@ -32,13 +36,15 @@ from flnet.messages import (
     Probe,
     ReportMessage,
     StartTraining,
+    StatedVersion,
     Trigger,
+    VersionReply,
     digest_of,
 )
 from flnet.params import Claim, Digest, Params, PeerId, Report, RoundKey, TrainerId, Update
 
 KINDS: Mapping[str, type[Message]] = {
-    kind.path: kind for kind in (Announce, Probe, StartTraining, ModelParams, Accuracy, Trigger)
+    kind.path: kind for kind in (Announce, Probe, StartTraining, ModelParams, Accuracy, AskVersion, Trigger)
 }
 STATUS: Mapping[str, int] = {Announce.path: 201, Trigger.path: 202}  # of an answer, by path; 200 for the others
 ORDERS: Mapping[str, Event] = {"stop": SeriesStopped(), "pause": Paused(), "resume": Resumed()}  # of a person
@@ -98,6 +104,8 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
                 report_of(m.report),
             )
             return m.trainer, ClaimReceived(claim, _stated(m))
+        case AskVersion() as m:
+            return m.trainer, VersionReceived(version_of(m, m.sender, m.round, m.trainer), _stated(m))
     raise TypeError(f"{type(packet.message).__name__} is no request")
 
 
@@ -114,6 +122,30 @@ def contribution_of(m: ModelParams) -> Contribution | None:
         return None
     said = (m.sender, m.trainer_id, m.round, m.initiator, m.schema_digest, m.base, m.digest, m.examples)
     return Contribution(*said, m.labels or 1, m.key or "", m.signature or "")
+
+
+def version_of(m: StatedVersion, peer: PeerId, number: int, trainer: TrainerId) -> Version:
+    """The version that a node states of itself.
+
+    Args:
+        peer: who states it.
+        number: of the version.
+    """
+    stated = None
+    if m.schema_digest is not None and m.base is not None and number > 0:
+        said = (peer, trainer, number, peer, m.schema_digest, m.base, m.digest, m.examples)
+        stated = Contribution(*said, m.labels or 1, m.key or "", m.signature or "")
+    base = Digest(m.base) if m.base else None
+    figures = (m.examples, m.labels or 1, m.accuracy, base)
+    update = Update(peer, RoundKey(number, peer), Params(), *figures, contribution=stated)
+    return Version(Mark(m.run, number, Digest(m.digest)), update)
+
+
+def version_in(reply: Packet, trainer: TrainerId) -> Version:
+    """What the answer to our version states."""
+    m = reply.message
+    assert isinstance(m, VersionReply)
+    return version_of(m, PeerId(m.i_am.id), m.round, trainer)
 
 
 def probed(m: Probe, caller_ip: str) -> ProbeReceived:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, PrivateAttr
+from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from flnet.networks import Cidrs
 from flnet.setting_types import Folder, Names, Shard, check_merging_rule, check_partition
@@ -50,6 +50,11 @@ class Settings(PlaceSettings):
         description="How updates become one model: a mean (agg0 uniform, agg1 by examples, agg2 by examples x "
         "labels), or a rule that bears hostile updates: median, trimmed-mean:0.2 (part left out at each end), "
         "geometric-median, krum:1, multi-krum:1, bulyan:1 (how many may be hostile). The same on all nodes.",
+    )
+    rounds: Literal["common", "asynchronous"] = Field(
+        default="common",
+        description="common: all nodes train in the same rounds. asynchronous: there are none; each node trains "
+        "and merges the others' newest models when it has something. The same on all nodes.",
     )
     participation: float = Field(
         default=1,
@@ -191,6 +196,15 @@ class Settings(PlaceSettings):
     )
 
     _sources: Mapping[str, Source] = PrivateAttr(default_factory=dict)  # of those that somebody gave
+
+    @model_validator(mode="after")
+    def _rules_of_common_rounds(self) -> Self:
+        if self.rounds == "asynchronous" and (self.participation < 1 or self.max_staleness):
+            raise ValueError(
+                "FLNET_ROUNDS=asynchronous has no rounds for FLNET_PARTICIPATION and FLNET_MAX_STALENESS to rule: "
+                "leave them away"
+            )
+        return self
 
     @property
     def folder(self) -> Path:

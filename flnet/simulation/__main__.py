@@ -18,9 +18,9 @@ def main(words: Sequence[str] | None = None) -> int:
     """
     asked = _parser().parse_args(words)
     if asked.replay is not None:
-        reduction = Reduction(asked.nodes, asked.actions, asked.mild)
+        reduction = Reduction(asked.nodes, asked.actions, asked.mild, asked.asynchronous)
         return int(replay(asked.replay, reduction, _tell) is not None)
-    return int(hunt(Options(asked.schedules, asked.seed, asked.jobs), _tell) > 0)
+    return int(hunt(Options(asked.schedules, asked.seed, asked.jobs, asynchronous=asked.asynchronous), _tell) > 0)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -31,6 +31,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--replay", type=int, metavar="SEED", help="play one schedule, and tell all of it")
     parser.add_argument("--nodes", type=int, help="of a replay: with so many nodes")
     parser.add_argument("--actions", type=_numbers, help="of a replay: with these actions only, as 0,3,4 or none")
+    parser.add_argument("--asynchronous", action="store_true", help="in a mesh without common rounds")
     mild = "of a replay: with these faults of the weather left out"
     parser.add_argument("--mild", type=_names, default=(), help=mild)
     return parser

@@ -20,20 +20,23 @@ from flnet.events import (
     ProbeFailed,
     SendFailed,
     SendRefused,
+    VersionAnswered,
 )
 from flnet.messages import (
     AccuracyReply,
     Announce,
     AnnounceReply,
+    AskVersion,
     JobMessage,
     ModelParams,
     Packet,
     Peer,
     Probe,
     ProbeReply,
+    VersionReply,
 )
 from flnet.node.forms import goes_along
-from flnet.node.translate import claim_of, located
+from flnet.node.translate import claim_of, located, version_in
 from flnet.params import PeerId, RoundKey, TrainerId
 from flnet.refusals import NotAnnounced
 from flnet.simulation.ledger import Ledger
@@ -58,6 +61,8 @@ class Calls:
         key = RoundKey(message.round, PeerId(message.initiator or message.i_am.id))
         if isinstance(message, ModelParams) and effect.params is not None:
             self._ledger.sends(node.id, key, effect.params)
+        if isinstance(message, AskVersion) and effect.to:
+            self._ledger.tells(node.id, message.round, message)
         bodies: dict[bool, bytes] = {}
         for peer in effect.to:
             accepts = node.core.members.accepts_of(peer) if node.core.members.accepts else frozenset()
@@ -91,6 +96,8 @@ class Calls:
                 node.tell(None, ContactMade(peer))
             if isinstance(reply, Packet) and isinstance(reply.message, AccuracyReply):
                 node.tell(owner, ClaimAnswered(claim_of(message.round, reply)))
+            elif isinstance(reply, Packet) and isinstance(reply.message, VersionReply):
+                node.tell(owner, VersionAnswered(version_in(reply, owner)))
             elif isinstance(reply, PeerError):
                 current = reply.details().get("round")
                 number = current if isinstance(current, int) else None

@@ -23,6 +23,7 @@ from flnet.simulation.clock import VirtualClock
 from flnet.simulation.ledger import Ledger
 from flnet.simulation.network import SimulatedNetwork
 from flnet.simulation.node import TRAINER, SimulatedNode
+from flnet.simulation.versions import VersionLedger
 from flnet.simulation.weather import Weather
 from flnet.simulation.work import prepared, work
 from flnet.strategies import fed_avg
@@ -50,7 +51,7 @@ class Cluster:
         self.rules = rules
         self.rng = Random(seed)
         self.clock = VirtualClock()
-        self.ledger = Ledger()
+        self.ledger = VersionLedger() if rules is not None and rules.asynchronous else Ledger()
         self.network = SimulatedNetwork(self.clock, self.rng, weather or Weather())
         self.calls = Calls(self.network, self.ledger)
         self.nodes: dict[PeerId, SimulatedNode] = {}

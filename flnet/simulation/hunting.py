@@ -26,12 +26,14 @@ class Options:
         seed: the first one; the others follow it.
         jobs: processes.
         most: failures after which it ends.
+        asynchronous: without common rounds.
     """
 
     schedules: int
     seed: int = 0
     jobs: int = 1
     most: int = 5
+    asynchronous: bool = False
 
 
 def hunt(options: Options, tell: Tell) -> int:
@@ -50,9 +52,9 @@ def hunt(options: Options, tell: Tell) -> int:
     return found
 
 
-def played(seeds: Sequence[int]) -> list[Failure]:
+def played(seeds: Sequence[int], asynchronous: bool = False) -> list[Failure]:
     """What the schedules of these seeds broke."""
-    return broken_by(seeds, most=len(seeds))
+    return broken_by(seeds, len(seeds), asynchronous)
 
 
 def report(failure: Failure) -> Iterator[str]:
@@ -83,10 +85,12 @@ def _in_chunks(options: Options) -> Iterator[tuple[int, list[Failure]]]:
     last = options.seed + options.schedules
     chunks = [range(at, min(at + CHUNK, last)) for at in range(options.seed, last, CHUNK)]
     if options.jobs == 1:
-        yield from ((len(chunk), played(chunk)) for chunk in chunks)
+        yield from ((len(chunk), played(chunk, options.asynchronous)) for chunk in chunks)
         return
     with ProcessPoolExecutor(options.jobs) as pool:
         try:
-            yield from zip(map(len, chunks), pool.map(played, chunks), strict=True)
+            yield from zip(
+                map(len, chunks), pool.map(played, chunks, [options.asynchronous] * len(chunks)), strict=True
+            )
         finally:
             pool.shutdown(cancel_futures=True)

@@ -9,6 +9,7 @@ from typing import Any
 from flnet.effects import Average
 from flnet.events import DeclineReceived, Event, UpdateOffered, UpdateReceived
 from flnet.jobs.state import JobState, key_of
+from flnet.messages import StatedVersion
 from flnet.params import Digest, Params, PeerId, RoundKey, Update
 from flnet.store import SavedJob
 
@@ -59,6 +60,13 @@ class Ledger:
         if self._words.setdefault((peer, key), params.digest) != params.digest:
             raise InvariantBroken(f"{peer} sends another update of {key} than before")
         self.sent.setdefault((peer, key), set()).add(params.digest)
+
+    def tells(self, node: PeerId, number: int, said: StatedVersion) -> None:
+        """A node tells its version; nobody does in common rounds."""
+        raise InvariantBroken(f"{node} tells version {number}, but rounds are common")
+
+    def made(self, state: JobState) -> None:
+        """A node has taken a step; see `flnet.simulation.versions` for what is looked at."""
 
     def begins_average(self, node: PeerId, number: int) -> None:
         """A node was asked for an average."""

@@ -16,11 +16,13 @@ from flnet.messages import (
     AccuracyReply,
     Announce,
     AnnounceReply,
+    AskVersion,
     Message,
     Packet,
     Peer,
     Probe,
     ProbeReply,
+    VersionReply,
 )
 from flnet.node.core import NodeCore
 from flnet.node.translate import KINDS
@@ -35,6 +37,7 @@ REPLIES: dict[str, type[Message]] = {
     Announce.path: AnnounceReply,
     Probe.path: ProbeReply,
     Accuracy.path: AccuracyReply,
+    AskVersion.path: VersionReply,
 }
 REMEMBERED = 4096  # bodies whose content is known; most probes are equal to earlier ones
 

@@ -26,7 +26,7 @@ from flnet.effects import (
 )
 from flnet.errors import PeerError
 from flnet.events import Event, RolledBack, TimerFired
-from flnet.messages import Packet
+from flnet.messages import Packet, VersionReply
 from flnet.node.core import NodeCore, Owned
 from flnet.node.keeper import RETRY_SECONDS, Keeper
 from flnet.node.line import Line, Step
@@ -158,10 +158,13 @@ class SimulatedNode:
         if saves:
             self._look_at(owned)
         ledger, state = self._cluster.ledger, self.job.state
+        ledger.made(state)
         number, taken = state.number, None if owner is None else ledger.takes(state, event)
 
         def kept(answer: Packet | None) -> None:
             ledger.look(self.id, number)
+            if answer is not None and isinstance(answer.message, VersionReply):
+                ledger.tells(self.id, answer.message.round, answer.message)
             if taken is not None:
                 ledger.acknowledges(self.id, taken, self.saved)
             answered(answer)

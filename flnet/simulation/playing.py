@@ -20,7 +20,8 @@ from flnet.simulation.rest import (
     is_bounded,
     is_one,
 )
-from flnet.simulation.schedule import Schedule, draw, words_of
+from flnet.simulation.schedule import Reduction, Schedule, draw, words_of
+from flnet.simulation.versions import reach_all
 from flnet.simulation.weather import Weather
 
 JOINING = 1.5  # seconds for the announcements of a mesh without faults
@@ -61,7 +62,7 @@ def play(schedule: Schedule, listen: Listen | None = None) -> Failure | None:
     return None
 
 
-def broken_by(seeds: Iterable[int], most: int = 1) -> list[Failure]:
+def broken_by(seeds: Iterable[int], most: int = 1, asynchronous: bool = False) -> list[Failure]:
     """What the schedules of these seeds break; it ends after so many failures.
 
     Python's search for cycles of objects is put off until the end, since it costs a fifth of the time, and leaves
@@ -72,7 +73,7 @@ def broken_by(seeds: Iterable[int], most: int = 1) -> list[Failure]:
     gc.freeze()
     try:
         for seed in seeds:
-            failure = play(draw(seed))
+            failure = play(Reduction(asynchronous=asynchronous).of(draw(seed)))
             if failure is not None:
                 found.append(failure)
             if len(found) >= most:
@@ -113,7 +114,10 @@ class Play:
         cluster.run_for(2.0)
         self._end_faults()
         self._come_to_rest()
-        self._clean_rounds()
+        if self.schedule.asynchronous:
+            reach_all(cluster)
+        else:
+            self._clean_rounds()
         is_bounded(cluster, schedule.size)
         acknowledged_is_named(cluster)
         if not self.deeds.has_lost_disks:  # who lost one may have started a round twice

@@ -109,6 +109,7 @@ def is_bounded(cluster: Cluster, size: int) -> None:
             "announcements": (len(mesh.announcer.asking) + len(mesh.announcer.failures), 2 * size),
             "requests for help": (len(mesh.helping), size),
             "words of later rounds": (len(state.early), size),
+            "versions": (len(state.versions.heard), size),
             "peers that were away": (len(state.away), size),
         }
         rounds = [record.key for record in state.history]

@@ -73,6 +73,7 @@ class Schedule:
         starters: nodes that start the last round at the same moment.
         participation: part of the nodes that train in a round.
         staleness: by how many rounds updates may be late.
+        asynchronous: there are no common rounds.
     """
 
     seed: int
@@ -85,6 +86,7 @@ class Schedule:
     starters: int = 1
     participation: float = 1.0
     staleness: int = 0
+    asynchronous: bool = False
 
     @property
     def pauses(self) -> Pauses:
@@ -96,6 +98,8 @@ class Schedule:
     @property
     def rules(self) -> Rules:
         """How its rounds go."""
+        if self.asynchronous:
+            return Rules(asynchronous=True)
         return Rules(Participation(self.participation), self.staleness)
 
     @property
@@ -113,11 +117,13 @@ class Reduction:
         size: nodes; None for all.
         actions: which of its actions happen; None for all.
         mild: fields of its weather that are as in fine weather.
+        asynchronous: whether it is played without common rounds.
     """
 
     size: int | None = None
     actions: tuple[int, ...] | None = None
     mild: tuple[str, ...] = ()
+    asynchronous: bool = False
 
     def of(self, schedule: Schedule) -> Schedule:
         """The smaller schedule."""
@@ -128,6 +134,7 @@ class Reduction:
             size=schedule.size if self.size is None else self.size,
             actions=tuple(schedule.actions[i] for i in kept),
             weather=replace(schedule.weather, **fine),
+            asynchronous=self.asynchronous,
         )
 
     def options(self) -> list[str]:
@@ -135,6 +142,7 @@ class Reduction:
         words = [] if self.size is None else ["--nodes", str(self.size)]
         if self.actions is not None:
             words += ["--actions", ",".join(map(str, self.actions)) or "none"]
+        words += ["--asynchronous"] if self.asynchronous else []
         return [*words, *(["--mild", ",".join(self.mild)] if self.mild else [])]
 
 

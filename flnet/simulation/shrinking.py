@@ -35,7 +35,7 @@ def shrink(failure: Failure, tries: int = TRIES) -> Reduction:
         again = play(reduction.of(whole))
         return again is not None and again.kind == failure.kind
 
-    found, before = Reduction(), None
+    found, before = Reduction(asynchronous=failure.schedule.asynchronous), None
     while found != before and left > 0:
         before = found
         actions = range(len(whole.actions)) if found.actions is None else found.actions

@@ -58,7 +58,7 @@ def _averaging(cluster: Cluster, node: SimulatedNode, effect: Average) -> Event:
     assert model is not None
     cluster.ledger.begins_average(node.id, key.number)
     folded, spoilt = node.sums.pop(key, []), node.spoilt.pop(key, [])
-    screening = Screening(cluster.bounds, model.shared, model.schema)
+    screening = Screening(cluster.bounds, node.job.state.screened_from, model.schema)
     screening.take(spoilt)  # what was decided of these stands
     taken, refused = screening.take((*folded, *effect.updates)), screening.refused()
     if refused.keys() & peers_of(folded):

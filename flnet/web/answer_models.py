@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from flnet.jobs import Phase
 from flnet.messages import HexDigest, HyperParams, Peer, StateWord, Unit
+from flnet.web.answer_versions import VersionsView
 
 Figures = dict[str, float]
 
@@ -132,6 +133,7 @@ class JobView(View):
     goal: GoalView | None = Field(default=None, description="of the series under way, or of the last one")
     schedule: ScheduleView | None = None
     paused: bool
+    versions: VersionsView | None = Field(default=None, description="null where rounds are common to all nodes")
     sits_out: str = Field(default="", description="why it does not train in the open round; empty if it does")
     chosen: list[str] | None = Field(default=None, description="who trains in the newest round; null for all")
     rolled_back: bool = Field(default=False, description="whether a person went back to the model held")

@@ -101,7 +101,7 @@ def exchange_words(job: JobView, others: Sequence[JobView], t: Translate) -> str
     if job.exchanged_with:
         return t("taken from {peer}, whose model was better here", peer=job.exchanged_with)
     there = {other.digest for other in others if other.number == job.number and other.averaged == "Yes"} - {NONE}
-    if job.busy or job.averaged != "Yes" or not there:
+    if job.versions is not None or job.busy or job.averaged != "Yes" or not there:
         return ""
     if there == {job.digest}:
         return t("all nodes hold the same model")

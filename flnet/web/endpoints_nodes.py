@@ -25,12 +25,15 @@ from flnet.messages import (
     AccuracyReply,
     Announce,
     AnnounceReply,
+    AskVersion,
     ModelParams,
     Probe,
     ProbeReply,
     StartTraining,
+    VersionReply,
 )
 from flnet.postponing import postponed
+from flnet.refusals import ContributionRefused, NotAnnounced, OtherRounds
 from flnet.signing.refusals import NotAccepted, Pending, SignatureNeeded, SignatureRefused
 from flnet.web.endpoint import NODES, Endpoint, Refusals
 from flnet.web.refusals import NotPinned
@@ -102,5 +105,16 @@ NODE_ENDPOINTS = (
         types=(BINARY_TYPE,),
         answer=AccuracyReply,
         refuses=(*UNSIGNED, *UNREADABLE, ParamsRefused, UnknownTrainer, NoData, NotComparable, JobBusy),
+    ),
+    Endpoint(
+        "POST /training/version",
+        NODES,
+        "Without common rounds: which version of its model the sender has; answered alike",
+        takes=AskVersion,
+        answer=VersionReply,
+        refuses=(
+            *(*UNSIGNED, *UNREADABLE, ParamsRefused, UnknownTrainer, NoData, NotReady, NotAnnounced),
+            *(ContributionRefused, OtherRounds),
+        ),
     ),
 )

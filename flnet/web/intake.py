@@ -15,7 +15,7 @@ from quart import Quart, Request, request
 from quart.wrappers.request import Body
 
 from flnet.errors import NotReady, PeerError
-from flnet.messages import Accuracy, Announce, ModelParams, Probe, StartTraining
+from flnet.messages import Accuracy, Announce, AskVersion, ModelParams, Probe, StartTraining
 from flnet.node.buckets import Buckets
 from flnet.postponing import postponed
 from flnet.refusals import TooManyMessages
@@ -25,7 +25,7 @@ from flnet.web.rates import network_of
 with postponed("psutil"):
     import psutil
 
-NODE_PATHS = frozenset(kind.path for kind in (Announce, Probe, StartTraining, ModelParams, Accuracy))
+NODE_PATHS = frozenset(kind.path for kind in (Announce, Probe, StartTraining, ModelParams, Accuracy, AskVersion))
 BURST, PER_SECOND = 2000.0, 200.0  # of one address; fifty nodes on one machine send a hundred messages a second
 UNDER_WAY = 512  # messages at once that wait for their answer
 AS_OBJECTS = 3  # times the bytes of a JSON body that its numbers take while they are read

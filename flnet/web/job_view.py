@@ -10,6 +10,7 @@ from typing import Any
 from flnet.web.data_words import classes_words, data_words
 from flnet.web.goals import GoalView, goal_view
 from flnet.web.schedules import ScheduleView, schedule_view
+from flnet.web.version_rows import VersionTable, version_table
 from flnet.web.view import NONE, accuracy, text
 from flnet.web.words import Translate, english
 
@@ -56,6 +57,7 @@ class JobView:
         figures: of the trainer, name and value.
         paused: whether it sits rounds out; None where the node cannot be paused.
         sits_out: why it does not train in the open round; empty if it does.
+        versions: where there are no common rounds.
     """
 
     node: str
@@ -84,6 +86,7 @@ class JobView:
     schedule: ScheduleView | None
     paused: bool | None
     sits_out: str
+    versions: VersionTable | None
     outcome: str
     error: str
     data: str
@@ -115,6 +118,7 @@ def job_view(node: str, job: Any, t: Translate = english) -> JobView:
         **_state(job),
         goal=goal_view(job.get("goal"), t),
         schedule=schedule_view(job.get("schedule"), t),
+        versions=version_table(job.get("versions"), t),
         **_learnt(job, t),
         **_data(job, t),
     )

@@ -11,7 +11,7 @@ from quart import Quart, Request, Response, g, redirect, request
 from quart.wrappers.response import DataBody
 
 from flnet.errors import PeerError
-from flnet.messages import Accuracy, Announce, ModelParams, Probe, StartTraining
+from flnet.messages import Accuracy, Announce, AskVersion, ModelParams, Probe, StartTraining
 from flnet.node.door import Door
 from flnet.node.introductions import PATH as INTRODUCTIONS
 from flnet.signing import Caller
@@ -25,7 +25,7 @@ _PULLED = f"{ModelParams.path}/"
 RULES = frozenset(
     {
         INTRODUCTIONS,
-        *(kind.path for kind in (Announce, Probe, StartTraining, ModelParams, Accuracy)),
+        *(kind.path for kind in (Announce, Probe, StartTraining, ModelParams, Accuracy, AskVersion)),
         f"{_PULLED}<digest>",
     }
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from flnet.web import words_access, words_automatic, words_keys, words_trust
+from flnet.web import words_access, words_automatic, words_keys, words_trust, words_versions
 from flnet.web.words_data import SPANISH as OF_DATA
 from flnet.web.words_events import SPANISH as OF_EVENTS
 from flnet.web.words_goals import SPANISH as OF_GOALS
@@ -28,10 +28,16 @@ PAGES: Mapping[str, str] = {
     **words_automatic.PAGES,
     **words_keys.SPANISH,
     **OF_THE_PAGE,
+    **words_versions.PAGES,
 }
-EVENTS: Mapping[str, Mapping[str, str]] = {**OF_EVENTS, **words_trust.EVENTS, **words_automatic.EVENTS}  # by kind
+EVENTS: Mapping[str, Mapping[str, str]] = {  # by kind
+    **OF_EVENTS,
+    **words_trust.EVENTS,
+    **words_automatic.EVENTS,
+    **words_versions.EVENTS,
+}
 SENTENCES = (
     *(OF_TRAINERS, OF_SOURCES, OF_DATA, OF_TRAINING, OF_SERIES, OF_REFUSALS),
     *(words_access.REFUSALS, words_keys.REFUSALS, OF_SIGNING, words_trust.SPANISH, words_automatic.SPANISH),
-    OF_REASONS,
+    *(words_versions.SPANISH, OF_REASONS),
 )

@@ -8,7 +8,7 @@ from quart import Blueprint, Request, Response, request
 from werkzeug.exceptions import UnsupportedMediaType
 
 from flnet.codec.binary import BINARY_TYPE, HEAD_LIMIT
-from flnet.messages import Accuracy, Announce, ModelParams, Probe, StartTraining, Trigger
+from flnet.messages import Accuracy, Announce, AskVersion, ModelParams, Probe, StartTraining, Trigger
 from flnet.node.base import Node
 from flnet.settings import Settings
 from flnet.web.answers import JSON, reply_answer
@@ -16,7 +16,7 @@ from flnet.web.body import LandedBody, LimitedBody, read_body, read_landed
 from flnet.web.caller import caller_ip, is_browser
 from flnet.web.signed import signed_by
 
-_KINDS = (Announce, Probe, StartTraining, ModelParams, Accuracy, Trigger)
+_KINDS = (Announce, Probe, StartTraining, ModelParams, Accuracy, AskVersion, Trigger)
 PATHS = tuple(kind.path for kind in _KINDS)
 BINARY_PATHS = frozenset(kind.path for kind in _KINDS if kind.carries_params)
 _CURL_DEFAULT = "application/x-www-form-urlencoded"  # what curl -d says of any body

@@ -187,6 +187,7 @@ def test_paths_are_the_endpoints() -> None:
         "/training",
         "/training/model_params",
         "/training/model_params/accuracy",
+        "/training/version",
         "/training/trigger",
         "/probe",
     }

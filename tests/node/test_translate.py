@@ -55,6 +55,7 @@ def test_every_path_that_takes_messages_has_its_kind() -> None:
             "/training/model_params",
             "/training/model_params/accuracy",
             "/training/trigger",
+            "/training/version",
         )
     ]
     assert all(kind.path == path for path, kind in KINDS.items())

@@ -27,6 +27,7 @@ from flnet.messages import (
     Accuracy,
     Announce,
     AnnounceReply,
+    AskVersion,
     EditHyperParams,
     HyperParams,
     JobMessage,
@@ -46,7 +47,7 @@ from .fake_feed import FakeFeed
 from .fake_job import NO_SCHEDULE, FakeJob
 from .fake_shelf import FakeShelf
 
-KINDS = {kind.path: kind for kind in (Announce, Probe, StartTraining, ModelParams, Accuracy, Trigger)}
+KINDS = {kind.path: kind for kind in (Announce, AskVersion, Probe, StartTraining, ModelParams, Accuracy, Trigger)}
 CONTROL = 64 * 1024
 WANTED = b"wanted head:"  # what a binary body must begin with
 

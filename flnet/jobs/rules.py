@@ -1,0 +1,37 @@
+"""What people set of the rounds of a job, and how that is said to other nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from flnet.policies import Participation
+
+# Among what all nodes must have alike, by these names:
+PARTICIPATION, LATE_UPDATES, ROUNDS = "participation", "late updates", "rounds"
+COMMON, ASYNCHRONOUS = "common to all nodes", "of each node by itself (asynchronous)"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What people set of the rounds of a job, beside how long it waits.
+
+    Attributes:
+        participation: how many nodes train in a round.
+        staleness: by how many rounds an update may be late and still counts, for less; 0: none may.
+        averaging: how far updates may move, in words by name, where that is not as usual (`flnet.screening`).
+        asynchronous: there are no common rounds: each node trains and merges when it has something.
+    """
+
+    participation: Participation = field(default_factory=Participation)
+    staleness: int = 0
+    averaging: Mapping[str, str] = field(default_factory=dict)
+    asynchronous: bool = False
+
+    def said(self) -> Mapping[str, str]:
+        """What all nodes must have alike beside what the trainer says; nothing where all is as usual."""
+        if self.asynchronous:
+            return {ROUNDS: ASYNCHRONOUS, **self.averaging}
+        words, late = self.participation.words, self.staleness
+        said = {PARTICIPATION: words} if words else {}
+        return {**said, **({LATE_UPDATES: f"up to {late} rounds"} if late else {}), **self.averaging}
