@@ -135,15 +135,17 @@ def _beside(plan: Plan, there: Sequence[Entry]) -> Iterator[str]:
                 "so few seeds differ by that much by chance."
             )
         yield "\nThe others:\n"
-        yield _line(["row", "column", "measure", "published", "ours", "difference", "spread", "standard errors"])
-        yield _line(["---"] * 8)
+        names = ["published", "ours", "difference", "spread", "standard errors", "nearest in round"]
+        yield _line(["row", "column", "measure", *names])
+        yield _line(["---"] * 9)
     for entry in far:
         published, mean, difference = entry.published, entry.mean, entry.difference
         assert published is not None and mean is not None and difference is not None
         spread = f"{entry.spread:.{DIGITS}f}" if entry.spread is not None else "-"
         errors_off = f"{entry.standard_errors:.1f}" if entry.standard_errors is not None else "-"
         numbers = [_number(published.value), _number(mean), f"{difference:+.{DIGITS}f}", spread, errors_off]
-        yield _line([entry.row, entry.column, entry.measure, *numbers])
+        nearest = str(entry.nearest or "-")
+        yield _line([entry.row, entry.column, entry.measure, *numbers, nearest])
     yield from _notes(plan, far)
 
 

@@ -27,6 +27,7 @@ class Entry:
         values: (seed, number), by seed.
         reasons: why seeds have no number, each sentence once.
         missing: seeds that were not run yet.
+        nearest: round in which our mean is nearest to what was published, where the figure was kept by round.
     """
 
     row: str
@@ -36,6 +37,7 @@ class Entry:
     published: Published | None = None
     reasons: tuple[str, ...] = ()
     missing: int = 0
+    nearest: int | None = None
 
     @property
     def mean(self) -> float | None:
@@ -111,7 +113,17 @@ def _entry(
         published,
         tuple(reasons),
         missing,
+        None if published is None else _nearest(measure, here, published.value),
     )
+
+
+def _nearest(measure: Measure, here: Done, published: float) -> int | None:
+    """The round, counted from 1, among those that all seeds had."""
+    courses = [outcome.course(measure.figure) for _, outcome in here if measure.figure in outcome.curves]
+    means = [fmean(values) for values in zip(*courses, strict=False)] if measure.over == "mean" else []
+    if len(means) < 2:
+        return None
+    return min(range(len(means)), key=lambda number: abs(means[number] - published)) + 1
 
 
 def comparisons(plan: Plan, there: Iterable[Entry]) -> list[Comparison]:

@@ -26,7 +26,7 @@ def test_the_report_has_numbers_differences_tests_and_reasons(tmp_path: Path) ->
     assert "| scene | 1,000 ± 0 (3) |" in text
     assert "| ye\\|ast | 0.6100 ± 0.0100 (3) |" in text
     assert "1 of 2 cells are within 0.05 of it." in text
-    assert "| scene | agg1 | accuracy | 0.9000 | 0.7100 | -0.1900 | 0.0100 | 23.3 |" in text
+    assert "| scene | agg1 | accuracy | 0.9000 | 0.7100 | -0.1900 | 0.0100 | 23.3 | 2 |" in text
     assert "0 of the other 1 are no farther than 2 standard errors" in text
     assert "- **agg1** (1): Theirs is a typing error." in text
     assert "agg0 2.0000, agg1 1.0000, alone 3.0000 | 6 | 12.0000 | 0.00248 |" in text

@@ -24,7 +24,9 @@ def test_entries_hold_mean_spread_and_difference(tmp_path: Path) -> None:
     assert scene.standard_errors is None  # how many seeds the source has is not said
     agg1 = there["scene", "agg1", "accuracy"]
     assert agg1.standard_errors == pytest.approx(0.19 / (0.01 * (1 / 3 + 1 / 3) ** 0.5))
+    assert (agg1.nearest, scene.nearest) == (2, 2)  # the means rise from 0.3 in the first round
     lost = there["lost", "alone", "accuracy"]
+    assert lost.nearest is None
     assert (lost.mean, lost.spread, lost.difference) == (None, None, None)
     assert lost.reasons == ("no data set lost.npz",)
     assert there["scene", "agg0", "bytes"].mean == 1000
