@@ -41,8 +41,9 @@ FORMS: Mapping[str, tuple[str, Make]] = {
 def history_routes(node: Node) -> Blueprint:
     """The endpoints, one for each form."""
     routes = Blueprint("history", __name__)
+    turn = asyncio.Lock()  # ten thousand rounds are some megabytes and half a second: one file at a time
     for form, (kind, make) in FORMS.items():
-        answer = _answering(node, form, kind, make)
+        answer = _answering(node, form, kind, make, turn)
         routes.add_url_rule(f"/jobs/<trainer>/history.{form}", endpoint=form, view_func=answer)
     return routes
 
@@ -61,11 +62,15 @@ def asked_rounds() -> int | None:
     return int(asked)
 
 
-def _answering(node: Node, form: str, kind: str, make: Make) -> Callable[[str], Awaitable[Response]]:
+def _answering(
+    node: Node, form: str, kind: str, make: Make, turn: asyncio.Lock
+) -> Callable[[str], Awaitable[Response]]:
     async def answer(trainer: str) -> Response:
-        records = list(await node.records(TrainerId(trainer), asked_rounds()))
+        wanted = asked_rounds()
         title = f"{node.job(TrainerId(trainer))['trainer_label']} on {node.me.id}"
-        file = Response(await asyncio.to_thread(make, records, title), content_type=kind)
+        async with turn:
+            records = list(await node.records(TrainerId(trainer), wanted))
+            file = Response(await asyncio.to_thread(make, records, title), content_type=kind)
         name = re.sub(r"[^A-Za-z0-9_-]", "_", f"{trainer}-{node.me.id}")[:100]
         file.headers["Content-Disposition"] = f'attachment; filename="{name}-history.{form}"'
         return file

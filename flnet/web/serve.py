@@ -20,7 +20,7 @@ from flnet.web.live import streams_of
 GRACE_SECONDS = 3.0  # for requests that are being answered when the node stops
 KEEP_ALIVE_SECONDS = 15.0  # longer than flnet's client keeps an idle connection (10 s), so that it closes first
 HANDSHAKE_SECONDS = 10.0  # for TLS to be agreed on; until then a connection is nobody's
-BACKLOG = 256
+BACKLOG = 1024  # connections that wait for this node; who finds no place tries again after a second
 UNTAKEN_SECONDS = 60.0  # after which the system ends a connection whose other side takes nothing of what is sent
 _log = logging.getLogger("flnet.web.server")
 

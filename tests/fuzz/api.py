@@ -19,6 +19,7 @@ import secrets
 import sys
 import tempfile
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -33,6 +34,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
+from urllib3.exceptions import InsecureRequestWarning
 
 from flnet.fingerprints import fingerprint
 from flnet.signing import MeshKey, Seal
@@ -226,6 +228,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--mode", choices=[*MODES], default="open", help="of the node")
     asked = parser.parse_args()
+    warnings.simplefilter(
+        "ignore", InsecureRequestWarning
+    )  # of each request, where a node's certificate is its own
     with tempfile.TemporaryDirectory() as folder, ExitStack() as ending:
         made = MODES[asked.mode](Path(folder))
         ending.callback(made.stop)

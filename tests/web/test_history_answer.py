@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
+
+from flnet.web import history_files
 
 from .conftest import Client
 from .fake_node import FakeNode
@@ -37,3 +43,27 @@ async def test_the_page_links_to_the_files(client: Client, node: FakeNode) -> No
     await node.finish_round("MNIST", 0.5, 0.6)
     links = [link["href"] for link in (await load(client)).all("a") if "history." in (link.get("href") or "")]
     assert links == [f"/jobs/MNIST/history.{form}" for form in ("csv", "svg", "png")]
+
+
+async def test_files_are_made_one_at_a_time(
+    client: Client, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    under_way, most, as_csv, records = 0, 0, history_files.as_csv, node.records
+
+    async def reading(*asked: Any) -> Any:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        return await records(*asked)
+
+    def made(rounds: Sequence[Any]) -> bytes:
+        nonlocal under_way
+        under_way -= 1
+        return as_csv(rounds)
+
+    monkeypatch.setattr(node, "records", reading)
+    monkeypatch.setattr(history_files, "as_csv", made)
+    answers = await asyncio.gather(*(client.get("/jobs/MNIST/history.csv") for _ in range(5)))
+    assert [answer.status_code for answer in answers] == [200] * 5
+    assert (most, under_way) == (1, 0)

@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from contextlib import ExitStack
+from pathlib import Path
 
 import httpx
 import pytest
@@ -15,6 +17,8 @@ from flnet.web.serve import bind, serve
 
 from .conftest import Running, free_socket
 from .fake_node import FakeNode
+
+SOMAXCONN = Path("/proc/sys/net/core/somaxconn")
 
 
 def settings_for(port: int, address: str = "127.0.0.1") -> Settings:
@@ -63,6 +67,19 @@ def test_connections_whose_other_side_takes_nothing_are_ended_by_the_system() ->
             with accepted:
                 milliseconds = accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
     assert milliseconds == server.UNTAKEN_SECONDS * 1000
+
+
+@pytest.mark.skipif(not SOMAXCONN.exists(), reason="what the system lets wait at most is not told")
+def test_a_burst_of_connections_waits_and_is_not_turned_away() -> None:
+    many = min(400, int(SOMAXCONN.read_text()))
+    with free_socket() as free:
+        port = free.getsockname()[1]
+    with bind(settings_for(port)) as taken, ExitStack() as ending:
+        for _ in range(many):  # nobody takes them yet
+            ending.enter_context(socket.create_connection(taken.getsockname(), timeout=60)).setblocking(False)
+        taken.setblocking(True)
+        accepted, _ = taken.accept()
+        accepted.close()
 
 
 def has_ipv6() -> bool:
