@@ -6,7 +6,8 @@ by gradient descent with momentum.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Self
 
 import torch
 import torch.nn.functional as F
@@ -28,7 +29,7 @@ from flnet.training.data import Labelled
 from flnet.training.onnx_graph import OnnxGraph
 
 from ._digits import DIGIT, Digits, load_digits
-from ._torch import CPU, chosen_device, descend
+from ._torch import CPU, chosen_device, descend, digest
 
 DATA_PLACE = "mnist"  # below FLNET_DATASETS_PATH
 SHAPES = {
@@ -70,7 +71,9 @@ class Mnist(Trainer):
         self._info, self._device = digits.info, device
         sides = (digits.train, digits.validation, digits.test)
         self._train, self._validation, self._test = (Part(side, device) for side in sides)
-        self._official = Part(digits.official, device) if digits.official else None
+        official = digits.official
+        self._official = Part(official, device) if official else None
+        self._official_digest = digest({"x": official.x, "y": official.y}) if official else b""
 
     def data_info(self) -> DataInfo:
         """MNIST, or the bundled digits."""
@@ -117,9 +120,17 @@ class Mnist(Trainer):
 
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Share of test digits read rightly; where nodes have unlike parts, of all published test digits too."""
-        tensors = self._tensors(params)
-        metrics = {"official_accuracy": _accuracy(tensors, self._official)} if self._official else {}
-        return Score(_accuracy(tensors, self._test), len(self._test.labels), metrics)
+        return self._score(params, {})
+
+    @classmethod
+    def evaluate_many(cls, jobs: Sequence[tuple[Self, Mapping[str, Array]]]) -> list[Score]:
+        """The same; the average that many nodes have is measured once on all published test digits.
+
+        There is no `fit_many`: on one processor ten of these networks at once, by grouped convolutions, take 0.75
+        times as long as one by one in batches of 16, and 1.3 times as long in batches of 64.
+        """
+        known: dict[tuple[bytes, bytes], float] = {}
+        return [trainer._score(params, known) for trainer, params in jobs]
 
     def input_spec(self) -> InputSpec:
         """One digit."""
@@ -140,6 +151,16 @@ class Mnist(Trainer):
             graph.conv(params[f"{block}.weight"], params[f"{block}.bias"], pad=1).relu().max_pool(2)
         graph.flatten().dense(params["dense.weight"].T, params["dense.bias"]).relu()
         return graph.dense(params["output.weight"].T, params["output.bias"]).softmax().to_bytes()
+
+    def _score(self, params: Mapping[str, Array], known: dict[tuple[bytes, bytes], float]) -> Score:
+        """Figures; what is known of a model on the digits that several trainers share is not measured again."""
+        tensors, metrics = self._tensors(params), {}
+        if self._official is not None:
+            key = (self._official_digest, digest(params))
+            if key not in known:
+                known[key] = _accuracy(tensors, self._official)
+            metrics["official_accuracy"] = known[key]
+        return Score(_accuracy(tensors, self._test), len(self._test.labels), metrics)
 
     def _tensors(self, params: Mapping[str, Array]) -> dict[str, Tensor]:
         return {name: torch.tensor(params[name], device=self._device) for name in SHAPES}

@@ -7,7 +7,6 @@ on counts of what each student did (KDD Cup 2015). There 21 columns, here the 27
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Self
 
@@ -32,7 +31,7 @@ from flnet.training.metrics import auc, balanced_accuracy
 from ._dense import Learner, Learnt, outputs, train
 from ._mooc import School, load_school, one_scale
 from ._stacked import train_together
-from ._torch import CPU, chosen_device
+from ._torch import CPU, chosen_device, digest
 
 DATA_PLACE = "mooc_kddcup2015.npz"  # below FLNET_DATASETS_PATH
 HIDDEN = (100, 100, 100)
@@ -125,7 +124,7 @@ class DropOut(Trainer):
         if truth.min() < truth.max():  # else there is no such figure
             figures["auc"] = auc(truth, scores)
         if self._official is not None:
-            key = (self._official.x.data_ptr(), _digest(params))
+            key = (self._official.x.data_ptr(), digest(params))
             if key not in known:
                 known[key] = self._accuracy(params, self._official)
             figures["official_accuracy"] = known[key]
@@ -139,13 +138,6 @@ class DropOut(Trainer):
         """One number for each row, above 0 for who drops out."""
         tensors = {name: torch.tensor(value, device=self._device) for name, value in params.items()}
         return outputs(tensors, LAYERS, x)[:, 0]
-
-
-def _digest(params: Model) -> bytes:
-    found = hashlib.blake2b(digest_size=16)
-    for name in sorted(params):
-        found.update(params[name].tobytes())
-    return found.digest()
 
 
 def make_trainer(settings: TrainerSettings) -> Trainer:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install flnet[torch]")
 
 from flnet.errors import TrainerError  # noqa: E402
 from flnet.training.api import TrainerSettings  # noqa: E402
-from trainers._torch import chosen_device, descend  # noqa: E402
+from trainers._torch import chosen_device, descend, digest  # noqa: E402
 from trainers.MNIST import make_trainer  # noqa: E402
 
 
@@ -48,3 +50,14 @@ def test_a_step_with_momentum_by_hand() -> None:
     descend(params, speed, (torch.tensor([2.0]),), rate=0.1)
     assert speed["w"].item() == pytest.approx(0.9 * 0.5 + 2)
     assert params["w"].item() == pytest.approx(1 - 0.1 * 2.45)
+
+
+def test_equal_arrays_have_one_digest_and_others_another() -> None:
+    one = {"a": np.arange(6, dtype=np.float32), "b": np.zeros(2, np.float32)}
+    assert digest(one) == digest({"b": one["b"].copy(), "a": one["a"].copy()})
+    others: list[dict[str, Any]] = [
+        {**one, "b": np.ones(2, np.float32)},
+        {**one, "a": one["a"].reshape(2, 3)},
+        {"c": one["a"], "b": one["b"]},
+    ]
+    assert len({digest(one), *(digest(other) for other in others)}) == 4
