@@ -11,7 +11,7 @@ from pathlib import Path
 
 from flnet.errors import LocalError
 from flnet.experiments.base import Cell, Outcome
-from flnet.experiments.learners import carry_out, learners_of, trainer_file
+from flnet.experiments.learners import LINKED, carry_out, learners_of, trainer_file
 from flnet.experiments.mesh import Mesh
 from flnet.settings import Settings
 from flnet.training.api import TrainerFile
@@ -33,7 +33,15 @@ def run_together(cells: Sequence[Cell], settings: Settings, told: Told = lambda 
         made = [_made(cell, settings, place, found) for cell, place in zip(cells, places, strict=True)]
         outcomes = _driven(made, told)
     costs = {"seconds": (time.monotonic() - began) / len(cells), "machine": machine()}
-    return [outcome.model_copy(update=costs) for outcome in outcomes]
+    return [
+        outcome.model_copy(update={**costs, "data": _named(outcome.data, place, settings)})
+        for outcome, place in zip(outcomes, places, strict=True)
+    ]
+
+
+def _named(data: str, place: Path, settings: Settings) -> str:
+    """Where rows are from, as people know it, and not by the links that were made beside a trainer's options."""
+    return data.replace(str(place / LINKED), str(settings.datasets_path))
 
 
 def machine() -> str:

@@ -22,6 +22,7 @@ from flnet.training.loader import import_trainer
 from flnet.training.partition import Partition
 
 log = logging.getLogger(__name__)
+LINKED = "datasets"  # folder with links to data sets, beside the options of a trainer
 NEVER = 1.0  # by how much a peer's model must be better where none is to be adopted
 T = TypeVar("T")
 
@@ -190,7 +191,7 @@ def _datasets(setup: Setup, place: Path | None, folder: Path) -> Path | None:
         raise DataMissing(f"needs {' or '.join(setup.needs)}: {where}", "see docs/experiments.md")
     if not setup.options_file:
         return place
-    linked = folder / "datasets"
+    linked = folder / LINKED
     linked.mkdir(parents=True)
     for path in sorted(place.iterdir()) if place is not None and place.is_dir() else ():
         if path.name != setup.options_file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,12 @@ def test_seeds_together_give_what_each_gives_alone() -> None:
 def test_meshes_of_unlike_length_run_together() -> None:
     one, two = run(cell(rounds=1), cell(rounds=4))
     assert (one.rounds, two.rounds) == (1, 4)
+
+
+def test_data_are_named_by_their_folder_and_not_by_links_to_it(tmp_path: Path) -> None:
+    told = TOLD.model_copy(update={"datasets_path": tmp_path})
+    (outcome,) = run_together([cell(options_file="tiny.toml", options={"a": 1})], told)
+    assert outcome.data == str(tmp_path)
 
 
 def test_a_cell_that_fails_has_its_reason() -> None:
