@@ -31,6 +31,7 @@ if sys.platform == "linux":
 _ALIGNED = 64  # bytes: a line of the cache
 _KINDS = "fiub"  # nothing that could hold an object
 _MOST_DIMENSIONS = 32
+_MAPPED = 4 * 1024 * 1024  # bytes: so much is copied through a mapping in a third of the time that a call takes
 
 Layout = Sequence[tuple[str, str, Sequence[int], int]]  # name, dtype, shape, offset in bytes
 
@@ -99,6 +100,8 @@ class MemoryFile:
         """Take over an open file, and a descriptor to write it by; `of` and `rewritable` make one."""
         self.descriptor, self.layout, self.size = descriptor, layout, size
         self._writable = writable
+        self._mapped: mmap.mmap | None = None  # for writing
+        self._filled = 0  # bytes from the first on for which there is room already
         self._arrays: dict[str, weakref.ref[Array]] = {}
         self._closing = weakref.finalize(self, _close, descriptor, writable)
 
@@ -146,11 +149,25 @@ class MemoryFile:
         """
         assert self._writable is not None
         self._arrays = {}  # from here on it holds none of them whole
-        self.layout = layout_of(params)[0]
+        self.layout, size = layout_of(params)
         try:
-            _write_all(self._writable, self.layout, params)
+            if _MAPPED <= size <= self._filled:
+                self._copy(params)
+            else:  # a call says that there is no room; a mapping would end the process
+                _write_all(self._writable, self.layout, params)
+                self._filled = max(self._filled, size)
         except OSError as exc:
             raise _no_room(params, exc) from exc
+
+    def _copy(self, params: Params) -> None:
+        """Write arrays to where others stood before."""
+        if self._mapped is None:
+            assert self._writable is not None
+            self._mapped = mmap.mmap(self._writable, self.size)
+        for (_, _, _, offset), value in zip(self.layout, params.values(), strict=True):
+            if value.size:
+                there = np.frombuffer(self._mapped, np.uint8, value.nbytes, offset)
+                there[:] = value.reshape(-1).view(np.uint8)
 
     def remembering(self, params: Params) -> MemoryFile:
         """Note which arrays stand in the file, without keeping them alive."""
@@ -192,6 +209,7 @@ class MemoryFile:
 
     def close(self) -> None:
         """Close its descriptors; arrays that were mapped stay."""
+        self._mapped = None
         self._closing()
 
 

@@ -17,6 +17,7 @@ from hypothesis.extra import numpy as arrays
 
 from flnet.errors import TrainerError
 from flnet.params import Array, Params
+from flnet.training import memory_file
 from flnet.training.memory_file import MemoryFile, UnreadableLayout, arrays_in, layout_of
 from tests.helpers import params
 
@@ -107,6 +108,35 @@ def test_a_file_that_is_written_again_keeps_its_size_and_others_can_only_read_it
             os.ftruncate(file._writable, size)
     with pytest.raises(UnreadableLayout, match="can still change"):
         file.arrays()  # nobody would say when it is looked at no more
+    file.close()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="files are written again on Linux only")
+def test_what_is_written_where_others_stood_is_copied_there_and_more_than_stood_there_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[int] = []
+    real = os.pwrite
+
+    def noting(descriptor: int, data: memoryview, offset: int) -> int:
+        calls.append(len(data))
+        return real(descriptor, data, offset)
+
+    monkeypatch.setattr(os, "pwrite", noting)
+    monkeypatch.setattr(memory_file, "_MAPPED", 150)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    file, called = MemoryFile.rewritable(4096), []
+    assert file is not None
+    for length in (100, 60, 90, 5, 200, 200):
+        one = Params({"a": np.arange(length, dtype=np.float32), "none": np.empty(0), "b": np.ones((), bool)})
+        file.write(one)
+        called.append(len(calls) > 0)
+        calls.clear()
+        read = MemoryFile(os.dup(file.descriptor), file.layout).arrays(lambda: None)
+        assert read == one
+    assert called == [True, False, False, True, True, False]  # new; twice within it; few; more than ever; again
+    del read
     file.close()
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
