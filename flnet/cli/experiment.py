@@ -106,7 +106,8 @@ class _Shown:
         known = {cell.key: _cost(cell) for cell in cells}
         self._task = bar.add_task("", total=sum(known.values()))
         self._done = sum(known.values()) - sum(self._left.values())
-        bar.update(self._task, completed=self._done)
+        self._shown = 0.0
+        self._move(self._done)
 
     def finished(self, cell: Cell, outcome: Outcome) -> None:
         """A cell is done; one without numbers is told."""
@@ -116,12 +117,17 @@ class _Shown:
         if outcome.reason or not self._bar.console.is_terminal:  # a log has no bar
             words = outcome.reason or f"done in {outcome.seconds:.1f} s, {self._open} to go"
             self._bar.console.print(printable(f"{where}: {words}"), soft_wrap=True)
-        self._bar.update(self._task, completed=self._done, description=printable(where))
+        self._move(self._done, printable(where))
 
     def progress(self, at_work: Mapping[int, tuple[Sequence[Cell], float]]) -> None:
         """The workers are so far with what they have in hand."""
         part = sum(done * sum(map(_cost, cells)) for cells, done in at_work.values())
-        self._bar.update(self._task, completed=self._done + part)
+        self._move(self._done + part)
+
+    def _move(self, done: float, words: str | None = None) -> None:
+        """Move the bar, never back: what other workers have in hand is not known when a cell is done."""
+        self._shown = max(self._shown, done)
+        self._bar.update(self._task, completed=self._shown, description=words)
 
 
 def _cost(cell: Cell) -> float:

@@ -44,8 +44,8 @@ class LocalEngine:
                 crew.hire()
             while crew.at_work:
                 done = crew.hear()
-                self._progress(crew.at_work)
                 yield from done
+                self._progress(crew.at_work)
         finally:
             crew.end()
 
