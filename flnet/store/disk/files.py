@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +31,7 @@ class ModelFiles:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._renamed = False  # since the folder was forced to the disk
 
     def write(self, params: Params, said: Mapping[str, str]) -> Digest:
         """Keep parameters; nothing is written if they are there already.
@@ -38,20 +39,33 @@ class ModelFiles:
         Args:
             said: what the file says of itself, should everything else be lost.
         """
-        digest = params.digest
-        path = self.path(digest)
-        if path.exists():
-            return digest
+        self.write_all([(params, said)])
+        return params.digest
+
+    def write_all(self, models: Iterable[tuple[Params, Mapping[str, str]]]) -> None:
+        """Keep several, and force the folder to the disk once for all of them.
+
+        Args:
+            models: parameters, and what the file of each says of itself.
+        """
+        for params, said in models:
+            if not self.path(params.digest).exists():
+                self._write(params, said)
+        if self._renamed:  # also what an earlier call could not force there
+            sync_folder(self.folder)
+            self._renamed = False
+
+    def _write(self, params: Params, said: Mapping[str, str]) -> None:
+        path = self.path(params.digest)
         unfinished = path.with_suffix(UNFINISHED)
         try:
             write_whole(unfinished, list(_pieces(params, said)), params.nbytes)
+            self._renamed = True
             unfinished.rename(path)
         except OSError:
             with contextlib.suppress(OSError):
                 unfinished.unlink(missing_ok=True)  # on a full disk even half a file takes room from others
             raise
-        sync_folder(self.folder)
-        return digest
 
     def read(self, digest: Digest) -> Params:
         """The parameters of this digest.

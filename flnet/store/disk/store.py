@@ -175,12 +175,10 @@ class DiskStore:
         as_text(job.snapshot)  # refused before anything is written
         round, contributors = job.snapshot.get("model_round", -1), job.snapshot.get("contributors", 0)
         parts = ((rescue.SHARED, job.params), (rescue.PRIVATE, job.private), (rescue.SENT, job.sent))
-        for kind, params in parts:
-            if params is not None:
-                self._files.write(params, rescue.labels(kind, trainer, round, contributors))
-        for kept in job.updates:
-            if kept.digest is None and not tables.is_inline(kept.update.params):
-                self._files.write(kept.update.params, rescue.labels(rescue.RECEIVED, trainer))
+        held = [(one, rescue.labels(kind, trainer, round, contributors)) for kind, one in parts if one is not None]
+        came = [kept.update.params for kept in job.updates if kept.digest is None]
+        received = rescue.labels(rescue.RECEIVED, trainer)
+        self._files.write_all(held + [(one, received) for one in came if not tables.is_inline(one)])
         with self._transaction():
             tables.put_job(self._db, trainer, job)
             self._put_records(trainer, job)
@@ -224,8 +222,8 @@ class DiskStore:
     def _keep_model(self, trainer: TrainerId, figures: Mapping[str, Any], shared: Params, private: Params) -> None:
         as_text(figures)
         where = (figures.get("round", -1), figures.get("contributors", 0))
-        self._files.write(shared, rescue.labels(rescue.SHARED, trainer, *where))
-        self._files.write(private, rescue.labels(rescue.PRIVATE, trainer, *where))
+        parts = ((rescue.SHARED, shared), (rescue.PRIVATE, private))
+        self._files.write_all([(one, rescue.labels(kind, trainer, *where)) for kind, one in parts])
         with self._transaction():
             tables.put_model(self._db, trainer, figures, shared, private)
             tables.drop_models(self._db, trainer, self._retention.averages + 1, self._retention.model_bytes)

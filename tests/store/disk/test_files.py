@@ -89,6 +89,29 @@ def test_nothing_is_left_of_a_write_that_failed(tmp_path: Path, monkeypatch: pyt
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_folder_is_forced_to_the_disk_once_for_all_new_files_and_again_where_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, works = ModelFiles(tmp_path), False
+    forced: list[int] = []
+
+    def sync(folder: Path) -> None:
+        if not works:
+            raise OSError(errno.EIO, "Input/output error")
+        forced.append(len(files.names()))
+
+    monkeypatch.setattr(module, "sync_folder", sync)
+    models = [(params(w=[float(number)]), {"number": str(number)}) for number in range(3)]
+    with pytest.raises(OSError, match="Input/output"):
+        files.write_all(models[:1])
+    works = True
+    files.write_all(models[:1])  # its file is there, but its name might not survive
+    files.write_all(models)
+    files.write_all(models)
+    assert forced == [1, 3]
+    assert [files.said(one.digest) for one, _ in models] == [said for _, said in models]
+
+
 def test_what_a_stopped_writer_left_is_removed(tmp_path: Path) -> None:
     files = ModelFiles(tmp_path)
     files.path(MODEL.digest).with_suffix(module.UNFINISHED).write_bytes(b"half")
