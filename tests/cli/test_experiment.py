@@ -88,6 +88,20 @@ def test_a_table_is_run_reported_and_not_run_again(flnet: Callable[..., Result],
 
 
 @pytest.mark.slow
+def test_a_missing_data_set_gives_its_row_the_reason(flnet: Callable[..., Result], small: Path) -> None:
+    asked = ["central-or-federated", "--only", "MNIST", "--quick", "--workers", "1", "--out", "missing"]
+    shown = flnet("experiment", *asked)
+    assert shown.exit_code == 0, shown.output
+    why = "needs mnist or mnist.npz or MNIST: FLNET_DATASETS_PATH is not set"
+    assert why in shown.output
+    assert why in Path("missing/report.md").read_text("utf-8")
+    assert [one["cell"]["row"] for one in kept(Path("missing"))] == [  # type: ignore[index]
+        "MNIST, 10 of 10 nodes, R = 20, E = 1",
+        "MNIST, 10 of 10 nodes, R = 20, E = 1",
+    ]
+
+
+@pytest.mark.slow
 def test_quick_is_for_a_look_and_what_fails_has_its_reason(flnet: Callable[..., Result], small: Path) -> None:
     small.write_text(
         small.read_text("utf-8").replace("seeds = 2", 'first_seed = 901\nwords = "Nothing."'), "utf-8"
