@@ -49,7 +49,8 @@ class RayEngine:
         here = {"address": self._address} if self._address else {"num_cpus": self._workers}
         try:
             ray.init(**here, include_dashboard=False, log_to_driver=False)
-        except (ConnectionError, ValueError, RuntimeError) as exc:
+        except Exception as exc:  # a bare one where its processes do not start in time
+            ray.shutdown()
             raise LocalError(f"no cluster of Ray at {self._address or 'this machine'}: {exc}") from exc
 
     def _results(self, ray: Any, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Outcome]]:

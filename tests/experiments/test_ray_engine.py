@@ -116,13 +116,17 @@ def test_who_leaves_early_ends_what_is_under_way(stand_in: StandIn) -> None:
     assert stand_in.calls[-1] == "shutdown"
 
 
-def test_a_cluster_that_is_not_there_is_said(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [ConnectionError, Exception])
+def test_a_cluster_that_is_not_there_is_said(
+    error: type[Exception], stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuses(**_: Any) -> None:
-        raise ConnectionError("nobody there")
+        raise error("nobody there")
 
     monkeypatch.setattr(stand_in, "init", refuses)
     with pytest.raises(LocalError, match=r"10\.0\.0\.1.*nobody there"):
         list(RayEngine(Settings(), "10.0.0.1:6379").run(CELLS))
+    assert stand_in.calls == ["shutdown"]  # nothing half started stays behind
 
 
 def test_without_ray_it_is_said_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
