@@ -50,6 +50,7 @@ from flnet.jobs.waking import (
     timer_fired,
     trained,
     triggered,
+    unanswered,
     wake,
 )
 from flnet.messages import AskVersion
@@ -68,6 +69,7 @@ class AsynchronousJob(Job):
             case VersionReceived():
                 return version_received(s, event)
             case VersionAnswered(version):
+                s.versions.ended(version.peer)
                 return answered(s, version.peer, version) if s.model is not None else []
             case TrainingAsked() | UpdateReceived() | UpdateOffered() | DeclineReceived() | ClaimReceived():
                 must_have_model(s)
@@ -87,9 +89,9 @@ class AsynchronousJob(Job):
             case SendRefused(peer, AskVersion.path):
                 words = f"{peer} says no version of {s.trainer}: {event.reason}"
                 told = s.tell("refused", words, peer=peer, status=event.status)
-                return [*answered(s, peer, None), told]
+                return [*unanswered(s, peer), told]
             case SendFailed(peer, AskVersion.path):
-                return answered(s, peer, None)
+                return unanswered(s, peer)
             case SendRefused() | SendFailed():
                 return []
         return self._of_peers(event)
@@ -102,6 +104,7 @@ class AsynchronousJob(Job):
                 return tell(s, (peer,))
             case PeerLost(peer, _):
                 s.peers.discard(peer)
+                s.versions.under_way.pop(peer, None)
                 fetching = s.averaging.receive(event) if s.averaging and s.phase is Phase.FETCHING else []
                 return [*answered(s, peer, None), *fetching]
             case TimerFired(name) if name in TIMERS:

@@ -43,6 +43,7 @@ def tell(s: JobState, to: Iterable[PeerId]) -> list[Effect]:
         agreement=s.agreement(),
         **_stated(own_version(s)),
     )
+    s.versions.sent(peers)
     return [Send(peers, message)]
 
 

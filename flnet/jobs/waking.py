@@ -101,6 +101,14 @@ def answered(s: JobState, peer: PeerId, version: Version | None) -> list[Effect]
     return effects if s.wake.asked else [*effects, *_fetch(s)]
 
 
+def unanswered(s: JobState, peer: PeerId) -> list[Effect]:
+    """A message to a peer did not get through, or was refused.
+
+    If another one is still under way, that decides: this one may have been the news of an older version.
+    """
+    return answered(s, peer, None) if s.versions.ended(peer) else []
+
+
 def timer_fired(s: JobState, event: TimerFired) -> list[Effect]:
     """Who has not answered by now is left out, or the models that are not here by now are."""
     if s.wake is None or s.phase not in (Phase.FETCHING, Phase.AVERAGING):

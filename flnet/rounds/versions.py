@@ -39,11 +39,24 @@ class Versions:
         heard: the newest mark that each peer has told.
         merged: what was merged of it last.
         base: shared parameters that the newest own training began with; None after a restart.
+        under_way: how many messages to a peer have not ended yet.
     """
 
     heard: dict[PeerId, Mark] = field(default_factory=dict)
     merged: dict[PeerId, Merged] = field(default_factory=dict)
     base: Params | None = None
+    under_way: dict[PeerId, int] = field(default_factory=dict, compare=False)
+
+    def sent(self, peers: Collection[PeerId]) -> None:
+        """A message is on its way to each of these peers."""
+        self.under_way |= {peer: self.under_way.get(peer, 0) + 1 for peer in peers}
+
+    def ended(self, peer: PeerId) -> bool:
+        """A message to a peer has ended, well or not; whether none is under way any more."""
+        left = self.under_way.pop(peer, 1) - 1
+        if left > 0:
+            self.under_way[peer] = left
+        return left <= 0
 
     def hear(self, version: Version, reachable: Collection[PeerId]) -> bool:
         """Note what a peer says of itself; whether that is a new version.

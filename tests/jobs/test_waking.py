@@ -12,6 +12,7 @@ from flnet.events import (
     FetchFailed,
     Paused,
     PeerLost,
+    PeerSeen,
     RoundTriggered,
     SendFailed,
     SendRefused,
@@ -114,6 +115,16 @@ def test_peers_that_do_not_answer_are_left_out() -> None:
     bench.train()
     record = bench.state.history[-1]
     assert record.contributors == ("b", "d") and record.missing == ("e",)
+
+
+def test_news_that_did_not_get_through_is_no_missing_answer() -> None:
+    bench = AloneBench(peers=("a",))
+    bench.hear(PeerSeen(A))
+    bench.hear(RoundTriggered())
+    bench.hear(SendFailed(A, AskVersion.path, key(0, "b"), "no way"))
+    assert bench.phase is Phase.FETCHING
+    bench.answers(version("a", 1, (4, 0)))
+    assert [fetch.peer for fetch in bench.all(Fetch)] == [A]
 
 
 def test_a_peer_that_refuses_is_named_and_left_out() -> None:

@@ -46,6 +46,7 @@ class AloneBench(Bench):
         for event in (*first, *(PeerSeen(PeerId(name)) for name in peers)):
             self.hear(event)
         self.hear(Prepared(declaration(**declared), params(w=w)))
+        self.state.versions.under_way.clear()  # the first news has come through
 
     def answers(self, *versions: Version) -> None:
         """Peers answer with their versions."""

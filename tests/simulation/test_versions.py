@@ -90,6 +90,11 @@ def test_two_kinds_of_rounds_in_one_mesh_do_not_mix() -> None:
     assert held is not None and cluster.nodes[SECOND].job.state.number == -1
 
 
+def test_a_schedule_that_broke_a_mesh_once_does_so_no_more() -> None:
+    """A lost piece of news counted as the answer to the next question."""
+    assert play(Reduction(asynchronous=True).of(draw(20116))) is None
+
+
 @pytest.mark.parametrize("first", range(0, 60, 20))
 def test_schedules_of_faults(first: int) -> None:
     for seed in range(first, first + 20):
