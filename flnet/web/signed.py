@@ -29,10 +29,7 @@ RULES = frozenset(
         f"{_PULLED}<digest>",
     }
 )
-_MODELS = "/jobs/<trainer>/models"
-# By nodes, and by persons of this one.
-READ = frozenset({"/info", "/jobs/<trainer>/history", _MODELS, f"{_MODELS}/<digest>", f"{_MODELS}/<digest>/card"})
-# What everybody may have of a node of a pinned mesh; all else is read by nodes and persons.
+# What everybody may have of a node whose mesh has a key, or is pinned; all else is read by nodes and persons.
 FOR_ALL = frozenset(
     {"/sign-in", "/sign-out", "/look", "/health", "/ready", "/openapi.json", "/web/<name>", "/web/<stated>/<name>"}
 )
@@ -82,10 +79,9 @@ class SignedRequests:
         rule = request.url_rule.rule
         if rule in RULES:
             raise SignatureNeeded("requests between the nodes of this mesh are signed, and this one is not")
-        is_read = rule not in FOR_ALL if self._door.trust else rule in READ
-        if not is_read or may_act():
+        if rule in FOR_ALL or may_act():
             return None
-        if self._door.trust and request.method == "GET" and "text/html" in request.headers.get("Accept", ""):
+        if request.method == "GET" and "text/html" in request.headers.get("Accept", ""):
             return redirect("/sign-in")
         raise SignatureNeeded("this is for nodes of this mesh and persons of this node: sign in to read it")
 

@@ -142,18 +142,33 @@ async def test_people_read_and_act_as_before(client: Client) -> None:
         assert (await client.get(path)).status_code == 200
 
 
-async def test_strangers_do_not_read_what_nodes_ask_each_other(app: Quart) -> None:
+async def test_strangers_read_nothing_of_the_mesh(app: Quart, node: Keyed) -> None:
     client = app.test_client()
     scope = {"client": ("10.0.0.9", 1)}
     for path in (
+        "/",
         "/info",
+        "/events",
+        "/events.jsonl",
+        "/peers",
+        "/mesh",
+        "/jobs/MNIST",
         "/jobs/MNIST/history",
+        "/jobs/MNIST/history.csv",
         "/jobs/MNIST/models",
         "/jobs/MNIST/models/ab",
         "/jobs/MNIST/models/ab/card",
+        "/view/models/MNIST",
     ):
-        assert (await client.get(path, scope_base=scope)).status_code == 401
-    assert (await client.get("/health", scope_base=scope)).status_code == 200
+        assert (await client.get(path, scope_base=scope)).status_code == 401, path
+    for path in ("/health", "/openapi.json", "/sign-in"):
+        assert (await client.get(path, scope_base=scope)).status_code == 200, path
+    node.is_ready = False
+    ready = await client.get("/ready", scope_base=scope)
+    assert (ready.status_code, (await ready.get_json())["reasons"]) == (503, [])
+    browser = {"Accept": "text/html,*/*;q=0.8"}
+    led = await client.get("/", scope_base=scope, headers=browser)
+    assert (led.status_code, led.headers["Location"]) == (302, "/sign-in")
 
 
 def signed_headers(node: Keyed, body: bytes, path: str = "/announce", content_type: str = JSON) -> dict[str, str]:
