@@ -51,7 +51,7 @@ def report(options: Options, clients: int, found: Found) -> None:
     note = (
         f"at best {speed / 1e9:.0f} of the {best / 1e9:.0f} GFLOP/s of a large matrix product: {speed / best:.0%}"
     )
-    note += f"; parameters differ by {found.apart:.0e} at most"
+    note += f"; parameters differ by {found.apart:.1e} at most"
     for way, words in OTHERS.items():
         for kind, seconds in (("wall", found.wall), ("processor", found.processor)):
             name = f"{clients} clients of MLFedAvg trained together, {kind} time"
