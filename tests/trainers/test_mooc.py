@@ -15,24 +15,10 @@ from flnet.training.checks import checked_fit, checked_params, checked_score, de
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
+from tests.trainers.mooc_files import COLUMNS, COURSES, write_data  # noqa: E402
 from tests.trainers.real_data import datasets_path  # noqa: E402
 from trainers._mooc import FILE, OPTIONS_FILE, load_school, one_scale  # noqa: E402
 from trainers.MOOC import DropOut, make_trainer  # noqa: E402
-
-COLUMNS, COURSES = 6, 5
-
-
-def write_data(folder: Path, rows: int = 900, tests: int = 300) -> Path:
-    """Who does little drops out, mostly; courses differ in size."""
-    chance = np.random.default_rng(0)
-    arrays: dict[str, Any] = {"feature_names": np.array([f"count {i}" for i in range(COLUMNS)])}
-    for side, count in (("train", rows), ("test", tests)):
-        x = chance.gamma(1.0, 40.0, size=(count, COLUMNS)).round().astype(np.float32)
-        arrays[f"x_{side}"] = x
-        arrays[f"y_{side}"] = (x[:, 0] + chance.normal(0, 5, count) < 60).astype(np.uint8)
-        arrays[f"course_{side}"] = np.minimum(chance.geometric(0.4, count) - 1, COURSES - 1).astype(np.uint8)
-    np.savez(folder / FILE, **arrays)
-    return folder
 
 
 def node(folder: Path, part: int = 1, count: int = 1, partition: str = "iid") -> TrainerSettings:
