@@ -94,13 +94,7 @@ class LearningCluster(Cluster):
 
     def run(self, rounds: int) -> Course:
         """Let the first node ask for rounds, and all of them end."""
-        first = next(iter(self.nodes.values()))
-        pixels, classes = self.data.x.shape[1], int(self.data.y.max()) + 1
-        start = Params({"w": np.zeros((pixels, classes), np.float32), "b": np.zeros(classes, np.float32)})
-        for node in self.nodes.values():
-            node.tell(TRAINER, Prepared(declared(), start))
-            node.tell(None, MeshStarted(() if node is first else (first.address,)))
-        self.run_for(30)
+        first = self._join()
         began, self.moved = self.clock.now, 0
         self.trigger(first.id, rounds)
         if not self.run_until_idle(1e6):
@@ -115,6 +109,34 @@ class LearningCluster(Cluster):
             [sum(name in record["contributors"] for record in records) for name in self.nodes],
             [self.last.get(name, 0) for name in self.nodes],
         )
+
+    def over_time(self, seconds: float, every: float) -> list[float]:
+        """Let nodes train without a pause for so many seconds of virtual time.
+
+        Returns:
+            The mean over the nodes of the accuracy of the model that each one holds, every so many seconds.
+        """
+        first = self._join()
+        alone = self.rules is not None and self.rules.asynchronous
+        for node in self.nodes.values() if alone else [first]:
+            self.trigger(node.id, 1_000_000)
+        found = []
+        for _ in range(round(seconds / every)):
+            self.run_for(every)
+            held = [node.job.state.model for node in self.nodes.values()]
+            found.append(float(np.mean([self.accuracy(model.shared) for model in held if model is not None])))
+        return found
+
+    def _join(self) -> SimulatedNode:
+        """Let all nodes find each other; the first one."""
+        first = next(iter(self.nodes.values()))
+        pixels, classes = self.data.x.shape[1], int(self.data.y.max()) + 1
+        start = Params({"w": np.zeros((pixels, classes), np.float32), "b": np.zeros(classes, np.float32)})
+        for node in self.nodes.values():
+            node.tell(TRAINER, Prepared(declared(), start))
+            node.tell(None, MeshStarted(() if node is first else (first.address,)))
+        self.run_for(30)
+        return first
 
     def work(self, node: SimulatedNode, effect: Train | Average | Evaluate) -> tuple[float, Event]:
         """Train and measure in earnest; averages are those of every cluster."""

@@ -16,14 +16,16 @@ from flnet.policies import Participation
 
 NODES, ROUNDS, SLOWER = 8, 20, 10.0
 BATCH_S = 0.05  # of virtual time, on a node that is not slow
+SECONDS_A_ROUND = 47.0  # of virtual time that a round takes which waits for the slow node
 
 
 def run(options: Options) -> None:
-    """Both comparisons; each beside the same mesh without what is measured."""
+    """All comparisons; each beside the same mesh without what is measured."""
     data = digits(options.datasets, options.place("uneven"))
     rounds = max(4, options.times(ROUNDS))
     part_of_the_mesh(options, data, rounds)
     slow_node(options, data, rounds)
+    without_rounds(options, data, rounds)
 
 
 def part_of_the_mesh(options: Options, data: Digits, rounds: int) -> None:
@@ -59,3 +61,26 @@ def slow_node(options: Options, data: Digits, rounds: int) -> None:
         note += f" in {found.counted[-1]} rounds, with {found.examples[-1]} examples in the last"
         bound = BOUNDS["uneven.time"] if seconds or rules else None
         options.report.add(Row(name, "s", [found.seconds], [without.seconds], "without it", bound, note))
+
+
+def without_rounds(options: Options, data: Digits, rounds: int) -> None:
+    """The same slow node in a mesh without common rounds, beside rounds that wait for it: accuracy over time."""
+    seconds, every = rounds * SECONDS_A_ROUND, SECONDS_A_ROUND
+    ways = (("in rounds", None), ("asynchronous", Rules(asynchronous=True)))
+    meshes = {words: LearningCluster(NODES, data, BATCH_S, slow={NODES - 1: SLOWER}, rules=r) for words, r in ways}
+    courses = {words: mesh.over_time(seconds, every) for words, mesh in meshes.items()}
+    lowest = min(map(min, courses.values()))
+    lines = [("one node 10 x slower", f"mean accuracy every {every:g} s", "", "last")]
+    for words, found in courses.items():
+        steps = " ".join(f"{value:.3f}" for value in found)
+        lines.append((words, spark(found, lowest, 1.0), steps, f"{found[-1]:.4f}"))
+    options.report.write(columns(lines))
+    goal = courses["in rounds"][-1]
+    taken = {words: every * (1 + sum(value < goal for value in found)) for words, found in courses.items()}
+    alone = meshes["asynchronous"]
+    slow = list(alone.nodes)[-1]
+    merges = [record for node in alone.nodes.values() for record in node.job.history() if node.id != slow]
+    counted = sum(slow in record["contributors"] for record in merges)
+    note = f"its models went into {counted} of {len(merges)} versions of others"
+    name = f"asynchronous: until the accuracy that rounds reach in {seconds:g} s ({goal:.4f})"
+    options.report.add(Row(name, "s", [taken["asynchronous"]], [taken["in rounds"]], "in rounds", None, note))

@@ -48,16 +48,29 @@ class Arrived:
         base: the last accuracy, on the test rows that there were before.
         fresh: of the same model on the test rows that came.
         model: whose accuracy it is; another one makes the figures void.
+        started_for: how many of them were there when a round was started here for which other nodes were chosen.
     """
 
     rows: int = 0
     base: Measured | None = None
     fresh: Measured | None = None
     model: Digest | None = None
+    started_for: int = 0
+
+    @property
+    def rows_to_start_for(self) -> int:
+        """Those that came since a round was started here."""
+        return max(0, self.rows - self.started_for)
 
     def kept(self) -> Mapping[str, Any]:
         """What outlives a restart, as plain JSON data."""
-        return {"rows": self.rows, "base": _pair(self.base), "fresh": _pair(self.fresh), "model": self.model}
+        return {
+            "rows": self.rows,
+            "base": _pair(self.base),
+            "fresh": _pair(self.fresh),
+            "model": self.model,
+            "started_for": self.started_for,
+        }
 
     @classmethod
     def read(cls, kept: Mapping[str, Any] | None) -> Arrived:
@@ -68,7 +81,8 @@ class Arrived:
         """
         if kept is None:
             return cls()
-        return cls(int(kept["rows"]), _measured(kept["base"]), _measured(kept["fresh"]), kept["model"])
+        figures = _measured(kept["base"]), _measured(kept["fresh"])
+        return cls(int(kept["rows"]), *figures, kept["model"], int(kept.get("started_for", 0)))
 
 
 def arrived(s: JobState, event: DataChanged, before: Declaration | None) -> list[Effect]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from flnet.effects import Effect, Send
@@ -25,6 +26,8 @@ def rest(s: JobState) -> list[Effect]:
     """Others are chosen to train in this round: nobody waits for this node, which averages what comes."""
     assert s.averaging is not None and s.choice is not None
     s.base = None  # who does not train needs no start
+    if s.key is not None and s.key.initiator == s.my_id:
+        s.arrived = replace(s.arrived, started_for=s.arrived.rows)
     some = names(sorted(s.chosen or ()))
     words = (
         f"this node is not chosen for the round: {s.choice.take} of {len(s.choice.members)} nodes train: {some}"

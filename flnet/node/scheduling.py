@@ -124,6 +124,7 @@ def _facts(job: Job, moment: Moment) -> Facts:
     a, since = state.arrived, state.plan.since
     held = state.model.shared.digest if state.model else None
     now = moment.now if since is None else since
-    if a.fresh is None or a.base is None or a.model != held:
-        return Facts(now, a.rows)
-    return Facts(now, a.rows, a.fresh.rows, a.fresh.accuracy, a.base.accuracy)
+    rows = a.rows_to_start_for
+    if not rows or a.fresh is None or a.base is None or a.model != held:
+        return Facts(now, rows)
+    return Facts(now, rows, a.fresh.rows, a.fresh.accuracy, a.base.accuracy)

@@ -47,3 +47,16 @@ def test_a_slow_node_that_is_not_bounded_is_waited_for_and_not_cut_off() -> None
     found = LearningCluster(NODES, blobs(), BATCH_S, slow={4: 10.0}).run(3)
     assert found.counted == [3] * NODES
     assert found.seconds > 3 * without_the_slow_one().seconds * 3 / ROUNDS
+
+
+def test_without_common_rounds_a_slow_node_holds_nobody_up_and_its_models_count() -> None:
+    alone = LearningCluster(NODES, blobs(), BATCH_S, slow={4: 10.0}, rules=Rules(asynchronous=True))
+    rounds = LearningCluster(NODES, blobs(), BATCH_S, slow={4: 10.0})
+    seconds = 10 * without_the_slow_one().seconds / ROUNDS
+    found, waited = alone.over_time(seconds, seconds / 5), rounds.over_time(seconds, seconds / 5)
+    first, slow = next(iter(alone.nodes.values())), list(alone.nodes.values())[-1]
+    assert first.job.state.number > 5 * rounds.nodes[first.id].job.state.number
+    assert sum(found) > sum(waited)
+    alone.run_for(2 * seconds)
+    assert slow.job.state.number >= 1
+    assert any(slow.id in record["contributors"] for record in first.job.history())

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from random import Random
 
+from flnet.jobs import Rules
 from flnet.membership import Pauses
 from flnet.params import Digest, PeerId
 from flnet.simulation import Cluster, Weather
@@ -14,9 +15,15 @@ STORM = Weather(delay=(0.001, 2.0), lose_request=0.05, lose_reply=0.05, duplicat
 TIMES = (0.05, 2.0, 6.0)
 
 
-def mesh(size: int, seed: int, weather: Weather | None = None, pauses: Pauses | None = None) -> Cluster:
+def mesh(
+    size: int,
+    seed: int,
+    weather: Weather | None = None,
+    pauses: Pauses | None = None,
+    rules: Rules | None = None,
+) -> Cluster:
     """A cluster whose nodes have met."""
-    cluster = Cluster(size, seed, weather, pauses=pauses)
+    cluster = Cluster(size, seed, weather, pauses=pauses, rules=rules)
     cluster.start()
     cluster.run_for(60)
     return cluster

@@ -9,9 +9,11 @@ from random import Random
 import pytest
 
 from flnet.events import DataChanged, Event, RoundTriggered
+from flnet.jobs import Rules
 from flnet.node.scheduling import EVERY_SECONDS, Schedules
 from flnet.node.timers import Deliver
 from flnet.params import PeerId, TrainerId
+from flnet.policies import Participation
 from flnet.policies.schedule import Moment, Schedule
 from flnet.simulation import TRAINER, Cluster
 from flnet.simulation.node import SimulatedNode
@@ -84,6 +86,17 @@ def test_new_data_of_one_node_start_a_round_within_a_minute_once() -> None:
     assert cluster.nodes[PeerId("n02")].job.history()[-1]["why"] == "10 new examples have come"
     cluster.run_for(300)
     assert plan.rounds() == 1
+
+
+@pytest.mark.parametrize("name", ["n00", "n01", "n02", "n03", "n04", "n05"])
+def test_new_data_start_one_round_also_where_other_nodes_are_chosen_for_it(name: str) -> None:
+    cluster = mesh(6, seed=2, rules=Rules(Participation(0.34)))
+    plan = Scheduled(cluster, "new 10")
+    plan.arrive(PeerId(name))
+    cluster.run_for(300)
+    assert (plan.rounds(), plan.started) == (1, {name: 1})
+    chosen = name in (cluster.nodes[PeerId(name)].job.history()[-1]["chosen"] or ())
+    assert cluster.nodes[PeerId(name)].job.state.arrived.rows == (0 if chosen else 10)
 
 
 @pytest.mark.parametrize("seed", range(6))
