@@ -49,6 +49,7 @@ class HttpMesh:
         config.bind = [f"fd://{self._listening[self._index].fileno()}"]
         config.accesslog = config.errorlog = None
         config.graceful_timeout = 1.0
+        config.keep_alive_timeout = TIMEOUT_S  # or rounds on a busy machine find their connections closed
         self._server = asyncio.create_task(serve(self._app(), config, shutdown_trigger=self._stop.wait))
         self._client = httpx.AsyncClient(timeout=TIMEOUT_S, trust_env=False)
         return self
