@@ -50,9 +50,12 @@ class SpareMemory:
         """Give back what nobody uses, and keep nothing of the rest once it is not used any more.
 
         The C library gives back what it holds of it too: it would keep 3 MB of what the first page took to make.
+        So go circles of objects that nothing uses any more, where `settle` left few to look at.
         """
         with self._lock:
             self._kept.clear()
+        if gc.get_freeze_count():
+            gc.collect()
         _trim(0)
 
 

@@ -106,12 +106,28 @@ def test_another_c_library_keeps_what_it_holds(error: type[Exception], monkeypat
     assert not spare_module._trimmer()(0)
 
 
+class Circle:
+    """What only the garbage collector takes."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_circles_that_nothing_uses_go_with_what_is_spare() -> None:
+    try:
+        settle()
+        gc.disable()
+        old = weakref.ref(Circle())
+        assert old() is not None
+        SpareMemory().let_go()
+        assert old() is None
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
 def test_what_was_there_at_the_start_delays_no_collection() -> None:
     """Circles that outlive the collections of young objects go soon, however much there was at the start."""
-
-    class Circle:
-        def __init__(self) -> None:
-            self.itself = self
 
     stays = [[] for _ in range(400_000)]  # type: ignore[var-annotated]
     try:
