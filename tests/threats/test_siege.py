@@ -8,6 +8,7 @@ import threading
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -105,10 +106,13 @@ def server() -> Iterator[tuple[int, list[str]]]:
                 except TimeoutError:
                     continue
                 seen.append(where[0])
-                with sock:
+                with sock, suppress(OSError):
                     sock.settimeout(10)
-                    sock.recv(4, socket.MSG_WAITALL)
-                    sock.sendall(b'HTTP/1.1 403 No\r\nContent-Length: 13\r\n\r\n{"error":"x"}')
+                    wanted = 4
+                    while wanted and (came := sock.recv(wanted)):
+                        wanted -= len(came)
+                    if not wanted:
+                        sock.sendall(b'HTTP/1.1 403 No\r\nContent-Length: 13\r\n\r\n{"error":"x"}')
 
         thread = threading.Thread(target=serve)
         thread.start()
