@@ -65,7 +65,7 @@ def slow_node(options: Options, data: Digits, rounds: int) -> None:
 
 def without_rounds(options: Options, data: Digits, rounds: int) -> None:
     """The same slow node in a mesh without common rounds, beside rounds that wait for it: accuracy over time."""
-    seconds, every = rounds * SECONDS_A_ROUND, SECONDS_A_ROUND
+    seconds, every = max(4, rounds // 4) * SECONDS_A_ROUND, SECONDS_A_ROUND
     ways = (("in rounds", None), ("asynchronous", Rules(asynchronous=True)))
     meshes = {words: LearningCluster(NODES, data, BATCH_S, slow={NODES - 1: SLOWER}, rules=r) for words, r in ways}
     courses = {words: mesh.over_time(seconds, every) for words, mesh in meshes.items()}

@@ -119,6 +119,25 @@ def test_status_tells_the_further_figures(flnet: Run, fake_node: FakeNode) -> No
     assert "n6 0.5000" in shown
 
 
+def test_status_tells_versions_where_there_are_no_common_rounds(flnet: Run, fake_node: FakeNode) -> None:
+    assert "version" not in flnet("status", "--node", fake_node.address).output
+    merged = {"peer": "b", "version": 7, "merged": 6, "into": 9, "at": 0.0, "newer": True, "reachable": True}
+    heard = {
+        "peer": "c",
+        "version": 1,
+        "merged": None,
+        "into": None,
+        "at": None,
+        "newer": True,
+        "reachable": False,
+    }
+    fake_node.views = [job(versions={"own": 9, "peers": [merged, heard]})]
+    shown = flnet("status", "--node", fake_node.address).output
+    assert "MNIST has version 9 here; there are no common rounds" in shown
+    assert "MNIST b: version 7, 6 merged into 9 at " in shown
+    assert "MNIST c: version 1, none merged (does not answer)" in shown
+
+
 def test_status_for_scripts(flnet: Run, fake_node: FakeNode) -> None:
     shown = flnet("status", "--json", "--node", fake_node.address)
     assert json.loads(shown.output)["iAm"]["id"] == "node-a"

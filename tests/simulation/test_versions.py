@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from flnet.effects import Average
-from flnet.events import Mark
+from flnet.effects import Average, Evaluate, Train
+from flnet.events import Event, Mark, SumSpoilt, Trained
 from flnet.jobs import Rules
 from flnet.params import Params, PeerId, RoundKey, Update
 from flnet.simulation import Cluster, InvariantBroken
+from flnet.simulation.node import SimulatedNode
 from flnet.simulation.playing import play
 from flnet.simulation.restarts import kill, start_again
 from flnet.simulation.schedule import Reduction, draw
@@ -72,6 +74,29 @@ def test_a_node_that_lost_its_disk_takes_up_the_others_models() -> None:
     merged = cluster.nodes[SECOND].job.state.versions.merged[FIRST]
     assert merged.mark.number == 1 and merged.into == 2
     reach_all(cluster)
+
+
+def test_an_absurd_model_is_left_out_also_where_it_was_folded_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flnet.jobs.state.HOLD_BYTES", 1)  # room for one model beside the own one
+    cluster = joined(5)
+    work, spoilt = cluster.work, list[PeerId]()
+
+    def absurd(node: SimulatedNode, effect: Train | Average | Evaluate) -> tuple[float, Event]:
+        seconds, event = work(node, effect)
+        if isinstance(event, Trained) and node.id == FIRST:
+            event = replace(event, params=Params({n: v * np.float32(1e6) + 1e6 for n, v in event.params.items()}))
+        spoilt.extend([node.id] * isinstance(event, SumSpoilt))
+        return seconds, event
+
+    names = list(cluster.nodes)
+    wake(cluster, *names[1:])
+    monkeypatch.setattr(cluster, "work", absurd)
+    wake(cluster, FIRST, *names[1:])
+    assert spoilt == names[1:]
+    for name in names[1:]:
+        record = cluster.nodes[name].job.state.history[-1]
+        assert record.outcome.endswith("; left out: n00") and FIRST not in record.contributors
+        assert FIRST not in cluster.nodes[name].job.state.versions.merged
 
 
 def test_two_kinds_of_rounds_in_one_mesh_do_not_mix() -> None:
