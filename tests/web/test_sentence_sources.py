@@ -15,6 +15,7 @@ from tests.web.sentence_sources import GAP, Found, reads_like_words, sentences_i
 
 ELSEWHERE = {
     "cli": "a terminal, not the page",
+    "experiments": "a terminal, and reports in English",
     "simulation": "tests and experiments",
     "setting_types.py": "the node does not start; it is read in a terminal",
     "settings/": "the node does not start; it is read in a terminal",
@@ -48,6 +49,7 @@ ELSEWHERE = {
 }
 """Modules, or folders, whose words do not reach the page, and why."""
 NO_SENTENCES = {
+    "expected the part that is left out at each end, at least 0 and below 0.5; got {}",  # for who writes code
     "{} of the nodes, at least {}",  # what nodes compare with each other
     "late updates",
     "up to {} rounds",
