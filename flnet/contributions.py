@@ -59,6 +59,10 @@ class Contribution:
     def read(cls, view: Mapping[str, Any], trainer: str, round: int, initiator: str) -> Contribution:
         """A contribution from what `view` made of it.
 
+        Args:
+            round, initiator: of the record that it stands in; where there are no common rounds, the view says
+                those that the peer stated.
+
         Raises:
             KeyError, TypeError, ValueError: it is none.
         """
@@ -66,7 +70,7 @@ class Contribution:
             raise TypeError(f"a contribution is an object, not a {type(view).__name__}")
         said: dict[str, Any] = {"trainer": trainer, "round": round, "initiator": initiator}
         for one in fields(cls):
-            if one.name not in said:
+            if one.name not in said or (one.name != "trainer" and one.name in view):
                 value = view[one.name]
                 if type(value).__name__ != one.type:
                     raise ValueError(f"{one.name} of a contribution is {value!r:.100}")

@@ -84,7 +84,7 @@ def _of_round(trainer: str, record: Mapping[str, Any]) -> Iterator[View]:
     round, initiator = record.get("round"), record.get("initiator")
     for view in record.get("contributions") or ():
         said = {
-            "round": round,
+            "round": view.get("round", round),  # without common rounds, the version that it is
             "model": record.get("digest"),
             "peer": view.get("peer"),
             "key": view.get("key", ""),

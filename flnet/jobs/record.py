@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from flnet.params import Digest, PeerId, RoundKey
+from flnet.params import Digest, PeerId, RoundKey, Update
 from flnet.rounds import Averaging, Closing
 
 
@@ -123,12 +123,16 @@ def _ending(averaging: Averaging) -> str:
 
 def contributions_of(averaging: Averaging, peers: Sequence[PeerId]) -> tuple[Mapping[str, Any], ...]:
     """What these peers stated of their updates, as it stands in a record."""
-    found = []
-    for peer in peers:
-        update = averaging.updates[peer]
-        stated = update.contribution
-        found.append(stated.view() if stated else {"peer": peer, "examples": update.examples})
-    return tuple(found)
+    return tuple(_contribution_of(averaging.updates[peer]) for peer in peers)
+
+
+def _contribution_of(update: Update) -> Mapping[str, Any]:
+    stated = update.contribution
+    if stated is None:
+        return {"peer": update.peer, "examples": update.examples}
+    if RoundKey(stated.round, PeerId(stated.initiator)) == update.key:
+        return stated.view()
+    return {**stated.view(), "round": stated.round, "initiator": stated.initiator}  # a version of its node alone
 
 
 def names(peers: Sequence[str]) -> str:
