@@ -1,0 +1,26 @@
+"""Which settings of rounds go together."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from flnet.node.build import rules_of
+from flnet.settings import Settings
+
+
+def test_rounds_are_common_if_nobody_says() -> None:
+    assert not rules_of(Settings()).asynchronous
+    assert rules_of(Settings.model_validate({"rounds": "asynchronous"})).asynchronous
+
+
+@pytest.mark.parametrize("rule", [{"participation": 0.5}, {"max_staleness": 3}])
+def test_rules_of_common_rounds_are_refused_where_there_are_none(rule: dict[str, float]) -> None:
+    assert Settings.model_validate(rule).rounds == "common"
+    with pytest.raises(ValidationError, match="FLNET_ROUNDS=asynchronous has no rounds for FLNET_PARTICIPATION"):
+        Settings.model_validate({"rounds": "asynchronous", **rule})
+
+
+def test_another_word_is_refused() -> None:
+    with pytest.raises(ValidationError, match="rounds"):
+        Settings.model_validate({"rounds": "sometimes"})
