@@ -142,5 +142,5 @@ def _info(path: Path, sides: Mapping[str, Labelled], settings: TrainerSettings) 
     counts = {name: np.bincount(side.y, minlength=2).tolist() for name, side in sides.items()}
     rows = {name: len(side) for name, side in sides.items()}
     note = with_partition("", settings)
-    source = f"enrolments in online courses, {path}"
+    source = f"enrolments in online courses, {path.resolve()}"
     return DataInfo(source, rows, CLASSES, note=note, counts=counts, checksum=fingerprint(sides))
