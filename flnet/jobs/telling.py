@@ -65,6 +65,8 @@ def heard(s: JobState, version: Version) -> list[Effect]:
     before = s.versions.heard.get(version.peer)
     if not s.versions.hear(version, s.peers):
         return []
+    if s.wake is not None and s.averaging is None:  # newer than an answer that was long on its way
+        s.wake.told[version.peer] = version
     again = before is not None and before.run != version.mark.run and version.mark.number <= before.number
     words = f"{version.peer} has version {version.mark.number} of {s.trainer} now"
     if again:

@@ -97,7 +97,7 @@ def answered(s: JobState, peer: PeerId, version: Version | None) -> list[Effect]
         return effects
     s.wake.asked.discard(peer)
     if version is not None:
-        s.wake.told[peer] = version
+        s.wake.told.setdefault(peer, version)
     return effects if s.wake.asked else [*effects, *_fetch(s)]
 
 
