@@ -57,11 +57,11 @@ class Besieged(Harness):
                 MAX_IMPORT_GIGABYTES="0.1",
                 **settings,
             )
+        self.nodes[0].http.headers["Authorization"] = f"Bearer {OLD_TOKEN}"
 
     def target(self) -> Target:
         """The first node, once its token was replaced."""
         first, other, _ = self.nodes
-        first.http.headers["Authorization"] = f"Bearer {OLD_TOKEN}"
         assert first.http.put("/jobs/SLOW/params", json={"e": 1}).status_code != 401
         self.token.write_text(TOKEN)
         first.http.headers["Authorization"] = f"Bearer {TOKEN}"
