@@ -69,8 +69,8 @@ class AsynchronousJob(Job):
             case VersionReceived():
                 return version_received(s, event)
             case VersionAnswered(version):
-                s.versions.ended(version.peer)
-                return answered(s, version.peer, version) if s.model is not None else []
+                is_last = s.versions.ended(version.peer)
+                return answered(s, version.peer, version, is_last=is_last) if s.model is not None else []
             case TrainingAsked() | UpdateReceived() | UpdateOffered() | DeclineReceived() | ClaimReceived():
                 must_have_model(s)
                 raise refuse(s, event)

@@ -90,14 +90,16 @@ def wake(s: JobState, why: str = "", again: bool = False) -> list[Effect]:
     return [*tell(s, s.peers), SetTimer(_timer(s), s.waits.start), s.save(), told]
 
 
-def answered(s: JobState, peer: PeerId, version: Version | None) -> list[Effect]:
-    """A peer told its version, or cannot be asked (None)."""
+def answered(s: JobState, peer: PeerId, version: Version | None, *, is_last: bool = True) -> list[Effect]:
+    """A peer told its version, or cannot be asked (None); before the last answer, it may be to earlier news."""
     effects = [] if version is None else heard(s, version)
     if s.wake is None or peer not in s.wake.asked:
         return effects
-    s.wake.asked.discard(peer)
     if version is not None:
         s.wake.told.setdefault(peer, version)
+    if not is_last:
+        return effects
+    s.wake.asked.discard(peer)
     return effects if s.wake.asked else [*effects, *_fetch(s)]
 
 

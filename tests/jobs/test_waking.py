@@ -19,6 +19,7 @@ from flnet.events import (
     SeriesStopped,
     TimerFired,
     TrainingFailed,
+    VersionAnswered,
 )
 from flnet.jobs import Phase
 from flnet.messages import AskVersion, Triggered
@@ -263,3 +264,15 @@ def test_a_paused_node_begins_none() -> None:
     bench = AloneBench()
     bench.hear(Paused())
     refuses(bench, RoundTriggered(), JobBusy)
+
+
+def test_an_answer_to_earlier_news_does_not_end_the_question_but_counts_if_no_other_comes() -> None:
+    bench = trained_once((1, 1), 10)  # its news to both is still under way
+    bench.hear(RoundTriggered())
+    bench.hear(VersionAnswered(version("a", 1, (4, 0), 30)))
+    bench.hear(VersionAnswered(version("c", 1, (7, 7), 60)))
+    assert bench.state.wake is not None and bench.state.wake.asked == {"a", "c"}
+    bench.hear(VersionAnswered(version("c", 2, (5, 5), 60)))
+    bench.hear(SendFailed(A, AskVersion.path, key(2), "timeout"))
+    assert {fetch.peer for fetch in bench.all(Fetch)} == {"a", "c"}
+    assert {peer: mark.number for peer, mark in bench.state.wake.fetched.items()} == {"a": 1, "c": 2}

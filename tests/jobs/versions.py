@@ -49,8 +49,9 @@ class AloneBench(Bench):
         self.state.versions.under_way.clear()  # the first news has come through
 
     def answers(self, *versions: Version) -> None:
-        """Peers answer with their versions."""
+        """Peers answer the question with their versions; all earlier news has come through."""
         for one in versions:
+            self.state.versions.under_way.pop(one.update.peer, None)
             self.hear(VersionAnswered(one))
 
     def fetches(self, **models: Sequence[float]) -> None:

@@ -115,7 +115,7 @@ def test_two_kinds_of_rounds_in_one_mesh_do_not_mix() -> None:
     assert held is not None and cluster.nodes[SECOND].job.state.number == -1
 
 
-@pytest.mark.parametrize("seed", [20116, 20506])
+@pytest.mark.parametrize("seed", [20116, 20506, 30392])
 def test_schedules_that_broke_a_mesh_once_do_so_no_more(seed: int) -> None:
     """Lost news counted as no answer to the next question; an answer to older news hid that there is newer."""
     assert play(Reduction(asynchronous=True).of(draw(seed))) is None
