@@ -69,7 +69,7 @@ def test_help_shows_defaults_and_choices() -> None:
     help_text = CliRunner().invoke(probe, ["--help"], terminal_width=200).output
     assert "default 4000" in help_text
     assert "default 1/1" in help_text
-    assert "[agg0|agg1|agg2]" in help_text
+    assert "[DEBUG|INFO|WARNING|ERROR]" in help_text
 
 
 def test_the_file_of_the_working_directory_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

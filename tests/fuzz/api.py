@@ -29,6 +29,7 @@ from random import Random
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -190,6 +191,12 @@ class Keyed(Harness):
     def place(self, index: int) -> dict[str, str]:
         """Settings of the mesh, and who may act on the node."""
         return {**super().place(index), "MESH_KEY": MESH_KEY, "TRUST_LOOPBACK": "false", "OPERATOR_TOKEN": TOKEN}
+
+    def client(self, index: int, port: int) -> httpx.Client:
+        """Reading needs the token, too."""
+        made = super().client(index, port)
+        made.headers["Authorization"] = f"Bearer {TOKEN}"
+        return made
 
 
 class Pinned(PinnedHarness):

@@ -186,7 +186,7 @@ async def test_a_connection_that_ended_leaves_nothing_for_the_garbage_collector(
 
 
 def _servers() -> set[int]:
-    return {id(one) for one in gc.get_objects() if isinstance(one, GuardedServer)}
+    return {id(one) for one in gc.get_objects() if issubclass(type(one), GuardedServer)}
 
 
 async def test_an_answer_that_ends_after_its_caller_hung_up_leaves_nobody_to_be_waited_for(

@@ -26,10 +26,11 @@ def test_rounds_are_announced_in_the_language_of_the_page(tmp_path: Path, visit:
     with harness(tmp_path) as h:
         node = h.start(COMPUTE="thread")
         h.ready()
-        h.go()
         page = visit(node, locale="es-ES")
         page.evaluate(LISTEN)
         page.get_by_role("button", name="Hacer una ronda de entrenamiento").click()
+        page.wait_for_function("() => window.heard.some((one) => one.includes('iniciada'))", timeout=LONG)
+        h.go()  # not before: of what happens within an instant, only the newest is said
         page.wait_for_function("() => window.heard.some((one) => one.includes('cerrada'))", timeout=LONG)
         heard = page.evaluate("window.heard")
         events = page.locator("ol.events")
