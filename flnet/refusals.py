@@ -25,6 +25,13 @@ class ContributionRefused(PeerError):
     code = "contribution_refused"
 
 
+class LabelsRefused(PeerError):
+    """A label space, or a table of how two of them correspond, breaks a rule."""
+
+    status = 422
+    code = "labels_refused"
+
+
 class NotAnnounced(PeerError):
     """A message of a round came from a node that this one does not know."""
 

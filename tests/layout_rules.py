@@ -13,9 +13,11 @@ MAX_FUNCTION_LINES = 50
 LAYERS = {
     **dict.fromkeys(("contributions", "errors", "names", "networks", "postponing", "spoken"), 1),
     **dict.fromkeys(("blob", "explaining", "fingerprints", "halves", "params", "refusals", "setting_types"), 2),
-    **dict.fromkeys(("comparing", "merging", "messages", "packing", "settings", "tensorfile"), 3),
-    **dict.fromkeys(("blockwise", "events", "effects", "privacy", "screening", "signing"), 4),
-    **dict.fromkeys(("strategies", "trust", "personal", "projection", "topologies", "policies"), 5),
+    **dict.fromkeys(("comparing", "merging", "messages", "packing", "settings", "tensorfile", "weighing"), 3),
+    **dict.fromkeys(
+        ("blockwise", "clusters", "events", "effects", "labels", "privacy", "screening", "signing"), 4
+    ),
+    **dict.fromkeys(("strategies", "trust", "personal", "topologies", "policies"), 5),
     **dict.fromkeys(("membership", "rounds"), 6),
     "jobs": 7,
     **dict.fromkeys(("codec", "keys", "transport", "store", "training"), 8),
@@ -30,22 +32,8 @@ ADAPTERS = 8  # they know the data (up to layer 5), not the conversation (rounds
 ADAPTERS_SEE_UP_TO = 5
 TWINS = frozenset({"codec", "transport", "store", "strategies"})  # versions of one interface: apart, except for
 COMMON = frozenset(  # the modules of these names
-    {
-        "base",
-        "counting",
-        "faults",
-        "lean_import",
-        "limits",
-        "nearest",
-        "outgoing",
-        "pace",
-        "places",
-        "ranges",
-        "receiving",
-        "sealing",
-        "session",
-    }
-)
+    {"base", "counting", "faults", "lean_import", "limits", "nearest", "outgoing"}
+) | frozenset({"pace", "places", "ranges", "receiving", "sealing", "session"})
 APART = frozenset(
     {frozenset({"training.local", "training.process"}), frozenset({"rounds.averaging", "rounds.exchange"})}
 )

@@ -1,0 +1,64 @@
+"""Spanish of what is said about label spaces and groups of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+SPANISH: Mapping[str, str] = {
+    "the id of a label space {words}": "el identificador de un espacio de etiquetas {words}",
+    "the label space {name} has {count} classes; expected 1 to {most}": (
+        "el espacio de etiquetas {name} tiene {count} clases; se esperaban de 1 a {most}"
+    ),
+    "{name} is no name for a class: expected 1 to {most} printable characters, without space around them": (
+        "{name} no es un nombre para una clase: se esperaban de 1 a {most} caracteres imprimibles, sin espacios "
+        "alrededor"
+    ),
+    "the label space {name} has the class {class_name} twice": (
+        "el espacio de etiquetas {name} tiene dos veces la clase {class_name}"
+    ),
+    'a label space is an object of "id", a text, and "classes", a list': (
+        'un espacio de etiquetas es un objeto de "id", un texto, y "classes", una lista'
+    ),
+    "the classes of the label space {name} are no list of texts": (
+        "las clases del espacio de etiquetas {name} no son una lista de textos"
+    ),
+    "{rows} x {columns} classes are too many for a correspondence; expected at most {most} pairs": (
+        "{rows} x {columns} clases son demasiadas para una correspondencia; se esperaban como mucho {most} pares"
+    ),
+    "a correspondence is a table of numbers, with rows of one length": (
+        "una correspondencia es una tabla de números, con filas de la misma longitud"
+    ),
+    "{lower} in {upper} stands there twice": "{lower} en {upper} aparece dos veces",
+    "{class_name} is no class of the label space {name}; it has {classes}": (
+        "{class_name} no es una clase del espacio de etiquetas {name}; este tiene {classes}"
+    ),
+    "the correspondence has shape {shape}; expected {expected}, a row for each class of {coarse} and a column for "
+    "each of {desired}": (
+        "la correspondencia tiene la forma {shape}; se esperaba {expected}, una fila por cada clase de {coarse} y "
+        "una columna por cada una de {desired}"
+    ),
+    "the weight of {lower} in {upper} is {value}; expected a finite number from 0 to 1": (
+        "el peso de {lower} en {upper} es {value}; se esperaba un número finito de 0 a 1"
+    ),
+    "{classes}: nothing says which class of {coarse} this is": ("{classes}: nada dice qué clase de {coarse} es"),
+    "the weights of {lower} in the classes of {coarse} add up to {value}; expected 1": (
+        "los pesos de {lower} en las clases de {coarse} suman {value}; se esperaba 1"
+    ),
+    "this is no TOML text in UTF-8: {fault}": "esto no es texto TOML en UTF-8: {fault}",
+    "a [mapping] needs the [desired] label space beside it": (
+        "un [mapping] necesita a su lado el espacio de etiquetas [desired]"
+    ),
+    "this is no CSV text in UTF-8: {fault}": "esto no es texto CSV en UTF-8: {fault}",
+    "{count} bytes are too many for a table of classes; expected at most {most}": (
+        "{count} bytes son demasiados para una tabla de clases; se esperaban como mucho {most}"
+    ),
+    "the first line of the table is {header}; expected {expected}": (
+        "la primera línea de la tabla es {header}; se esperaba {expected}"
+    ),
+    "line {number} has {count} cells; expected {expected}": (
+        "la línea {number} tiene {count} celdas; se esperaban {expected}"
+    ),
+    "line {number}: the weight is {value}; expected a number from 0 to 1": (
+        "línea {number}: el peso es {value}; se esperaba un número de 0 a 1"
+    ),
+}
