@@ -11,7 +11,7 @@ from benchmarks.report import Row
 from benchmarks.timing import copies, extra_mb, in_turns
 from benchmarks.trainers._work import WORKS
 from flnet.params import Params, PeerId, RoundKey, Schema, Update
-from flnet.strategies import fed_avg
+from flnet.strategies import RoundStart, fed_avg
 
 UPDATES = 10
 REPETITIONS = 5
@@ -25,7 +25,7 @@ def run(options: Options) -> None:
     updates = [Update(PeerId(f"node-{at}"), key, params, 64 + at) for at, params in enumerate(sent)]
 
     def average() -> Params:
-        return strategy.merge(strategy.init(sent[0]), schema, updates)[0]
+        return strategy.merge(None, RoundStart(schema, sent[0]), updates).params
 
     everything = np.concatenate([array.ravel() for params in sent for array in params.values()])
     floors = copies(everything)

@@ -11,7 +11,7 @@ from benchmarks.timing import extra_mb, in_turns
 from benchmarks.trainers._work import WORKS
 from flnet.node.merging import strategy_for
 from flnet.params import Params, PeerId, RoundKey, Schema, Update
-from flnet.strategies import Strategy
+from flnet.strategies import RoundStart, Strategy
 
 UPDATES = 10
 REPETITIONS = 3
@@ -25,10 +25,10 @@ def run(options: Options) -> None:
     updates = [
         Update(PeerId(f"node-{at}"), key, model(WORKS["W2"].shapes, at), examples=64) for at in range(UPDATES)
     ]
-    schema = Schema.of(updates[0].params)
+    start = RoundStart(Schema.of(updates[0].params), model(WORKS["W2"].shapes, UPDATES))
 
     def merge(strategy: Strategy) -> Params:
-        return strategy.merge(None, schema, updates)[0]
+        return strategy.merge(None, start, updates).params
 
     mean = partial(merge, strategy_for(MEAN))
     mean_mb = extra_mb(mean)

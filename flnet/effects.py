@@ -35,6 +35,7 @@ class Save:
         params: shared parameters, where others are held than at the last Save.
         private: private parameters, likewise.
         sent: the own update, before any peer hears of it.
+        remembered: what the merging rule remembers, likewise.
         updates: those that came since the last Save.
         records: of the rounds that ended since the last Save.
     """
@@ -45,6 +46,7 @@ class Save:
     sent: Params | None = None
     updates: tuple[KeptUpdate, ...] = ()
     records: tuple[Mapping[str, Any], ...] = ()
+    remembered: Params | None = None
 
 
 @dataclass(frozen=True)

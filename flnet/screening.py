@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from flnet.merging import is_mean
 from flnet.params import Array, Digest, Params, PeerId, Schema, Update
+from flnet.weighing import Weighed
 
 _BLOCK = 131_072  # numbers that one step looks at, so that what it writes stays in a core's cache
 _LANES = 4_096  # sums that are kept beside each other, so that their order is fixed and they are still quick
@@ -69,6 +70,18 @@ class Screening:
     def refused(self) -> Mapping[PeerId, str]:
         """Whose updates do not count, and why."""
         return {**too_far(self.distances, self._bounds.ratio), **self._unlike}
+
+    def weighed(self, by_rule: Mapping[PeerId, Weighed]) -> Mapping[PeerId, Weighed]:
+        """What the merging rule says of each update, with how far it moved and why it does not count."""
+        usual, refused = _usual(self.distances), self.refused()
+        found = {}
+        for peer, moved in self.distances.items():
+            one = by_rule.get(peer, Weighed(0.0) if peer in refused else Weighed())
+            norm = moved / usual if usual and math.isfinite(moved) else None
+            found[peer] = replace(
+                one, norm=norm if one.norm is None else one.norm, reason=one.reason or refused.get(peer, "")
+            )
+        return found
 
     @property
     def is_common(self) -> bool:
@@ -138,15 +151,20 @@ def too_far(distances: Mapping[PeerId, float], ratio: float) -> Mapping[PeerId, 
     Of an even number the lower of the two in the middle counts: so fewer than half can neither raise nor lower it
     beyond what the others did.
     """
-    moved = sorted(one for one in distances.values() if one > 0)
-    if ratio <= 0 or len(moved) < FEWEST:
+    if ratio <= 0 or sum(one > 0 for one in distances.values()) < FEWEST:
         return {}
-    usual = moved[(len(moved) - 1) // 2]
+    usual = _usual(distances)
     return {
         peer: f"it moved {one:.3g} from the base of the round, more than {ratio:g} times the median of {usual:.3g}"
         for peer, one in sorted(distances.items())
         if one > usual * ratio
     }
+
+
+def _usual(distances: Mapping[PeerId, float]) -> float:
+    """The median of those that moved, of an even number the lower one; 0 if nobody did."""
+    moved = sorted(one for one in distances.values() if one > 0)
+    return moved[(len(moved) - 1) // 2] if moved else 0.0
 
 
 def common_base(bases: Iterable[Digest | None]) -> Digest | None:

@@ -136,6 +136,7 @@ class Restored(Event):
         updates: of peers that count in rounds which were not averaged yet; those that were offered hold no
             parameters.
         records: of the rounds that are over, oldest first.
+        remembered: what the merging rule remembered.
     """
 
     snapshot: Mapping[str, Any]
@@ -144,6 +145,7 @@ class Restored(Event):
     sent: Params | None = None
     updates: tuple[UpdateReceived | UpdateOffered, ...] = ()
     records: tuple[Mapping[str, Any], ...] = ()
+    remembered: Params | None = None
 
 
 @dataclass(frozen=True)

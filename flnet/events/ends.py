@@ -9,6 +9,7 @@ from flnet.contributions import Contribution
 from flnet.events.base import Declaration, Event
 from flnet.messages import HyperParams
 from flnet.params import Digest, Params, PeerId, RoundKey
+from flnet.weighing import Weighed
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,8 @@ class Averaged(Event):
     Attributes:
         refused: whose updates did not count, and why.
         is_common: whether it was decided on the base that most updates began with; see `flnet.screening`.
+        weighed: how each update counted, as far as the merging rule can say.
+        remembered: what the merging rule remembers from now on; None of a rule without memory.
     """
 
     key: RoundKey
@@ -88,6 +91,8 @@ class Averaged(Event):
     seconds: float = 0.0
     refused: Mapping[PeerId, str] = field(default_factory=dict)
     is_common: bool = True
+    weighed: Mapping[PeerId, Weighed] = field(default_factory=dict)
+    remembered: Params | None = None
 
 
 @dataclass(frozen=True)

@@ -29,12 +29,12 @@ from flnet.jobs import Rules, Waits
 from flnet.membership import Pauses
 from flnet.node.lane import round_seed
 from flnet.node.merging import strategy_for
-from flnet.params import Params, PeerId, Schema, TrainerId, Update
+from flnet.params import Params, PeerId, TrainerId, Update
 from flnet.policies import Participation
 from flnet.screening import Bounds
 from flnet.simulation import TRAINER, Cluster, Weather
 from flnet.simulation.node import SimulatedNode
-from flnet.strategies import State, Strategy
+from flnet.strategies import Merged, RoundStart, State, Strategy
 from flnet.training.api import Task
 
 # Longer than it takes until all nodes heard of a round, so that all that they will do is begun before any ends.
@@ -204,18 +204,18 @@ class Mesh(Cluster):
 def remembering(strategy: Strategy) -> Strategy:
     """The same strategy, which merges equal updates once: all nodes of a round merge the same ones.
 
-    Only for a rule whose state is None, as that of all rules without a memory is.
+    Equal are they if all that a rule may look at is, but for which node it is that merges.
     """
-    last: dict[Hashable, tuple[Params, State]] = {}
+    last: dict[Hashable, Merged] = {}
 
-    def merge(state: State, schema: Schema, updates: Sequence[Update]) -> tuple[Params, State]:
+    def merge(state: State, start: RoundStart, updates: Sequence[Update]) -> Merged:
         words = tuple((u.peer, u.params.digest, u.examples, u.labels, u.staleness) for u in updates)
-        key = (schema.digest, words)
-        if state is not None or key not in last:
-            result = strategy.merge(state, schema, updates)
+        remembered = None if state is None else state.digest
+        key = (start.schema.digest, start.base.digest, start.number, start.members, remembered, words)
+        if key not in last:
+            result = strategy.merge(state, start, updates)
             last.clear()
             last[key] = result
-            return result
         return last[key]
 
     return strategy._replace(merge=merge, running=None)

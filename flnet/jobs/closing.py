@@ -61,6 +61,7 @@ def averaged(s: JobState, event: Averaged | AveragingFailed) -> list[Effect]:
     s.averaging.let_go()
     ended = roll_back_ended(s, contributors)
     told = refusals(s, event)
+    s.remembered = event.remembered
     # Of two averages that of the most contributors counts: one that others need not have made counts for none.
     s.model = s.model.holding(event.params, s.number, len(contributors) if event.is_common else 0)
     s.record.contributors, s.record.digest = contributors, event.params.digest
@@ -87,6 +88,7 @@ def spoilt(s: JobState, event: SumSpoilt) -> list[Effect]:
 def refusals(s: JobState, event: Averaged) -> list[Effect]:
     """What people read of updates that did not count, here and in the record of the round."""
     assert s.record is not None and s.averaging is not None
+    s.record.weighed = {peer: one.view() for peer, one in sorted(event.weighed.items())}
     if s.averaging.again is not None and s.averaging.again.lost:
         s.record.outcome += f"; not fetched again: {names(sorted(s.averaging.again.lost))}"
     if event.refused:
@@ -209,7 +211,7 @@ def finish(s: JobState) -> list[Effect]:
     told = judged(s)
     if s.pursuit.decision is not None and s.pursuit.decision is not before:
         record.decision = s.pursuit.decision.view()
-    shown = {name: value for name, value in record.view().items() if name != "contributions"}
+    shown = {name: value for name, value in record.view().items() if name not in ("contributions", "weighed")}
     done: Publish = s.tell("round_closed", result, **shown)
     return [*cancelled, s.save(), done, *told]
 

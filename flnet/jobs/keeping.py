@@ -24,6 +24,7 @@ class Kept:
     shared: Params | None = None
     private: Params | None = None
     sent: Params | None = None
+    remembered: Params | None = None
     over: list[RoundRecord] = field(default_factory=list)  # of rounds that ended since
 
     def save(self, s: JobState, updates: tuple[KeptUpdate, ...] = ()) -> Save:
@@ -37,8 +38,10 @@ class Kept:
             None if s.sent is self.sent else s.sent,
             updates,
             records,
+            None if s.remembered is self.remembered else s.remembered,
         )
         self.shared, self.private, self.sent, self.over = shared, private, s.sent, []
+        self.remembered = s.remembered
         return save
 
 

@@ -20,6 +20,7 @@ class RoundRecord:
         metrics: further figures of the trainer, by name, under "before" and "after" averaging.
         chosen: who was to train, where not all were.
         contributions: what those whose updates are in the average stated of them; of who did not, the name alone.
+        weighed: how each update counted, by peer, as `flnet.weighing.Weighed.view` has it.
     """
 
     key: RoundKey
@@ -39,6 +40,7 @@ class RoundRecord:
     metrics: dict[str, Mapping[str, float]] = field(default_factory=dict)
     chosen: tuple[PeerId, ...] | None = None
     contributions: tuple[Mapping[str, Any], ...] = ()
+    weighed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, view: Mapping[str, Any]) -> RoundRecord:
@@ -65,6 +67,7 @@ class RoundRecord:
             dict(view["metrics"]),
             None if view.get("chosen") is None else tuple(view["chosen"]),
             tuple(view.get("contributions") or ()),
+            {peer: dict(one) for peer, one in (view.get("weighed") or {}).items()},
         )
 
     def view(self) -> Mapping[str, Any]:
@@ -88,6 +91,7 @@ class RoundRecord:
             "chosen": None if self.chosen is None else list(self.chosen),
             "metrics": {when: dict(figures) for when, figures in self.metrics.items()},
             "contributions": [dict(one) for one in self.contributions],
+            "weighed": {peer: dict(one) for peer, one in self.weighed.items()},
         }
 
 

@@ -51,6 +51,7 @@ def restored(s: JobState, event: Restored) -> list[Effect]:
         return [s.tell("state_damaged", f"what was kept of {s.trainer} cannot be used: {exc!r}; it begins anew")]
     s.history.extend(history)
     s.hyper, s.key, s.record, s.restored, s.choice = hyper, key, record, event, choice
+    s.remembered = s.kept.remembered = event.remembered
     s.started_in = str(said["started_in"]) if said.get("started_in") else None
     s.rounds_left, s.pursuit, s.plan, s.arrived = left, pursuit, plan, arrived
     s.paused, s.rolled_back, s.versions = bool(said.get("paused")), bool(said.get("rolled_back")), versions

@@ -110,6 +110,7 @@ class JobState:
     not_started: dict[PeerId, RoundKey] = field(default_factory=dict)  # whom our start of that round did not reach
     folds: bool = True  # whether the merging rule can add updates as they come
     hyper: HyperParams | None = None
+    remembered: Params | None = None  # by the merging rule, between rounds
     accuracy: float | None = None  # of the model held, after averaging, on the own test split
     key: RoundKey | None = None
     run: str = ""  # no earlier run of this node had it

@@ -150,6 +150,7 @@ def averaged(s: JobState, event: Averaged | AveragingFailed) -> list[Effect]:
     s.record.contributions = contributions_of(s.averaging, counted)
     s.averaging.let_go()
     told = refusals(s, event)
+    s.remembered = event.remembered
     s.wake.merged = event.params
     s.wake.counted = tuple(peer for peer in counted if peer in s.wake.fetched and s.wake.fetched[peer].number > 0)
     s.record.seconds["average"] = event.seconds

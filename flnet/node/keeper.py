@@ -59,8 +59,7 @@ class Keeper:
         """Keep the state after these, as one; whether that worked."""
         job = self._unsaved.get(trainer)
         for one in effects:
-            new = SavedJob(one.snapshot, one.params, one.private, one.sent, one.updates, one.records)
-            job = new if job is None else job.then(new)
+            job = SavedJob.of(one) if job is None else job.then(SavedJob.of(one))
         return job is None or await self._try(trainer, job)
 
     async def addresses(self) -> Sequence[str]:
@@ -155,4 +154,5 @@ def restored_of(saved: SavedJob) -> Restored:
         UpdateReceived(kept.update) if kept.digest is None else UpdateOffered(kept.update, kept.digest)
         for kept in saved.updates
     )
-    return Restored(saved.snapshot, saved.params, saved.private, saved.sent, words, saved.records)
+    *parts, remembered = saved.parts
+    return Restored(saved.snapshot, *parts, words, saved.records, remembered)

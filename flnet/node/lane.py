@@ -8,7 +8,6 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from flnet.codec import lowered
 from flnet.contributions import Contribution
@@ -31,7 +30,7 @@ from flnet.packing import Encoding
 from flnet.params import Digest, Params, PeerId, RoundKey, Schema, TrainerId, Update
 from flnet.screening import USUAL, Bounds, Screening, clipped
 from flnet.signing import NodeKey
-from flnet.strategies import Running, Strategy
+from flnet.strategies import Merged, RoundStart, Running, Strategy
 from flnet.training import Fit, Pool
 
 _ARITHMETIC = (FlnetError, ArithmeticError, ValueError, MemoryError)
@@ -88,7 +87,6 @@ class Lane:
         self._state_of, self._encoding = state_of, encoding
         self._own_hyper, self._bounds = dict(own_hyper or {}), bounds
         self._signer = signer
-        self._states: dict[TrainerId, Any] = {}  # what the strategy remembers between rounds
         self._sums: dict[TrainerId, _Sum] = {}
         self._lost: dict[TrainerId, _Lost] = {}
         self._residuals: dict[TrainerId, Params] = {}  # of the newest update that was sent
@@ -147,15 +145,15 @@ class Lane:
         async with self._turn(trainer):
             started = time.monotonic()
             try:
-                params, state, screening = await asyncio.to_thread(self._merge, trainer, effect)
+                merged, screening = await asyncio.to_thread(self._merge, trainer, effect)
             except _SpoiltError:
                 there = self._sums[trainer]
                 return SumSpoilt(effect.key, there.screening.refused())
             except _ARITHMETIC as exc:
                 return AveragingFailed(effect.key, f"{type(exc).__name__}: {exc}")
-            self._states[trainer] = state
             seconds = time.monotonic() - started
-            return Averaged(effect.key, params, seconds, screening.refused(), screening.is_common)
+            said = (screening.refused(), screening.is_common, screening.weighed(merged.weighed), merged.state)
+            return Averaged(effect.key, merged.params, seconds, *said)
 
     async def evaluate(self, trainer: TrainerId, effect: Evaluate) -> Event:
         """Measure a model on the own test split."""
@@ -166,7 +164,7 @@ class Lane:
             return EvaluationFailed(effect.key, digest, str(exc))
         return Evaluated(effect.key, digest, score.accuracy, score.examples, score.metrics)
 
-    def _merge(self, trainer: TrainerId, effect: Average) -> tuple[Params, Any, Screening]:
+    def _merge(self, trainer: TrainerId, effect: Average) -> tuple[Merged, Screening]:
         there = self._sums.pop(trainer, None)
         if there is not None and there.key != effect.key:
             there = None
@@ -186,17 +184,24 @@ class Lane:
             if there is None:
                 raise LocalError(f"the updates of {', '.join(effect.folded)} were folded into a sum that is gone")
             there.running.add(counting)
-            merged, state = there.running.result()
+            merged = there.running.result()
         else:
-            merged, state = self._strategy.merge(self._states.get(trainer), self._schema(trainer), counting)
-        merged = self._schema(trainer).conform(merged)
-        assert merged.digest  # computed here, where it does not hold up the event loop
-        return merged, state, screening
+            remembered = self._state_of(trainer).remembered
+            merged = self._strategy.merge(remembered, self._start(trainer, effect.key), counting)
+        merged = merged._replace(params=self._schema(trainer).conform(merged.params))
+        for one in (merged.params, merged.state):
+            assert one is None or one.digest  # computed here, where it does not hold up the event loop
+        return merged, screening
 
     def _begun(self, trainer: TrainerId, key: RoundKey, screening: Screening) -> _Sum:
         begin = self._strategy.running
         assert begin is not None  # or the job would not fold
-        return _Sum(key, begin(self._states.get(trainer), self._schema(trainer)), screening)
+        return _Sum(key, begin(self._state_of(trainer).remembered, self._start(trainer, key)), screening)
+
+    def _start(self, trainer: TrainerId, key: RoundKey) -> RoundStart:
+        state = self._state_of(trainer)
+        members = frozenset({self._me, *state.peers})
+        return RoundStart(self._schema(trainer), state.screened_from, key.number, self._me, members)
 
     def _screening(self, trainer: TrainerId) -> Screening:
         state = self._state_of(trainer)

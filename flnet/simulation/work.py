@@ -23,6 +23,7 @@ from flnet.messages import HyperParams
 from flnet.params import Digest, Params, PeerId
 from flnet.screening import Screening
 from flnet.simulation.ledger import peers_of
+from flnet.strategies import RoundStart
 
 if TYPE_CHECKING:
     from flnet.simulation.cluster import Cluster
@@ -65,13 +66,15 @@ def _averaging(cluster: Cluster, node: SimulatedNode, effect: Average) -> Event:
         node.spoilt[key] = [*folded, *effect.updates]
         return SumSpoilt(key, refused)
     counting = [update for update in taken if update.peer not in refused]
-    merged, _ = cluster.strategy.merge(None, model.schema, counting)
+    members = frozenset({node.id, *node.job.state.peers})
+    start = RoundStart(model.schema, node.job.state.screened_from, key.number, node.id, members)
+    merged, remembered, weighed = cluster.strategy.merge(node.job.state.remembered, start, counting)
     apart = None if screening.is_common else model.shared.digest
     again = node.job.state.averaging.again if node.job.state.averaging else None
     cluster.ledger.averages_now(
         node.id, effect, merged, folded, apart, left_out={*refused, *(again.lost if again else ())}
     )
-    return Averaged(key, merged, 0.0, refused, screening.is_common)
+    return Averaged(key, merged, 0.0, refused, screening.is_common, screening.weighed(weighed), remembered)
 
 
 def accuracy(node: PeerId, digest: Digest) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from flnet.effects import KeptUpdate
+from flnet.effects import KeptUpdate, Save
 from flnet.errors import LocalError
 from flnet.params import Digest, Params, TrainerId
 from flnet.settings import Settings
@@ -52,6 +52,7 @@ class SavedJob:
         sent: its newest own update.
         updates: of peers, in rounds that are not averaged yet.
         records: of rounds that are over, one for each (round, initiator), in the order of rounds.
+        remembered: what its merging rule remembers.
     """
 
     snapshot: Mapping[str, Any] = field(default_factory=dict)
@@ -60,6 +61,18 @@ class SavedJob:
     sent: Params | None = None
     updates: tuple[KeptUpdate, ...] = ()
     records: tuple[Mapping[str, Any], ...] = ()
+    remembered: Params | None = None
+
+    @classmethod
+    def of(cls, new: Save) -> SavedJob:
+        """What a job wants to be kept."""
+        parts = (new.params, new.private, new.sent)
+        return cls(new.snapshot, *parts, new.updates, new.records, new.remembered)
+
+    @property
+    def parts(self) -> tuple[Params | None, ...]:
+        """All sets of parameters that a job holds, in the order of the table's columns."""
+        return (self.params, self.private, self.sent, self.remembered)
 
     def then(self, new: SavedJob) -> SavedJob:
         """This state after `new` was saved: what is None in it stays, updates and records are added."""
@@ -74,6 +87,7 @@ class SavedJob:
             self.sent if new.sent is None else new.sent,
             tuple(kept for (key, _), kept in sorted(updates.items()) if key.number >= first),
             tuple(records[at] for at in sorted(records)[-MOST_UNSAVED:]),
+            self.remembered if new.remembered is None else new.remembered,
         )
 
 

@@ -1,6 +1,6 @@
 """Merging rules: pure functions from updates to an average."""
 
-from flnet.strategies.base import MERGING, LocalTerm, Running, State, Strategy
+from flnet.strategies.base import MERGING, Merged, RoundStart, Running, State, Strategy
 from flnet.strategies.bulyan import bulyan
 from flnet.strategies.fed_avg import fed_avg
 from flnet.strategies.geometric_median import geometric_median
@@ -11,7 +11,8 @@ from flnet.strategies.trimmed_mean import DEFAULT_PART, trimmed_mean
 __all__ = [
     "DEFAULT_PART",
     "MERGING",
-    "LocalTerm",
+    "Merged",
+    "RoundStart",
     "Running",
     "State",
     "Strategy",

@@ -2,21 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
-from flnet.params import Params, Schema, Update
+from flnet.params import Params, PeerId, Schema, Update
+from flnet.weighing import Weighed
 
-State = Any
+State = Params | None  # named arrays, kept with the job over restarts; None before the first round
 MERGING = "merging rule"  # what nodes agree on, by this name
 
 
 @dataclass(frozen=True)
-class LocalTerm:
-    """What a strategy adds to local training, by name: nothing for FedAvg."""
+class RoundStart:
+    """What the updates of a round have in common, as this node knows it.
 
-    extras: dict[str, float] = field(default_factory=dict)
+    Attributes:
+        schema: what every update holds.
+        base: the shared parameters that the round began with here; rules that look at changes measure from them.
+        number: of the round.
+        me: this node.
+        members: the nodes that are known now, this one among them, whether they train in the round or not.
+    """
+
+    schema: Schema
+    base: Params
+    number: int = 0
+    me: PeerId | None = None
+    members: frozenset[PeerId] = frozenset()
+
+
+class Merged(NamedTuple):
+    """What became of the updates of a round.
+
+    Attributes:
+        params: the model.
+        state: what the rule remembers for the next round.
+        weighed: how each update counted, of those that the rule can say something of.
+    """
+
+    params: Params
+    state: State = None
+    weighed: Mapping[PeerId, Weighed] = {}
 
 
 class Running(Protocol):
@@ -30,7 +57,7 @@ class Running(Protocol):
         """Take in the next updates in the order of peers; their arrays are not held on to."""
         ...
 
-    def result(self) -> tuple[Params, State]:
+    def result(self) -> Merged:
         """The average and the next state. It ends the merge: nothing can be added, nor asked again.
 
         Raises:
@@ -43,15 +70,13 @@ class Strategy(NamedTuple):
     """How updates become one model.
 
     Attributes:
-        init: the state before the first round.
-        local: what it adds to local training.
-        merge: (state, schema, updates sorted by peer, never empty) -> (average, next state).
+        name: by which nodes agree on it, with its numbers.
+        merge: (state, start of the round, updates sorted by peer, never empty) -> result. A function of these
+            alone: nodes that hold the same get the same bits.
         running: begins the same merge for updates that come one after another; None where the rule needs all
             updates at once, as rules do that compare them with each other.
     """
 
     name: str
-    init: Callable[[Params], State]
-    local: Callable[[State], LocalTerm]
-    merge: Callable[[State, Schema, Sequence[Update]], tuple[Params, State]]
-    running: Callable[[State, Schema], Running] | None = None
+    merge: Callable[[State, RoundStart, Sequence[Update]], Merged]
+    running: Callable[[State, RoundStart], Running] | None = None

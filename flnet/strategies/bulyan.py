@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from flnet.blob import Memory, fresh
 from flnet.blockwise import Rows, blockwise, sort_columns
-from flnet.params import Params, Schema, Update
-from flnet.strategies.base import LocalTerm, State, Strategy
+from flnet.params import Update
+from flnet.strategies.base import Merged, RoundStart, State, Strategy
 from flnet.strategies.counting import counting, mean_of_sorted
 from flnet.strategies.nearest import Squares, best_first, squared_distances
 
@@ -29,15 +29,16 @@ def bulyan(hostile: int = 1, memory: Memory = fresh) -> Strategy:
         memory: where the memory for averages comes from.
     """
 
-    def merge(state: State, schema: Schema, updates: Sequence[Update]) -> tuple[Params, State]:
+    def merge(state: State, start: RoundStart, updates: Sequence[Update]) -> Merged:
         there = counting(updates)
         borne = max(0, min(hostile, (len(there) - 3) // 4))
-        rows = _chosen(squared_distances(there, schema), borne) if borne else list(range(len(there)))
+        rows = _chosen(squared_distances(there, start.schema), borne) if borne else list(range(len(there)))
         kept = len(rows) - 2 * borne
         sets = [there[row].params for row in sorted(rows)]
-        return blockwise(schema.specs, sets, lambda numbers: around_median(numbers, kept), memory), state
+        params = blockwise(start.schema.specs, sets, lambda numbers: around_median(numbers, kept), memory)
+        return Merged(params, state)
 
-    return Strategy(f"bulyan:{hostile}", init=lambda params: None, local=lambda state: LocalTerm(), merge=merge)
+    return Strategy(f"bulyan:{hostile}", merge)
 
 
 def around_median(rows: Rows, kept: int) -> NDArray[np.float64]:

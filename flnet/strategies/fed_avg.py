@@ -8,13 +8,14 @@ where agg0 is printed as the bare sum although its text and code take the mean.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from flnet.blob import Memory, fresh
 from flnet.merging import Extremes, WeightedSum, comes_back, quotient
-from flnet.params import Params, Schema, Update
-from flnet.strategies.base import LocalTerm, State, Strategy
+from flnet.params import Params, PeerId, Schema, Update
+from flnet.strategies.base import Merged, RoundStart, State, Strategy
+from flnet.weighing import Weighed, shares
 
 Weighting = Literal["agg0", "agg1", "agg2"]
 
@@ -26,17 +27,13 @@ def fed_avg(weighting: Weighting = "agg1", memory: Memory = fresh) -> Strategy:
         memory: where the memory for sums and averages comes from.
     """
 
-    def merge(state: State, schema: Schema, updates: Sequence[Update]) -> tuple[Params, State]:
-        average = _Average(weighting, state, schema, memory)
+    def merge(state: State, start: RoundStart, updates: Sequence[Update]) -> Merged:
+        average = _Average(weighting, state, start.schema, memory)
         average.hold(updates)
         return average.result()
 
     return Strategy(
-        weighting,
-        init=lambda params: None,
-        local=lambda state: LocalTerm(),
-        merge=merge,
-        running=lambda state, schema: _Average(weighting, state, schema, memory),
+        weighting, merge, running=lambda state, start: _Average(weighting, state, start.schema, memory)
     )
 
 
@@ -58,6 +55,7 @@ class _Average:
         self._peers = self._stating = self._examples = 0
         self._weight: float = 0
         self._unstated_weight = 0
+        self._weights: dict[PeerId, tuple[float, int]] = {}  # and the labels of who stated no examples
 
     def add(self, updates: Sequence[Update]) -> None:
         """Take in the next updates and let go of their arrays."""
@@ -79,13 +77,13 @@ class _Average:
                 self._plain.add(update.params, 1)
             self._extremes.add(update.params)
 
-    def result(self) -> tuple[Params, State]:
+    def result(self) -> Merged:
         """The mean; plain if all weights are 0 (rule R5), and the very update if there is only one."""
         peers, self._peers = self._peers, 0
         if not peers:
             raise ValueError("nothing to merge: no update was added, or the result was handed out before")
         if self._only is not None:
-            return self._only, self._state
+            return Merged(self._only, self._state, dict.fromkeys(self._weights, Weighed(1.0)))
         assumed = self._examples / self._stating if self._stating else 1.0
         factor = float(assumed > 0) if self._weighting == "agg0" else assumed
         total = self._weight + factor * self._unstated_weight
@@ -94,7 +92,13 @@ class _Average:
             sums.append((self._unstated, factor))
         if total == 0 and self._plain is not None:
             sums, total = [(self._plain, 1.0)], peers
-        return quotient(self._specs, sums, total, self._extremes, self._memory), self._state
+        params = quotient(self._specs, sums, total, self._extremes, self._memory)
+        return Merged(params, self._state, self._weighed(factor))
+
+    def _weighed(self, unstated: float) -> Mapping[PeerId, Weighed]:
+        """Everyone's share, where who stated no examples weighs `unstated`."""
+        weights = {peer: weight + unstated * labels for peer, (weight, labels) in self._weights.items()}
+        return {peer: Weighed(share) for peer, share in shares(weights).items()}
 
     def _count(self, update: Update) -> None:
         self._peers += 1
@@ -102,6 +106,7 @@ class _Average:
         if update.examples is None:
             self._unstated_weight += labels
             self._unstated.add(update.params, labels)
+            self._weights[update.peer] = 0.0, labels
             return
         # a peer that trained on nothing has nothing to say in a uniform mean (R4)
         weight: float = int(update.examples > 0) if self._weighting == "agg0" else update.examples * labels
@@ -111,6 +116,7 @@ class _Average:
         self._examples += update.examples
         self._weight += weight
         self._stated.add(update.params, weight)
+        self._weights[update.peer] = weight, 0
 
 
 def lateness(rounds: int) -> float:

@@ -12,10 +12,11 @@ import math
 from collections.abc import Sequence
 
 from flnet.merging import weighted_mean
-from flnet.params import Params, Schema, Update
-from flnet.strategies.base import LocalTerm, State, Strategy
+from flnet.params import Update
+from flnet.strategies.base import Merged, RoundStart, State, Strategy
 from flnet.strategies.counting import counting
 from flnet.strategies.nearest import Squares, squared_distances
+from flnet.weighing import Weighed
 
 STEPS = 64  # at most; some ten are usual
 _STILL = 1e-9  # a step that changes no weight by more is the last one
@@ -25,14 +26,15 @@ _SMOOTHING = 1e-3  # of the median distance: how near to an update a point count
 def geometric_median() -> Strategy:
     """The smoothed geometric median of the updates."""
 
-    def merge(state: State, schema: Schema, updates: Sequence[Update]) -> tuple[Params, State]:
+    def merge(state: State, start: RoundStart, updates: Sequence[Update]) -> Merged:
         there = counting(updates)
-        weights = median_weights(squared_distances(there, schema))
-        rules = {name: spec.merge for name, spec in schema.specs.items()}
+        weights = median_weights(squared_distances(there, start.schema))
+        rules = {name: spec.merge for name, spec in start.schema.specs.items()}
         sets = [(one.params, weight) for one, weight in zip(there, weights, strict=True)]
-        return weighted_mean(sets, rules), state
+        weighed = {one.peer: Weighed(weight) for one, weight in zip(there, weights, strict=True)}
+        return Merged(weighted_mean(sets, rules), state, weighed)
 
-    return Strategy("geometric-median", init=lambda params: None, local=lambda state: LocalTerm(), merge=merge)
+    return Strategy("geometric-median", merge)
 
 
 def median_weights(squares: Squares) -> list[float]:

@@ -7,12 +7,13 @@ are hostile; with fewer the rule is the same and the promise is not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from flnet.params import Params, Schema, Update
-from flnet.strategies.base import LocalTerm, State, Strategy
+from flnet.params import PeerId, Update
+from flnet.strategies.base import Merged, RoundStart, State, Strategy
 from flnet.strategies.counting import counting, plain_mean
 from flnet.strategies.nearest import best_first, squared_distances
+from flnet.weighing import Weighed
 
 FEWEST = 3  # updates: of two, neither is nearer to the other one
 
@@ -38,11 +39,16 @@ def multi_krum(hostile: int = 1, kept: int | None = None) -> Strategy:
 
 
 def _nearest(name: str, hostile: int, how_many: Callable[[int], int]) -> Strategy:
-    def merge(state: State, schema: Schema, updates: Sequence[Update]) -> tuple[Params, State]:
+    def merge(state: State, start: RoundStart, updates: Sequence[Update]) -> Merged:
         there = counting(updates)
         if len(there) >= FEWEST:
-            order = best_first(squared_distances(there, schema), hostile, range(len(there)))
+            order = best_first(squared_distances(there, start.schema), hostile, range(len(there)))
             there = [there[row] for row in sorted(order[: how_many(len(there))])]
-        return plain_mean(there, schema), state
+        return Merged(plain_mean(there, start.schema), state, _weighed(updates, there))
 
-    return Strategy(name, init=lambda params: None, local=lambda state: LocalTerm(), merge=merge)
+    return Strategy(name, merge)
+
+
+def _weighed(updates: Sequence[Update], chosen: Sequence[Update]) -> Mapping[PeerId, Weighed]:
+    weights = dict.fromkeys((one.peer for one in chosen), 1 / len(chosen))
+    return {one.peer: Weighed(weights.get(one.peer, 0.0)) for one in updates}

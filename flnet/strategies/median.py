@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from flnet.blob import Memory, fresh
 from flnet.blockwise import Rows, blockwise, sort_columns
-from flnet.params import Params, Schema, Update
-from flnet.strategies.base import LocalTerm, State, Strategy
+from flnet.params import Update
+from flnet.strategies.base import Merged, RoundStart, State, Strategy
 from flnet.strategies.counting import counting
 
 
@@ -27,11 +27,11 @@ def median(memory: Memory = fresh) -> Strategy:
         memory: where the memory for averages comes from.
     """
 
-    def merge(state: State, schema: Schema, updates: Sequence[Update]) -> tuple[Params, State]:
+    def merge(state: State, start: RoundStart, updates: Sequence[Update]) -> Merged:
         sets = [one.params for one in counting(updates)]
-        return blockwise(schema.specs, sets, middle, memory), state
+        return Merged(blockwise(start.schema.specs, sets, middle, memory), state)
 
-    return Strategy("median", init=lambda params: None, local=lambda state: LocalTerm(), merge=merge)
+    return Strategy("median", merge)
 
 
 def middle(rows: Rows) -> NDArray[np.float64]:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from flnet.blob import Memory, fresh
 from flnet.blockwise import Rows, blockwise, sort_columns
-from flnet.params import Params, Schema, Update
-from flnet.strategies.base import LocalTerm, State, Strategy
+from flnet.params import Update
+from flnet.strategies.base import Merged, RoundStart, State, Strategy
 from flnet.strategies.counting import counting, mean_of_sorted
 
 DEFAULT_PART = 0.2
@@ -34,13 +34,13 @@ def trimmed_mean(part: float = DEFAULT_PART, memory: Memory = fresh) -> Strategy
     if not 0 <= part < 0.5:
         raise ValueError(f"expected the part that is left out at each end, at least 0 and below 0.5; got {part:g}")
 
-    def merge(state: State, schema: Schema, updates: Sequence[Update]) -> tuple[Params, State]:
+    def merge(state: State, start: RoundStart, updates: Sequence[Update]) -> Merged:
         sets = [one.params for one in counting(updates)]
         cut = int(part * len(sets))
-        return blockwise(schema.specs, sets, lambda rows: _trimmed(rows, cut), memory), state
+        return Merged(blockwise(start.schema.specs, sets, lambda rows: _trimmed(rows, cut), memory), state)
 
     name = f"trimmed-mean:{part:g}"
-    return Strategy(name, init=lambda params: None, local=lambda state: LocalTerm(), merge=merge)
+    return Strategy(name, merge)
 
 
 def _trimmed(rows: Rows, cut: int) -> NDArray[np.float64]:

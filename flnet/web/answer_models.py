@@ -244,6 +244,10 @@ class RoundView(View):
     chosen: list[str] | None = Field(default=None, description="who was to train; null for all")
     metrics: MetricsView
     contributions: list[dict[str, str | int | None]] = Field(default=[], description="see docs/audit.md")
+    weighed: dict[str, dict[str, float | str]] = Field(
+        default={},
+        description="by peer, as far as known: weight, norm, cosine, consistency, reason",
+    )
 
 
 class ModelView(View):

@@ -14,7 +14,7 @@ from flnet.experiments.base import Outcome
 from flnet.experiments.learners import Order, carry_out, learners_of, trainer_file
 from flnet.experiments.mesh import Mesh, remembering
 from flnet.params import Params, PeerId, RoundKey, Schema, Update
-from flnet.strategies import fed_avg
+from flnet.strategies import Merged, RoundStart, State, fed_avg
 from tests.experiments.cells import TOLD, cell
 
 
@@ -77,22 +77,27 @@ def test_every_merging_rule_of_a_node_can_be_compared(tmp_path: Path) -> None:
 def test_equal_updates_are_merged_once() -> None:
     calls = []
 
-    def merge(state: object, schema: Schema, updates: Sequence[Update]) -> tuple[Params, object]:
+    def merge(state: State, start: RoundStart, updates: Sequence[Update]) -> Merged:
         calls.append(updates)
-        return fed_avg().merge(state, schema, updates)
+        return fed_avg().merge(state, start, updates)
 
     counted = remembering(fed_avg()._replace(merge=merge))
-    schema = Schema.of({"w": np.zeros(1, np.float32)})
+    base = Params({"w": np.zeros(1, np.float32)})
+    start = RoundStart(Schema.of(base), base)
     key = RoundKey(0, PeerId("a"))
     some = [
         Update(PeerId(name), key, Params({"w": np.array([w], np.float32)}), 1)
         for name, w in zip("ab", [1.0, 2.0], strict=True)
     ]
-    (first, _), (again, _) = (counted.merge(None, schema, some) for _ in range(2))
+    first, again = (counted.merge(None, one, some) for one in (start, replace(start, me=PeerId("b"))))
     assert first is again
-    other, _ = counted.merge(None, schema, [some[0], replace(some[1], examples=3)])
-    assert [first["w"], other["w"]] == [1.5, 1.75]
+    other = counted.merge(None, start, [some[0], replace(some[1], examples=3)])
+    assert [first.params["w"], other.params["w"]] == [1.5, 1.75]
     assert len(calls) == 2
+    for changed in ({"number": 1}, {"base": Params({"w": np.ones(1, np.float32)})}, {"members": frozenset("ab")}):
+        counted.merge(None, replace(start, **changed), some)
+    counted.merge(base, start, some)
+    assert len(calls) == 6
 
 
 def test_bytes_are_those_of_updates_and_of_what_is_said(tmp_path: Path) -> None:

@@ -26,8 +26,8 @@ from flnet.events import (
 from flnet.jobs import Job, Phase, Rules, Waits
 from flnet.jobs.steps import LEGAL
 from flnet.messages import JobMessage
-from flnet.params import Claim, PeerId, TrainerId, Update
-from flnet.strategies import fed_avg
+from flnet.params import Claim, Params, PeerId, TrainerId, Update
+from flnet.strategies import RoundStart, fed_avg
 from tests.helpers import HYPER, frozen, key, params, peer
 
 E = TypeVar("E", bound=Effect)
@@ -124,12 +124,12 @@ class Bench:
         assert self.state.key is not None
         return self.hear(Trained(self.state.key, params(w=w), examples, accuracy))
 
-    def average(self) -> list[Effect]:
-        """Carry out the average that the last event asked for."""
+    def average(self, remembered: Params | None = None) -> list[Effect]:
+        """Carry out the average that the last event asked for, by a rule that remembers this."""
         effect = self.one(Average)
         assert self.state.model is not None
-        merged, _ = fed_avg().merge(None, self.state.model.schema, effect.updates)
-        return self.hear(Averaged(effect.key, merged))
+        merged = fed_avg().merge(None, RoundStart(self.state.model.schema, Params()), effect.updates).params
+        return self.hear(Averaged(effect.key, merged, remembered=remembered))
 
     def measure(self, accuracy: float = 0.8) -> list[Effect]:
         """Carry out the measurement that the last event asked for."""

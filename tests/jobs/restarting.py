@@ -41,7 +41,7 @@ class Lasting(Bench):
 
 def kept(saved: SavedJob, save: Save) -> SavedJob:
     """What is kept after this Save."""
-    return saved.then(SavedJob(save.snapshot, save.params, save.private, save.sent, save.updates, save.records))
+    return saved.then(SavedJob.of(save))
 
 
 def _earlier(*events: str) -> Restored:

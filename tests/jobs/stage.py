@@ -27,7 +27,7 @@ from flnet.jobs import Job
 from flnet.messages import JobMessage, Packet
 from flnet.node.translate import claim_of, to_event
 from flnet.params import Params, PeerId, RoundKey, TrainerId
-from flnet.strategies import fed_avg
+from flnet.strategies import RoundStart, fed_avg
 from tests.helpers import peer
 from tests.jobs.helpers import WAITS, prepared
 
@@ -130,7 +130,10 @@ class Stage:
             case Average(key, updates):
                 model = self.jobs[name].state.model
                 assert model is not None
-                self.soon(name, Averaged(key, fed_avg().merge(None, model.schema, updates)[0]))
+                self.soon(
+                    name,
+                    Averaged(key, fed_avg().merge(None, RoundStart(model.schema, model.shared), updates).params),
+                )
             case Evaluate(key, _, shared):
                 self.soon(name, Evaluated(key, shared.digest, 0.5))
             case SetTimer(timer, seconds):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from flnet.effects import Save
-from flnet.events import HyperParamsEdited, Paused
+from flnet.events import HyperParamsEdited, Paused, RoundTriggered
 from flnet.jobs.record import RoundRecord
 from tests.helpers import params
 from tests.jobs.helpers import asked, came
@@ -39,6 +39,20 @@ def test_every_update_is_saved_with_its_answer_and_goes_with_the_average() -> No
     assert len(bench.saved.updates) == 2
     bench.average()
     assert not bench.saved.updates
+
+
+def test_what_the_merging_rule_remembers_is_saved_with_its_average_and_there_again_after_a_restart() -> None:
+    bench = Lasting(peers=[])
+    bench.hear(RoundTriggered())
+    bench.train()
+    bench.average(remembered=params(scores=[1]))
+    save = bench.all(Save)[0]
+    assert (save.remembered, save.params) == (params(scores=[1]), bench.state.model and bench.state.model.shared)
+    bench.measure()
+    assert all(one.remembered is None for one in bench.all(Save))
+    bench.restart()
+    assert bench.state.remembered == params(scores=[1])
+    assert all(one.remembered is None for one in bench.all(Save))
 
 
 def test_records_are_saved_once_and_read_as_they_were() -> None:

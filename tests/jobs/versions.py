@@ -10,7 +10,7 @@ from flnet.events import Averaged, Event, Fetched, Mark, PeerSeen, Prepared, Ver
 from flnet.jobs import AsynchronousJob, Rules
 from flnet.params import Params, PeerId, RoundKey, TrainerId, Update
 from flnet.screening import USUAL, Screening
-from flnet.strategies import fed_avg
+from flnet.strategies import RoundStart, fed_avg
 from tests.helpers import params, peer
 from tests.jobs.helpers import WAITS, Bench, declaration
 
@@ -68,6 +68,6 @@ class AloneBench(Bench):
         screening = Screening(USUAL, self.state.screened_from, model.schema)
         taken, refused = screening.take(effect.updates), screening.refused()
         counting = [update for update in taken if update.peer not in refused]
-        merged, _ = fed_avg().merge(None, model.schema, counting)
+        merged = fed_avg().merge(None, RoundStart(model.schema, Params()), counting).params
         self.hear(Averaged(effect.key, merged, refused=refused))
         return merged

@@ -33,9 +33,13 @@ def test_of_each_round_the_newest_record_stays_in_the_order_of_rounds() -> None:
 
 
 def test_parameters_that_are_none_stay() -> None:
-    before = SavedJob({}, params(w=[1.0]), params(h=[1.0]), params(s=[1.0]))
+    remembered = params(r=[1.0])
+    before = SavedJob({}, params(w=[1.0]), params(h=[1.0]), params(s=[1.0]), remembered=remembered)
     after = before.then(SavedJob({"round": 1}, sent=params(s=[2.0])))
-    assert after == SavedJob({"round": 1}, params(w=[1.0]), params(h=[1.0]), params(s=[2.0]))
+    kept = (params(w=[1.0]), params(h=[1.0]), params(s=[2.0]))
+    assert after == SavedJob({"round": 1}, *kept, remembered=remembered)
+    assert after.parts == (*kept, remembered)
+    assert before.then(SavedJob({}, remembered=params(r=[2.0]))).remembered == params(r=[2.0])
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {1, 2}, b"x"])

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from flnet.params import Params, Schema, Update
-from flnet.strategies import Strategy
+from flnet.strategies import RoundStart, Strategy
 from tests.helpers import update
 
 numbers = st.floats(-1e6, 1e6, width=32)
@@ -22,8 +22,7 @@ def updates_of(rows: Iterable[Sequence[float]]) -> list[Update]:
 def merged(strategy: Strategy, updates: Sequence[Update]) -> Params:
     """The average of these, from the first state."""
     first = updates[0].params
-    params, _ = strategy.merge(strategy.init(first), Schema.of(first), updates)
-    return params
+    return strategy.merge(None, RoundStart(Schema.of(first), first), updates).params
 
 
 def w(strategy: Strategy, rows: Iterable[Sequence[float]]) -> Any:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from flnet.params import Params, Schema, Update
-from flnet.strategies.base import LocalTerm, State, Strategy
+from flnet.strategies.base import Merged, RoundStart, State, Strategy
 from tests.helpers import update
 
 
 def test_all_that_is_remembered_is_the_state_handed_on() -> None:
-    def merge(state: State, schema: Schema, updates: Sequence[Update]) -> tuple[Params, State]:
-        return updates[0].params, state + len(updates)
+    def merge(state: State, start: RoundStart, updates: Sequence[Update]) -> Merged:
+        before = 0 if state is None else int(state["seen"])
+        return Merged(updates[0].params, Params({"seen": np.array(before + len(updates))}))
 
-    counting = Strategy(
-        "counting", init=lambda params: 0, local=lambda state: LocalTerm({"seen": state}), merge=merge
-    )
+    counting = Strategy("counting", merge)
     one = update("a", w=[1.0])
-    schema = Schema.of(one.params)
-    _, after_one = counting.merge(counting.init(one.params), schema, [one])
-    _, after_three = counting.merge(after_one, schema, [one, one])
-    assert (after_one, after_three) == (1, 3)
-    assert counting.local(after_three).extras == {"seen": 3}
-    assert LocalTerm().extras == {}
+    start = RoundStart(Schema.of(one.params), one.params)
+    after_one = counting.merge(None, start, [one]).state
+    after_three = counting.merge(after_one, start, [one, one]).state
+    assert after_one is not None and after_three is not None
+    assert (int(after_one["seen"]), int(after_three["seen"])) == (1, 3)
+    assert counting.merge(None, start, [one]).weighed == {}

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flnet.params import Params, Schema, Update
+from flnet.strategies import RoundStart
 from flnet.strategies.fed_avg import Weighting, fed_avg, lateness
-from tests.helpers import params, update
+from tests.helpers import update
 
 THREE = [
     update("node-1", examples=10, labels=2, w=[1, 2]),
@@ -25,7 +26,8 @@ RULES: tuple[Weighting, ...] = ("agg0", "agg1", "agg2")
 
 def average(weighting: Weighting, updates: list[Update]) -> Params:
     strategy = fed_avg(weighting)
-    merged, state = strategy.merge(strategy.init(updates[0].params), Schema.of(updates[0].params), updates)
+    first = updates[0].params
+    merged, state, _ = strategy.merge(None, RoundStart(Schema.of(first), first), updates)
     assert state is None
     return merged
 
@@ -85,10 +87,19 @@ def test_a_batch_counter_takes_the_maximum() -> None:
     assert (merged["n"].dtype.name, int(merged["n"])) == ("int64", 7)  # rule R6
 
 
-def test_the_default_weighs_by_examples_and_adds_nothing_to_training() -> None:
-    strategy = fed_avg()
-    assert strategy.name == "agg1"
-    assert strategy.local(strategy.init(params(w=[1.0]))).extras == {}
+def test_the_default_weighs_by_examples() -> None:
+    assert fed_avg().name == "agg1"
+
+
+@pytest.mark.parametrize(  # who states no examples counts as the mean of the others, (1 + 3 + 0) / 3 of 16 / 3
+    ("weighting", "expected"), [("agg0", [1 / 3, 1 / 3, 0, 1 / 3]), ("agg1", [3 / 16, 9 / 16, 0, 1 / 4])]
+)
+def test_each_share_of_the_average_is_told(weighting: Weighting, expected: list[float]) -> None:
+    stated: list[int | None] = [1, 3, 0, None]
+    updates = [update(name, examples=one, w=[1.0]) for name, one in zip("abcd", stated, strict=True)]
+    start = RoundStart(Schema.of(updates[0].params), updates[0].params)
+    weighed = fed_avg(weighting).merge(None, start, updates).weighed
+    assert [weighed[one.peer].weight for one in updates] == pytest.approx(expected)
 
 
 numbers = st.floats(-1e6, 1e6, width=32)
@@ -160,7 +171,7 @@ def test_a_late_update_counts_the_same_however_they_come() -> None:
     updates = [replace(one, staleness=place) for place, one in enumerate(THREE)]
     running = fed_avg("agg1").running
     assert running is not None
-    one_by_one = running(None, Schema.of(updates[0].params))
+    one_by_one = running(None, RoundStart(Schema.of(updates[0].params), updates[0].params))
     for one in updates:
         one_by_one.add([one])
-    assert one_by_one.result()[0] == average("agg1", updates)
+    assert one_by_one.result().params == average("agg1", updates)

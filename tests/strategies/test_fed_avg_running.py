@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flnet.params import Params, Schema, Update
-from flnet.strategies.base import Running
+from flnet.strategies.base import RoundStart, Running
 from flnet.strategies.fed_avg import Weighting, fed_avg
 from tests.helpers import update
 
@@ -25,14 +25,18 @@ MIB = 2**20
 def begun(weighting: Weighting, schema: Schema) -> Running:
     begin = fed_avg(weighting).running
     assert begin is not None
-    return begin(None, schema)
+    return begin(None, start(schema))
+
+
+def start(schema: Schema) -> RoundStart:
+    return RoundStart(schema, Params())
 
 
 def folded(weighting: Weighting, groups: Sequence[Sequence[Update]], schema: Schema) -> Params:
     running = begun(weighting, schema)
     for group in groups:
         running.add(group)
-    merged, state = running.result()
+    merged, state, _ = running.result()
     assert state is None
     return merged
 
@@ -72,7 +76,7 @@ def test_any_grouping_gives_the_bits_of_all_at_once(
 ) -> None:
     updates = [one_update(f"p{i}", one) for i, one in enumerate(came)]
     schema = schema_of(updates)
-    at_once, _ = fed_avg(weighting).merge(None, schema, updates)
+    at_once = fed_avg(weighting).merge(None, start(schema), updates).params
     every = range(1, len(updates))
     cuts = every if data is None else data.draw(st.lists(st.sampled_from([0, *every]), max_size=6).map(sorted))
     groups = [updates[a:b] for a, b in itertools.pairwise([0, *cuts, len(updates)])]
@@ -85,7 +89,7 @@ def test_any_grouping_gives_the_bits_of_all_at_once(
 def test_blocks_fold_like_the_whole(size: int) -> None:
     rng = np.random.default_rng(size)
     updates = [update(f"p{i}", examples=i, w=rng.normal(size=size), b=rng.normal(size=3)) for i in range(1, 5)]
-    at_once, _ = fed_avg().merge(None, schema_of(updates), updates)
+    at_once = fed_avg().merge(None, start(schema_of(updates)), updates).params
     for groups in ([[one] for one in updates], [updates[:1], updates[1:]], [updates[:3], updates[3:]]):
         assert folded("agg1", groups, schema_of(updates)).digest == at_once.digest
 
@@ -135,7 +139,7 @@ def test_nobody_learns_from_nothing_nor_twice() -> None:
     with pytest.raises(ValueError, match="nothing to merge"):
         running.result()
     running.add([update("a", n=np.array(4))])
-    assert int(running.result()[0]["n"]) == 4
+    assert int(running.result().params["n"]) == 4
     with pytest.raises(ValueError, match="handed out before"):
         running.result()
 
@@ -152,7 +156,7 @@ def test_what_was_added_is_let_go_of() -> None:
     running.add(came)
     del came
     assert [array() for array in arrays] == [None] * 4
-    assert running.result()[0].keys() == schema.specs.keys()
+    assert running.result().params.keys() == schema.specs.keys()
 
 
 def test_ten_updates_one_at_a_time_fit_in_four_times_the_memory_of_one() -> None:
@@ -163,7 +167,7 @@ def test_ten_updates_one_at_a_time_fit_in_four_times_the_memory_of_one() -> None
         for one in large(10, size):
             running.add([one])
         peak_of_sums = tracemalloc.get_traced_memory()[1]
-        merged, _ = running.result()
+        merged = running.result().params
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -177,7 +181,7 @@ def test_all_at_once_needs_memory_for_the_result_only() -> None:
     updates = list(large(5, size))
     tracemalloc.start()
     try:
-        fed_avg().merge(None, schema_of(updates), updates)
+        fed_avg().merge(None, start(schema_of(updates)), updates)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flnet.params import Schema
 from flnet.strategies import (
+    RoundStart,
     Strategy,
     bulyan,
     geometric_median,
@@ -28,8 +30,8 @@ EACH = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 @EACH
 def test_a_rule_that_compares_updates_needs_them_all_and_keeps_no_state(rule: Strategy) -> None:
     assert rule.running is None
-    assert rule.init(update("a", w=[1.0]).params) is None
-    assert rule.local(None).extras == {}
+    one = update("a", w=[1.0])
+    assert rule.merge(None, RoundStart(Schema.of(one.params), one.params), [one]).state is None
 
 
 @EACH

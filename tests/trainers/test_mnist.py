@@ -10,7 +10,7 @@ import pytest
 from flnet.errors import TrainerError
 from flnet.messages import HyperParams
 from flnet.params import Params, PeerId, Schema, Update
-from flnet.strategies import fed_avg
+from flnet.strategies import RoundStart, fed_avg
 from flnet.training.api import Task, Trainer, TrainerSettings
 from flnet.training.checks import checked_fit
 from tests.helpers import key
@@ -85,7 +85,7 @@ def federation(nodes: list[Trainer], rounds: int, hyper: HyperParams) -> float:
     for number in range(rounds):
         fits = [one.fit(Task(params, hyper, seed=100 * number + i)) for i, one in enumerate(nodes)]
         updates = [Update(PeerId(str(i)), key(number), Params(f.params), f.examples) for i, f in enumerate(fits)]
-        params, _ = strategy.merge(None, schema, updates)
+        params = strategy.merge(None, RoundStart(schema, params), updates).params
     return float(np.mean([one.evaluate(params).accuracy for one in nodes]))
 
 

@@ -13,7 +13,8 @@ from flnet.store.disk.files import DamagedFile, ModelFiles, free_name
 from flnet.store.disk.tables import put_job, put_model
 
 KIND, TRAINER, ROUND, CONTRIBUTORS = "kind", "trainer", "round", "contributors"
-SHARED, PRIVATE, SENT, RECEIVED = "shared", "private", "sent", "received"
+SHARED, PRIVATE, SENT, REMEMBERED, RECEIVED = "shared", "private", "sent", "remembered", "received"
+PARTS = (SHARED, PRIVATE, SENT, REMEMBERED)  # of a job, in the order of `SavedJob.parts`
 
 
 def set_aside(database: Path) -> Path:

@@ -71,7 +71,7 @@ class DiskStore:
             LocalError: it was not kept; the message says why. What was kept before is still there.
         """
         await self._run(lambda: self._save(trainer, job))
-        if job.params is not None or job.private is not None or job.sent is not None:
+        if any(one is not None for one in job.parts):
             self._tidy_later()
 
     async def load(self, trainer: TrainerId, rounds: int | None = None) -> SavedJob | None:
@@ -174,7 +174,7 @@ class DiskStore:
     def _save(self, trainer: TrainerId, job: SavedJob) -> None:
         as_text(job.snapshot)  # refused before anything is written
         round, contributors = job.snapshot.get("model_round", -1), job.snapshot.get("contributors", 0)
-        parts = ((rescue.SHARED, job.params), (rescue.PRIVATE, job.private), (rescue.SENT, job.sent))
+        parts = zip(rescue.PARTS, job.parts, strict=True)
         held = [(one, rescue.labels(kind, trainer, round, contributors)) for kind, one in parts if one is not None]
         came = [kept.update.params for kept in job.updates if kept.digest is None]
         received = rescue.labels(rescue.RECEIVED, trainer)

@@ -20,11 +20,12 @@ Read = Callable[[Digest], Params | None]
 
 def put_job(db: sqlite3.Connection, trainer: TrainerId, job: SavedJob) -> None:
     """Put a job's new state over the last one, but for its records; its parameters' files are there already."""
-    digests = [None if params is None else params.digest for params in (job.params, job.private, job.sent)]
+    digests = [None if params is None else params.digest for params in job.parts]
     db.execute(
-        "INSERT INTO jobs VALUES (?, ?, ?, ?, ?) ON CONFLICT (trainer) DO UPDATE SET "
+        "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (trainer) DO UPDATE SET "
         "snapshot = excluded.snapshot, params = coalesce(excluded.params, params), "
-        "private = coalesce(excluded.private, private), sent = coalesce(excluded.sent, sent)",
+        "private = coalesce(excluded.private, private), sent = coalesce(excluded.sent, sent), "
+        "remembered = coalesce(excluded.remembered, remembered)",
         (trainer, as_text(job.snapshot), *digests),
     )
     for kept in job.updates:
@@ -94,10 +95,12 @@ def get_job(db: sqlite3.Connection, trainer: TrainerId, read: Read, rounds: int 
     Args:
         rounds: how many records belong to it, the newest; None for all.
     """
-    row = db.execute("SELECT snapshot, params, private, sent FROM jobs WHERE trainer = ?", (trainer,)).fetchone()
+    row = db.execute(
+        "SELECT snapshot, params, private, sent, remembered FROM jobs WHERE trainer = ?", (trainer,)
+    ).fetchone()
     if row is None:
         return None
-    params, private, sent = (None if digest is None else read(Digest(digest)) for digest in row[1:])
+    params, private, sent, remembered = (None if digest is None else read(Digest(digest)) for digest in row[1:])
     updates = db.execute(
         "SELECT peer, round, initiator, examples, labels, accuracy, digest, file, body, more FROM updates "
         "WHERE trainer = ? ORDER BY round, initiator, peer",
@@ -105,7 +108,7 @@ def get_job(db: sqlite3.Connection, trainer: TrainerId, read: Read, rounds: int 
     ).fetchall()
     records = tuple(get_records(db, trainer, rounds))
     kept = tuple(found for found in (_update(trainer, one, read) for one in updates) if found is not None)
-    return SavedJob(json.loads(row[0]), params, private, sent, kept, records)
+    return SavedJob(json.loads(row[0]), params, private, sent, kept, records, remembered)
 
 
 def _update(trainer: TrainerId, row: tuple[Any, ...], read: Read) -> KeptUpdate | None:
@@ -185,7 +188,8 @@ def pin(db: sqlite3.Connection, trainer: TrainerId, digest: Digest, pinned: bool
 def referenced(db: sqlite3.Connection) -> set[Digest]:
     """The digests of all files that something still needs."""
     rows = db.execute(
-        "SELECT params FROM jobs UNION SELECT private FROM jobs UNION SELECT sent FROM jobs "
+        "SELECT params FROM jobs UNION SELECT private FROM jobs UNION SELECT sent FROM jobs UNION "
+        "SELECT remembered FROM jobs "
         "UNION SELECT file FROM updates UNION SELECT digest FROM models UNION SELECT private FROM models"
     )
     return {Digest(row[0]) for row in rows if row[0] is not None}

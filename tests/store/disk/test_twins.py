@@ -54,13 +54,14 @@ class Twins(RuleBasedStateMachine):
     @rule(
         trainer=TRAINERS,
         first=ROUNDS,
-        parts=st.tuples(MAYBE, MAYBE, MAYBE),
+        parts=st.tuples(MAYBE, MAYBE, MAYBE, MAYBE),
         updates=st.lists(PUSHED | OFFERED, max_size=3),
         records=st.lists(RECORDS, max_size=2),
     )
     def save(self, trainer: TrainerId, first: int, parts: Any, updates: Any, records: Any) -> None:
-        shared, private, sent = parts
-        job = SavedJob({"updates_from": first}, shared, private, sent, tuple(updates), tuple(records))
+        *of_model, remembered = parts
+        words = (tuple(updates), tuple(records), remembered)
+        job = SavedJob({"updates_from": first}, *of_model, *words)
         self.run(self.disk.save(trainer, job))
         self.run(self.memory.save(trainer, job))
 
