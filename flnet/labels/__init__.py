@@ -1,7 +1,29 @@
 """Nodes that label the same things differently: label spaces, how they correspond, and learning from both."""
 
 from flnet.labels.correspondence import MAX_CELLS, Correspondence, Matrix, from_weights, identity
+from flnet.labels.estimating import Estimate, Guesses, WarmUp, count_pairs, guesses, pooled
+from flnet.labels.losses import (
+    Loss,
+    cross_entropy,
+    loss_of_both,
+    loss_of_probabilities,
+    mixed,
+    mixed_cross_entropy,
+    projected,
+    projected_loss,
+    teaching,
+)
 from flnet.labels.reading import MAX_BYTES, Labelling, read_csv, read_toml
+from flnet.labels.scheduling import (
+    Phase,
+    Schedule,
+    Weighting,
+    average_weights,
+    counts_for,
+    phase,
+    step_batches,
+    trains,
+)
 from flnet.labels.space import MAX_CLASSES, LabelSpace, read_space
 
 __all__ = [
@@ -9,12 +31,35 @@ __all__ = [
     "MAX_CELLS",
     "MAX_CLASSES",
     "Correspondence",
+    "Estimate",
+    "Guesses",
     "LabelSpace",
     "Labelling",
+    "Loss",
     "Matrix",
+    "Phase",
+    "Schedule",
+    "WarmUp",
+    "Weighting",
+    "average_weights",
+    "count_pairs",
+    "counts_for",
+    "cross_entropy",
     "from_weights",
+    "guesses",
     "identity",
+    "loss_of_both",
+    "loss_of_probabilities",
+    "mixed",
+    "mixed_cross_entropy",
+    "phase",
+    "pooled",
+    "projected",
+    "projected_loss",
     "read_csv",
     "read_space",
     "read_toml",
+    "step_batches",
+    "teaching",
+    "trains",
 ]

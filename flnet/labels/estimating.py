@@ -1,0 +1,138 @@
+"""The correspondence of two label spaces where nobody knows it: estimated from a model's own confident guesses.
+
+Q. Zhang et al., "FedMT: Federated Learning with Mixed-type Labels", arXiv 2210.02042, section 3. On a node with
+labels of the coarse space, the model guesses a desired class for each row; pairs of label and guess are counted
+where the guess is confident, and M is read off the columns of the counts.
+
+As printed, a column of a class that is never guessed is 0/0, and a pair that never occurs makes log 0 of the loss.
+Here every pair counts a little more than it occurs (`SMOOTHING`). As printed, a node without a confident row
+stops; here it only has no estimate yet (`WarmUp`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flnet.labels.correspondence import Matrix
+from flnet.labels.losses import Labels
+
+Counts = NDArray[np.int64]  # (J, K)
+THRESHOLD = 0.95  # a guess is confident above it
+SMOOTHING = 0.01  # what every pair counts at least, in rows
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """What a model says of rows, and how sure it is.
+
+    Attributes:
+        classes: (n,) the most probable desired class of each row; of equal ones the first.
+        sure: (n,) whether its probability is above the threshold.
+    """
+
+    classes: Labels
+    sure: NDArray[np.bool_]
+
+    @property
+    def share(self) -> float:
+        """Share of the rows on which the model is sure; 0 of none."""
+        return float(self.sure.mean()) if len(self.sure) else 0.0
+
+
+def guesses(probabilities: Matrix, threshold: float = THRESHOLD) -> Guesses:
+    """The pseudo-labels of rows from probabilities (n, K)."""
+    best = probabilities.argmax(axis=1) if probabilities.size else np.zeros(len(probabilities), np.int64)
+    highest = probabilities.max(axis=1) if probabilities.size else np.zeros(len(probabilities))
+    return Guesses(best.astype(np.int64), highest > threshold)
+
+
+def count_pairs(labels: Labels, guessed: Guesses, shape: tuple[int, int]) -> Counts:
+    """How often each coarse label meets each confident guess.
+
+    Args:
+        labels: (n,) coarse; a number that is no class of the space does not count.
+        guessed: the model's guesses for the same rows.
+        shape: (J, K).
+    """
+    counts = np.zeros(shape, np.int64)
+    used = guessed.sure & (labels >= 0) & (labels < shape[0])
+    np.add.at(counts, (labels[used], guessed.classes[used]), 1)
+    return counts
+
+
+def pooled(counts: Iterable[Counts]) -> Counts:
+    """The counts of several nodes together. Who sends its counts tells others how often its labels occur."""
+    total: Counts = np.sum(list(counts), axis=0, dtype=np.int64)
+    return total
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A correspondence as the counts show it: of each column a Dirichlet distribution.
+
+    Attributes:
+        counts: (J, K).
+        smoothing: added to each count, above 0.
+    """
+
+    counts: Counts
+    smoothing: float = SMOOTHING
+
+    def __post_init__(self) -> None:
+        if not self.smoothing > 0:
+            raise ValueError(f"smoothing={self.smoothing:g}, not above 0")
+
+    @property
+    def matrix(self) -> Matrix:
+        """(J, K), columns add up to 1: the mean of the distribution. An unseen column says nothing: 1/J each."""
+        weights = self.counts + self.smoothing
+        shares: Matrix = weights / weights.sum(axis=0)
+        return shares
+
+    @property
+    def deviation(self) -> Matrix:
+        """(J, K): standard deviation of each entry of `matrix`; 0.5 at most, of two classes that nobody saw."""
+        mean, weight = self.matrix, (self.counts + self.smoothing).sum(axis=0)
+        deviation: Matrix = np.sqrt(mean * (1 - mean) / (weight + 1))
+        return deviation
+
+    @property
+    def seen(self) -> NDArray[np.int64]:
+        """(K,) how many confident rows stand behind each column."""
+        rows: NDArray[np.int64] = self.counts.sum(axis=0)
+        return rows
+
+    def view(self) -> dict[str, Any]:
+        """As JSON-ready data for the page."""
+        return {
+            "matrix": self.matrix.tolist(),
+            "deviation": self.deviation.tolist(),
+            "seen": self.seen.tolist(),
+        }
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """When coarse labels begin to count: an estimate made by a model that knows too little does lasting harm.
+
+    Attributes:
+        least: rounds in which only nodes of the desired space train, whatever the others say.
+        share: of the rows of at least one node on which the model has to be sure.
+    """
+
+    least: int = 5
+    share: float = 0.5
+
+    def is_over(self, rounds: int, shares: Sequence[float]) -> bool:
+        """Whether the others may join after so many rounds; once they did, do not ask again.
+
+        Args:
+            rounds: done so far.
+            shares: `Guesses.share` of each node with coarse labels, as far as known.
+        """
+        return rounds >= self.least and max(shares, default=0.0) >= self.share

@@ -1,0 +1,99 @@
+"""Who trains when, with how many steps, and whose models count how much, where nodes label differently.
+
+Q. Zhang et al., "FedMT: Federated Learning with Mixed-type Labels", arXiv 2210.02042, Algorithm 1, without its
+server: what the server does there, every node with labels of the desired space does here, and everybody averages.
+
+- "two-phase", as printed: nodes of the desired space train, all average; the others train from that, all average.
+- "parallel": all train from one model, one average.
+- "pipelined": all train at once, each kind from the average of the other kind's last models.
+
+The algorithm has one number of steps for all. A pass over the data is no measure for it: a node of 50 rows would
+make 4 steps where one of 350 makes 22, and the many would settle what the few had no time to say.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Schedule = Literal["two-phase", "parallel", "pipelined"]
+Phase = Literal["desired", "others", "all"]  # whose nodes train
+Weighting = Literal["uniform", "examples", "groups"]
+
+
+def phase(schedule: Schedule, number: int, warming: bool = False) -> Phase:
+    """Whose nodes train in exchange `number`, from 0; while it is warming up, those of the desired space."""
+    if warming:
+        return "desired"
+    if schedule == "two-phase":
+        return "others" if number % 2 else "desired"
+    return "all"
+
+
+def trains(now: Phase, desired: bool) -> bool:
+    """Whether a node trains in this phase; `desired`: it has labels of the desired space."""
+    return now == "all" or (now == "desired") == desired
+
+
+def counts_for(schedule: Schedule, mine: bool, theirs: bool) -> bool:
+    """Whether a node's model counts in the average with which another one begins its next training.
+
+    Args:
+        mine: whether the one that begins has labels of the desired space.
+        theirs: whether the other one has.
+    """
+    return schedule != "pipelined" or mine != theirs
+
+
+def average_weights(weighting: Weighting, groups: Sequence[str], examples: Sequence[int]) -> list[float]:
+    """How much each model counts in an average, adding up to 1; empty if there is none: the base stays as it was.
+
+    By the numbers of examples a node with few but fine labels is not heard: "uniform" is the usual way here.
+
+    Args:
+        weighting: "uniform"; by "examples"; or by "groups": each label space the same, its nodes alike.
+        groups: the label space of each node.
+        examples: training rows of each node; who has none does not count, unless none has any.
+    """
+    if not groups:
+        return []
+    there = [count > 0 for count in examples] if any(examples) else [True] * len(groups)
+    sizes = Counter(group for group, counts in zip(groups, there, strict=True) if counts)
+    raw = [
+        _weight(weighting, sizes[group], count) if counts else 0.0
+        for group, count, counts in zip(groups, examples, there, strict=True)
+    ]
+    total = sum(raw)
+    return [weight / total for weight in raw] if total else [1 / len(groups)] * len(groups)
+
+
+def _weight(weighting: Weighting, in_group: int, examples: int) -> float:
+    match weighting:
+        case "uniform":
+            return 1.0
+        case "examples":
+            return float(examples)
+        case "groups":
+            return 1 / in_group
+
+
+def step_batches(rows: int, size: int, steps: int, chance: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+    """Row numbers of exactly `steps` batches, pass after pass, each pass in a new order.
+
+    A batch has `size` rows, or all there are if they are fewer. What is left of a pass goes before the next one.
+
+    Raises:
+        ValueError: there are no rows.
+    """
+    if rows < 1 or size < 1:
+        raise ValueError(f"rows={rows}, size={size}")
+    size, left = min(size, rows), np.zeros(0, np.int64)
+    for _ in range(steps):
+        if len(left) < size:
+            left = np.concatenate([left, chance.permutation(rows)])
+        yield left[:size]
+        left = left[size:]
