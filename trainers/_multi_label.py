@@ -22,10 +22,10 @@ from flnet.training.multi_label import MultiLabel, read_multi_label
 from flnet.training.partition import apportioned, consecutive_parts, dealt_labels
 from flnet.training.split import stored_split
 
-from ._multi_label_options import OPTIONS_FILE, Options, find
+from ._multi_label_options import LARGEST_SIGMA, OPTIONS_FILE, Options, find
+from ._notebook_draws import Draws, draws
 
 SIDES = ("train", "validation", "test")
-LARGEST_SIGMA = 0.5
 
 
 @dataclass(frozen=True)
@@ -70,36 +70,51 @@ def load_node_data(settings: TrainerSettings) -> NodeData:
     options, path = find(settings.datasets_path)
     data = _read(path, options)
     seed = settings.seed if options.seed is None else options.seed
-    part, count = settings.shard
-    mine = node_label_numbers(options, data.labels, settings.shard, seed)
-    own, common = dealt_rows(len(data), settings.shard, _global_share(options, count), seed)
-    _keep_global_test(settings.state_path / f"global-{path.stem}.json", data, common, seed)
-    own, common = (rows[data.y[rows][:, mine].any(axis=1)] for rows in (np.sort(own), np.sort(common)))
-    if not own.size:
-        raise DataMissing(
-            f"no row of this node has one of its labels ({', '.join(_names(data, mine))})", "use fewer shards"
-        )
-    x, y = dense_rows(data.x, own), data.y[own][:, mine]
-    numbers = stored_split(
+    drawn = _drawn(options, data, settings.shard, seed)
+    _keep_global_test(settings.state_path / f"global-{path.stem}.json", data, drawn.common, seed)
+    common = drawn.common[data.y[drawn.common][:, drawn.labels].any(axis=1)]
+    if not drawn.rows.size:
+        names = ", ".join(_names(data, drawn.labels))
+        raise DataMissing(f"no row of this node has one of its labels ({names})", "use fewer shards")
+    x, y = dense_rows(data.x, drawn.rows), data.y[drawn.rows][:, drawn.labels]
+    numbers = drawn.sides or stored_split(
         settings.state_path / f"split-{path.stem}.npz",
         x,
         np.unique(y, axis=0, return_inverse=True)[1].reshape(-1),  # each set of labels is split evenly
         dict(zip(SIDES, options.split, strict=True)),
         seed,
     )
-    noisy = x if options.noise == "none" else x + noise(x.shape, options.noise, seed, part)
+    noisy = _with_noise(x, drawn, options.noise, seed, settings.shard[0])
     sides = {side: Side(noisy[rows], y[rows]) for side, rows in numbers.items()}
     if not all(len(side.y) for side in sides.values()):
         counts = ", ".join(f"{len(side.y)} in {name}" for name, side in sides.items())
         raise DataMissing(f"too few rows for this node: {counts}", "use fewer shards")
-    info = _info(path, options, data, mine, sides, len(common))
     return NodeData(
         sides,
-        Side(dense_rows(data.x, common), data.y[common][:, mine]),
-        info,
+        Side(dense_rows(data.x, common), data.y[common][:, drawn.labels]),
+        _info(path, options, data, drawn.labels, sides, len(common)),
         data.features,
-        _agreement(options, data, count, seed),
+        _agreement(options, data, settings.shard[1], seed),
     )
+
+
+def _drawn(options: Options, data: MultiLabel, shard: tuple[int, int], seed: int) -> Draws:
+    """Which rows and labels are this node's, and the common test; how its rows are split if that is drawn, too.
+
+    Raises:
+        TrainerError: the options do not fit the labels or the number of nodes.
+    """
+    if options.draws == "notebook":
+        return draws(data.y, data.x.shape[1], options, shard, seed)
+    mine = node_label_numbers(options, data.labels, shard, seed)
+    own, common = map(np.sort, dealt_rows(len(data), shard, _global_share(options, shard[1]), seed))
+    return Draws(own[data.y[own][:, mine].any(axis=1)], mine, common)
+
+
+def _with_noise(x: Array, drawn: Draws, kind: str, seed: int, part: int) -> Array:
+    if drawn.added is not None:
+        return np.asarray(x + drawn.added, np.float32)
+    return x if kind == "none" or drawn.sides else x + noise(x.shape, kind, seed, part)
 
 
 def node_label_numbers(options: Options, labels: tuple[str, ...], shard: tuple[int, int], seed: int) -> Array:
@@ -156,7 +171,7 @@ def _agreement(options: Options, data: MultiLabel, count: int, seed: int) -> dic
         share = _global_share(options, count)
         how = f"by name {options.node_labels}" if options.node_labels else f"{options.deal or 'evenly'}"
         agreed["dealing"] = (
-            f"{len(data)} rows to {count} nodes by seed {seed}, global test {share:g}, "
+            f"{len(data)} rows to {count} nodes by seed {seed} of {options.draws}, global test {share:g}, "
             f"labels {', '.join(data.labels)} {how}"
         )
     return agreed
@@ -216,7 +231,7 @@ def _info(
         notes.append(data.skipped)
     counts = {side: part.y.sum(axis=0, dtype=np.int64).tolist() for side, part in sides.items()}
     names = tuple(_names(data, mine))
-    source, note = f"multi-label data set {path}", "; ".join(notes)
+    source, note = f"multi-label data set {path.resolve()}", "; ".join(notes)
     return DataInfo(source, rows, names, note=note, counts=counts, checksum=fingerprint(sides))
 
 

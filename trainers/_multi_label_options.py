@@ -13,7 +13,9 @@ from flnet.training.api import DataMissing, TrainerError
 OPTIONS_FILE = "multi_label.toml"
 OWN_FOLDER = "multi-label"  # below FLNET_DATASETS_PATH; if it is there, all is looked for in it
 KNOWN = ("scene", "yeast", "20ng", "tmc2007_500", "slashdot", "reutersK500", "yahoo_education", "corel5k")
+LARGEST_SIGMA = 0.5  # standard deviations of the nodes' noise lie between 0 and this
 _ORDERS = ("file", "drawn")
+_DRAWS = ("flnet", "notebook")
 _NOISES = ("none", "normal", "half-normal")
 _REMEDY = (
     f"put a data set (.arff with Mulan's .xml, .csv or .npz) into a folder, name the file in {OPTIONS_FILE} "
@@ -39,6 +41,7 @@ class Options:
         on_bad_rows: stop, or skip; skipped rows are counted in what the page says about the data.
         global_test: share of the rows that is nobody's; 0.1 where the data are dealt to several nodes, else 0.
         split: shares of training, validation and test among a node's rows.
+        draws: by whose generators all this is drawn: flnet's, or those of the thesis' notebook.
     """
 
     file: str = ""
@@ -53,6 +56,7 @@ class Options:
     on_bad_rows: str = "stop"
     global_test: float | None = None
     split: list[float] = field(default_factory=lambda: [60, 20, 20])
+    draws: str = "flnet"
 
 
 def find(folder: Path | None) -> tuple[Options, Path]:
@@ -103,6 +107,8 @@ def read_options(path: Path) -> Options:
         raise TrainerError(f"{path}: node_labels gives a label to two nodes")
     if options.node_labels and options.deal:
         raise TrainerError(f"{path}: node_labels and deal are two ways to say the same; expected one of them")
+    if options.node_labels and options.draws == "notebook":
+        raise TrainerError(f'{path}: draws = "notebook" deals the labels itself; expected deal, not node_labels')
     return options
 
 
@@ -140,5 +146,6 @@ _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "seed": ("a whole number from 0", lambda v: _whole(v) and v >= 0),
     "on_bad_rows": ("stop or skip", lambda v: v in ("stop", "skip")),
     "global_test": ("a share from 0 to below 1", lambda v: _number(v) and 0 <= v < 1),
+    "draws": (" or ".join(_DRAWS), lambda v: v in _DRAWS),
     "split": ("three shares above 0", lambda v: _each(v, lambda n: _number(n) and n > 0) and len(v) == 3),
 }

@@ -3,7 +3,7 @@
     title = "..."                        # of the report
     source = "..."                       # whose table it is
     words = "..."                        # what differs from it, and why; Markdown
-    seeds = 3                            # of each cell, counted from first_seed
+    seeds = 3                            # of each cell, counted from first_seed; in a row or column also a list
 
     [base]                               # of all cells; see Setup for every line that may stand here
     trainer = "MNIST"
@@ -40,7 +40,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
@@ -49,6 +49,7 @@ from flnet.experiments.base import Cell, Over, Record, Setup
 from flnet.explaining import explain
 
 QUICK_ROUNDS, QUICK_SEEDS = 2, 1  # of a table that is only to be seen working
+Seed = Annotated[int, Field(ge=0, le=2**31)]
 _PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _OF_LINE = frozenset({"name", "each", "seeds"})  # what a row or column says beside the setup
 
@@ -97,11 +98,11 @@ class Line(Record):
     """A row or a column: its name, and what its cells say otherwise.
 
     Attributes:
-        seeds: how many its cells have, if not as many as the table says.
+        seeds: how many its cells have, if not as many as the table says; or which ones.
     """
 
     name: str
-    seeds: int | None = None
+    seeds: Annotated[int, Field(ge=1, le=10_000)] | Annotated[tuple[Seed, ...], Field(min_length=1)] | None = None
     says: Mapping[str, Any] = Field(default_factory=dict)
 
 
@@ -135,7 +136,7 @@ class Plan(Record):
         """All trainings of the table, row by row.
 
         Args:
-            seeds: of each cell, in place of what the table says.
+            seeds: how many of each cell, in place of what the table says; of a list the first ones.
             quick: few rounds of one seed, to see it work.
 
         Raises:
@@ -146,10 +147,15 @@ class Plan(Record):
             setup = self.setup(row, column)
             if quick:
                 setup = setup.model_copy(update={"rounds": min(setup.rounds, QUICK_ROUNDS)})
-            count = QUICK_SEEDS if quick else seeds or column.seeds or row.seeds or self.seeds
-            numbers = range(self.first_seed, self.first_seed + count)
+            numbers = self._seeds(column.seeds or row.seeds or self.seeds, QUICK_SEEDS if quick else seeds)
             found += [Cell(row=row.name, column=column.name, seed=seed, setup=setup) for seed in numbers]
         return found
+
+    def _seeds(self, said: int | Sequence[int], count: int | None) -> Sequence[int]:
+        """The seeds of a cell; the first `count` of them if that is a number."""
+        if isinstance(said, int):
+            return range(self.first_seed, self.first_seed + (count or said))
+        return said[:count]
 
     def setup(self, row: Line, column: Line) -> Setup:
         """What decides the cells at this place.

@@ -14,7 +14,7 @@ from flnet.params import Over, PeerId, Report
 from flnet.policies.goal import Condition, Falling, Goal, NoGain, Reach, Within, strength
 
 KEPT = 3  # means of the newest rounds that are kept: two changes
-CUMULATIVE_FROM = 10  # rounds that a cumulative mean needs before it says anything
+CUMULATIVE_FROM = 11  # rounds that a cumulative mean needs before it says anything: the author counts from 0
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ class Falling:
     """The mean accuracy falls two rounds running and the mean loss rises two rounds running.
 
     D. Delgado Bejarano, "Aprendizaje multi-etiqueta en entornos federados" (2024), the rule that stops training.
-    The printed one looks at each round, the `cumulative` one at the means over all rounds, from the tenth on.
+    The printed one looks at each round, the `cumulative` one at the means over all rounds, from the eleventh on.
 
     Attributes:
         delta: a change counts only beyond it.

@@ -84,6 +84,17 @@ def test_fewer_seeds_and_rounds_for_a_look(tmp_path: Path) -> None:
     assert {(cell.seed, cell.setup.rounds) for cell in plan.cells(quick=True)} == {(5, 2)}
 
 
+def test_seeds_may_be_named(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, TABLE.replace("seeds = 1", "seeds = [40, 2, 7]"))
+
+    def of_lone(count: int | None, *, quick: bool = False) -> list[int]:
+        return [c.seed for c in plan.cells(count, quick=quick) if (c.row, c.column) == ("long", "lone")]
+
+    assert of_lone(None) == of_lone(9) == [40, 2, 7]
+    assert of_lone(2) == [40, 2]
+    assert of_lone(None, quick=True) == [40]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -95,6 +106,8 @@ def test_fewer_seeds_and_rounds_for_a_look(tmp_path: Path) -> None:
         ('column = "lone"', 'column = "alone"', "no column 'alone'; there are federated, lone"),
         ('title = "A table"', "", "title"),
         ("seeds = 2", "seeds = 2\nmore = 1", "more"),
+        ("seeds = 1", "seeds = []", "seeds"),
+        ("seeds = 1", "seeds = [1, -1]", "seeds"),
         ('epochs = "{E}"', 'epochs = "{F}"', "epochs"),
         ("[base]", "[base", "cannot be read"),
     ],

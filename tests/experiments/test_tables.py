@@ -42,6 +42,9 @@ def test_mlfedavg_has_the_thesis_data_sets_seeds_and_means(name: str) -> None:
         **{"YahooEducation": 33, "mediamill": 101, "reutersK500": 103, "Corel5k": 374},
     }
     assert all(row.says["nodes"] == len(row.says["options"]["deal"]) for row in plan.rows)
+    assert all(cell.setup.options["draws"] == "notebook" for cell in cells)
+    assert [cell.seed for cell in cells if (cell.row, cell.column) == ("reutersK500", "agg0")] == [1, 2, 3, 4, 40]
+    assert {cell.seed for cell in cells if cell.row == "Corel5k"} == set(range(31))
 
 
 def test_the_two_forms_of_mlfedavg_differ_where_their_words_say_so() -> None:

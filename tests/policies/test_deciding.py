@@ -103,13 +103,13 @@ def test_the_rule_looks_at_two_falls_and_two_rises() -> None:
     assert judged("mlfedavg", [(a, None) for a in falls])[1].over is None  # no node tells a loss
 
 
-def test_the_cumulative_rule_looks_at_means_of_all_rounds_from_the_tenth_on() -> None:
+def test_the_cumulative_rule_looks_at_means_of_all_rounds_from_the_eleventh_on() -> None:
     losses: list[float | None] = [1, 0.8, 0.7, 0.72, 0.75]
     rows = list(zip([0.5, 0.6, 0.7, 0.69, 0.68], losses, strict=True))
     found = judged("mlfedavg cumulative", rows)[1]
     assert [mean.loss for mean in found.progress.means] == pytest.approx([2.5 / 3, 0.805, 0.794])
     worse: Rows = [(0.9 - 0.01 * i, 1 + 0.1 * i) for i in range(12)]
-    assert judged("mlfedavg cumulative", worse)[0] == 9  # the tenth
+    assert judged("mlfedavg cumulative", worse)[0] == 10  # the eleventh
     assert judged("mlfedavg", worse)[0] == 2
 
 

@@ -1,0 +1,103 @@
+"""Rows, labels and noise as the notebook of MLFedAvg draws them: equal seeds draw what its result files are of.
+
+D. Delgado Bejarano, "Aprendizaje multi-etiqueta en entornos federados" (2024), the program published with it.
+Its draws come from numpy's older generator and from Python's own, which give the same numbers for ever; so with
+the same data file a seed of the thesis means the same rows, labels and noise here.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import ceil, floor
+
+import numpy as np
+
+from flnet.params import Array
+from flnet.training.api import TrainerError
+
+from ._multi_label_options import LARGEST_SIGMA, OPTIONS_FILE, Options
+
+
+@dataclass(frozen=True)
+class Draws:
+    """One node's share of the draws.
+
+    Attributes:
+        rows: numbers of its rows, each with one of its labels, in the order drawn.
+        labels: numbers of its labels, in the order drawn.
+        common: numbers of the rows of the common test, of which some may have none of its labels.
+        added: noise (rows, features), float64; None if it is not drawn here.
+        sides: train, validation and test, as places in `rows`; none if they are not drawn here.
+    """
+
+    rows: Array
+    labels: Array
+    common: Array
+    added: Array | None = None
+    sides: Mapping[str, Array] = field(default_factory=dict)
+
+
+def draws(y: Array, features: int, options: Options, shard: tuple[int, int], seed: int) -> Draws:
+    """What falls to a node.
+
+    The common test is drawn first. The other rows are shuffled and cut into one part for each node, the labels
+    shuffled and dealt; a node's noise is drawn after that of the nodes before it.
+
+    Args:
+        y: labels of all rows (n, M), 0 or 1.
+        features: columns of the other matrix.
+        shard: this node's number, from 1, and how many nodes there are.
+
+    Raises:
+        TrainerError: the options do not say how many labels each node gets.
+    """
+    part, count = shard
+    if len(options.deal) != count or sum(options.deal) != y.shape[1]:
+        rule = f"expected numbers for {count} nodes whose sum is {y.shape[1]}, how many labels there are"
+        raise TrainerError(f'{OPTIONS_FILE}: with draws = "notebook" deal = {options.deal}; {rule}')
+    share = 0.1 if options.global_test is None else options.global_test
+    rest, common = (rows[y[rows].any(axis=1)] for rows in held_back(len(y), share, seed))
+    order, labels = _shuffled(rest.tolist(), seed), _shuffled(list(range(y.shape[1])), seed)
+    dealt = np.split(labels, np.cumsum(options.deal)[:-1])
+    size = len(order) // count
+    parts = [order[at * size : (at + 1) * size if at + 1 < count else None] for at in range(count)]
+    own = [rows[y[rows][:, mine].any(axis=1)] for rows, mine in zip(parts, dealt, strict=True)]
+    added = _noise([len(rows) for rows in own[:part]], features, count, options.noise, seed)
+    rows = own[part - 1]
+    return Draws(rows, dealt[part - 1], common, added, _sides(len(rows), options.split, seed))
+
+
+def held_back(count: int, share: float, seed: int) -> tuple[Array, Array]:
+    """The numbers below `count`, shuffled: the later ones, and the first ones that are held back.
+
+    Equal to scikit-learn's `train_test_split` with `random_state=seed`.
+    """
+    order = np.random.RandomState(seed).permutation(count)
+    first = ceil(share * count)
+    return order[first:], order[:first]
+
+
+def _sides(count: int, shares: list[float], seed: int) -> dict[str, Array]:
+    """Test rows are held back, and of the others the last ones validate."""
+    train, validation, test = shares
+    others, held = held_back(count, test / (train + validation + test), seed)
+    cut = floor(len(others) * (1 - validation / (train + validation)))
+    return {"train": others[:cut], "validation": others[cut:], "test": held}
+
+
+def _shuffled(numbers: list[int], seed: int) -> Array:
+    np.random.RandomState(seed).shuffle(numbers)  # a list, for arrays draw otherwise
+    return np.array(numbers, np.int64)
+
+
+def _noise(rows: list[int], features: int, count: int, kind: str, seed: int) -> Array | None:
+    """That of the last of these nodes; all draw from one stream, and their standard deviations from another."""
+    if kind == "none":
+        return None
+    sigmas, chance = random.Random(seed), np.random.RandomState(seed)
+    deviations = [sigmas.uniform(0, LARGEST_SIGMA) for _ in range(count)]
+    for number, deviation in zip(rows, deviations, strict=False):
+        added: Array = chance.normal(0, deviation, (number, features))
+    return np.abs(added) if kind == "half-normal" else added
