@@ -14,8 +14,7 @@ from math import ceil, floor
 
 import numpy as np
 
-from flnet.params import Array
-from flnet.training.api import TrainerError
+from flnet.training.api import Array, TrainerError
 
 from ._multi_label_options import LARGEST_SIGMA, OPTIONS_FILE, Options
 
