@@ -13,30 +13,47 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 from flnet.errors import DataMissing, NotOffered, TrainerError
 from flnet.messages import HyperParams
 from flnet.params import Array, MergeRule
+from flnet.training.method import Method
 from flnet.training.partition import Partition
+from flnet.training.records import (
+    DataInfo,
+    Fit,
+    Gradients,
+    InputSpec,
+    Meaning,
+    Optimiser,
+    Prediction,
+    Rows,
+    Score,
+    Task,
+    TrainerSettings,
+)
 
 __all__ = [
     "Array",
     "DataInfo",
     "DataMissing",
     "Fit",
+    "Gradients",
     "HyperParams",
     "InputSpec",
     "MakeTrainer",
     "Meaning",
     "MergeRule",
+    "Method",
     "NotOffered",
+    "Optimiser",
     "Partition",
     "Prediction",
     "Progress",
+    "Rows",
     "Score",
     "Task",
     "Trainer",
@@ -44,150 +61,6 @@ __all__ = [
     "TrainerFile",
     "TrainerSettings",
 ]
-
-
-@dataclass(frozen=True)
-class TrainerSettings:
-    """What a node tells a trainer about itself.
-
-    Attributes:
-        datasets_path: folder in which data sets lie; None when the person named none.
-        state_path: folder of this trainer that survives restarts, for splits and caches; exists.
-        shard: this node's part and the number of parts, (1, 1) for everything.
-        seed: of splits, initial parameters and shuffling; the same on nodes that share a data set.
-        threads: CPU threads that a framework may use.
-        partition: how the parts differ; `flnet.training.dealing` picks this node's rows by it.
-        device: where a framework is to work: auto, cpu, cuda or mps.
-        max_seconds: after so long a training ends with the batch that it is in; None for never.
-    """
-
-    datasets_path: Path | None
-    state_path: Path
-    shard: tuple[int, int] = (1, 1)
-    seed: int = 0
-    threads: int = 1
-    partition: Partition = field(default_factory=Partition)
-    device: str = "auto"
-    max_seconds: float | None = None
-
-
-@dataclass(frozen=True)
-class DataInfo:
-    """What a trainer says about its data.
-
-    Attributes:
-        source: where they are from, in words: "MNIST idx files in /data/mnist".
-        rows: examples per split: {"train": 0, "validation": 0, "test": 0}.
-        classes: names of the classes, in the order of the model's outputs.
-        counts: rows of each class per split, in the order of `classes`; for this node's people, told to no peer.
-        sample: True when these data were generated; then called "sample data" wherever they are shown. Real
-            data that stand in for others are no sample: `source` says what they are.
-        note: one more sentence for people.
-        checksum: SHA-256 over this node's rows and labels, to see whether they changed; told to no peer.
-        parts: of an experiment in which every node has the whole data set: the training rows of each class in each
-            part, as `flnet.training.dealing.dealt_counts` has them; for this node's people, told to no peer.
-    """
-
-    source: str
-    rows: Mapping[str, int]
-    classes: tuple[str, ...] = ()
-    sample: bool = False
-    note: str = ""
-    counts: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    checksum: str = ""
-    parts: Sequence[Sequence[int]] = ()
-
-
-@dataclass(frozen=True)
-class Task:
-    """One local training.
-
-    Attributes:
-        params: all parameters to start from, private ones included; read-only.
-        hyper: epochs e, learning rate u, batch size b.
-        seed: differs per round and node; shuffle and drop out with it.
-        progress: call it with (batches done, batches in all); it also is where a cancelled training stops.
-        is_over: ask it after each batch: whether the time for this training is over, and `Fit` is to say what was
-            learnt so far, from the examples really seen.
-    """
-
-    params: Mapping[str, Array]
-    hyper: HyperParams
-    seed: int
-    progress: Callable[[int, int], None] = lambda done, total: None
-    is_over: Callable[[], bool] = lambda: False
-
-
-@dataclass(frozen=True)
-class Fit:
-    """What local training gives.
-
-    Attributes:
-        params: new arrays under the same names.
-        examples: training rows used: the weight in the average. Of a training that ended early, those seen.
-        labels: how many labels the data has, for rules that weigh by it.
-        metrics: more figures, by name ("loss").
-    """
-
-    params: Mapping[str, Array]
-    examples: int
-    labels: int = 1
-    metrics: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Score:
-    """How good a model is on this node's test split.
-
-    Attributes:
-        accuracy: what the exchange compares, in [0, 1].
-        examples: test rows behind it.
-        metrics: more figures, by name.
-    """
-
-    accuracy: float
-    examples: int
-    metrics: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class InputSpec:
-    """What one input of `predict` looks like: the page and the command line build inputs by it, flnet checks them.
-
-    Attributes:
-        kind: "image" (may come as a PNG or JPEG file too), "features" (numbers), "table" (named columns).
-        shape: of one input: (height, width), (height, width, 1 or 3), or (columns,).
-        low: the smallest number that may come; None: any finite one.
-        high: the largest.
-        names: of the columns; an input may then come as an object with these keys.
-        hint: one sentence for people: "one digit, white on black, in the middle".
-    """
-
-    kind: Literal["image", "features", "table"]
-    shape: tuple[int, ...]
-    low: float | None = None
-    high: float | None = None
-    names: tuple[str, ...] = ()
-    hint: str = ""
-
-
-Meaning = Literal["one_of", "any_of", "scores"]
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """What a model says of n inputs.
-
-    Attributes:
-        values: (n, k), in the order of `DataInfo.classes`.
-        meaning: "one_of": probabilities of classes of which one is right; "any_of": of labels, each by itself;
-            "scores": numbers of which the largest wins.
-        threshold: from which probability on a label of "any_of" is predicted.
-    """
-
-    values: Array
-    meaning: Meaning = "one_of"
-    threshold: float = 0.5
 
 
 class Trainer(ABC):
@@ -198,13 +71,17 @@ class Trainer(ABC):
 
     label: str = ""  # as people read it; the id if empty
     defaults: HyperParams = HyperParams(e=1, u=0.01, b=64)  # may be set per instance, to fit the data
-    exchange_threshold: ClassVar[float] = 0.02  # by how much a peer's model must win to be adopted
-    shared: ClassVar[tuple[str, ...] | None] = None  # names that leave this node; None: all of them
-    merge: ClassVar[Mapping[str, MergeRule]] = {}  # arrays not merged by the mean
+    exchange_threshold: float = 0.02  # by how much a peer's model must win to be adopted
+    shared: tuple[str, ...] | None = None  # names that leave this node; None: all of them
+    merge: Mapping[str, MergeRule] = MappingProxyType({})  # arrays not merged by the mean
+    personalises: bool = False  # whether its private parameters learn on from each average
     agreement: Mapping[str, str] = MappingProxyType({})  # what all nodes must have alike: {"classes": "cat, dog"}
 
     note: str = ""  # goes with every prediction: "this is no diagnosis"
     licence: str = "not stated"  # of the trained model, for its card
+
+    honours: ClassVar[frozenset[str]] = frozenset()  # of "proximal": what of a task may be other than usual
+    buffers: tuple[str, ...] = ()  # arrays that training sets without gradients: running means, for example
 
     @abstractmethod
     def initial_params(self, seed: int) -> Mapping[str, Array]:
@@ -217,6 +94,14 @@ class Trainer(ABC):
     @abstractmethod
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Measure on this node's own test split."""
+
+    def personalise(self, task: Task) -> Mapping[str, Array]:
+        """What the private parameters become on a new average, for a trainer that says that it `personalises`.
+
+        Asked after each average and before it is measured. `task.params` are the average beside the private
+        parameters as they are; names that are left out stay so.
+        """
+        raise NotOffered("this trainer has no method personalise")
 
     @classmethod
     def fit_many(cls, jobs: Sequence[tuple[Self, Task]]) -> list[Fit]:
@@ -231,6 +116,24 @@ class Trainer(ABC):
     def evaluate_many(cls, jobs: Sequence[tuple[Self, Mapping[str, Array]]]) -> list[Score]:
         """Several models, each measured on the data of its own trainer; likewise."""
         return [trainer.evaluate(params) for trainer, params in jobs]
+
+    def gradients(self, task: Task) -> Gradients | None:
+        """The same training as `fit` of this task, step by step; None: not offered.
+
+        Methods that change the steps themselves (SCAFFOLD, APFL) need it.
+        """
+        return None
+
+    def inputs(self) -> Array | None:
+        """The own training rows as `predict` takes them, (n, *input_spec().shape); None: not offered."""
+        return None
+
+    def tests(self) -> Mapping[str, Rows]:
+        """The labelled rows behind figures of `evaluate` that are plain accuracies, by the figure's name.
+
+        {"accuracy": the own test split, "official_accuracy": the published one}; empty: not offered.
+        """
+        return {}
 
     def data_info(self) -> DataInfo:
         """What data this trainer works on; shown on the page."""
