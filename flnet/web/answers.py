@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -23,7 +24,12 @@ _log = logging.getLogger("flnet.web")
 
 def json_answer(data: Any, status: int = 200) -> Response:
     """`data` as JSON; NaN and infinity become null."""
-    return Response(orjson.dumps(data), status, content_type=JSON)
+    return Response(dumped(data), status, content_type=JSON)
+
+
+def dumped(data: Any) -> bytes:
+    """`data` as JSON; NaN and infinity become null."""
+    return orjson.dumps(data)
 
 
 def reply_answer(reply: Reply) -> Response:
@@ -33,41 +39,55 @@ def reply_answer(reply: Reply) -> Response:
     return answer
 
 
-def error_answer(status: int, code: str, message: str, details: Mapping[str, object] | None = None) -> Response:
-    """An error in the one form that all errors have."""
-    return json_answer({**(details or {}), "error": code, "message": message}, status)
-
-
 def answer_errors(app: Quart) -> None:
     """Give every error that leaves a route its answer; no traceback ever does."""
-    app.register_error_handler(FlnetError, _flnet_error)
-    app.register_error_handler(HTTPException, _http_error)
-    app.register_error_handler(Exception, _unexpected)
+    app.register_error_handler(FlnetError, _failed)
+    app.register_error_handler(HTTPException, _failed)
+    app.register_error_handler(Exception, _failed)
 
 
-async def _flnet_error(error: FlnetError) -> Response:
-    if isinstance(error, LocalError):
-        _log.error("%s %s: %s", request.method, request.path, error, exc_info=error)
-    answer = error_answer(error.status, error.code, error.message, {**_shown(error.message), **error.details()})
-    if seconds := error.details().get("retryAfter"):
-        answer.headers["Retry-After"] = str(seconds)
+@dataclass(frozen=True)
+class Failure:
+    """What a caller is told of an error: a status, fields of JSON, and headers."""
+
+    status: int
+    fields: Mapping[str, object]
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def failure_of(error: Exception, method: str, path: str) -> Failure:
+    """What is told of an error; what is this node's own fault stands in the log afterwards."""
+    if isinstance(error, FlnetError):
+        if isinstance(error, LocalError):
+            _log.error("%s %s: %s", method, path, error, exc_info=error)
+        details = error.details()
+        seconds = details.get("retryAfter")
+        headers = {"Retry-After": str(seconds)} if seconds else {}
+        return Failure(error.status, {**details, "error": error.code, "message": error.message}, headers)
+    if isinstance(error, HTTPException):
+        code = error.name.lower().replace(" ", "_")
+        fields = {"error": code, "message": _words(error, method, path)}
+        return Failure(error.code or 500, fields, _headers_of(error))
+    _log.error("%s %s failed", method, path, exc_info=error)
+    words = "an unexpected error; the log of this node says more"
+    return Failure(500, {"error": LocalError.code, "message": words})
+
+
+async def _failed(error: Exception) -> Response:
+    failure = failure_of(error, request.method, request.path)
+    is_known = isinstance(error, FlnetError | HTTPException)
+    shown = _shown(str(failure.fields["message"])) if is_known else {}
+    answer = json_answer({**shown, **failure.fields}, failure.status)
+    answer.headers.update(failure.headers)
     return answer
 
 
-async def _http_error(error: HTTPException) -> Response:
-    status = error.code or 500
-    words = _words(error)
-    answer = error_answer(status, error.name.lower().replace(" ", "_"), words, _shown(words))
+def _headers_of(error: HTTPException) -> Mapping[str, str]:
     if allowed := getattr(error, "valid_methods", None):
-        answer.headers["Allow"] = ", ".join(sorted(allowed))
+        return {"Allow": ", ".join(sorted(allowed))}
     if isinstance(error, RequestedRangeNotSatisfiable):
-        answer.headers["Content-Range"] = f"bytes */{error.length}"
-    return answer
-
-
-async def _unexpected(error: Exception) -> Response:
-    _log.error("%s %s failed", request.method, request.path, exc_info=error)
-    return error_answer(500, LocalError.code, "an unexpected error; the log of this node says more")
+        return {"Content-Range": f"bytes */{error.length}"}
+    return {}
 
 
 def _shown(words: str) -> dict[str, object]:
@@ -78,11 +98,11 @@ def _shown(words: str) -> dict[str, object]:
     return {"shown": say(language, words).text}
 
 
-def _words(error: HTTPException) -> str:
+def _words(error: HTTPException, method: str, path: str) -> str:
     """What went wrong, naming what was asked for and what would be right."""
     if error.code == 404:
-        return f"there is nothing at {request.path[:200]!r}"
+        return f"there is nothing at {path[:200]!r}"
     if error.code == 405:
         allowed = ", ".join(sorted(getattr(error, "valid_methods", None) or ()))
-        return f"{request.path[:200]!r} takes {allowed or 'other methods'}, not {request.method[:20]}"
+        return f"{path[:200]!r} takes {allowed or 'other methods'}, not {method[:20]}"
     return error.description or error.name

@@ -20,6 +20,7 @@ from flnet.settings import Settings
 from flnet.web.answers import answer_errors
 from flnet.web.body import CONTROL_BYTES, LimitedBody, limited_request, linger
 from flnet.web.compressing import compress
+from flnet.web.direct import Direct
 from flnet.web.frame import frame_routes
 from flnet.web.guard import guard
 from flnet.web.importing import import_body, import_routes, is_import
@@ -39,13 +40,18 @@ from flnet.web.views_routes import view_routes
 
 
 class NodeApp(Quart):
-    """Quart, but for a request line without a path ("GET ?x"), which it does not survive."""
+    """Quart, but for messages of nodes, and request lines without a path ("GET ?x"), which it does not survive."""
+
+    direct: Direct | None = None
 
     async def asgi_app(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         """Answer one request."""
-        if scope["type"] == "http" and not scope["path"]:
-            scope["path"] = "/"
-        await super().asgi_app(scope, receive, send)
+        if scope["type"] == "http":
+            if self.direct is not None and (message := self.direct.reads(scope)) is not None:
+                return await self.direct.answer(message, receive, send)
+            if not scope["path"]:
+                scope["path"] = "/"
+        return await super().asgi_app(scope, receive, send)
 
 
 def create_app(node: Node, settings: Settings, token: OperatorToken | None = None) -> Quart:
@@ -79,6 +85,7 @@ def create_app(node: Node, settings: Settings, token: OperatorToken | None = Non
     intake = Intake()
     intake.install(app)
     app.request_class = limited_request(intake.bodies(body_of))
+    app.direct = Direct(node, settings, intake) if signed is None else None
     answer_errors(app)
     gate = Gate(node, settings, token or OperatorToken(settings.operator_token or secrets.token_urlsafe(32)))
     guard(app, node, settings, gate)

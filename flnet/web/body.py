@@ -7,7 +7,7 @@ counted where they arrive, because Quart takes in what comes whether or not a ro
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import suppress
 from typing import Any
 
@@ -23,6 +23,13 @@ IDLE_SECONDS = 10.0  # without a single byte: the caller stalls
 BASE_SECONDS = 30.0  # for any body, however small
 SLOWEST_BYTES_PER_SECOND = 16 * 1024  # a body that comes slower than this is cut
 LINGER_SECONDS = 2.0  # for a refused caller to send the rest (which is dropped) and then read why
+
+
+Receive = Callable[[], Awaitable[Any]]  # of ASGI
+
+
+class CallerGone(Exception):
+    """The connection ended before the whole body had come."""
 
 
 class LimitedBody(Body):
@@ -84,6 +91,41 @@ class LimitedBody(Body):
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(moment):
                     await self._ended.wait()
+
+    async def taken(self, receive: Receive) -> bytes | memoryview:
+        """All of it, as the server hands it over: for one who reads without Quart.
+
+        Raises:
+            PeerError: as `read`.
+            RequestTimeout: it did not come, or came too slowly.
+            CallerGone: there is nobody any more who would want an answer.
+        """
+        begun, expected = self._clock(), self.announced or 0
+        if expected <= self.limit:
+            until = begun + BASE_SECONDS + expected / SLOWEST_BYTES_PER_SECOND
+            try:
+                async with asyncio.timeout_at(min(begun + IDLE_SECONDS, until)) as timer:
+                    while not self._ended.is_set():
+                        await self._take(receive)
+                        timer.reschedule(min(self._latest + IDLE_SECONDS, until))
+            except TimeoutError as exc:
+                raise too_slow() from exc
+        return await self.read()
+
+    async def dropped(self, receive: Receive) -> None:
+        """Take in what still comes of a refused body, and keep nothing of it."""
+        self.refuse()
+        with suppress(CallerGone):
+            while not self.complete.is_set():
+                await self._take(receive)
+
+    async def _take(self, receive: Receive) -> None:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise CallerGone
+        self.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            self.set_complete()
 
     def __await__(self) -> Generator[Any, None, Any]:
         """Quart's own way to read all of it, under the same limits."""
@@ -192,10 +234,15 @@ async def _in_time(body: LimitedBody) -> bytes | memoryview:
     try:
         return await body.read()
     except TimeoutError as exc:
-        raise RequestTimeout(
-            f"the body did not come: expected a byte at least every {IDLE_SECONDS:g} s and "
-            f"{SLOWEST_BYTES_PER_SECOND // 1024} KiB per second in all"
-        ) from exc
+        raise too_slow() from exc
+
+
+def too_slow() -> RequestTimeout:
+    """The refusal of a caller whose body does not come."""
+    return RequestTimeout(
+        f"the body did not come: expected a byte at least every {IDLE_SECONDS:g} s and "
+        f"{SLOWEST_BYTES_PER_SECOND // 1024} KiB per second in all"
+    )
 
 
 async def linger(answer: Response) -> Response:

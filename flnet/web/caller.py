@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Protocol
 
-from quart import Request, request
+from quart import request
 
 LOCALHOST = "localhost"
 _HOST = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9_.-]{1,253})(:[0-9]{1,5})?")
@@ -19,7 +22,37 @@ FORWARDED = (
     "X-Forwarded-Server",
     "X-Real-Ip",
 )
+KEPT = 1024  # addresses of which it is known what they are
 _OF_BROWSERS = ("Origin", "Sec-Fetch-Site", "Sec-Fetch-Mode", "Cookie", "Referer")
+
+
+class Asked(Protocol):
+    """What is known of a request by its headers, whoever reads them: Quart, or direct.py."""
+
+    @property
+    def scope(self) -> Mapping[str, Any]:
+        """The request as the server describes it (ASGI)."""
+        ...
+
+    @property
+    def method(self) -> str:
+        """POST, say."""
+        ...
+
+    @property
+    def path(self) -> str:
+        """What is asked for, without a query."""
+        ...
+
+    @property
+    def mimetype(self) -> str:
+        """The content type, without its options."""
+        ...
+
+    @property
+    def content_length(self) -> int | None:
+        """Bytes of the body, if that is stated."""
+        ...
 
 
 def caller_ip() -> str:
@@ -27,12 +60,13 @@ def caller_ip() -> str:
     return ip_of(request)
 
 
-def ip_of(asked: Request) -> str:
+def ip_of(asked: Asked) -> str:
     """Where the connection of a request came from."""
     client = asked.scope.get("client") or ("127.0.0.1", 0)
     return str(client[0]).removeprefix("::ffff:")  # IPv4 on a socket that listens for both
 
 
+@lru_cache(KEPT)
 def is_loopback(host: str) -> bool:
     """Whether an address is of this machine only."""
     try:
@@ -41,6 +75,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+@lru_cache(KEPT)
 def is_address(host: str) -> bool:
     """Whether it is an IP address, not a name."""
     try:
@@ -52,7 +87,11 @@ def is_address(host: str) -> bool:
 
 def asked_host() -> str:
     """The host that the request is for, in lower case, without port and brackets; empty if that is not clear."""
-    headers = request.headers.getlist("Host")
+    return host_in(request.headers.getlist("Host"))
+
+
+def host_in(headers: Sequence[str]) -> str:
+    """The same of the Host headers of a request."""
     found = _HOST.fullmatch(headers[0].lower()) if len(headers) == 1 else None
     return found[1].strip("[]").removesuffix(".") if found else ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from quart import Quart, Response, request
@@ -33,10 +34,9 @@ HEADERS = {
 def guard(app: Quart, node: Node, settings: Settings, gate: Gate) -> None:
     """Check every request, and put the security headers on every answer."""
     install(app, gate)
-    machine = socket.gethostname().lower()
 
     async def admit() -> None:
-        check_host(frozenset({*host_names(node, settings), machine}))
+        check_host(host_names(node, settings))
         check_origin(gate)
         check_person(gate)
 
@@ -46,8 +46,13 @@ def guard(app: Quart, node: Node, settings: Settings, gate: Gate) -> None:
 
 def host_names(node: Node, settings: Settings) -> frozenset[str]:
     """The names under which this node may be asked for; addresses are no names."""
-    named = (LOCALHOST, settings.node_ip, node.me.id, *settings.allowed_hosts)
-    return frozenset(name.lower().removesuffix(".") for name in named if name)
+    return _names((LOCALHOST, settings.node_ip, node.me.id, *settings.allowed_hosts))
+
+
+@lru_cache
+def _names(named: tuple[str | None, ...]) -> frozenset[str]:
+    machine = socket.gethostname().lower()
+    return frozenset({machine, *(name.lower().removesuffix(".") for name in named if name)})
 
 
 def check_host(names: frozenset[str]) -> None:
@@ -58,9 +63,17 @@ def check_host(names: frozenset[str]) -> None:
     Raises:
         Forbidden: another name, none, or several.
     """
-    host = asked_host()
     if not request.headers.get("Host") and request.method in SAFE_METHODS:
         return  # no browser leaves it out, and what watches over machines may
+    check_name(asked_host(), names)
+
+
+def check_name(host: str, names: frozenset[str]) -> None:
+    """The same for the host that a request is for.
+
+    Raises:
+        Forbidden: it is another name, or none.
+    """
     if host not in names and not is_address(host):
         raise Forbidden(
             f"this node does not go by the name {host[:100]!r}; ask for its address, or let whoever runs it add "

@@ -10,8 +10,9 @@ import os
 import weakref
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
-from quart import Quart, Request, request
+from quart import Quart, request
 from quart.wrappers.request import Body
 
 from flnet.errors import NotReady, PeerError
@@ -20,6 +21,7 @@ from flnet.node.buckets import Buckets
 from flnet.postponing import postponed
 from flnet.refusals import TooManyMessages
 from flnet.web.body import CONTROL_BYTES, LandedBody, LimitedBody
+from flnet.web.caller import Asked, ip_of
 from flnet.web.rates import network_of
 
 with postponed("psutil"):
@@ -76,10 +78,10 @@ class Intake:
         self._under_way: weakref.WeakSet[Body] = weakref.WeakSet()
         self._buckets = Buckets(BURST, PER_SECOND)
 
-    def bodies(self, body_of: Callable[[Request], LimitedBody]) -> Callable[[Request], LimitedBody]:
+    def bodies(self, body_of: Callable[[Any], LimitedBody]) -> Callable[[Any], LimitedBody]:
         """The same choice of bodies, but of large ones only those for which there is memory."""
 
-        def reserved(asked: Request) -> LimitedBody:
+        def reserved(asked: Asked) -> LimitedBody:
             body = body_of(asked)
             nbytes = _memory_of(body) if _is_of_nodes(asked) else 0
             if nbytes <= AS_OBJECTS * CONTROL_BYTES:
@@ -94,23 +96,37 @@ class Intake:
 
     def install(self, app: Quart) -> None:
         """Look at every request of the app first."""
-        app.before_request(self._admit)
-        app.teardown_request(self._done)
 
-    async def _admit(self) -> None:
-        if not _is_of_nodes(request):
+        async def admit() -> None:
+            self.admit(request, request.body)
+
+        async def done(_: BaseException | None) -> None:
+            self.done(request.body)
+
+        app.before_request(admit)
+        app.teardown_request(done)
+
+    def admit(self, asked: Asked, body: Body) -> None:
+        """Let a request in.
+
+        Raises:
+            TooManyMessages: there were too many from there of late.
+            NotReady: there is no room for it now.
+        """
+        if not _is_of_nodes(asked):
             return
-        if seconds := self._buckets.take(_caller(request)):
+        if seconds := self._buckets.take(_caller(asked)):
             raise TooManyMessages(seconds)
-        if isinstance(request.body, RefusedBody):
-            raise request.body.error
+        if isinstance(body, RefusedBody):
+            raise body.error
         if len(self._under_way) >= UNDER_WAY:
             raise NotReady("too many messages wait here for their answer; send this one again")
-        self._under_way.add(request.body)
+        self._under_way.add(body)
 
-    async def _done(self, _: BaseException | None) -> None:
-        self._under_way.discard(request.body)
-        if give := self._held.pop(request.body, None):
+    def done(self, body: Body) -> None:
+        """A request is answered, or has failed."""
+        self._under_way.discard(body)
+        if give := self._held.pop(body, None):
             give()
 
 
@@ -122,7 +138,7 @@ class RefusedBody(LimitedBody):
         self.error = error
 
 
-def _is_of_nodes(asked: Request) -> bool:
+def _is_of_nodes(asked: Asked) -> bool:
     return asked.method == "POST" and asked.path in NODE_PATHS
 
 
@@ -135,6 +151,5 @@ def _memory_of(body: LimitedBody) -> int:
     return AS_OBJECTS * max(0, body.limit if body.announced is None else body.announced)
 
 
-def _caller(asked: Request) -> str:
-    client = asked.scope.get("client") or ("127.0.0.1", 0)
-    return network_of(str(client[0]).removeprefix("::ffff:"))
+def _caller(asked: Asked) -> str:
+    return network_of(ip_of(asked))

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
+
+KEPT = 1024  # addresses of which it is known what they count as
 
 
+@lru_cache(KEPT)
 def network_of(address: str) -> str:
     """What counts as one caller: an IPv4 address, or the /64 from which a host takes its IPv6 addresses."""
     try:

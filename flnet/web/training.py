@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from quart import Blueprint, Request, Response, request
+from quart import Blueprint, Response, request
 from werkzeug.exceptions import UnsupportedMediaType
 
 from flnet.codec.binary import BINARY_TYPE, HEAD_LIMIT
@@ -13,7 +13,7 @@ from flnet.node.base import Node
 from flnet.settings import Settings
 from flnet.web.answers import JSON, reply_answer
 from flnet.web.body import LandedBody, LimitedBody, read_body, read_landed
-from flnet.web.caller import caller_ip, is_browser
+from flnet.web.caller import Asked, caller_ip, is_browser
 from flnet.web.signed import signed_by
 
 _KINDS = (Announce, Probe, StartTraining, ModelParams, Accuracy, AskVersion, Trigger)
@@ -44,12 +44,12 @@ def training_routes(node: Node, settings: Settings) -> Blueprint:
     return routes
 
 
-def is_binary(asked: Request) -> bool:
+def is_binary(asked: Asked) -> bool:
     """Whether it brings parameters in the binary form, and to a path that takes them."""
     return asked.mimetype == BINARY_TYPE and asked.method == "POST" and asked.path in BINARY_PATHS
 
 
-def binary_body(asked: Request, node: Node, settings: Settings) -> LimitedBody:
+def binary_body(asked: Asked, node: Node, settings: Settings) -> LimitedBody:
     """Where the body of an `is_binary` request goes: nowhere, if it will be refused unread."""
     if asked.content_length is None or settings.wire == "json":
         return LimitedBody(None, -1)
