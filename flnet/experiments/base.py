@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Protocol
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from flnet.errors import InvalidMessage
+from flnet.experiments.attacks import check_attack
 from flnet.policies import Goal
 from flnet.setting_types import check_merging_rule, check_partition
 from flnet.training.partition import Partition
@@ -24,7 +25,9 @@ Kind = Literal["federated", "lone", "central"]
 Over = Literal["mean", "min", "max"]
 _OVER: Mapping[Over, Callable[[Sequence[float]], float]] = {"mean": fmean, "min": min, "max": max}
 _DECIDES_NOTHING = frozenset({"needs", "together"})
-_BETWEEN_NODES = frozenset({"aggregation", "participation", "min_participants", "exchange", "max_update_norm"})
+_BETWEEN_NODES = frozenset(
+    {"aggregation", "hostile", "attack", "participation", "min_participants", "exchange", "max_update_norm"}
+)
 _OF_PARTS = frozenset({"nodes", "partition"})
 
 
@@ -63,6 +66,8 @@ class Setup(Record):
         min_participants: nodes that train at least.
         exchange: whether a node adopts a peer's model that is better on its own test rows.
         max_update_norm: as the setting of this name.
+        hostile: how many of the nodes, the last ones, attack; below 1 the part of all. Figures leave them out.
+        attack: how, as in `flnet.experiments.attacks`.
         rounds: at most, where there is a goal.
         until: a goal that ends them earlier, as `flnet train --until` has it.
         epochs, rate, batch: of each local training; what the trainer says where they are absent.
@@ -82,6 +87,8 @@ class Setup(Record):
     min_participants: int = Field(default=1, ge=1, le=257)
     exchange: bool = False
     max_update_norm: float = Field(default=100, ge=0)
+    hostile: float = Field(default=0, ge=0, le=250)
+    attack: Annotated[str, AfterValidator(check_attack)] = ""
     rounds: int = Field(default=10, ge=1, le=100_000)
     until: Annotated[str, AfterValidator(_aimed)] | None = None
     epochs: int | None = Field(default=None, ge=1, le=10_000)

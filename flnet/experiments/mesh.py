@@ -8,7 +8,7 @@ computation changes nothing about who hears what when.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from flnet.effects import Average, Evaluate, Train
@@ -23,6 +23,7 @@ from flnet.events import (
     Trained,
     TrainingFailed,
 )
+from flnet.experiments.assault import WEIGHT, Assault, TwoFacedCalls
 from flnet.experiments.base import Cell, Outcome
 from flnet.experiments.learners import Learner, Order
 from flnet.jobs import Rules, Waits
@@ -67,6 +68,10 @@ class Mesh(Cluster):
         self._begun: list[tuple[SimulatedNode, Train | Evaluate, Order]] = []  # and nothing of it is done
         self._ends: dict[int, Event] = {}  # by the order's identity, from when it is done until its node hears it
         self._is_due = self._is_asked = False
+        attack = setup.attack if setup.kind == "federated" else ""
+        self.assault = Assault(attack, setup.hostile, list(self.nodes), cell.seed)
+        self.assault.poison(self.learners)
+        self.calls = TwoFacedCalls(self.network, self.ledger, self.assault)
 
     @property
     def done(self) -> float:
@@ -93,8 +98,9 @@ class Mesh(Cluster):
 
     def go_on(self) -> None:
         """All that `advance` gave is done."""
+        crafted = self._crafted()
         for node, effect, order in self._begun:
-            self._ends[id(order)] = self._end(node, effect, order)
+            self._ends[id(order)] = self._end(node, effect, order, crafted.get(node.id))
         self._begun.clear()
         self._is_due = False
 
@@ -106,8 +112,8 @@ class Mesh(Cluster):
             return Outcome(rounds=last, reason=why or "no round came about", data=self._data())
         ends_alone = self.cell.setup.kind == "lone"  # after rounds of its own number
         newest = [
-            _figures(records[-1] if records and (ends_alone or len(records) == last) else {})
-            for records in self.records.values()
+            self._figures(name, records[-1] if records and (ends_alone or len(records) == last) else {})
+            for name, records in self.records.items()
         ]
         names = sorted({name for figures in newest for name in figures})
         return Outcome(
@@ -160,7 +166,24 @@ class Mesh(Cluster):
         self._is_due = True
         self.clock.after(0.0, lambda: self._falls_due(node, owner, order))
 
-    def _end(self, node: SimulatedNode, effect: Train | Evaluate, order: Order) -> Event:
+    def _crafted(self) -> Mapping[PeerId, Params]:
+        """What hostile nodes send in place of what they learnt, in the round whose trainings were begun."""
+        trained = {
+            node.id: (effect, Params(order.fit.params))
+            for node, effect, order in self._begun
+            if isinstance(effect, Train) and order.fit is not None and not order.failure
+        }
+        if not self.assault.hostile & trained.keys():
+            return {}
+        bases = {name: effect.params for name, (effect, _) in trained.items()}
+        learnt = {name: params for name, (_, params) in trained.items()}
+        number, model = next(iter(trained.values()))[0].key.number, next(iter(self.nodes.values())).job.state.model
+        assert model is not None
+        return self.assault.crafted(number, bases, learnt, model.schema)
+
+    def _end(
+        self, node: SimulatedNode, effect: Train | Evaluate, order: Order, crafted: Params | None = None
+    ) -> Event:
         if order.failure or order.score is None:
             self.failures.setdefault(node.id, order.failure or "its model was not measured")
             if isinstance(effect, Train):
@@ -168,12 +191,13 @@ class Mesh(Cluster):
             return EvaluationFailed(effect.key, effect.shared.digest, order.failure)
         score = order.score
         if isinstance(effect, Evaluate):
-            return Evaluated(effect.key, effect.shared.digest, score.accuracy, score.examples, score.metrics)
+            metrics = {**score.metrics, **self.assault.success(order.learner, order.params)}
+            accuracy, digest = score.accuracy, effect.shared.digest
+            return Evaluated(effect.key, digest, accuracy, score.examples, metrics)
         assert order.fit is not None
         figures = (order.fit.examples, score.accuracy, order.fit.labels, 0.0)
-        return Trained(
-            effect.key, Params(order.fit.params), *figures, metrics={**order.fit.metrics, **score.metrics}
-        )
+        learnt = Params(order.fit.params) if crafted is None else crafted
+        return Trained(effect.key, learnt, *figures, metrics={**order.fit.metrics, **score.metrics})
 
     def _is_over(self) -> bool:
         if self._open_rounds:
@@ -192,10 +216,17 @@ class Mesh(Cluster):
 
     def _curve(self, name: str, rounds: int) -> tuple[tuple[float | None, ...], ...]:
         found = []
-        for records in self.records.values():
-            course = [_figures(record).get(name) for record in records]
+        for node, records in self.records.items():
+            course = [self._figures(node, record).get(name) for record in records]
             found.append((*course, *[None] * (rounds - len(course))))
         return tuple(found)
+
+    def _figures(self, node: PeerId, record: Record) -> dict[str, float | None]:
+        """All figures of a round; of honest nodes alone, and with the weight that hostile ones had there."""
+        if node in self.assault.hostile:
+            return {}
+        weight = self.assault.weight(record.get("weighed") or {})
+        return {**_figures(record), **({} if weight is None else {f"after.{WEIGHT}": weight})}
 
     def _data(self) -> str:
         return str(next(iter(self.learners.values())).declaration.data.get("source", ""))

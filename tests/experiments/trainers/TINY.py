@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,12 +15,14 @@ from flnet.training.api import (
     DataInfo,
     Fit,
     HyperParams,
+    Prediction,
     Score,
     Task,
     Trainer,
     TrainerError,
     TrainerSettings,
 )
+from flnet.training.data import Labelled
 from flnet.training.dealing import own_rows
 
 ROWS, CLASSES, COLUMNS = 400, 4, 6
@@ -48,7 +50,20 @@ class Tiny(Trainer):
 
     def data_info(self) -> DataInfo:
         """Made up."""
-        return DataInfo(self.place, {"train": len(self.y), "test": len(self.test_y)})
+        return DataInfo(self.place, {"train": len(self.y), "test": len(self.test_y)}, tuple("abcd"))
+
+    def change_rows(self, change: Callable[[Labelled], Labelled]) -> None:
+        """Go on with what becomes of the own training rows."""
+        rows = change(Labelled(self.x, self.y))
+        self.x, self.y = rows.x, rows.y
+
+    def test_rows(self) -> Labelled:
+        """The own test rows."""
+        return Labelled(self.test_x, self.test_y)
+
+    def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
+        """Scores of the four classes."""
+        return Prediction(_softmax(inputs @ params["w"] + params["b"]))
 
     def initial_params(self, seed: int) -> Mapping[str, Array]:
         """Zeros but for the biases."""
