@@ -27,6 +27,7 @@ from flnet.jobs.starting import abandon
 from flnet.jobs.state import JobState
 from flnet.jobs.steering import measured_again, roll_back_ended
 from flnet.jobs.steps import Phase
+from flnet.jobs.weights import words_of
 from flnet.messages import LAST_ROUND, Accuracy, AccuracyReply
 from flnet.params import Claim
 from flnet.rounds import Exchange
@@ -96,7 +97,18 @@ def refusals(s: JobState, event: Averaged) -> list[Effect]:
     return [
         s.tell("update_refused", f"the update of {peer} does not count: {why}", peer=peer)
         for peer, why in sorted(event.refused.items())
-    ]
+    ] + weights_turned(s)
+
+
+def weights_turned(s: JobState) -> list[Effect]:
+    """What people read of peers whose updates count little from this average on, or do no longer."""
+    assert s.record is not None
+    told: list[Effect] = []
+    for peer, now in s.weights.take(s.record):
+        kind = "weight_collapsed" if now.is_little else "weight_recovered"
+        said = {"peer": peer, "since": now.since, "weight": now.weight, "fair": now.fair}
+        told.append(s.tell(kind, words_of(peer, now), **said))
+    return told
 
 
 def evaluated(s: JobState, event: Evaluated | EvaluationFailed) -> list[Effect]:

@@ -50,6 +50,9 @@ def restored(s: JobState, event: Restored) -> list[Effect]:
     except (AttributeError, KeyError, TypeError, ValueError, InvalidMessage) as exc:
         return [s.tell("state_damaged", f"what was kept of {s.trainer} cannot be used: {exc!r}; it begins anew")]
     s.history.extend(history)
+    for one in (*history, *([record] if record is not None else [])):
+        if one.weighed:
+            s.weights.take(one)
     s.hyper, s.key, s.record, s.restored, s.choice = hyper, key, record, event, choice
     s.remembered = s.kept.remembered = event.remembered
     s.started_in = str(said["started_in"]) if said.get("started_in") else None

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from flnet.policies import Participation
+from flnet.strategies.base import MERGING
 
 # Among what all nodes must have alike, by these names:
 PARTICIPATION, LATE_UPDATES, ROUNDS = "participation", "late updates", "rounds"
 COMMON, ASYNCHRONOUS = "common to all nodes", "of each node by itself (asynchronous)"
+USUAL = "agg1"  # the merging rule, where nothing else is said
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,11 @@ class Rules:
     staleness: int = 0
     averaging: Mapping[str, str] = field(default_factory=dict)
     asynchronous: bool = False
+
+    @property
+    def merging(self) -> str:
+        """By which rule updates become one model, as nodes name it to each other."""
+        return self.averaging.get(MERGING, USUAL)
 
     def said(self) -> Mapping[str, str]:
         """What all nodes must have alike beside what the trainer says; nothing where all is as usual."""

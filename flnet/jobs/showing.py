@@ -49,6 +49,8 @@ def shown(s: JobState) -> Mapping[str, Any]:
         "chosen": None if s.chosen is None else sorted(s.chosen),
         "sits_out": _sits_out(s),
         "rolled_back": s.rolled_back,
+        "merging_rule": s.rules.merging,
+        "counts_little": s.weights.view(),
         "waiting_for": waiting,
         "received": sorted(gathering.updates) if gathering else [],
         "outcome": (s.history[-1].outcome if s.history else "") if s.phase is Phase.IDLE else "",

@@ -29,6 +29,7 @@ from flnet.jobs.rules import Rules
 from flnet.jobs.showing import shown
 from flnet.jobs.steps import Phase
 from flnet.jobs.wake import Wake
+from flnet.jobs.weights import Weights
 from flnet.messages import MAX_PEERS, ChoiceMessage, HyperParams, JobMessage, ModelParams, Peer
 from flnet.params import Claim, Digest, Params, PeerId, Rng, RoundKey, TrainerId, Update
 from flnet.policies import chosen
@@ -137,6 +138,7 @@ class JobState:
     arrived: Arrived = field(default_factory=Arrived)  # examples since the last own training
     versions: Versions = field(default_factory=Versions)  # of peers, where there are no common rounds
     wake: Wake | None = None  # likewise: what is under way here
+    weights: Weights = field(default_factory=Weights)  # how much the updates of each peer have counted
     rolled_back: bool = False  # a person went back to the model held, and no average came since
     error: str | None = None
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from flnet.jobs import Phase
 from flnet.messages import HexDigest, HyperParams, Peer, StateWord, Unit
 from flnet.web.answer_versions import VersionsView
+from flnet.web.answer_weights import LittleView, RuleView, WeighedView
 
 Figures = dict[str, float]
 
@@ -137,6 +138,8 @@ class JobView(View):
     sits_out: str = Field(default="", description="why it does not train in the open round; empty if it does")
     chosen: list[str] | None = Field(default=None, description="who trains in the newest round; null for all")
     rolled_back: bool = Field(default=False, description="whether a person went back to the model held")
+    merging_rule: RuleView = ""
+    counts_little: list[LittleView] = Field(default=[], description="by their updates; not in GET /info")
     waiting_for: list[str]
     received: list[str]
     progress: ProgressView | None = None
@@ -244,10 +247,7 @@ class RoundView(View):
     chosen: list[str] | None = Field(default=None, description="who was to train; null for all")
     metrics: MetricsView
     contributions: list[dict[str, str | int | None]] = Field(default=[], description="see docs/audit.md")
-    weighed: dict[str, dict[str, float | str]] = Field(
-        default={},
-        description="by peer, as far as known: weight, norm, cosine, consistency, reason",
-    )
+    weighed: WeighedView = {}
 
 
 class ModelView(View):

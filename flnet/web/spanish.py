@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from flnet.web import words_access, words_automatic, words_keys, words_trust, words_versions
+from flnet.web import words_access, words_automatic, words_keys, words_trust, words_versions, words_weights
 from flnet.web.words_data import SPANISH as OF_DATA
 from flnet.web.words_events import SPANISH as OF_EVENTS
 from flnet.web.words_goals import SPANISH as OF_GOALS
@@ -30,12 +30,14 @@ PAGES: Mapping[str, str] = {
     **words_keys.SPANISH,
     **OF_THE_PAGE,
     **words_versions.PAGES,
+    **words_weights.PAGES,
 }
 EVENTS: Mapping[str, Mapping[str, str]] = {  # by kind
     **OF_EVENTS,
     **words_trust.EVENTS,
     **words_automatic.EVENTS,
     **words_versions.EVENTS,
+    **words_weights.EVENTS,
 }
 SENTENCES = (
     *(OF_TRAINERS, OF_SOURCES, OF_DATA, OF_TRAINING, OF_SERIES, OF_REFUSALS),
