@@ -106,12 +106,17 @@ class Average:
 @dataclass(frozen=True)
 class Evaluate:
     """Measure these parameters (private ones included) on the own test split. Ends in Evaluated or
-    EvaluationFailed; `shared` is the part whose digest is reported.
+    EvaluationFailed.
+
+    Attributes:
+        shared: the part whose digest is reported.
+        hyper: where it is given, the private parameters first learn on from this model, with these.
     """
 
     key: RoundKey
     params: Params
     shared: Params
+    hyper: HyperParams | None = None
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ class Declaration:
         agreement: what all nodes must have alike, in words by name: {"classes": "cat, dog"}.
         offers: what a person may do with its models: inputs (what predictions take, or None), formats of an
             export, note (goes with every prediction), licence, counts (rows of each class per split).
+        personalises: whether its private parameters learn on from each average.
     """
 
     label: str
@@ -38,3 +39,4 @@ class Declaration:
     data: Mapping[str, Any] = field(default_factory=dict)
     agreement: Mapping[str, str] = field(default_factory=dict)
     offers: Mapping[str, Any] = field(default_factory=dict)
+    personalises: bool = False

@@ -117,13 +117,19 @@ class AveragingFailed(Event):
 
 @dataclass(frozen=True)
 class Evaluated(Event):
-    """A model was measured on the own test split; `digest` is that of its shared part."""
+    """A model was measured on the own test split.
+
+    Attributes:
+        digest: of its shared part.
+        private: what the private parameters became on it, where they were to learn.
+    """
 
     key: RoundKey
     digest: Digest
     accuracy: float
     examples: int = 0
     metrics: Mapping[str, float] = field(default_factory=dict)
+    private: Params | None = None
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 from flnet.errors import DataMissing, SettingsError, TrainerError
 from flnet.experiments.base import Cell, Setup
-from flnet.params import Params
+from flnet.params import Array, Params
 from flnet.settings import Settings
 from flnet.training import find_trainers
 from flnet.training.api import Fit, Score, Task, Trainer, TrainerFile, TrainerSettings
-from flnet.training.checks import checked_fit, checked_params, checked_score, declared
+from flnet.training.checks import checked_fit, checked_params, checked_private, checked_score, declared
 from flnet.training.faults import in_words
 from flnet.training.loader import import_trainer
 from flnet.training.partition import Partition
@@ -55,11 +55,18 @@ class Learner:
 
 @dataclass
 class Order:
-    """A training, or (without a task) a measurement, that a node waits for; its end is filled in."""
+    """A training, or (without a task) a measurement, that a node waits for; its end is filled in.
+
+    Attributes:
+        is_personal: private parameters are to learn on from an average, which is measured then.
+        private: what they became.
+    """
 
     learner: Learner
     params: Params
     task: Task | None = None
+    is_personal: bool = False
+    private: Params | None = None
     fit: Fit | None = None
     score: Score | None = None
     failure: str = ""
@@ -116,8 +123,9 @@ def learners_of(cell: Cell, file: TrainerFile, settings: Settings, folder: Path)
 
 def carry_out(orders: Sequence[Order]) -> None:
     """Do all this work: trainings of one kind of trainer together, then measurements likewise."""
-    for kind, some in _by_kind(order for order in orders if order.task is not None):
+    for kind, some in _by_kind(order for order in orders if order.task is not None and not order.is_personal):
         _each(some, "fit", kind.fit_many, _training, _trained)
+    _each([order for order in orders if order.is_personal], "personalise", _personalised, _training, _learnt)
     for order in orders:
         if not order.failure:
             order.score = order.learner.measured.get(order.params.digest)
@@ -168,6 +176,17 @@ def _trained(order: Order, fit: Fit) -> None:
     assert order.task is not None
     order.fit = checked_fit(fit, order.task.params, order.learner.name)
     order.params = Params(order.fit.params)
+
+
+def _personalised(jobs: Sequence[tuple[Trainer, Task]]) -> list[Mapping[str, Array]]:
+    return [trainer.personalise(task) for trainer, task in jobs]
+
+
+def _learnt(order: Order, learnt: Mapping[str, Array]) -> None:
+    assert order.task is not None
+    learner = order.learner
+    order.private = checked_private(learnt, order.task.params, learner.declaration.shared, learner.name)
+    order.params = order.params.merged_with(order.private)
 
 
 def _measurement(order: Order) -> tuple[Trainer, Params]:

@@ -154,10 +154,11 @@ class Mesh(Cluster):
 
     def _order(self, node: SimulatedNode, effect: Train | Evaluate) -> Order:
         learner = self.learners[node.id]
-        if isinstance(effect, Evaluate):
+        if effect.hyper is None:
             return Order(learner, effect.params)
         seed = round_seed(self.cell.seed, effect.key, node.id)
-        return Order(learner, effect.params, Task(effect.params, effect.hyper, seed))
+        task = Task(effect.params, effect.hyper, seed)
+        return Order(learner, effect.params, task, is_personal=isinstance(effect, Evaluate))
 
     def _falls_due(self, node: SimulatedNode, owner: TrainerId | None, order: Order) -> None:
         if id(order) in self._ends:
@@ -193,7 +194,7 @@ class Mesh(Cluster):
         if isinstance(effect, Evaluate):
             metrics = {**score.metrics, **self.assault.success(order.learner, order.params)}
             accuracy, digest = score.accuracy, effect.shared.digest
-            return Evaluated(effect.key, digest, accuracy, score.examples, metrics)
+            return Evaluated(effect.key, digest, accuracy, score.examples, metrics, order.private)
         assert order.fit is not None
         figures = (order.fit.examples, score.accuracy, order.fit.labels, 0.0)
         learnt = Params(order.fit.params) if crafted is None else crafted

@@ -71,8 +71,16 @@ def averaged(s: JobState, event: Averaged | AveragingFailed) -> list[Effect]:
     if s.behind is not None and s.pending is None:  # measuring would wait for the training
         return [s.save(with_params=True), *told, *ended, *finish(s)]
     s.phase = Phase.MEASURING
-    measure = Evaluate(event.key, s.model.full, s.model.shared)
-    return [s.save(with_params=True), *([] if s.pending else [measure]), *told, *ended]
+    return [s.save(with_params=True), *([] if s.pending else [measure(s)]), *told, *ended]
+
+
+def measure(s: JobState) -> Evaluate:
+    """Measure the average that is held; private parameters that learn on from each average do so first.
+
+    A wait for the peers' claims begins when this is done, and so does theirs: nobody hurries it.
+    """
+    assert s.model is not None and s.key is not None and s.declaration is not None
+    return Evaluate(s.key, s.model.full, s.model.shared, s.hyper if s.declaration.personalises else None)
 
 
 def spoilt(s: JobState, event: SumSpoilt) -> list[Effect]:
@@ -127,6 +135,10 @@ def evaluated(s: JobState, event: Evaluated | EvaluationFailed) -> list[Effect]:
         return [*finish(s), s.tell("measuring_failed", s.error)]
     s.accuracy = s.record.post_accuracy = event.accuracy
     s.record.metrics["after"] = event.metrics
+    learnt: list[Effect] = []
+    if event.private is not None:
+        s.model = s.model.with_private(s.model.private.merged_with(event.private), is_personal=True)
+        learnt = [s.save(private=s.model.private)]
     reported(s, event.accuracy, event.metrics)
     s.phase = Phase.EXCHANGING
     s.exchange = Exchange(
@@ -143,7 +155,7 @@ def evaluated(s: JobState, event: Evaluated | EvaluationFailed) -> list[Effect]:
     message = s.say(Accuracy, **said, report=s.pursuit.report_said(s.my_id))
     send: list[Effect] = [Send(tuple(sorted(s.peers)), message, s.model.shared)] if s.peers else []
     told = s.tell("measured", f"accuracy after averaging {event.accuracy:.4f}", accuracy=event.accuracy)
-    return [*s.exchange.start(), *send, told]
+    return [*learnt, *s.exchange.start(), *send, told]
 
 
 def claim_received(s: JobState, event: ClaimReceived) -> list[Effect]:

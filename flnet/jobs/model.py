@@ -17,6 +17,7 @@ class Model:
         contributors: how many updates went into that average.
         restored_at: set when a person went back to this model, here or where a round was started from it: the
             round that was reached there then.
+        is_personal: whether the private parameters learnt on from just this shared part.
     """
 
     schema: Schema
@@ -25,6 +26,7 @@ class Model:
     round: int = -1
     contributors: int = 0
     restored_at: int | None = None
+    is_personal: bool = False
 
     @property
     def standing(self) -> int:
@@ -38,11 +40,12 @@ class Model:
 
     def holding(self, shared: Params, round: int, contributors: int, restored_at: int | None = None) -> Model:
         """The same job with another shared part."""
-        return replace(self, shared=shared, round=round, contributors=contributors, restored_at=restored_at)
+        came = replace(self, shared=shared, round=round, contributors=contributors, restored_at=restored_at)
+        return replace(came, is_personal=False)
 
-    def with_private(self, private: Params) -> Model:
+    def with_private(self, private: Params, is_personal: bool = False) -> Model:
         """The same job with other private parameters."""
-        return replace(self, private=private)
+        return replace(self, private=private, is_personal=is_personal)
 
     def yields_to(self, round: int, contributors: int, digest: Digest) -> bool:
         """Whether an average from elsewhere comes before this model; see `better_of`."""

@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 from flnet.contributions import Contribution
-from flnet.effects import Effect, Evaluate, Send
+from flnet.effects import Effect, Send
 from flnet.errors import InvalidMessage, ParamsRefused
 from flnet.events import DeclineReceived, Restored, SendFailed, UpdateOffered, UpdateReceived
 from flnet.jobs.arriving import Arrived, Plan
+from flnet.jobs.closing import measure
 from flnet.jobs.keeping import OPEN
 from flnet.jobs.lagging import trains_again
 from flnet.jobs.model import Model
@@ -121,7 +122,7 @@ def _round(s: JobState, event: Restored) -> list[Effect]:
         s.away = dict.fromkeys(
             {*s.record.contributors, *s.record.missing, *declined, *listeners(s)} - {s.my_id}, s.key
         )
-        return [Evaluate(s.key, s.model.full, s.model.shared)]
+        return [measure(s)]
     if event.snapshot.get("record"):
         if s.record.outcome == "open":
             s.record.outcome = "ended by a restart of this node"

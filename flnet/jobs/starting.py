@@ -154,7 +154,7 @@ def abandon(s: JobState, why: str, is_same: bool = True) -> list[Effect]:
     folded = s.averaging is not None and s.averaging.folded and s.averaging.closed is None
     if s.key is not None and s.phase is Phase.TRAINING and not is_same:
         effects += left_behind(s)
-    elif s.key is not None and (s.phase is Phase.TRAINING or folded):
+    elif s.key is not None and (s.phase is Phase.TRAINING or folded or _personalises(s)):
         effects.append(CancelWork(s.key))
     if s.averaging is not None:
         effects += [CancelTimer(s.averaging.timer), CancelTimer(s.start_timer)]
@@ -166,6 +166,11 @@ def abandon(s: JobState, why: str, is_same: bool = True) -> list[Effect]:
         s.remember(s.record)
         s.record = None
     return effects
+
+
+def _personalises(s: JobState) -> bool:
+    """Whether private parameters learn on in the step that measures the average."""
+    return s.phase is Phase.MEASURING and s.declaration is not None and s.declaration.personalises
 
 
 def _enter(s: JobState, opening: Opening) -> list[Effect]:

@@ -28,10 +28,11 @@ from flnet.events import (
 from flnet.jobs.state import JobState
 from flnet.packing import Encoding
 from flnet.params import Digest, Params, PeerId, RoundKey, Schema, TrainerId, Update
-from flnet.screening import USUAL, Bounds, Screening, clipped
+from flnet.screening import USUAL, Bounds, Screening
 from flnet.signing import NodeKey
 from flnet.strategies import Merged, RoundStart, Running, Strategy
 from flnet.training import Fit, Pool
+from flnet.vectors import clipped
 
 _ARITHMETIC = (FlnetError, ArithmeticError, ValueError, MemoryError)
 
@@ -152,17 +153,24 @@ class Lane:
             except _ARITHMETIC as exc:
                 return AveragingFailed(effect.key, f"{type(exc).__name__}: {exc}")
             seconds = time.monotonic() - started
-            said = (screening.refused(), screening.is_common, screening.weighed(merged.weighed), merged.state)
+            is_common = screening.is_common and merged.is_common
+            said = (screening.refused(), is_common, screening.weighed(merged.weighed), merged.state)
             return Averaged(effect.key, merged.params, seconds, *said)
 
     async def evaluate(self, trainer: TrainerId, effect: Evaluate) -> Event:
-        """Measure a model on the own test split."""
-        digest = effect.shared.digest
+        """Measure a model on the own test split, where it is asked for once private parameters learnt on from it."""
+        digest, private = effect.shared.digest, None
         try:
-            score = await self._pool.evaluate(trainer, effect.params)
+            if effect.hyper is None:
+                score = await self._pool.evaluate(trainer, effect.params)
+            else:
+                self._training[trainer] = effect.key
+                seed = round_seed(self._seed, effect.key, self._me)
+                hyper = effect.hyper.model_copy(update=self._own_hyper)
+                private, score = await self._pool.personalise(trainer, effect.params, hyper, seed)
         except FlnetError as exc:
             return EvaluationFailed(effect.key, digest, str(exc))
-        return Evaluated(effect.key, digest, score.accuracy, score.examples, score.metrics)
+        return Evaluated(effect.key, digest, score.accuracy, score.examples, score.metrics, private)
 
     def _merge(self, trainer: TrainerId, effect: Average) -> tuple[Merged, Screening]:
         there = self._sums.pop(trainer, None)
@@ -206,7 +214,7 @@ class Lane:
     def _screening(self, trainer: TrainerId) -> Screening:
         state = self._state_of(trainer)
         assert state.model is not None
-        return Screening(self._bounds, state.screened_from, state.model.schema)
+        return Screening(self._bounds, state.screened_from, state.model.schema, self._strategy.needs_base)
 
     def _to_send(self, trainer: TrainerId, params: Params, base: Params) -> Params | None:
         """The part of trained parameters that leaves this node, rounded to what is sent, with its digest known."""

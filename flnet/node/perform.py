@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
-from dataclasses import replace
 from typing import Any
 
 from flnet.effects import (
@@ -33,7 +32,7 @@ from flnet.node.keeper import RETRY_SECONDS, Keeper
 from flnet.node.lane import Lane
 from flnet.node.line import Answered, Line, Step
 from flnet.node.post import Post
-from flnet.node.shelf import Chosen, Shelf
+from flnet.node.shelf import Chosen, Shelf, beside
 from flnet.node.timers import Deliver, Timers
 from flnet.params import Digest, TrainerId
 from flnet.store import Store
@@ -136,7 +135,7 @@ class Performer:
         for model in models:
             first = newest.pop(model.digest, model)
             same = first.figures["round"] == model.figures["round"]
-            newest[model.digest] = replace(model, private=first.private) if same else model
+            newest[model.digest] = beside(first, model) if same else model
         try:
             for model in newest.values():
                 await self._shelf.keep(model)

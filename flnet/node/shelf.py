@@ -57,14 +57,14 @@ class Shelf:
     async def keep(self, held: Chosen) -> None:
         """Keep a model that a job holds, or what has become known of it.
 
-        The private part stays as it was when the model came: the next training changes it before there is a
-        next average.
+        The private part stays as it was when the model came, or as it learnt on from this model: the next training
+        changes it before there is a next average.
         """
         trainer = held.trainer
         last = self._newest.get(trainer)
         last = last or await self._stored(trainer, held.digest)
         if last and (last.digest, last.figures["round"]) == (held.digest, held.figures["round"]):
-            held = replace(held, private=last.private)
+            held = beside(last, held)
             if held.figures["record"] is None:  # so many rounds ago that the job does not hold it any more
                 held = replace(held, figures={**held.figures, "record": last.figures["record"]})
             if last.figures == held.figures:
@@ -155,12 +155,20 @@ class Shelf:
         return state
 
 
+def beside(first: Chosen, later: Chosen) -> Chosen:
+    """The later view of a model with the private part that belongs to it."""
+    if later.figures["personal"] and not first.figures.get("personal"):
+        return later
+    figures = {**later.figures, "personal": bool(first.figures.get("personal"))}
+    return replace(later, private=first.private, figures=figures)
+
+
 def figures_of(state: JobState, model: Model) -> dict[str, Any]:
     """What is known of a model that the job holds, as plain JSON data.
 
     round, contributors, accuracy (here, on the test split; None if it was not measured), schema_digest, private
-    (names), hyper (what this node trained with; empty if it did not), rows (per split), classes, and record: of
-    the round that the model is from, or None.
+    (names), personal (whether they learnt on from just this model), hyper (what this node trained with; empty if it
+    did not), rows (per split), classes, and record: of the round that the model is from, or None.
     """
     declared, record = state.declaration, _record(state, model.round)
     data = declared.data if declared else {}
@@ -170,6 +178,7 @@ def figures_of(state: JobState, model: Model) -> dict[str, Any]:
         "accuracy": _accuracy(state, model, record),
         "schema_digest": model.schema.digest,
         "private": sorted(model.private),
+        "personal": model.is_personal,
         "hyper": (record.used_hyper if record else state.hyper.fields() if state.hyper else None) or {},
         "rows": dict(data.get("rows", {})),
         "classes": list(data.get("classes", ())),

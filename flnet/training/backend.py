@@ -53,6 +53,10 @@ class Backend(Protocol):
         """Train, then measure; `report` is called now and then, from any thread."""
         ...
 
+    def personalise(self, who: Assignment, order: FitOrder, report: Report) -> tuple[Params, Score]:
+        """Let private parameters learn on from a new average, then measure; what they became, and the score."""
+        ...
+
     def evaluate(self, who: Assignment, params: Params) -> Score:
         """Measure."""
         ...

@@ -34,6 +34,12 @@ class Pool(Protocol):
         """Train, then measure the result on the test split."""
         ...
 
+    async def personalise(
+        self, trainer: TrainerId, params: Params, hyper: HyperParams, seed: int
+    ) -> tuple[Params, Score]:
+        """Let private parameters learn on from a new average, then measure: what they became, and the score."""
+        ...
+
     async def evaluate(self, trainer: TrainerId, params: Params) -> Score:
         """Measure on the test split."""
         ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,6 +63,29 @@ def checked_fit(fit: Fit, given: Mapping[str, Array], trainer: str, *, copies: b
     return Fit(params, examples, labels, _figures(fit.metrics))
 
 
+def checked_private(
+    learnt: Mapping[str, Any], given: Mapping[str, Array], shared: Sequence[str] | None, trainer: str
+) -> Params:
+    """What private parameters became on a new average, with the dtypes that they had.
+
+    Raises:
+        TrainerError: it diverged, or there are others than private parameters, or their shapes are wrong.
+    """
+    what = f"personalise of trainer {trainer}"
+    params = checked_params(learnt, what)
+    private = {name: value for name, value in given.items() if shared is not None and name not in shared}
+    odd = sorted(params.keys() - private.keys())
+    if odd:
+        raise TrainerError(f"{what} gave {', '.join(odd)}; expected private parameters only: {', '.join(private)}")
+    for name, value in params.items():
+        if not _finite(value):
+            raise TrainerError(f"{what} diverged: {name!r} has numbers that are not finite")
+    try:
+        return Schema.of({name: private[name] for name in params}).conform(params)
+    except ParamsRefused as exc:
+        raise TrainerError(f"{what} gave parameters that do not fit: {exc}") from exc
+
+
 def checked_score(score: Score, trainer: str) -> Score:
     """What a measurement gave.
 
@@ -107,7 +130,8 @@ def declared(trainer: Trainer, name: str, params: Params) -> Declaration:
     merge = {key: rule for key, rule in trainer.merge.items() if key in shared}
     agreed = _as_agreement(trainer.agreement, name)
     label, offers = trainer.label or name, offered(trainer, name)
-    return Declaration(label, trainer.defaults, threshold, shared, merge, _as_data(info), agreed, offers)
+    words = (_as_data(info), agreed, offers, bool(trainer.personalises))
+    return Declaration(label, trainer.defaults, threshold, shared, merge, *words)
 
 
 def _as_data(info: DataInfo) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TypeVar
 
 from flnet.errors import NotOffered, TrainerError
@@ -12,7 +13,7 @@ from flnet.events import Declaration
 from flnet.params import Params
 from flnet.training.api import Fit, Prediction, Score, Task, Trainer
 from flnet.training.backend import TOLD, Assignment, FitOrder, Inputs, Report
-from flnet.training.checks import checked_fit, checked_params, checked_score, declared
+from flnet.training.checks import checked_fit, checked_params, checked_private, checked_score, declared
 from flnet.training.faults import in_words
 from flnet.training.inputs import check_inputs
 from flnet.training.loader import import_trainer
@@ -60,14 +61,25 @@ class LocalBackend:
 
     def fit(self, who: Assignment, order: FitOrder, report: Report) -> tuple[Fit, Score]:
         """Train and measure, unless it is cancelled."""
+        with self._ordered(who, order, report) as (trainer, task):
+            fit = self._guarded(who, "fit", lambda: self._fitted(trainer, task, who))
+            return fit, self._measured(who, trainer, Params(fit.params))
+
+    def personalise(self, who: Assignment, order: FitOrder, report: Report) -> tuple[Params, Score]:
+        """Let private parameters learn on from an average, and measure, unless it is cancelled."""
+        with self._ordered(who, order, report) as (trainer, task):
+            learnt = self._guarded(who, "personalise", lambda: self._personal(trainer, task, who))
+            return learnt, self._measured(who, trainer, order.params.merged_with(learnt))
+
+    @contextmanager
+    def _ordered(self, who: Assignment, order: FitOrder, report: Report) -> Iterator[tuple[Trainer, Task]]:
+        """The trainer, and what it is to do; a cancelled training leaves this in TrainerError."""
         try:
             trainer = self._trainer(who)
             progress = _Progress(report, lambda: order.number in self._cancelled, self._between)
             progress.stop_if_cancelled()
-            task = Task(order.params, order.hyper, order.seed, progress, _limit(who.settings.max_seconds))
-            fit = self._guarded(who, "fit", lambda: self._fitted(trainer, task, who))
+            yield trainer, Task(order.params, order.hyper, order.seed, progress, _limit(who.settings.max_seconds))
             progress.stop_if_cancelled()
-            return fit, self._measured(who, trainer, Params(fit.params))
         except _Stop as exc:
             raise TrainerError(f"the training of {who.file.id} was cancelled") from exc
         finally:
@@ -105,6 +117,9 @@ class LocalBackend:
 
     def _fitted(self, trainer: Trainer, task: Task, who: Assignment) -> Fit:
         return checked_fit(trainer.fit(task), task.params, who.file.id, copies=self._copies)
+
+    def _personal(self, trainer: Trainer, task: Task, who: Assignment) -> Params:
+        return checked_private(trainer.personalise(task), task.params, trainer.shared, who.file.id)
 
     def _measured(self, who: Assignment, trainer: Trainer, params: Params) -> Score:
         return self._guarded(who, "evaluate", lambda: checked_score(trainer.evaluate(params), who.file.id))

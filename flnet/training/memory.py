@@ -12,7 +12,7 @@ from flnet.events import Declaration
 from flnet.messages import HyperParams
 from flnet.params import Params, TrainerId
 from flnet.training.api import Fit, Prediction, Progress, Score, Trainer, TrainerFile, TrainerSettings
-from flnet.training.backend import Assignment, FitOrder, Inputs
+from flnet.training.backend import Assignment, FitOrder, Inputs, Report
 from flnet.training.faults import in_words
 from flnet.training.local import LocalBackend
 
@@ -49,11 +49,13 @@ class InlinePool:
 
     async def fit(self, trainer: TrainerId, params: Params, hyper: HyperParams, seed: int) -> tuple[Fit, Score]:
         """Train, then measure."""
-        order = FitOrder(next(self._numbers), params, hyper, seed)
-        self._running[trainer] = order.number
-        return self._local.fit(
-            self._assigned(trainer), order, lambda done, total: self._on_progress(trainer, done, total)
-        )
+        return self._local.fit(self._assigned(trainer), *self._ordered(trainer, params, hyper, seed))
+
+    async def personalise(
+        self, trainer: TrainerId, params: Params, hyper: HyperParams, seed: int
+    ) -> tuple[Params, Score]:
+        """Let private parameters learn on, then measure."""
+        return self._local.personalise(self._assigned(trainer), *self._ordered(trainer, params, hyper, seed))
 
     async def evaluate(self, trainer: TrainerId, params: Params) -> Score:
         """Measure."""
@@ -87,6 +89,13 @@ class InlinePool:
     async def close(self) -> None:
         """Refuse further work."""
         self._closed = True
+
+    def _ordered(
+        self, trainer: TrainerId, params: Params, hyper: HyperParams, seed: int
+    ) -> tuple[FitOrder, Report]:
+        order = FitOrder(next(self._numbers), params, hyper, seed)
+        self._running[trainer] = order.number
+        return order, lambda done, total: self._on_progress(trainer, done, total)
 
     def _assigned(self, trainer: str) -> Assignment:
         self._refuse_if_closed()

@@ -24,6 +24,7 @@ from flnet.training.backend import (
     Backend,
     FitOrder,
     Inputs,
+    Report,
     assignment,
     partition_of,
     thread_bounds,
@@ -104,16 +105,27 @@ class Lane:
 
     async def fit(self, trainer: TrainerId, params: Params, hyper: HyperParams, seed: int) -> tuple[Fit, Score]:
         """Train, then measure; a caller that stops waiting cancels the training."""
-        loop = asyncio.get_running_loop()
+        return await self._trained(trainer, FitOrder(next(self._numbers), params, hyper, seed), self.backend.fit)
+
+    async def personalise(
+        self, trainer: TrainerId, params: Params, hyper: HyperParams, seed: int
+    ) -> tuple[Params, Score]:
+        """Let private parameters learn on, then measure; likewise."""
         order = FitOrder(next(self._numbers), params, hyper, seed)
+        return await self._trained(trainer, order, self.backend.personalise)
+
+    async def _trained(
+        self, trainer: TrainerId, order: FitOrder, train: Callable[[Assignment, FitOrder, Report], T]
+    ) -> T:
+        loop = asyncio.get_running_loop()
 
         def report(done: int, total: int) -> None:
             _later(loop, self._on_progress, trainer, done, total)
 
-        def work() -> tuple[Fit, Score]:
+        def work() -> T:
             if order.number in self._cancelled:
                 raise TrainerError(f"the training of {trainer} was cancelled before it began")
-            return self.backend.fit(self._assigned(trainer), order, report)
+            return train(self._assigned(trainer), order, report)
 
         self._fits[order.number] = trainer
         try:

@@ -82,6 +82,18 @@ class ProcessBackend:
         finally:
             self._cancelled.discard(order.number)
 
+    def personalise(self, who: Assignment, order: FitOrder, report: Report) -> tuple[Params, Score]:
+        """Let the child's private parameters learn on, and measure."""
+        fields = {"do": "personalise", "number": order.number, "hyper": order.hyper.fields(), "seed": order.seed}
+
+        def read(answer: Frame) -> tuple[Params, Score]:
+            return answer.params or Params(), Score(**answer.fields["score"])
+
+        try:
+            return self._ask(who, "personalised", fields, read, order.params, report)
+        finally:
+            self._cancelled.discard(order.number)
+
     def evaluate(self, who: Assignment, params: Params) -> Score:
         """Let the child measure."""
         return self._ask(who, "evaluated", {"do": "evaluate"}, lambda a: Score(**a.fields["score"]), params)

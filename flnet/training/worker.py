@@ -161,11 +161,11 @@ def _done(fields: Mapping[str, Any], params: Params, backend: LocalBackend, chan
             declaration, initial = backend.prepare(who, fields["anew"])
             return Frame({"answer": "prepared", "declaration": declaration_fields(declaration)}, initial)
         case "fit":
-            _step_back()
-            _keep_memory()
-            hyper = HyperParams.model_validate(fields["hyper"])
-            fit, score = backend.fit(who, FitOrder(fields["number"], params, hyper, fields["seed"]), report)
+            fit, score = backend.fit(who, _order(fields, params), report)
             return Frame({"answer": "fitted", **fit_fields(fit, score)}, Params(fit.params))
+        case "personalise":
+            learnt, score = backend.personalise(who, _order(fields, params), report)
+            return Frame({"answer": "personalised", "score": vars(score)}, learnt)
         case "evaluate":
             return Frame({"answer": "evaluated", "score": vars(backend.evaluate(who, params))})
         case "predict":
@@ -174,6 +174,13 @@ def _done(fields: Mapping[str, Any], params: Params, backend: LocalBackend, chan
             return bytes_frame("exported", backend.export(who, params, fields["metadata"]))
         case other:
             raise TrainerError(f"the worker does not know what {other!r} is")
+
+
+def _order(fields: Mapping[str, Any], params: Params) -> FitOrder:
+    """A training that begins now."""
+    _step_back()
+    _keep_memory()
+    return FitOrder(fields["number"], params, HyperParams.model_validate(fields["hyper"]), fields["seed"])
 
 
 if __name__ == "__main__":
