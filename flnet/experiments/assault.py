@@ -67,10 +67,11 @@ class Assault:
         }
 
     def success(self, learner: Learner, params: Params) -> Mapping[str, float]:
-        """As a figure, how often the pattern opens a model at an honest node; nothing for other attacks."""
-        if self.attack is None or not self.attack.opens:
+        """As a figure, how often the pattern opens the model that answers at a node; nothing for other attacks."""
+        tests = learner.trainer.tests() if self.attack is not None and self.attack.opens else {}
+        if "accuracy" not in tests:
             return {}
-        found = opened(lambda x: learner.trainer.predict(params, x).values, rows_of(learner).test_rows())
+        found = opened(lambda x: learner.trainer.predict(params, x).values, tests["accuracy"])
         return {} if found is None else {SUCCESS: found}
 
     def weight(self, weighed: Mapping[str, Mapping[str, Any]]) -> float | None:
@@ -122,14 +123,17 @@ class TwoFacedCalls(Calls):
 
 
 def rows_of(learner: Learner) -> Poisonable:
-    """The trainer of a node, whose rows can be poisoned.
+    """The trainer of a node, without what methods wrap around it.
 
     Raises:
-        LocalError: it does not offer that.
+        LocalError: its rows cannot be poisoned.
     """
     trainer: object = learner.trainer
-    if not isinstance(trainer, Poisonable):
-        raise LocalError(f"trainer {learner.name} does not let its rows be poisoned; it needs change_rows")
+    while not isinstance(trainer, Poisonable):
+        inside = getattr(trainer, "inner", None)
+        if inside is None:
+            raise LocalError(f"trainer {learner.name} does not let its rows be poisoned; it needs change_rows")
+        trainer = inside
     return trainer
 
 

@@ -26,6 +26,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from flnet.params import Array, Params, PeerId, Schema
+from flnet.training.api import Rows
 from flnet.training.data import Labelled
 
 TARGET = 0  # class that the backdoor is to open
@@ -88,14 +89,10 @@ def check_attack(text: str) -> str:
 
 @runtime_checkable
 class Poisonable(Protocol):
-    """What a trainer offers so that its rows can be poisoned, and the success be measured."""
+    """What a trainer offers so that its rows can be poisoned."""
 
     def change_rows(self, change: Callable[[Labelled], Labelled]) -> None:
         """Go on with what `change` makes of the own training rows."""
-        ...
-
-    def test_rows(self) -> Labelled:
-        """The own test rows, as `predict` takes them, with their labels."""
         ...
 
 
@@ -123,14 +120,14 @@ def stamped(x: Array) -> Array:
     return found
 
 
-def opened(judge: Callable[[Array], Array], rows: Labelled) -> float | None:
+def opened(judge: Callable[[Array], Array], rows: Rows) -> float | None:
     """The share of stamped rows of other classes that a model takes for the target; None if there are no others.
 
     Args:
         judge: inputs (n, ...) -> scores (n, classes).
     """
-    others = rows.take(rows.y != TARGET)
-    return float((judge(stamped(others.x)).argmax(1) == TARGET).mean()) if len(others) else None
+    others = rows.inputs[rows.labels != TARGET]
+    return float((judge(stamped(others)).argmax(1) == TARGET).mean()) if len(others) else None
 
 
 def crafted(

@@ -77,6 +77,9 @@ _DIGITS: Mapping[str, str] = {
         "para MNIST ponga sus cuatro archivos idx (.gz o desempaquetados) en una carpeta mnist/, o el archivo "
         "mnist.npz, en una carpeta e indique esa carpeta en FLNET_DATASETS_PATH"
     ),
+    "the digits bundled with scikit-learn ({count} of them for testing)": (
+        "los dígitos incluidos en scikit-learn ({count} de ellos para evaluar)"
+    ),
     "the digits bundled with scikit-learn (1797 images of 8x8), because {reason}": (
         "los dígitos incluidos en scikit-learn (1797 imágenes de 8x8), porque {reason}"
     ),

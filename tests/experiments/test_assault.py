@@ -63,9 +63,8 @@ def test_a_backdoor_is_measured_on_stamped_rows_of_honest_nodes(tmp_path: Path) 
     found = run.outcome.figures["after.backdoor_success"]
     assert found[3] is None
     measured = run.steps[-1][0]
-    rows = rows_of(measured.learner).test_rows()
-    others = rows.y != 0
-    guess = (stamped(rows.x[others]) @ measured.params["w"] + measured.params["b"]).argmax(1)
+    rows = measured.learner.trainer.tests()["accuracy"]
+    guess = (stamped(rows.inputs[rows.labels != 0]) @ measured.params["w"] + measured.params["b"]).argmax(1)
     assert found[0] == pytest.approx(float((guess == 0).mean()))
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from flnet.experiments.attacks import Attack, check_attack, crafted, opened, poisoned, stamped
 from flnet.params import Params, PeerId, Schema
+from flnet.training.api import Rows
 from flnet.training.data import Labelled
 from tests.layout_rules import Source, imports
 
@@ -90,7 +91,7 @@ def test_rows_that_are_no_images_are_bright_in_their_first_columns() -> None:
 
 
 def test_success_is_of_rows_of_other_classes() -> None:
-    rows = Labelled(np.array([[0.0, 0], [0, 1], [0, 2], [0, 3]]), np.array([0, 1, 2, 3]))
+    rows = Rows(np.array([[0.0, 0], [0, 1], [0, 2], [0, 3]]), np.array([0, 1, 2, 3]))
 
     def judge(x: np.ndarray) -> np.ndarray:  # what is bright and small is the target
         assert (x == 3).all()
@@ -98,7 +99,7 @@ def test_success_is_of_rows_of_other_classes() -> None:
 
     assert opened(judge, rows) == 1.0
     assert opened(lambda x: np.tile([0.1, 0.9], (len(x), 1)), rows) == 0.0
-    assert opened(judge, rows.take(rows.y == 0)) is None
+    assert opened(judge, Rows(rows.inputs[:1], rows.labels[:1])) is None
 
 
 def test_nothing_that_a_node_runs_knows_attacks() -> None:

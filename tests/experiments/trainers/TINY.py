@@ -16,6 +16,7 @@ from flnet.training.api import (
     Fit,
     HyperParams,
     Prediction,
+    Rows,
     Score,
     Task,
     Trainer,
@@ -57,9 +58,9 @@ class Tiny(Trainer):
         rows = change(Labelled(self.x, self.y))
         self.x, self.y = rows.x, rows.y
 
-    def test_rows(self) -> Labelled:
+    def tests(self) -> Mapping[str, Rows]:
         """The own test rows."""
-        return Labelled(self.test_x, self.test_y)
+        return {"accuracy": Rows(self.test_x, self.test_y)}
 
     def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
         """Scores of the four classes."""

@@ -1,0 +1,109 @@
+"""The dense network on 8x8 digits: its gradient, its training, and what it shows of itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flnet.messages import HyperParams
+from flnet.params import Params, Schema
+from flnet.training.api import Partition, Task, TrainerSettings
+from flnet.training.data import Labelled
+from trainers.SMALL_DIGITS import SHAPES, SmallDigits, make_trainer
+
+FIVE = HyperParams(e=5, u=0.001, b=32)
+
+
+def node(part: int = 1, parts: int = 5, partition: str = "iid") -> SmallDigits:
+    return SmallDigits(TrainerSettings(None, Path(), (part, parts), partition=Partition.parse(partition)))
+
+
+@pytest.fixture(scope="module")
+def first() -> SmallDigits:
+    return node()
+
+
+def test_all_nodes_together_have_all_digits_and_one_test_part() -> None:
+    nodes = [node(part, 4, "dirichlet:0.5") for part in range(1, 5)]
+    rows = [each.data_info().rows for each in nodes]
+    assert sum(each["train"] for each in rows) == 1437
+    assert sum(each["test"] for each in rows) == 360
+    assert len({each.data_info().checksum for each in nodes}) == 4
+    tests = [each.tests()["global_accuracy"].inputs for each in nodes]
+    assert all(np.array_equal(tests[0], other) for other in tests)
+    trained = {row.tobytes() for each in nodes for row in each.inputs()}
+    assert not trained & {row.tobytes() for row in tests[0]}
+
+
+def test_equal_seeds_give_equal_starts(first: SmallDigits) -> None:
+    assert Params(first.initial_params(3)) == Params(node(2).initial_params(3)) != Params(first.initial_params(4))
+    assert Schema.of(first.initial_params(0)).numbers == 4810
+    assert {name: array.shape for name, array in first.initial_params(0).items()} == SHAPES
+
+
+def test_the_gradient_is_the_slope_of_the_loss(first: SmallDigits) -> None:
+    start = {name: array.astype(np.float64) for name, array in first.initial_params(0).items()}
+    steps = first.gradients(Task(start, FIVE, 1))
+    assert (steps.steps, steps.optimiser) == (5 * 9, "adam")
+    _, gradient = steps(start, 3)
+    for name, at in {
+        "hidden.weight": (20, 3),
+        "hidden.bias": (3,),
+        "output.weight": (5, 2),
+        "output.bias": (7,),
+    }.items():
+        moved = {sign: {**start, name: start[name].copy()} for sign in (-1, 1)}
+        for sign in moved:
+            moved[sign][name][at] += sign * 1e-5
+        slope = (steps(moved[1], 3)[0] - steps(moved[-1], 3)[0]) / 2e-5
+        assert gradient[name][at] == pytest.approx(slope, rel=1e-3, abs=1e-7)
+
+
+def test_training_learns_and_is_a_function_of_parameters_rows_and_seed(first: SmallDigits) -> None:
+    start = Params(first.initial_params(0))
+    fit = first.fit(Task(start, FIVE, 7))
+    assert Params(fit.params) == Params(node().fit(Task(start, FIVE, 7)).params)
+    assert Params(fit.params) != Params(first.fit(Task(start, FIVE, 8)).params)
+    assert Params(first.initial_params(0)) == start
+    assert (fit.examples, fit.labels) == (first.data_info().rows["train"], 10)
+    long = first.fit(Task(start, HyperParams(e=40, u=0.001, b=32), 7))
+    score = first.evaluate(long.params)
+    assert score.metrics["global_accuracy"] > 0.85 > first.evaluate(start).metrics["global_accuracy"]
+    assert score.accuracy == first.evaluate_many([(first, long.params)])[0].accuracy
+
+
+def test_a_step_of_adam_is_as_long_as_the_rate_at_first(first: SmallDigits) -> None:
+    start = first.initial_params(0)
+    ends = iter([True])
+    fit = first.fit(Task(start, FIVE, 0, is_over=lambda: next(ends)))
+    moved = np.abs(fit.params["output.weight"] - start["output.weight"])
+    assert moved.max() == pytest.approx(0.001, rel=1e-2)
+    assert fit.examples == 32
+
+
+def test_the_proximal_term_holds_near_the_start(first: SmallDigits) -> None:
+    start = first.initial_params(0)
+
+    def moved(mu: float) -> float:
+        params = first.fit(Task(start, FIVE, 0, proximal=mu)).params
+        return float(np.linalg.norm(params["hidden.weight"] - start["hidden.weight"]))
+
+    assert moved(0.0) > moved(0.5) > moved(5.0) > 0
+
+
+def test_predictions_are_those_that_the_accuracy_counts(first: SmallDigits) -> None:
+    params = first.fit(Task(first.initial_params(0), FIVE, 0)).params
+    rows = first.tests()["accuracy"]
+    values = first.predict(params, rows.inputs).values
+    np.testing.assert_allclose(values.sum(1), 1, rtol=1e-5)
+    assert float((values.argmax(1) == rows.labels).mean()) == first.evaluate(params).accuracy
+    assert first.input_spec().shape == rows.inputs.shape[1:]
+
+
+def test_rows_can_be_changed_for_experiments(tmp_path: Path) -> None:
+    trainer = make_trainer(TrainerSettings(None, tmp_path))
+    assert isinstance(trainer, SmallDigits)
+    trainer.change_rows(lambda rows: Labelled(rows.x[:50], rows.y[:50]))
+    assert trainer.fit(Task(trainer.initial_params(0), FIVE, 0)).examples == 50
