@@ -85,7 +85,7 @@ class Estimate:
 
     def __post_init__(self) -> None:
         if not self.smoothing > 0:
-            raise ValueError(f"smoothing={self.smoothing:g}, not above 0")
+            raise ValueError(f"smoothing={self.smoothing:g} <= 0")
 
     @property
     def matrix(self) -> Matrix:

@@ -62,7 +62,7 @@ def test_as_printed_an_unseen_column_is_no_number_and_smoothing_repairs_it() -> 
     sure_of_class_0 = np.array([[90.0, 0.0, 0.0]])
     label = np.array([1])
     assert projected_loss(sure_of_class_0, without_zeros.matrix, label).value == pytest.approx(5.308267, abs=1e-6)
-    with pytest.raises(ValueError, match="above 0"):
+    with pytest.raises(ValueError, match="smoothing=0 <= 0"):
         Estimate(COUNTS, 0)
 
 
