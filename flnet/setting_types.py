@@ -13,14 +13,18 @@ from flnet.names import check_host
 NUMBER = re.compile(r"[0-9]{1,9}")
 _PARTITION = re.compile(r"(iid|groups|(dirichlet|pathological|quantity|power):[0-9]{1,9}([.][0-9]{1,9})?)")
 
+_NUMBER = "[0-9]{1,9}([.][0-9]{1,9})?"
+_ABOVE_0 = f"(?=[0-9.]*[1-9]){_NUMBER}"
 MERGING_RULES = (
     "agg0, agg1, agg2, median, trimmed-mean:0.2, geometric-median, krum:1, multi-krum:1, multi-krum:1:3 or "
-    "bulyan:1"
+    "bulyan:1, after clip, clip:2.5 or cosine, with commas between"
 )
 _MERGING_RULE = re.compile(
     r"agg[012]|median|geometric-median|trimmed-mean(:0[.][0-4][0-9]{0,8})?|(krum|bulyan)(:[0-9]{1,3})?"
     r"|multi-krum(:[0-9]{1,3}(:[1-9][0-9]{0,2})?)?"
 )
+_FILTER = re.compile(f"clip(:{_ABOVE_0})?|cosine")
+_MOST_FILTERS = 8
 
 
 def split_list(value: Any) -> Any:
@@ -40,14 +44,16 @@ def check_partition(text: str) -> str:
 
 
 def check_merging_rule(text: str) -> str:
-    """The text, stripped; the form only: flnet.node.merging knows the rest.
+    """Filters and a rule with commas between, without spaces; the form only: flnet.node.merging knows the rest.
 
     Raises:
-        ValueError: there is no such rule.
+        ValueError: there is no such rule or filter.
     """
-    if not _MERGING_RULE.fullmatch(text.strip()):
+    *filters, rule = (part.strip() for part in text.split(","))
+    is_known = _MERGING_RULE.fullmatch(rule) and all(map(_FILTER.fullmatch, filters))
+    if not is_known or len(filters) > _MOST_FILTERS:
         raise ValueError(f"expected {MERGING_RULES}")
-    return text.strip()
+    return ",".join([*filters, rule])
 
 
 class Shard(BaseModel):

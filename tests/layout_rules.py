@@ -13,11 +13,11 @@ MAX_FUNCTION_LINES = 50
 LAYERS = {
     **dict.fromkeys(("contributions", "errors", "names", "networks", "postponing", "spoken"), 1),
     **dict.fromkeys(("blob", "explaining", "fingerprints", "halves", "params", "refusals", "setting_types"), 2),
-    **dict.fromkeys(("comparing", "merging", "messages", "packing", "settings", "tensorfile", "weighing"), 3),
     **dict.fromkeys(
-        ("blockwise", "clusters", "events", "effects", "labels", "privacy", "screening", "signing"), 4
+        ("comparing", "labels", "merging", "messages", "packing", "settings", "tensorfile", "weighing"), 3
     ),
-    **dict.fromkeys(("strategies", "trust", "personal", "topologies", "policies"), 5),
+    **dict.fromkeys(("blockwise", "clusters", "events", "effects", "privacy", "signing", "vectors"), 4),
+    **dict.fromkeys(("strategies", "screening", "trust", "personal", "topologies", "policies"), 5),
     **dict.fromkeys(("membership", "rounds"), 6),
     "jobs": 7,
     **dict.fromkeys(("codec", "keys", "transport", "store", "training"), 8),

@@ -1,4 +1,4 @@
-"""What stands before the merge: distances worked by hand, who is refused, and how far clipping goes."""
+"""What stands before the merge: who is refused, what is shortened, and whose base is the common one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flnet.params import Digest, Params, PeerId, Schema, Update
-from flnet.screening import CLIP, FEWEST, GATE, USUAL, Bounds, Screening, clipped, common_base, distance, too_far
+from flnet.screening import CLIP, FEWEST, GATE, USUAL, Bounds, Screening, common_base, too_far
+from flnet.vectors import distance
 from tests.helpers import key, params, update
 
 BASE = params(w=[1, 1], b=[0])
 SCHEMA = Schema.of(BASE)
-FINITE = st.floats(-(2.0**100), 2.0**100, width=32)
 
 
 def moved(name: str, by: float, base: str | None = None) -> Update:
@@ -29,42 +29,6 @@ def screened(*updates: Update, bounds: Bounds = USUAL) -> Screening:
     made = Screening(bounds, BASE, SCHEMA)
     made.take(updates)
     return made
-
-
-# --- distances
-
-
-def test_the_distance_is_the_norm_over_all_arrays_that_are_averaged() -> None:
-    assert distance(BASE, params(w=[4, 5], b=[12]), SCHEMA) == 13.0  # 3, 4 and 12
-
-
-def test_the_order_of_the_sum_is_fixed() -> None:
-    moved = np.random.default_rng(1).normal(size=(40, 4096)).astype("float32")
-    lanes = np.zeros(4096, "float32")
-    for row in moved[:32]:
-        lanes += row * row
-    first, lanes = lanes.astype("float64"), np.zeros(4096, "float32")
-    for row in moved[32:]:
-        lanes += row * row
-    here, base = Params({"w": moved.reshape(-1)}), Params({"w": np.zeros(40 * 4096, "float32")})
-    assert distance(base, here, Schema.of(base)) == math.sqrt(math.fsum(first + lanes))
-
-
-def test_what_is_merged_by_maximum_has_no_distance() -> None:
-    base = Params({"w": np.zeros(1, np.float32), "seen": np.zeros(1, np.int64), "top": np.zeros(1, np.float32)})
-    here = Params({"w": np.full(1, 2, np.float32), "seen": np.full(1, 9), "top": np.full(1, 9, np.float32)})
-    assert distance(base, here, Schema.of(base, {"top": "max"})) == 2.0
-
-
-@given(st.integers(1, 300_000))
-def test_the_distance_of_many_numbers_is_exact_where_the_sum_is(size: int) -> None:
-    base, here = Params({"w": np.zeros(size, np.float32)}), Params({"w": np.full(size, 2, np.float32)})
-    assert distance(base, here, Schema.of(base)) == math.sqrt(4 * size)
-
-
-def test_numbers_beyond_float64_are_infinitely_far() -> None:
-    base = Params({"w": np.full(2, -1e300)})
-    assert distance(base, Params({"w": np.full(2, 1e300)}), Schema.of(base)) == math.inf
 
 
 # --- the gate
@@ -122,23 +86,6 @@ def test_nothing_is_refused_where_it_is_turned_off() -> None:
 # --- clipping
 
 
-def test_an_update_beyond_the_norm_is_shortened_in_its_own_direction() -> None:
-    shorter = clipped(BASE, params(w=[4, 5], b=[12]), SCHEMA, 6.5)
-    assert shorter == params(w=[2.5, 3], b=[6])
-
-
-def test_an_update_within_the_norm_is_left_as_it_is() -> None:
-    near = params(w=[4, 5], b=[12])
-    assert clipped(BASE, near, SCHEMA, 13) is near
-
-
-@given(st.lists(FINITE, min_size=3, max_size=3), st.floats(0.001, 1000))
-def test_what_is_clipped_is_within_the_norm_but_for_its_rounding(numbers: list[float], most: float) -> None:
-    shorter = clipped(BASE, params(w=numbers[:2], b=numbers[2:]), SCHEMA, most)
-    assert distance(BASE, shorter, SCHEMA) <= most * 1.0001 + 1e-6
-    assert shorter.nbytes == BASE.nbytes
-
-
 def test_updates_are_measured_as_they_came_and_then_clipped() -> None:
     screening = Screening(Bounds(clip=2), BASE, SCHEMA)
     taken = screening.take([moved("a", 1), moved("b", 4), moved("c", 1000)])
@@ -171,6 +118,13 @@ def test_a_node_knows_whether_it_decides_on_the_common_base() -> None:
     assert not screened(moved("a", 1, here), moved("b", 1, elsewhere), moved("c", 1, elsewhere)).is_common
     assert screened(moved("a", 1), moved("b", 1)).is_common  # callers of the thesis' form name none
     assert screened(moved("a", 1, elsewhere), bounds=Bounds(ratio=0)).is_common  # nothing is decided
+
+
+def test_a_rule_that_measures_from_the_base_decides_too() -> None:
+    for needs_base in (False, True):
+        screening = Screening(Bounds(ratio=0), BASE, SCHEMA, needs_base)
+        screening.take([moved("a", 1, "f" * 64)])
+        assert screening.is_common is not needs_base
 
 
 def test_naming_another_base_changes_no_distance() -> None:

@@ -9,8 +9,12 @@ from flnet.setting_types import check_merging_rule
 from flnet.strategies import (
     DEFAULT_PART,
     MERGING,
+    Filter,
     Strategy,
     bulyan,
+    clip,
+    composed,
+    cosine,
     fed_avg,
     geometric_median,
     krum,
@@ -23,7 +27,7 @@ USUAL = "agg1"
 
 
 def strategy_for(rule: str, memory: Memory = fresh) -> Strategy:
-    """The strategy of this name, with the numbers after it: "trimmed-mean:0.2", "multi-krum:1:3".
+    """The strategy of this name, with the numbers after it: "trimmed-mean:0.2", "clip,cosine,multi-krum:1:3".
 
     Args:
         rule: as in the setting.
@@ -32,7 +36,17 @@ def strategy_for(rule: str, memory: Memory = fresh) -> Strategy:
     Raises:
         ValueError: there is no such rule.
     """
-    name, *numbers = check_merging_rule(rule).split(":")
+    *filters, last = check_merging_rule(rule).split(",")
+    return composed([_filter(one) for one in filters], _rule(last, memory))
+
+
+def _filter(text: str) -> Filter:
+    name, *numbers = text.split(":")
+    return cosine() if name == "cosine" else clip(float(numbers[0]) if numbers else None)
+
+
+def _rule(text: str, memory: Memory) -> Strategy:
+    name, *numbers = text.split(":")
     hostile, *kept = [int(number) for number in numbers if number.isdigit()] or [1]
     match name:
         case "agg0" | "agg1" | "agg2":

@@ -49,7 +49,9 @@ class Settings(PlaceSettings):
         default="agg1",
         description="How updates become one model: a mean (agg0 uniform, agg1 by examples, agg2 by examples x "
         "labels), or a rule that bears hostile updates: median, trimmed-mean:0.2 (part left out at each end), "
-        "geometric-median, krum:1, multi-krum:1, bulyan:1 (how many may be hostile). The same on all nodes.",
+        "geometric-median, krum:1, multi-krum:1, bulyan:1 (how many may be hostile). Before it, with commas "
+        "between: clip (updates shortened to the median norm, or clip:2.5 to a norm), cosine (those that point "
+        "away from the median left out). The same on all nodes.",
     )
     rounds: Literal["common", "asynchronous"] = Field(
         default="common",

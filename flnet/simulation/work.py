@@ -59,7 +59,7 @@ def _averaging(cluster: Cluster, node: SimulatedNode, effect: Average) -> Event:
     assert model is not None
     cluster.ledger.begins_average(node.id, key.number)
     folded, spoilt = node.sums.pop(key, []), node.spoilt.pop(key, [])
-    screening = Screening(cluster.bounds, node.job.state.screened_from, model.schema)
+    screening = Screening(cluster.bounds, node.job.state.screened_from, model.schema, cluster.strategy.needs_base)
     screening.take(spoilt)  # what was decided of these stands
     taken, refused = screening.take((*folded, *effect.updates)), screening.refused()
     if refused.keys() & peers_of(folded):
@@ -68,13 +68,14 @@ def _averaging(cluster: Cluster, node: SimulatedNode, effect: Average) -> Event:
     counting = [update for update in taken if update.peer not in refused]
     members = frozenset({node.id, *node.job.state.peers})
     start = RoundStart(model.schema, node.job.state.screened_from, key.number, node.id, members)
-    merged, remembered, weighed = cluster.strategy.merge(node.job.state.remembered, start, counting)
-    apart = None if screening.is_common else model.shared.digest
+    merged, remembered, weighed, alike = cluster.strategy.merge(node.job.state.remembered, start, counting)
+    is_common = screening.is_common and alike
+    apart = None if is_common else model.shared.digest
     again = node.job.state.averaging.again if node.job.state.averaging else None
     cluster.ledger.averages_now(
         node.id, effect, merged, folded, apart, left_out={*refused, *(again.lost if again else ())}
     )
-    return Averaged(key, merged, 0.0, refused, screening.is_common, screening.weighed(weighed), remembered)
+    return Averaged(key, merged, 0.0, refused, is_common, screening.weighed(weighed), remembered)
 
 
 def accuracy(node: PeerId, digest: Digest) -> float:

@@ -1,7 +1,10 @@
 """Merging rules: pure functions from updates to an average."""
 
-from flnet.strategies.base import MERGING, Merged, RoundStart, Running, State, Strategy
+from flnet.strategies.base import MERGING, Filter, Filtered, Merged, RoundStart, Running, State, Strategy
 from flnet.strategies.bulyan import bulyan
+from flnet.strategies.clip import clip
+from flnet.strategies.composed import composed
+from flnet.strategies.cosine import cosine
 from flnet.strategies.fed_avg import fed_avg
 from flnet.strategies.geometric_median import geometric_median
 from flnet.strategies.krum import krum, multi_krum
@@ -11,12 +14,17 @@ from flnet.strategies.trimmed_mean import DEFAULT_PART, trimmed_mean
 __all__ = [
     "DEFAULT_PART",
     "MERGING",
+    "Filter",
+    "Filtered",
     "Merged",
     "RoundStart",
     "Running",
     "State",
     "Strategy",
     "bulyan",
+    "clip",
+    "composed",
+    "cosine",
     "fed_avg",
     "geometric_median",
     "krum",

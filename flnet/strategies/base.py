@@ -39,11 +39,39 @@ class Merged(NamedTuple):
         params: the model.
         state: what the rule remembers for the next round.
         weighed: how each update counted, of those that the rule can say something of.
+        is_common: whether other nodes that hold the same updates make the same of them; not where this node
+            remembers other things than they do, as one that joined them lately.
     """
 
     params: Params
     state: State = None
     weighed: Mapping[PeerId, Weighed] = {}
+    is_common: bool = True
+
+
+class Filtered(NamedTuple):
+    """What a filter left of the updates of a round.
+
+    Attributes:
+        updates: those that still count, in their order, changed or not; never none.
+        weighed: what the filter found of each update, of those too that it took out.
+    """
+
+    updates: Sequence[Update]
+    weighed: Mapping[PeerId, Weighed] = {}
+
+
+class Filter(NamedTuple):
+    """What updates go through before a merging rule sees them.
+
+    Attributes:
+        name: by which nodes agree on it, with its numbers.
+        apply: (start of the round, updates sorted by peer, never empty) -> those that are left. A function of
+            these alone, as merging rules are.
+    """
+
+    name: str
+    apply: Callable[[RoundStart, Sequence[Update]], Filtered]
 
 
 class Running(Protocol):
@@ -75,8 +103,11 @@ class Strategy(NamedTuple):
             alone: nodes that hold the same get the same bits.
         running: begins the same merge for updates that come one after another; None where the rule needs all
             updates at once, as rules do that compare them with each other.
+        needs_base: whether the result depends on the base of the round, too; then a node whose base is not the
+            one of most updates knows that others make something else of them.
     """
 
     name: str
     merge: Callable[[State, RoundStart, Sequence[Update]], Merged]
     running: Callable[[State, RoundStart], Running] | None = None
+    needs_base: bool = False

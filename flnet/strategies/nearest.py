@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flnet.params import Schema, Update
-from flnet.screening import distance
+from flnet.vectors import distance
 
 Squares = NDArray[np.float64]  # (updates, updates): squared L2 distances
 

@@ -33,6 +33,9 @@ _ROUNDS: Mapping[str, str] = {
     "it moved {moved} from the base of the round, more than {ratio} times the median of {usual}": (
         "se movió {moved} desde la base de la ronda, más de {ratio} veces la mediana de {usual}"
     ),
+    "its change points away from the median of all changes, with a cosine of {cosine}": (
+        "su cambio apunta en sentido contrario a la mediana de todos los cambios, con un coseno de {cosine}"
+    ),
     "not fetched again: {names}": "no obtenidos otra vez: {names}",
     "its update could not be fetched again: {reason}": "no se pudo obtener otra vez su actualización: {reason}",
     "there was no time to fetch its update again": "no hubo tiempo para obtener otra vez su actualización",

@@ -12,6 +12,7 @@ NAMES = {
     "agg0": "agg0", "agg1": "agg1", "agg2": "agg2", "median": "median", "trimmed-mean": "trimmed-mean:0.2",
     "trimmed-mean:0.3": "trimmed-mean:0.3", "geometric-median": "geometric-median", "krum": "krum:1",
     "krum:2": "krum:2", "multi-krum:2": "multi-krum:2", "multi-krum:2:4": "multi-krum:2:4", "bulyan:3": "bulyan:3",
+    "clip,agg0": "clip,agg0", "clip:2.50,cosine,krum": "clip:2.5,cosine,krum:1",
 }  # fmt: skip
 
 
@@ -21,10 +22,34 @@ def test_every_rule_has_a_strategy(rule: str) -> None:
     assert Settings(aggregation=f" {rule} ").aggregation == rule
 
 
-@pytest.mark.parametrize("rule", ["", "mean", "agg3", "median:1", "trimmed-mean:0.5", "krum:-1", "multi-krum:1:0"])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "",
+        "mean",
+        "agg3",
+        "median:1",
+        "trimmed-mean:0.5",
+        "krum:-1",
+        "multi-krum:1:0",
+        "clip",
+        "median,clip",
+        "clip:0,median",
+        "clip:0.0,median",
+        "cosine:1,median",
+        "clip,,median",
+        ",median",
+        "clip," * 9 + "median",
+    ],
+)
 def test_there_is_no_other_rule(rule: str) -> None:
     with pytest.raises(ValidationError, match="expected agg0, agg1"):
         Settings(aggregation=rule)
+
+
+def test_spaces_between_filters_do_not_matter() -> None:
+    assert Settings(aggregation="clip , cosine, median").aggregation == "clip,cosine,median"
+    assert stated_rule("clip ,median") == {"merging rule": "clip,median"}
 
 
 def test_what_is_not_usual_is_stated_with_its_numbers() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from flnet.params import Params, Schema, Update
+from flnet.params import Params, PeerId, Schema, Update
 from flnet.strategies import RoundStart, Strategy
-from tests.helpers import update
+from tests.helpers import params, update
 
 numbers = st.floats(-1e6, 1e6, width=32)
 
@@ -33,3 +33,9 @@ def w(strategy: Strategy, rows: Iterable[Sequence[float]]) -> Any:
 tables = st.integers(1, 4).flatmap(
     lambda width: st.lists(st.lists(numbers, min_size=width, max_size=width), min_size=1, max_size=9)
 )
+
+
+def begun(number: int = 0, members: Iterable[str] = (), me: str = "p000", **arrays: Any) -> RoundStart:
+    """The start of a round from these arrays; float64 where they have no dtype of their own."""
+    base = params("float64", **arrays)
+    return RoundStart(Schema.of(base), base, number, PeerId(me), frozenset(PeerId(name) for name in members))

@@ -27,7 +27,7 @@ RULES: tuple[Weighting, ...] = ("agg0", "agg1", "agg2")
 def average(weighting: Weighting, updates: list[Update]) -> Params:
     strategy = fed_avg(weighting)
     first = updates[0].params
-    merged, state, _ = strategy.merge(None, RoundStart(Schema.of(first), first), updates)
+    merged, state, *_ = strategy.merge(None, RoundStart(Schema.of(first), first), updates)
     assert state is None
     return merged
 

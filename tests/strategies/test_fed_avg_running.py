@@ -36,7 +36,7 @@ def folded(weighting: Weighting, groups: Sequence[Sequence[Update]], schema: Sch
     running = begun(weighting, schema)
     for group in groups:
         running.add(group)
-    merged, state, _ = running.result()
+    merged, state, *_ = running.result()
     assert state is None
     return merged
 

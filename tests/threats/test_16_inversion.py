@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from flnet.params import Array, Params, Schema
-from flnet.screening import clipped
+from flnet.vectors import clipped
 
 PIXELS, CLASSES = 64, 10
 

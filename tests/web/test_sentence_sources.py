@@ -50,6 +50,7 @@ ELSEWHERE = {
 """Modules, or folders, whose words do not reach the page, and why."""
 NO_SENTENCES = {
     "expected the part that is left out at each end, at least 0 and below 0.5; got {}",  # for who writes code
+    "expected a norm above 0, got {}",  # likewise
     "{} of the nodes, at least {}",  # what nodes compare with each other
     "late updates",
     "up to {} rounds",
