@@ -7,6 +7,7 @@ There are three times as many X-rays with pneumonia as without: in the loss, bot
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from flnet.training.api import (
     HyperParams,
     InputSpec,
     Prediction,
+    Rows,
     Score,
     Task,
     Trainer,
@@ -43,11 +45,13 @@ class ChestXRay(Trainer):
     note = "a research model, no diagnosis"
     defaults = HyperParams(e=2, u=0.01, b=32)
     exchange_threshold = 0.02
+    honours: ClassVar[frozenset[str]] = frozenset({"proximal"})
 
     def __init__(self, data: XRays, threads: int = 1) -> None:
         bound_threads(threads)
         self._data = data
         self._network = Network((SIDE, SIDE, 1), len(CLASSES), _stack())
+        self.buffers = self._network.buffers
 
     def data_info(self) -> DataInfo:
         """Where the X-rays are from, and which could not be read."""
@@ -71,6 +75,15 @@ class ChestXRay(Trainer):
         official = self._figures(params, self._data.official)
         metrics = own | {f"official_{name}": value for name, value in official.items()}
         return Score(own["accuracy"], len(self._data.test), metrics)
+
+    def inputs(self) -> Array:
+        """The training X-rays."""
+        return self._data.train.x
+
+    def tests(self) -> Mapping[str, Rows]:
+        """The test X-rays, and the published ones."""
+        own, official = self._data.test, self._data.official
+        return {"accuracy": Rows(own.x, own.y), "official_accuracy": Rows(official.x, official.y)}
 
     def input_spec(self) -> InputSpec:
         """One X-ray."""

@@ -7,6 +7,7 @@ dropout and one output per class. Half the images of a batch are mirrored, all a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from flnet.training.api import (
     HyperParams,
     InputSpec,
     Prediction,
+    Rows,
     Score,
     Task,
     Trainer,
@@ -38,11 +40,13 @@ class Cifar10(Trainer):
     label = "CIFAR-10 Dataset"
     defaults = HyperParams(e=1, u=0.02, b=32)
     exchange_threshold = 0.02
+    honours: ClassVar[frozenset[str]] = frozenset({"proximal"})
 
     def __init__(self, data: Photographs, threads: int = 1) -> None:
         bound_threads(threads)
         self._data = data
         self._network = Network(SHAPE, len(data.info.classes), _stack(len(data.info.classes)))
+        self.buffers = self._network.buffers
 
     def data_info(self) -> DataInfo:
         """Which form of CIFAR-10 was found."""
@@ -63,6 +67,14 @@ class Cifar10(Trainer):
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Share of test photographs named rightly."""
         return Score(self._accuracy(params, self._data.test), len(self._data.test))
+
+    def inputs(self) -> Array:
+        """The training photographs."""
+        return self._data.train.x
+
+    def tests(self) -> Mapping[str, Rows]:
+        """The test photographs."""
+        return {"accuracy": Rows(self._data.test.x, self._data.test.y)}
 
     def input_spec(self) -> InputSpec:
         """One photograph."""

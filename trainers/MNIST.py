@@ -7,7 +7,7 @@ by gradient descent with momentum.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +20,7 @@ from flnet.training.api import (
     HyperParams,
     InputSpec,
     Prediction,
+    Rows,
     Score,
     Task,
     Trainer,
@@ -29,7 +30,7 @@ from flnet.training.data import Labelled
 from flnet.training.onnx_graph import OnnxGraph
 
 from ._digits import DIGIT, Digits, load_digits
-from ._torch import CPU, chosen_device, descend, digest
+from ._torch import CPU, Steps, chosen_device, digest
 
 DATA_PLACE = "mnist"  # below FLNET_DATASETS_PATH
 SHAPES = {
@@ -57,12 +58,18 @@ class Part:
         """Normalised images (n, 1, 28, 28) and labels (n,)."""
         return _normalised(self.images[rows].float()), self.labels[rows]
 
+    @property
+    def rows(self) -> Rows:
+        """The same as `predict` takes them, still as bytes."""
+        return Rows(self.images[:, 0].cpu().numpy(), self.labels.cpu().numpy())
+
 
 class Mnist(Trainer):
     """The network with one node's digits."""
 
     label = "MNIST Dataset"
     exchange_threshold = 0.02
+    honours: ClassVar[frozenset[str]] = frozenset({"proximal"})
 
     def __init__(self, digits: Digits, threads: int = 1, device: torch.device = CPU) -> None:
         torch.set_num_threads(threads)
@@ -97,26 +104,27 @@ class Mnist(Trainer):
 
     def fit(self, task: Task) -> Fit:
         """`e` passes over the training rows, each in a new order."""
-        params = {name: tensor.requires_grad_() for name, tensor in self._tensors(task.params).items()}
-        speed = {name: torch.zeros_like(tensor) for name, tensor in params.items()}
-        orders = _batches(len(self._train.labels), task)
-        loss_sum = 0.0
-        for done, rows in enumerate(orders, start=1):
-            images, labels = self._train.batch(rows)
-            loss = F.cross_entropy(_outputs(params, images), labels)
-            gradients = torch.autograd.grad(loss, list(params.values()))
-            descend(params, speed, gradients, task.hyper.u)
-            loss_sum += float(loss.detach())
-            task.progress(done, len(orders))
-            if task.is_over():
-                break
-        metrics = {"loss": loss_sum / done, "validation_accuracy": _accuracy(params, self._validation)}
-        return Fit(
-            {name: tensor.detach().cpu().numpy() for name, tensor in params.items()},
-            examples=min(len(self._train.labels), done * task.hyper.b),
-            labels=len(self._info.classes),
-            metrics=metrics,
-        )
+        return self.gradients(task).descended(task)
+
+    def gradients(self, task: Task) -> Steps[Tensor]:
+        """The same, batch by batch."""
+        rows = len(self._train.labels)
+
+        def fit(params: Mapping[str, Array], steps: int, loss: float) -> Fit:
+            accuracy = _accuracy(self._tensors(params), self._validation)
+            figures = {"loss": loss, "validation_accuracy": accuracy}
+            return Fit(params, min(rows, steps * task.hyper.b), len(self._info.classes), figures)
+
+        return Steps(_batches(rows, task), self._loss, fit, self._device)
+
+    def inputs(self) -> Array:
+        """The training digits."""
+        return self._train.rows.inputs
+
+    def tests(self) -> Mapping[str, Rows]:
+        """The test digits, and where nodes have unlike parts all published ones."""
+        official = {} if self._official is None else {"official_accuracy": self._official.rows}
+        return {"accuracy": self._test.rows, **official}
 
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Share of test digits read rightly; where nodes have unlike parts, of all published test digits too."""
@@ -151,6 +159,10 @@ class Mnist(Trainer):
             graph.conv(params[f"{block}.weight"], params[f"{block}.bias"], pad=1).relu().max_pool(2)
         graph.flatten().dense(params["dense.weight"].T, params["dense.bias"]).relu()
         return graph.dense(params["output.weight"].T, params["output.bias"]).softmax().to_bytes()
+
+    def _loss(self, params: Mapping[str, Tensor], rows: Tensor) -> Tensor:
+        images, labels = self._train.batch(rows)
+        return F.cross_entropy(_outputs(params, images), labels)
 
     def _score(self, params: Mapping[str, Array], known: dict[tuple[bytes, bytes], float]) -> Score:
         """Figures; what is known of a model on the digits that several trainers share is not measured again."""

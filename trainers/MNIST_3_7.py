@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -12,7 +13,9 @@ from flnet.training.api import (
     Fit,
     HyperParams,
     InputSpec,
+    Optimiser,
     Prediction,
+    Rows,
     Score,
     Task,
     Trainer,
@@ -34,6 +37,7 @@ class ThreeOrSeven(Trainer):
     # MNIST the loss is 0.68, where it began at 0.69; with 0.1 it is 0.05.
     defaults = HyperParams(e=2, u=0.1, b=64)
     exchange_threshold = 0.02
+    honours: ClassVar[frozenset[str]] = frozenset({"proximal"})
 
     def __init__(self, digits: Digits) -> None:
         self._train, self._validation, self._test = digits.train, digits.validation, digits.test
@@ -50,24 +54,36 @@ class ThreeOrSeven(Trainer):
     def fit(self, task: Task) -> Fit:
         """`e` passes of gradient descent, each in a new order."""
         weights, bias = task.params["weights"].copy(), task.params["bias"].copy()
-        chance = np.random.default_rng(task.seed)
-        rows, size = len(self._train), task.hyper.b
-        orders = [chance.permutation(rows) for _ in range(task.hyper.e)]
-        batches = [order[start : start + size] for order in orders for start in range(0, rows, size)]
-        rate, losses = np.float32(task.hyper.u), []
+        batches, losses = _batches(len(self._train), task), []
+        rate, drawn = np.float32(task.hyper.u), np.float32(task.hyper.u * task.proximal)
         for done, batch in enumerate(batches, start=1):
-            x, y = _pixels(self._train.x[batch]), self._train.y[batch, None].astype(np.float32)
-            score = x @ weights + bias
-            losses.append(float(np.mean(np.logaddexp(0, score) - y * score)))
-            error = _sigmoid(score) - y
-            weights -= rate * (x.T @ error) / np.float32(len(x))
-            bias -= rate * error.mean(dtype=np.float32)
+            loss, slopes, mean = _slopes(self._train, batch, weights, bias)
+            losses.append(loss)
+            if drawn:
+                weights -= drawn * (weights - task.params["weights"])
+                bias -= drawn * (bias - task.params["bias"])
+            weights -= rate * slopes / np.float32(len(batch))
+            bias -= rate * mean
             task.progress(done, len(batches))
             if task.is_over():
                 break
-        params = {"weights": weights, "bias": bias}
-        metrics = {"loss": float(np.mean(losses)), "validation_accuracy": _accuracy(params, self._validation)}
-        return Fit(params, examples=min(rows, done * size), labels=2, metrics=metrics)
+        return self._fit({"weights": weights, "bias": bias}, task, done, float(np.mean(losses)))
+
+    def gradients(self, task: Task) -> _Steps:
+        """The same, batch by batch."""
+        return _Steps(self, task, _batches(len(self._train), task))
+
+    def inputs(self) -> Array:
+        """The training digits."""
+        return self._train.x
+
+    def tests(self) -> Mapping[str, Rows]:
+        """The test digits."""
+        return {"accuracy": Rows(self._test.x, (self._test.y == 1).astype(np.int64))}
+
+    def _fit(self, params: Mapping[str, Array], task: Task, steps: int, loss: float) -> Fit:
+        metrics = {"loss": loss, "validation_accuracy": _accuracy(params, self._validation)}
+        return Fit(params, examples=min(len(self._train), steps * task.hyper.b), labels=2, metrics=metrics)
 
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Share of test digits told apart rightly."""
@@ -88,6 +104,39 @@ class ThreeOrSeven(Trainer):
         bias = np.concatenate([np.zeros_like(params["bias"]), params["bias"]])
         graph = OnnxGraph("MNIST_3_7", DIGIT.shape).scale(0, 255).flatten()
         return graph.dense(weights, bias).softmax().to_bytes()
+
+
+class _Steps:
+    """One training, batch by batch."""
+
+    optimiser: Optimiser = "sgd"
+
+    def __init__(self, trainer: ThreeOrSeven, task: Task, batches: Sequence[Array]) -> None:
+        self._trainer, self._task, self._batches = trainer, task, batches
+        self.steps = len(batches)
+
+    def __call__(self, params: Mapping[str, Array], step: int) -> tuple[float, Mapping[str, Array]]:
+        batch = self._batches[step]
+        loss, slopes, mean = _slopes(self._trainer._train, batch, params["weights"], params["bias"])
+        return loss, {"weights": slopes / np.float32(len(batch)), "bias": np.full(1, mean)}
+
+    def fit(self, params: Mapping[str, Array], steps: int, loss: float) -> Fit:
+        return self._trainer._fit(params, self._task, steps, loss)
+
+
+def _batches(rows: int, task: Task) -> list[Array]:
+    """The row numbers of every batch of this training."""
+    chance, size = np.random.default_rng(task.seed), task.hyper.b
+    orders = [chance.permutation(rows) for _ in range(task.hyper.e)]
+    return [order[start : start + size] for order in orders for start in range(0, rows, size)]
+
+
+def _slopes(data: Labelled, batch: Array, weights: Array, bias: Array) -> tuple[float, Array, np.float32]:
+    """Mean loss on a batch, and its slopes: by the weights summed over the rows, by the bias their mean."""
+    x, y = _pixels(data.x[batch]), data.y[batch, None].astype(np.float32)
+    score = x @ weights + bias
+    error = _sigmoid(score) - y
+    return float(np.mean(np.logaddexp(0, score) - y * score)), x.T @ error, error.mean(dtype=np.float32)
 
 
 def _pixels(images: Array) -> Array:

@@ -8,7 +8,7 @@ on counts of what each student did (KDD Cup 2015). There 21 columns, here the 27
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from flnet.training.api import (
     HyperParams,
     InputSpec,
     Prediction,
+    Rows,
     Score,
     Task,
     Trainer,
@@ -28,10 +29,10 @@ from flnet.training.api import (
 from flnet.training.data import Labelled
 from flnet.training.metrics import auc, balanced_accuracy
 
-from ._dense import Learner, Learnt, outputs, train
-from ._mooc import School, load_school, one_scale
+from ._dense import Learner, Learnt, gradients_of, outputs, train
+from ._mooc import School, as_counts, load_school, one_scale
 from ._stacked import train_together
-from ._torch import CPU, chosen_device, digest
+from ._torch import CPU, Steps, chosen_device, digest
 
 DATA_PLACE = "mooc_kddcup2015.npz"  # below FLNET_DATASETS_PATH
 HIDDEN = (100, 100, 100)
@@ -49,6 +50,11 @@ class Part:
     def __len__(self) -> int:
         return len(self.y)
 
+    @property
+    def rows(self) -> Rows:
+        """The same as `predict` takes them: counts."""
+        return Rows(as_counts(self.x.cpu().numpy()), self.y[:, 0].cpu().numpy())
+
 
 class DropOut(Trainer):
     """The network with one school's enrolments."""
@@ -56,6 +62,7 @@ class DropOut(Trainer):
     label = "Drop-out from online courses (KDD Cup 2015)"
     defaults = HyperParams(e=1, u=0.001, b=64)
     exchange_threshold = 0.02
+    honours: ClassVar[frozenset[str]] = frozenset({"proximal"})
 
     def __init__(self, school: School, threads: int = 1, device: torch.device = CPU) -> None:
         torch.set_num_threads(threads)
@@ -84,6 +91,10 @@ class DropOut(Trainer):
         """`e` passes over the training rows, each in a new order, with an Adam that begins anew."""
         return self._fit(task, train(self._learner(task)))
 
+    def gradients(self, task: Task) -> Steps[Tensor]:
+        """The same, batch by batch."""
+        return gradients_of(self._learner(task), lambda learnt: self._fit(task, learnt))
+
     @classmethod
     def fit_many(cls, jobs: Sequence[tuple[Self, Task]]) -> list[Fit]:
         """The same for many schools, whose networks are trained as one computation."""
@@ -108,6 +119,15 @@ class DropOut(Trainer):
         """Probabilities of staying and of dropping out."""
         chance = self._scores(params, torch.from_numpy(one_scale(inputs)).to(self._device)).sigmoid()
         return Prediction(torch.stack([1 - chance, chance], 1).cpu().numpy())
+
+    def inputs(self) -> Array:
+        """The training enrolments."""
+        return self._train.rows.inputs
+
+    def tests(self) -> Mapping[str, Rows]:
+        """The test enrolments; unless schools are alike, the whole published test part too."""
+        official = {} if self._official is None else {"official_accuracy": self._official.rows}
+        return {"accuracy": self._test.rows, **official}
 
     def _learner(self, task: Task) -> Learner:
         return Learner(LAYERS, self._train.x, self._train.y, task)

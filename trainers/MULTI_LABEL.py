@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from flnet.training.api import (
     HyperParams,
     InputSpec,
     Prediction,
+    Rows,
     Score,
     Task,
     Trainer,
@@ -31,10 +32,10 @@ from flnet.training.metrics import multi_label_figures
 from flnet.training.onnx_graph import OnnxGraph
 
 from . import _dense
-from ._dense import Learner, Learnt, loss, train
+from ._dense import Learner, Learnt, gradients_of, loss, train
 from ._multi_label import NodeData, Side, load_node_data
 from ._stacked import train_together
-from ._torch import CPU, chosen_device
+from ._torch import CPU, Steps, chosen_device
 
 DATA_PLACE = "multi-label"  # below FLNET_DATASETS_PATH
 HIDDEN = (100, 20)
@@ -52,6 +53,11 @@ class Part:
     def __len__(self) -> int:
         return len(self.y)
 
+    @property
+    def rows(self) -> Rows:
+        """The same, with the first label of each row: what the argmax accuracy compares."""
+        return Rows(self.x.cpu().numpy(), self.y.argmax(1).cpu().numpy())
+
 
 class MultiLabelNet(Trainer):
     """The network with one node's labels and rows."""
@@ -59,6 +65,7 @@ class MultiLabelNet(Trainer):
     label = "Multi-label Dataset"
     defaults = HyperParams(e=1, u=0.0008, b=30)
     exchange_threshold = 0.02
+    honours: ClassVar[frozenset[str]] = frozenset({"proximal"})
     shared = CORE
 
     def __init__(self, data: NodeData, threads: int = 1, device: torch.device = CPU) -> None:
@@ -100,6 +107,10 @@ class MultiLabelNet(Trainer):
         """
         return self._fit(task, train(self._learner(task)))
 
+    def gradients(self, task: Task) -> Steps[Tensor]:
+        """The same, batch by batch."""
+        return gradients_of(self._learner(task), lambda learnt: self._fit(task, learnt))
+
     @classmethod
     def fit_many(cls, jobs: Sequence[tuple[Self, Task]]) -> list[Fit]:
         """The same for many nodes: where their features are alike, their networks train as one computation."""
@@ -136,6 +147,15 @@ class MultiLabelNet(Trainer):
         for layer in ("core.0", "core.1"):
             graph.dense(params[f"{layer}.weight"].T, params[f"{layer}.bias"]).relu()
         return graph.dense(params["head.weight"].T, params["head.bias"]).sigmoid().to_bytes()
+
+    def inputs(self) -> Array:
+        """The training rows."""
+        return self._train.rows.inputs
+
+    def tests(self) -> Mapping[str, Rows]:
+        """The test rows, and those common to all nodes."""
+        common = {"global_argmax_accuracy": self._common.rows} if len(self._common) else {}
+        return {"accuracy": self._test.rows, **common}
 
     def _learner(self, task: Task) -> Learner:
         return Learner(LAYERS, self._train.x, self._train.y, task)

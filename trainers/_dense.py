@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from flnet.training.api import Array, Task
+from flnet.training.api import Array, Fit, Task
+
+from ._torch import Proximal, Steps
 
 BETAS, EPSILON = (0.9, 0.999), 1e-7  # of Adam
 
@@ -69,16 +71,33 @@ def train(learner: Learner) -> Learnt:
     task = learner.task
     params = {name: value.requires_grad_() for name, value in as_tensors(task.params, learner).items()}
     optimiser = Adam(list(params.values()), task.hyper.u)
+    drawn = Proximal(params.values(), task.proximal)
     steps, loss_sum = batches(len(learner.y), task), 0.0
     for done, rows in enumerate(steps, start=1):
         error = loss(params, learner.layers, learner.x[rows], learner.y[rows])
-        optimiser.step(torch.autograd.grad(error, list(params.values())))
+        optimiser.step(drawn(params.values(), torch.autograd.grad(error, list(params.values()))))
         loss_sum += float(error.detach())
         task.progress(done, len(steps))
         if task.is_over():
             break
     arrays = {name: value.detach().cpu().numpy() for name, value in params.items()}
     return Learnt(arrays, loss_sum / done, done)
+
+
+def gradients_of(learner: Learner, fit: Callable[[Learnt], Fit]) -> Steps[Tensor]:
+    """The same training, batch by batch.
+
+    Args:
+        fit: what the trainer says of what was learnt.
+    """
+
+    def error(params: Mapping[str, Tensor], rows: Tensor) -> Tensor:
+        return loss(params, learner.layers, learner.x[rows], learner.y[rows])
+
+    def end(params: Mapping[str, Array], steps: int, mean: float) -> Fit:
+        return fit(Learnt(dict(params), mean, steps))
+
+    return Steps(batches(len(learner.y), learner.task), error, end, learner.x.device, "adam")
 
 
 def as_tensors(params: Mapping[str, Array], learner: Learner) -> dict[str, Tensor]:

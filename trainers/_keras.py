@@ -82,6 +82,10 @@ class Network:
         self._model = keras.Sequential([keras.Input(shape), *stack])
         self._classes = classes
         self._variables = {f"{layer.name}/{v.name}": v for layer in self._model.layers for v in layer.weights}
+        self._anchors = {
+            name: tf.Variable(v, trainable=False) for name, v in self._variables.items() if v.trainable
+        }
+        self._mu = tf.Variable(0.0, trainable=False)
         self._chances = [g.state for layer in self._model.layers if (g := getattr(layer, "seed_generator", None))]
         self._optimiser = keras.optimizers.SGD(momentum=MOMENTUM)
         self._optimiser.build(self._model.trainable_variables)
@@ -89,9 +93,16 @@ class Network:
         images = tf.TensorSpec((None, *shape), tf.uint8)
         labels, weights = tf.TensorSpec((None,), tf.int64), tf.TensorSpec((classes,), tf.float32)
         # One signature for all batch sizes, or the last batch of a pass would be compiled anew.
-        self._step = tf.function(self._descend, input_signature=[images, labels, weights])
+        signature = [images, labels, weights]
+        self._step = tf.function(self._descend, input_signature=signature)
+        self._drawn_step = tf.function(lambda *batch: self._descend(*batch, drawn=True), input_signature=signature)
         pixels = tf.TensorSpec((None, *shape), tf.float32)
         self._scores = tf.function(lambda x: self._model(x, training=False), input_signature=[pixels])
+
+    @property
+    def buffers(self) -> tuple[str, ...]:
+        """Names of weights that training sets without gradients: moving means and variances."""
+        return tuple(name for name, variable in self._variables.items() if not variable.trainable)
 
     def fresh(self, seed: int) -> dict[str, Array]:
         """Initial weights after He et al. 2015, uniform; drawn by numpy, so that they are the same everywhere."""
@@ -117,6 +128,7 @@ class Network:
         """
         self._load(task.params)
         self._forget(task)
+        step = self._drawn_step if task.proximal else self._step
         chance, losses = np.random.default_rng(task.seed), []
         count = math.ceil(len(data) / task.hyper.b)
         weights = tf.constant(class_weights, tf.float32)
@@ -125,7 +137,7 @@ class Network:
         seen = 0
         for done, rows in enumerate(batches, start=1):
             images = tf.constant(augment(data.x[rows], chance))
-            losses.append(float(self._step(images, tf.constant(data.y[rows]), weights)))
+            losses.append(float(step(images, tf.constant(data.y[rows]), weights)))
             seen += len(rows)
             task.progress(done, task.hyper.e * count)
             if task.is_over():
@@ -163,15 +175,24 @@ class Network:
         for variable in self._optimiser.variables:
             variable.assign(np.zeros(variable.shape, variable.dtype))
         self._optimiser.learning_rate.assign(task.hyper.u)
+        self._mu.assign(task.proximal)
+        for name, anchor in self._anchors.items():
+            anchor.assign(task.params[name])
         for number, state in enumerate(self._chances):
             state.assign(np.array([task.seed % _WORD, number], np.uint32))
 
-    def _descend(self, images: Any, labels: Any, class_weights: Any) -> Any:
+    def _descend(self, images: Any, labels: Any, class_weights: Any, *, drawn: bool = False) -> Any:
+        """One step; `drawn` back to where the training began, by FedProx's mu (Li et al. 2020)."""
         with tf.GradientTape() as tape:
             losses = self._loss(labels, self._model(images, training=True))
             loss = tf.reduce_mean(losses * tf.gather(class_weights, labels))
-        wanted = self._model.trainable_variables
-        self._optimiser.apply_gradients(zip(tape.gradient(loss, wanted), wanted, strict=True))
+        wanted = {name: self._variables[name] for name in self._anchors}
+        gradients = tape.gradient(loss, wanted)
+        if drawn:
+            gradients = {
+                name: g + self._mu * (wanted[name] - self._anchors[name]) for name, g in gradients.items()
+            }
+        self._optimiser.apply_gradients((gradients[name], variable) for name, variable in wanted.items())
         return loss
 
 

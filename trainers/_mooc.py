@@ -84,6 +84,12 @@ def one_scale(counts: Array) -> Array:
     return scaled
 
 
+def as_counts(scaled: Array) -> Array:
+    """The counts of which `one_scale` makes these numbers."""
+    counts: Array = (np.sign(scaled) * np.expm1(4 * np.abs(scaled))).astype(np.float32)
+    return counts
+
+
 def _found(folder: Path | None) -> Path:
     remedy = f"put {FILE} into a folder and name that folder in FLNET_DATASETS_PATH"
     if folder is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from flnet.training.api import (
     HyperParams,
     InputSpec,
     Prediction,
+    Rows,
     Score,
     Task,
     Trainer,
@@ -31,7 +33,7 @@ from flnet.training.own_images import load_images
 from flnet.training.own_table import load_table, standardised
 
 from ._own_nets import Net, fresh, mlp, small_cnn
-from ._torch import chosen_device, descend
+from ._torch import Steps, chosen_device
 
 EVALUATION_BATCH = 512
 MIDDLE, SPREAD = 0.5, 0.25  # of pixels in [0, 1], roughly, and the same on all nodes
@@ -41,10 +43,15 @@ Batch = Callable[[Array], tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Side:
-    """Row numbers, and what reads these rows: inputs, and class numbers or numbers."""
+    """Row numbers, and what reads these rows: inputs, and class numbers or numbers.
+
+    Attributes:
+        raw: reads inputs as `predict` takes them.
+    """
 
     rows: Array
     batch: Batch
+    raw: Callable[[Array], Array]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -52,6 +59,8 @@ class Side:
 
 class OwnTrainer(Trainer):
     """One node's data and a network; classes, or one number (`target_scale` is set)."""
+
+    honours: ClassVar[frozenset[str]] = frozenset({"proximal"})
 
     def __init__(
         self,
@@ -89,26 +98,34 @@ class OwnTrainer(Trainer):
 
     def fit(self, task: Task) -> Fit:
         """`e` passes over the training rows, each in a new order, by gradient descent with momentum."""
-        params = {name: tensor.requires_grad_() for name, tensor in self._tensors(task.params).items()}
-        speed = {name: torch.zeros_like(tensor) for name, tensor in params.items()}
-        orders = _batches(self._sides["train"].rows, task)
-        loss_sum = 0.0
-        for done, rows in enumerate(orders, start=1):
-            x, y = self._sides["train"].batch(rows)
-            loss = self._loss(self._net.outputs(params, x.to(self._device)), y.to(self._device))
-            gradients = torch.autograd.grad(loss, list(params.values()))
-            descend(params, speed, gradients, task.hyper.u)
-            loss_sum += float(loss.detach())
-            task.progress(done, len(orders))
-            if task.is_over():
-                break
-        validation = self._score(params, self._sides["validation"]).accuracy
-        return Fit(
-            {name: tensor.detach().cpu().numpy() for name, tensor in params.items()},
-            examples=min(len(self._sides["train"]), done * task.hyper.b),
-            labels=self._labels,
-            metrics={"loss": loss_sum / done, "validation_accuracy": validation},
-        )
+        return self.gradients(task).descended(task)
+
+    def gradients(self, task: Task) -> Steps[Array]:
+        """The same, batch by batch."""
+        side = self._sides["train"]
+
+        def loss(params: Mapping[str, Tensor], rows: Array) -> Tensor:
+            x, y = side.batch(rows)
+            return self._loss(self._net.outputs(params, x.to(self._device)), y.to(self._device))
+
+        def fit(params: Mapping[str, Array], steps: int, mean: float) -> Fit:
+            validation = self._score(self._tensors(params), self._sides["validation"]).accuracy
+            seen = min(len(side), steps * task.hyper.b)
+            return Fit(params, seen, self._labels, {"loss": mean, "validation_accuracy": validation})
+
+        return Steps(_batches(side.rows, task), loss, fit, self._device)
+
+    def inputs(self) -> Array:
+        """The training rows."""
+        side = self._sides["train"]
+        return side.raw(side.rows)
+
+    def tests(self) -> Mapping[str, Rows]:
+        """The test rows, where classes are told."""
+        side = self._sides["test"]
+        if self._scale is not None:
+            return {}
+        return {"accuracy": Rows(side.raw(side.rows), side.batch(side.rows)[1].numpy())}
 
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Share of test rows put into the right class; for numbers R squared, 0 where it is below."""
@@ -196,7 +213,7 @@ def _images(own: OwnImages, settings: TrainerSettings) -> OwnTrainer:
     outputs = len(data.classes)
     linear = own.model == "linear"
     net = mlp(channels * own.size**2, (), outputs) if linear else small_cnn(own.size, channels, outputs)
-    sides = {side: Side(rows, batch) for side, rows in data.sides.items()}
+    sides = {side: Side(rows, batch, lambda some: data.images[some]) for side, rows in data.sides.items()}
     labels = len(np.unique(data.labels[data.sides["train"]]))
     spec = InputSpec("image", data.images.shape[1:], 0, 255, hint=f"one image, {own.colour}; any size as a file")
     trainer = OwnTrainer(
@@ -208,7 +225,7 @@ def _images(own: OwnImages, settings: TrainerSettings) -> OwnTrainer:
 
 def _table(own: OwnTable, settings: TrainerSettings) -> OwnTrainer:
     data = load_table(own, settings)
-    sides = {name: _in_memory(x, y) for name, (x, y) in data.sides.items()}
+    sides = {name: _in_memory(x, y, data.scales) for name, (x, y) in data.sides.items()}
     labels = len(np.unique(data.sides["train"][1])) if own.task == "classify" else 1
     outputs = 1 if own.task == "regress" else len(data.table.classes)
     net = mlp(data.table.x.shape[1], own.hidden if own.model == "mlp" else (), outputs)
@@ -229,9 +246,13 @@ def _table(own: OwnTable, settings: TrainerSettings) -> OwnTrainer:
     return trainer
 
 
-def _in_memory(x: Array, y: Array) -> Side:
+def _in_memory(x: Array, y: Array, scales: Array) -> Side:
     inputs, targets = torch.from_numpy(x), torch.from_numpy(y)
-    return Side(np.arange(len(y)), lambda rows: (inputs[rows], targets[rows]))
+
+    def raw(rows: Array) -> Array:
+        return np.asarray(x[rows] * scales[:, 1] + scales[:, 0], np.float32)
+
+    return Side(np.arange(len(y)), lambda rows: (inputs[rows], targets[rows]), raw)
 
 
 def make_own(own: OwnImages | OwnTable, settings: TrainerSettings) -> Trainer:

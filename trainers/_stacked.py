@@ -40,7 +40,8 @@ def _stackable(learners: Sequence[Learner]) -> Iterator[list[int]]:
     for number, learner in enumerate(learners):
         params, hyper = learner.task.params, learner.task.hyper
         shapes = tuple(params[f"{layer}.weight"].shape[1] for layer in learner.layers)
-        alike[tuple(learner.layers), shapes, hyper.b, hyper.u, learner.x.device].append(number)
+        how = (hyper.b, hyper.u, learner.task.proximal, learner.x.device)
+        alike[tuple(learner.layers), shapes, *how].append(number)
     for numbers in alike.values():
         numbers.sort(key=lambda number: -_steps(learners[number]))
         size = max(sum(value.size for value in learners[number].task.params.values()) for number in numbers)
@@ -102,6 +103,8 @@ class _Training:
         self._learners, self._device = learners, first.x.device
         self._size, self._rate = first.task.hyper.b, first.task.hyper.u
         self._stack = Stack([one.task.params for one in learners], first.layers, self._device)
+        self._mu = first.task.proximal
+        self._start = [tensor.clone() for tensor in self._stack.tensors] if self._mu else []
         self._orders, self._shares = zip(*(self._order(one) for one in learners), strict=True)
         width = max(self._stack.widths)
         labels = torch.arange(width) < torch.tensor(self._stack.widths)[:, None]
@@ -145,6 +148,8 @@ class _Training:
             torch.sum(error, 1, keepdim=True, out=gradients[2 * layer + 1])
             if layer:
                 error = torch.bmm(error, tensors[2 * layer]).mul_(inputs[layer] > 0)
+        for gradient, tensor, start in zip(gradients, tensors, self._start, strict=False):
+            gradient.add_(tensor - start[:front], alpha=self._mu)
 
     def _order(self, learner: Learner) -> tuple[Tensor, Tensor]:
         """Row numbers of all steps (steps, b), a short batch padded with row 0, and the weight of each."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
 
-from flnet.training.api import Array, TrainerError
+from flnet.training.api import Array, Fit, Optimiser, Task, TrainerError
 
 CPU = torch.device("cpu")
 MOMENTUM = 0.9
+B = TypeVar("B")  # what a batch is told by: its row numbers
 
 
 def chosen_device(wanted: str) -> torch.device:
@@ -45,6 +47,76 @@ def descend(
     """
     for (name, tensor), gradient in zip(params.items(), gradients, strict=True):
         tensor.sub_(speed[name].mul_(MOMENTUM).add_(gradient), alpha=rate)
+
+
+class Proximal:
+    """The term mu (w - w at the start) of FedProx (Li et al. 2020, section 3.2), added to gradients."""
+
+    def __init__(self, params: Iterable[Tensor], mu: float) -> None:
+        """Args:
+        params: as they are at the start.
+        mu: 0 for no such term.
+        """
+        self._mu = mu
+        self._start = [param.detach().clone() for param in params] if mu else []
+
+    @torch.no_grad()
+    def __call__(self, params: Iterable[Tensor], gradients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The gradients with it; without such a term they themselves."""
+        if not self._mu:
+            return gradients
+        there = zip(params, self._start, gradients, strict=True)
+        return tuple(gradient + self._mu * (param - start) for param, start, gradient in there)
+
+
+class Steps(Generic[B]):
+    """A training of a network in PyTorch, batch by batch: `flnet.training.api.Gradients`."""
+
+    def __init__(
+        self,
+        batches: Sequence[B],
+        loss: Callable[[dict[str, Tensor], B], Tensor],
+        fit: Callable[[Mapping[str, Array], int, float], Fit],
+        device: torch.device,
+        optimiser: Optimiser = "momentum",
+    ) -> None:
+        """Args:
+        batches: of all passes, in order.
+        loss: of parameters on a batch.
+        fit: what is said of a training: parameters, batches done, mean loss over them.
+        device: where the rows are.
+        optimiser: by which the network is trained usually.
+        """
+        self.steps, self.optimiser = len(batches), optimiser
+        self._batches, self._loss, self._fit, self._device = batches, loss, fit, device
+
+    def __call__(self, params: Mapping[str, Array], step: int) -> tuple[float, Mapping[str, Array]]:
+        """Loss and gradient on the batch of this step."""
+        there = {name: torch.tensor(value, device=self._device) for name, value in params.items()}
+        error = self._loss({name: tensor.requires_grad_() for name, tensor in there.items()}, self._batches[step])
+        gradients = torch.autograd.grad(error, list(there.values()))
+        return float(error.detach()), {n: g.cpu().numpy() for n, g in zip(there, gradients, strict=True)}
+
+    def fit(self, params: Mapping[str, Array], steps: int, loss: float) -> Fit:
+        """What is said of a training that ended here."""
+        return self._fit(params, steps, loss)
+
+    def descended(self, task: Task) -> Fit:
+        """All steps, by gradient descent with momentum."""
+        there = {name: torch.tensor(value, device=self._device) for name, value in task.params.items()}
+        params = {name: tensor.requires_grad_() for name, tensor in there.items()}
+        speed = {name: torch.zeros_like(tensor) for name, tensor in params.items()}
+        drawn, losses = Proximal(params.values(), task.proximal), 0.0
+        for done, batch in enumerate(self._batches, start=1):
+            error = self._loss(params, batch)
+            gradients = torch.autograd.grad(error, list(params.values()))
+            descend(params, speed, drawn(params.values(), gradients), task.hyper.u)
+            losses += float(error.detach())
+            task.progress(done, self.steps)
+            if task.is_over():
+                break
+        learnt = {name: tensor.detach().cpu().numpy() for name, tensor in params.items()}
+        return self._fit(learnt, done, losses / done)
 
 
 def digest(arrays: Mapping[str, Array]) -> bytes:

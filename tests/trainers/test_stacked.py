@@ -104,3 +104,11 @@ def test_each_ends_when_its_own_time_is_over(ends: tuple[int, ...]) -> None:
     assert [len(told) for told in told_together] == [
         min(end, -(-(30 + 9 * at) // 8)) for at, end in enumerate(ends)
     ]
+
+
+def test_the_proximal_term_is_that_of_training_one_by_one() -> None:
+    learners = [learner(rows, 2, epochs=2, rate=0.01, proximal=mu) for rows in (20, 33) for mu in (0.0, 0.5, 0.5)]
+    found = train_together(learners)
+    assert_alike(found, [train(one) for one in learners])
+    plain = train(learner(20, 2, epochs=2, rate=0.01))
+    assert any((found[1].params[name] != plain.params[name]).any() for name in plain.params)

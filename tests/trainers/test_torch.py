@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: pip install flnet[to
 
 from flnet.errors import TrainerError  # noqa: E402
 from flnet.training.api import TrainerSettings  # noqa: E402
-from trainers._torch import chosen_device, descend, digest  # noqa: E402
+from trainers._torch import Proximal, chosen_device, descend, digest  # noqa: E402
 from trainers.MNIST import make_trainer  # noqa: E402
 
 
@@ -61,3 +61,17 @@ def test_equal_arrays_have_one_digest_and_others_another() -> None:
         {"c": one["a"], "b": one["b"]},
     ]
     assert len({digest(one), *(digest(other) for other in others)}) == 4
+
+
+def test_the_proximal_term_draws_back_to_the_start() -> None:
+    """One step worked by hand: w - eta (g + mu (w - start))."""
+    start = torch.tensor([1.0, 1.0], dtype=torch.float64)
+    drawn = Proximal([start], 0.5)
+    w, slope = (torch.tensor(numbers, dtype=torch.float64) for numbers in ([1.5, 0.5], [0.2, -0.4]))
+    (gradient,) = drawn([w], (slope,))
+    assert (w - 0.1 * gradient).tolist() == pytest.approx([1.455, 0.565], abs=1e-9)
+
+
+def test_without_mu_there_is_no_proximal_term() -> None:
+    gradients = (torch.tensor([1.0]),)
+    assert Proximal([torch.zeros(1)], 0.0)([torch.ones(1)], gradients) is gradients

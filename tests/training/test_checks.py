@@ -98,7 +98,7 @@ def test_a_wrong_declaration_is_refused(attribute: str, value: object, words: st
 def test_defaults_and_private_parameters_may_differ_between_instances() -> None:
     trainer = Plain()
     trainer.defaults = HyperParams(e=9, u=1, b=1)
-    trainer.shared = ("w",)  # type: ignore[misc]
+    trainer.shared = ("w",)
     declaration = declared(trainer, "T", GIVEN)
     assert (declaration.defaults.e, declaration.shared) == (9, ("w",))
 

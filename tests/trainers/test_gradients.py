@@ -1,0 +1,135 @@
+"""Trainings taken apart: steps by a trainer's gradients are its own training; FedProx's term, in both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from flnet.messages import HyperParams  # noqa: E402
+from flnet.params import Array, Params  # noqa: E402
+from flnet.personal import Descent  # noqa: E402
+from flnet.training.api import Fit, Task, Trainer, TrainerSettings  # noqa: E402
+from flnet.training.inputs import check_inputs  # noqa: E402
+from tests.trainers.mooc_files import write_data as write_enrolments  # noqa: E402
+from tests.trainers.test_multi_label import write_data as write_labels  # noqa: E402
+from tests.training.own_files import class_folders, csv_file, images, table, two_clouds  # noqa: E402
+from tests.training.own_files import node as own_node  # noqa: E402
+from trainers import MNIST, MNIST_3_7, MOOC, MULTI_LABEL  # noqa: E402
+from trainers._own import make_own  # noqa: E402
+
+NAMES = ("MNIST", "MNIST_3_7", "MOOC", "MULTI_LABEL", "images", "table")
+
+
+def made(name: str, folder: Path) -> Trainer:
+    told = TrainerSettings(folder, folder / "state", (1, 4))
+    told.state_path.mkdir()
+    match name:
+        case "MNIST":
+            return MNIST.make_trainer(replace(told, datasets_path=None))
+        case "MNIST_3_7":
+            return MNIST_3_7.make_trainer(replace(told, datasets_path=None))
+        case "MOOC":
+            write_enrolments(folder)
+            return MOOC.make_trainer(told)
+        case "MULTI_LABEL":
+            write_labels(folder)
+            return MULTI_LABEL.make_trainer(replace(told, shard=(1, 2)))
+        case "images":
+            class_folders(folder / "pictures", each=20)
+            return make_own(images(), own_node(folder))
+        case _:
+            csv_file(folder / "t.csv", ["a", "b", "y"], two_clouds())
+            return make_own(table(), own_node(folder))
+
+
+@pytest.fixture(scope="module")
+def trainers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trainer]:
+    return {name: made(name, tmp_path_factory.mktemp(name.lower())) for name in NAMES}
+
+
+def by_gradients(trainer: Trainer, task: Task) -> Fit:
+    """The trainer's own training, in steps of ours."""
+    gradients = trainer.gradients(task)
+    assert gradients is not None
+    start = {name: value.copy() for name, value in task.params.items()}
+    params = {name: value.copy() for name, value in task.params.items()}
+    descent, losses = Descent(gradients.optimiser, task.hyper.u), 0.0
+    for step in range(gradients.steps):
+        loss, slope = gradients(params, step)
+        losses += loss
+        drawn = {name: g + task.proximal * (params[name] - start[name]) for name, g in slope.items()}
+        descent.step(params, drawn)
+    return gradients.fit(params, gradients.steps, losses / gradients.steps)
+
+
+def distance(one: Mapping[str, Array], other: Mapping[str, Array]) -> float:
+    return float(sum(((one[name] - other[name]) ** 2).sum() for name in other) ** 0.5)
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.5])
+@pytest.mark.parametrize("name", NAMES)
+def test_steps_by_gradients_are_the_trainers_own_training(
+    trainers: dict[str, Trainer], name: str, mu: float
+) -> None:
+    trainer = trainers[name]
+    start = Params(trainer.initial_params(0))
+    task = Task(start, HyperParams(e=2, u=0.01 if name != "MOOC" else 0.001, b=40), seed=5, proximal=mu)
+    own, ours = trainer.fit(task), by_gradients(trainer, task)
+    assert (ours.examples, ours.labels) == (own.examples, own.labels)
+    assert ours.metrics.keys() == own.metrics.keys()
+    assert ours.metrics["loss"] == pytest.approx(own.metrics["loss"], abs=1e-5)
+    for key, value in own.params.items():
+        np.testing.assert_allclose(ours.params[key], value, rtol=0, atol=2e-5)
+    assert distance(own.params, start) > 1e-3  # it moved
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_proximal_term_holds_a_training_back(trainers: dict[str, Trainer], name: str) -> None:
+    trainer = trainers[name]
+    assert "proximal" in trainer.honours
+    start = Params(trainer.initial_params(0))
+    task = Task(start, HyperParams(e=3, u=0.005, b=20), seed=5)
+    free, zero, held = (trainer.fit(replace(task, proximal=mu)).params for mu in (0.0, 0.0, 50.0))
+    assert Params(free) == Params(zero) == Params(trainer.fit(task).params)
+    assert distance(held, start) < 0.9 * distance(free, start)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_own_rows_come_as_predictions_take_them(trainers: dict[str, Trainer], name: str) -> None:
+    """Judged from outside, the test rows give the accuracy that the trainer measures."""
+    trainer = trainers[name]
+    spec, rows = trainer.input_spec(), trainer.inputs()
+    assert spec is not None and rows is not None
+    assert len(rows) == trainer.data_info().rows["train"]
+    assert check_inputs(np.asarray(rows[:5], np.float32), spec).shape == (5, *spec.shape)
+    params = trainer.fit(Task(Params(trainer.initial_params(0)), trainer.defaults, 0)).params
+    score = trainer.evaluate(params)
+    measured = {"accuracy": score.accuracy, **score.metrics}
+    for figure, test in trainer.tests().items():
+        values = trainer.predict(params, np.asarray(test.inputs, np.float32)).values
+        right = float((values.argmax(1) == test.labels).mean())
+        assert right == pytest.approx(measured[figure], abs=0.011)
+    assert "accuracy" in trainer.tests()
+
+
+@pytest.mark.slow
+def test_a_keras_network_is_held_back_too(tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow", reason="needs TensorFlow: pip install flnet[tensorflow]")
+    from tests.trainers.cifar_forms import npz
+    from trainers.CIFAR10 import make_trainer
+
+    trainer = make_trainer(TrainerSettings(npz(tmp_path), tmp_path))
+    start = Params(trainer.initial_params(0))
+    task = Task(start, HyperParams(e=1, u=0.02, b=20), seed=1)
+    trained = [name for name in start if name not in trainer.buffers]
+    assert sorted(name for name in start if "moving_" in name) == sorted(trainer.buffers)
+
+    learnt = [trainer.fit(replace(task, proximal=mu)).params for mu in (0.0, 5.0)]
+    free, held = (distance({n: one[n] for n in trained}, {n: start[n] for n in trained}) for one in learnt)
+    assert held < 0.9 * free
