@@ -161,7 +161,8 @@ def weighted_mean(weighted: Sequence[tuple[Mapping[str, Array], float]], merge: 
     for (arrays, _), share in zip(weighted, shares, strict=True):
         total.add(arrays, share)
         extremes.add(arrays)
-    return quotient(specs, [(total, 1.0)], sum(shares), extremes)
+    # Not `sum`: from Python 3.12 on it rounds otherwise than before.
+    return quotient(specs, [(total, 1.0)], math.fsum(shares), extremes)
 
 
 def _at_most_one(weights: Sequence[float]) -> list[float]:

@@ -6,6 +6,7 @@ Blanchard, El Mhamdi, Guerraoui, Stainer, "Machine Learning with Adversaries: By
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -37,7 +38,8 @@ def krum_scores(squares: Squares, hostile: int, among: Sequence[int]) -> list[fl
         among: their rows in `squares`; only they count as neighbours.
     """
     count = max(1, len(among) - hostile - 2)
-    return [sum(sorted(float(squares[one, other]) for other in among if other != one)[:count]) for one in among]
+    others = [sorted(float(squares[one, other]) for other in among if other != one) for one in among]
+    return [math.fsum(row[:count]) if math.inf not in row[:count] else math.inf for row in others]
 
 
 def best_first(squares: Squares, hostile: int, among: Sequence[int]) -> list[int]:
