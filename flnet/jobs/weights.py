@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -53,7 +53,7 @@ class Weights:
         update, says nothing of all others.
         """
         self.averages += 1
-        fair = fair_shares(record)
+        fair = fair_shares(record.weighed, record.contributions)
         ratios = {peer: _ratio(one, fair[peer]) for peer, one in record.weighed.items()}
         is_spread = 2 * sum(ratio is not None and ratio >= LITTLE for ratio in ratios.values()) >= len(ratios)
         turned = []
@@ -75,16 +75,20 @@ class Weights:
         ]
 
 
-def fair_shares(record: RoundRecord) -> Mapping[str, float]:
+def fair_shares(weighed: Mapping[str, object], contributions: Sequence[Mapping[str, Any]]) -> Mapping[str, float]:
     """The share of an average that each update would have had by its examples, but at most an equal one.
 
     So neither a node with few examples nor one of many equal ones seems to be slighted.
+
+    Args:
+        weighed: the updates, by peer.
+        contributions: what was stated of them, as in a record.
     """
-    equal = 1 / max(1, len(record.weighed))
-    stated = {str(one.get("peer")): one.get("examples") for one in record.contributions}
+    equal = 1 / max(1, len(weighed))
+    stated = {str(one.get("peer")): one.get("examples") for one in contributions}
     examples = {peer: count for peer, count in stated.items() if isinstance(count, int) and count > 0}
     total = sum(examples.values())
-    return {peer: min(equal, examples[peer] / total) if peer in examples else equal for peer in record.weighed}
+    return {peer: min(equal, examples[peer] / total) if peer in examples else equal for peer in weighed}
 
 
 def words_of(peer: str, now: Standing) -> str:

@@ -11,9 +11,11 @@ from flnet.web.charts import MAX_LINES, Chart, Series, accuracy_chart, figure_ch
 from flnet.web.job_view import JobView, same_job
 from flnet.web.view import NONE, accuracy, text
 from flnet.web.views_frame import size_words
+from flnet.web.weights import WeightsView, weights_view
 from flnet.web.words import Translate
 
 ROWS_SHOWN = 12  # rounds in the table below the chart
+MAX_RULES = 5  # peers that are named because they merge by another rule
 _SECONDS = {
     "fetch": "Fetching the start",
     "train": "Local training",
@@ -48,6 +50,8 @@ class Card:
         seconds: what the last round's parts took, name and seconds.
         moved: how many bytes of parameters it sent and received, in words; empty where that is not known.
         further: charts of what the rounds took and moved, with their names.
+        weights: how much each update counted; None where that is not known.
+        rules: a sentence for each peer that merges by another rule.
     """
 
     job: JobView
@@ -60,6 +64,8 @@ class Card:
     further: tuple[tuple[str, Chart], ...]
     spark: str
     rows: tuple[RoundRow, ...]
+    weights: WeightsView | None
+    rules: tuple[str, ...]
 
 
 def card_of(
@@ -93,7 +99,16 @@ def card_of(
         tuple(_further(history, t)),
         spark_path(after),
         tuple(_row(record, t) for record in reversed(history[-ROWS_SHOWN:])),
+        weights_view(job.node, job.label, history, job.counts_little, t),
+        tuple(other_rules(job, others, t)),
     )
+
+
+def other_rules(job: JobView, others: Sequence[JobView], t: Translate) -> Iterator[str]:
+    """Which peers merge by another rule than this node; of those that say by which, at most MAX_RULES."""
+    differing = [other for other in others if job.rule and other.rule not in ("", job.rule)]
+    for other in differing[:MAX_RULES]:
+        yield t("{peer} merges by {there}, this node by {here}", peer=other.node, there=other.rule, here=job.rule)
 
 
 def exchange_words(job: JobView, others: Sequence[JobView], t: Translate) -> str:

@@ -58,6 +58,8 @@ class JobView:
         paused: whether it sits rounds out; None where the node cannot be paused.
         sits_out: why it does not train in the open round; empty if it does.
         versions: where there are no common rounds.
+        rule: by which updates become one model; empty where the node does not tell.
+        counts_little: whose updates count little, as this node itself tells it (`flnet.web.weights`).
     """
 
     node: str
@@ -87,6 +89,8 @@ class JobView:
     paused: bool | None
     sits_out: str
     versions: VersionTable | None
+    rule: str
+    counts_little: Any
     outcome: str
     error: str
     data: str
@@ -166,6 +170,8 @@ def _state(job: Mapping[str, Any]) -> dict[str, Any]:
         "rounds_left": _whole(job.get("rounds_left"), 0),
         "paused": paused if isinstance(paused, bool) else None,
         "sits_out": text(job.get("sits_out"), 500),
+        "rule": text(job.get("merging_rule")),
+        "counts_little": job.get("counts_little"),
         "progress": _progress(job.get("progress")),
         "outcome": text(job.get("outcome"), 500),
         "error": text(job.get("error"), 500),

@@ -8,7 +8,7 @@ PAGES: Mapping[str, str] = {
     "Merging rule": "Regla de fusión",
     "How each update counted": "Cuánto contó cada actualización",
     "{counted} of {all} in round {round}": "{counted} de {all} en la ronda {round}",
-    "{count} left out": "{count} descartadas",
+    "{count} left out": "{count} sin contar",
     "weights from {low} to {high}, an equal share is {equal}": (
         "pesos de {low} a {high}, una parte igual es {equal}"
     ),

@@ -84,7 +84,7 @@ def test_the_fair_share_of_few_examples_is_small() -> None:
         {"peer": "b", "examples": 490},
         {"peer": "c", "examples": 10},
     )
-    assert fair_shares(one) == pytest.approx({"a": 1 / 3, "b": 1 / 3, "c": 0.01})
+    assert fair_shares(one.weighed, one.contributions) == pytest.approx({"a": 1 / 3, "b": 1 / 3, "c": 0.01})
     assert turns(one, one, one, one) == [[]] * 4
 
 

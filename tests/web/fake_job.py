@@ -38,6 +38,7 @@ class FakeJob:
     digest: str | None = None
     records: list[View] = field(default_factory=list)
     metrics: View = field(default_factory=dict)
+    more: View = field(default_factory=dict)  # fields of its view beside these
 
     def view(self) -> View:
         return {
@@ -71,4 +72,5 @@ class FakeJob:
                 "sample": self.sample,
                 "note": "for MNIST put its four files into a folder",
             },
+            **self.more,
         }
