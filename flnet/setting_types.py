@@ -16,12 +16,13 @@ _PARTITION = re.compile(r"(iid|groups|(dirichlet|pathological|quantity|power):[0
 _NUMBER = "[0-9]{1,9}([.][0-9]{1,9})?"
 _ABOVE_0 = f"(?=[0-9.]*[1-9]){_NUMBER}"
 MERGING_RULES = (
-    "agg0, agg1, agg2, median, trimmed-mean:0.2, geometric-median, krum:1, multi-krum:1, multi-krum:1:3 or "
-    "bulyan:1, after clip, clip:2.5 or cosine, with commas between"
+    "agg0, agg1, agg2, median, trimmed-mean:0.2, geometric-median, krum:1, multi-krum:1, multi-krum:1:3, "
+    "bulyan:1 or k-means:1, after clip, clip:2.5 or cosine, with commas between"
 )
 _MERGING_RULE = re.compile(
     r"agg[012]|median|geometric-median|trimmed-mean(:0[.][0-4][0-9]{0,8})?|(krum|bulyan)(:[0-9]{1,3})?"
     r"|multi-krum(:[0-9]{1,3}(:[1-9][0-9]{0,2})?)?"
+    r"|k-means(:(1|(?=[0-9.]*[1-9])0[.][0-9]{1,9}))?"
 )
 _FILTER = re.compile(f"clip(:{_ABOVE_0})?|cosine")
 _MOST_FILTERS = 8

@@ -17,6 +17,7 @@ from flnet.strategies import (
     cosine,
     fed_avg,
     geometric_median,
+    k_means,
     krum,
     median,
     multi_krum,
@@ -57,6 +58,8 @@ def _rule(text: str, memory: Memory) -> Strategy:
             return trimmed_mean(float(numbers[0]) if numbers else DEFAULT_PART, memory)
         case "geometric-median":
             return geometric_median()
+        case "k-means":
+            return k_means(float(numbers[0]) if numbers else 1.0)
         case "krum":
             return krum(hostile)
         case "multi-krum":

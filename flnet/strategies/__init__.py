@@ -7,6 +7,7 @@ from flnet.strategies.composed import composed
 from flnet.strategies.cosine import cosine
 from flnet.strategies.fed_avg import fed_avg
 from flnet.strategies.geometric_median import geometric_median
+from flnet.strategies.k_means import k_means
 from flnet.strategies.krum import krum, multi_krum
 from flnet.strategies.median import median
 from flnet.strategies.trimmed_mean import DEFAULT_PART, trimmed_mean
@@ -27,6 +28,7 @@ __all__ = [
     "cosine",
     "fed_avg",
     "geometric_median",
+    "k_means",
     "krum",
     "median",
     "multi_krum",

@@ -26,6 +26,13 @@ def plain_mean(updates: Sequence[Update], schema: Schema) -> Params:
     )
 
 
+def usual_mean(updates: Sequence[Update], schema: Schema) -> Params:
+    """The mean by examples; the plain one where somebody did not say how many."""
+    rules = {name: spec.merge for name, spec in schema.specs.items()}
+    unsaid = any(one.examples is None for one in updates)
+    return weighted_mean([(one.params, 1.0 if unsaid else float(one.examples or 0)) for one in updates], rules)
+
+
 def mean_of_sorted(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """The mean of every column, summed row by row so that its bits are the same everywhere.
 

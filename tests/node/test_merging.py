@@ -12,6 +12,7 @@ NAMES = {
     "agg0": "agg0", "agg1": "agg1", "agg2": "agg2", "median": "median", "trimmed-mean": "trimmed-mean:0.2",
     "trimmed-mean:0.3": "trimmed-mean:0.3", "geometric-median": "geometric-median", "krum": "krum:1",
     "krum:2": "krum:2", "multi-krum:2": "multi-krum:2", "multi-krum:2:4": "multi-krum:2:4", "bulyan:3": "bulyan:3",
+    "k-means": "k-means", "k-means:1": "k-means", "k-means:0.50": "k-means:0.5",
     "clip,agg0": "clip,agg0", "clip:2.50,cosine,krum": "clip:2.5,cosine,krum:1",
 }  # fmt: skip
 
@@ -31,6 +32,9 @@ def test_every_rule_has_a_strategy(rule: str) -> None:
         "median:1",
         "trimmed-mean:0.5",
         "krum:-1",
+        "k-means:0",
+        "k-means:0.0",
+        "k-means:1.5",
         "multi-krum:1:0",
         "clip",
         "median,clip",
