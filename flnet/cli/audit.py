@@ -14,7 +14,7 @@ import click
 
 from flnet.cli.client import NodeClient, View, node_option
 from flnet.cli.tables import print_json, print_table, table
-from flnet.cli.text import printable, short
+from flnet.cli.text import printable, share, short
 from flnet.contributions import Contribution
 from flnet.errors import LocalError
 from flnet.fingerprints import check_key
@@ -22,7 +22,7 @@ from flnet.fingerprints import short as short_key
 
 __all__ = ["command", "judged"]
 
-SIGNED, UNSIGNED, WRONG = "signed", "not signed", "WRONG"
+SIGNED, UNSIGNED, WRONG, LEFT_OUT = "signed", "not signed", "WRONG", "left out"
 MAX_CARD_BYTES = 4 * 1024 * 1024
 _BLOCK = re.compile(r"^```json\n(\{.*\})\n```$", re.MULTILINE)
 
@@ -41,7 +41,9 @@ def command(
     """Check what nodes stated of their updates: of the rounds of TRAINER on a node, or on a model's card.
 
     A statement says whose the update is, of which round, with what its training began, and from how many examples.
-    Nodes of a mesh with keys sign it with their own. What is WRONG was changed after it was signed.
+    Nodes of a mesh with keys sign it with their own. What is WRONG was changed after it was signed. The weight is
+    the update's share of the average, where the merging rule gives one; it is what the node that made the average
+    says, and nobody signs it.
 
     \b
     Exit codes: 0 nothing is wrong; 1 something is, or it was refused; 2 wrong usage; 3 the node cannot be reached.
@@ -82,6 +84,7 @@ def judged(stated: Contribution) -> str:
 
 def _of_round(trainer: str, record: Mapping[str, Any]) -> Iterator[View]:
     round, initiator = record.get("round"), record.get("initiator")
+    yield from _left_out(record)
     for view in record.get("contributions") or ():
         said = {
             "round": view.get("round", round),  # without common rounds, the version that it is
@@ -89,7 +92,7 @@ def _of_round(trainer: str, record: Mapping[str, Any]) -> Iterator[View]:
             "peer": view.get("peer"),
             "key": view.get("key", ""),
         }
-        said["examples"] = view.get("examples")
+        said["examples"], said["weight"] = view.get("examples"), _weighed(record, view.get("peer")).get("weight")
         if not view.get("digest"):  # who stated nothing, as in the thesis' form
             yield {**said, "verdict": UNSIGNED}
             continue
@@ -99,6 +102,25 @@ def _of_round(trainer: str, record: Mapping[str, Any]) -> Iterator[View]:
             yield {**said, "verdict": WRONG}
         else:
             yield {**said, "verdict": judged(stated)}
+
+
+def _left_out(record: Mapping[str, Any]) -> Iterator[View]:
+    """The updates that came and are not in the average; what was stated of them is not kept."""
+    weighed, stated = record.get("weighed"), record.get("contributions") or ()
+    here = {view.get("peer") for view in stated}
+    for peer in sorted(weighed) if isinstance(weighed, dict) else ():
+        reason = _weighed(record, peer).get("reason")
+        if not reason or peer in here:
+            continue
+        where = {"round": record.get("round"), "model": record.get("digest"), "peer": peer, "key": ""}
+        yield {**where, "examples": None, "weight": 0.0, "verdict": LEFT_OUT, "reason": reason}
+
+
+def _weighed(record: Mapping[str, Any], peer: object) -> Mapping[str, Any]:
+    """How an update counted, as the node or the card tells it."""
+    weighed = record.get("weighed")
+    one = weighed.get(peer) if isinstance(weighed, dict) and isinstance(peer, str) else None
+    return one if isinstance(one, dict) else {}
 
 
 def _is_asked(record: Mapping[str, Any], model: str | None) -> bool:
@@ -125,7 +147,7 @@ def _from_card(card: Path) -> tuple[str, list[View]]:
 
 
 def _print(found: list[View]) -> None:
-    shown = table("round", "model", "node", "key", "examples", "statement")
+    shown = table("round", "model", "node", "key", "examples", "weight", "statement")
     for one in found:
         shown.add_row(
             printable(one["round"]),
@@ -133,9 +155,14 @@ def _print(found: list[View]) -> None:
             printable(one["peer"]),
             _key(one["key"]),
             printable("-" if one["examples"] is None else one["examples"]),
+            share(one["weight"]),
             str(one["verdict"]),
         )
     print_table(shown)
+    for one in found:
+        if one["verdict"] == LEFT_OUT:
+            who = f"round {printable(one['round'])}: {printable(one['peer'])}"
+            click.echo(f"{who} was left out: {printable(one['reason'])}")
 
 
 def _key(key: object) -> str:

@@ -75,6 +75,10 @@ class NodeClient:
         """GET /peers: the peers' views."""
         return self._list("/peers")
 
+    def jobs(self) -> list[View]:
+        """GET /jobs: with more than GET /info tells."""
+        return self._list("/jobs")
+
     def job(self, trainer: str) -> View:
         """GET /jobs/{trainer}."""
         return self._object("GET", _job_path(trainer))

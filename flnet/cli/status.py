@@ -11,9 +11,11 @@ from flnet.cli.client import NodeClient, View, node_option
 from flnet.cli.figures import figure_words, figures_of, metrics_option, numbers
 from flnet.cli.schedule import next_line
 from flnet.cli.tables import print_json, print_table, table
-from flnet.cli.text import accuracy, printable, short
+from flnet.cli.text import accuracy, printable, share, short
 
 __all__ = ["command"]
+
+USUAL = "agg1"  # the merging rule of which nothing is said
 
 
 @click.command("status")
@@ -26,7 +28,7 @@ def command(address: str, as_json: bool, every: bool) -> None:
     Exit codes: 0 shown; 1 the node refused; 2 wrong usage; 3 the node cannot be reached.
     """
     with NodeClient(address) as node:
-        info = node.info()
+        info = _with_little(node.info(), node.jobs())
     if as_json:
         print_json(info)
         return
@@ -38,8 +40,15 @@ def command(address: str, as_json: bool, every: bool) -> None:
     )
     jobs = info.get("jobsInfo", [])
     print_table(jobs_table(jobs))
-    for line in (*version_lines(jobs), *plan_lines(jobs), *figure_lines(jobs, every)):
+    for line in (*version_lines(jobs), *plan_lines(jobs), *merging_lines(jobs), *figure_lines(jobs, every)):
         click.echo(line)
+
+
+def _with_little(info: View, jobs: list[View]) -> View:
+    """What a node says of itself, and of each job whose updates count little in it; peers are not told that."""
+    little = {job.get("trainer_id"): job.get("counts_little", []) for job in jobs}
+    views = [{**job, "counts_little": little.get(job.get("trainer_id"), [])} for job in info.get("jobsInfo", [])]
+    return {**info, "jobsInfo": views}
 
 
 def jobs_table(jobs: list[View]) -> Table:
@@ -72,6 +81,23 @@ def plan_lines(jobs: list[View]) -> list[str]:
             lines.append(f"{name} {line} ({printable(schedule.get('when'))})")
         if isinstance(schedule, dict) and schedule.get("unwilling"):
             lines.append(f"{name} takes no part in rounds of others now: {printable(schedule['unwilling'])}")
+    return lines
+
+
+def merging_lines(jobs: list[View]) -> list[str]:
+    """A line per job with another rule than the usual one, and one per node whose updates count little."""
+    lines = []
+    for job in jobs:
+        name, rule = printable(job.get("trainer_id")), job.get("merging_rule")
+        if rule and rule != USUAL:
+            lines.append(f"{name} merges by {printable(rule)}")
+        for row in job.get("counts_little") or []:
+            why = f"left out: {row['reason']}" if row.get("reason") else f"weight {share(row.get('weight'))}"
+            fair = (
+                f", {share(row['fair'])} was fair" if row.get("fair") is not None and not row.get("reason") else ""
+            )
+            words = f"{name}: updates of {printable(row.get('peer'))} count little"
+            lines.append(f"{words} since round {printable(row.get('since'))} ({printable(why)}{fair})")
     return lines
 
 

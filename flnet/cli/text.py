@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["accuracy", "counted", "printable", "short"]
+__all__ = ["accuracy", "counted", "printable", "share", "short"]
 
 
 def printable(text: object) -> str:
@@ -21,6 +21,13 @@ def short(digest: object) -> str:
 def accuracy(value: object) -> str:
     """An accuracy in [0, 1] with four digits; "-" for none."""
     return f"{value:.4f}" if isinstance(value, int | float) else "-"
+
+
+def share(value: object) -> str:
+    """A share in [0, 1] as per cent, with the digits that count; "-" for none."""
+    if not isinstance(value, int | float):
+        return "-"
+    return f"{100 * value:.1f} %" if value >= 0.01 or value <= 0 else f"{100 * value:.2g} %"
 
 
 def counted(number: int, thing: str) -> str:

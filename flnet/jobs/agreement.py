@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from flnet.errors import ParamsRefused
-from flnet.jobs.rules import COMMON, LATE_UPDATES, PARTICIPATION, ROUNDS
+from flnet.jobs.rules import COMMON, LATE_UPDATES, PARTICIPATION, ROUNDS, USUAL
 from flnet.jobs.state import JobState
 from flnet.screening import CLIP, GATE
 from flnet.strategies.base import MERGING
@@ -13,7 +13,7 @@ from flnet.strategies.base import MERGING
 RULES = frozenset(
     {PARTICIPATION, LATE_UPDATES, ROUNDS, GATE, CLIP, MERGING}
 )  # what the settings of a node add to what its trainer states
-_UNSAID = {ROUNDS: COMMON}  # what it means if a node says nothing of it; else it means nothing
+_UNSAID = {ROUNDS: COMMON, MERGING: USUAL}  # what it means if a node says nothing of it; else it means nothing
 _SHORT = 120  # characters up to which both sides are shown whole
 _NAMED = 5  # of a long list, the entries that are shown
 

@@ -96,11 +96,18 @@ def _contributions(chosen: Chosen) -> list[str]:
     stated = record.get("contributions") or []
     if not stated or record.get("digest") != chosen.digest:
         return []
-    lines = ["## Who contributed", "", _row(["node", "fingerprint of its key", "examples"]), _row(["---"] * 3)]
+    weighed = record.get("weighed") or {}
+    columns = ["node", "fingerprint of its key", "examples", "weight in the average"]
+    lines = ["## Who contributed", "", _row(columns), _row(["---"] * len(columns))]
     for one in stated:
         key = short(one["key"]) if one.get("key") and one.get("signature") else "not signed"
-        lines.append(_row([_plain(one["peer"]), key, str(one["examples"])]))
-    said = {name: record[name] for name in ("round", "initiator", "contributions")}
+        weight = (weighed.get(one["peer"]) or {}).get("weight")
+        share = "not one number" if weight is None else f"{weight:.4f}"
+        lines.append(_row([_plain(one["peer"]), key, str(one["examples"]), share]))
+    for peer, one in weighed.items():
+        if one.get("reason"):
+            lines.append(_row([_plain(peer), "", "", f"left out: {_plain(one['reason'])}"]))
+    said = {**{name: record[name] for name in ("round", "initiator", "contributions")}, "weighed": weighed}
     whole = json.dumps({"trainer": chosen.trainer, "digest": chosen.digest, **said}, ensure_ascii=True)
     return [*lines, "", "```json", whole, "```", ""]
 

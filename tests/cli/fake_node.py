@@ -67,6 +67,8 @@ class FakeNode:
             me = {"id": "node-a", "ip": None, "port": "4000"}
             info = {"iAm": me, "jobsInfo": [self.views[0]], "lastNodeStatus": "IDLE", "peers": self.peer_views}
             return 200, info
+        if path == "/jobs":
+            return 200, [self.views[0]]
         if path == "/peers":
             return 200, self.peer_views
         if path == "/jobs/MNIST":

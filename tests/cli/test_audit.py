@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from flnet.cli.audit import SIGNED, UNSIGNED, WRONG, judged
+from flnet.cli.audit import LEFT_OUT, SIGNED, UNSIGNED, WRONG, judged
 from flnet.contributions import Contribution
 from tests.cli.fake_node import FakeNode
 from tests.signing.keypairs import TestKey
@@ -50,8 +50,29 @@ def test_who_contributed_is_listed_with_keys_and_verdicts(flnet: Run, node: Call
     assert shown.exit_code == 0
     lines = [line.split() for line in shown.output.splitlines() if "ababab" in line]
     assert [line[2] for line in lines] == ["b", "old"]
-    assert lines[0][-2:] == ["40", SIGNED]
-    assert " ".join(lines[1][-3:]) == f"- {UNSIGNED}"
+    assert lines[0][-3:] == ["40", "-", SIGNED]
+    assert " ".join(lines[1][-4:]) == f"- - {UNSIGNED}"
+
+
+def test_weights_are_shown_and_who_was_left_out(flnet: Run, node: Callable[..., str]) -> None:
+    weighed = {"b": {"weight": 0.625}, "c\x1b": {"weight": 0.0, "reason": "it moved 9"}, "d": {"norm": 1.0}}
+    address = node(record(stated().view(), stated("d").view(), weighed=weighed))
+    shown = flnet("audit", "MNIST", "--node", address)
+    assert "round 0: c\\x1b was left out: it moved 9" in shown.output
+    found = json.loads(flnet("audit", "MNIST", "--json", "--node", address).stdout)
+    assert [(one["peer"], one["weight"], one["verdict"]) for one in found] == [
+        ("c\x1b", 0.0, LEFT_OUT),
+        ("b", 0.625, SIGNED),
+        ("d", None, SIGNED),
+    ]
+    assert "62.5 %" in shown.output
+
+
+@pytest.mark.parametrize("weighed", [None, [], 7, {"b": 7}, {"b": {"weight": "x", "reason": 0}}, {"x": None}])
+def test_weights_that_are_none_do_no_harm(flnet: Run, node: Callable[..., str], weighed: object) -> None:
+    shown = flnet("audit", "MNIST", "--node", node(record(stated().view(), weighed=weighed)))
+    assert shown.exit_code == 0
+    assert SIGNED in shown.output
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from click.testing import Result
 
 from flnet.cli.commands import COMMANDS, exit_code
 from flnet.errors import FlnetError, PeerRefused, PeerTimeout, PeerUnreachable, SettingsError, StartError
+from flnet.jobs import Rules
 from tests.cli.fake_node import FakeNode, job, measured, record
 
 Run = Callable[..., Result]
@@ -136,6 +137,20 @@ def test_status_tells_versions_where_there_are_no_common_rounds(flnet: Run, fake
     assert "MNIST has version 9 here; there are no common rounds" in shown
     assert "MNIST b: version 7, 6 merged into 9 at " in shown
     assert "MNIST c: version 1, none merged (does not answer)" in shown
+
+
+def test_status_names_whose_updates_count_little_and_why(flnet: Run, fake_node: FakeNode) -> None:
+    row = {"since": 3, "fair": 0.25, "reason": ""}
+    little = [{"peer": "b", "weight": 0.004, **row}, {"peer": "c", "weight": 0.0, **row, "reason": "it moved 9"}]
+    fake_node.views = [job(merging_rule="median", counts_little=little)]
+    shown = flnet("status", "--node", fake_node.address).output
+    assert "MNIST merges by median\n" in shown
+    assert "MNIST: updates of b count little since round 3 (weight 0.4 %, 25.0 % was fair)" in shown
+    assert "MNIST: updates of c count little since round 3 (left out: it moved 9)" in shown
+    fake_node.views = [job(merging_rule=Rules().merging)]
+    shown = flnet("status", "--node", fake_node.address).output
+    assert "merges" not in shown
+    assert "little" not in shown
 
 
 def test_status_for_scripts(flnet: Run, fake_node: FakeNode) -> None:

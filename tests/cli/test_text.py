@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from flnet.cli.text import accuracy, counted, printable, short
+from flnet.cli.text import accuracy, counted, printable, share, short
 
 
 @pytest.mark.parametrize(
@@ -25,4 +25,5 @@ def test_short_forms() -> None:
     assert short(None) == "-"
     assert accuracy(0.51234) == "0.5123"
     assert accuracy(None) == "-"
+    assert [share(one) for one in (0.625, 0.0002, 0, None, "x")] == ["62.5 %", "0.02 %", "0.0 %", "-", "-"]
     assert (counted(1, "node"), counted(0, "node")) == ("1 node", "0 nodes")

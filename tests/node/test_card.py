@@ -30,6 +30,7 @@ async def test_the_card_of_an_average() -> None:
         assert "| licence | CC0-1.0 |" in lines
         assert r"| split | rows | \<three\> | seven |" in lines
         assert "| train | 3 | 1 | 2 |" in lines
+        assert any(line.endswith(" | 1.0000 |") for line in lines)  # the weight of the only update
         assert "Generated sample data: made up in points.csv" in lines
         assert [line[:9] for line in lines if line.startswith(("| 0 | 1 |", "| 1 | 1 |"))] == [
             "| 0 | 1 |",
