@@ -1,11 +1,11 @@
-"""Errors that keep strangers from harm: whom this node does not call, and who asks too often; see flnet.errors."""
+"""More errors beside those of flnet.errors: whom this node does not call, who asks too often, who sits out."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 
-from flnet.errors import PeerError
+from flnet.errors import PeerError, TrainerError
 
 
 class AddressRefused(PeerError):
@@ -30,6 +30,12 @@ class LabelsRefused(PeerError):
 
     status = 422
     code = "labels_refused"
+
+
+class SitsOut(TrainerError):
+    """A trainer has nothing to add to this round; the message says why, and nothing is wrong."""
+
+    code = "sits_out"
 
 
 class NotAnnounced(PeerError):

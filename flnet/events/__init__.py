@@ -17,7 +17,7 @@ from flnet.events.asked import (
     UpdateReceived,
     WillingnessChanged,
 )
-from flnet.events.base import Declaration, Event
+from flnet.events.base import Declaration, Event, Turn
 from flnet.events.ends import (
     Averaged,
     AveragingFailed,
@@ -104,6 +104,7 @@ __all__ = [
     "TrainingAsked",
     "TrainingFailed",
     "TrustChanged",
+    "Turn",
     "UpdateOffered",
     "UpdateReceived",
     "Version",

@@ -6,12 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from flnet.labels import Schedule
 from flnet.messages import HyperParams
 from flnet.params import MergeRule
 
 
 class Event:
     """Something that a job, or the membership, hears; each is a small frozen record."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Which rounds a node trains in, where nodes label differently.
+
+    Attributes:
+        schedule: who trains when; the same on all nodes.
+        is_desired: whether this node has labels of the space that all want to predict in.
+    """
+
+    schedule: Schedule = "two-phase"
+    is_desired: bool = True
 
 
 @dataclass(frozen=True)
@@ -29,6 +43,7 @@ class Declaration:
         offers: what a person may do with its models: inputs (what predictions take, or None), formats of an
             export, note (goes with every prediction), licence, counts (rows of each class per split).
         personalises: whether its private parameters learn on from each average.
+        turn: in which rounds it trains, where nodes that label differently take turns; None: in all.
     """
 
     label: str
@@ -40,3 +55,4 @@ class Declaration:
     agreement: Mapping[str, str] = field(default_factory=dict)
     offers: Mapping[str, Any] = field(default_factory=dict)
     personalises: bool = False
+    turn: Turn | None = None

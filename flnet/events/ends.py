@@ -69,10 +69,11 @@ class Trained(Event):
 
 @dataclass(frozen=True)
 class TrainingFailed(Event):
-    """Local training ended without a result."""
+    """Local training ended without a result; `is_choice`: the trainer had nothing to add, and nothing is wrong."""
 
     key: RoundKey
     reason: str
+    is_choice: bool = False
 
 
 @dataclass(frozen=True)

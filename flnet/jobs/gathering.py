@@ -55,6 +55,9 @@ def failed(s: JobState, event: TrainingFailed) -> list[Effect]:
         return came(s, event)
     if s.phase is not Phase.TRAINING or event.key != s.key:
         return []
+    if event.is_choice:
+        s.phase = Phase.GATHERING
+        return [*decline(s, event.reason), s.tell("sits_out", f"this node sits the round out: {event.reason}")]
     s.error = f"training failed in round {s.number}: {event.reason}"
     s.phase = Phase.GATHERING
     if s.record is not None:

@@ -13,6 +13,7 @@ from flnet.jobs.goal_steps import begun, entered
 from flnet.jobs.lagging import lags, left_behind, outdated, take_back, timed
 from flnet.jobs.opening import Opening, Start
 from flnet.jobs.record import RoundRecord
+from flnet.jobs.sitting_out import why_not
 from flnet.jobs.speaking import decline, rest, start_message
 from flnet.jobs.state import PAUSED, JobState, Word, key_of
 from flnet.jobs.steps import Phase
@@ -96,7 +97,6 @@ def _repeated(s: JobState, event: TrainingAsked) -> list[Effect]:
     return []
 
 
-APART = "a person here went back to another model than the one that this round starts from"  # what peers read
 _OPEN = (Phase.FETCHING, Phase.TRAINING, Phase.GATHERING)  # a round that is not averaged yet
 
 
@@ -178,7 +178,7 @@ def _enter(s: JobState, opening: Opening) -> list[Effect]:
     s.phase = Phase.GATHERING
     if s.averaging.sits_out:
         return rest(s)
-    if why := opening.sits_out or _why_not(s, opening):
+    if why := opening.sits_out or why_not(s, opening):
         return _sit_out(s, why)
     if (said := lags(s)) is not None:
         s.base = None
@@ -199,17 +199,8 @@ def _join(s: JobState, opening: Opening) -> list[Effect]:
         s.averaging.choose(s.chosen or ())
     if s.averaging.sits_out:
         return [*joined, *rest(s), s.save(), *given_up]
-    why = _why_not(s, opening)
+    why = why_not(s, opening)
     return [*joined, *(_sit_out(s, why) if why else _begin(s)), s.save(), *given_up]
-
-
-def _why_not(s: JobState, opening: Opening) -> str:
-    """Why this node does not train in a round; empty if it does."""
-    assert s.model is not None
-    start = opening.start
-    if s.rolled_back and start is not None and s.base is None and start.digest != s.model.shared.digest:
-        return APART
-    return PAUSED if s.paused else "" if opening.started_by(s.my_id) else s.unwilling
 
 
 def _sit_out(s: JobState, why: str) -> list[Effect]:

@@ -154,5 +154,5 @@ def restored_of(saved: SavedJob) -> Restored:
         UpdateReceived(kept.update) if kept.digest is None else UpdateOffered(kept.update, kept.digest)
         for kept in saved.updates
     )
-    *parts, remembered = saved.parts
-    return Restored(saved.snapshot, *parts, words, saved.records, remembered)
+    params, private, sent, remembered = saved.parts
+    return Restored(saved.snapshot, params, private, sent, words, saved.records, remembered)

@@ -28,6 +28,7 @@ from flnet.events import (
 from flnet.jobs.state import JobState
 from flnet.packing import Encoding
 from flnet.params import Digest, Params, PeerId, RoundKey, Schema, TrainerId, Update
+from flnet.refusals import SitsOut
 from flnet.screening import USUAL, Bounds, Screening
 from flnet.signing import NodeKey
 from flnet.strategies import Merged, RoundStart, Running, Strategy
@@ -111,7 +112,7 @@ class Lane:
             hyper = effect.hyper.model_copy(update=self._own_hyper)
             fit, score = await self._pool.fit(trainer, effect.params, hyper, seed)
         except FlnetError as exc:
-            return TrainingFailed(effect.key, str(exc))
+            return TrainingFailed(effect.key, str(exc), isinstance(exc, SitsOut))
         metrics = {**fit.metrics, **score.metrics}
         params = Params(fit.params)
         shared = await asyncio.to_thread(self._to_send, trainer, params, effect.params)
@@ -158,7 +159,7 @@ class Lane:
             return Averaged(effect.key, merged.params, seconds, *said)
 
     async def evaluate(self, trainer: TrainerId, effect: Evaluate) -> Event:
-        """Measure a model on the own test split, where it is asked for once private parameters learnt on from it."""
+        """Measure a model on the own test split; if so asked, once private parameters have learnt on from it."""
         digest, private = effect.shared.digest, None
         try:
             if effect.hyper is None:

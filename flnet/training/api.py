@@ -18,8 +18,10 @@ from types import MappingProxyType
 from typing import ClassVar, Self
 
 from flnet.errors import DataMissing, NotOffered, TrainerError
+from flnet.events import Turn
 from flnet.messages import HyperParams
 from flnet.params import Array, MergeRule
+from flnet.refusals import SitsOut
 from flnet.training.method import Method
 from flnet.training.partition import Partition
 from flnet.training.records import (
@@ -55,11 +57,13 @@ __all__ = [
     "Progress",
     "Rows",
     "Score",
+    "SitsOut",
     "Task",
     "Trainer",
     "TrainerError",
     "TrainerFile",
     "TrainerSettings",
+    "Turn",
 ]
 
 
@@ -74,6 +78,7 @@ class Trainer(ABC):
     exchange_threshold: float = 0.02  # by how much a peer's model must win to be adopted
     shared: tuple[str, ...] | None = None  # names that leave this node; None: all of them
     merge: Mapping[str, MergeRule] = MappingProxyType({})  # arrays not merged by the mean
+    turn: Turn | None = None  # in which rounds it trains, where nodes that label differently take turns
     personalises: bool = False  # whether its private parameters learn on from each average
     agreement: Mapping[str, str] = MappingProxyType({})  # what all nodes must have alike: {"classes": "cat, dog"}
 

@@ -130,7 +130,7 @@ def declared(trainer: Trainer, name: str, params: Params) -> Declaration:
     merge = {key: rule for key, rule in trainer.merge.items() if key in shared}
     agreed = _as_agreement(trainer.agreement, name)
     label, offers = trainer.label or name, offered(trainer, name)
-    words = (_as_data(info), agreed, offers, bool(trainer.personalises))
+    words = (_as_data(info), agreed, offers, bool(trainer.personalises), trainer.turn)
     return Declaration(label, trainer.defaults, threshold, shared, merge, *words)
 
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from flnet.errors import DataMissing, FlnetError, InputRefused, NotOffered, TrainerError, WorkerDied
-from flnet.events import Declaration
+from flnet.events import Declaration, Turn
 from flnet.messages import HyperParams
 from flnet.params import Params
+from flnet.refusals import SitsOut
 from flnet.training.api import Fit, Prediction, Score, TrainerFile, TrainerSettings
 from flnet.training.backend import Assignment, Inputs
 from flnet.training.partition import Partition
@@ -68,13 +69,15 @@ def read_assignment(fields: Mapping[str, Any]) -> Assignment:
 
 def declaration_fields(declaration: Declaration) -> dict[str, Any]:
     """A declaration as JSON."""
-    return {**vars(declaration), "defaults": declaration.defaults.fields()}
+    turn = None if declaration.turn is None else vars(declaration.turn)
+    return {**vars(declaration), "defaults": declaration.defaults.fields(), "turn": turn}
 
 
 def read_declaration(fields: Mapping[str, Any]) -> Declaration:
     """A declaration from JSON."""
     defaults = HyperParams.model_validate(fields["defaults"])
-    return Declaration(**{**fields, "defaults": defaults, "shared": tuple(fields["shared"])})
+    turn = None if fields["turn"] is None else Turn(**fields["turn"])
+    return Declaration(**{**fields, "defaults": defaults, "shared": tuple(fields["shared"]), "turn": turn})
 
 
 def fit_fields(fit: Fit, score: Score) -> dict[str, Any]:
@@ -132,7 +135,7 @@ def read_error(fields: Mapping[str, Any]) -> FlnetError:
     """A failure from JSON."""
     if "missing" in fields:
         return DataMissing(fields["missing"], fields["remedy"])
-    callers = {kind.code: kind for kind in (InputRefused, NotOffered)}
+    callers = {kind.code: kind for kind in (InputRefused, NotOffered, SitsOut)}
     return callers.get(fields.get("code", ""), TrainerError)(fields["message"])
 
 

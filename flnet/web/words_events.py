@@ -112,6 +112,7 @@ SPANISH: Mapping[str, Mapping[str, str]] = {
         ),
     },
     "sits_out": {
+        "this node sits the round out: {reason}": "este nodo no participa en la ronda: {reason}",
         "this node is not chosen for the round: {count} of {number} nodes train: {names}": (
             "este nodo no está elegido para la ronda: entrenan {count} de {number} nodos: {names}"
         ),

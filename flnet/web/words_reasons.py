@@ -55,6 +55,11 @@ _ROUNDS: Mapping[str, str] = {
         "el modelo guardado ya no encaja con el entrenador: {reason}"
     ),
     "paused by a person here": "una persona lo puso en pausa aquí",
+    "this round is for nodes {kind}; it trains in the next one": (
+        "esta ronda es para nodos {kind}; entrenará en la siguiente"
+    ),
+    "labelled otherwise": "con otras etiquetas",
+    "with labels of the desired space": "con etiquetas del espacio deseado",
     "not chosen": "no elegido",
     "its training goes on over this round, and counts when it is done": (
         "su entrenamiento sigue durante esta ronda y contará cuando termine"

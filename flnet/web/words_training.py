@@ -81,6 +81,12 @@ _LOADING: Mapping[str, str] = {
     ),
     "initial_params of trainer {trainer}": "initial_params del entrenador {trainer}",
     "fit of trainer {trainer}": "fit del entrenador {trainer}",
+    "personalise of trainer {trainer}": "personalise del entrenador {trainer}",
+    "{where} gave {name}; expected private parameters only: {names}": (
+        "{where} dio {name}; se esperaban solo parámetros privados: {names}"
+    ),
+    "{where} diverged: {name} has numbers that are not finite": "{where} divergió: {name} tiene números no finitos",
+    "{where} gave parameters that do not fit: {reason}": "{where} dio parámetros que no encajan: {reason}",
     "evaluate of trainer {trainer}": "evaluate del entrenador {trainer}",
     "predict of trainer {trainer}": "predict del entrenador {trainer}",
     "input_spec of trainer {trainer}": "input_spec del entrenador {trainer}",
@@ -157,6 +163,7 @@ _CHECKS: Mapping[str, str] = {
     ),
     "{where} gave no numbers: {reason}": "{where} no dio números: {reason}",
     "this trainer has no method predict": "este entrenador no tiene el método predict",
+    "this trainer has no method personalise": "este entrenador no tiene el método personalise",
 }
 _PREDICTIONS: Mapping[str, str] = {
     "{trainer} cannot be exported to ONNX: its trainer describes no such model": (
