@@ -22,6 +22,15 @@ SPANISH: Mapping[str, str] = {
     "the classes of the label space {name} are no list of texts": (
         "las clases del espacio de etiquetas {name} no son una lista de textos"
     ),
+    "Groups of students in online courses (KDD Cup 2015)": (
+        "Grupos de estudiantes en cursos en línea (KDD Cup 2015)"
+    ),
+    "{path}: {name} is no option; expected k, min_count or start": (
+        "{path}: {name} no es una opción; se esperaba k, min_count o start"
+    ),
+    "{path}: {name} = {value}; expected {expected}": "{path}: {name} = {value}; se esperaba {expected}",
+    "'spread' or 'seed'": "'spread' o 'seed'",
+    "{low} to {high}": "de {low} a {high}",
     "{rows} x {columns} classes are too many for a correspondence; expected at most {most} pairs": (
         "{rows} x {columns} clases son demasiadas para una correspondencia; se esperaban como mucho {most} pares"
     ),

@@ -22,7 +22,9 @@ def test_the_trainers_that_come_with_flnet_say_where_they_look() -> None:
         "MNIST": "mnist",
         "MNIST_3_7": "mnist",
         "MOOC": "mooc_kddcup2015.npz",
+        "MOOC_K_MEANS": "mooc_kddcup2015.npz",
         "MULTI_LABEL": "multi-label",
+        "SMALL_DIGITS": "",
     }
 
 

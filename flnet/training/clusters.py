@@ -1,0 +1,25 @@
+"""What trainers without labels need of k-means: trainers see this package and nothing else of flnet."""
+
+from flnet.clusters import (
+    Pace,
+    assign,
+    batches_in,
+    candidates,
+    explained,
+    from_seed,
+    inertia,
+    move,
+    silhouette,
+)
+
+__all__ = [
+    "Pace",
+    "assign",
+    "batches_in",
+    "candidates",
+    "explained",
+    "from_seed",
+    "inertia",
+    "move",
+    "silhouette",
+]

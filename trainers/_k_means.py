@@ -1,0 +1,179 @@
+"""Federated k-means on the rows of a table: what a node sends are centroids, and how many rows each one has.
+
+A. Tornaría, "Uso de técnicas de Aprendizaje Federado para el análisis de datos sensibles", Universidad de la
+República, 2024, Algorithm 2. Updates are merged by the rule `k-means`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from flnet.training.api import (
+    Array,
+    DataInfo,
+    Fit,
+    HyperParams,
+    InputSpec,
+    Prediction,
+    Score,
+    Task,
+    Trainer,
+    TrainerError,
+)
+from flnet.training.clusters import (
+    Pace,
+    assign,
+    batches_in,
+    candidates,
+    explained,
+    from_seed,
+    inertia,
+    move,
+    silhouette,
+)
+
+CENTROIDS, COUNTS = "centroids", "counts"  # as the merging rule reads them
+ALL = 1_000_000  # rows in a batch: more than a node has, so that a round is Lloyd's step
+MOST_COMPARED = 500  # rows of a silhouette
+_MOST_GROUPS = 200
+Model = Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a person may choose; the same on all nodes, but for `min_count`.
+
+    Attributes:
+        k: groups.
+        min_count: groups of fewer rows on a node are kept back by it.
+        start: "spread": in the round before the first one nodes send means of their own rows, over which the
+            centroids are spread; "seed": by chance alone.
+    """
+
+    k: int = 3
+    min_count: int = 5
+    start: str = "spread"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows on one scale that all nodes share.
+
+    Attributes:
+        train, test: (n, d) finite floats.
+        low, high: between which most numbers of each column lie, as all nodes know it without their rows.
+        info: where the rows are from.
+    """
+
+    train: Array
+    test: Array
+    columns: tuple[str, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    info: DataInfo
+
+
+class KMeans(Trainer):
+    """k centroids; `u` is the share of the way to a batch's mean that they go, at most 1."""
+
+    defaults = HyperParams(e=1, u=1.0, b=ALL)
+    exchange_threshold = 0.02
+    merging = "k-means"
+
+    def __init__(self, table: Table, options: Options, label: str) -> None:
+        self.label = label
+        self._table, self._options = table, options
+        names = tuple(f"group {number}" for number in range(1, options.k + 1))
+        self._info = replace(table.info, classes=names, counts={}, parts=())
+        self.agreement = {"columns": ", ".join(table.columns), "start": options.start}
+
+    def data_info(self) -> DataInfo:
+        """The rows; which group one is in says the model."""
+        return self._info
+
+    def initial_params(self, seed: int) -> Model:
+        """Centroids drawn evenly between what columns hold; counts of -1 where they are to be spread first."""
+        begun = 0 if self._options.start == "seed" else -1
+        return {
+            CENTROIDS: from_seed(seed, self._options.k, self._table.low, self._table.high),
+            COUNTS: np.full(self._options.k, begun, np.int64),
+        }
+
+    def fit(self, task: Task) -> Fit:
+        """Centroids after `e` passes over the rows in batches of `b`; before the first round candidates."""
+        rows, base, chance = self._table.train, task.params[CENTROIDS], np.random.default_rng(task.seed)
+        pace = Pace(task.hyper.e, min(task.hyper.b, len(rows)), min(1.0, task.hyper.u), self._options.min_count)
+        seen = 0
+
+        def is_over(batches: int) -> bool:
+            nonlocal seen
+            seen = min(len(rows), batches * pace.batch)
+            task.progress(batches, batches_in(len(rows), pace))
+            return task.is_over()
+
+        if (task.params[COUNTS] < 0).any():
+            found, seen = candidates(rows, base, chance, self._options.min_count), len(rows)
+            task.progress(1, 1)
+        else:
+            found = move(rows, base, pace, chance if pace.batch < len(rows) else None, is_over)
+        params = {CENTROIDS: found.centroids, COUNTS: found.counts}
+        return Fit(params, seen, metrics={"loss": inertia(rows, found.centroids)})
+
+    def evaluate(self, params: Model) -> Score:
+        """The share of the test rows' variance that the groups explain; inertia and silhouette beside it."""
+        rows, centroids = self._table.test, params[CENTROIDS]
+        nearest, squares = assign(rows, centroids)
+        apart = silhouette(rows, nearest, np.random.default_rng(0), MOST_COMPARED)
+        figures = {"inertia": float(squares.mean()), "silhouette": apart}
+        return Score(explained(rows, centroids), len(rows), figures)
+
+    def input_spec(self) -> InputSpec:
+        """One row, on the scale of the table."""
+        return InputSpec("table", (len(self._table.columns),), names=self._table.columns)
+
+    def predict(self, params: Model, inputs: Array) -> Prediction:
+        """How near a row is to each group: distances below 0, of which the largest wins."""
+        return Prediction(-self.distances(params, inputs).astype(np.float32), "scores")
+
+    @staticmethod
+    def distances(params: Model, rows: Array) -> Array:
+        """(n, k) from each row to each centroid."""
+        squares = [assign(rows, params[CENTROIDS][[group]])[1] for group in range(len(params[CENTROIDS]))]
+        return np.sqrt(np.stack(squares, axis=1))
+
+
+def read_options(path: Path) -> Options:
+    """What a TOML file says; the usual where there is none.
+
+    Raises:
+        TrainerError: it is wrong.
+    """
+    if not path.is_file():
+        return Options()
+    try:
+        lines = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+        raise TrainerError(f"{path} cannot be read: {exc}") from exc
+    expected = {
+        "k": f"2 to {_MOST_GROUPS}",
+        "min_count": f"1 to {ALL}",
+        "start": "'spread' or 'seed'",
+    }
+    for name, value in lines.items():
+        if name not in expected:
+            raise TrainerError(f"{path}: {name} is no option; expected k, min_count or start")
+        if not _may_be(name, value):
+            raise TrainerError(f"{path}: {name} = {value!r}; expected {expected[name]}")
+    return Options(**lines)
+
+
+def _may_be(name: str, value: object) -> bool:
+    if name == "start":
+        return value in ("spread", "seed")
+    low, high = (2, _MOST_GROUPS) if name == "k" else (1, ALL)
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
