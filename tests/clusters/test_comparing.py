@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -47,6 +47,7 @@ def test_clusters_of_one_number_are_compared_until_they_are_renumbered() -> None
     assert aligned(g("00"), g("01")).tolist() in ([0, 1], [1, 0])
 
 
+@settings(deadline=None)
 @given(two_groupings)
 def test_pairs_are_those_counted_one_by_one(both: tuple[Any, Any]) -> None:
     one, other = both
@@ -55,6 +56,7 @@ def test_pairs_are_those_counted_one_by_one(both: tuple[Any, Any]) -> None:
     assert pair_jaccard(one, other) == pytest.approx(together / either if either else 1)
 
 
+@settings(deadline=None)
 @given(two_groupings, st.permutations(range(5)))
 def test_names_of_clusters_do_not_matter(both: tuple[Any, Any], names: list[int]) -> None:
     one, other = both
@@ -65,6 +67,7 @@ def test_names_of_clusters_do_not_matter(both: tuple[Any, Any], names: list[int]
     assert best == [1, 1]
 
 
+@settings(deadline=None)
 @given(st.integers(1, 5).flatmap(lambda k: arrays(np.int64, (k, k), elements=st.integers(0, 20))))
 def test_the_best_match_is_the_best_of_all(gains: Any) -> None:
     rows = range(len(gains))

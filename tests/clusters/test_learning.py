@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -43,6 +43,7 @@ def test_what_is_given_is_not_changed() -> None:
     assert start.tolist() == START.tolist()
 
 
+@settings(deadline=None)
 @given(
     st.lists(tables, min_size=1, max_size=4), arrays(np.float64, (3, 2), elements=st.floats(-100, 100, width=16))
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -44,6 +44,7 @@ def test_a_cluster_of_one_node_is_taken_as_it_is_to_the_last_bit() -> None:
     assert found[0].tolist() == point[0].tolist()
 
 
+@settings(deadline=None)
 @given(updates, numbers)
 def test_whatever_is_stated_a_centroid_lies_between_those_that_came(sent: list[Any], base: Any) -> None:
     found = merge_centroids(base, 1.0, sent)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -92,6 +92,7 @@ def test_the_page_gets_plain_data() -> None:
     assert view["seen"] == [2, 2, 0]
 
 
+@settings(deadline=None)
 @given(arrays(np.int64, (3, 4), elements=st.integers(0, 10**9)), st.floats(1e-6, 1e3))
 def test_columns_of_any_counts_are_distributions(counts: Any, smoothing: float) -> None:
     found = Estimate(counts, smoothing)

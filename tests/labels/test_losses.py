@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -126,6 +126,7 @@ def test_mixing_by_hand() -> None:
     assert found.gradient[0] == pytest.approx([0.2 - 0.25, 0.5 - 0.75, 0.3], abs=1e-12)
 
 
+@settings(deadline=None)
 @given(scores, labels_of_two)
 def test_any_scores_give_a_finite_loss_and_a_bounded_gradient(logits: Any, labels: Any) -> None:
     for matrix in (NESTED, OVERLAPPING):
@@ -136,6 +137,7 @@ def test_any_scores_give_a_finite_loss_and_a_bounded_gradient(logits: Any, label
         assert found.gradient.sum(axis=1) == pytest.approx(0, abs=1e-9)
 
 
+@settings(deadline=None)
 @given(arrays(np.float64, (4, 3), elements=st.floats(0, 1)), labels_of_two)
 def test_any_point_of_the_simplex_has_a_finite_loss(raw: Any, labels: Any) -> None:
     total = raw.sum(axis=1, keepdims=True)

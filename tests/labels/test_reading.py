@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flnet.labels import MAX_BYTES, Correspondence, Labelling, read_csv, read_toml
@@ -107,6 +107,7 @@ def test_bytes_that_are_no_text_are_refused() -> None:
         read_csv(b"\xff\xfe", FINE, COARSE)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60) | st.text("coarse,desird\n;'\"=[]{}1.#x", max_size=60).map(str.encode))
 def test_any_bytes_give_a_labelling_or_a_refusal(data: bytes) -> None:
     for read in (

@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flnet.labels.scheduling import Weighting, average_weights, counts_for, phase, step_batches, trains
@@ -65,6 +65,7 @@ def test_as_printed_the_aggregation_moves_away_from_what_was_learnt() -> None:
     assert np.abs(base - rate * towards - mean).sum() > np.abs(base - mean).sum()
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(["uniform", "examples", "groups"]),
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 10**6)), min_size=1, max_size=9),

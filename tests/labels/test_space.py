@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flnet.labels import MAX_CLASSES, LabelSpace, read_space
@@ -67,6 +67,7 @@ def test_what_a_peer_sends_instead_of_a_space_is_refused(fields: Any) -> None:
         read_space(fields)
 
 
+@settings(deadline=None)
 @given(anything)
 def test_anything_gives_a_space_or_a_refusal(fields: Any) -> None:
     try:

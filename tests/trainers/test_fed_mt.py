@@ -1,0 +1,77 @@
+"""FedMT's losses in PyTorch are those in numpy: values, and gradients as autograd finds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from flnet import labels as ours  # noqa: E402
+from trainers import _fed_mt as twin  # noqa: E402
+
+MATRICES = [
+    np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
+    np.array([[0.9, 0.5, 0.0], [0.1, 0.5, 1.0]]),
+    np.array([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]),  # nobody can have label 1
+]
+scores = arrays(np.float64, (5, 3), elements=st.floats(-60, 60))
+numbers = arrays(np.int64, 5, elements=st.integers(-2, 4))
+
+
+def of_twin(loss: Callable[[Any], Any], logits: Any) -> tuple[float, Any]:
+    """Value and gradient."""
+    given_ones = torch.tensor(logits, requires_grad=True)
+    value = loss(given_ones)
+    value.backward()
+    return float(value.detach()), given_ones.grad.numpy()
+
+
+def same(found: tuple[float, Any], wanted: ours.Loss) -> None:
+    assert found[0] == pytest.approx(wanted.value, abs=1e-12)
+    assert found[1] == pytest.approx(wanted.gradient, abs=1e-12)
+
+
+@settings(max_examples=30, deadline=None)
+@given(scores, numbers, st.sampled_from(MATRICES))
+def test_the_projected_loss(logits: Any, coarse: Any, matrix: Any) -> None:
+    m, y = torch.tensor(matrix), torch.tensor(coarse)
+    same(of_twin(lambda z: twin.projected_loss(z, m, y), logits), ours.projected_loss(logits, matrix, coarse))
+
+
+@settings(max_examples=30, deadline=None)
+@given(scores, numbers, numbers, st.floats(0, 1))
+def test_the_ordinary_and_the_mixed_loss(logits: Any, first: Any, second: Any, share: float) -> None:
+    a, b = torch.tensor(first), torch.tensor(second)
+    same(of_twin(lambda z: twin.cross_entropy(z, a), logits), ours.cross_entropy(logits, first))
+    found = of_twin(lambda z: twin.mixed_cross_entropy(z, a, b, share), logits)
+    same(found, ours.mixed_cross_entropy(logits, first, second, share))
+
+
+@settings(max_examples=30, deadline=None)
+@given(scores, numbers, numbers, st.sampled_from(MATRICES))
+def test_the_loss_of_a_node_with_both_kinds_of_labels(logits: Any, fine: Any, coarse: Any, matrix: Any) -> None:
+    m, y, c = torch.tensor(matrix), torch.tensor(fine), torch.tensor(coarse)
+    same(of_twin(lambda z: twin.loss_of_both(z, y, c, m), logits), ours.loss_of_both(logits, fine, coarse, matrix))
+
+
+def test_oracle_11_in_the_precision_of_training() -> None:
+    logits = np.log(np.array([[0.2, 0.5, 0.3]], np.float32))
+    m = torch.tensor(MATRICES[1], dtype=torch.float32)
+    value, gradient = of_twin(lambda z: twin.projected_loss(z, m, torch.tensor([1])), logits)
+    assert value == pytest.approx(0.5621189182, abs=1e-6)
+    assert gradient[0] == pytest.approx([0.1649122807, 0.0614035088, -0.2263157895], abs=1e-6)
+
+
+def test_what_is_most_wrong_still_teaches_in_single_precision() -> None:
+    wrong = np.array([[200.0, 0.0, 0.0]], np.float32)  # the softmax of class 2 is 0 here
+    m = torch.tensor(MATRICES[0], dtype=torch.float32)
+    value, gradient = of_twin(lambda z: twin.projected_loss(z, m, torch.tensor([1])), wrong)
+    assert value == pytest.approx(200)
+    assert gradient[0] == pytest.approx([1, 0, -1])
