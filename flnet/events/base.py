@@ -43,6 +43,7 @@ class Declaration:
         offers: what a person may do with its models: inputs (what predictions take, or None), formats of an
             export, note (goes with every prediction), licence, counts (rows of each class per split).
         personalises: whether its private parameters learn on from each average.
+        merging: the merging rule that its updates need; empty: the one of the node.
         turn: in which rounds it trains, where nodes that label differently take turns; None: in all.
     """
 
@@ -56,3 +57,4 @@ class Declaration:
     offers: Mapping[str, Any] = field(default_factory=dict)
     personalises: bool = False
     turn: Turn | None = None
+    merging: str = ""

@@ -60,7 +60,8 @@ class Mesh(Cluster):
         participation = Participation(setup.participation, setup.min_participants)
         weather = Weather(digests=1.0)
         super().__init__(len(learners), cell.seed, weather, WAITS, QUIET, rules=Rules(participation))
-        self.strategy = remembering(strategy_for(setup.aggregation))
+        own = learners[0].declaration.merging if learners else ""
+        self.strategy = remembering(strategy_for(own or setup.aggregation))
         self.bounds = Bounds(setup.max_update_norm)
         self.learners = dict(zip(self.nodes, learners, strict=True))
         self.records: dict[PeerId, list[Record]] = {name: [] for name in self.nodes}

@@ -236,6 +236,7 @@ class Job:
         s.declaration, s.error, s.phase = event.declaration, None, Phase.IDLE
         schema = Schema.of(shared, event.declaration.merge, event.declaration.agreement)
         s.model = model_of(s, Model(schema, shared, private))
+        s.folds = s.folds and not event.declaration.merging
         s.hyper = s.hyper or event.declaration.defaults
         waiting, s.asked_while_loading = s.asked_while_loading, None
         words = f"{event.declaration.label} is ready: {event.declaration.data.get('source', '')}"

@@ -34,6 +34,7 @@ from flnet.messages import MAX_PEERS, ChoiceMessage, HyperParams, JobMessage, Mo
 from flnet.params import Claim, Digest, Params, PeerId, Rng, RoundKey, TrainerId, Update
 from flnet.policies import chosen
 from flnet.rounds import Averaging, Exchange, Paces, Versions
+from flnet.strategies import MERGING
 from flnet.topologies import Topology, full_mesh
 
 M = TypeVar("M", bound=JobMessage)
@@ -191,7 +192,8 @@ class JobState:
     @property
     def rules_said(self) -> Mapping[str, str]:
         """What all nodes must have alike beside what the trainer says; nothing where all is as usual."""
-        return self.rules.said()
+        own = self.declaration.merging if self.declaration else ""
+        return {**self.rules.said(), **({MERGING: own} if own else {})}
 
     @property
     def chosen(self) -> frozenset[PeerId] | None:

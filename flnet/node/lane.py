@@ -26,6 +26,8 @@ from flnet.events import (
     TrainingFailed,
 )
 from flnet.jobs.state import JobState
+from flnet.node.gains import Merge, remerge
+from flnet.node.merging import strategy_for
 from flnet.packing import Encoding
 from flnet.params import Digest, Params, PeerId, RoundKey, Schema, TrainerId, Update
 from flnet.refusals import SitsOut
@@ -62,7 +64,13 @@ class _Lost:
 
 
 class Lane:
-    """Runs the work of all jobs in the pool."""
+    """Runs the work of all jobs in the pool.
+
+    Attributes:
+        keep: who is handed the updates of each round, with the way in which they are merged.
+    """
+
+    keep: Callable[[TrainerId, Average, Merge], None] | None = None
 
     def __init__(
         self,
@@ -78,6 +86,7 @@ class Lane:
         signer: NodeKey | None = None,
     ) -> None:
         """Args:
+        strategy: of all trainers that declare none of their own.
         seed: of the run; every round and node trains with a seed of its own that follows from it.
         state_of: what a job knows.
         own_hyper: hyper-parameters (e, b) that this node trains with whatever a round says.
@@ -85,7 +94,7 @@ class Lane:
         bounds: how far updates may move, the own ones too.
         signer: key with which this node signs what it states of its updates.
         """
-        self._pool, self._strategy, self._me, self._seed = pool, strategy, me, seed
+        self._pool, self._usual, self._me, self._seed = pool, strategy, me, seed
         self._state_of, self._encoding = state_of, encoding
         self._own_hyper, self._bounds = dict(own_hyper or {}), bounds
         self._signer = signer
@@ -146,6 +155,9 @@ class Lane:
         """
         async with self._turn(trainer):
             started = time.monotonic()
+            if self.keep is not None:
+                start, remembered = self._start(trainer, effect.key), self._state_of(trainer).remembered
+                self.keep(trainer, effect, remerge(self._bounds, self._strategy(trainer), start, remembered))
             try:
                 merged, screening = await asyncio.to_thread(self._merge, trainer, effect)
             except _SpoiltError:
@@ -196,14 +208,18 @@ class Lane:
             merged = there.running.result()
         else:
             remembered = self._state_of(trainer).remembered
-            merged = self._strategy.merge(remembered, self._start(trainer, effect.key), counting)
+            merged = self._strategy(trainer).merge(remembered, self._start(trainer, effect.key), counting)
         merged = merged._replace(params=self._schema(trainer).conform(merged.params))
         for one in (merged.params, merged.state):
             assert one is None or one.digest  # computed here, where it does not hold up the event loop
         return merged, screening
 
+    def _strategy(self, trainer: TrainerId) -> Strategy:
+        declaration = self._state_of(trainer).declaration
+        return strategy_for(declaration.merging) if declaration and declaration.merging else self._usual
+
     def _begun(self, trainer: TrainerId, key: RoundKey, screening: Screening) -> _Sum:
-        begin = self._strategy.running
+        begin = self._strategy(trainer).running
         assert begin is not None  # or the job would not fold
         return _Sum(key, begin(self._state_of(trainer).remembered, self._start(trainer, key)), screening)
 
@@ -215,7 +231,7 @@ class Lane:
     def _screening(self, trainer: TrainerId) -> Screening:
         state = self._state_of(trainer)
         assert state.model is not None
-        return Screening(self._bounds, state.screened_from, state.model.schema, self._strategy.needs_base)
+        return Screening(self._bounds, state.screened_from, state.model.schema, self._strategy(trainer).needs_base)
 
     def _to_send(self, trainer: TrainerId, params: Params, base: Params) -> Params | None:
         """The part of trained parameters that leaves this node, rounded to what is sent, with its digest known."""

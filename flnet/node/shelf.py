@@ -167,8 +167,8 @@ def figures_of(state: JobState, model: Model) -> dict[str, Any]:
     """What is known of a model that the job holds, as plain JSON data.
 
     round, contributors, accuracy (here, on the test split; None if it was not measured), schema_digest, private
-    (names), personal (whether they learnt on from just this model), hyper (what this node trained with; empty if it
-    did not), rows (per split), classes, and record: of the round that the model is from, or None.
+    (names), personal (whether they learnt on from just this model), hyper (what this node trained with; empty if
+    it did not), rows (per split), classes, and record: of the round that the model is from, or None.
     """
     declared, record = state.declaration, _record(state, model.round)
     data = declared.data if declared else {}

@@ -78,6 +78,7 @@ class Trainer(ABC):
     exchange_threshold: float = 0.02  # by how much a peer's model must win to be adopted
     shared: tuple[str, ...] | None = None  # names that leave this node; None: all of them
     merge: Mapping[str, MergeRule] = MappingProxyType({})  # arrays not merged by the mean
+    merging: str = ""  # the rule that its updates need, named as in FLNET_AGGREGATION; empty: what that says
     turn: Turn | None = None  # in which rounds it trains, where nodes that label differently take turns
     personalises: bool = False  # whether its private parameters learn on from each average
     agreement: Mapping[str, str] = MappingProxyType({})  # what all nodes must have alike: {"classes": "cat, dog"}

@@ -15,6 +15,7 @@ from flnet.events import Declaration
 from flnet.explaining import explain
 from flnet.messages import Agreement, HyperParams
 from flnet.params import Array, Params, Schema, is_finite
+from flnet.setting_types import check_merging_rule
 from flnet.training.api import DataInfo, Fit, Score, Trainer
 from flnet.training.offers import offered
 
@@ -130,8 +131,15 @@ def declared(trainer: Trainer, name: str, params: Params) -> Declaration:
     merge = {key: rule for key, rule in trainer.merge.items() if key in shared}
     agreed = _as_agreement(trainer.agreement, name)
     label, offers = trainer.label or name, offered(trainer, name)
-    words = (_as_data(info), agreed, offers, bool(trainer.personalises), trainer.turn)
+    words = (_as_data(info), agreed, offers, bool(trainer.personalises), trainer.turn, _merging(trainer, name))
     return Declaration(label, trainer.defaults, threshold, shared, merge, *words)
+
+
+def _merging(trainer: Trainer, name: str) -> str:
+    try:
+        return check_merging_rule(trainer.merging) if trainer.merging else ""
+    except ValueError as exc:
+        raise TrainerError(f"trainer {name}: merging is {trainer.merging!r}: {exc}") from exc
 
 
 def _as_data(info: DataInfo) -> dict[str, Any]:

@@ -59,9 +59,9 @@ class Twins(RuleBasedStateMachine):
         records=st.lists(RECORDS, max_size=2),
     )
     def save(self, trainer: TrainerId, first: int, parts: Any, updates: Any, records: Any) -> None:
-        *of_model, remembered = parts
+        shared, private, sent, remembered = parts
         words = (tuple(updates), tuple(records), remembered)
-        job = SavedJob({"updates_from": first}, *of_model, *words)
+        job = SavedJob({"updates_from": first}, shared, private, sent, *words)
         self.run(self.disk.save(trainer, job))
         self.run(self.memory.save(trainer, job))
 

@@ -1,0 +1,65 @@
+"""A trainer that needs a merging rule of its own gets it, whatever the node merges others by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from flnet.errors import TrainerError
+from flnet.params import Params
+from flnet.training.api import Array, Fit, Score, Task, Trainer
+from flnet.training.checks import declared
+from tests.node.mesh import MNIST_3_7, Linear, Mesh
+from tests.node.test_runtime import trigger
+
+
+class Least(Linear):
+    """Merged by the median, in which one far update counts for nothing."""
+
+    merging = "median"
+
+    def __init__(self, accuracy: float, step: float) -> None:
+        super().__init__(accuracy)
+        self.step = np.float32(step)
+
+    def fit(self, task: Task) -> Fit:
+        return Fit({name: value + self.step for name, value in task.params.items()}, 10)
+
+
+@pytest.mark.parametrize("usual", ["agg1", "krum:1"])
+async def test_the_rule_of_the_trainer_makes_the_average(usual: str) -> None:
+    mesh = Mesh()
+    try:
+        first = await mesh.add("a", Least(0.5, 1), aggregation=usual)
+        for name, step in (("b", 2), ("c", 9)):
+            await mesh.add(name, Least(0.5, step), ("a",), aggregation=usual)
+        await mesh.full()
+        before = first.core.jobs[MNIST_3_7].state.model
+        await trigger(first, 1)
+        await mesh.idle(0)
+        after = first.core.jobs[MNIST_3_7].state.model
+        assert before is not None and after is not None and first.core.jobs[MNIST_3_7].state.folds is False
+        assert first.core.jobs[MNIST_3_7].state.agreement() == {"merging rule": "median"}
+        for name, value in before.shared.items():
+            assert np.allclose(after.shared[name], value + 2)
+    finally:
+        await mesh.stop()
+
+
+def test_a_rule_that_does_not_exist_is_told_when_the_trainer_is_loaded() -> None:
+    class Odd(Trainer):
+        merging = "voting"
+
+        def initial_params(self, seed: int) -> Mapping[str, Array]:
+            return {"w": np.zeros(1, np.float32)}
+
+        def fit(self, task: Task) -> Fit:
+            return Fit(task.params, 1)
+
+        def evaluate(self, params: Mapping[str, Array]) -> Score:
+            return Score(0.5, 1)
+
+    with pytest.raises(TrainerError, match="trainer ODD: merging is 'voting'"):
+        declared(Odd(), "ODD", Params({"w": np.zeros(1, np.float32)}))
