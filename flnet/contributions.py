@@ -7,7 +7,7 @@ and from how many examples. It stays with the record of the round and with the m
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 _FIRST = "flnet contribution, version 1"  # so that no signature made for something else is taken for one
@@ -45,15 +45,13 @@ class Contribution:
 
     def statement(self) -> bytes:
         """The bytes that are signed: one line for each field, in a fixed order."""
-        said = {name: value for name, value in asdict(self).items() if name != "signature"}
+        said = {name: getattr(self, name) for name in _FIELDS if name != "signature"}
         lines = [f"{name}: {str(value).encode('unicode_escape').decode()}" for name, value in said.items()]
         return "\n".join([_FIRST, *lines]).encode()
 
     def view(self) -> dict[str, Any]:
         """What stands in the record of its round, which says trainer, round and initiator itself."""
-        return {
-            name: value for name, value in asdict(self).items() if name not in ("trainer", "round", "initiator")
-        }
+        return {name: getattr(self, name) for name in _FIELDS if name not in ("trainer", "round", "initiator")}
 
     @classmethod
     def read(cls, view: Mapping[str, Any], trainer: str, round: int, initiator: str) -> Contribution:
@@ -76,3 +74,6 @@ class Contribution:
                     raise ValueError(f"{one.name} of a contribution is {value!r:.100}")
                 said[one.name] = value
         return cls(**said)
+
+
+_FIELDS = tuple(one.name for one in fields(Contribution))

@@ -26,7 +26,7 @@ Array = NDArray[Any]
 PeerId = NewType("PeerId", str)
 TrainerId = NewType("TrainerId", str)
 Digest = NewType("Digest", str)
-MergeRule = Literal["mean", "max", "min"]
+MergeRule = Literal["mean", "max", "min", "control"]  # "control": by the strategy that knows what it is
 
 _BLOCK = 131_072  # numbers that one check looks at, so that what it writes stays in a core's cache
 _STANDS_FOR = {"f": "f", "i": "iuf", "u": "iuf", "b": "b"}  # kind that came -> kinds that it may stand for
@@ -132,14 +132,14 @@ class Schema:
             agreement or {},
         )
 
-    @property
+    @cached_property
     def digest(self) -> Digest:
         """SHA-256 over the sorted specifications and what is agreed; equal digests can average together."""
         lines = [f"{n}|{s.shape}|{s.dtype}|{s.merge}" for n, s in sorted(self.specs.items())]
         lines += [f"{n}: {words}" for n, words in sorted(self.agreement.items())]
         return Digest(hashlib.sha256("\n".join(lines).encode()).hexdigest())
 
-    @property
+    @cached_property
     def numbers(self) -> int:
         """How many numbers one set of these parameters holds."""
         return sum(int(np.prod(spec.shape)) for spec in self.specs.values())

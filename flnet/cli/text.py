@@ -7,9 +7,12 @@ __all__ = ["accuracy", "counted", "printable", "share", "short"]
 
 def printable(text: object) -> str:
     r"""The text on one line, with control, bidirectional and broken characters written as \x1b, \u202e."""
+    given = str(text)
+    if given.isprintable():
+        return given
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape", "backslashreplace").decode("ascii")
-        for char in str(text)
+        for char in given
     )
 
 

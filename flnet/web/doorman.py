@@ -16,7 +16,7 @@ from typing import Any
 from hypercorn.asyncio import run as hypercorn_run
 from hypercorn.asyncio.tcp_server import TCPServer
 from hypercorn.config import Config
-from hypercorn.events import Event, Updated
+from hypercorn.events import Event, RawData, Updated
 
 from flnet.web.rates import network_of
 
@@ -142,11 +142,13 @@ class GuardedServer(TCPServer):
     """One connection, if the doorman lets it in."""
 
     _is_gone = False  # whether the other side has hung up
+    _idle_since: float | None = None  # on the loop's clock; None while something is asked
 
     async def run(self) -> None:
         """Answer what is asked on it until it ends."""
         doorman = getattr(self.config, "doorman", None)
         on_tls = getattr(self.config, "on_tls", None)
+        self._idle_since = self.loop.time()
         if on_tls is not None:
             self.reader: Any = Listened(self.reader, on_tls)
         if doorman is None:
@@ -193,8 +195,26 @@ class GuardedServer(TCPServer):
         doorman = getattr(self.config, "doorman", None)
         if doorman is not None and isinstance(event, Updated):
             doorman.idles(self, event.idle)
-        if not (self._is_gone and isinstance(event, Updated)):  # an answer may end after the caller hung up
+        if isinstance(event, Updated):
+            self._idle_since = self.loop.time() if event.idle else None
+            if event.idle and self.context.terminated.is_set() and not self._is_gone:
+                await self.idle_task.restart(self._task_group, self._idle_timeout)
+        elif not isinstance(event, RawData) or event.data:  # the end of an answer of known size has no bytes
             await super().protocol_send(event)
+
+    async def _idle_timeout(self) -> None:
+        """End the connection when nothing was asked for a while: one task for all requests, not two for each."""
+        keep = self.config.keep_alive_timeout
+        while (left := keep - self._idle_seconds()) > 0:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.context.terminated.wait(), left)
+                if self._idle_since is None:
+                    return  # the connection ends when this has its answer
+                break
+        await asyncio.shield(self._initiate_server_close())
+
+    def _idle_seconds(self) -> float:
+        return 0.0 if self._idle_since is None else self.loop.time() - self._idle_since
 
 
 # Hypercorn takes no other class by its settings; without a doorman in them, this one is as its own.

@@ -13,10 +13,12 @@ import pytest
 from hypercorn.events import Updated
 from quart import Quart, Response
 
+from flnet.transport.base import Reply
 from flnet.web import serve as serving
 from flnet.web.doorman import MOST, RESERVE, Doorman, GuardedServer, raise_file_limit
 
 from .conftest import Running
+from .fake_node import FakeNode
 
 ASKING = b"GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
@@ -215,3 +217,29 @@ def _is_over(sock: socket.socket) -> bool:
         return sock.recv(1) == b""
     except ConnectionError:
         return True
+
+
+async def test_a_connection_on_which_nothing_is_asked_ends_but_not_one_that_is_being_answered(
+    running: Running, node: FakeNode, doorman: Doorman, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "KEEP_ALIVE_SECONDS", 0.05)
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def receive(*_: object) -> Reply:
+        asked.set()
+        await go.wait()
+        return Reply(200, b"done", "application/json")
+
+    monkeypatch.setattr(node, "receive", receive)
+    async with asyncio.timeout(60), running() as port:
+        answered, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST /announce HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}")
+        await asked.wait()
+        idle, other = await asyncio.open_connection("127.0.0.1", port)
+        assert await idle.read() == b""  # both had their time by now
+        other.close()
+        go.set()
+        assert (await answered.readuntil(b"done")).startswith(b"HTTP/1.1 200")
+        assert await answered.read() == b""
+        writer.close()
+        await _all_left(doorman)
