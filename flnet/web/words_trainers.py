@@ -77,6 +77,17 @@ _DIGITS: Mapping[str, str] = {
         "para MNIST ponga sus cuatro archivos idx (.gz o desempaquetados) en una carpeta mnist/, o el archivo "
         "mnist.npz, en una carpeta e indique esa carpeta en FLNET_DATASETS_PATH"
     ),
+    "put mnist.npz, mnist_m.npz, usps.npz and svhn.npz into a folder and name it in FLNET_DATASETS_PATH": (
+        "ponga mnist.npz, mnist_m.npz, usps.npz y svhn.npz en una carpeta e indíquela en FLNET_DATASETS_PATH"
+    ),
+    "digits of {name}": "dígitos de {name}",
+    "Digits of unlike domains": "Dígitos de dominios distintos",
+    "a number above 0": "un número mayor que 0",
+    "{path} is damaged or incomplete: {error}": "{path} está dañado o incompleto: {error}",
+    "one digit, in the middle": "un dígito, en el centro",
+    "too few digits of {name} for {count} nodes": "hay muy pocos dígitos de {name} para {count} nodos",
+    "use fewer nodes": "use menos nodos",
+    "no digits of {name} were found in {folder}": "no se encontraron dígitos de {name} en {folder}",
     "the digits bundled with scikit-learn ({count} of them for testing)": (
         "los dígitos incluidos en scikit-learn ({count} de ellos para evaluar)"
     ),

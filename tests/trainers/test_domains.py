@@ -1,0 +1,93 @@
+"""Digits of unlike domains: who has which, at what size, and what is said where something is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flnet.training.api import DataMissing, TrainerError, TrainerSettings
+from tests.trainers.domain_files import written
+from trainers._domains import Domain, Options, load_domain, read_options, small
+
+
+def domains(folder: Path, nodes: int) -> list[Domain]:
+    return [load_domain(TrainerSettings(folder, folder, (part, nodes))) for part in range(1, nodes + 1)]
+
+
+def test_each_of_four_nodes_has_a_domain(tmp_path: Path) -> None:
+    found = domains(written(tmp_path, "rows = 50\ntests = 10"), 4)
+    assert [one.name for one in found] == ["mnist", "mnist-m", "usps", "svhn"]
+    assert [(len(one.train), len(one.test)) for one in found] == [(50, 10)] * 4
+    assert all(one.train.x.shape[1:] == (16, 16, 3) and one.train.x.dtype == np.uint8 for one in found)
+    assert all(np.array_equal(one.everything.x, found[0].everything.x) for one in found)
+    assert len(found[0].everything) == 40
+
+
+def test_all_but_the_first_of_five_nodes_share_a_domain(tmp_path: Path) -> None:
+    options = 'scenario = "d5"\nmajority = "usps"\nother = "svhn"\nrows = 12\ntests = 4'
+    found = domains(written(tmp_path, options), 5)
+    assert [one.name for one in found] == ["svhn", *["usps"] * 4]
+    assert [(len(one.train), len(one.test)) for one in found] == [(12, 4)] * 5
+    rows = {row.tobytes() for one in found[1:] for row in one.train.x}
+    assert len(rows) == 48  # nobody has what another one has
+    assert len(found[0].everything) == 8
+
+
+def test_what_mnist_is_tested_with_is_of_its_training_part(tmp_path: Path) -> None:
+    folder = written(tmp_path, "rows = 40\ntests = 20")
+    with np.load(folder / "mnist.npz") as file:
+        there = {row.tobytes() for row in small(file["x_train"])}
+    one = domains(folder, 4)[0]
+    seen = [row.tobytes() for row in (*one.train.x, *one.test.x)]
+    assert len(set(seen)) == 60
+    assert set(seen) <= there
+
+
+def test_sizes_become_sixteen_pixels() -> None:
+    grey = np.zeros((1, 28, 28), np.uint8)
+    grey[0, 0, 0], grey[0, 1, 1] = 10, 20
+    found = small(grey)
+    assert found.shape == (1, 16, 16, 3)
+    assert found[0, 1, 1].tolist() == [8, 8, 8]  # the mean of 10, 0, 0 and 20, after a frame of 2
+    assert found.sum() == 3 * 8
+    colour = np.arange(32 * 32 * 3, dtype=np.uint8).reshape(1, 32, 32, 3)
+    assert small(colour)[0, 3, 5, 2] == int(colour[0, 6:8, 10:12, 2].astype(float).mean() + 0.5)
+    sixteen = np.full((1, 16, 16), 7, np.uint8)
+    assert (small(sixteen) == 7).all()
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("domain = 1", "domain is no option"),
+        ('scenario = "d6"', "scenario is 'd6'; expected 5b, d5"),
+        ("rows = 0", "rows is 0; expected a number above 0"),
+        ("tests = true", "tests is True"),
+        ("rows = ", "cannot be read"),
+    ],
+)
+def test_wrong_options_are_named(tmp_path: Path, line: str, words: str) -> None:
+    path = tmp_path / "domains.toml"
+    path.write_text(line, "utf-8")
+    with pytest.raises(TrainerError, match=words):
+        read_options(path)
+
+
+def test_without_options_all_is_usual(tmp_path: Path) -> None:
+    assert read_options(tmp_path / "domains.toml") == Options()
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataMissing, match="FLNET_DATASETS_PATH is not set"):
+        load_domain(TrainerSettings(None, tmp_path))
+    folder = written(tmp_path / "data", 'scenario = "d5"\nmajority = "usps"\nother = "svhn"', rows=3)
+    with pytest.raises(DataMissing, match="too few digits of usps for 4 nodes"):
+        domains(folder, 5)
+    (folder / "svhn.npz").write_bytes(b"no archive")
+    with pytest.raises(TrainerError, match=r"svhn.npz is damaged or incomplete"):
+        domains(folder, 2)
+    (folder / "svhn.npz").unlink()
+    with pytest.raises(DataMissing, match="no digits of svhn were found"):
+        domains(folder, 2)

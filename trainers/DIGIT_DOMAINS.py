@@ -1,0 +1,193 @@
+"""Digits of unlike domains with a small convolutional network in PyTorch: 28,474 parameters, trained by Adam.
+
+Network and rates are those of Martínez Enríquez et al. (FLProtector, Table 8): four convolutions of 16, 32, 32 and
+32 channels, each with ReLU and pooling, then dense layers of 64, 32, 16 and 10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from flnet.training.api import (
+    Array,
+    DataInfo,
+    Fit,
+    Gradients,
+    HyperParams,
+    InputSpec,
+    Prediction,
+    Rows,
+    Score,
+    Task,
+    Trainer,
+    TrainerSettings,
+)
+from flnet.training.data import Labelled, fingerprint
+
+from ._dense import Adam
+from ._domains import SIDE, Domain, load_domain
+from ._torch import CPU, Proximal, Steps, chosen_device, digest
+
+CHANNELS, DENSE = (3, 16, 32, 32, 32), (32, 64, 32, 16, 10)
+SHAPES = {
+    **{f"conv{i}.weight": (CHANNELS[i], CHANNELS[i - 1], 3, 3) for i in range(1, 5)},
+    **{f"conv{i}.bias": (CHANNELS[i],) for i in range(1, 5)},
+    **{f"dense{i}.weight": (DENSE[i], DENSE[i - 1]) for i in range(1, 5)},
+    **{f"dense{i}.bias": (DENSE[i],) for i in range(1, 5)},
+}
+EVALUATION_BATCH = 512
+
+
+class DigitDomains(Trainer):
+    """The network with one node's domain."""
+
+    label = "Digits of unlike domains"
+    defaults = HyperParams(e=5, u=0.001, b=64)
+    honours: ClassVar[frozenset[str]] = frozenset({"proximal"})
+
+    def __init__(self, domain: Domain, threads: int = 1, device: torch.device = CPU) -> None:
+        torch.set_num_threads(threads)
+        self._device, self._name = device, domain.name
+        self._train, self._test, self._everything = domain.train, domain.test, domain.everything
+        self._images = self._tensor(domain.train.x)
+        self._labels = torch.tensor(domain.train.y, device=device)
+        self._shared = digest({"x": domain.everything.x, "y": domain.everything.y})
+
+    def data_info(self) -> DataInfo:
+        """Which domain this node has."""
+        sides = {"train": self._train, "test": self._test}
+        return DataInfo(
+            f"digits of {self._name}",
+            {"train": len(self._train), "validation": 0, "test": len(self._test)},
+            tuple("0123456789"),
+            counts={side: np.bincount(rows.y, minlength=10).tolist() for side, rows in sides.items()},
+            checksum=fingerprint(sides),
+        )
+
+    def initial_params(self, seed: int) -> Mapping[str, Array]:
+        """Uniform weights as Glorot and Bengio (2010) have them, biases 0."""
+        chance = torch.Generator().manual_seed(seed)
+        params = {}
+        for name, shape in SHAPES.items():
+            tensor = torch.zeros(shape)
+            if name.endswith("weight"):
+                field = tensor[0, 0].numel()
+                bound = (6 / (field * (shape[0] + shape[1]))) ** 0.5
+                tensor.uniform_(-bound, bound, generator=chance)
+            params[name] = tensor.numpy()
+        return params
+
+    def fit(self, task: Task) -> Fit:
+        """`e` passes over the training rows, each in a new order, with an Adam that begins anew."""
+        params = {name: tensor.requires_grad_() for name, tensor in self._tensors(task.params).items()}
+        everything = list(params.values())
+        optimiser, drawn = Adam(everything, task.hyper.u), Proximal(everything, task.proximal)
+        batches, losses = self._batches(task), 0.0
+        for done, rows in enumerate(batches, start=1):
+            error = self._loss(params, rows)
+            optimiser.step(drawn(everything, torch.autograd.grad(error, everything)))
+            losses += float(error.detach())
+            task.progress(done, len(batches))
+            if task.is_over():
+                break
+        learnt = {name: tensor.detach().cpu().numpy() for name, tensor in params.items()}
+        return self._fit(task, learnt, done, losses / done)
+
+    def gradients(self, task: Task) -> Gradients:
+        """The same training, batch by batch."""
+
+        def fit(params: Mapping[str, Array], steps: int, loss: float) -> Fit:
+            return self._fit(task, params, steps, loss)
+
+        return Steps(self._batches(task), self._loss, fit, self._device, "adam")
+
+    def evaluate(self, params: Mapping[str, Array]) -> Score:
+        """Accuracy on the own test digits, and on those of all domains."""
+        return self._score(params, {})
+
+    @classmethod
+    def evaluate_many(cls, jobs: Sequence[tuple[Self, Mapping[str, Array]]]) -> list[Score]:
+        """Likewise; a model that several nodes hold is measured once on the digits of all."""
+        known: dict[tuple[bytes, bytes], float] = {}
+        return [trainer._score(params, known) for trainer, params in jobs]
+
+    def inputs(self) -> Array:
+        """The own training digits."""
+        return self._train.x.astype(np.float32)
+
+    def tests(self) -> Mapping[str, Rows]:
+        """The own test digits, and those of all domains."""
+        sides = {"accuracy": self._test, "global_accuracy": self._everything}
+        return {figure: Rows(rows.x.astype(np.float32), rows.y) for figure, rows in sides.items()}
+
+    def change_rows(self, change: Callable[[Labelled], Labelled]) -> None:
+        """Go on with what becomes of the own training rows, for experiments with hostile nodes."""
+        self._train = change(self._train)
+        self._images = self._tensor(self._train.x)
+        self._labels = torch.tensor(self._train.y, device=self._device)
+
+    def input_spec(self) -> InputSpec:
+        """One digit in colour."""
+        return InputSpec("image", (SIDE, SIDE, 3), 0, 255, hint="one digit, in the middle")
+
+    @torch.inference_mode()
+    def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
+        """Probabilities of the ten digits."""
+        tensors = self._tensors(params)
+        starts = range(0, len(inputs), EVALUATION_BATCH)
+        scores = [_outputs(tensors, self._tensor(inputs[at : at + EVALUATION_BATCH])) for at in starts]
+        return Prediction(torch.cat(scores).softmax(1).cpu().numpy())
+
+    def _score(self, params: Mapping[str, Array], known: dict[tuple[bytes, bytes], float]) -> Score:
+        key = self._shared, digest(params)
+        if key not in known:
+            known[key] = self._accuracy(params, self._everything)
+        return Score(self._accuracy(params, self._test), len(self._test), {"global_accuracy": known[key]})
+
+    def _accuracy(self, params: Mapping[str, Array], rows: Labelled) -> float:
+        return float((self.predict(params, rows.x).values.argmax(1) == rows.y).mean())
+
+    def _batches(self, task: Task) -> list[Tensor]:
+        chance = torch.Generator().manual_seed(task.seed)
+        orders = [torch.randperm(len(self._labels), generator=chance) for _ in range(task.hyper.e)]
+        return [batch for order in orders for batch in torch.split(order, task.hyper.b)]
+
+    def _loss(self, params: Mapping[str, Tensor], rows: Tensor) -> Tensor:
+        return F.cross_entropy(_outputs(params, self._images[rows]), self._labels[rows])
+
+    def _fit(self, task: Task, params: Mapping[str, Array], steps: int, loss: float) -> Fit:
+        return Fit(params, min(len(self._labels), steps * task.hyper.b), labels=10, metrics={"loss": loss})
+
+    def _tensor(self, images: Array) -> Tensor:
+        """Images (n, 16, 16, 3) in [0, 255] as (n, 3, 16, 16) in [0, 1]."""
+        return (
+            torch.tensor(images, dtype=torch.float32, device=self._device).permute(0, 3, 1, 2).contiguous() / 255
+        )
+
+    def _tensors(self, params: Mapping[str, Array]) -> dict[str, Tensor]:
+        return {name: torch.tensor(params[name], device=self._device) for name in SHAPES}
+
+
+def _outputs(params: Mapping[str, Tensor], images: Tensor) -> Tensor:
+    """One score per digit, (n, 10)."""
+    x = images
+    for number in range(1, 5):
+        x = F.conv2d(x, params[f"conv{number}.weight"], params[f"conv{number}.bias"], padding=1)
+        x = F.max_pool2d(F.relu(x), 2)
+    x = x.flatten(1)
+    for number in range(1, 5):
+        x = F.linear(
+            F.relu(x) if number > 1 else x, params[f"dense{number}.weight"], params[f"dense{number}.bias"]
+        )
+    return x
+
+
+def make_trainer(settings: TrainerSettings) -> Trainer:
+    """This node's domain and the network for it."""
+    return DigitDomains(load_domain(settings), settings.threads, chosen_device(settings.device))

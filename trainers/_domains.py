@@ -1,0 +1,154 @@
+"""Digits of four domains (MNIST, MNIST-M, USPS, SVHN) as images of 16x16 in three colours, and who has which.
+
+The experiments of Martínez Enríquez et al. (FLProtector) take five domains; the synthetic digits are not here, and
+of SVHN there may be a small part only. MNIST comes from its training part, for MNIST-M is made of its test digits.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from flnet.training.api import Array, DataMissing, TrainerError, TrainerSettings
+from flnet.training.data import Labelled
+
+OPTIONS_FILE = "domains.toml"
+SIDE = 16  # pixels
+FILES = {
+    "mnist": ("mnist.npz",),
+    "mnist-m": ("mnist_m.npz",),
+    "usps": ("usps.npz",),
+    "svhn": ("svhn.npz", "svhn_partial_1083.npz"),
+}
+_PLAIN = {"scenario": "5b", "majority": "mnist", "other": "svhn", "rows": 7000, "tests": 2000}
+_REMEDY = "put mnist.npz, mnist_m.npz, usps.npz and svhn.npz into a folder and name it in FLNET_DATASETS_PATH"
+
+
+@dataclass(frozen=True)
+class Options:
+    """The lines of `domains.toml`; all nodes of an experiment need the same.
+
+    Attributes:
+        scenario: "5b": each node has a domain of its own, in the order of FILES; "d5": the first node has `other`,
+            all others have `majority`.
+        majority, other: names of domains.
+        rows: of each node for training, at most.
+        tests: of each node for testing, at most.
+    """
+
+    scenario: str = "5b"
+    majority: str = "mnist"
+    other: str = "svhn"
+    rows: int = 7000
+    tests: int = 2000
+
+
+@dataclass(frozen=True)
+class Domain:
+    """One node's digits, images (n, 16, 16, 3) uint8.
+
+    Attributes:
+        name: of its domain.
+        everything: the test digits of all domains of the experiment.
+    """
+
+    name: str
+    train: Labelled
+    test: Labelled
+    everything: Labelled
+
+
+def load_domain(settings: TrainerSettings) -> Domain:
+    """This node's digits.
+
+    Raises:
+        DataMissing: a domain is not there, or has too few digits for so many nodes.
+        TrainerError: the options are wrong, or a file is damaged.
+    """
+    folder = settings.datasets_path
+    if folder is None:
+        raise DataMissing("FLNET_DATASETS_PATH is not set", _REMEDY)
+    options = read_options(folder / OPTIONS_FILE)
+    index, count = settings.shard
+    names = _names(options, count)
+    mine = names[index - 1]
+    alike = [number for number, name in enumerate(names, start=1) if name == mine]
+    sides = {name: _sides(folder, name, options, max(1, names.count(name))) for name in sorted(set(names))}
+    at, parts = alike.index(index), len(alike)
+    train, test = sides[mine]
+    if len(train) < parts or len(test) < parts:
+        raise DataMissing(f"too few digits of {mine} for {parts} nodes", "use fewer nodes")
+    everything = [side[1].take(np.arange(min(options.tests, len(side[1])))) for side in sides.values()]
+    joined = Labelled(np.concatenate([one.x for one in everything]), np.concatenate([one.y for one in everything]))
+    own = [side.take(np.arange(at, len(side), parts)) for side in (train, test)]
+    return Domain(mine, own[0], own[1], joined)
+
+
+def read_options(path: Path) -> Options:
+    """The options in a file; all defaults if there is none.
+
+    Raises:
+        TrainerError: it cannot be read, or a line of it is wrong.
+    """
+    if not path.is_file():
+        return Options()
+    try:
+        lines = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+        raise TrainerError(f"{path} cannot be read: {exc}") from exc
+    for name, value in lines.items():
+        if name not in _PLAIN:
+            raise TrainerError(f"{path}: {name} is no option; expected {', '.join(_PLAIN)}")
+        known = {"scenario": ("5b", "d5"), "majority": tuple(FILES), "other": tuple(FILES)}.get(name)
+        is_right = value in known if known else type(value) is int and value > 0
+        if not is_right:
+            expected = ", ".join(known) if known else "a number above 0"
+            raise TrainerError(f"{path}: {name} is {value!r}; expected {expected}")
+    return Options(**lines)
+
+
+def small(images: Array) -> Array:
+    """Images (n, side, side) or (n, side, side, 3) uint8 of 16, 28 or 32 pixels as (n, 16, 16, 3).
+
+    28 pixels are framed to 32, and each 2x2 of 32 becomes its mean.
+    """
+    found = images if images.ndim == 4 else np.repeat(images[..., None], 3, axis=3)
+    if found.shape[1] == 28:
+        found = np.pad(found, ((0, 0), (2, 2), (2, 2), (0, 0)))
+    if found.shape[1] == 2 * SIDE:
+        blocks = found.reshape(len(found), SIDE, 2, SIDE, 2, 3).astype(np.uint16)
+        found = ((blocks.sum(axis=(2, 4)) + 2) // 4).astype(np.uint8)
+    return np.ascontiguousarray(found)
+
+
+def _names(options: Options, count: int) -> list[str]:
+    """Who has which domain; one node alone has all of the first one, or the majority's."""
+    if options.scenario == "d5":
+        return [options.other if number == 0 and count > 1 else options.majority for number in range(count)]
+    domains = list(FILES)
+    return [domains[number % len(domains)] for number in range(count)]
+
+
+def _sides(folder: Path, name: str, options: Options, nodes: int) -> tuple[Labelled, Labelled]:
+    """Training and test digits of a domain, for so many nodes, shuffled by a seed that all nodes have."""
+    path = next((folder / file for file in FILES[name] if (folder / file).is_file()), None)
+    if path is None:
+        raise DataMissing(f"no digits of {name} were found in {folder}", _REMEDY)
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            train, test = (Labelled(file[f"x_{side}"], file[f"y_{side}"]) for side in ("train", "test"))
+    except (OSError, ValueError, KeyError) as exc:
+        raise TrainerError(f"{path} is damaged or incomplete: {exc}") from exc
+    order = np.random.default_rng(0).permutation(len(train))
+    wanted, tested = options.rows * nodes, options.tests * nodes
+    if name == "mnist":
+        return _small(train.take(order[tested:][:wanted])), _small(train.take(order[:tested]))
+    others = np.random.default_rng(1).permutation(len(test))
+    return _small(train.take(order[:wanted])), _small(test.take(others[:tested]))
+
+
+def _small(rows: Labelled) -> Labelled:
+    return Labelled(small(rows.x), rows.y.astype(np.int64))
