@@ -17,7 +17,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from flnet.errors import InvalidMessage
 from flnet.experiments.attacks import check_attack
 from flnet.policies import Goal
-from flnet.setting_types import check_merging_rule, check_partition
+from flnet.setting_types import (
+    check_local_training,
+    check_merging_rule,
+    check_partition,
+    check_personal_model,
+)
+from flnet.training.method import Choice, Method
 from flnet.training.partition import Partition
 
 NUMBERS = 1  # counts up when a change of flnet changes what equal setups and seeds give
@@ -66,6 +72,10 @@ class Setup(Record):
         min_participants: nodes that train at least.
         exchange: whether a node adopts a peer's model that is better on its own test rows.
         max_update_norm: as the setting of this name.
+        local_training: "proximal:0.01" for FedProx, as FLNET_LOCAL_TRAINING has it.
+        personal_model: each node's own, as FLNET_PERSONAL_MODEL has it. Its figures are named "after.local_...",
+            and "after.chosen_..." where an autoencoder chooses between it and the common one.
+        model_choice: which model answers, as FLNET_MODEL_CHOICE has it.
         hostile: how many of the nodes, the last ones, attack; below 1 the part of all. Figures leave them out.
         attack: how, as in `flnet.experiments.attacks`.
         rounds: at most, where there is a goal.
@@ -87,6 +97,9 @@ class Setup(Record):
     min_participants: int = Field(default=1, ge=1, le=257)
     exchange: bool = False
     max_update_norm: float = Field(default=100, ge=0)
+    local_training: Annotated[str, AfterValidator(check_local_training)] = "plain"
+    personal_model: Annotated[str, AfterValidator(check_personal_model)] = "none"
+    model_choice: Choice = "by-input"
     hostile: float = Field(default=0, ge=0, le=250)
     attack: Annotated[str, AfterValidator(check_attack)] = ""
     rounds: int = Field(default=10, ge=1, le=100_000)
@@ -99,6 +112,12 @@ class Setup(Record):
     needs: tuple[str, ...] = ()
     curves: tuple[str, ...] = ("after.accuracy",)
     together: int = Field(default=1, ge=1, le=1000)
+
+    @property
+    def method(self) -> Method:
+        """What is done around each trainer's own training."""
+        controls = self.aggregation.rpartition(",")[2].startswith("scaffold")
+        return Method(self.local_training, self.personal_model, self.model_choice, controls)
 
 
 class Cell(Record):

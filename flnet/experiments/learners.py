@@ -116,6 +116,7 @@ def learners_of(cell: Cell, file: TrainerFile, settings: Settings, folder: Path)
             settings.compute_threads or 1,
             Partition() if setup.kind == "central" else Partition.parse(setup.partition),
             settings.device,
+            method=setup.method,
         )
         found.append(Learner(file, told, exchange=setup.exchange))
     return found

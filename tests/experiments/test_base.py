@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from flnet.experiments.base import Cell, Outcome, Setup, batches
+from flnet.training.method import Method
 
 
 def cell(seed: int = 0, row: str = "r", **says: object) -> Cell:
@@ -48,6 +49,9 @@ def test_a_cell_goes_through_json() -> None:
         {"aggregation": "agg3"},
         {"rate": float("nan")},
         {"participation": 0},
+        {"attack": "bribe"},
+        {"hostile": -1},
+        {"personal_model": "mine"},
         {"options_file": "../a.toml"},
         {"unknown": 1},
     ],
@@ -88,3 +92,11 @@ def test_keys_stay_what_they_were_so_that_finished_cells_are_found() -> None:
         3, trainer="MULTI_LABEL", nodes=4, until="mlfedavg cumulative", partition="dirichlet:0.30", **options
     )
     assert one.key == "2ce37d2d45f32694dc6b951dae9380c4ccea26b9cc9fa764d6e7c393b1e381b3"
+
+
+def test_a_setup_says_what_is_done_around_trainings() -> None:
+    plain, other = cell().setup, cell(local_training="proximal:0.1", personal_model="increment:2").setup
+    assert plain.method == Method()
+    assert other.method == Method("proximal:0.1", "increment:2")
+    assert len({cell().key, cell(attack="sign-flip", hostile=1).key, cell(hostile=1).key}) == 3
+    assert cell(kind="lone", attack="sign-flip", hostile=1).key == cell(kind="lone").key
