@@ -15,22 +15,51 @@ _PARTITION = re.compile(r"(iid|groups|(dirichlet|pathological|quantity|power):[0
 
 _NUMBER = "[0-9]{1,9}([.][0-9]{1,9})?"
 _ABOVE_0 = f"(?=[0-9.]*[1-9]){_NUMBER}"
+_PART = "(0([.][0-9]{1,9})?|1)"
+_COUNT = "[1-9][0-9]{0,2}"
 MERGING_RULES = (
     "agg0, agg1, agg2, median, trimmed-mean:0.2, geometric-median, krum:1, multi-krum:1, multi-krum:1:3, "
-    "bulyan:1 or k-means:1, after clip, clip:2.5 or cosine, with commas between"
+    "bulyan:1, k-means:1 or consistency, after clip, clip:2.5 or cosine, with commas between"
 )
 _MERGING_RULE = re.compile(
     r"agg[012]|median|geometric-median|trimmed-mean(:0[.][0-4][0-9]{0,8})?|(krum|bulyan)(:[0-9]{1,3})?"
-    r"|multi-krum(:[0-9]{1,3}(:[1-9][0-9]{0,2})?)?"
+    rf"|multi-krum(:[0-9]{{1,3}}(:{_COUNT})?)?"
     r"|k-means(:(1|(?=[0-9.]*[1-9])0[.][0-9]{1,9}))?"
+    rf"|consistency(:(mad|raw|shares|ratio))?(:{_COUNT}(:{_PART})?)?"
 )
 _FILTER = re.compile(f"clip(:{_ABOVE_0})?|cosine")
 _MOST_FILTERS = 8
+_LOCAL_TRAINING = re.compile(f"plain|proximal(:{_NUMBER})?")
+_PERSONAL_MODEL = re.compile(
+    rf"none|apfl(:{_PART}(:{_NUMBER}(:(sgd|momentum|adam))?)?)?|increment(:[1-9][0-9]{{0,3}})?"
+)
 
 
 def split_list(value: Any) -> Any:
     """Lists come as "a,b" from variables and options, as arrays from TOML."""
     return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+
+def check_local_training(text: str) -> str:
+    """The text, stripped; the form only: flnet.training.method knows the rest.
+
+    Raises:
+        ValueError: there is no such training.
+    """
+    if not _LOCAL_TRAINING.fullmatch(text.strip()):
+        raise ValueError("expected plain, proximal or proximal:0.01")
+    return text.strip()
+
+
+def check_personal_model(text: str) -> str:
+    """The text, stripped; the form only: flnet.training.method knows the rest.
+
+    Raises:
+        ValueError: there is no such model.
+    """
+    if not _PERSONAL_MODEL.fullmatch(text.strip()):
+        raise ValueError("expected none, apfl, apfl:0.5:0.01, apfl:0.5:0.01:adam, increment or increment:5")
+    return text.strip()
 
 
 def check_partition(text: str) -> str:

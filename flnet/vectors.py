@@ -40,7 +40,15 @@ class Total:
     @property
     def value(self) -> float:
         """The sum, rounded once over the lanes; infinite if it is too large, or not a number."""
-        return math.fsum(self._lanes) if np.isfinite(self._lanes).all() else math.inf
+        return fsum(map(float, self._lanes)) if np.isfinite(self._lanes).all() else math.inf
+
+
+def fsum(numbers: Iterable[float]) -> float:
+    """The sum, rounded once; infinite if it is too large."""
+    try:
+        return math.fsum(numbers)
+    except OverflowError:
+        return math.inf
 
 
 def averaged(schema: Schema) -> list[str]:

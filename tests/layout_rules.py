@@ -14,7 +14,7 @@ LAYERS = {
     **dict.fromkeys(("contributions", "errors", "names", "networks", "postponing", "spoken"), 1),
     **dict.fromkeys(("blob", "explaining", "fingerprints", "halves", "params", "refusals", "setting_types"), 2),
     **dict.fromkeys(
-        ("comparing", "labels", "merging", "messages", "packing", "settings", "tensorfile", "weighing"), 3
+        ("comparing", "labels", "lbfgs", "merging", "messages", "packing", "settings", "tensorfile", "weighing"), 3
     ),
     **dict.fromkeys(("blockwise", "clusters", "events", "effects", "privacy", "signing", "vectors"), 4),
     **dict.fromkeys(("strategies", "screening", "trust", "personal", "topologies", "policies"), 5),
@@ -31,9 +31,10 @@ PURE_UP_TO = 7  # the highest layer that touches neither clock, chance, disk nor
 ADAPTERS = 8  # they know the data (up to layer 5), not the conversation (rounds and jobs)
 ADAPTERS_SEE_UP_TO = 5
 TWINS = frozenset({"codec", "transport", "store", "strategies"})  # versions of one interface: apart, except for
-COMMON = frozenset(  # the modules of these names
-    {"base", "counting", "faults", "lean_import", "limits", "nearest", "outgoing"}
-) | frozenset({"pace", "places", "ranges", "receiving", "sealing", "session"})
+_COMMON = """
+    base clipping counting faults forecast lean_import limits nearest outgoing pace places ranges receiving
+    remembering scores sealing session"""
+COMMON = frozenset(_COMMON.split())  # the modules of these names
 APART = frozenset(
     {frozenset({"training.local", "training.process"}), frozenset({"rounds.averaging", "rounds.exchange"})}
 )

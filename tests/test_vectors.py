@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flnet.params import Params, PeerId, Schema
-from flnet.vectors import BLOCK, Total, averaged, blocks, clipped, distance, distances, longest, usual_norm
+from flnet.vectors import BLOCK, Total, averaged, blocks, clipped, distance, distances, fsum, longest, usual_norm
 from tests.helpers import params
 
 BASE = params(w=[1, 1], b=[0])
@@ -68,6 +68,13 @@ def test_a_sum_is_rounded_once_over_its_lanes() -> None:
     total.add(np.array([0.5]))
     assert total.value == 1.0  # 1e16 + 0.5 is 1e16 in its lane
     total.add(np.array([math.inf]))
+    assert total.value == math.inf
+
+
+def test_a_sum_beyond_float64_is_infinite() -> None:
+    assert fsum([1e308] * 3) == math.inf
+    total = Total(2)
+    total.add(np.full(2, 1e308))
     assert total.value == math.inf
 
 

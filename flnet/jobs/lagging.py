@@ -1,7 +1,7 @@
 """Bounded staleness: a node that is much slower trains on while rounds go by; its update counts in a later one.
 
 Nobody waits for such a node, until its training is as many rounds old as people allow: that round waits for it. A
-late update counts for less (`flnet.strategies.fed_avg.lateness`), the same on every node, because it says itself
+late update counts for less (`flnet.strategies.counting.lateness`), the same on every node, because it says itself
 how late it is. So slow nodes are neither waited for in every round, nor left out for ever.
 """
 

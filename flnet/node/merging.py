@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from flnet.blob import Memory, fresh
 from flnet.setting_types import check_merging_rule
 from flnet.strategies import (
     DEFAULT_PART,
+    KINDS,
     MERGING,
     Filter,
+    Kind,
     Strategy,
     bulyan,
     clip,
     composed,
+    consistency,
     cosine,
     fed_avg,
     geometric_median,
@@ -60,12 +63,22 @@ def _rule(text: str, memory: Memory) -> Strategy:
             return geometric_median()
         case "k-means":
             return k_means(float(numbers[0]) if numbers else 1.0)
+        case "consistency":
+            return _consistency(numbers)
         case "krum":
             return krum(hostile)
         case "multi-krum":
             return multi_krum(hostile, *kept)
         case _:
             return bulyan(hostile, memory)
+
+
+def _consistency(said: Sequence[str]) -> Strategy:
+    kind: Kind = "mad"
+    for one in KINDS:
+        if said[:1] == [one]:
+            kind, said = one, said[1:]
+    return consistency(kind, int(said[0]) if said else None, float(said[1]) if said[1:] else 0.0)
 
 
 def stated_rule(rule: str) -> Mapping[str, str]:

@@ -14,7 +14,15 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from flnet.networks import Cidrs
-from flnet.setting_types import Folder, Names, Shard, check_merging_rule, check_partition
+from flnet.setting_types import (
+    Folder,
+    Names,
+    Shard,
+    check_local_training,
+    check_merging_rule,
+    check_partition,
+    check_personal_model,
+)
 from flnet.settings.place import PlaceSettings
 
 SECRET = re.compile("key|token|secret|password")  # names of settings whose values are shown to nobody
@@ -49,9 +57,26 @@ class Settings(PlaceSettings):
         default="agg1",
         description="How updates become one model: a mean (agg0 uniform, agg1 by examples, agg2 by examples x "
         "labels), or a rule that bears hostile updates: median, trimmed-mean:0.2 (part left out at each end), "
-        "geometric-median, krum:1, multi-krum:1, bulyan:1 (how many may be hostile). Before it, with commas "
-        "between: clip (updates shortened to the median norm, or clip:2.5 to a norm), cosine (those that point "
-        "away from the median left out). The same on all nodes.",
+        "geometric-median, krum:1, multi-krum:1, bulyan:1 (how many may be hostile), consistency (weights "
+        "by how well each update was predicted from earlier ones). Before it, with commas between: clip (updates "
+        "shortened to the median norm, or clip:2.5 to a norm), cosine (those that point away from the median left "
+        "out). The same on all nodes.",
+    )
+    local_training: Annotated[str, AfterValidator(check_local_training)] = Field(
+        default="plain",
+        description="plain: as the trainer does it. proximal:0.01: held near the model that the round began with, "
+        "the larger the number the nearer (FedProx); for nodes that differ. The same on all nodes.",
+    )
+    personal_model: Annotated[str, AfterValidator(check_personal_model)] = Field(
+        default="none",
+        description="A model of this node's own beside the common one. increment: what is learnt after each "
+        "average is added to it (increment:5: in so many epochs). apfl:0.5:0.01: a second model, mixed with it; "
+        "the share that it begins with, and how fast that learns. Other nodes need not know.",
+    )
+    model_choice: Literal["by-input", "local", "global"] = Field(
+        default="by-input",
+        description="Which of the two answers predictions: by-input (increment: the local one for what resembles "
+        "the own data), local or global.",
     )
     rounds: Literal["common", "asynchronous"] = Field(
         default="common",
@@ -106,6 +131,11 @@ class Settings(PlaceSettings):
         default=5,
         ge=0,
         description="Random part added to that wait, in seconds, so that nodes do not act at once.",
+    )
+    leave_one_out: bool = Field(
+        default=False,
+        description="After the last round of a series, measure what the accuracy here would have been without each "
+        "peer, for persons of this node alone. It takes as many averages and measurements as there are peers.",
     )
     request_timeout_in_seconds: float = Field(
         default=30, gt=0, description="Seconds that a request to a peer may take, all attempts together."

@@ -2,21 +2,25 @@
 
 from flnet.strategies.base import MERGING, Filter, Filtered, Merged, RoundStart, Running, State, Strategy
 from flnet.strategies.bulyan import bulyan
-from flnet.strategies.clip import clip
+from flnet.strategies.clipping import clip
 from flnet.strategies.composed import composed
+from flnet.strategies.consistency import consistency
 from flnet.strategies.cosine import cosine
 from flnet.strategies.fed_avg import fed_avg
 from flnet.strategies.geometric_median import geometric_median
 from flnet.strategies.k_means import k_means
 from flnet.strategies.krum import krum, multi_krum
 from flnet.strategies.median import median
+from flnet.strategies.scores import KINDS, Kind
 from flnet.strategies.trimmed_mean import DEFAULT_PART, trimmed_mean
 
 __all__ = [
     "DEFAULT_PART",
+    "KINDS",
     "MERGING",
     "Filter",
     "Filtered",
+    "Kind",
     "Merged",
     "RoundStart",
     "Running",
@@ -25,6 +29,7 @@ __all__ = [
     "bulyan",
     "clip",
     "composed",
+    "consistency",
     "cosine",
     "fed_avg",
     "geometric_median",

@@ -1,14 +1,15 @@
-"""Whose update takes part in a merge that has no weights, and the means of such updates."""
+"""Whose update takes part in a merge, how much each counts by its examples, and means that take no weights."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flnet.merging import weighted_mean
-from flnet.params import Params, Schema, Update
+from flnet.params import Params, PeerId, Schema, Update
 
 
 def counting(updates: Sequence[Update]) -> list[Update]:
@@ -44,3 +45,25 @@ def mean_of_sorted(rows: NDArray[np.float64]) -> NDArray[np.float64]:
         for row in rows:
             total += row / len(rows)
     return np.clip(total, rows[0], rows[-1], out=total)
+
+
+def by_examples(updates: Sequence[Update]) -> dict[PeerId, float]:
+    """The share of each in a mean by examples, late ones less; of sum 1.
+
+    Who stated none counts as the mean of those who did.
+    """
+    stated = [one.examples for one in updates if one.examples is not None]
+    assumed = math.fsum(stated) / len(stated) if stated else 1.0
+    counted = {
+        one.peer: (assumed if one.examples is None else one.examples) * lateness(one.staleness) for one in updates
+    }
+    total = math.fsum(counted.values())
+    return {peer: one / total if total > 0 else 1 / len(counted) for peer, one in counted.items()}
+
+
+def lateness(rounds: int) -> float:
+    """What an update still counts that was learnt from a model of so many rounds before: (1 + rounds) ** -0.5.
+
+    Xie, Koyejo, Gupta, "Asynchronous Federated Optimization" (2019), the polynomial form with a = 0.5.
+    """
+    return 1 / math.sqrt(1 + rounds)

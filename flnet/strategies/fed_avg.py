@@ -7,7 +7,6 @@ where agg0 is printed as the bare sum although its text and code take the mean.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -15,6 +14,7 @@ from flnet.blob import Memory, fresh
 from flnet.merging import Extremes, WeightedSum, comes_back, quotient
 from flnet.params import Params, PeerId, Schema, Update
 from flnet.strategies.base import Merged, RoundStart, State, Strategy
+from flnet.strategies.counting import lateness
 from flnet.weighing import Weighed, shares
 
 Weighting = Literal["agg0", "agg1", "agg2"]
@@ -117,11 +117,3 @@ class _Average:
         self._weight += weight
         self._stated.add(update.params, weight)
         self._weights[update.peer] = weight, 0
-
-
-def lateness(rounds: int) -> float:
-    """What an update still counts that was learnt from a model of so many rounds before: (1 + rounds) ** -0.5.
-
-    Xie, Koyejo, Gupta, "Asynchronous Federated Optimization" (2019), the polynomial form with a = 0.5.
-    """
-    return 1 / math.sqrt(1 + rounds)

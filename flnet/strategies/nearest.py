@@ -6,14 +6,13 @@ Blanchard, El Mhamdi, Guerraoui, Stainer, "Machine Learning with Adversaries: By
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flnet.params import Schema, Update
-from flnet.vectors import distance
+from flnet.vectors import distance, fsum
 
 Squares = NDArray[np.float64]  # (updates, updates): squared L2 distances
 
@@ -39,7 +38,7 @@ def krum_scores(squares: Squares, hostile: int, among: Sequence[int]) -> list[fl
     """
     count = max(1, len(among) - hostile - 2)
     others = [sorted(float(squares[one, other]) for other in among if other != one) for one in among]
-    return [math.fsum(row[:count]) if math.inf not in row[:count] else math.inf for row in others]
+    return [fsum(row[:count]) for row in others]
 
 
 def best_first(squares: Squares, hostile: int, among: Sequence[int]) -> list[int]:

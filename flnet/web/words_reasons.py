@@ -36,6 +36,9 @@ _ROUNDS: Mapping[str, str] = {
     "its change points away from the median of all changes, with a cosine of {cosine}": (
         "su cambio apunta en sentido contrario a la mediana de todos los cambios, con un coseno de {cosine}"
     ),
+    "it changed otherwise than its earlier updates let expect": (
+        "cambió de otro modo que lo que sus actualizaciones anteriores hacían esperar"
+    ),
     "not fetched again: {names}": "no obtenidos otra vez: {names}",
     "its update could not be fetched again: {reason}": "no se pudo obtener otra vez su actualización: {reason}",
     "there was no time to fetch its update again": "no hubo tiempo para obtener otra vez su actualización",

@@ -13,6 +13,8 @@ NAMES = {
     "trimmed-mean:0.3": "trimmed-mean:0.3", "geometric-median": "geometric-median", "krum": "krum:1",
     "krum:2": "krum:2", "multi-krum:2": "multi-krum:2", "multi-krum:2:4": "multi-krum:2:4", "bulyan:3": "bulyan:3",
     "k-means": "k-means", "k-means:1": "k-means", "k-means:0.50": "k-means:0.5",
+    "consistency": "consistency", "consistency:mad:10": "consistency", "consistency:raw": "consistency:raw",
+    "consistency:1": "consistency:1", "consistency:ratio:2:0.50": "consistency:ratio:2:0.5",
     "clip,agg0": "clip,agg0", "clip:2.50,cosine,krum": "clip:2.5,cosine,krum:1",
 }  # fmt: skip
 

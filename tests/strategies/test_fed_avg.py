@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from flnet.params import Params, Schema, Update
 from flnet.strategies import RoundStart
-from flnet.strategies.fed_avg import Weighting, fed_avg, lateness
+from flnet.strategies.counting import lateness
+from flnet.strategies.fed_avg import Weighting, fed_avg
 from tests.helpers import update
 
 THREE = [

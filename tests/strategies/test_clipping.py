@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flnet.strategies.clip import clip
+from flnet.strategies.clipping import clip
 from tests.helpers import update
 from tests.strategies.robust import begun, updates_of
 

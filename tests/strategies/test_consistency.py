@@ -1,0 +1,205 @@
+"""Weights by consistency, from the first round on: the specification's numbers, who is late, new or away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flnet.params import Digest, Params, PeerId, Update
+from flnet.strategies import Merged, State, Strategy, consistency
+from tests.helpers import update
+from tests.strategies.robust import begun
+
+WORDS = "it changed otherwise than its earlier updates let expect"
+BASES = [[0.0, 0.0], [1.0, 0.0], [1.5, 0.5]]
+CHANGES: list[list[list[float]]] = [
+    [[-1.0, 0], [-1, -0.2], [-1, 0.2]],
+    [[-0.5, -0.4], [-0.6, -0.5], [-0.4, -0.6]],
+    [[-0.2, -0.1], [-0.3, -0.2], [2, 1]],
+]
+
+
+def sent(base: Any, changes: Any) -> list[Update]:
+    """Updates of p0, p1 and so on."""
+    return [update(f"p{at}", w=(np.array(base) - change)) for at, change in enumerate(changes)]
+
+
+def played(rule: Strategy, bases: Any, changes: Any, state: State = None) -> Merged:
+    """The last of several rounds."""
+    merged = Merged(Params(), state)
+    for number, (base, row) in enumerate(zip(bases, changes, strict=True)):
+        merged = rule.merge(merged.state, begun(number, w=base), sent(base, row))
+    return merged
+
+
+def counted(merged: Merged) -> list[float]:
+    return [one.weight or 0.0 for _, one in sorted(merged.weighed.items())]
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("mad", [0.5, 0.5, 0.0]),
+        ("raw", [0.4793089277, 0.4793089277, 0.0413821445]),
+        ("shares", [0.4028062741, 0.4028062741, 0.1943874518]),
+    ],
+)
+def test_o9_weights_of_the_third_round(kind: Any, expected: list[float]) -> None:
+    merged = played(consistency(kind), BASES, CHANGES)
+    assert counted(merged) == pytest.approx(expected, abs=1e-9)
+    models = [np.array(BASES[2]) - change for change in CHANGES[2]]
+    assert merged.params["w"] == pytest.approx(sum(w * m for w, m in zip(expected, models, strict=True)), abs=1e-9)
+    scores = [merged.weighed[PeerId(f"p{at}")].consistency for at in range(3)]
+    assert scores == pytest.approx([0.0904658682, 0.0904658682, 0.8190682636], abs=1e-9)
+
+
+def test_who_counts_for_nothing_is_told_why() -> None:
+    merged = played(consistency(), BASES, CHANGES)
+    assert [one.reason for _, one in sorted(merged.weighed.items())] == ["", "", WORDS]
+
+
+def test_in_the_first_two_rounds_all_count_by_examples_and_none_goes_beyond_the_median_norm() -> None:
+    there = [update(f"p{at}", examples=n, w=[w]) for at, (n, w) in enumerate([(1, 1.0), (2, 2.0), (1, -50.0)])]
+    first = consistency().merge(None, begun(0, w=[0.0]), there)
+    assert first.params["w"].tolist() == [(1 * 1 + 2 * 2 - 2) / 4]
+    assert counted(first) == [0.25, 0.5, 0.25]
+    second = consistency().merge(first.state, begun(1, w=first.params["w"]), there)
+    assert counted(second) == [0.25, 0.5, 0.25]
+    third = consistency().merge(second.state, begun(2, w=second.params["w"]), there)
+    assert third.weighed[PeerId("p0")].consistency is not None
+
+
+def mix_of(part: float) -> Merged:
+    """Examples 100, 300 and 100, and the scores of O9."""
+    rule = consistency(mix=part)
+    state = played(rule, BASES[:2], CHANGES[:2]).state
+    there = [replace(one, examples=n) for one, n in zip(sent(BASES[2], CHANGES[2]), (100, 300, 100), strict=True)]
+    return rule.merge(state, begun(2, w=BASES[2]), there)
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"), [(0.0, [0.5, 0.5, 0]), (0.5, [0.35, 0.55, 0.1]), (1.0, [0.2, 0.6, 0.2])]
+)
+def test_a_part_may_go_by_examples(part: float, expected: list[float]) -> None:
+    assert counted(mix_of(part)) == pytest.approx(expected, abs=1e-9)
+
+
+def test_of_two_updates_nobody_can_say_which_is_wrong() -> None:
+    merged = played(consistency(), BASES, [row[::2] for row in CHANGES])
+    assert counted(merged) == [0.5, 0.5]
+    assert merged.params["w"] == pytest.approx(np.array(BASES[2]) - np.mean(CHANGES[2][::2], axis=0))
+
+
+def test_one_update_is_itself() -> None:
+    merged = played(consistency(), BASES, [row[2:] for row in CHANGES])
+    assert merged.params["w"].tolist() == [-0.5, -0.5]
+
+
+def test_a_thousand_times_larger_updates_count_alike() -> None:
+    usual = played(consistency(), BASES, CHANGES)
+    large = played(consistency(), 1000 * np.array(BASES), 1000 * np.array(CHANGES))
+    assert counted(large) == pytest.approx(counted(usual), abs=1e-8)
+    assert large.params["w"] == pytest.approx(1000 * usual.params["w"])
+
+
+def third(updates: Sequence[Update], state: State = None) -> Merged:
+    """These in the third round, after the first two of O9 or another state."""
+    rule = consistency()
+    state = played(rule, BASES[:2], CHANGES[:2]).state if state is None else state
+    return rule.merge(state, begun(2, w=BASES[2]), updates)
+
+
+def test_one_of_five_that_turns_and_stretches_its_changes_soon_counts_for_nothing() -> None:
+    """Nodes with minima near each other, whose training is noisy; one sends minus five times its change."""
+    chance, size, rule = np.random.default_rng(7), 200, consistency()
+    minima = 3 + 0.3 * chance.normal(size=(5, size))
+    base, state, courses = np.zeros(size), None, []
+    for number in range(14):
+        changes = 0.3 * (base - minima) + 0.05 * chance.normal(size=(5, size))
+        changes[4] *= -5
+        merged = rule.merge(state, begun(number, w=base), sent(base, changes))
+        base, state = merged.params["w"], merged.state
+        courses.append(counted(merged))
+    assert all(course[4] < 0.02 for course in courses[2:])
+    assert all(min(course[:4]) > 0.1 for course in courses[2:])
+    assert np.linalg.norm(base - minima[:4].mean(axis=0)) < 0.1 * np.linalg.norm(minima[0])
+
+
+def test_a_new_peer_has_the_median_of_the_scores_and_is_bounded() -> None:
+    there = [*sent(BASES[2], CHANGES[2]), update("p3", w=[-900.0, 0.0])]
+    merged = third(there)
+    assert counted(merged) == pytest.approx([1 / 3, 1 / 3, 0, 1 / 3], abs=1e-9)
+    norms = sorted(float(np.linalg.norm(one)) for one in CHANGES[2])
+    assert np.linalg.norm(merged.params["w"] - BASES[2]) < norms[1] * 1.01
+
+
+@pytest.mark.parametrize("change", [{"base": Digest("f" * 64)}, {"staleness": 3}])
+def test_who_began_elsewhere_or_earlier_is_not_compared(change: dict[str, Any]) -> None:
+    there = sent(BASES[2], [CHANGES[2][0], CHANGES[2][2], CHANGES[2][1]])
+    compared = third(there)
+    neutral = third([there[0], replace(there[1], **change), there[2]])
+    assert counted(compared)[1] < 1e-5
+    late = 0.5 if "staleness" in change else 1.0
+    assert counted(neutral)[1] == pytest.approx(late * counted(neutral)[0], rel=0.4)
+
+
+def test_an_update_that_names_the_base_of_the_round_is_compared() -> None:
+    here = begun(2, w=BASES[2]).base.digest
+    named = [replace(one, base=here) for one in sent(BASES[2], CHANGES[2])]
+    assert counted(third(named)) == counted(third(sent(BASES[2], CHANGES[2])))
+
+
+def test_to_name_another_base_does_not_wash_off_what_was_seen_before() -> None:
+    rule, base = consistency(), [2.0, 1.0]
+    caught = third(sent(BASES[2], CHANGES[2]))
+    there = sent(base, CHANGES[2][:2] * 2)
+    there = [there[0], there[1], replace(there[2], base=Digest("f" * 64)), there[3]]
+    merged = rule.merge(caught.state, begun(3, w=base), there)
+    assert counted(merged)[2] == 0.0
+
+
+def test_who_was_away_is_predicted_from_its_last_update() -> None:
+    """It stays away in the round in which it would be caught, and comes back the same."""
+    rule = consistency()
+    away = third(sent(BASES[2], CHANGES[2][:2]))
+    base = [1.7, 0.6]
+    back = rule.merge(away.state, begun(3, w=base), sent(base, [[-0.1, 0], [-0.2, -0.1], [9, 5]]))
+    assert counted(back)[2] == 0.0
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    rule, merged = consistency(), Merged(Params())
+    base = np.zeros(2)
+    for number in range(16):
+        there = [*sent(base, CHANGES[1]), update(f"q{number}", w=base)]
+        merged = rule.merge(merged.state, begun(number, w=base), there)
+        base = merged.params["w"]
+    assert merged.state is not None
+    assert merged.state["distances"].shape == (10, 3 + 11)
+    assert int(merged.state["bases"]) == 11
+    assert sum(name.startswith("change ") for name in merged.state) == 3 + 11
+
+
+def test_a_node_knows_when_it_remembers_other_things_than_the_others() -> None:
+    rule = consistency(window=2)
+    assert played(rule, BASES, CHANGES).is_common is False  # these bases are not what the rule made
+    merged = Merged(Params())
+    base: Any = [0.0, 0.0]
+    for number in range(3):
+        merged = rule.merge(merged.state, begun(number, w=base), sent(base, CHANGES[1]))
+        assert merged.is_common
+        base = merged.params["w"]
+    assert not rule.merge(None, begun(3, w=base), sent(base, CHANGES[1])).is_common
+
+
+def test_the_name_says_what_is_not_usual() -> None:
+    rules = [consistency(), consistency("raw"), consistency("mad", 1), consistency("ratio", 1, 0.5)]
+    names = [rule.name for rule in rules]
+    assert names == ["consistency", "consistency:raw", "consistency:1", "consistency:ratio:1:0.5"]
+    for window, mix in ((0, 0.0), (1, -0.1), (1, 1.1)):
+        with pytest.raises(ValueError, match="at least 1 round"):
+            consistency("mad", window, mix)
