@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 
 from flnet.blob import Blob
 from flnet.messages import EditHyperParams, Peer
+from flnet.node.gains_base import Gains
 from flnet.node.import_base import Imports
 from flnet.node.trust import Trust
 from flnet.params import TrainerId
@@ -17,7 +18,7 @@ View = Mapping[str, Any]
 Body = bytes | memoryview
 Points = Sequence[tuple[int, float]]  # round and accuracy in [0, 1], in rising order of rounds
 Order = Literal["stop", "pause", "resume"]  # what a person may say about the rounds of a job to come
-OWN_PEOPLE_ONLY = ("inputs", "note", "counts", "checksum", "parts", "counts_little")  # of a job's view: not for peers
+OWN_PEOPLE_ONLY = ("inputs", "note", "counts", "checksum", "parts", "counts_little")  # of a job: not for peers
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,8 @@ class Node(Protocol):
         note}, inputs (what predictions take: kind, shape, low, high, names, hint; None if there are none; not
         in `info`), note (of the trainer, on its predictions), formats (of an export), counts {split: [rows of each
         class]}, checksum of the own data and parts (rows of each class in every part of an experiment; these
-        three, inputs and note not in /info), merging_rule, counts_little [{peer, since, weight, fair, reason}] (not
-        in /info).
+        three, inputs and note not in /info), merging_rule, counts_little [{peer, since, weight, fair, reason}]
+        (not in /info).
     history record: round, initiator, why (a schedule started it here; or ""), decision (of a series with a goal
         after it, {over, words, accuracy, loss, nodes, best}; or None), outcome, contributors [ids],
         digest, pre_fedavg_accuracy, post_fedavg_accuracy, exchanged_with (id or None), examples, used_hyper,
@@ -108,6 +109,11 @@ class Node(Protocol):
     @property
     def imports(self) -> Imports:
         """Who takes in data that a person brings."""
+        ...
+
+    @property
+    def gains(self) -> Gains:
+        """Who measures what each peer brings, for persons of this node alone."""
         ...
 
     @property

@@ -18,6 +18,7 @@ from flnet.node.conditions import Conditions
 from flnet.node.core import NodeCore
 from flnet.node.desk import Desk
 from flnet.node.door import Door
+from flnet.node.gains import Gains
 from flnet.node.importing import Imports
 from flnet.node.keyed import signing_of
 from flnet.node.lane import Lane
@@ -129,6 +130,9 @@ def assemble(
             **_lane_settings(settings, signer),
         )
         post = Post(transport, wire, core.members, node.deliver, spare, node.traffic, node.distances)
+        compares = settings.leave_one_out and settings.rounds == "common"  # else no average is made by all
+        node.gains = Gains(core, pool, node.feed.publish, is_on=compares)
+        lane.keep = node.gains.keep if node.gains.is_on else None
         post.must_prove, post.trust = settings.mode != "open", trust
         return Performer(store, shelf, post, lane, Timers(node.deliver, random.Random()), node.feed, node.deliver)
 

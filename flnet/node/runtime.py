@@ -15,14 +15,16 @@ from flnet.fingerprints import short
 from flnet.jobs import Phase
 from flnet.membership.naming import NameTaken
 from flnet.messages import EditHyperParams, JobMessage, Packet, Peer
-from flnet.node.base import OWN_PEOPLE_ONLY, Body, Download, FeedItem, Order, Points, Question, View
+from flnet.node.base import Body, Download, FeedItem, Order, Points, Question, View
 from flnet.node.chronicle import Chronicle
 from flnet.node.core import NodeCore
 from flnet.node.desk import Desk
 from flnet.node.diary import Diary
+from flnet.node.discretion import for_peers
 from flnet.node.distances import Distances
 from flnet.node.door import Door, check_speaker, check_trusted
 from flnet.node.feed import RingFeed
+from flnet.node.gains import Gains
 from flnet.node.gate import Gate
 from flnet.node.histories import Histories
 from flnet.node.importing import Imports
@@ -53,6 +55,7 @@ class NodeRuntime:
 
     imports: Imports
     schedules: Schedules
+    gains: Gains
     watch: Watch | None = None  # of folders into which people drop files
     door: Door | None = None  # of a mesh with a key
     trust: Trust | None = None  # of a pinned mesh
@@ -104,6 +107,7 @@ class NodeRuntime:
         self.deliver(None, MeshStarted(self._bootstrap, remembered, keys))
         tidying = give_back_when_idle(self._spare, self._is_busy, IDLE_SECONDS)
         beside: list[Coroutine[Any, Any, None]] = [self.schedules.keep(), tidying, self._diary.write()]
+        beside.append(self.gains.run())
         if self.trust is not None:
             beside.append(Introductions(self.trust, self._transport, self.peers).run())
         beside += [self.watch.keep()] if self.watch else []
@@ -200,7 +204,7 @@ class NodeRuntime:
         return {
             "iAm": self.me.fields(),
             **{"fingerprint": short(self.core.members.key), "key": self.core.members.key or ""},
-            "jobsInfo": [_for_peers(self.job(trainer)) for trainer in self.core.jobs],
+            "jobsInfo": [for_peers(self.job(trainer)) for trainer in self.core.jobs],
             "mode": self.trust.mode if self.trust else "keyed" if self.door else "open",
             "lastNodeStatus": "BUSY" if self._is_busy() else "IDLE",
             "peers": list(self.peers()),
@@ -291,6 +295,7 @@ class NodeRuntime:
     async def _handle(self, owner: TrainerId | None, event: Event) -> Answered:
         owned = self.core.hear(owner, event)
         self._chronicle.note(owner, event)
+        self.gains.note()
         return await self._performer.perform(self._chronicle.measured(owned), (owner, event))
 
 

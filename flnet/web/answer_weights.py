@@ -27,3 +27,27 @@ class LittleView(BaseModel):
         description="the share that it would have had there by its examples, at most an equal one"
     )
     reason: str = Field(description="why its newest update did not count; empty if it did")
+
+
+class GainsRoundView(BaseModel):
+    """What each peer brought to one round."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    round: int
+    accuracy: float = Field(description="of the average of all, on the own test split")
+    examples: int = Field(description="rows of that split")
+    seconds: float = Field(description="that it took")
+    without: dict[str, float] = Field(description="by peer: the accuracy of the average without its update")
+
+
+class GainsView(BaseModel):
+    """What each peer brings, as this node alone knows it (FLNET_LEAVE_ONE_OUT)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    on: bool = Field(description="whether that is to be measured")
+    why_not: str = Field(description="why the newest round was not measured; empty if it was, or is to be")
+    rounds: list[GainsRoundView] = Field(
+        description="those that were measured since this node started, oldest first"
+    )

@@ -8,6 +8,7 @@ from typing import Any
 
 from flnet.node.base import Points, View
 from flnet.web.charts import MAX_LINES, Chart, Series, accuracy_chart, figure_chart, points_of, spark_path
+from flnet.web.gains import GainsView
 from flnet.web.job_view import JobView, same_job
 from flnet.web.view import NONE, accuracy, text
 from flnet.web.views_frame import size_words
@@ -51,6 +52,7 @@ class Card:
         moved: how many bytes of parameters it sent and received, in words; empty where that is not known.
         further: charts of what the rounds took and moved, with their names.
         weights: how much each update counted; None where that is not known.
+        gains: what each peer brings; None where that is not measured, or the reader is no person of this node.
         rules: a sentence for each peer that merges by another rule.
     """
 
@@ -66,6 +68,7 @@ class Card:
     rows: tuple[RoundRow, ...]
     weights: WeightsView | None
     rules: tuple[str, ...]
+    gains: GainsView | None
 
 
 def card_of(
@@ -74,6 +77,7 @@ def card_of(
     history: Sequence[View],
     peer_rounds: Mapping[str, Points],
     t: Translate,
+    gains: GainsView | None = None,
 ) -> Card:
     """The card of one of this node's jobs.
 
@@ -101,6 +105,7 @@ def card_of(
         tuple(_row(record, t) for record in reversed(history[-ROWS_SHOWN:])),
         weights_view(job.node, job.label, history, job.counts_little, t),
         tuple(other_rules(job, others, t)),
+        gains,
     )
 
 

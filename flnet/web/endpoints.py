@@ -38,8 +38,9 @@ from flnet.web.refusals import NotPinned
 from flnet.web.trust import AcceptKey, NameKey
 from flnet.web.upload import MULTIPART
 
-with postponed("flnet.web.answer_models"):  # until somebody asks for the description
+with postponed("flnet.web.answer_models", "flnet.web.answer_weights"):  # until somebody asks for the description
     from flnet.web import answer_models as views
+    from flnet.web import answer_weights as weights
 
 _DIGEST = {"digest": "of the model that is asked; the one held if absent"}
 ENDPOINTS = (
@@ -109,6 +110,14 @@ ENDPOINTS = (
             refuses=(UnknownTrainer, InvalidMessage, *((NotOffered,) if form == "png" else ())),
         )
         for form, kind in (("csv", "text/csv"), ("svg", "image/svg+xml"), ("png", "image/png"))
+    ),
+    Endpoint(
+        "GET /jobs/{trainerId}/gains",
+        JOBS,
+        "What the accuracy here would have been without each peer, where that is measured",
+        answer=lambda: weights.GainsView,
+        refuses=(UnknownTrainer,),
+        shows_secrets=True,
     ),
     Endpoint(
         "GET /jobs/{trainerId}/models",

@@ -18,6 +18,7 @@ from flnet.settings import Settings
 from flnet.web.answers import json_answer
 from flnet.web.body import read_body
 from flnet.web.configuration import settings_routes
+from flnet.web.gains import gains_routes
 from flnet.web.history_answer import asked_rounds, history_routes
 from flnet.web.mesh import mesh_routes
 from flnet.web.openapi import openapi_routes
@@ -66,6 +67,7 @@ def info_routes(node: Node, settings: Settings) -> Blueprint:
 
     _acting_routes(routes, node)
     routes.register_blueprint(history_routes(node))
+    routes.register_blueprint(gains_routes(node))
     routes.register_blueprint(mesh_routes(node, settings))
     routes.register_blueprint(settings_routes(settings))
     routes.register_blueprint(trust_routes(node))

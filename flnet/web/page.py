@@ -23,6 +23,7 @@ from flnet.web.answers import JSON
 from flnet.web.body import read_body
 from flnet.web.caller import caller_ip
 from flnet.web.frame import language_of_request, render_page
+from flnet.web.gains import GainsView, gains_view
 from flnet.web.goals import until_of
 from flnet.web.identities import identity_of
 from flnet.web.job_view import job_view, jobs_of, same_job
@@ -114,7 +115,7 @@ async def page_data(node: Node, host: str, t: Translate, *, acts: bool = True) -
         "status": text(info.get("lastNodeStatus")),
         "ready": node.ready(),
         "cards": [
-            cards.card_of(job, elsewhere, node.history(trainer), rounds, t)
+            cards.card_of(job, elsewhere, node.history(trainer), rounds, t, _gains(node, trainer, acts))
             for trainer, job, rounds in zip(own, jobs, around, strict=True)
         ],
         "other_jobs": [job for job in elsewhere if not any(same_job(job, mine) for mine in jobs)],
@@ -126,6 +127,11 @@ async def page_data(node: Node, host: str, t: Translate, *, acts: bool = True) -
         "events": event_views(node.feed.recent(), EVENTS_SHOWN),
         "refresh": REFRESH_SECONDS if busy else None,
     }
+
+
+def _gains(node: Node, trainer: TrainerId, acts: bool) -> GainsView | None:
+    """What each peer brings, for persons of this node alone."""
+    return gains_view(node.gains.view(trainer)) if acts else None
 
 
 async def _trigger(node: Node, fields: Mapping[str, str], t: Translate) -> Notice:

@@ -42,5 +42,5 @@ EVENTS: Mapping[str, Mapping[str, str]] = {  # by kind
 SENTENCES = (
     *(OF_TRAINERS, OF_SOURCES, OF_DATA, OF_TRAINING, OF_SERIES, OF_REFUSALS),
     *(words_access.REFUSALS, words_keys.REFUSALS, OF_SIGNING, words_trust.SPANISH, words_automatic.SPANISH),
-    *(words_versions.SPANISH, OF_LABELS, OF_REASONS),
+    *(words_versions.SPANISH, words_weights.SPANISH, OF_LABELS, OF_REASONS),
 )

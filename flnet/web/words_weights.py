@@ -37,6 +37,22 @@ PAGES: Mapping[str, str] = {
         "Dirección: el coseno con la mediana de todas las actualizaciones, de -1 a 1. Coherencia: a qué distancia "
         "está de lo que se predijo de ella, como parte de todas esas distancias."
     ),
+    "Whom this node gains from": "De quién se beneficia este nodo",
+    "most from {peer}, {gain} points": "sobre todo de {peer}, {gain} puntos",
+    "The newest round was not measured: {reason}": "La ronda más reciente no se midió: {reason}",
+    "{label} in round {round}: {accuracy} with all, on {examples} rows; means over {count} rounds": (
+        "{label} en la ronda {round}: {accuracy} con todos, sobre {examples} filas; medias de {count} rondas"
+    ),
+    "Accuracy without it": "Exactitud sin él",
+    "What it brings, in points": "Lo que aporta, en puntos",
+    "On average": "De media",
+    "{count} peers in the middle are in the JSON": "{count} nodos del medio están en el JSON",
+    "It is measured when a series of rounds is over.": "Se mide cuando termina una serie de rondas.",
+    "Only persons of this node see this: the average made again without one peer, measured on the test rows "
+    "here. Few rows, or one round alone, say little.": (
+        "Solo lo ven las personas de este nodo: el promedio rehecho sin un nodo, medido con las filas de prueba "
+        "de aquí. Pocas filas, o una sola ronda, dicen poco."
+    ),
     "{names}: updates count little here": "{names}: sus actualizaciones cuentan poco aquí",
     "{peer} merges by {there}, this node by {here}": "{peer} fusiona con {there}, este nodo con {here}",
     "Nodes with different merging rules do not take each other's updates: set FLNET_AGGREGATION alike on all of "
@@ -56,7 +72,20 @@ EVENTS: Mapping[str, Mapping[str, str]] = {
             "las actualizaciones de {peer} se descartan desde la ronda {number}: {reason}"
         ),
     },
+    "gains_measured": {
+        "what each peer brought to round {number} is measured": (
+            "se ha medido lo que aportó cada nodo a la ronda {number}"
+        ),
+    },
     "weight_recovered": {
         "the updates of {peer} count again": "las actualizaciones de {peer} vuelven a contar",
     },
+}
+
+SPANISH: Mapping[str, str] = {
+    "the updates of a round are too large to be held on to": (
+        "las actualizaciones de una ronda son demasiado grandes para guardarlas"
+    ),
+    "there were no updates of other nodes": "no había actualizaciones de otros nodos",
+    "it could not be measured: {error}": "no se pudo medir: {error}",
 }

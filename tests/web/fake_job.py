@@ -13,6 +13,16 @@ NO_SCHEDULE: View = {
 }
 
 
+class FakeGains:
+    """What the twin found out of what each peer brings: the same for all its jobs."""
+
+    def __init__(self) -> None:
+        self.found: View = {"on": False, "why_not": "", "rounds": []}
+
+    def view(self, trainer: str) -> View:
+        return self.found
+
+
 @dataclass
 class FakeJob:
     """What the twin remembers of one job."""

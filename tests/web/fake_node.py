@@ -44,7 +44,7 @@ from flnet.policies.schedule import Schedule
 from flnet.transport.base import Reply
 
 from .fake_feed import FakeFeed
-from .fake_job import NO_SCHEDULE, FakeJob
+from .fake_job import NO_SCHEDULE, FakeGains, FakeJob
 from .fake_shelf import FakeShelf
 
 KINDS = {kind.path: kind for kind in (Announce, AskVersion, Probe, StartTraining, ModelParams, Accuracy, Trigger)}
@@ -60,6 +60,7 @@ class FakeNode(FakeShelf):
         self.me = Peer(id=node_id, port=port)
         self.feed = FakeFeed()
         self.imports: Any = None
+        self.gains = FakeGains()
         self.limit = limit
         self.jobs = {
             "MNIST": FakeJob("MNIST", "MNIST Dataset", HyperParams(e=2, u=1e-05, b=64)),
