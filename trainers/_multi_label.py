@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -178,14 +178,25 @@ def _agreement(options: Options, data: MultiLabel, count: int, seed: int) -> dic
 
 
 def _read(path: Path, options: Options) -> MultiLabel:
+    """The data set, with the labels in the order of the options.
+
+    Raises:
+        TrainerError: it cannot be read, or the options name other labels.
+    """
     columns = options.label_columns
-    return read_multi_label(
+    data = read_multi_label(
         path,
         label_columns=tuple(columns) if isinstance(columns, list) else columns,
         labels_xml=path.parent / options.labels_xml if options.labels_xml else None,
         ignore=tuple(options.ignore_columns),
         on_bad_rows="skip" if options.on_bad_rows == "skip" else "stop",
     )
+    if not options.labels:
+        return data
+    if sorted(options.labels) != sorted(data.labels):
+        raise TrainerError(f"{OPTIONS_FILE}: labels are not those of the data, which are {', '.join(data.labels)}")
+    order = [data.labels.index(name) for name in options.labels]
+    return replace(data, labels=tuple(options.labels), y=data.y[:, order])
 
 
 def _global_share(options: Options, count: int) -> float:

@@ -34,6 +34,7 @@ class Options:
         ignore_columns: neither feature nor label (CSV only: an identity number).
         node_labels: for each node, its labels by name; no label twice.
         deal: for each node, how many labels it gets, drawn by the seed; as equal as possible if empty.
+        labels: all labels in another order than the file's.
         label_order: of a node's labels: that of the file, or drawn by the seed. It decides which of several labels
             of a row is its first, and so the argmax accuracy.
         noise: added to the features of a node's own rows: none, normal, or half-normal (absolute values).
@@ -50,6 +51,7 @@ class Options:
     ignore_columns: list[str] = field(default_factory=list)
     node_labels: list[list[str]] = field(default_factory=list)
     deal: list[int] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
     label_order: str = "file"
     noise: str = "none"
     seed: int | None = None
@@ -141,6 +143,7 @@ _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
         lambda v: _each(v, lambda names: bool(names) and _texts(names)),
     ),
     "deal": ("how many labels each node gets, above 0", lambda v: _each(v, lambda n: _whole(n) and n > 0)),
+    "labels": ("all names", _texts),
     "label_order": (" or ".join(_ORDERS), lambda v: v in _ORDERS),
     "noise": (" or ".join(_NOISES), lambda v: v in _NOISES),
     "seed": ("a whole number from 0", lambda v: _whole(v) and v >= 0),

@@ -99,6 +99,18 @@ def test_a_node_has_what_is_drawn_and_has_it_again_after_a_restart(tmp_path: Pat
     assert second.common.y.any(axis=1).all()
 
 
+def test_labels_are_dealt_from_the_order_that_the_options_give(tmp_path: Path) -> None:
+    write_data(tmp_path, options=LINES + 'labels = ["f", "e", "d", "c", "b", "a"]')
+    data = load_node_data(node(tmp_path, part=2, seed=1))
+    assert data.info.classes == ("c", "a")  # the third and the fifth
+    truth = np.load(tmp_path / "ml_scene.npz", allow_pickle=False)
+    rows = {y[[2, 0]].tobytes() for y in truth["Y"][held_back(600, 0.1, 1)[1]] if y[[2, 0]].any()}
+    assert {y.tobytes() for y in data.common.y} == rows
+    write_data(tmp_path, options=LINES + 'labels = ["a", "b"]')
+    with pytest.raises(TrainerError, match="labels are not those of the data, which are a, b, c"):
+        load_node_data(node(tmp_path, part=2, seed=1))
+
+
 def test_labels_by_name_and_drawn_ones_are_no_pair(tmp_path: Path) -> None:
     write_data(tmp_path, options='draws = "notebook"\nnode_labels = [["a"], ["b"]]')
     with pytest.raises(TrainerError, match="expected deal, not node_labels"):
