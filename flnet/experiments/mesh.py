@@ -9,6 +9,7 @@ computation changes nothing about who hears what when.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from flnet.effects import Average, Evaluate, Train
@@ -45,6 +46,7 @@ LONGEST = 1e9  # seconds of virtual time; nobody waits for them
 WAITS = Waits(average=600.0, margin=5.0, start=60.0, claims=600.0)
 QUIET = Pauses(tick=30.0)  # nobody dies here, so nobody need be looked after
 FIGURES = (("before", "pre_fedavg_accuracy"), ("after", "post_fedavg_accuracy"))
+FEW = 5  # rounds
 Record = dict[str, Any]
 
 
@@ -113,7 +115,7 @@ class Mesh(Cluster):
             return Outcome(rounds=last, reason=why or "no round came about", data=self._data())
         ends_alone = self.cell.setup.kind == "lone"  # after rounds of its own number
         newest = [
-            self._figures(name, records[-1] if records and (ends_alone or len(records) == last) else {})
+            self._last_figures(name, records if records and (ends_alone or len(records) == last) else [])
             for name, records in self.records.items()
         ]
         names = sorted({name for figures in newest for name in figures})
@@ -229,6 +231,13 @@ class Mesh(Cluster):
             return {}
         weight = self.assault.weight(record.get("weighed") or {})
         return {**_figures(record), **({} if weight is None else {f"after.{WEIGHT}": weight})}
+
+    def _last_figures(self, node: PeerId, records: Sequence[Record]) -> dict[str, float | None]:
+        """Those of the last round; of hostile nodes' weight the mean of the last few, for it goes up and down."""
+        found = self._figures(node, records[-1] if records else {})
+        few = [self._figures(node, record).get(f"after.{WEIGHT}") for record in records[-FEW:]]
+        weights = [weight for weight in few if weight is not None]
+        return {**found, f"after.{WEIGHT}": fmean(weights)} if weights else found
 
     def _data(self) -> str:
         return str(next(iter(self.learners.values())).declaration.data.get("source", ""))
