@@ -12,8 +12,10 @@ from flnet.setting_types import (
     Pairs,
     Shard,
     check_host_name,
+    check_local_training,
     check_pair,
     check_partition,
+    check_personal_model,
     split_list,
 )
 
@@ -62,3 +64,29 @@ def test_a_shard_is_written_as_part_and_count() -> None:
 def test_other_shards_are_refused(text: str) -> None:
     with pytest.raises(ValidationError, match='expected "i/n" with 1 <= i <= n'):
         Shard.model_validate(text)
+
+
+@pytest.mark.parametrize("text", ["plain", " proximal ", "proximal:0.01", "proximal:2"])
+def test_local_training_is_plain_or_held_back(text: str) -> None:
+    assert check_local_training(text) == text.strip()
+
+
+@pytest.mark.parametrize("text", ["", "proximal:", "proximal:-1", "proximal:nan", "fedprox", "plain:1"])
+def test_other_local_training_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"expected plain, proximal or proximal:0.01"):
+        check_local_training(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["none", "apfl", "apfl:1", "apfl:0.25:0.01", "apfl:0.5:0.01:adam", "increment", "increment:5"]
+)
+def test_personal_models_have_three_forms(text: str) -> None:
+    assert check_personal_model(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "apfl:2", "apfl:0.5:0.01:lbfgs", "increment:0", "increment:1.5", "increment:"]
+)
+def test_other_personal_models_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"expected none, apfl, apfl:0.5:0.01"):
+        check_personal_model(text)

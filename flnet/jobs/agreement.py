@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from flnet.errors import ParamsRefused
-from flnet.jobs.rules import COMMON, LATE_UPDATES, PARTICIPATION, ROUNDS, USUAL
+from flnet.jobs.rules import COMMON, LATE_UPDATES, PARTICIPATION, ROUNDS, TRAINING, USUAL
 from flnet.jobs.state import JobState
 from flnet.screening import CLIP, GATE
 from flnet.strategies.base import MERGING
 
 RULES = frozenset(
-    {PARTICIPATION, LATE_UPDATES, ROUNDS, GATE, CLIP, MERGING}
+    {PARTICIPATION, LATE_UPDATES, ROUNDS, GATE, CLIP, MERGING, TRAINING}
 )  # what the settings of a node add to what its trainer states
-_UNSAID = {ROUNDS: COMMON, MERGING: USUAL}  # what it means if a node says nothing of it; else it means nothing
+# What it means if a node says nothing of it; else it means nothing.
+_UNSAID = {ROUNDS: COMMON, TRAINING: "plain", MERGING: USUAL}
 _SHORT = 120  # characters up to which both sides are shown whole
 _NAMED = 5  # of a long list, the entries that are shown
 

@@ -9,7 +9,7 @@ from flnet.policies import Participation
 from flnet.strategies.base import MERGING
 
 # Among what all nodes must have alike, by these names:
-PARTICIPATION, LATE_UPDATES, ROUNDS = "participation", "late updates", "rounds"
+PARTICIPATION, LATE_UPDATES, ROUNDS, TRAINING = "participation", "late updates", "rounds", "local training"
 COMMON, ASYNCHRONOUS = "common to all nodes", "of each node by itself (asynchronous)"
 USUAL = "agg1"  # the merging rule, where nothing else is said
 

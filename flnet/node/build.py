@@ -10,6 +10,7 @@ from typing import Any
 from flnet.errors import InvalidMessage, SettingsError
 from flnet.events import TrustChanged
 from flnet.jobs import Rules, Waits
+from flnet.jobs.rules import TRAINING
 from flnet.keys import own_key
 from flnet.messages import Peer
 from flnet.node import gate
@@ -43,7 +44,7 @@ from flnet.signing import NodeKey
 from flnet.store import Retention, Store
 from flnet.store.disk import DiskStore, identity
 from flnet.training import Pool, TrainerFile, find_trainers, make_pool
-from flnet.training.backend import state_folder
+from flnet.training.backend import method_of, state_folder
 from flnet.transport import HttpTransport, Transport
 
 MEGABYTE = 1024 * 1024
@@ -218,7 +219,9 @@ def _lane_settings(settings: Settings, signer: NodeKey | None) -> dict[str, Any]
 def rules_of(settings: Settings) -> Rules:
     """What people set of rounds."""
     participation = Participation(settings.participation, settings.min_participants)
-    alike = {**bounds_of(settings).stated(), **stated_rule(settings.aggregation)}
+    mu = method_of(settings).mu
+    training = {TRAINING: f"proximal:{mu:g}"} if mu else {}
+    alike = {**bounds_of(settings).stated(), **stated_rule(settings.aggregation), **training}
     return Rules(participation, settings.max_staleness, alike, settings.rounds == "asynchronous")
 
 

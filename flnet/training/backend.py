@@ -13,6 +13,7 @@ from flnet.messages import HyperParams
 from flnet.params import Array, Params
 from flnet.settings import Settings
 from flnet.training.api import Fit, Prediction, Score, TrainerFile, TrainerSettings
+from flnet.training.method import Method
 from flnet.training.partition import Partition
 from flnet.training.processors import processors
 
@@ -103,8 +104,15 @@ def assignment(settings: Settings, file: TrainerFile) -> Assignment:
         partition_of(settings),
         settings.device,
         settings.max_training_seconds,
+        method_of(settings),
     )
     return Assignment(file, told)
+
+
+def method_of(settings: Settings) -> Method:
+    """How this node trains beyond what its trainers do themselves."""
+    controls = settings.aggregation.split(",")[-1].split(":")[0] == "scaffold"
+    return Method(settings.local_training, settings.personal_model, settings.model_choice, controls)
 
 
 def partition_of(settings: Settings) -> Partition:

@@ -16,6 +16,7 @@ from flnet.params import Params
 from flnet.refusals import SitsOut
 from flnet.training.api import Fit, Prediction, Score, TrainerFile, TrainerSettings
 from flnet.training.backend import Assignment, Inputs
+from flnet.training.method import Method
 from flnet.training.partition import Partition
 
 _BESIDE = ""  # the array that is no parameter: no parameter has an empty name
@@ -45,6 +46,7 @@ def assignment_fields(who: Assignment) -> dict[str, Any]:
         "partition": str(told.partition),
         "device": told.device,
         "max_seconds": told.max_seconds,
+        "method": told.method.fields(),
     }
 
 
@@ -63,6 +65,7 @@ def read_assignment(fields: Mapping[str, Any]) -> Assignment:
             Partition.parse(fields["partition"]),
             fields["device"],
             fields["max_seconds"],
+            Method(**fields["method"]),
         ),
     )
 
@@ -105,13 +108,15 @@ def read_inputs(fields: Mapping[str, Any], arrays: Params) -> tuple[Params, Inpu
 
 def prediction_frame(prediction: Prediction) -> Frame:
     """What a prediction gave."""
-    fields = {"answer": "predicted", "meaning": prediction.meaning, "threshold": prediction.threshold}
-    return Frame(fields, Params({_BESIDE: prediction.values}))
+    fields = {name: value for name, value in vars(prediction).items() if name != "values"}
+    return Frame({"answer": "predicted", **fields}, Params({_BESIDE: prediction.values}))
 
 
 def read_prediction(frame: Frame) -> Prediction:
     """The same read back."""
-    return Prediction((frame.params or Params())[_BESIDE], frame.fields["meaning"], frame.fields["threshold"])
+    said = frame.fields
+    models = (tuple(said["answered"]), tuple(said["why"]), said["limit"])
+    return Prediction((frame.params or Params())[_BESIDE], said["meaning"], said["threshold"], *models)
 
 
 def bytes_frame(answer: str, content: bytes) -> Frame:

@@ -22,6 +22,7 @@ from flnet.postponing import postponed
 from flnet.settings import Settings
 from flnet.training.api import Trainer, TrainerFile, TrainerSettings
 from flnet.training.faults import in_words
+from flnet.training.methods import with_method
 from flnet.training.sources import UnreadableSource, declared_place, families, frameworks_of
 
 with postponed("flnet.training.own"):  # few have trainers without code
@@ -54,14 +55,14 @@ def find_trainers(settings: Settings) -> list[TrainerFile]:
 
 
 def import_trainer(file: TrainerFile, settings: TrainerSettings, *, again: bool = True) -> Trainer:
-    """Import the file and make its trainer; called in the worker only.
+    """Import the file and make its trainer, with what the node's method does around it; in the worker only.
 
     Args:
         again: read a file that lies outside every package anew, as it may have changed; else trainers of several
             nodes in one process are of one class.
 
     Raises:
-        TrainerError: the file is broken, or makes no trainer.
+        TrainerError: the file is broken, or makes no trainer, or none that the method can do with.
         DataMissing: the trainer has no data.
     """
     if file.error:
@@ -72,6 +73,8 @@ def import_trainer(file: TrainerFile, settings: TrainerSettings, *, again: bool 
             raise TrainerError(f"{file.location} defines no function {file.attribute}(settings)")
         own = (descriptions.read_own(Path(file.location)),) if file.location.endswith(".toml") else ()
         trainer = make(*own, settings)
+        if isinstance(trainer, Trainer):
+            return with_method(trainer, settings.method, settings.seed, file.id)
     except TrainerError:
         raise
     except ModuleNotFoundError as exc:
@@ -80,10 +83,8 @@ def import_trainer(file: TrainerFile, settings: TrainerSettings, *, again: bool 
         raise TrainerError(f"{in_words(exc, f'trainer {file.id} cannot be loaded')}; {hint}") from exc
     except (Exception, SystemExit) as exc:
         raise TrainerError(in_words(exc, f"trainer {file.id} cannot be loaded")) from exc
-    if not isinstance(trainer, Trainer):
-        kind = type(trainer).__name__
-        raise TrainerError(f"{file.attribute} in {file.location} gave a {kind}; expected a Trainer")
-    return trainer
+    kind = type(trainer).__name__
+    raise TrainerError(f"{file.attribute} in {file.location} gave a {kind}; expected a Trainer")
 
 
 def _shipped() -> Iterator[TrainerFile]:

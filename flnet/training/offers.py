@@ -11,6 +11,7 @@ import numpy as np
 from flnet.errors import TrainerError
 from flnet.params import Array
 from flnet.training.api import InputSpec, Meaning, Prediction, Trainer
+from flnet.training.methods.base import overrides
 
 _KINDS = ("image", "features", "table")
 _SLACK = 1e-3  # by which probabilities in float16 may miss [0, 1], or their sum 1
@@ -23,7 +24,7 @@ def offered(trainer: Trainer, name: str) -> dict[str, Any]:
         TrainerError: what the trainer says of its inputs makes no sense.
     """
     spec = trainer.input_spec()
-    exports = type(trainer).onnx is not Trainer.onnx
+    exports = overrides(trainer, "onnx")
     return {
         "inputs": None if spec is None else _spec_fields(spec, name),
         "formats": ["safetensors", "onnx"] if exports else ["safetensors"],
@@ -63,7 +64,20 @@ def checked_prediction(prediction: Prediction, inputs: int, classes: int, traine
     if values.ndim != 2 or len(values) != inputs or (classes and values.shape[1] != classes):
         raise TrainerError(f"{what} gave values {list(values.shape)}; expected [{inputs}, {classes or 'k'}]")
     _refuse_nonsense(values, prediction.meaning, what)
-    return Prediction(values, prediction.meaning, float(prediction.threshold))
+    models = _models(prediction, inputs, what)
+    return Prediction(values, prediction.meaning, float(prediction.threshold), *models)
+
+
+def _models(
+    prediction: Prediction, inputs: int, what: str
+) -> tuple[tuple[str, ...], tuple[float, ...], float | None]:
+    """Which model answered, and why, in plain numbers."""
+    answered, why = tuple(prediction.answered), tuple(float(error) for error in prediction.why)
+    if answered and (len(answered) != inputs or not set(answered) <= {"local", "global"}):
+        raise TrainerError(f"{what} says which model answered in other words than {inputs} times local or global")
+    if why and (len(why) != inputs or not all(map(math.isfinite, why))):
+        raise TrainerError(f"{what} says why a model answered in other numbers than {inputs} finite ones")
+    return answered, why, None if prediction.limit is None else float(prediction.limit)
 
 
 def names_of_classes(classes: Sequence[str], values: Array) -> list[str]:

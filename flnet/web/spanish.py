@@ -11,6 +11,7 @@ from flnet.web.words_goals import SPANISH as OF_GOALS
 from flnet.web.words_import import SPANISH as OF_IMPORTS
 from flnet.web.words_labels import SPANISH as OF_LABELS
 from flnet.web.words_page import SPANISH as OF_THE_PAGE
+from flnet.web.words_personal import SPANISH as OF_PERSONAL
 from flnet.web.words_reasons import SPANISH as OF_REASONS
 from flnet.web.words_refusals import SPANISH as OF_REFUSALS
 from flnet.web.words_series import SPANISH as OF_SERIES
@@ -42,5 +43,5 @@ EVENTS: Mapping[str, Mapping[str, str]] = {  # by kind
 SENTENCES = (
     *(OF_TRAINERS, OF_SOURCES, OF_DATA, OF_TRAINING, OF_SERIES, OF_REFUSALS),
     *(words_access.REFUSALS, words_keys.REFUSALS, OF_SIGNING, words_trust.SPANISH, words_automatic.SPANISH),
-    *(words_versions.SPANISH, words_weights.SPANISH, OF_LABELS, OF_REASONS),
+    *(words_versions.SPANISH, words_weights.SPANISH, OF_LABELS, OF_PERSONAL, OF_REASONS),
 )

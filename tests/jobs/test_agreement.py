@@ -11,6 +11,7 @@ from flnet.errors import ParamsRefused
 from flnet.events import ClaimReceived, SendRefused, TrainingAsked, UpdateReceived
 from flnet.jobs import Phase, Rules
 from flnet.jobs.agreement import differences
+from flnet.jobs.rules import TRAINING
 from flnet.messages import ModelParams, StartTraining
 from flnet.params import PeerId
 from tests.helpers import frozen, key
@@ -143,3 +144,12 @@ def test_messages_carry_what_the_trainer_states_and_the_rules() -> None:
     job.hear(start(None))
     job.train()
     assert job.said(ModelParams).agreement == {**HERE, **RULED}
+
+
+def test_local_training_is_compared_and_plain_where_nothing_is_said() -> None:
+    job = Bench()
+    with pytest.raises(ParamsRefused, match=r"local training: here plain; there proximal:0.1"):
+        job.hear(start({TRAINING: "proximal:0.1"}))
+    job.state.rules = Rules(averaging={TRAINING: "proximal:0.1"})
+    with pytest.raises(ParamsRefused, match=r"local training: here proximal:0.1; there plain"):
+        job.hear(start({}))

@@ -92,3 +92,23 @@ def test_the_winner_or_all_that_hold_are_named() -> None:
     assert predicted(checked_prediction(Prediction(np.array([[-4, 7]]), "scores"), 1, 0, "T"), ["0", "1"]) == ["1"]
     assert names_of_classes((), np.zeros((1, 2))) == ["0", "1"]
     assert names_of_classes(("x", "y"), np.zeros((1, 2))) == ["x", "y"]
+
+
+def test_which_model_answered_is_handed_on_in_plain_numbers() -> None:
+    given = Prediction(np.ones((2, 1)), answered=("local", "global"), why=(0.5, 2), limit=1)
+    checked = checked_prediction(given, 2, 0, "T")
+    assert (checked.answered, checked.why, checked.limit) == (("local", "global"), (0.5, 2.0), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (Prediction(np.ones((2, 1)), answered=("local",)), "which model answered"),
+        (Prediction(np.ones((2, 1)), answered=("local", "other")), "which model answered"),
+        (Prediction(np.ones((2, 1)), why=(0.0,)), "why a model answered"),
+        (Prediction(np.ones((2, 1)), why=(0.0, float("nan"))), "why a model answered"),
+    ],
+)
+def test_a_model_that_there_is_not_cannot_have_answered(given: Prediction, words: str) -> None:
+    with pytest.raises(TrainerError, match=words):
+        checked_prediction(given, 2, 0, "T")

@@ -1,0 +1,5 @@
+"""What is done around a trainer: FedProx, SCAFFOLD, and personal models beside the common one."""
+
+from flnet.training.methods.wrapping import with_method
+
+__all__ = ["with_method"]

@@ -1,0 +1,67 @@
+"""APFL on one node: a second model is trained in a mixture with the common one; see `flnet.personal.apfl`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from flnet.personal import Descent, mixed, moved_share
+from flnet.training.api import Array, Fit, Task, Trainer
+from flnet.training.method import Method
+from flnet.training.methods.base import Model, TwoModels, drawn, no_clash, opened, walked
+
+OWN, SHARE = "personal/", "personal-share"
+
+
+class Adaptive(TwoModels):
+    """A trainer with a private second model and a private share, which says how much of it the mixture has."""
+
+    def __init__(self, inner: Trainer, seed: int, method: Method) -> None:
+        """Args:
+        method: with what the share begins, how it learns, by which optimiser, which model answers.
+        """
+        super().__init__(inner, seed)
+        no_clash(self.names, (OWN, SHARE))
+        self._begin, self._rate = method.share
+        self._optimiser, self._mu = method.optimiser, method.mu
+        self.takes_local = method.choice != "global"
+        self.shared = self.sent
+
+    def initial_params(self, seed: int) -> Model:
+        """The second model begins as the common one."""
+        first = self.inner.initial_params(seed)
+        own = {OWN + name: np.array(first[name]) for name in self.trained}
+        return {**first, **own, SHARE: np.array([self._begin])}
+
+    def local_model(self, params: Model) -> dict[str, Array]:
+        """The mixture with the common model."""
+        return mixed(self._own(params), self.inside(params), float(params[SHARE][0]))
+
+    def fit(self, task: Task) -> Fit:
+        """All steps, each of both models and the share at once, by gradients at the old values."""
+        start, share = self.inside(task.params), float(task.params[SHARE][0])
+        gradients = opened(self.inner, replace(task, params=start))
+        common = {name: np.array(value) for name, value in start.items()}
+        own = {name: np.array(value) for name, value in self._own(task.params).items()}
+        rule = self._optimiser or gradients.optimiser
+        descents = [Descent(rule, task.hyper.u) for _ in range(2)]
+
+        def step(number: int) -> float:
+            nonlocal share
+            loss, slope = gradients(common, number)
+            _, at_mixture = gradients(mixed(own, common, share), number)
+            moved = moved_share(share, self._rate, own, common, at_mixture)
+            descents[0].step(common, drawn(slope, common, start, self._mu))
+            descents[1].step(own, {name: share * at_mixture[name] for name in own if name in at_mixture})
+            share = moved
+            return loss
+
+        done, loss = walked(gradients, task, step)
+        fit = gradients.fit(common, done, loss)
+        private = {**{OWN + name: value for name, value in own.items()}, SHARE: np.array([share])}
+        metrics = {**fit.metrics, "personal_share": share}
+        return replace(fit, params={**task.params, **fit.params, **private}, metrics=metrics)
+
+    def _own(self, params: Model) -> dict[str, Array]:
+        return {name: params[OWN + name] for name in self.trained}

@@ -1,0 +1,58 @@
+"""APFL around a trainer: the worked step, and what stays private."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flnet.params import Params
+from flnet.training.checks import checked_fit, declared
+from flnet.training.method import Method
+from flnet.training.methods.adaptive import Adaptive
+from tests.training.methods.lines import Point, task
+
+METHOD = Method(personal="apfl:0.5:0.01:sgd")
+START = {"z": np.array([1.0, 0.0]), "personal/z": np.array([0.0, 2.0]), "personal-share": np.array([0.5])}
+
+
+def node(method: Method = METHOD) -> Adaptive:
+    return Adaptive(Point((2.0, 2.0), (1.0, 0.0)), 0, method)
+
+
+def test_one_step_worked_by_hand() -> None:
+    fit = checked_fit(node().fit(task(START, epochs=1)), START, "T")
+    assert fit.params["z"] == pytest.approx([1.1, 0.2], abs=1e-9)
+    assert fit.params["personal/z"] == pytest.approx([0.075, 2.05], abs=1e-9)
+    assert fit.params["personal-share"] == pytest.approx([0.505], abs=1e-9)
+    assert node().local_model(fit.params)["z"] == pytest.approx([0.582375, 1.13425], abs=1e-9)
+    assert fit.metrics["personal_share"] == pytest.approx(0.505, abs=1e-9)
+
+
+def test_the_common_model_is_trained_as_without_a_second_one() -> None:
+    point = Point((2.0, 2.0), (1.0, 0.0))
+    fit = node().fit(task(START, epochs=3))
+    assert fit.params["z"] == pytest.approx(point.fit(task({"z": START["z"]}, epochs=3)).params["z"], abs=1e-12)
+
+
+def test_the_second_model_and_its_share_are_private_and_begin_alike() -> None:
+    first = node().initial_params(0)
+    said = declared(node(), "T", Params(first))
+    assert said.shared == ("z",)
+    assert not said.personalises
+    assert first["personal/z"].tolist() == first["z"].tolist()
+    assert first["personal-share"].tolist() == [0.5]
+
+
+def test_nodes_compare_the_common_model_and_see_the_mixture() -> None:
+    score = node().evaluate(START)
+    assert score.accuracy == pytest.approx(1 / (1 + 5))  # z at (1, 0), the goal at (2, 2)
+    assert score.metrics["local_accuracy"] == pytest.approx(1 / (1 + 1.5**2 + 1))
+    assert (score.metrics["first"], score.metrics["local_first"]) == (1.0, 0.5)
+
+
+def test_a_proximal_term_holds_the_common_model_only() -> None:
+    free, held = (
+        node(Method(local, "apfl:0.5:0.01:sgd")).fit(task(START, epochs=5)) for local in ("plain", "proximal:2")
+    )
+    moved = [np.abs(fit.params["z"] - START["z"]).sum() for fit in (free, held)]
+    assert moved[1] < 0.8 * moved[0]
