@@ -131,9 +131,7 @@ def assemble(
             **_lane_settings(settings, signer),
         )
         post = Post(transport, wire, core.members, node.deliver, spare, node.traffic, node.distances)
-        compares = settings.leave_one_out and settings.rounds == "common"  # else no average is made by all
-        node.gains = Gains(core, pool, node.feed.publish, is_on=compares)
-        lane.keep = node.gains.keep if node.gains.is_on else None
+        _compare(node, settings, pool, lane)
         post.must_prove, post.trust = settings.mode != "open", trust
         return Performer(store, shelf, post, lane, Timers(node.deliver, random.Random()), node.feed, node.deliver)
 
@@ -154,6 +152,13 @@ def assemble(
     node.gate.signer = signer
     _plan(node, settings)
     return node
+
+
+def _compare(node: NodeRuntime, settings: Settings, pool: Pool, lane: Lane) -> None:
+    """Who measures what each peer brings; without common rounds, no average is made by all."""
+    is_on = settings.leave_one_out and settings.rounds == "common"
+    node.gains = Gains(node.core, pool, node.feed.publish, is_on=is_on)
+    lane.keep = node.gains.keep if is_on else None
 
 
 def _pinned(node: NodeRuntime, trust: Trust | None) -> Trust | None:

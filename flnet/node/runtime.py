@@ -297,8 +297,3 @@ class NodeRuntime:
         self._chronicle.note(owner, event)
         self.gains.note()
         return await self._performer.perform(self._chronicle.measured(owned), (owner, event))
-
-
-def _for_peers(view: View) -> View:
-    """A job as peers may see it: without what is long, and without what tells of single classes of our data."""
-    return {key: value for key, value in view.items() if key not in OWN_PEOPLE_ONLY}
