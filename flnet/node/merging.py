@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from flnet.blob import Memory, fresh
 from flnet.setting_types import check_merging_rule
@@ -13,17 +14,20 @@ from flnet.strategies import (
     Filter,
     Kind,
     Strategy,
+    adaptive,
     bulyan,
     clip,
     composed,
     consistency,
     cosine,
     fed_avg,
+    fed_avg_m,
     geometric_median,
     k_means,
     krum,
     median,
     multi_krum,
+    scaffold,
     trimmed_mean,
 )
 
@@ -65,6 +69,12 @@ def _rule(text: str, memory: Memory) -> Strategy:
             return k_means(float(numbers[0]) if numbers else 1.0)
         case "consistency":
             return _consistency(numbers)
+        case "scaffold":
+            return scaffold(float(numbers[0]) if numbers else 1.0, bool(numbers[1:]))
+        case "fedavgm":
+            return fed_avg_m(*map(float, numbers))
+        case "fedadam" | "fedyogi":
+            return _adaptive(name, numbers)
         case "krum":
             return krum(hostile)
         case "multi-krum":
@@ -79,6 +89,11 @@ def _consistency(said: Sequence[str]) -> Strategy:
         if said[:1] == [one]:
             kind, said = one, said[1:]
     return consistency(kind, int(said[0]) if said else None, float(said[1]) if said[1:] else 0.0)
+
+
+def _adaptive(name: Literal["fedadam", "fedyogi"], said: Sequence[str]) -> Strategy:
+    rate, first, second, adaptivity = (*said, *("0.01", "0.9", "0.99", "0.001")[len(said) :])
+    return adaptive(name, float(rate), (float(first), float(second)), float(adaptivity))
 
 
 def stated_rule(rule: str) -> Mapping[str, str]:

@@ -7,10 +7,12 @@ from flnet.strategies.composed import composed
 from flnet.strategies.consistency import consistency
 from flnet.strategies.cosine import cosine
 from flnet.strategies.fed_avg import fed_avg
+from flnet.strategies.fed_opt import adaptive, fed_avg_m
 from flnet.strategies.geometric_median import geometric_median
 from flnet.strategies.k_means import k_means
 from flnet.strategies.krum import krum, multi_krum
 from flnet.strategies.median import median
+from flnet.strategies.scaffold import scaffold
 from flnet.strategies.scores import KINDS, Kind
 from flnet.strategies.trimmed_mean import DEFAULT_PART, trimmed_mean
 
@@ -26,16 +28,19 @@ __all__ = [
     "Running",
     "State",
     "Strategy",
+    "adaptive",
     "bulyan",
     "clip",
     "composed",
     "consistency",
     "cosine",
     "fed_avg",
+    "fed_avg_m",
     "geometric_median",
     "k_means",
     "krum",
     "median",
     "multi_krum",
+    "scaffold",
     "trimmed_mean",
 ]

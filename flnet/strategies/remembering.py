@@ -13,6 +13,7 @@ remembers the same as they do.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -51,12 +52,28 @@ def past_of(state: State, rule: str, start: RoundStart, reach: int) -> Past:
         reach: merges after which nothing is left in the state of what came before them.
     """
     anew = Past(apart=0 if start.number <= 0 else reach)
-    if state is None or not _is_of(state, rule, start.schema):
+    if not remembers(state, rule, start):
         return anew
+    assert state is not None
     merges, number, apart = (int(one) for one in state[_NOTES])
-    if text_of(state[_MADE]) == start.base.digest:
+    if made_it(state, start):
         return Past(merges, number, apart)
     return Past(merges, number, reach) if start.number == number + 1 else anew
+
+
+def remembers(state: State, rule: str, start: RoundStart) -> bool:
+    """Whether this rule made the state, for these arrays."""
+    if state is None:
+        return False
+    notes = state.get(_NOTES)
+    if notes is None or notes.shape != (3,) or notes.dtype.kind != "i":
+        return False
+    return {_RULE, _MADE} <= state.keys() and text_of(state[_RULE]) == f"{rule} {_shape(start.schema)}"
+
+
+def made_it(state: Params, start: RoundStart) -> bool:
+    """Whether the round begins with the model that this node made last."""
+    return text_of(state[_MADE]) == start.base.digest
 
 
 def noted(past: Past, rule: str, start: RoundStart, made: Digest) -> dict[str, Array]:
@@ -88,19 +105,12 @@ def flat_type(schema: Schema) -> np.dtype[np.floating]:
     return np.result_type(np.float32, *(np.dtype(schema.specs[name].dtype) for name in averaged(schema)))
 
 
-def flat(params: Params, schema: Schema) -> NDArray[np.floating]:
-    """All averaged arrays as one vector, a copy."""
-    found = [np.ravel(params[name]) for name in averaged(schema)]
+def flat(params: Params, schema: Schema, names: Sequence[str] | None = None) -> NDArray[np.floating]:
+    """These arrays, or all averaged ones, as one vector, a copy."""
+    found = [np.ravel(params[name]) for name in (averaged(schema) if names is None else names)]
     return np.concatenate(found, dtype=flat_type(schema)) if found else np.zeros(0, flat_type(schema))
 
 
-def _is_of(state: Params, rule: str, schema: Schema) -> bool:
-    notes = state.get(_NOTES)
-    if notes is None or notes.shape != (3,) or notes.dtype.kind != "i":
-        return False
-    return {_RULE, _MADE} <= state.keys() and text_of(state[_RULE]) == f"{rule} {_shape(schema)}"
-
-
 def _shape(schema: Schema) -> str:
-    said = [f"{name}|{schema.specs[name].shape}|{schema.specs[name].dtype}" for name in averaged(schema)]
+    said = [f"{name}|{one.shape}|{one.dtype}|{one.merge}" for name, one in sorted(schema.specs.items())]
     return hashlib.sha256("\n".join(said).encode()).hexdigest()

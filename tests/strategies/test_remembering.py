@@ -7,7 +7,17 @@ import pytest
 
 from flnet.params import Digest, Params, Schema
 from flnet.strategies.base import RoundStart, State
-from flnet.strategies.remembering import Past, array_of, flat, flat_type, noted, past_of, text_of
+from flnet.strategies.remembering import (
+    Past,
+    array_of,
+    flat,
+    flat_type,
+    made_it,
+    noted,
+    past_of,
+    remembers,
+    text_of,
+)
 from tests.helpers import params
 
 REACH = 3
@@ -58,6 +68,9 @@ def test_what_another_rule_remembers_is_nothing() -> None:
     _, state = after(None, start(0), MODELS[1])
     assert past_of(state, "rule", start(1, MODELS[1]), REACH).merges == 1
     assert past_of(state, "rule:2", start(1, MODELS[1]), REACH).merges == 0
+    assert remembers(state, "rule", start(5)) and not remembers(state, "rule:2", start(5))
+    assert not remembers(None, "rule", start(5))
+    assert state is not None and made_it(state, start(5, MODELS[1])) and not made_it(state, start(5, MODELS[2]))
     wider = params(w=[1, 2, 3])
     assert past_of(state, "rule", start(1, wider), REACH).merges == 0
     assert past_of(Params({"w": np.zeros(3)}), "rule", start(1), REACH).merges == 0
@@ -77,4 +90,5 @@ def test_one_vector_holds_what_is_averaged_in_the_order_of_names() -> None:
     assert flat(both, schema).tolist() == [0, 1, 1]
     assert flat_type(schema) == "float32"
     assert flat_type(Schema.of(params("float64", w=[1]))) == "float64"
+    assert flat(both, schema, ["b"]).tolist() == [1, 1]
     assert flat(Params(), Schema({})).size == 0

@@ -51,6 +51,10 @@ ELSEWHERE = {
 NO_SENTENCES = {
     "expected the part that is left out at each end, at least 0 and below 0.5; got {}",  # for who writes code
     "expected a norm above 0, got {}",  # likewise
+    "expected a rate above 0, got {}",  # likewise
+    "expected a number above 0 and parts in [0, 1), got {} and {}",  # likewise
+    "first moment",  # names of arrays
+    "second moment",
     "expected at least 1 round and a part in [0, 1], got {} and {}",  # likewise
     "{} of the nodes, at least {}",  # what nodes compare with each other
     "late updates",
