@@ -122,14 +122,8 @@ def assemble(
     wire = Wire(core, store, form, settings.max_body_megabytes * MEGABYTE)
 
     def make_performer(node: NodeRuntime) -> Performer:
-        lane = Lane(
-            pool,
-            strategy,
-            PeerId(me.id),
-            settings.seed,
-            lambda trainer: core.jobs[trainer].state,
-            **_lane_settings(settings, signer),
-        )
+        said = _lane_settings(settings, signer)
+        lane = Lane(pool, strategy, PeerId(me.id), settings.seed, lambda one: core.jobs[one].state, **said)
         post = Post(transport, wire, core.members, node.deliver, spare, node.traffic, node.distances)
         _compare(node, settings, pool, lane)
         post.must_prove, post.trust = settings.mode != "open", trust
