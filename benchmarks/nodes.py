@@ -91,10 +91,11 @@ class Mesh:
         Raises:
             NotDone: it takes longer than `patience` seconds.
         """
-        asked = time.time()
+        asked, before = time.time(), self.cpu_s()
         first, last = self.train(rounds, patience)
+        cpu_s = self.cpu_s() - before
         feeds = [read_feed(node.address, self.trainer, last) for node in self.nodes]
-        return Series(asked, range(first, last + 1), [only(feed, self.trainer) for feed in feeds])
+        return Series(asked, range(first, last + 1), [only(feed, self.trainer) for feed in feeds], cpu_s)
 
     def train(self, rounds: int, patience: float) -> tuple[int, int]:
         """Ask the first node for rounds and wait until all nodes have closed the last; the first and last number.
@@ -141,11 +142,13 @@ class Series:
         asked: when the rounds were asked for, seconds since the epoch.
         numbers: of the rounds.
         feeds: by node, the events of its feed, oldest first.
+        cpu_s: processor time of all nodes and their children, without what telling their feeds took.
     """
 
     asked: float
     numbers: range
     feeds: Sequence[Sequence[JSON]]
+    cpu_s: float = 0.0
 
     def times(self, kind: str, number: int) -> list[float]:
         """When each node noted such an event of this round; nodes that did not are left out."""

@@ -41,9 +41,9 @@ def one(options: Options, name: str) -> None:
                 plain.append(plain_run(name, count, rounds))
                 bare.append(plain_run(name, count, rounds, "sockets"))
                 nodes.series(1, PATIENCE_S)  # no first round counts: those of the plain meshes do not either
-                before = nodes.cpu_s()
-                ours.append(median(nodes.series(rounds + 1, PATIENCE_S).rounds_s()))
-                cpu.append((nodes.cpu_s() - before) / (rounds + 1))
+                series = nodes.series(rounds + 1, PATIENCE_S)
+                ours.append(median(series.rounds_s()))
+                cpu.append(series.cpu_s / (rounds + 1))
             report.add(Row(f"{name}: memory, sum of PSS", "MB", [nodes.mb()], [plain[-1].mb], what))
             done = len(nodes.history()[0])
             same = f"after {done} rounds; the {what} after {rounds + 1}: {plain[-1].accuracy:.3f}"

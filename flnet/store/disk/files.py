@@ -107,7 +107,9 @@ class ModelFiles:
 
     def keep_only(self, wanted: Collection[Digest]) -> list[Digest]:
         """Remove every other file; which they were."""
-        gone = sorted(self.names().keys() - set(wanted))
+        with os.scandir(self.folder) as found:
+            there = {Digest(one.name.removesuffix(SUFFIX)) for one in found if one.name.endswith(SUFFIX)}
+        gone = sorted(there - set(wanted))
         for digest in gone:
             self.path(digest).unlink(missing_ok=True)
         return gone
