@@ -1,4 +1,4 @@
-"""Rules that remember: a node that missed rounds differs for a while, is not followed, and agrees again by itself."""
+"""Rules that remember: a node that missed rounds differs, is not followed, and agrees again by itself."""
 
 from __future__ import annotations
 
