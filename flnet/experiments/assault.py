@@ -80,15 +80,29 @@ class Assault:
         known = [weight for weight in told if weight is not None]
         return sum(known) if known else None
 
+    @property
+    def deceives(self) -> bool:
+        """Whether some node tells unlike things to others."""
+        return self.attack is not None and self.attack.name == "two-faced"
+
     def is_deceived(self, sender: PeerId, receiver: PeerId) -> bool:
         """Whether a two-faced sender shows this one its other face: to every second of its peers."""
-        if self.attack is None or self.attack.name != "two-faced" or sender not in self.hostile:
+        if not self.deceives or sender not in self.hostile:
             return False
         others = sorted(name for name in self._names if name not in self.hostile)
         return receiver in others[1::2]
 
     def _chance(self, name: PeerId, number: int) -> np.random.Generator:
         return np.random.default_rng((self._seed, self._names.index(name), number))
+
+
+class DeceivedLedger(Ledger):
+    """Accounts of a mesh with two-faced senders: equal sets may give unlike averages, where rules remember."""
+
+    def averages_now(self, *told: Any, **more: Any) -> None:
+        """All invariants but that one."""
+        self._results.clear()
+        super().averages_now(*told, **more)
 
 
 class TwoFacedCalls(Calls):

@@ -188,7 +188,8 @@ class Outcome(Record):
             return None
         if figure in {"bytes", "rounds", "seconds"}:
             return float(getattr(self, figure))
-        found = [number for number in self.figures.get(figure, ()) if number is not None]
+        common = figure.replace(".answered_", ".")  # where there is one model, it is the one that answers
+        found = [number for number in self.figures.get(figure, self.figures.get(common, ())) if number is not None]
         return float(_OVER[over](found)) if found else None
 
     def course(self, figure: str) -> list[float]:

@@ -24,7 +24,7 @@ from flnet.events import (
     Trained,
     TrainingFailed,
 )
-from flnet.experiments.assault import WEIGHT, Assault, TwoFacedCalls
+from flnet.experiments.assault import WEIGHT, Assault, DeceivedLedger, TwoFacedCalls
 from flnet.experiments.base import Cell, Outcome
 from flnet.experiments.learners import Learner, Order
 from flnet.jobs import Rules, Waits
@@ -38,6 +38,7 @@ from flnet.simulation import TRAINER, Cluster, Weather
 from flnet.simulation.node import SimulatedNode
 from flnet.strategies import Merged, RoundStart, State, Strategy
 from flnet.training.api import Task
+from flnet.training.method import Choice
 
 # Longer than it takes until all nodes heard of a round, so that all that they will do is begun before any ends.
 WORK_SECONDS = 5.0
@@ -74,7 +75,9 @@ class Mesh(Cluster):
         attack = setup.attack if setup.kind == "federated" else ""
         self.assault = Assault(attack, setup.hostile, list(self.nodes), cell.seed)
         self.assault.poison(self.learners)
-        self.calls = TwoFacedCalls(self.network, self.ledger, self.assault)
+        if self.assault.deceives:
+            self.ledger = DeceivedLedger()
+            self.calls = TwoFacedCalls(self.network, self.ledger, self.assault)
 
     @property
     def done(self) -> float:
@@ -229,8 +232,9 @@ class Mesh(Cluster):
         """All figures of a round; of honest nodes alone, and with the weight that hostile ones had there."""
         if node in self.assault.hostile:
             return {}
-        weight = self.assault.weight(record.get("weighed") or {})
-        return {**_figures(record), **({} if weight is None else {f"after.{WEIGHT}": weight})}
+        found, weight = _figures(record), self.assault.weight(record.get("weighed") or {})
+        answers = _answered(found, self.cell.setup.model_choice) if self.cell.setup.method.kind != "none" else {}
+        return {**found, **answers, **({} if weight is None else {f"after.{WEIGHT}": weight})}
 
     def _last_figures(self, node: PeerId, records: Sequence[Record]) -> dict[str, float | None]:
         """Those of the last round; of hostile nodes' weight the mean of the last few, for it goes up and down."""
@@ -261,6 +265,16 @@ def remembering(strategy: Strategy) -> Strategy:
         return last[key]
 
     return strategy._replace(merge=merge, running=None)
+
+
+def _answered(figures: Mapping[str, float | None], choice: Choice) -> dict[str, float | None]:
+    """Accuracies of the model that answers: the chosen one, or of two models the one that was asked for."""
+    kinds = {"by-input": ("chosen_", "local_"), "local": ("local_",), "global": ("",)}[choice]
+    found: dict[str, float | None] = {}
+    for name in ("accuracy", "global_accuracy"):
+        there = [figures[one] for kind in kinds if (one := f"after.{kind}{name}") in figures]
+        found |= {f"after.answered_{name}": number for number in there[:1]}
+    return found
 
 
 def _figures(record: Record) -> dict[str, float | None]:

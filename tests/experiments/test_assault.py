@@ -82,6 +82,11 @@ def test_a_two_faced_sender_gives_two_averages_and_one_model_again(tmp_path: Pat
     assert begun[-1] == 1  # of equal rank is the lower digest, and all take it as soon as its node begins a round
 
 
+def test_rules_that_remember_bear_a_two_faced_sender(tmp_path: Path) -> None:
+    run = Run(tmp_path, rounds=6, nodes=5, hostile=1, attack="two-faced:3", aggregation="consistency")
+    assert (run.outcome.reason, run.outcome.rounds) == ("", 6)
+
+
 def test_lone_nodes_attack_nobody(tmp_path: Path) -> None:
     one, same = (Run(tmp_path / a, kind="lone", hostile=1, attack=a) for a in ("backdoor", "sign-flip"))
     assert one.outcome.figures == same.outcome.figures

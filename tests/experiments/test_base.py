@@ -100,3 +100,10 @@ def test_a_setup_says_what_is_done_around_trainings() -> None:
     assert other.method == Method("proximal:0.1", "increment:2")
     assert len({cell().key, cell(attack="sign-flip", hostile=1).key, cell(hostile=1).key}) == 3
     assert cell(kind="lone", attack="sign-flip", hostile=1).key == cell(kind="lone").key
+
+
+def test_where_there_is_one_model_it_is_the_one_that_answers() -> None:
+    one = Outcome(figures={"after.accuracy": (0.5, 0.7)})
+    two = Outcome(figures={"after.accuracy": (0.5, 0.7), "after.answered_accuracy": (0.8, None)})
+    assert one.value("after.answered_accuracy") == pytest.approx(0.6)
+    assert two.value("after.answered_accuracy") == 0.8

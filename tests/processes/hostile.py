@@ -37,9 +37,9 @@ def flip() -> None:
     honest = Lane.__init__
 
     def hostile(self: Lane, pool: Any, *arguments: Any, **options: Any) -> None:
-        honest(self, FlippingPool(pool), *arguments, **options)  # type: ignore[arg-type]
+        honest(self, FlippingPool(pool), *arguments, **options)
 
-    Lane.__init__ = hostile  # type: ignore[assignment,method-assign]
+    Lane.__init__ = hostile  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
