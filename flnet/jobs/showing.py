@@ -49,7 +49,7 @@ def shown(s: JobState) -> Mapping[str, Any]:
         "chosen": None if s.chosen is None else sorted(s.chosen),
         "sits_out": _sits_out(s),
         "rolled_back": s.rolled_back,
-        "merging_rule": s.rules.merging,
+        "merging_rule": (declared.merging if declared else "") or s.rules.merging,
         "counts_little": s.weights.view(),
         "waiting_for": waiting,
         "received": sorted(gathering.updates) if gathering else [],
