@@ -44,6 +44,8 @@ def command(trainer: str, path: Path, digest: str | None, address: str, as_json:
         print_json(answer)
         return
     print_table(answers_table(answer))
+    if (limit := (answer.get("choice") or {}).get("limit")) is not None:
+        click.echo(f"the local model answers where the error of rebuilding the input is at most {limit:.6g}")
     model = answer.get("model", {})
     round = model.get("round", -1)
     click.echo(f"model {short(model.get('digest'))} of {f'round {round}' if round >= 0 else 'no round'}")
@@ -52,13 +54,16 @@ def command(trainer: str, path: Path, digest: str | None, address: str, as_json:
 
 
 def answers_table(answer: View) -> Table:
-    """One row per input: what it is held for, and the numbers of the best classes."""
+    """One row per input: what it is held for, the numbers of the best classes, and which model answered."""
     numbers = "probabilities" if "probabilities" in answer else "scores"
-    shown = table("input", "predicted", numbers)
+    choice = answer.get("choice") or {}
+    answered, errors = choice.get("answered", []), choice.get("errors", [])
+    shown = table("input", "predicted", numbers, *["answered by"] * bool(answered), *["error"] * bool(errors))
     rows = zip(answer.get("predicted", []), answer.get(numbers, []), strict=False)
     for place, (name, values) in enumerate(rows):
         words = ", ".join(map(str, name)) or "none" if isinstance(name, list) else name
         best = sorted(zip(values, answer.get("classes", []), strict=False), reverse=True)[:3]
         told = ", ".join(f"{printable(label)} {value:.4f}" for value, label in best)
-        shown.add_row(str(place), printable(words), told)
+        why = [f"{error:.6g}" for error in errors[place : place + 1]]
+        shown.add_row(str(place), printable(words), told, *map(printable, answered[place : place + 1]), *why)
     return shown

@@ -149,7 +149,13 @@ def _answer(prediction: Prediction, chosen: Chosen, declared: Declaration) -> Vi
     numbers = "scores" if prediction.meaning == "scores" else "probabilities"
     notes = [declared.offers.get("note", "")]
     notes += [SAMPLE_NOTE] * bool(declared.data.get("sample")) + [UNTRAINED_NOTE] * (figures["round"] < 0)
+    chosen_by = {
+        "answered": list(prediction.answered),
+        "errors": [float(f"{error:.6g}") for error in prediction.why],
+        "limit": prediction.limit,
+    }
     return {
+        **({"choice": chosen_by} if prediction.answered else {}),
         "classes": classes,
         numbers: [[round(value, 6) for value in row] for row in prediction.values.tolist()],
         "predicted": predicted(prediction, classes),

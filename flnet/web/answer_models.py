@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from flnet.jobs import Phase
 from flnet.messages import HexDigest, HyperParams, Peer, StateWord, Unit
+from flnet.web.answer_choices import ChoiceView
 from flnet.web.answer_versions import VersionsView
 from flnet.web.answer_weights import LittleView, RuleView, WeighedView
 
@@ -280,6 +281,7 @@ class PredictionView(View):
     predicted: list[Any] = Field(description="a name, or a list of names, for each input")
     model: PredictedBy
     note: str
+    choice: ChoiceView | None = None
 
 
 class HealthView(View):

@@ -11,6 +11,7 @@ from flnet.web.words_goals import SPANISH as OF_GOALS
 from flnet.web.words_import import SPANISH as OF_IMPORTS
 from flnet.web.words_labels import SPANISH as OF_LABELS
 from flnet.web.words_page import SPANISH as OF_THE_PAGE
+from flnet.web.words_personal import PAGES as OF_TWO_MODELS
 from flnet.web.words_personal import SPANISH as OF_PERSONAL
 from flnet.web.words_reasons import SPANISH as OF_REASONS
 from flnet.web.words_refusals import SPANISH as OF_REFUSALS
@@ -31,6 +32,7 @@ PAGES: Mapping[str, str] = {
     **words_keys.SPANISH,
     **OF_THE_PAGE,
     **words_versions.PAGES,
+    **OF_TWO_MODELS,
     **words_weights.PAGES,
 }
 EVENTS: Mapping[str, Mapping[str, str]] = {  # by kind

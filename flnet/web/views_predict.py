@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from quart import Blueprint, Response, request
@@ -35,13 +35,21 @@ class Bar:
 
 @dataclass(frozen=True)
 class Judged:
-    """What the model says of one input; `hidden` is how many classes are not listed."""
+    """What the model says of one input.
+
+    Attributes:
+        hidden: how many classes are not listed.
+        answered: "local" or "global" where the node has two models; else empty.
+        error: where an autoencoder chose, how badly it rebuilds the input.
+    """
 
     number: int
     predicted: str
     top: str
     bars: tuple[Bar, ...]
     hidden: int
+    answered: str = ""
+    error: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,7 @@ class Result:
     note: str
     digest: str
     round: str
+    limit: str = ""  # the error up to which the local model answers
 
 
 @dataclass(frozen=True)
@@ -98,7 +107,9 @@ def result_of(found: View) -> Result:
         _judged(place + 1, row, classes, predicted, is_score)
         for place, (row, predicted) in enumerate(zip(values, found["predicted"], strict=True))
     ]
-    model = found["model"]
+    choice = found.get("choice") or {}
+    judged = [_with_choice(one, choice, place) for place, one in enumerate(judged)]
+    model, limit = found["model"], choice.get("limit")
     round = model.get("round")
     return Result(
         tuple(judged),
@@ -107,7 +118,15 @@ def result_of(found: View) -> Result:
         text(found.get("note"), 600),
         text(model.get("digest"))[:12],
         str(round) if isinstance(round, int) and round >= 0 else "",
+        "" if limit is None else f"{limit:.3g}",
     )
+
+
+def _with_choice(judged: Judged, choice: View, place: int) -> Judged:
+    """With which model answered for the input at this place, and its error."""
+    answered, errors = choice.get("answered") or (), choice.get("errors") or ()
+    model = text(answered[place]) if place < len(answered) else ""
+    return replace(judged, answered=model, error=f"{errors[place]:.3g}" if place < len(errors) else "")
 
 
 def _judged(number: int, row: Sequence[float], classes: Sequence[str], predicted: Any, is_score: bool) -> Judged:

@@ -4,6 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+PAGES: Mapping[str, str] = {
+    "Answered by the local model.": "Respondió el modelo local.",
+    "Answered by the common model.": "Respondió el modelo común.",
+    "Error of rebuilding the input: {number}; the local model answers up to {limit}.": (
+        "Error al reconstruir la entrada: {number}; el modelo local responde hasta {limit}."
+    ),
+    "The local model answers where the error of rebuilding the input is at most {limit}.": (
+        "El modelo local responde donde el error al reconstruir la entrada es como mucho {limit}."
+    ),
+    "Answered by": "Respondió",
+    "Error": "Error",
+    "local model": "modelo local",
+    "common model": "modelo común",
+}
 SPANISH: Mapping[str, str] = {
     "local training": "entrenamiento local",
     "the trainer gave no gradients for this training": "el entrenador no dio gradientes para este entrenamiento",

@@ -76,3 +76,21 @@ def test_a_file_that_cannot_be_used_is_wrong_usage(flnet: Run, fake_node: FakeNo
 def test_a_refusal_is_told_and_is_failure(flnet: Run, fake_node: FakeNode, tmp_path: Path) -> None:
     with_no_such_job = flnet("predict", "MNIST", "--input", asked(tmp_path), "--node", "127.0.0.1:1")
     assert with_no_such_job.exit_code == 3
+
+
+def test_which_of_two_models_answered_and_why(flnet: Run, fake_node: FakeNode, tmp_path: Path) -> None:
+    fake_node.prediction = {
+        "classes": ["a", "b"],
+        "probabilities": [[0.1, 0.9], [1, 0]],
+        "predicted": ["b", "a"],
+        "model": MODEL,
+        "choice": {"answered": ["local", "global"], "errors": [0.0125, 0.5], "limit": 0.0412},
+    }
+    shown = flnet("predict", "MNIST", "--input", asked(tmp_path), "--node", fake_node.address).output
+    rows = [line.split() for line in shown.splitlines()]
+    assert [row[-2:] for row in rows if row[:1] in (["0"], ["1"])] == [["local", "0.0125"], ["global", "0.5"]]
+    assert "answers where the error of rebuilding the input is at most 0.0412" in shown
+    fake_node.prediction["choice"] = {"answered": ["local", "local"], "errors": [], "limit": None}
+    shown = flnet("predict", "MNIST", "--input", asked(tmp_path), "--node", fake_node.address).output
+    assert "local" in shown
+    assert "rebuilding" not in shown

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 from safetensors.numpy import load
@@ -15,10 +16,11 @@ from flnet.node import NodeRuntime, Question
 from flnet.node.chronicle import Chronicle
 from flnet.node.desk import MAX_WAITING, Desk
 from flnet.node.shelf import Shelf
-from flnet.params import Params, TrainerId
+from flnet.params import Array, Params, TrainerId
 from flnet.store import MemoryStore
 from flnet.training import InlinePool, Prediction, Trainer
 from flnet.training.backend import Inputs
+from flnet.web.answer_models import PredictionView
 from tests.node.judging import Judge
 from tests.node.mesh import MNIST_3_7, Linear, Mesh
 from tests.node.test_runtime import trigger
@@ -141,3 +143,17 @@ async def test_who_waits_too_long_or_too_late_is_told_to_ask_again() -> None:
         pool.turn.set()
         answers = await asyncio.gather(*waiting, return_exceptions=True)
         assert sum(isinstance(answer, dict) for answer in answers) == MAX_WAITING
+
+
+async def test_which_of_two_models_answered_goes_with_the_answer() -> None:
+    class Two(Judge):
+        def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
+            found = super().predict(params, inputs)
+            return replace(found, answered=("local",) * len(inputs), why=(0.0123456789,), limit=0.5)
+
+    async with alone(Two(1.0)) as node:
+        answer = await node.predict(MNIST_3_7, Question(inputs=[[1, 2]]))
+        assert answer["choice"] == {"answered": ["local"], "errors": [0.0123457], "limit": 0.5}
+        assert PredictionView.model_validate(answer).choice is not None
+    async with alone(Judge(1.0)) as node:
+        assert "choice" not in await node.predict(MNIST_3_7, Question(inputs=[[1, 2]]))

@@ -32,6 +32,7 @@ ELSEWHERE = {
     "training/samples.py": "a terminal, and files in English",
     "training/soundness.py": "a terminal, not the page",
     "web/access.py": "a table",
+    "web/answer_choices.py": "the REST API is described in English",
     "web/answer_models.py": "the REST API is described in English",
     "web/answer_versions.py": "the REST API is described in English",
     "web/endpoint.py": "the REST API is described in English",

@@ -180,3 +180,23 @@ def test_the_form_names_what_is_taken() -> None:
     assert form_of(DIGITS, Handed())["size"] == "28 x 28"
     assert form_of({**DIGITS, "shape": [24, 32, 3]}, Handed())["size"] == "24 x 32"
     assert [column.name for column in form_of(TABLE, Handed())["columns"]] == ["age", "height", "weight"]
+
+
+async def test_which_of_two_models_answered_is_told_with_its_reason(client: Client, node: ViewNode) -> None:
+    node.answer = {**node.answer, "choice": {"answered": ["local"], "errors": [0.0125], "limit": 0.0412}}
+    page = await hand_in(client, multipart(file=PNG))
+    assert "Answered by the local model. Error of rebuilding the input: 0.0125" in page.text
+    assert "the local model answers up to 0.0412" in page.text
+    node.answer["choice"] = {"answered": ["global"], "errors": [], "limit": None}
+    page = await hand_in(client, multipart(file=PNG))
+    assert "Answered by the common model." in page.text
+    assert "rebuilding" not in page.text
+
+
+async def test_of_many_rows_a_column_tells_which_model_answered(client: Client, node: ViewNode) -> None:
+    node.more["MNIST"]["inputs"] = TABLE
+    choice = {"answered": ["local", "global"] * 3, "errors": [0.01, 0.5] * 3, "limit": 0.0412}
+    node.answer = {**node.answer, "probabilities": [[0.1, 0.7, 0.2]] * 6, "predicted": ["1"] * 6, "choice": choice}
+    page = await hand_in(client, multipart(rows=b"1,2,3\n" * 6))
+    assert "Answered by Error 1 1 70.0 % local model 0.01 2 1 70.0 % common model 0.5" in page.text
+    assert "at most 0.0412" in page.text
