@@ -18,6 +18,7 @@ from flnet.training.api import (
     Gradients,
     HyperParams,
     InputSpec,
+    Lesson,
     Optimiser,
     Prediction,
     Rows,
@@ -41,7 +42,7 @@ class SmallDigits(Trainer):
 
     label = "Small digits"
     defaults = HyperParams(e=5, u=0.001, b=32)
-    honours: ClassVar[frozenset[str]] = frozenset({"proximal"})
+    honours: ClassVar[frozenset[str]] = frozenset({"proximal", "labels"})
 
     def __init__(self, settings: TrainerSettings) -> None:
         digits = scikit_digits()
@@ -112,6 +113,10 @@ class SmallDigits(Trainer):
         """The own training digits."""
         return self._train.x.astype(np.float32)
 
+    def labels(self) -> Array:
+        """Which digits they are."""
+        return self._train.y
+
     def tests(self) -> Mapping[str, Rows]:
         """The own test digits, and those of all."""
         sides = {"accuracy": self._test, "global_accuracy": self._all_tests}
@@ -144,8 +149,11 @@ class _Steps:
 
     def __init__(self, rows: Labelled, task: Task) -> None:
         chance, size = np.random.default_rng(task.seed), task.hyper.b
-        orders = [chance.permutation(len(rows)) for _ in range(task.hyper.e)]
-        self._batches = [order[start : start + size] for order in orders for start in range(0, len(rows), size)]
+        if task.lesson is None:
+            orders = [chance.permutation(len(rows)) for _ in range(task.hyper.e)]
+            cuts = [order[start : start + size] for order in orders for start in range(0, len(rows), size)]
+        self._batches = cuts if task.lesson is None else task.lesson.batches(size, task.seed)
+        self._lesson, self._chance = task.lesson, chance
         self._x, self._y, self._most = _flat(rows.x), rows.y, task.hyper.b
         self.steps = len(self._batches)
 
@@ -154,19 +162,28 @@ class _Steps:
         rows = self._batches[step]
         x, y = self._x[rows], self._y[rows]
         hidden, scores = _outputs(params, x)
+        if self._lesson is not None:
+            return self._taught(self._lesson, params, rows, hidden, scores)
         error = _softmax(scores)
         right = np.arange(len(y)), y
         loss = float(-np.log(np.maximum(error[right], 1e-30)).mean())
         error[right] -= 1
         error /= np.float32(len(y))
-        back = (error @ params["output.weight"].T) * (hidden > 0)
-        gradient = {
-            "hidden.bias": back.sum(0),
-            "hidden.weight": x.T @ back,
-            "output.bias": error.sum(0),
-            "output.weight": hidden.T @ error,
-        }
-        return loss, gradient
+        return loss, _gradient(params, x, hidden, error)
+
+    def _taught(
+        self, lesson: Lesson, params: Mapping[str, Array], rows: Array, hidden: Array, scores: Array
+    ) -> tuple[float, Mapping[str, Array]]:
+        """Where nodes label differently: FedMT's loss; also on shifted digits, if that has a weight."""
+        loss = lesson.loss(scores, rows)
+        gradient = _gradient(params, self._x[rows], hidden, loss.gradient.astype(np.float32))
+        if not lesson.fixed:
+            return loss.value, gradient
+        shifted = np.roll(self._x[rows].reshape(-1, 8, 8), self._chance.integers(-1, 2, 2), (1, 2)).reshape(-1, 64)
+        hidden, scores = _outputs(params, shifted)
+        held = lesson.loss_of_changed(scores, rows)
+        more = _gradient(params, shifted, hidden, held.gradient.astype(np.float32))
+        return loss.value + held.value, {name: gradient[name] + more[name] for name in SHAPES}
 
     def fit(self, params: Mapping[str, Array], steps: int, loss: float) -> Fit:
         """What is said of a training that ended here."""
@@ -178,6 +195,17 @@ def _outputs(params: Mapping[str, Array], x: Array) -> tuple[Array, Array]:
     """The hidden layer (n, 64) and a score for each digit (n, 10)."""
     hidden = np.maximum(x @ params["hidden.weight"] + params["hidden.bias"], 0)
     return hidden, hidden @ params["output.weight"] + params["output.bias"]
+
+
+def _gradient(params: Mapping[str, Array], x: Array, hidden: Array, error: Array) -> Mapping[str, Array]:
+    """From the gradient of a loss by the scores, (n, 10), that by each array."""
+    back = (error @ params["output.weight"].T) * (hidden > 0)
+    return {
+        "hidden.bias": back.sum(0),
+        "hidden.weight": x.T @ back,
+        "output.bias": error.sum(0),
+        "output.weight": hidden.T @ error,
+    }
 
 
 def _softmax(scores: Array) -> Array:

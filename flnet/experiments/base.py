@@ -16,7 +16,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from flnet.errors import InvalidMessage
 from flnet.experiments.attacks import check_attack
+from flnet.labels import read_fields
 from flnet.policies import Goal
+from flnet.refusals import LabelsRefused
 from flnet.setting_types import (
     check_local_training,
     check_merging_rule,
@@ -52,6 +54,16 @@ def _aimed(text: str) -> str:
     return text
 
 
+def _labelled(lines: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Lines of FLNET_LABELS; none where all nodes label alike."""
+    try:
+        if lines:
+            read_fields(lines)
+    except LabelsRefused as exc:
+        raise ValueError(exc.message) from exc
+    return lines
+
+
 class Record(BaseModel):
     """Something that is frozen, has no unknown fields and is JSON."""
 
@@ -83,6 +95,9 @@ class Setup(Record):
         epochs, rate, batch: of each local training; what the trainer says where they are absent.
         options_file: what a trainer reads from a TOML file in the folder of its data: the file's name,
         options: and its lines.
+        labels: how the rows of all nodes but the first `fine` ones are labelled, in the lines of FLNET_LABELS; of
+            those the same with the desired space as their own, where it says `rows` with so many labels.
+        fine: how many nodes have labels of the desired space.
         needs: files or folders below FLNET_DATASETS_PATH of which one must be there.
         curves: figures that are kept of every round; of the last round all are.
         together: how many seeds may be trained at once, as one batched computation.
@@ -109,6 +124,8 @@ class Setup(Record):
     batch: int | None = Field(default=None, ge=1, le=1_000_000)
     options_file: str = Field(default="", pattern=r"^([A-Za-z0-9_-]{1,64}\.toml)?$")
     options: Mapping[str, Any] = Field(default_factory=dict)
+    labels: Annotated[Mapping[str, Any], AfterValidator(_labelled)] = Field(default_factory=dict)
+    fine: int = Field(default=1, ge=0, le=250)
     needs: tuple[str, ...] = ()
     curves: tuple[str, ...] = ("after.accuracy",)
     together: int = Field(default=1, ge=1, le=1000)

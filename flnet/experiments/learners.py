@@ -12,7 +12,9 @@ from typing import Any, TypeVar
 
 from flnet.errors import DataMissing, SettingsError, TrainerError
 from flnet.experiments.base import Cell, Setup
+from flnet.labels import Labelling, read_fields
 from flnet.params import Array, Params
+from flnet.refusals import SitsOut
 from flnet.settings import Settings
 from flnet.training import find_trainers
 from flnet.training.api import Fit, Score, Task, Trainer, TrainerFile, TrainerSettings
@@ -60,6 +62,7 @@ class Order:
     Attributes:
         is_personal: private parameters are to learn on from an average, which is measured then.
         private: what they became.
+        sits_out: whether the failure is none: the trainer had nothing to add.
     """
 
     learner: Learner
@@ -70,6 +73,7 @@ class Order:
     fit: Fit | None = None
     score: Score | None = None
     failure: str = ""
+    sits_out: bool = False
     seconds: float = field(default=0.0)
 
 
@@ -117,9 +121,20 @@ def learners_of(cell: Cell, file: TrainerFile, settings: Settings, folder: Path)
             Partition() if setup.kind == "central" else Partition.parse(setup.partition),
             settings.device,
             method=setup.method,
+            labels=_labels(setup, index),
         )
         found.append(Learner(file, told, exchange=setup.exchange))
     return found
+
+
+def _labels(setup: Setup, index: int) -> Labelling | None:
+    """How the rows of the node of this number, from 1, are labelled; a central one's as those of the first."""
+    if not setup.labels:
+        return None
+    said = read_fields(setup.labels)
+    if index > setup.fine:
+        return replace(said, rows=None)
+    return replace(said, space=said.target, desired=None, correspondence=None, estimate=False)
 
 
 def carry_out(orders: Sequence[Order]) -> None:
@@ -155,9 +170,11 @@ def _each(
     except Exception as exc:
         if len(orders) == 1:
             words = exc.message if isinstance(exc, TrainerError) else ""
+            orders[0].sits_out = isinstance(exc, SitsOut)
             orders[0].failure = words or in_words(exc, f"trainer {orders[0].learner.name} failed in {what}")
             return
-        log.warning("%s of %d at once failed: %s", what, len(orders), exc)
+        if not isinstance(exc, SitsOut):
+            log.warning("%s of %d at once failed: %s", what, len(orders), exc)
         for order in orders:
             _each([order], what, work, job, end)
         return

@@ -191,6 +191,8 @@ class Mesh(Cluster):
     def _end(
         self, node: SimulatedNode, effect: Train | Evaluate, order: Order, crafted: Params | None = None
     ) -> Event:
+        if order.sits_out:
+            return TrainingFailed(effect.key, order.failure, is_choice=True)
         if order.failure or order.score is None:
             self.failures.setdefault(node.id, order.failure or "its model was not measured")
             if isinstance(effect, Train):

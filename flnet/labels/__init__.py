@@ -13,7 +13,7 @@ from flnet.labels.losses import (
     projected_loss,
     teaching,
 )
-from flnet.labels.reading import MAX_BYTES, Labelling, read_csv, read_toml
+from flnet.labels.reading import MAX_BYTES, Labelling, must_be_learnable, read_csv, read_fields, read_toml
 from flnet.labels.scheduling import (
     Phase,
     Schedule,
@@ -52,11 +52,13 @@ __all__ = [
     "loss_of_probabilities",
     "mixed",
     "mixed_cross_entropy",
+    "must_be_learnable",
     "phase",
     "pooled",
     "projected",
     "projected_loss",
     "read_csv",
+    "read_fields",
     "read_space",
     "read_toml",
     "step_batches",

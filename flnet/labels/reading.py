@@ -11,6 +11,8 @@ In TOML the space of the data, the desired one, and which desired classes lie in
     normal = ["normal"]
     pneumonia = ["bacterial", "viral"]    # or with weights: { bacterial = 1, viral = 0.9 }
 
+and how a node learns from it, with the names of the fields of `Labelling`: schedule, steps, estimate and so on.
+
 In CSV a line for each pair, below the header `coarse,desired,weight`; without weights each pair weighs 1.
 """
 
@@ -22,17 +24,19 @@ import math
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from flnet.explaining import explain
 from flnet.labels.correspondence import Correspondence, from_weights
+from flnet.labels.scheduling import Schedule
 from flnet.labels.space import LabelSpace
 from flnet.refusals import LabelsRefused
 
 MAX_BYTES = 1_000_000  # of one file
 HEADER = ("coarse", "desired", "weight")
+LEARNING = ("schedule", "steps", "estimate", "rows", "threshold", "fixed")
 
 Names = list[str]
 Weight = Annotated[float, Field(ge=0, le=1)]
@@ -48,21 +52,61 @@ class _Space(BaseModel):
 class _File(_Space):
     desired: _Space | None = None
     mapping: dict[str, Names | dict[str, Weight]] | None = None
+    schedule: Literal["two-phase", "parallel"] = "two-phase"
+    steps: int = Field(default=20, ge=1, le=100_000)
+    estimate: bool = False
+    rows: int | None = Field(default=None, ge=1)
+    threshold: float = Field(default=0.95, ge=0, lt=1)
+    fixed: float = Field(default=0, ge=0, le=100)
 
 
 @dataclass(frozen=True)
 class Labelling:
-    """How a data set is labelled.
+    """How a data set is labelled, and how its node learns from it.
 
     Attributes:
         space: of the labels of its rows.
         desired: the space in which the model is to answer; None where the file does not say.
-        correspondence: of the first with the second; None if it is not known and has to be estimated.
+        correspondence: of the first with the second; None if it is not known.
+        schedule: who trains when; the same on all nodes. "pipelined" is not offered: each of its nodes begins with
+            an average of its own, and the nodes of a mesh have one in common.
+        steps: of each local training; the same on all nodes.
+        estimate: whether the node finds the correspondence out from the model's guesses. One that is given is not
+            looked at then, but for saying which label a row of a published data set would carry.
+        rows: how many training rows carry a label of the desired space, for experiments on a published data set;
+            None: all of a node with that space, none of another one.
+        threshold: from which probability on a guess is confident.
+        fixed: weight of the loss on changed rows by the confident guesses for the unchanged ones.
     """
 
     space: LabelSpace
     desired: LabelSpace | None = None
     correspondence: Correspondence | None = None
+    schedule: Schedule = "two-phase"
+    steps: int = 20
+    estimate: bool = False
+    rows: int | None = None
+    threshold: float = 0.95
+    fixed: float = 0.0
+
+    @property
+    def target(self) -> LabelSpace:
+        """The space in which the model is to answer; the own one where nothing else is said."""
+        return self.desired or self.space
+
+    @property
+    def is_desired(self) -> bool:
+        """Whether the rows are labelled in that space."""
+        return self.space.classes == self.target.classes
+
+    def fields(self) -> dict[str, Any]:
+        """As JSON-ready data with the names that TOML has; `read_fields` reads it."""
+        said: dict[str, Any] = {**self.space.view(), **{name: getattr(self, name) for name in LEARNING}}
+        if self.desired is not None:
+            said["desired"] = self.desired.view()
+        if self.correspondence is not None:
+            said["mapping"] = _mapping(self.correspondence)
+        return said
 
 
 def read_toml(data: bytes) -> Labelling:
@@ -73,20 +117,47 @@ def read_toml(data: bytes) -> Labelling:
     """
     _must_be_short(data)
     try:
-        found = _File.model_validate(tomllib.loads(data.decode("utf-8-sig")))
-    except ValidationError as exc:
-        raise LabelsRefused(explain(exc)) from exc
+        lines = tomllib.loads(data.decode("utf-8-sig"))
     except (RecursionError, ValueError) as exc:
         raise LabelsRefused(f"this is no TOML text in UTF-8: {str(exc)[:100]}") from exc
+    return read_fields(lines)
+
+
+def read_fields(lines: Any) -> Labelling:
+    """The same from data that are read already.
+
+    Raises:
+        LabelsRefused: they break a rule.
+    """
+    try:
+        found = _File.model_validate(lines)
+    except ValidationError as exc:
+        raise LabelsRefused(explain(exc)) from exc
     space = LabelSpace(found.id, tuple(found.classes))
+    learning: dict[str, Any] = {name: getattr(found, name) for name in LEARNING}
     if found.desired is None:
         if found.mapping is not None:
             raise LabelsRefused("a [mapping] needs the [desired] label space beside it")
-        return Labelling(space)
+        return Labelling(space, **learning)
     desired = LabelSpace(found.desired.id, tuple(found.desired.classes))
     if found.mapping is None:
-        return Labelling(space, desired)
-    return Labelling(space, desired, from_weights(desired, space, _pairs(found.mapping)))
+        return Labelling(space, desired, **learning)
+    return Labelling(space, desired, from_weights(desired, space, _pairs(found.mapping)), **learning)
+
+
+def must_be_learnable(labelling: Labelling) -> None:
+    """Refuse a labelling from which nobody could learn.
+
+    Raises:
+        LabelsRefused: it does not say how its classes correspond to those of the desired space; says what to add.
+    """
+    if labelling.is_desired or labelling.estimate or labelling.correspondence is not None:
+        return
+    here, there = labelling.space.id, labelling.target.id
+    raise LabelsRefused(
+        f"nobody says how the classes of {here!r} correspond to those of {there!r}: add a [mapping], or set "
+        "estimate = true"
+    )
 
 
 def read_csv(data: bytes, desired: LabelSpace, coarse: LabelSpace) -> Correspondence:
@@ -113,6 +184,14 @@ def read_csv(data: bytes, desired: LabelSpace, coarse: LabelSpace) -> Correspond
 def _must_be_short(data: bytes) -> None:
     if len(data) > MAX_BYTES:
         raise LabelsRefused(f"{len(data)} bytes are too many for a table of classes; expected at most {MAX_BYTES}")
+
+
+def _mapping(known: Correspondence) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {name: {} for name in known.coarse.classes}
+    for row, column in zip(*known.matrix.nonzero(), strict=True):
+        upper, lower = known.coarse.classes[row], known.desired.classes[column]
+        found[upper][lower] = float(known.matrix[row, column])
+    return found
 
 
 def _pairs(mapping: dict[str, Names | dict[str, Weight]]) -> Iterator[tuple[str, str, float]]:

@@ -45,6 +45,7 @@ from flnet.store import Retention, Store
 from flnet.store.disk import DiskStore, identity
 from flnet.training import Pool, TrainerFile, find_trainers, make_pool
 from flnet.training.backend import method_of, state_folder
+from flnet.training.labelling import labels_of
 from flnet.transport import HttpTransport, Transport
 
 MEGABYTE = 1024 * 1024
@@ -54,10 +55,11 @@ def build_node(settings: Settings) -> NodeRuntime:
     """A node as the settings want it, over HTTP; nothing runs before `start`.
 
     Raises:
-        SettingsError: FLNET_TRAINERS_PATH is no folder, a trainer that is asked for does not exist, or the key of
-            the mesh is too short.
+        SettingsError: FLNET_TRAINERS_PATH is no folder, a trainer that is asked for does not exist, FLNET_LABELS
+            says too little, or the key of the mesh is too short.
         StartError: a key cannot be read.
     """
+    labels_of(settings)
     nodes: list[NodeRuntime] = []
 
     def tell(*told: Any) -> None:

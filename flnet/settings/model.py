@@ -43,6 +43,11 @@ class Settings(PlaceSettings):
         "pathological:2 (labels per part), quantity:0.5 or power:1 (sizes), groups (kept whole). The same on all "
         "nodes.",
     )
+    labels: Folder | None = Field(
+        default=None,
+        description="File in TOML that says how the rows of this node are labelled, where nodes label differently "
+        "(docs/labels.md); if absent, all label alike.",
+    )
     state_path: Folder | None = Field(
         default=None, description="Folder for what must survive a restart; ~/.flnet/node-<port> if absent."
     )

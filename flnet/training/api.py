@@ -22,6 +22,7 @@ from flnet.events import Turn
 from flnet.messages import HyperParams
 from flnet.params import Array, MergeRule
 from flnet.refusals import SitsOut
+from flnet.training.lesson import Lesson
 from flnet.training.method import Method
 from flnet.training.partition import Partition
 from flnet.training.records import (
@@ -46,6 +47,7 @@ __all__ = [
     "Gradients",
     "HyperParams",
     "InputSpec",
+    "Lesson",
     "MakeTrainer",
     "Meaning",
     "MergeRule",
@@ -86,7 +88,7 @@ class Trainer(ABC):
     note: str = ""  # goes with every prediction: "this is no diagnosis"
     licence: str = "not stated"  # of the trained model, for its card
 
-    honours: ClassVar[frozenset[str]] = frozenset()  # of "proximal": what of a task may be other than usual
+    honours: ClassVar[frozenset[str]] = frozenset()  # of "proximal" and "labels": what of a task may be unusual
     buffers: tuple[str, ...] = ()  # arrays that training sets without gradients: running means, for example
 
     @abstractmethod
@@ -132,6 +134,10 @@ class Trainer(ABC):
 
     def inputs(self) -> Array | None:
         """The own training rows as `predict` takes them, (n, *input_spec().shape); None: not offered."""
+        return None
+
+    def labels(self) -> Array | None:
+        """Their classes, (n,), as numbers in the order of `DataInfo.classes`; None: not offered."""
         return None
 
     def tests(self) -> Mapping[str, Rows]:

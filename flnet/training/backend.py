@@ -13,6 +13,7 @@ from flnet.messages import HyperParams
 from flnet.params import Array, Params
 from flnet.settings import Settings
 from flnet.training.api import Fit, Prediction, Score, TrainerFile, TrainerSettings
+from flnet.training.labelling import labels_of
 from flnet.training.method import Method
 from flnet.training.partition import Partition
 from flnet.training.processors import processors
@@ -105,6 +106,7 @@ def assignment(settings: Settings, file: TrainerFile) -> Assignment:
         settings.device,
         settings.max_training_seconds,
         method_of(settings),
+        labels_of(settings),
     )
     return Assignment(file, told)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from flnet.errors import DataMissing, FlnetError, InputRefused, NotOffered, TrainerError, WorkerDied
 from flnet.events import Declaration, Turn
+from flnet.labels import read_fields
 from flnet.messages import HyperParams
 from flnet.params import Params
 from flnet.refusals import SitsOut
@@ -47,6 +48,7 @@ def assignment_fields(who: Assignment) -> dict[str, Any]:
         "device": told.device,
         "max_seconds": told.max_seconds,
         "method": told.method.fields(),
+        "labels": None if told.labels is None else told.labels.fields(),
     }
 
 
@@ -66,6 +68,7 @@ def read_assignment(fields: Mapping[str, Any]) -> Assignment:
             fields["device"],
             fields["max_seconds"],
             Method(**fields["method"]),
+            None if fields["labels"] is None else read_fields(fields["labels"]),
         ),
     )
 

@@ -22,7 +22,7 @@ from flnet.postponing import postponed
 from flnet.settings import Settings
 from flnet.training.api import Trainer, TrainerFile, TrainerSettings
 from flnet.training.faults import in_words
-from flnet.training.methods import with_method
+from flnet.training.methods import with_labels, with_method
 from flnet.training.sources import UnreadableSource, declared_place, families, frameworks_of
 
 with postponed("flnet.training.own"):  # few have trainers without code
@@ -74,7 +74,8 @@ def import_trainer(file: TrainerFile, settings: TrainerSettings, *, again: bool 
         own = (descriptions.read_own(Path(file.location)),) if file.location.endswith(".toml") else ()
         trainer = make(*own, settings)
         if isinstance(trainer, Trainer):
-            return with_method(trainer, settings.method, settings.seed, file.id)
+            labelled = with_labels(trainer, settings, file.id)
+            return with_method(labelled, settings.method, settings.seed, file.id)
     except TrainerError:
         raise
     except ModuleNotFoundError as exc:

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+from flnet.labels import Labelling
 from flnet.messages import HyperParams
 from flnet.params import Array
+from flnet.training.lesson import Lesson
 from flnet.training.method import Method
 from flnet.training.partition import Partition
 
@@ -28,6 +30,8 @@ class TrainerSettings:
         max_seconds: after so long a training ends with the batch that it is in; None for never.
         method: how this node trains beyond what the trainer does itself. flnet sees to it: it hands out the
             trainer in a wrapper that does the rest.
+        labels: how this node's rows are labelled where nodes label differently; None where they do not. flnet
+            sees to that likewise.
     """
 
     datasets_path: Path | None
@@ -39,6 +43,7 @@ class TrainerSettings:
     device: str = "auto"
     max_seconds: float | None = None
     method: Method = field(default_factory=Method)
+    labels: Labelling | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,8 @@ class Task:
             learnt so far, from the examples really seen.
         proximal: mu of FedProx (Li et al. 2020): a trainer that has "proximal" in `Trainer.honours` adds
             mu (w - w at the start) to each gradient. 0 to the others.
+        lesson: where nodes label differently, what the rows teach, in place of their own labels: a trainer that
+            has "labels" in `Trainer.honours` takes batches and losses from it. None to the others.
     """
 
     params: Mapping[str, Array]
@@ -89,6 +96,7 @@ class Task:
     progress: Callable[[int, int], None] = lambda done, total: None
     is_over: Callable[[], bool] = lambda: False
     proximal: float = 0.0
+    lesson: Lesson | None = None
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,34 @@ SPANISH: Mapping[str, str] = {
     "the first line of the table is {header}; expected {expected}": (
         "la primera línea de la tabla es {header}; se esperaba {expected}"
     ),
+    "nobody says how the classes of {here} correspond to those of {there}: add a [mapping], or set estimate = "
+    "true": (
+        "nadie dice cómo corresponden las clases de {here} a las de {there}: añada un [mapping] o ponga "
+        "estimate = true"
+    ),
+    "no row here carries a label from which anything could be learnt": (
+        "ninguna fila de aquí lleva una etiqueta de la que se pueda aprender algo"
+    ),
+    "the common model does not know enough yet to learn from rows that are labelled otherwise": (
+        "el modelo común aún no sabe lo suficiente para aprender de filas con otras etiquetas"
+    ),
+    "label space of the answers": "espacio de etiquetas de las respuestas",
+    "label spaces": "espacios de etiquetas",
+    "{name} cannot learn where nodes label differently: FLNET_LABELS needs a trainer that honours labels; leave "
+    "that setting away, or this trainer out of FLNET_TRAINERS": (
+        "{name} no puede aprender donde los nodos etiquetan de distinto modo: FLNET_LABELS necesita un entrenador "
+        "que atienda a las etiquetas; quite ese ajuste, o este entrenador de FLNET_TRAINERS"
+    ),
+    "the classes of {trainer} are {classes}; the label space {name} of FLNET_LABELS, in which it is to answer, "
+    "has {names}": (
+        "las clases de {trainer} son {classes}; el espacio de etiquetas {name} de FLNET_LABELS, en el que debe "
+        "responder, tiene {names}"
+    ),
+    "nothing says which classes of {name} the rows of {trainer} carry: add a [mapping] to the file in "
+    "FLNET_LABELS; with estimate = true it is used for nothing else": (
+        "nada dice qué clases de {name} llevan las filas de {trainer}: añada un [mapping] al archivo de "
+        "FLNET_LABELS; con estimate = true no se usa para nada más"
+    ),
     "line {number} has {count} cells; expected {expected}": (
         "la línea {number} tiene {count} celdas; se esperaban {expected}"
     ),

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flnet.labels import MAX_BYTES, Correspondence, Labelling, read_csv, read_toml
+from flnet.labels import (
+    MAX_BYTES,
+    Correspondence,
+    Labelling,
+    must_be_learnable,
+    read_csv,
+    read_fields,
+    read_toml,
+)
 from flnet.refusals import LabelsRefused
 from tests.labels.spaces import COARSE, FINE, NESTED
 
@@ -27,6 +37,38 @@ def test_a_file_says_space_desired_space_and_mapping() -> None:
 def test_without_a_mapping_it_has_to_be_estimated() -> None:
     assert toml(SPACE + DESIRED) == Labelling(COARSE, FINE)
     assert toml(SPACE) == Labelling(COARSE)
+
+
+def test_how_a_node_learns_from_its_labels_stands_before_the_spaces() -> None:
+    made = toml(SPACE + 'schedule = "parallel"\nsteps = 7\nestimate = true\nrows = 9\nfixed = 0.5\n' + DESIRED)
+    assert made == Labelling(COARSE, FINE, None, "parallel", 7, estimate=True, rows=9, fixed=0.5)
+    assert not made.is_desired
+    assert made.target == FINE
+    assert toml(SPACE).is_desired
+
+
+@pytest.mark.parametrize("lines", ["", "estimate = true\nthreshold = 0.9\nsteps = 3\n"])
+@pytest.mark.parametrize("spaces", ["", DESIRED, DESIRED + MAPPING])
+def test_what_was_read_is_read_again_from_its_fields(lines: str, spaces: str) -> None:
+    made = toml(SPACE + lines + spaces)
+    assert read_fields(json.loads(json.dumps(made.fields()))) == made
+
+
+@pytest.mark.parametrize(
+    "fields", [None, [], {}, {"id": 1, "classes": ["a"]}, {"id": "a", "classes": ["a"], "x": 1}]
+)
+def test_fields_that_say_no_labelling_are_refused(fields: object) -> None:
+    with pytest.raises(LabelsRefused):
+        read_fields(fields)
+
+
+def test_who_cannot_learn_is_told_what_is_missing() -> None:
+    for text in (SPACE, SPACE + DESIRED + MAPPING, SPACE + "estimate = true\n" + DESIRED):
+        must_be_learnable(toml(text))
+    with pytest.raises(
+        LabelsRefused, match=r"correspond to those of 'three': add a .mapping., or set estimate = true"
+    ):
+        must_be_learnable(toml(SPACE + DESIRED))
 
 
 def test_weights_make_classes_overlap() -> None:

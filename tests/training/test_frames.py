@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from flnet.labels import Correspondence, Labelling
 from flnet.training.api import Prediction, TrainerFile, TrainerSettings
 from flnet.training.backend import Assignment
 from flnet.training.frames import (
@@ -17,11 +18,13 @@ from flnet.training.frames import (
     read_prediction,
 )
 from flnet.training.method import Method
+from tests.labels.spaces import COARSE, FINE, NESTED
 
 
-def test_an_assignment_says_by_which_method_to_train() -> None:
+def test_an_assignment_says_by_which_method_to_train_and_how_rows_are_labelled() -> None:
     method = Method("proximal:0.1", "apfl:0.5:0.01", "local", controls=True)
-    told = TrainerSettings(None, Path("state"), (1, 2), 3, method=method)
+    labels = Labelling(COARSE, FINE, Correspondence(FINE, COARSE, NESTED), "parallel", 7, rows=50)
+    told = TrainerSettings(None, Path("state"), (1, 2), 3, method=method, labels=labels)
     who = Assignment(TrainerFile("T", "T.py"), told)
     assert read_assignment(json.loads(json.dumps(assignment_fields(who)))) == who
 

@@ -100,6 +100,10 @@ class Wrapped(Trainer):
         """Its training rows."""
         return self.inner.inputs()
 
+    def labels(self) -> Array | None:
+        """Their classes."""
+        return self.inner.labels()
+
     def tests(self) -> Mapping[str, Rows]:
         """Its test rows."""
         return self.inner.tests()

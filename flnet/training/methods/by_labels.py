@@ -1,0 +1,162 @@
+"""FedMT on one node: what its rows teach a model that answers in another label space; see `flnet.labels`.
+
+Q. Zhang et al., "FedMT: Federated Learning with Mixed-type Labels", arXiv 2210.02042, Algorithm 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from flnet.labels import Estimate, Guesses, Labelling, Matrix, WarmUp, count_pairs, guesses, projected
+from flnet.training.api import Array, Fit, Score, SitsOut, Task, Trainer, TrainerError, TrainerSettings, Turn
+from flnet.training.labelling import carried
+from flnet.training.lesson import Lesson
+from flnet.training.methods.base import Model, Wrapped, no_clash, overrides
+
+COUNTS = "labels/counts"  # (J, K), private: how often each label met each confident guess
+NOTHING = "no row here carries a label from which anything could be learnt"
+_NAMED = 10  # classes that a refusal lists
+NOT_YET = "the common model does not know enough yet to learn from rows that are labelled otherwise"
+
+
+class ByLabels(Wrapped):
+    """A trainer whose rows are labelled in the space of this node; its model answers in the desired one."""
+
+    def __init__(self, inner: Trainer, seed: int, labelling: Labelling, part: int, name: str) -> None:
+        """Args:
+        seed, part: of the labels that rows of a published data set carry; the number of this node's part.
+        name: the trainer's id, for people.
+
+        Raises:
+            TrainerError: it cannot learn so; says why.
+        """
+        _refuse(inner, labelling, name)
+        super().__init__(inner, seed)
+        no_clash(self.names, ("labels/",))
+        self._labelling, tests = labelling, inner.tests()["accuracy"].labels
+        self._inputs = np.asarray(inner.inputs())
+        self._rows = carried(labelling, np.asarray(inner.labels()), np.random.default_rng([seed, part, 1]))
+        self._tests = carried(labelling, tests, np.random.default_rng([seed, part, 2]))
+        is_other = not labelling.is_desired
+        self._shape = len(labelling.space), len(labelling.target)
+        self._estimates = is_other and labelling.estimate
+        self._waits = is_other and (labelling.estimate or labelling.schedule == "parallel")
+        self._looks = self._waits or bool(labelling.fixed)
+        self._tried: set[int] = set()  # seeds of the trainings that were asked for
+        target, steps = labelling.target, labelling.steps
+        self.shared, self.merging = self.sent, inner.merging or "agg0"  # by size, few fine labels would drown
+        self.turn = Turn(labelling.schedule, bool((self._rows[0] >= 0).any()))
+        self.agreement = {
+            **inner.agreement,
+            "label space of the answers": f"{target.id}, {len(target)} classes, {target.digest[:16]}",
+            "label spaces": f"{labelling.schedule}, {steps} steps",
+        }
+
+    def initial_params(self, seed: int) -> Model:
+        """With an empty table of counts where the correspondence is estimated."""
+        first = self.inner.initial_params(seed)
+        if not self._estimates:
+            return first
+        return {**first, COUNTS: np.zeros(self._shape, np.int64)}
+
+    def fit(self, task: Task) -> Fit:
+        """So many steps on all rows that teach anything.
+
+        Raises:
+            SitsOut: the model knows too little yet for rows that are labelled in another space.
+        """
+        start, fine, coarse = self.inside(task.params), *self._rows
+        self._tried.add(task.seed)
+        guessed = self._guessed(start) if self._looks else None
+        counts = None if guessed is None else count_pairs(coarse, guessed, self._shape)
+        if guessed is not None and not self._is_warm(task, guessed):
+            if not (fine >= 0).any():
+                raise SitsOut(NOT_YET)
+            coarse, counts = np.full_like(coarse, -1), np.zeros_like(counts)
+        lesson = Lesson(
+            fine,
+            coarse,
+            self._matrix(counts),
+            self._labelling.steps,
+            np.full(len(fine), -1) if guessed is None else np.where(guessed.sure, guessed.classes, -1),
+            self._labelling.fixed,
+        )
+        if not len(lesson.rows):
+            raise SitsOut(NOTHING)
+        fit = self.inner.fit(replace(task, params=start, lesson=lesson))
+        private: Model = {} if counts is None or not self._estimates else {COUNTS: counts}
+        shares = {} if guessed is None else {"confident_share": guessed.share}
+        return replace(fit, params={**task.params, **fit.params, **private}, metrics={**fit.metrics, **shares})
+
+    def evaluate(self, params: Model) -> Score:
+        """How many own test rows get the label that they carry; beside it, their class of the desired space."""
+        score = self.inner.evaluate(self.inside(params))
+        metrics = {**score.metrics, "desired_accuracy": score.accuracy}
+        if self._labelling.is_desired:
+            return replace(score, metrics=metrics)
+        rows = self.inner.tests()["accuracy"]
+        judged = self.inner.predict(self.inside(params), rows.inputs).values
+        said = projected(np.asarray(judged, np.float64), self.correspondence(params)).argmax(axis=1)
+        return replace(score, accuracy=float((said == self._tests[1]).mean()), metrics=metrics)
+
+    def correspondence(self, params: Model) -> Matrix:
+        """(J, K) of the own label space with the desired one, as far as it is known here."""
+        return self._matrix(np.asarray(params[COUNTS]) if self._estimates else None)
+
+    def _guessed(self, start: Mapping[str, Array]) -> Guesses:
+        judged = self.inner.predict(start, self._inputs).values
+        return guesses(np.asarray(judged, np.float64), self._labelling.threshold)
+
+    def _is_warm(self, task: Task, guessed: Guesses) -> bool:
+        """Once a node joined, it is not asked again; what tells over a restart is that something was counted."""
+        if not self._waits or (self._estimates and np.asarray(task.params[COUNTS]).any()):
+            return True
+        self._waits = not WarmUp().is_over(len(self._tried) - 1, [guessed.share])
+        return not self._waits
+
+    def _matrix(self, counts: Array | None) -> Matrix:
+        if counts is not None and self._estimates:
+            return Estimate(np.asarray(counts, np.int64)).matrix
+        known = self._labelling.correspondence
+        return np.eye(self._shape[1]) if known is None else known.matrix
+
+
+def with_labels(trainer: Trainer, settings: TrainerSettings, name: str) -> Trainer:
+    """The trainer as a node with these labels wants it; itself where FLNET_LABELS is not set.
+
+    Args:
+        name: its id, for people.
+
+    Raises:
+        TrainerError: it cannot learn so; says why, and what to change.
+    """
+    if settings.labels is None:
+        return trainer
+    return ByLabels(trainer, settings.seed, settings.labels, settings.shard[0], name)
+
+
+def _refuse(trainer: Trainer, labelling: Labelling, name: str) -> None:
+    lacks = [method for method in ("inputs", "labels", "tests", "predict") if not overrides(trainer, method)]
+    if "labels" not in trainer.honours or lacks:
+        raise TrainerError(
+            f"{name} cannot learn where nodes label differently: FLNET_LABELS needs a trainer that honours "
+            "labels; leave that setting away, or this trainer out of FLNET_TRAINERS"
+        )
+    target, found = labelling.target, tuple(trainer.data_info().classes)
+    if found != target.classes:
+        raise TrainerError(
+            f"the classes of {name} are {_few(found)}; the label space {target.id!r} of FLNET_LABELS, in which it "
+            f"is to answer, has {_few(target.classes)}"
+        )
+    if not labelling.is_desired and labelling.correspondence is None:
+        raise TrainerError(
+            f"nothing says which classes of {labelling.space.id!r} the rows of {name} carry: add a [mapping] to "
+            "the file in FLNET_LABELS; with estimate = true it is used for nothing else"
+        )
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")

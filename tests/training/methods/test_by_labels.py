@@ -1,0 +1,147 @@
+"""FedMT around a trainer: what it is told of its rows, when it sits out, and what a node says of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flnet.labels import Labelling, read_fields
+from flnet.messages import HyperParams
+from flnet.params import Params
+from flnet.training.api import Lesson, SitsOut, Task, TrainerError, TrainerSettings, Turn
+from flnet.training.checks import checked_fit, declared
+from flnet.training.methods import with_labels
+from flnet.training.methods.by_labels import COUNTS, NOT_YET, ByLabels
+from tests.training.methods.lines import Lines, clouds
+from trainers.SMALL_DIGITS import SmallDigits
+
+DIGITS = [str(digit) for digit in range(10)]
+PAIRS = {"01": ["0", "1"], "23": ["2", "3"], "45": ["4", "5"], "67": ["6", "7"], "89": ["8", "9"]}
+FEW = HyperParams(e=1, u=0.01, b=16)
+
+
+def labelling(**says: Any) -> Labelling:
+    desired = {"id": "digits", "classes": DIGITS}
+    return read_fields({"id": "pairs", "classes": list(PAIRS), "desired": desired, "mapping": PAIRS, **says})
+
+
+def fine(**says: Any) -> Labelling:
+    return read_fields({"id": "digits", "classes": DIGITS, **says})
+
+
+def node(labels: Labelling, part: int = 1) -> ByLabels:
+    told = TrainerSettings(None, Path(), (part, 5), labels=labels)
+    made = with_labels(SmallDigits(told), told, "SMALL_DIGITS")
+    assert isinstance(made, ByLabels)
+    return made
+
+
+def learnt(trainer: ByLabels, params: Any, rounds: int, first: int = 0) -> Any:
+    for seed in range(first, first + rounds):
+        fit = trainer.fit(Task(params, FEW, seed))
+        params = checked_fit(fit, params, "SMALL_DIGITS").params
+    return params
+
+
+def test_without_the_setting_nothing_changes() -> None:
+    told = TrainerSettings(None, Path())
+    trainer = SmallDigits(told)
+    assert with_labels(trainer, told, "SMALL_DIGITS") is trainer
+
+
+def test_what_a_node_declares() -> None:
+    coarse, desired = node(labelling(steps=7)), node(fine(steps=7))
+    said = [declared(one, "SMALL_DIGITS", Params(one.initial_params(0))) for one in (coarse, desired)]
+    assert [one.turn for one in said] == [Turn("two-phase", is_desired=False), Turn("two-phase", is_desired=True)]
+    assert said[0].agreement == said[1].agreement  # nodes of unlike spaces train one model
+    assert said[0].agreement["label spaces"] == "two-phase, 7 steps"
+    assert {one.merging for one in said} == {"agg0"}
+    other = declared(node(fine(steps=8)), "SMALL_DIGITS", Params(desired.initial_params(0)))
+    assert other.agreement != said[0].agreement
+
+
+def test_counts_of_an_estimate_stay_here() -> None:
+    trainer = node(labelling(estimate=True))
+    first = trainer.initial_params(0)
+    assert COUNTS in first
+    assert trainer.shared is not None
+    assert COUNTS not in trainer.shared
+    assert COUNTS not in node(labelling()).initial_params(0)
+
+
+def test_a_known_correspondence_teaches_the_coarse_classes() -> None:
+    trainer = node(labelling())
+    start = trainer.initial_params(0)
+    after = learnt(trainer, start, 8)
+    assert trainer.evaluate(after).accuracy > 0.85 > trainer.evaluate(start).accuracy
+    assert trainer.evaluate(after).metrics["desired_accuracy"] < 0.8  # nobody said which of two it is
+
+
+def test_an_estimate_waits_until_the_model_is_sure_and_then_is_never_asked_again() -> None:
+    trainer, teacher = node(labelling(estimate=True, threshold=0.9)), node(fine(steps=60), part=2)
+    start = trainer.initial_params(0)
+    sure = {**learnt(teacher, teacher.initial_params(0), 5), COUNTS: start[COUNTS]}
+    for seed in range(5):
+        with pytest.raises(SitsOut, match=NOT_YET):
+            trainer.fit(Task(sure, FEW, seed))  # too early, however sure it is
+    with pytest.raises(SitsOut):
+        trainer.fit(Task(start, FEW, 5))
+    with pytest.raises(SitsOut):
+        trainer.fit(Task(start, FEW, 5))  # the same training again is no later one
+    joined = learnt(trainer, sure, 1, first=6)
+    found = trainer.correspondence(joined)
+    expected = np.kron(np.eye(5), np.ones((1, 2)))
+    assert np.abs(found - expected).max() < 0.25
+    assert joined[COUNTS].sum() > 100
+    restarted = node(labelling(estimate=True, threshold=0.9))
+    assert restarted.fit(Task({**start, COUNTS: joined[COUNTS]}, FEW, 0)).examples > 0
+
+
+def test_side_by_side_those_with_coarse_labels_wait_too() -> None:
+    trainer = node(labelling(schedule="parallel"))
+    with pytest.raises(SitsOut):
+        trainer.fit(Task(trainer.initial_params(0), FEW, 0))
+
+
+def test_a_node_with_labels_of_both_spaces_begins_with_those_of_the_desired_one() -> None:
+    trainer = node(labelling(estimate=True, rows=50))
+    assert trainer.turn == Turn("two-phase", is_desired=True)
+    params = learnt(trainer, trainer.initial_params(0), 1)
+    assert not params[COUNTS].any()
+
+
+def test_the_desired_space_itself_is_the_plain_loss() -> None:
+    desired, same = node(fine()), node(read_fields({**fine().fields(), "desired": fine().space.view()}))
+    start = desired.initial_params(0)
+    assert Params(learnt(desired, start, 1)) == Params(learnt(same, start, 1))
+
+
+def test_guesses_reach_the_trainer_for_the_loss_on_changed_rows() -> None:
+    seen: list[Lesson | None] = []
+
+    class Looking(SmallDigits):
+        def fit(self, task: Task) -> Any:
+            seen.append(task.lesson)
+            return super().fit(task)
+
+    told = TrainerSettings(None, Path(), (1, 5), labels=labelling(fixed=1.0, threshold=0.1))
+    trainer = with_labels(Looking(told), told, "SMALL_DIGITS")
+    trainer.fit(Task(trainer.initial_params(0), FEW, 0))
+    assert seen[0] is not None
+    assert (seen[0].guesses >= 0).any()
+    assert seen[0].fixed == 1.0
+
+
+def test_who_cannot_learn_so_says_what_to_do() -> None:
+    told = TrainerSettings(None, Path(), labels=labelling())
+    with pytest.raises(TrainerError, match="LINES cannot learn where nodes label differently"):
+        with_labels(Lines(*clouds(20, 0.0, False)), told, "LINES")
+    two = read_fields({"id": "two", "classes": ["a", "b"]})
+    with pytest.raises(TrainerError, match=r"the label space 'two' .* has a, b"):
+        node(two)
+    with pytest.raises(TrainerError, match=r"add a .mapping. to the file in FLNET_LABELS"):
+        node(replace(labelling(estimate=True), correspondence=None))
