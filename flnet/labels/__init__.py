@@ -1,7 +1,7 @@
 """Nodes that label the same things differently: label spaces, how they correspond, and learning from both."""
 
 from flnet.labels.correspondence import MAX_CELLS, Correspondence, Matrix, from_weights, identity
-from flnet.labels.estimating import Estimate, Guesses, WarmUp, count_pairs, guesses, pooled
+from flnet.labels.estimating import Estimate, Guesses, WarmUp, count_pairs, guesses, leaning, pooled
 from flnet.labels.losses import (
     Loss,
     cross_entropy,
@@ -48,6 +48,7 @@ __all__ = [
     "from_weights",
     "guesses",
     "identity",
+    "leaning",
     "loss_of_both",
     "loss_of_probabilities",
     "mixed",

@@ -5,8 +5,9 @@ labels of the coarse space, the model guesses a desired class for each row; pair
 where the guess is confident, and M is read off the columns of the counts.
 
 As printed, a column of a class that is never guessed is 0/0, and a pair that never occurs makes log 0 of the loss.
-Here every pair counts a little more than it occurs (`SMOOTHING`). As printed, a node without a confident row
-stops; here it only has no estimate yet (`WarmUp`).
+Here every pair counts a little more than it occurs (`SMOOTHING`), and what nobody is sure of is taken from what
+the unsure guesses lean to (`leaning`). As printed, a node without a confident row stops; here it has no estimate
+yet and waits for one (`WarmUp`).
 """
 
 from __future__ import annotations
@@ -65,6 +66,25 @@ def count_pairs(labels: Labels, guessed: Guesses, shape: tuple[int, int]) -> Cou
     return counts
 
 
+def leaning(labels: Labels, probabilities: Matrix, classes: int, smoothing: float = SMOOTHING) -> Matrix:
+    """(J, K), columns add up to 1: the correspondence as all guesses lean, the unsure ones too.
+
+    It stands in for classes of which the model is not sure anywhere yet. A column of equal numbers there would be
+    a trap: by it no label speaks for the class, so the model unlearns the class, and is never sure of it again.
+
+    Args:
+        labels: (n,) coarse; a number that is no class of the space does not count.
+        probabilities: (n, K) what the model says of the same rows.
+        classes: J.
+        smoothing: added to the sum of each pair, above 0.
+    """
+    sums = np.full((classes, probabilities.shape[1]), smoothing)
+    there = (labels >= 0) & (labels < classes)
+    np.add.at(sums, labels[there], probabilities[there])
+    shares: Matrix = sums / sums.sum(axis=0)
+    return shares
+
+
 def pooled(counts: Iterable[Counts]) -> Counts:
     """The counts of several nodes together. Who sends its counts tells others how often its labels occur."""
     total: Counts = np.sum(list(counts), axis=0, dtype=np.int64)
@@ -78,10 +98,13 @@ class Estimate:
     Attributes:
         counts: (J, K).
         smoothing: added to each count, above 0.
+        prior: (J, K), above 0, columns add up to 1 (`leaning`): J * smoothing * prior is added then, so that it
+            decides the columns that nobody saw; each pair the same if absent.
     """
 
     counts: Counts
     smoothing: float = SMOOTHING
+    prior: Matrix | None = None
 
     def __post_init__(self) -> None:
         if not self.smoothing > 0:
@@ -89,17 +112,21 @@ class Estimate:
 
     @property
     def matrix(self) -> Matrix:
-        """(J, K), columns add up to 1: the mean of the distribution. An unseen column says nothing: 1/J each."""
-        weights = self.counts + self.smoothing
-        shares: Matrix = weights / weights.sum(axis=0)
+        """(J, K), columns add up to 1: the mean of the distribution. What nobody saw is the prior, or 1/J each."""
+        shares: Matrix = self._weights / self._weights.sum(axis=0)
         return shares
 
     @property
     def deviation(self) -> Matrix:
         """(J, K): standard deviation of each entry of `matrix`; 0.5 at most, of two classes that nobody saw."""
-        mean, weight = self.matrix, (self.counts + self.smoothing).sum(axis=0)
+        mean, weight = self.matrix, self._weights.sum(axis=0)
         deviation: Matrix = np.sqrt(mean * (1 - mean) / (weight + 1))
         return deviation
+
+    @property
+    def _weights(self) -> Matrix:
+        added = 1.0 if self.prior is None else len(self.counts) * self.prior
+        return np.asarray(self.counts + self.smoothing * added, np.float64)
 
     @property
     def seen(self) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from flnet.labels.estimating import Estimate, Guesses, WarmUp, count_pairs, guesses, pooled
+from flnet.labels.estimating import Estimate, Guesses, WarmUp, count_pairs, guesses, leaning, pooled
 from flnet.labels.losses import projected_loss
 
 CLASSES, CONFIDENCE = [0, 0, 0, 1, 1, 2], [0.99, 0.97, 0.6, 0.98, 0.96, 0.4]
@@ -80,6 +80,33 @@ def test_the_deviation_is_that_of_the_distribution() -> None:
     found = Estimate(np.array([[3], [1], [0]]), 0.5)
     assert found.matrix[:, 0] == pytest.approx(drawn.mean(axis=0), abs=3e-3)
     assert found.deviation[:, 0] == pytest.approx(drawn.std(axis=0), abs=3e-3)
+
+
+def test_what_nobody_is_sure_of_is_taken_from_what_guesses_lean_to() -> None:
+    said = np.array([[0.6, 0.1, 0.3], [0.5, 0.1, 0.4], [0.2, 0.1, 0.7]])
+    prior = leaning(np.array([0, 0, 1]), said, 2, smoothing=0.1)
+    # class 2 has .3 + .4 of label 0 and .7 of label 1, each with .1 more
+    assert prior[:, 2] == pytest.approx([0.8 / 1.6, 0.8 / 1.6])
+    assert prior[:, 0] == pytest.approx([1.2 / 1.5, 0.3 / 1.5])
+    assert prior.sum(axis=0) == pytest.approx(1)
+    assert leaning(np.array([-1, 7, 0]), said, 2, 0.1).sum() == pytest.approx(3)
+    found = Estimate(np.array([[3, 0, 0], [0, 0, 0]]), 0.5, prior)
+    assert found.matrix[:, 2] == pytest.approx(prior[:, 2])  # unseen
+    assert found.matrix[:, 0] == pytest.approx([(3 + 0.8) / 4, 0.2 / 4])
+    assert found.deviation[0, 2] == pytest.approx(np.sqrt(0.25 / 2))
+    even = np.full((2, 3), 0.5)
+    assert Estimate(COUNTS, 0.3, even).matrix == pytest.approx(Estimate(COUNTS, 0.3).matrix, abs=1e-15)
+
+
+def test_an_unseen_column_of_equal_numbers_is_a_trap_and_leaning_opens_it() -> None:
+    """A row of class 2, whose label fits class 0 and 2: does learning from it speak for class 2?"""
+    counts = np.array([[9, 0, 0], [0, 9, 0]])
+    unsure = np.array([[0.5, 0.0, 0.5], [0.0, 1.0, 0.0]])
+    z, label = np.log([[0.5, 0.1, 0.4]]), np.array([0])
+    trapped = projected_loss(z, Estimate(counts).matrix, label).gradient[0, 2]
+    freed = projected_loss(z, Estimate(counts, prior=leaning(np.array([0, 1]), unsure, 2)).matrix, label)
+    assert trapped > 0.1  # descent makes the class less probable
+    assert freed.gradient[0, 2] < -0.03
 
 
 def test_counts_of_several_nodes_are_added() -> None:
