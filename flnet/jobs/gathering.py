@@ -107,12 +107,14 @@ def decline_received(s: JobState, event: DeclineReceived) -> list[Effect]:
 
 def refused(s: JobState, event: SendRefused) -> list[Effect]:
     """A peer answered one of our messages with an error."""
-    if event.key != s.key or s.averaging is None:
+    # This node may have left its start since, for the same round of another one, of which only an update told.
+    is_left = s.listening and event.key != s.key and event.key == RoundKey(s.number, s.my_id)
+    if s.averaging is None or (event.key != s.key and not is_left):
         return []
     told = s.tell(
         "refused", f"{event.peer} refused {event.path}: {event.reason}", peer=event.peer, status=event.status
     )
-    if _takes_no_part(event):
+    if not is_left and _takes_no_part(event):
         return [*s.averaging.receive(DeclineReceived(event.peer, event.key, event.reason)), told]
     if _mesh_is_ahead(s, event):
         # This node started a round that the mesh has left behind: it starts the next one, and sits it out,
@@ -135,7 +137,7 @@ def _mesh_is_ahead(s: JobState, event: SendRefused) -> bool:
 
     Words that it said of that round before this node lost its memory may have ended it here already.
     """
-    started = s.key is not None and s.key.initiator == s.my_id and event.path == StartTraining.path
+    started = event.key.initiator == s.my_id and event.path == StartTraining.path
     ahead = event.error == StaleRound.code and event.current is not None and s.number <= event.current < LAST_ROUND
     is_open = s.phase in (Phase.FETCHING, Phase.TRAINING, Phase.GATHERING)
     return started and ahead and (is_open or (s.phase is Phase.IDLE and _had_no_average(s)))

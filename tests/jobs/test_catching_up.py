@@ -128,6 +128,18 @@ def test_other_refusals_move_no_round(refusal: SendRefused) -> None:
     assert (bench.phase, bench.state.key) == (Phase.TRAINING, key(0, "b"))
 
 
+def test_an_initiator_that_left_its_start_for_a_round_that_is_over_starts_the_next_one() -> None:
+    """A node without its memory hears again what was said in the round that it has just started anew."""
+    bench = Bench()
+    bench.hear(RoundTriggered())
+    bench.hear(came("c", 0, "a"))
+    assert bench.state.key == key(0, "a")
+    bench.hear(behind(0))
+    assert (bench.phase, bench.state.key) == (Phase.GATHERING, key(1, "b"))
+    assert bench.said(StartTraining).round == 1
+    assert bench.said(ModelParams).declined == "its model is of round -1, the mesh is in round 0"
+
+
 def test_a_refusal_of_anothers_round_moves_no_round() -> None:
     bench = Bench()
     bench.hear(asked("a"))
