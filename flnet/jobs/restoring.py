@@ -29,7 +29,7 @@ from flnet.jobs.starting import train
 from flnet.jobs.state import JobState, key_of
 from flnet.jobs.steps import Phase
 from flnet.messages import Accuracy, ChoiceMessage, HyperParams, ModelParams, StartTraining
-from flnet.params import Params, PeerId, RoundKey, Update
+from flnet.params import Array, Params, PeerId, RoundKey, Update
 from flnet.rounds import Versions
 
 
@@ -77,14 +77,16 @@ def model_of(s: JobState, initial: Model) -> Model:
         s.error = f"the model that was kept does not fit the trainer any more: {exc}"
         s.rolled_back = False
         return initial
-    private = event.private
-    if private is None or {n: (a.shape, a.dtype) for n, a in private.items()} != {
-        n: (a.shape, a.dtype) for n, a in initial.private.items()
-    }:
-        private = initial.private
-    model = initial.with_private(private)
+    # A method of training that is new here begins with its own arrays, and a private head stays as it was learnt.
+    kept = {n: a for n, a in (event.private or {}).items() if _as(a) == _as(initial.private.get(n))}
+    model = initial.with_private(initial.private.merged_with(kept) if kept else initial.private)
     s.accuracy = said.get("accuracy")
     return model.holding(shared, said.get("model_round", -1), said.get("contributors", 0), said.get("restored_at"))
+
+
+def _as(array: Array | None) -> tuple[tuple[int, ...], str] | None:
+    """Shape and type, by which a kept array fits."""
+    return None if array is None else (array.shape, array.dtype.name)
 
 
 def put_off(s: JobState) -> None:

@@ -21,6 +21,7 @@ from flnet.events import (
     UpdateOffered,
 )
 from flnet.jobs import Phase
+from flnet.jobs.restoring import model_of
 from flnet.messages import ModelParams, StartTraining
 from flnet.params import Params, PeerId, Update
 from tests.helpers import key, params
@@ -286,3 +287,14 @@ def test_figures_that_make_no_sense_are_named_and_the_job_begins_anew(snapshot: 
     assert "cannot be used" in bench.one(Publish).text
     bench.hear(prepared())
     assert bench.phase is Phase.IDLE
+
+
+def test_private_arrays_that_still_fit_are_kept_and_others_begin_anew() -> None:
+    state = Lasting().state
+    assert state.model is not None
+    shared = state.model.shared
+    initial = state.model.with_private(params(head=[0.0], new=[5.0], wider=[0.0, 0.0]))
+    state.restored = Restored({}, shared, params(head=[3.0], gone=[1.0], wider=[9.0]))
+    assert model_of(state, initial).private == params(head=[3.0], new=[5.0], wider=[0.0, 0.0])
+    state.restored = Restored({}, shared, None)
+    assert model_of(state, initial).private == initial.private

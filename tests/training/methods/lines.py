@@ -91,6 +91,9 @@ class Lines(Trainer):
         metrics = {} if self.others is None else {"global_accuracy": self._right(params, self.others)}
         return Score(self._right(params, Rows(self.x, self.y)), len(self.x), metrics)
 
+    def gradients(self, task: Task) -> Gradients:
+        return _LineSteps(self, task)
+
     def data_info(self) -> DataInfo:
         return DataInfo("made up", {"train": len(self.x)}, ("no", "yes"))
 
@@ -112,6 +115,22 @@ class Lines(Trainer):
 
     def _right(self, params: Model, rows: Rows) -> float:
         return float((self.predict(params, rows.inputs).values.argmax(1) == rows.labels).mean())
+
+
+class _LineSteps:
+    optimiser: Optimiser = "sgd"
+
+    def __init__(self, lines: Lines, task: Task) -> None:
+        self.lines, self.steps, self.begin = lines, task.hyper.e, task.params
+
+    def __call__(self, params: Model, step: int) -> tuple[float, Model]:
+        chances = _softmax(self.lines.x @ params["w"] + params["b"])
+        error, right = chances - np.eye(2)[self.lines.y], chances[np.arange(len(chances)), self.lines.y]
+        return float(-np.log(right).mean()), {"w": self.lines.x.T @ error / len(error), "b": error.mean(0)}
+
+    def fit(self, params: Model, steps: int, loss: float) -> Fit:
+        passes = self.begin["passes"] + steps
+        return Fit({**params, "passes": passes}, examples=len(self.lines.x), labels=2, metrics={"loss": loss})
 
 
 def clouds(count: int, place: float, turned: bool, seed: int = 0) -> tuple[Array, Array]:

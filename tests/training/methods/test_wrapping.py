@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flnet.errors import TrainerError
+from flnet.training.api import Trainer
 from flnet.training.method import Method
 from flnet.training.methods import with_method
 from flnet.training.methods.adaptive import Adaptive
@@ -18,8 +19,14 @@ def point() -> Point:
     return Point((0.0,), (1.0,))
 
 
+class Whole(Lines):
+    """Cannot be taken apart."""
+
+    gradients = Trainer.gradients  # type: ignore[assignment]
+
+
 def lines() -> Lines:
-    return Lines(*clouds(20, 0.0, False))
+    return Whole(*clouds(20, 0.0, False))
 
 
 def test_a_plain_method_leaves_the_trainer_alone() -> None:
