@@ -97,7 +97,7 @@ class NodeClient:
         answer = self._object("POST", "/training/trigger", asked)
         return int(answer["round"])
 
-    def edit(self, trainer: str, changes: Mapping[str, int | float]) -> View:
+    def edit(self, trainer: str, changes: Mapping[str, int | float | str]) -> View:
         """PATCH /jobs/{trainer}/params; the job afterwards."""
         return self._object("PATCH", _job_path(trainer) + "/params", changes)
 

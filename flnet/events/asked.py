@@ -27,9 +27,16 @@ class RoundTriggered(Event):
 
 @dataclass(frozen=True)
 class HyperParamsEdited(Event):
-    """A person changed hyper-parameters (only those present) for the rounds that start here."""
+    """A person changed hyper-parameters (only those present) for the rounds that start here, or the merging rule.
+
+    Attributes:
+        merging: the rule from now on, as nodes name it to each other; empty: it stays.
+        folds: whether that rule can add updates as they come.
+    """
 
     changes: Mapping[str, float]
+    merging: str = ""
+    folds: bool = True
 
 
 @dataclass(frozen=True)

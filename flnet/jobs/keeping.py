@@ -63,6 +63,7 @@ def figures(s: JobState) -> Mapping[str, Any]:
         "accuracy": s.accuracy,
         "paused": s.paused,
         "rolled_back": s.rolled_back,
+        "merging": [s.rules.by_person, s.rules.settled, s.folds] if s.rules.by_person else None,
         "plan": [s.plan.when, s.plan.since],
         "arrived": s.arrived.kept(),
         "record": s.record.view() if s.record else None,

@@ -31,6 +31,7 @@ from flnet.jobs.steps import Phase
 from flnet.messages import Accuracy, ChoiceMessage, HyperParams, ModelParams, StartTraining
 from flnet.params import Array, Params, PeerId, RoundKey, Update
 from flnet.rounds import Versions
+from flnet.setting_types import check_merging_rule
 
 
 def restored(s: JobState, event: Restored) -> list[Effect]:
@@ -48,6 +49,8 @@ def restored(s: JobState, event: Restored) -> list[Effect]:
         left, pursuit = int(said.get("rounds_left", 0)), Pursuit.read(said.get("pursuit"))
         plan, arrived = Plan(*said.get("plan", ())), Arrived.read(said.get("arrived"))
         versions = Versions.read(said.get("versions"))
+        by_person, settled, folds = said.get("merging") or ("", "", True)
+        by_person = check_merging_rule(by_person) if by_person else ""
     except (AttributeError, KeyError, TypeError, ValueError, InvalidMessage) as exc:
         return [s.tell("state_damaged", f"what was kept of {s.trainer} cannot be used: {exc!r}; it begins anew")]
     s.history.extend(history)
@@ -59,6 +62,8 @@ def restored(s: JobState, event: Restored) -> list[Effect]:
     s.started_in = str(said["started_in"]) if said.get("started_in") else None
     s.rounds_left, s.pursuit, s.plan, s.arrived = left, pursuit, plan, arrived
     s.paused, s.rolled_back, s.versions = bool(said.get("paused")), bool(said.get("rolled_back")), versions
+    if by_person and settled == s.rules.settled:  # else the settings were changed since, and count
+        s.rules, s.folds = s.rules.merged_by(by_person), bool(folds)
     if said.get("me", s.my_id) != s.my_id or bool(said.get("asynchronous")) != s.rules.asynchronous:
         put_off(s)  # what was said in the open round was said under another name, or in rounds of another kind
     words = f"{s.trainer} was last in round {s.number} ({phase.lower()}); it goes on there"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from flnet.effects import Effect, Evaluate
-from flnet.errors import JobBusy, NotReady
+from flnet.errors import InvalidMessage, JobBusy, NotReady
 from flnet.events import Evaluated, EvaluationFailed, HyperParamsEdited, RolledBack
 from flnet.jobs.state import JobState
 from flnet.jobs.steps import Phase
@@ -22,11 +22,34 @@ def edited(s: JobState, event: HyperParamsEdited) -> list[Effect]:
 
     Raises:
         NotReady: there are none to change.
+        JobBusy: a round is open, whose updates are merged by the rule that was.
+        InvalidMessage: the merging rule cannot be changed to this one while the node runs.
     """
     if s.hyper is None:
         raise NotReady(f"{s.trainer} has no hyper-parameters to change yet: {s.error or 'it is still loading'}")
-    s.hyper = s.hyper.model_copy(update=dict(event.changes))
-    return [s.save(), s.tell("params_edited", f"hyper-parameters are now {s.hyper.words()}")]
+    told = _merged_by(s, event) if event.merging else []
+    if event.changes:
+        s.hyper = s.hyper.model_copy(update=dict(event.changes))
+        told.append(s.tell("params_edited", f"hyper-parameters are now {s.hyper.words()}"))
+    return [s.save(), *told]
+
+
+def _merged_by(s: JobState, event: HyperParamsEdited) -> list[Effect]:
+    """Merge by another rule from the next round on; what the one before remembered means nothing to it."""
+    before = s.rules.merging
+    if s.declaration is not None and s.declaration.merging:
+        raise InvalidMessage(f"the trainer of {s.trainer} needs the merging rule {s.declaration.merging}")
+    if any(_corrects_training(rule) for rule in (before, event.merging)):
+        raise InvalidMessage("scaffold changes local training too: set FLNET_AGGREGATION and start the node again")
+    if s.phase is not Phase.IDLE or s.pending is not None or s.rounds_left or s.pursuit.series is not None:
+        raise JobBusy(f"{s.trainer} is in a round or a series; the merging rule is changed between them")
+    s.rules, s.folds = s.rules.merged_by(event.merging), event.folds
+    words = f"updates are merged by {event.merging} from now on, before by {before}; all nodes need the same rule"
+    return [s.tell("merging_rule_set", words, rule=event.merging, before=before)]
+
+
+def _corrects_training(rule: str) -> bool:
+    return rule.rpartition(",")[2].partition(":")[0] == "scaffold"
 
 
 def series_stopped(s: JobState) -> list[Effect]:

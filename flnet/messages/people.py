@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from flnet.messages.base import HyperParams, Message, Name, Round
 from flnet.messages.series import MAX_ROUNDS, Until
+from flnet.setting_types import check_merging_rule
 
 MOST_ROUNDS = 100  # of a series with a goal, if nobody says
 
@@ -40,11 +41,16 @@ class Trigger(PersonMessage):
 
 
 class EditHyperParams(PersonMessage):
-    """PATCH /jobs/{trainerId}/params: change some of them; what is absent stays."""
+    """PATCH /jobs/{trainerId}/params: change some of them; what is absent stays.
+
+    Attributes:
+        aggregation: the merging rule of the job from now on, as FLNET_AGGREGATION is written.
+    """
 
     e: int | None = Field(default=None, ge=1, le=10_000)
     u: float | None = Field(default=None, gt=0, le=1_000)
     b: int | None = Field(default=None, ge=1, le=1_000_000)
+    aggregation: Annotated[str, Field(max_length=200), AfterValidator(check_merging_rule)] | None = None
 
 
 class PlanRounds(PersonMessage):

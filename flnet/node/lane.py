@@ -86,7 +86,7 @@ class Lane:
         signer: NodeKey | None = None,
     ) -> None:
         """Args:
-        strategy: of all trainers that declare none of their own.
+        strategy: of all trainers that declare none of their own, and for which no person chose another one.
         seed: of the run; every round and node trains with a seed of its own that follows from it.
         state_of: what a job knows.
         own_hyper: hyper-parameters (e, b) that this node trains with whatever a round says.
@@ -215,8 +215,9 @@ class Lane:
         return merged, screening
 
     def _strategy(self, trainer: TrainerId) -> Strategy:
-        declaration = self._state_of(trainer).declaration
-        return strategy_for(declaration.merging) if declaration and declaration.merging else self._usual
+        state = self._state_of(trainer)
+        own = (state.declaration.merging if state.declaration else "") or state.rules.by_person
+        return strategy_for(own) if own else self._usual
 
     def _begun(self, trainer: TrainerId, key: RoundKey, screening: Screening) -> _Sum:
         begin = self._strategy(trainer).running

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from flnet.blob import Memory, fresh
+from flnet.events import HyperParamsEdited
+from flnet.messages import EditHyperParams
 from flnet.setting_types import check_merging_rule
 from flnet.strategies import (
     DEFAULT_PART,
@@ -94,6 +96,16 @@ def _consistency(said: Sequence[str]) -> Strategy:
 def _adaptive(name: Literal["fedadam", "fedyogi"], said: Sequence[str]) -> Strategy:
     rate, first, second, adaptivity = (*said, *("0.01", "0.9", "0.99", "0.001")[len(said) :])
     return adaptive(name, float(rate), (float(first), float(second)), float(adaptivity))
+
+
+def edit_of(changes: EditHyperParams) -> HyperParamsEdited:
+    """What a person's changes mean for a job: a merging rule by its whole name."""
+    said = changes.model_dump(exclude_none=True)
+    rule = said.pop("aggregation", None)
+    if rule is None:
+        return HyperParamsEdited(said)
+    strategy = strategy_for(rule)
+    return HyperParamsEdited(said, strategy.name, strategy.running is not None)
 
 
 def stated_rule(rule: str) -> Mapping[str, str]:

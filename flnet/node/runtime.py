@@ -10,7 +10,7 @@ from typing import Any
 import flnet
 from flnet.blob import Blob
 from flnet.errors import NotComparable, NotReady, PeerError, UnknownPath
-from flnet.events import Event, HyperParamsEdited, Leaving, MeshStarted, PeerForgotten
+from flnet.events import Event, Leaving, MeshStarted, PeerForgotten
 from flnet.fingerprints import short
 from flnet.jobs import Phase
 from flnet.membership.naming import NameTaken
@@ -31,6 +31,7 @@ from flnet.node.importing import Imports
 from flnet.node.introductions import Introductions
 from flnet.node.line import Answered
 from flnet.node.mailbox import Mailbox
+from flnet.node.merging import edit_of
 from flnet.node.perform import Performer
 from flnet.node.readiness import readiness
 from flnet.node.scheduling import Schedules
@@ -105,9 +106,8 @@ class NodeRuntime:
         remembered = tuple(await self._performer.keeper.addresses())
         keys = tuple((PeerId(peer), key) for peer, key in self._performer.keeper.keys.items())
         self.deliver(None, MeshStarted(self._bootstrap, remembered, keys))
-        tidying = give_back_when_idle(self._spare, self._is_busy, IDLE_SECONDS)
-        beside: list[Coroutine[Any, Any, None]] = [self.schedules.keep(), tidying, self._diary.write()]
-        beside.append(self.gains.run())
+        beside: list[Coroutine[Any, Any, None]] = [self.schedules.keep(), self._diary.write(), self.gains.run()]
+        beside.append(give_back_when_idle(self._spare, self._is_busy, IDLE_SECONDS))
         if self.trust is not None:
             beside.append(Introductions(self.trust, self._transport, self.peers).run())
         beside += [self.watch.keep()] if self.watch else []
@@ -185,7 +185,7 @@ class NodeRuntime:
     async def edit_hyper_params(self, trainer: TrainerId, changes: EditHyperParams) -> View:
         """Change hyper-parameters; the job's view afterwards."""
         self.core.job(trainer)
-        await self._mailbox.ask(trainer, HyperParamsEdited(changes.model_dump(exclude_none=True)))
+        await self._mailbox.ask(trainer, edit_of(changes))
         return self.job(trainer)
 
     async def steer(self, trainer: TrainerId, order: Order) -> View:

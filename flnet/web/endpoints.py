@@ -58,10 +58,10 @@ ENDPOINTS = (
     Endpoint(
         "PATCH /jobs/{trainerId}/params",
         JOBS,
-        "Change hyper-parameters for the rounds that start here",
+        "Change hyper-parameters for the rounds that start here, or the merging rule of the job",
         takes=EditHyperParams,
         answer=lambda: views.JobView,
-        refuses=(*UNREADABLE, UnknownTrainer, NotReady),
+        refuses=(*UNREADABLE, UnknownTrainer, NotReady, JobBusy),
     ),
     Endpoint(
         "PUT /jobs/{trainerId}/schedule",

@@ -105,7 +105,7 @@ def _read_changes(body: bytes) -> EditHyperParams:
     """The changes; a person's typing error is named, never guessed at ("2" is no number)."""
     changes = _read(EditHyperParams, body)
     if not changes.fields():
-        raise InvalidMessage('nothing to change: expected at least one of e, u, b, for example {"e": 2}')
+        raise InvalidMessage('nothing to change: expected at least one of e, u, b, aggregation, such as {"e": 2}')
     return changes
 
 

@@ -159,13 +159,17 @@ def _outcome(reply: Reply, trainer: str, t: Translate) -> Notice:
 
 async def _edit(node: Node, fields: Mapping[str, str], t: Translate) -> Notice:
     """Change hyper-parameters on behalf of the form."""
-    stated = {name: number_of(fields[name]) for name in ("e", "u", "b") if name in fields}
+    stated: dict[str, object] = {name: number_of(fields[name]) for name in ("e", "u", "b") if name in fields}
+    stated |= {"aggregation": fields["aggregation"]} if "aggregation" in fields else {}
     try:
         changes = _changes(stated)
         job = await node.edit_hyper_params(TrainerId(fields.get("trainerId", "")), changes)
     except FlnetError as error:
         return Notice(error.message, is_error=True)
-    label = text(job.get("trainer_label"))
+    label, rule = text(job.get("trainer_label")), text(job.get("merging_rule"))
+    if changes.aggregation is not None:
+        said = t("{label} is merged by {rule} here. Choose the same on all other nodes.", label=label, rule=rule)
+        return Notice(said, is_error=False)
     return Notice(t("The hyper-parameters of {label} are saved.", label=label), is_error=False)
 
 

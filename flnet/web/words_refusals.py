@@ -159,8 +159,8 @@ _REQUESTS: Mapping[str, str] = {
     "the body did not come: expected a byte at least every {seconds} s and {speed} KiB per second in all": (
         "el cuerpo no llegó: se esperaba un byte al menos cada {seconds} s y {speed} KiB por segundo en total"
     ),
-    'nothing to change: expected at least one of e, u, b, for example {{"e": 2}}': (
-        'nada que cambiar: se esperaba al menos uno de e, u, b, por ejemplo {{"e": 2}}'
+    'nothing to change: expected at least one of e, u, b, aggregation, such as {{"e": 2}}': (
+        'nada que cambiar: se esperaba uno de e, u, b, aggregation, por ejemplo {{"e": 2}}'
     ),
     "last: expected a whole number from 1 to 999999999, got {value}": (
         "last: se esperaba un número entero de 1 a 999999999, llegó {value}"

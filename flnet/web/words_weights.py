@@ -37,6 +37,14 @@ PAGES: Mapping[str, str] = {
         "Dirección: el coseno con la mediana de todas las actualizaciones, de -1 a 1. Coherencia: a qué distancia "
         "está de lo que se predijo de ella, como parte de todas esas distancias."
     ),
+    "Change the merging rule": "Cambiar la regla de fusión",
+    "{label} is merged by {rule} here. Choose the same on all other nodes.": (
+        "{label} se fusiona aquí con {rule}. Elija la misma en todos los demás nodos."
+    ),
+    "It holds from the next round on. All nodes need the same rule: choose it on each of them.": (
+        "Vale desde la próxima ronda. Todos los nodos necesitan la misma regla: elíjala en cada uno."
+    ),
+    "Examples of rules:": "Ejemplos de reglas:",
     "Whom this node gains from": "De quién se beneficia este nodo",
     "most from {peer}, {gain} points": "sobre todo de {peer}, {gain} puntos",
     "The newest round was not measured: {reason}": "La ronda más reciente no se midió: {reason}",
@@ -55,10 +63,9 @@ PAGES: Mapping[str, str] = {
     ),
     "{names}: updates count little here": "{names}: sus actualizaciones cuentan poco aquí",
     "{peer} merges by {there}, this node by {here}": "{peer} fusiona con {there}, este nodo con {here}",
-    "Nodes with different merging rules do not take each other's updates: set FLNET_AGGREGATION alike on all of "
-    "them, and start them again.": (
-        "Los nodos con reglas de fusión distintas no aceptan las actualizaciones de los otros: ponga el mismo "
-        "FLNET_AGGREGATION en todos y vuelva a arrancarlos."
+    "Nodes with different merging rules do not take each other's updates: choose the same on all of them.": (
+        "Los nodos con reglas de fusión distintas no aceptan las actualizaciones de los otros: elija la misma en "
+        "todos."
     ),
 }
 
@@ -70,6 +77,12 @@ EVENTS: Mapping[str, Mapping[str, str]] = {
         ),
         "the updates of {peer} have been left out since round {number}: {reason}": (
             "las actualizaciones de {peer} se descartan desde la ronda {number}: {reason}"
+        ),
+    },
+    "merging_rule_set": {
+        "updates are merged by {rule} from now on, before by {before}; all nodes need the same rule": (
+            "las actualizaciones se fusionan desde ahora con {rule}, antes con {before}; todos los nodos "
+            "necesitan la misma regla"
         ),
     },
     "gains_measured": {
@@ -87,5 +100,14 @@ SPANISH: Mapping[str, str] = {
         "las actualizaciones de una ronda son demasiado grandes para guardarlas"
     ),
     "there were no updates of other nodes": "no había actualizaciones de otros nodos",
+    "the trainer of {trainer} needs the merging rule {rule}": (
+        "el entrenador de {trainer} necesita la regla de fusión {rule}"
+    ),
+    "scaffold changes local training too: set FLNET_AGGREGATION and start the node again": (
+        "scaffold cambia también el entrenamiento local: ponga FLNET_AGGREGATION y vuelva a arrancar el nodo"
+    ),
+    "{trainer} is in a round or a series; the merging rule is changed between them": (
+        "{trainer} está en una ronda o en una serie; la regla de fusión se cambia entre ellas"
+    ),
     "it could not be measured: {error}": "no se pudo medir: {error}",
 }

@@ -34,6 +34,16 @@ def test_a_job_that_has_none_yet_says_why(flnet: Run, fake_node: FakeNode) -> No
     assert "none yet: no MNIST files" in flnet("params", "MNIST", "--node", fake_node.address).output
 
 
+def test_the_merging_rule_is_shown_and_changed(flnet: Run, fake_node: FakeNode) -> None:
+    fake_node.views = [job(hyper=HYPER, merging_rule="clip,agg1")]
+    assert "clip,agg1" in flnet("params", "MNIST", "--node", fake_node.address).output
+    fake_node.prediction = job(hyper=HYPER, merging_rule="median")
+    shown = flnet("params", "MNIST", "aggregation=median", "--node", fake_node.address)
+    assert shown.exit_code == 0
+    assert "median" in shown.output
+    assert fake_node.posted == [{"aggregation": "median"}]
+
+
 @pytest.mark.parametrize("change", ["x=1", "e", "e=", "e=1.5", "u=fast", "b=1e3", "=3"])
 def test_a_change_that_is_none_is_wrong_usage(flnet: Run, fake_node: FakeNode, change: str) -> None:
     shown = flnet("params", "MNIST", change, "--node", fake_node.address)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import orjson
@@ -19,7 +19,7 @@ from flnet.node.gains import TOO_FEW, TOO_LARGE, Gains, remerge
 from flnet.params import Params, PeerId, Schema, TrainerId, Update
 from flnet.screening import Bounds
 from flnet.strategies import RoundStart, fed_avg
-from flnet.training import Score
+from flnet.training import Pool, Score
 from tests.helpers import key, params, peer
 from tests.jobs.helpers import prepared
 from tests.node.mesh import MNIST_3_7, mesh_of, until
@@ -56,7 +56,9 @@ class Observed:
         self.core, self.pool, self.told = NodeCore(peer("m"), [T]), Scale(), list[tuple[Any, ...]]()
         self.core.jobs[T].receive(prepared())
         self.core.jobs[T].state.key = KEY
-        self.gains = Gains(self.core, self.pool, lambda *told: self.told.append(told), **{"is_on": True, **more})
+        self.gains = Gains(
+            self.core, cast(Pool, self.pool), lambda *told: self.told.append(told), **{"is_on": True, **more}
+        )
 
     @property
     def view(self) -> Mapping[str, Any]:

@@ -160,8 +160,10 @@ class FakeNode(FakeShelf):
         self.known.append({**place, "state": state, "reason": reason, "incarnation": 0})
 
     async def edit_hyper_params(self, trainer: TrainerId, changes: EditHyperParams) -> View:
-        job = self._job(trainer)
-        job.hyper = HyperParams.model_validate({**job.hyper.model_dump(), **changes.model_dump(exclude_none=True)})
+        job, said = self._job(trainer), changes.model_dump(exclude_none=True)
+        if "aggregation" in said:
+            job.more = {**job.more, "merging_rule": said.pop("aggregation")}
+        job.hyper = HyperParams.model_validate({**job.hyper.model_dump(), **said})
         return job.view()
 
     async def plan(self, trainer: TrainerId, when: str | None) -> View:

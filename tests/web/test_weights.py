@@ -12,7 +12,7 @@ from flnet.web.words import english, translator
 
 from .conftest import Client
 from .fake_node import FakeNode
-from .page_reading import load
+from .page_reading import load, post
 
 EVIL = "<img src=x onerror=alert(1)>"
 TOO_FAR = "it moved 9.5 from the base of the round, more than 3 times the median of 1"
@@ -124,8 +124,23 @@ async def test_the_page_names_peers_that_merge_by_another_rule(client: Client, n
     node.around = [{"id": "NODE_2", "address": "127.0.0.1:4001", "info": other.info(), "error": None}]
     page = await load(client)
     assert f"NODE_2 merges by {EVIL}, this node by median" in page.text
-    assert "set FLNET_AGGREGATION alike on all of them" in page.text
+    assert "choose the same on all of them" in page.text
     other.jobs["MNIST"].more = {"merging_rule": "median"}
     node.around = [{"id": "NODE_2", "address": "127.0.0.1:4001", "info": other.info(), "error": None}]
-    assert "FLNET_AGGREGATION" not in (await load(client)).text
+    assert "choose the same on all of them" not in (await load(client)).text
     assert translator("es")("Merging rule") == "Regla de fusión"
+
+
+async def test_a_person_changes_the_merging_rule_on_the_page(client: Client, node: FakeNode) -> None:
+    node.jobs["MNIST"].more = {"merging_rule": "agg1"}
+    (field,) = [one for one in (await load(client)).all("input") if one.get("name") == "aggregation"]
+    assert (field["value"], field["type"]) == ("agg1", "text")
+    status, where = await post(client, "/training/params/form", trainerId="MNIST", aggregation="clip,median")
+    assert status == 303
+    page = await load(client, where)
+    assert "MNIST Dataset is merged by clip,median here. Choose the same on all other nodes." in page.text
+    assert node.jobs["MNIST"].more["merging_rule"] == "clip,median"
+    assert node.jobs["MNIST"].hyper.e == 2
+    _, where = await post(client, "/training/params/form", trainerId="MNIST", aggregation="the best one")
+    assert len((await load(client, where)).alerts()) == 1
+    assert node.jobs["MNIST"].more["merging_rule"] == "clip,median"
