@@ -30,6 +30,7 @@ from flnet.training.data import Labelled
 from flnet.training.onnx_graph import OnnxGraph
 
 from ._digits import DIGIT, Digits, load_digits
+from ._fed_mt import taught_steps
 from ._torch import CPU, Steps, chosen_device, digest
 
 DATA_PLACE = "mnist"  # below FLNET_DATASETS_PATH
@@ -69,7 +70,7 @@ class Mnist(Trainer):
 
     label = "MNIST Dataset"
     exchange_threshold = 0.02
-    honours: ClassVar[frozenset[str]] = frozenset({"proximal"})
+    honours: ClassVar[frozenset[str]] = frozenset({"proximal", "labels"})
 
     def __init__(self, digits: Digits, threads: int = 1, device: torch.device = CPU) -> None:
         torch.set_num_threads(threads)
@@ -115,11 +116,17 @@ class Mnist(Trainer):
             figures = {"loss": loss, "validation_accuracy": accuracy}
             return Fit(params, min(rows, steps * task.hyper.b), len(self._info.classes), figures)
 
+        if task.lesson is not None:
+            return taught_steps(task, task.lesson, self._shown, _outputs, fit, self._device)
         return Steps(_batches(rows, task), self._loss, fit, self._device)
 
     def inputs(self) -> Array:
         """The training digits."""
         return self._train.rows.inputs
+
+    def labels(self) -> Array:
+        """Which digits they are."""
+        return self._train.rows.labels
 
     def tests(self) -> Mapping[str, Rows]:
         """The test digits, and where nodes have unlike parts all published ones."""
@@ -163,6 +170,10 @@ class Mnist(Trainer):
     def _loss(self, params: Mapping[str, Tensor], rows: Tensor) -> Tensor:
         images, labels = self._train.batch(rows)
         return F.cross_entropy(_outputs(params, images), labels)
+
+    def _shown(self, rows: Tensor) -> Tensor:
+        """These training digits as the network takes them."""
+        return self._train.batch(rows)[0]
 
     def _score(self, params: Mapping[str, Array], known: dict[tuple[bytes, bytes], float]) -> Score:
         """Figures; what is known of a model on the digits that several trainers share is not measured again."""

@@ -6,9 +6,17 @@ gradient too. Nothing here is taken from probabilities: all is computed from sco
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from flnet.training.api import Array, Fit, Lesson, Task
+
+from ._torch import Steps
+
+SHIFT = 0.1  # of a picture's side, at most, by which changed pictures are shifted
 
 
 def projected_loss(scores: Tensor, matrix: Tensor, labels: Tensor) -> Tensor:
@@ -41,6 +49,50 @@ def mixed_cross_entropy(scores: Tensor, first: Tensor, second: Tensor, share: fl
 def loss_of_both(scores: Tensor, labels: Tensor, coarse: Tensor, matrix: Tensor) -> Tensor:
     """The loss of a node with labels of both spaces: the sum of both means."""
     return cross_entropy(scores, labels) + projected_loss(scores, matrix, coarse)
+
+
+def taught_steps(
+    task: Task,
+    lesson: Lesson,
+    shown: Callable[[Tensor], Tensor],
+    outputs: Callable[[Mapping[str, Tensor], Tensor], Tensor],
+    fit: Callable[[Mapping[str, Array], int, float], Fit],
+    device: torch.device,
+) -> Steps[Tensor]:
+    """A training of a network for pictures where nodes label differently.
+
+    Args:
+        task: with size and seed of the batches.
+        lesson: what the rows teach.
+        shown: rows by number as the network takes them, (n, channels, height, width).
+        outputs: scores (n, K) of parameters on them.
+        fit: what is said of a training: parameters, batches done, mean loss over them.
+        device: where the rows are.
+    """
+    fine, coarse, guesses = (
+        torch.tensor(labels, device=device) for labels in (lesson.labels, lesson.coarse, lesson.guesses)
+    )
+    matrix = torch.tensor(lesson.matrix, device=device)
+    chance = torch.Generator().manual_seed(task.seed)
+
+    def loss(params: Mapping[str, Tensor], rows: Tensor) -> Tensor:
+        pictures = shown(rows)
+        scores = outputs(params, pictures)
+        found = loss_of_both(scores, fine[rows], coarse[rows], matrix.to(scores.dtype))
+        if not lesson.fixed:
+            return found
+        held = cross_entropy(outputs(params, shifted(pictures, chance)), guesses[rows])
+        return found + lesson.fixed * held
+
+    batches = [torch.tensor(rows, device=device) for rows in lesson.batches(task.hyper.b, task.seed)]
+    return Steps(batches, loss, fit, device)
+
+
+def shifted(pictures: Tensor, chance: torch.Generator) -> Tensor:
+    """Pictures (n, channels, height, width), all moved by one draw; what comes in at the edge is what left."""
+    most = [max(1, int(SHIFT * side)) for side in pictures.shape[2:]]
+    moves = [int(torch.randint(-far, far + 1, (), generator=chance)) for far in most]
+    return pictures.roll(moves, (2, 3))
 
 
 def _mean(each: Tensor, scores: Tensor) -> Tensor:

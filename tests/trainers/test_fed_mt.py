@@ -14,6 +14,8 @@ from hypothesis.extra.numpy import arrays
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from flnet import labels as ours  # noqa: E402
+from flnet.messages import HyperParams  # noqa: E402
+from flnet.training.api import Fit, Lesson, Task  # noqa: E402
 from trainers import _fed_mt as twin  # noqa: E402
 
 MATRICES = [
@@ -75,3 +77,35 @@ def test_what_is_most_wrong_still_teaches_in_single_precision() -> None:
     value, gradient = of_twin(lambda z: twin.projected_loss(z, m, torch.tensor([1])), wrong)
     assert value == pytest.approx(200)
     assert gradient[0] == pytest.approx([1, 0, -1])
+
+
+def test_taught_steps_have_the_gradient_of_the_lesson() -> None:
+    """A linear model on pictures of one number: its gradient by hand is that of the lesson's loss in numpy."""
+    chance = np.random.default_rng(0)
+    x, weights = chance.normal(size=(5, 1, 1, 1)), chance.normal(size=(1, 3))
+    guesses = np.array([-1, 2, 0, 1, -1])
+    lesson = Lesson(np.array([0, -1, -1, 2, -1]), np.array([-1, 1, 0, 0, 1]), MATRICES[1], 2, guesses, 0.5)
+    task = Task({"w": weights}, HyperParams(e=1, u=0.1, b=4), 3)
+    pictures = torch.tensor(x)
+
+    def outputs(params: Any, shown: Any) -> Any:
+        return shown.flatten(1) @ params["w"]
+
+    def fit(params: Any, steps: int, loss: float) -> Fit:
+        return Fit(params, steps)
+
+    steps = twin.taught_steps(task, lesson, lambda rows: pictures[rows], outputs, fit, torch.device("cpu"))
+    assert steps.steps == 2
+    (rows, _) = lesson.batches(4, 3)
+    loss, gradient = steps(task.params, 0)
+    logits = x[rows].reshape(-1, 1) @ weights
+    wanted = lesson.loss(logits, rows) + lesson.loss_of_changed(logits, rows)  # one number cannot be shifted
+    assert loss == pytest.approx(wanted.value, abs=1e-6)
+    np.testing.assert_allclose(gradient["w"], x[rows].reshape(-1, 1).T @ wanted.gradient, atol=1e-6)
+
+
+def test_shifted_pictures_have_the_same_numbers() -> None:
+    pictures = torch.arange(2 * 3 * 10 * 20).reshape(2, 3, 10, 20)
+    moved = [twin.shifted(pictures, torch.Generator().manual_seed(seed)) for seed in range(6)]
+    assert all((one.flatten(1).sort().values == pictures.flatten(1).sort().values).all() for one in moved)
+    assert not all((one == pictures).all() for one in moved)

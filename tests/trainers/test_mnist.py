@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from flnet.errors import TrainerError
+from flnet.labels import read_fields
 from flnet.messages import HyperParams
 from flnet.params import Params, PeerId, Schema, Update
 from flnet.strategies import RoundStart, fed_avg
 from flnet.training.api import Task, Trainer, TrainerSettings
 from flnet.training.checks import checked_fit
+from flnet.training.methods import with_labels
 from tests.helpers import key
 from tests.trainers.real_data import datasets_path
 from trainers.MNIST import SHAPES, Mnist, make_trainer
@@ -109,3 +111,19 @@ def test_when_its_time_is_over_it_counts_the_rows_that_it_saw(first: Trainer) ->
     start, hyper, told = Params(first.initial_params(0)), HyperParams(e=2, u=0.02, b=100), [0]
     fit = first.fit(Task(start, hyper, 0, lambda done, total: told.append(done), lambda: told[-1] == 1))
     assert (told, fit.examples) == ([0, 1], 100) and np.isfinite(fit.metrics["loss"])
+
+
+def test_where_nodes_label_differently_it_learns_from_coarse_labels(tmp_path: Path) -> None:
+    halves = {"small": [str(digit) for digit in range(5)], "large": [str(digit) for digit in range(5, 10)]}
+    desired = {"id": "digits", "classes": [str(digit) for digit in range(10)]}
+    labels = read_fields({"id": "halves", "classes": list(halves), "desired": desired, "mapping": halves})
+    told = TrainerSettings(None, tmp_path, (1, 4), labels=labels)
+    trainer = with_labels(make_trainer(told), told, "MNIST")
+    params = trainer.initial_params(0)
+    before = trainer.evaluate(params)
+    for seed in range(3):
+        fit = trainer.fit(Task(params, HyperParams(e=1, u=0.05, b=16), seed))
+        params = checked_fit(fit, params, "MNIST").params
+    after = trainer.evaluate(params)
+    assert after.accuracy > max(0.7, before.accuracy)
+    assert after.metrics["desired_accuracy"] < after.accuracy - 0.2  # the labels do not tell the ten apart

@@ -5,7 +5,7 @@ Q. Zhang et al., "FedMT: Federated Learning with Mixed-type Labels", arXiv 2210.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from flnet.training.methods.base import Model, Wrapped, no_clash, overrides
 
 COUNTS = "labels/counts"  # (J, K), private: how often each label met each confident guess
 NOTHING = "no row here carries a label from which anything could be learnt"
+_AT_ONCE = 4096  # rows
 _NAMED = 10  # classes that a refusal lists
 NOT_YET = "the common model does not know enough yet to learn from rows that are labelled otherwise"
 
@@ -98,17 +99,22 @@ class ByLabels(Wrapped):
         if self._labelling.is_desired:
             return replace(score, metrics=metrics)
         rows = self.inner.tests()["accuracy"]
-        judged = self.inner.predict(self.inside(params), rows.inputs).values
-        said = projected(np.asarray(judged, np.float64), self.correspondence(params)).argmax(axis=1)
+        said = projected(self._judged(params, rows.inputs), self.correspondence(params)).argmax(axis=1)
         return replace(score, accuracy=float((said == self._tests[1]).mean()), metrics=metrics)
 
     def correspondence(self, params: Model) -> Matrix:
         """(J, K) of the own label space with the desired one, as far as it is known here."""
         return self._matrix(np.asarray(params[COUNTS]) if self._estimates else None)
 
-    def _guessed(self, start: Mapping[str, Array]) -> Guesses:
-        judged = self.inner.predict(start, self._inputs).values
-        return guesses(np.asarray(judged, np.float64), self._labelling.threshold)
+    def _guessed(self, start: Model) -> Guesses:
+        return guesses(self._judged(start, self._inputs), self._labelling.threshold)
+
+    def _judged(self, params: Model, inputs: Array) -> Matrix:
+        """(n, K): probabilities of the desired classes; in pieces, for rows may be kept as bytes."""
+        pieces = (inputs[at : at + _AT_ONCE].astype(np.float32) for at in range(0, len(inputs), _AT_ONCE))
+        inside = self.inside(params)
+        judged = [np.asarray(self.inner.predict(inside, piece).values, np.float64) for piece in pieces]
+        return np.concatenate(judged) if judged else np.zeros((0, self._shape[1]))
 
     def _is_warm(self, task: Task, guessed: Guesses) -> bool:
         """Once a node joined, it is not asked again; what tells over a restart is that something was counted."""
