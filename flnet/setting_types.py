@@ -44,15 +44,19 @@ def split_list(value: Any) -> Any:
     return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
 
+def _in_form(text: str, form: re.Pattern[str], expected: str) -> str:
+    if not form.fullmatch(text.strip()):
+        raise ValueError(expected)
+    return text.strip()
+
+
 def check_local_training(text: str) -> str:
     """The text, stripped; the form only: flnet.training.method knows the rest.
 
     Raises:
         ValueError: there is no such training.
     """
-    if not _LOCAL_TRAINING.fullmatch(text.strip()):
-        raise ValueError("expected plain, proximal or proximal:0.01")
-    return text.strip()
+    return _in_form(text, _LOCAL_TRAINING, "expected plain, proximal or proximal:0.01")
 
 
 def check_personal_model(text: str) -> str:
@@ -61,9 +65,9 @@ def check_personal_model(text: str) -> str:
     Raises:
         ValueError: there is no such model.
     """
-    if not _PERSONAL_MODEL.fullmatch(text.strip()):
-        raise ValueError("expected none, apfl, apfl:0.5:0.01, apfl:0.5:0.01:adam, increment or increment:5")
-    return text.strip()
+    return _in_form(
+        text, _PERSONAL_MODEL, "expected none, apfl, apfl:0.5:0.01, apfl:0.5:0.01:adam, increment or increment:5"
+    )
 
 
 def check_partition(text: str) -> str:
@@ -72,9 +76,9 @@ def check_partition(text: str) -> str:
     Raises:
         ValueError: it has no form that there is.
     """
-    if not _PARTITION.fullmatch(text.strip()):
-        raise ValueError("expected iid, groups, dirichlet:0.3, pathological:2, quantity:0.5 or power:1")
-    return text.strip()
+    return _in_form(
+        text, _PARTITION, "expected iid, groups, dirichlet:0.3, pathological:2, quantity:0.5 or power:1"
+    )
 
 
 def check_merging_rule(text: str) -> str:
