@@ -13,6 +13,7 @@ from flnet.settings import Settings
 from flnet.training import loader
 from flnet.training.api import TrainerFile, TrainerSettings
 from flnet.training.loader import find_trainers, import_trainer
+from flnet.training.method import Method
 from tests.training.bench import plugin
 
 
@@ -174,3 +175,20 @@ def test_trainers_of_several_nodes_in_one_process_are_of_one_class(folder: Path,
     one, other = (import_trainer(file, told, again=False) for _ in range(2))
     assert type(one) is type(other)
     assert type(import_trainer(file, told)) is not type(one)  # read anew: it may have changed
+
+
+def test_what_a_method_does_is_wrapped_around_the_trainer(folder: Path, tmp_path: Path) -> None:
+    told = TrainerSettings(None, tmp_path, method=Method(personal="increment"))
+    plain = import_trainer(found(folder)["TINY"], TrainerSettings(None, tmp_path))
+    wrapped = import_trainer(found(folder)["TINY"], told)
+    assert wrapped.personalises
+    assert not plain.personalises
+    names = set(plain.initial_params(0))
+    assert set(wrapped.initial_params(0)) > names == set(wrapped.shared or ())
+
+
+def test_a_method_that_the_trainer_cannot_do_is_refused_in_words(folder: Path, tmp_path: Path) -> None:
+    told = TrainerSettings(None, tmp_path, method=Method("proximal:0.1"))
+    words = "FLNET_LOCAL_TRAINING=proximal:0.1 needs a trainer that honours the proximal term, which TINY does not"
+    with pytest.raises(TrainerError, match=words):
+        import_trainer(found(folder)["TINY"], told)
