@@ -10,10 +10,10 @@ import pytest
 from flnet.params import Params, PeerId, Schema, Update
 from flnet.store.disk.files import ModelFiles
 from flnet.strategies import RoundStart, State, Strategy, adaptive, consistency, fed_avg_m, scaffold
-from tests.helpers import key, params
+from tests.helpers import key
 
 RULES = [consistency(), fed_avg_m(), adaptive("fedadam"), scaffold()]
-BASE = params(w=[[1, 2], [3, 4]], **{"control/w": [[0, 0], [0, 0]]})
+BASE = Params({"w": np.ones((2, 2), np.float32), "control/w": np.zeros((2, 2), np.float32)})
 SCHEMA = Schema.of(BASE, {"control/w": "control"})
 
 
