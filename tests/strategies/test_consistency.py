@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from flnet.params import Digest, Params, PeerId, Update
-from flnet.strategies import Merged, State, Strategy, consistency
+from flnet.strategies import Merged, State, Strategy, consistency, fed_avg
 from tests.helpers import update
 from tests.strategies.robust import begun
 
@@ -86,6 +88,31 @@ def mix_of(part: float) -> Merged:
 )
 def test_a_part_may_go_by_examples(part: float, expected: list[float]) -> None:
     assert counted(mix_of(part)) == pytest.approx(expected, abs=1e-9)
+
+
+def test_with_all_of_it_it_is_the_mean_by_examples() -> None:
+    there = [replace(one, examples=n) for one, n in zip(sent(BASES[2], CHANGES[2]), (100, 300, 100), strict=True)]
+    mean = fed_avg().merge(None, begun(2, w=BASES[2]), there).params
+    assert mix_of(1.0).params["w"] == pytest.approx(mean["w"], abs=1e-12)
+
+
+@given(st.lists(st.lists(st.floats(-100, 100), min_size=2, max_size=2), min_size=3, max_size=3), st.randoms())
+def test_weights_are_shares_and_the_order_of_arrival_changes_no_bit(rows: list[list[float]], rng: Any) -> None:
+    rule, state = consistency(), played(consistency(), BASES[:2], CHANGES[:2]).state
+    there = sent(BASES[2], rows)
+    merged = rule.merge(state, begun(2, w=BASES[2]), there)
+    assert sum(counted(merged)) == pytest.approx(1)
+    assert min(counted(merged)) >= 0
+    shuffled = list(there)
+    rng.shuffle(shuffled)
+    again = rule.merge(state, begun(2, w=BASES[2]), sorted(shuffled, key=lambda one: one.peer))
+    assert (again.params, again.state) == (merged.params, merged.state)
+
+
+def test_equal_updates_give_just_that_update() -> None:
+    merged = played(consistency(), BASES, [[row[0]] * 4 for row in CHANGES])
+    assert counted(merged) == [0.25] * 4
+    assert merged.params["w"] == pytest.approx(np.array(BASES[2]) - CHANGES[2][0], abs=1e-15)
 
 
 def test_of_two_updates_nobody_can_say_which_is_wrong() -> None:
