@@ -6,7 +6,6 @@ of SVHN there may be a small part only. MNIST comes from its training part, for 
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +13,8 @@ import numpy as np
 
 from flnet.training.api import Array, DataMissing, TrainerError, TrainerSettings
 from flnet.training.data import Labelled
+
+from ._options import Fits, is_whole, read_lines
 
 OPTIONS_FILE = "domains.toml"
 SIDE = 16  # pixels
@@ -23,7 +24,11 @@ FILES = {
     "usps": ("usps.npz",),
     "svhn": ("svhn.npz", "svhn_partial_1083.npz"),
 }
-_PLAIN = {"scenario": "5b", "majority": "mnist", "other": "svhn", "rows": 7000, "tests": 2000}
+_RULES: dict[str, tuple[str, Fits]] = {
+    "scenario": ("5b or d5", lambda value: value in ("5b", "d5")),
+    **dict.fromkeys(("majority", "other"), (" or ".join(FILES), lambda value: value in FILES)),
+    **dict.fromkeys(("rows", "tests"), ("a whole number above 0", is_whole)),
+}
 _REMEDY = "put mnist.npz, mnist_m.npz, usps.npz and svhn.npz into a folder and name it in FLNET_DATASETS_PATH"
 
 
@@ -93,21 +98,7 @@ def read_options(path: Path) -> Options:
     Raises:
         TrainerError: it cannot be read, or a line of it is wrong.
     """
-    if not path.is_file():
-        return Options()
-    try:
-        lines = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
-        raise TrainerError(f"{path} cannot be read: {exc}") from exc
-    for name, value in lines.items():
-        if name not in _PLAIN:
-            raise TrainerError(f"{path}: {name} is no option; expected {', '.join(_PLAIN)}")
-        known = {"scenario": ("5b", "d5"), "majority": tuple(FILES), "other": tuple(FILES)}.get(name)
-        is_right = value in known if known else type(value) is int and value > 0
-        if not is_right:
-            expected = ", ".join(known) if known else "a number above 0"
-            raise TrainerError(f"{path}: {name} is {value!r}; expected {expected}")
-    return Options(**lines)
+    return Options(**read_lines(path, _RULES))
 
 
 def small(images: Array) -> Array:

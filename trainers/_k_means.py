@@ -6,7 +6,6 @@ República, 2024, Algorithm 2. Updates are merged by the rule `k-means`.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +22,6 @@ from flnet.training.api import (
     Score,
     Task,
     Trainer,
-    TrainerError,
 )
 from flnet.training.clusters import (
     Pace,
@@ -37,10 +35,17 @@ from flnet.training.clusters import (
     silhouette,
 )
 
+from ._options import Fits, is_whole, read_lines
+
 CENTROIDS, COUNTS = "centroids", "counts"  # as the merging rule reads them
 ALL = 1_000_000  # rows in a batch: more than a node has, so that a round is Lloyd's step
 MOST_COMPARED = 500  # rows of a silhouette
 _MOST_GROUPS = 200
+_RULES: dict[str, tuple[str, Fits]] = {
+    "k": (f"2 to {_MOST_GROUPS}", lambda value: is_whole(value, 2, _MOST_GROUPS)),
+    "min_count": (f"1 to {ALL}", lambda value: is_whole(value, 1, ALL)),
+    "start": ("'spread' or 'seed'", lambda value: value in ("spread", "seed")),
+}
 Model = Mapping[str, Array]
 
 
@@ -153,27 +158,4 @@ def read_options(path: Path) -> Options:
     Raises:
         TrainerError: it is wrong.
     """
-    if not path.is_file():
-        return Options()
-    try:
-        lines = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
-        raise TrainerError(f"{path} cannot be read: {exc}") from exc
-    expected = {
-        "k": f"2 to {_MOST_GROUPS}",
-        "min_count": f"1 to {ALL}",
-        "start": "'spread' or 'seed'",
-    }
-    for name, value in lines.items():
-        if name not in expected:
-            raise TrainerError(f"{path}: {name} is no option; expected k, min_count or start")
-        if not _may_be(name, value):
-            raise TrainerError(f"{path}: {name} = {value!r}; expected {expected[name]}")
-    return Options(**lines)
-
-
-def _may_be(name: str, value: object) -> bool:
-    if name == "start":
-        return value in ("spread", "seed")
-    low, high = (2, _MOST_GROUPS) if name == "k" else (1, ALL)
-    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+    return Options(**read_lines(path, _RULES))

@@ -6,7 +6,6 @@ A school is a course (FLNET_DATA_PARTITION=groups) or any other part of the enro
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,6 +17,8 @@ from flnet.training.api import Array, DataInfo, DataMissing, TrainerError, Train
 from flnet.training.data import Labelled, fingerprint, read_npz
 from flnet.training.dealing import own_grouped, own_published, own_rows, with_partition
 from flnet.training.split import stored_split
+
+from ._options import is_whole, read_lines
 
 FILE, OPTIONS_FILE = "mooc_kddcup2015.npz", "mooc.toml"
 CLASSES = ("stayed", "dropped out")
@@ -123,17 +124,7 @@ def _rows_in_all(path: Path) -> int | None:
     Raises:
         TrainerError: they are wrong.
     """
-    if not path.is_file():
-        return None
-    try:
-        lines = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
-        raise TrainerError(f"{path} cannot be read: {exc}") from exc
-    rows = lines.pop("rows", None)
-    if lines:
-        raise TrainerError(f"{path}: {next(iter(lines))} is no option; expected rows")
-    if rows is not None and (not isinstance(rows, int) or isinstance(rows, bool) or rows < 1):
-        raise TrainerError(f"{path}: rows = {rows!r}; expected how many enrolments are dealt, above 0")
+    rows: int | None = read_lines(path, {"rows": ("how many enrolments are dealt, above 0", is_whole)}).get("rows")
     return rows
 
 

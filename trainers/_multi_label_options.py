@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from flnet.training.api import DataMissing, TrainerError
+
+from ._options import Fits, is_whole, read_lines
 
 OPTIONS_FILE = "multi_label.toml"
 OWN_FOLDER = "multi-label"  # below FLNET_DATASETS_PATH; if it is there, all is looked for in it
@@ -90,20 +91,7 @@ def read_options(path: Path) -> Options:
     Raises:
         TrainerError: it cannot be read, or a line of it is wrong.
     """
-    if not path.is_file():
-        return Options()
-    try:
-        lines = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
-        raise TrainerError(f"{path} cannot be read: {exc}") from exc
-    known = [f.name for f in fields(Options)]
-    for name, value in lines.items():
-        if name not in known:
-            raise TrainerError(f"{path}: {name} is no option; expected {', '.join(known)}")
-        expected, fits = _RULES[name]
-        if not fits(value):
-            raise TrainerError(f"{path}: {name} = {value!r}; expected {expected}")
-    options = Options(**lines)
+    options = Options(**read_lines(path, _RULES))
     names = [label for labels in options.node_labels for label in labels]
     if len(set(names)) != len(names):
         raise TrainerError(f"{path}: node_labels gives a label to two nodes")
@@ -118,35 +106,31 @@ def _texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(text, str) and text for text in value)
 
 
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _number(value: Any) -> bool:
-    return _whole(value) or isinstance(value, float)
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _each(value: Any, fits: Callable[[Any], bool]) -> bool:
     return isinstance(value, list) and all(map(fits, value))
 
 
-_RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+_RULES: dict[str, tuple[str, Fits]] = {
     "file": ("the name of a file", lambda v: isinstance(v, str)),
     "labels_xml": ("the name of a file", lambda v: isinstance(v, str)),
     "label_columns": (
         "names, the beginning of names, or a number",
-        lambda v: _whole(v) or isinstance(v, str) or _texts(v),
+        lambda v: is_whole(v, 0) or isinstance(v, str) or _texts(v),
     ),
     "ignore_columns": ("names of columns", _texts),
     "node_labels": (
         "a list of names for each node",
         lambda v: _each(v, lambda names: bool(names) and _texts(names)),
     ),
-    "deal": ("how many labels each node gets, above 0", lambda v: _each(v, lambda n: _whole(n) and n > 0)),
+    "deal": ("how many labels each node gets, above 0", lambda v: _each(v, is_whole)),
     "labels": ("all names", _texts),
     "label_order": (" or ".join(_ORDERS), lambda v: v in _ORDERS),
     "noise": (" or ".join(_NOISES), lambda v: v in _NOISES),
-    "seed": ("a whole number from 0", lambda v: _whole(v) and v >= 0),
+    "seed": ("a whole number from 0", lambda v: is_whole(v, 0)),
     "on_bad_rows": ("stop or skip", lambda v: v in ("stop", "skip")),
     "global_test": ("a share from 0 to below 1", lambda v: _number(v) and 0 <= v < 1),
     "draws": (" or ".join(_DRAWS), lambda v: v in _DRAWS),

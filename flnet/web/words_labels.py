@@ -25,9 +25,6 @@ SPANISH: Mapping[str, str] = {
     "Groups of students in online courses (KDD Cup 2015)": (
         "Grupos de estudiantes en cursos en línea (KDD Cup 2015)"
     ),
-    "{path}: {name} is no option; expected k, min_count or start": (
-        "{path}: {name} no es una opción; se esperaba k, min_count o start"
-    ),
     "{path}: {name} = {value}; expected {expected}": "{path}: {name} = {value}; se esperaba {expected}",
     "'spread' or 'seed'": "'spread' o 'seed'",
     "{low} to {high}": "de {low} a {high}",

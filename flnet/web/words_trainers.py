@@ -104,8 +104,8 @@ _DIGITS: Mapping[str, str] = {
     "neither MNIST nor scikit-learn's digits are here": "no están ni MNIST ni los dígitos de scikit-learn",
 }
 _LABELS: Mapping[str, str] = {
-    "{rows} rows to {nodes} nodes by seed {seed}, global test {share}, labels {names} {which}": (
-        "{rows} filas para {nodes} nodos con la semilla {seed}, prueba global {share}, etiquetas {names} {which}"
+    "{rows} rows to {nodes} nodes by seed {seed} of {draws}, global test {share}, labels {names} {which}": (
+        "{rows} filas para {nodes} nodos con la semilla {seed} de {draws}, prueba global {share}, etiquetas {names} {which}"
     ),
     "this node has {count} of {number} labels; rows without any of them are left out": (
         "este nodo tiene {count} de {number} etiquetas; las filas sin ninguna de ellas quedan fuera"
@@ -146,6 +146,18 @@ _LABELS: Mapping[str, str] = {
     "a whole number from 0": "un número entero desde 0",
     "stop or skip": "stop o skip",
     "a share from 0 to below 1": "una proporción desde 0 y menor que 1",
+    "all names": "todos los nombres",
+    "a whole number above 0": "un número entero mayor que 0",
+    "{path}: labels are not those of the data, which are {labels}": (
+        "{path}: labels no son las de los datos, que son {labels}"
+    ),
+    '{path}: draws = "notebook" deals the labels itself; expected deal, not node_labels': (
+        '{path}: draws = "notebook" reparte las etiquetas por sí mismo; se esperaba deal, no node_labels'
+    ),
+    '{path}: with draws = "notebook" deal = {value}; {rule}': '{path}: con draws = "notebook" deal = {value}; {rule}',
+    "expected numbers for {number} nodes whose sum is {count}, how many labels there are": (
+        "se esperaban números para {number} nodos cuya suma sea {count}, cuántas etiquetas hay"
+    ),
     "three shares above 0": "tres proporciones mayores que 0",
     "{path}: node_labels gives a label to two nodes": "{path}: node_labels da una etiqueta a dos nodos",
     "{path}: node_labels and deal are two ways to say the same; expected one of them": (
@@ -163,10 +175,7 @@ _MOOC: Mapping[str, str] = {
     ),
     "enrolments in online courses, {path}": "matrículas en cursos en línea, {path}",
     "too few enrolments for this node: {counts}": "muy pocas matrículas para este nodo: {counts}",
-    "{path}: {name} is no option; expected rows": "{path}: {name} no es una opción; se esperaba rows",
-    "{path}: rows = {value}; expected how many enrolments are dealt, above 0": (
-        "{path}: rows = {value}; se esperaba cuántas matrículas se reparten, más de 0"
-    ),
+    "how many enrolments are dealt, above 0": "cuántas matrículas se reparten, más de 0",
     "{path}: rows are {shape}, with {labels} labels and {courses} courses; expected {columns} columns, and a "
     "label and a course for each row": (
         "{path}: las filas son {shape}, con {labels} etiquetas y {courses} cursos; se esperaban {columns} "

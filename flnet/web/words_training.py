@@ -80,6 +80,7 @@ _LOADING: Mapping[str, str] = {
         "no se puede crear la carpeta {folder} para lo que guarda el entrenador {trainer}: {reason}"
     ),
     "initial_params of trainer {trainer}": "initial_params del entrenador {trainer}",
+    "trainer {trainer}: merging is {value}: {reason}": "entrenador {trainer}: merging es {value}: {reason}",
     "fit of trainer {trainer}": "fit del entrenador {trainer}",
     "personalise of trainer {trainer}": "personalise del entrenador {trainer}",
     "{where} gave {name}; expected private parameters only: {names}": (

@@ -62,9 +62,9 @@ def test_sizes_become_sixteen_pixels() -> None:
     ("line", "words"),
     [
         ("domain = 1", "domain is no option"),
-        ('scenario = "d6"', "scenario is 'd6'; expected 5b, d5"),
-        ("rows = 0", "rows is 0; expected a number above 0"),
-        ("tests = true", "tests is True"),
+        ('scenario = "d6"', "scenario = 'd6'; expected 5b or d5"),
+        ("rows = 0", "rows = 0; expected a whole number above 0"),
+        ("tests = true", "tests = True"),
         ("rows = ", "cannot be read"),
     ],
 )

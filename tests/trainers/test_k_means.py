@@ -130,7 +130,7 @@ def test_enrolments_are_grouped_without_their_labels(tmp_path: Path) -> None:
         ("k = true", "k = True; expected"),
         ("min_count = 0", "min_count = 0; expected 1 to 1000000"),
         ('start = "rows"', "start = 'rows'; expected 'spread' or 'seed'"),
-        ("alpha = 1", "alpha is no option; expected k, min_count or start"),
+        ("alpha = 1", "alpha is no option; expected k, min_count, start"),
         ("k = [", "cannot be read"),
     ],
 )
