@@ -105,7 +105,8 @@ _DIGITS: Mapping[str, str] = {
 }
 _LABELS: Mapping[str, str] = {
     "{rows} rows to {nodes} nodes by seed {seed} of {draws}, global test {share}, labels {names} {which}": (
-        "{rows} filas para {nodes} nodos con la semilla {seed} de {draws}, prueba global {share}, etiquetas {names} {which}"
+        "{rows} filas para {nodes} nodos con la semilla {seed} de {draws}, prueba global {share}, "
+        "etiquetas {names} {which}"
     ),
     "this node has {count} of {number} labels; rows without any of them are left out": (
         "este nodo tiene {count} de {number} etiquetas; las filas sin ninguna de ellas quedan fuera"
@@ -154,7 +155,9 @@ _LABELS: Mapping[str, str] = {
     '{path}: draws = "notebook" deals the labels itself; expected deal, not node_labels': (
         '{path}: draws = "notebook" reparte las etiquetas por sí mismo; se esperaba deal, no node_labels'
     ),
-    '{path}: with draws = "notebook" deal = {value}; {rule}': '{path}: con draws = "notebook" deal = {value}; {rule}',
+    '{path}: with draws = "notebook" deal = {value}; {rule}': (
+        '{path}: con draws = "notebook" deal = {value}; {rule}'
+    ),
     "expected numbers for {number} nodes whose sum is {count}, how many labels there are": (
         "se esperaban números para {number} nodos cuya suma sea {count}, cuántas etiquetas hay"
     ),

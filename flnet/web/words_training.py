@@ -86,7 +86,9 @@ _LOADING: Mapping[str, str] = {
     "{where} gave {name}; expected private parameters only: {names}": (
         "{where} dio {name}; se esperaban solo parámetros privados: {names}"
     ),
-    "{where} diverged: {name} has numbers that are not finite": "{where} divergió: {name} tiene números no finitos",
+    "{where} diverged: {name} has numbers that are not finite": (
+        "{where} divergió: {name} tiene números no finitos"
+    ),
     "{where} gave parameters that do not fit: {reason}": "{where} dio parámetros que no encajan: {reason}",
     "evaluate of trainer {trainer}": "evaluate del entrenador {trainer}",
     "predict of trainer {trainer}": "predict del entrenador {trainer}",
