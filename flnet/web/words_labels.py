@@ -27,7 +27,7 @@ SPANISH: Mapping[str, str] = {
     ),
     "{path}: {name} = {value}; expected {expected}": "{path}: {name} = {value}; se esperaba {expected}",
     "'spread' or 'seed'": "'spread' o 'seed'",
-    "{low} to {high}": "de {low} a {high}",
+    "{number} to {count}": "de {number} a {count}",
     "{rows} x {columns} classes are too many for a correspondence; expected at most {most} pairs": (
         "{rows} x {columns} clases son demasiadas para una correspondencia; se esperaban como mucho {most} pares"
     ),
