@@ -38,9 +38,9 @@ lint: venv
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Two processes: one for all tests that start nodes, one for the rest (tests/conftest.py).
+# Three processes: tests that start nodes and tests with a browser have one each (tests/conftest.py).
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadgroup $(ARGS)
 
 bench: venv
 	@$(BIN)/python -m benchmarks $(ARGS)

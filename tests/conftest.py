@@ -33,10 +33,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def group_of(item: pytest.Item) -> str:
-    """Tests of one group run in one process, in their order: those of a module, or all that start whole nodes."""
+    """Tests of one group run in one process, in their order: those of a module, all with a browser, or all others
+    that start whole nodes. They wait for most of their time, so that there is one process more than processors.
+    """
     folder = item.path.relative_to(Path(__file__).parent).parts[0]
-    starts_nodes = any(map(item.get_closest_marker, ("slow", "browser"))) and folder not in (
-        "trainers",
-        "training",
-    )
+    if item.get_closest_marker("browser"):
+        return "browser"
+    starts_nodes = item.get_closest_marker("slow") and folder not in ("trainers", "training")
     return "nodes" if starts_nodes or folder == "hosts" else item.nodeid.partition("::")[0]
