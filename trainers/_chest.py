@@ -24,6 +24,8 @@ from ._pictures import grey_pictures
 
 SIDE = 64  # pixels
 CLASSES = ("NORMAL", "PNEUMONIA")
+SUBTYPES = ("NORMAL", "BACTERIAL", "VIRAL")
+_OF_NAMES = ("", "bacteria", "virus")  # what stands in the names of files, in the order of SUBTYPES
 SHARES = {"train": 0.7, "validation": 0.1, "test": 0.2}
 _NPZ = "chest_xray_pneumonia_64.npz"
 _ENDINGS = {".jpeg", ".jpg", ".png"}
@@ -78,14 +80,17 @@ def patient_of(name: str) -> str:
     return f"person {int(person)}" if person else f"IM {int(normal)}" if normal else f"patient {int(other)}"
 
 
-def load_xrays(settings: TrainerSettings) -> XRays:
+def load_xrays(settings: TrainerSettings, classes: Sequence[str] = CLASSES) -> XRays:
     """This node's patients, split for good, and the published test part.
+
+    Args:
+        classes: CLASSES, or SUBTYPES to tell apart what causes a pneumonia.
 
     Raises:
         DataMissing: there are no X-rays, or their folders are not as expected, or too few for so many shards.
         TrainerError: an .npz file is damaged.
     """
-    source, own, official = _found(settings)
+    source, own, official = _found(settings, classes)
     mine = own_grouped(own.patients, own.labels, settings)
     read, published = own.read(mine), official.read(np.arange(len(official.labels)))
     new = _first_seen(read.images, [own.patients[row] for row in read.rows], published.images)
@@ -102,9 +107,11 @@ def load_xrays(settings: TrainerSettings) -> XRays:
     note = _note(read.faults | published.faults, len(read.rows) - len(rows), patients, counts["official"])
     note = with_partition(note, settings)
     rows_of = {side: counts[side] for side in SHARES}
-    per_class = {side: np.bincount(sides[side].y, minlength=len(CLASSES)).tolist() for side in SHARES}
+    per_class = {side: np.bincount(sides[side].y, minlength=len(classes)).tolist() for side in SHARES}
     checksum = fingerprint({side: sides[side] for side in SHARES})
-    return XRays(**sides, info=DataInfo(source, rows_of, CLASSES, note=note, counts=per_class, checksum=checksum))
+    return XRays(
+        **sides, info=DataInfo(source, rows_of, tuple(classes), note=note, counts=per_class, checksum=checksum)
+    )
 
 
 def _first_seen(images: Array, patients: Sequence[str], others: Array) -> Rows:
@@ -132,7 +139,7 @@ def _note(faults: dict[str, str], twice: int, patients: Sequence[str], official:
     return "; ".join(said)
 
 
-def _found(settings: TrainerSettings) -> tuple[str, _Part, _Part]:
+def _found(settings: TrainerSettings, classes: Sequence[str]) -> tuple[str, _Part, _Part]:
     """What was found in words, what is dealt out, the published test part."""
     folder = settings.datasets_path
     if folder is None:
@@ -142,16 +149,16 @@ def _found(settings: TrainerSettings) -> tuple[str, _Part, _Part]:
             inside = folder / name / "chest_xray"  # the usual archive has one in the other
             root = inside if inside.is_dir() else folder / name
             cache = settings.state_path / f"chest-{SIDE}"
-            own = _files(root, ("train", "val"), cache.with_name(f"{cache.name}-own.npz"))
-            official = _files(root, ("test",), cache.with_name(f"{cache.name}-test.npz"))
+            own = _files(root, ("train", "val"), cache.with_name(f"{cache.name}-own.npz"), classes)
+            official = _files(root, ("test",), cache.with_name(f"{cache.name}-test.npz"), classes)
             return f"chest X-rays in {root}", own, official
     for path in (folder / _NPZ, folder / "chest_xray" / _NPZ):
         if path.is_file():
-            return f"chest X-rays in {path}", *_npz(path)
+            return f"chest X-rays in {path}", *_npz(path, classes)
     raise DataMissing(f"the chest X-rays were not found in {folder}", _REMEDY)
 
 
-def _files(root: Path, parts: Sequence[str], cache: Path) -> _Part:
+def _files(root: Path, parts: Sequence[str], cache: Path, classes: Sequence[str]) -> _Part:
     """The images of these folders; nothing is opened before it is wanted."""
     names, labels = [], []
     for part in parts:
@@ -162,7 +169,7 @@ def _files(root: Path, parts: Sequence[str], cache: Path) -> _Part:
                 what = f"{root} is not as expected: no images in {part}/{kind}; {root.name} has {have}"
                 raise DataMissing(what, f"arrange them as {_LAYOUT} (or .jpg, .png)")
             names += [f"{part}/{kind}/{name}" for name in files]
-            labels += [label] * len(files)
+            labels += [label] * len(files) if classes == CLASSES else [_subtype(name) for name in files]
 
     def read(rows: Rows) -> _Read:
         wanted = [names[row] for row in rows]
@@ -180,10 +187,16 @@ def _pictures_in(folder: Path) -> list[str]:
     return sorted(name for name in entries if not name.startswith("."))  # "._..." is what some systems leave
 
 
-def _npz(path: Path) -> tuple[_Part, _Part]:
-    names = [f"{what}_{part}" for part in ("train", "val", "test") for what in ("x", "y", "patient")]
+def _subtype(name: str) -> int:
+    """What a file's name says of the cause: "person12_virus_7.jpeg"."""
+    return next((label for label in (1, 2) if _OF_NAMES[label] in name.lower()), 0)
+
+
+def _npz(path: Path, classes: Sequence[str]) -> tuple[_Part, _Part]:
+    labels = "y" if classes == CLASSES else "subtype"
+    names = [f"{what}_{part}" for part in ("train", "val", "test") for what in ("x", labels, "patient")]
     arrays = read_npz(path, names)
-    parts = [_checked(arrays[at], arrays[at + 1], arrays[at + 2], path) for at in (0, 3, 6)]
+    parts = [_checked(*arrays[at : at + 3], path, len(classes)) for at in (0, 3, 6)]
     own = [np.concatenate(both) for both in zip(*parts[:2], strict=True)]
     return _arrays(*own), _arrays(*parts[2])
 
@@ -192,12 +205,13 @@ def _arrays(x: Array, y: Array, patients: Array) -> _Part:
     return _Part(y, [f"patient {number}" for number in patients], lambda rows: _Read(rows, x[rows], {}))
 
 
-def _checked(x: Array, y: Array, patients: Array, path: Path) -> tuple[Array, Array, Array]:
+def _checked(x: Array, y: Array, patients: Array, path: Path, kinds: int) -> tuple[Array, Array, Array]:
     if x.ndim != 3 or x.shape[1:] != (SIDE, SIDE) or x.dtype != np.uint8:
         raise TrainerError(f"{path}: images are {x.dtype} {list(x.shape)}; expected uint8 [n, {SIDE}, {SIDE}]")
-    if y.shape != (len(x),) or y.dtype.kind not in "iu" or not np.isin(y, (0, 1)).all():
+    if y.shape != (len(x),) or y.dtype.kind not in "iu" or not np.isin(y, range(kinds)).all():
+        expected = " or ".join(map(str, range(kinds)))
         raise TrainerError(
-            f"{path}: labels are {y.dtype} {list(y.shape)}; expected 0 or 1 for each of {len(x)} images"
+            f"{path}: labels are {y.dtype} {list(y.shape)}; expected {expected} for each of {len(x)} images"
         )
     if patients.shape != (len(x),) or patients.dtype.kind not in "iu":
         raise TrainerError(

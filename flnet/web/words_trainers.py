@@ -30,8 +30,8 @@ _CHEST: Mapping[str, str] = {
     "{path}: images are {dtype} {shape}; expected uint8 [n, {height}, {width}]": (
         "{path}: las imágenes son {dtype} {shape}; se esperaba uint8 [n, {height}, {width}]"
     ),
-    "{path}: labels are {dtype} {shape}; expected 0 or 1 for each of {count} images": (
-        "{path}: las etiquetas son {dtype} {shape}; se esperaba 0 o 1 para cada una de {count} imágenes"
+    "{path}: labels are {dtype} {shape}; expected {words} for each of {count} images": (
+        "{path}: las etiquetas son {dtype} {shape}; se esperaba {words} para cada una de {count} imágenes"
     ),
     "{path}: patients are {dtype} {shape}; expected {count} numbers": (
         "{path}: los pacientes son {dtype} {shape}; se esperaban {count} números"

@@ -1,0 +1,173 @@
+"""Healthy, bacterial or viral? X-rays of the chest with a small convolutional network in PyTorch: 154,883 parameters.
+
+The pictures are halved to 32x32, then come three blocks of convolution, ReLU and max-pooling, and a dense layer of
+128; trained by gradient descent with momentum. It is for nodes that label differently: some tell only that a
+child has pneumonia.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from flnet.training.api import (
+    Array,
+    DataInfo,
+    Fit,
+    HyperParams,
+    InputSpec,
+    Prediction,
+    Rows,
+    Score,
+    Task,
+    Trainer,
+    TrainerSettings,
+)
+from flnet.training.data import Labelled
+from flnet.training.metrics import balanced_accuracy
+
+from ._chest import SIDE, SUBTYPES, XRays, load_xrays
+from ._fed_mt import taught_steps
+from ._torch import CPU, Steps, chosen_device, digest
+
+DATA_PLACE = "chest_xray"  # below FLNET_DATASETS_PATH
+SHAPES = {
+    "conv1.weight": (16, 1, 3, 3),
+    "conv1.bias": (16,),
+    "conv2.weight": (32, 16, 3, 3),
+    "conv2.bias": (32,),
+    "conv3.weight": (64, 32, 3, 3),
+    "conv3.bias": (64,),
+    "dense.weight": (128, 64 * 4 * 4),
+    "dense.bias": (128,),
+    "output.weight": (3, 128),
+    "output.bias": (3,),
+}
+EVALUATION_BATCH = 256
+
+
+class ChestSubtypes(Trainer):
+    """The network with one node's X-rays."""
+
+    label = "Chest X-Ray Pneumonia Dataset, with its causes"
+    note = "a research model, no diagnosis"
+    defaults = HyperParams(e=1, u=0.02, b=32)
+    exchange_threshold = 0.02
+    honours: ClassVar[frozenset[str]] = frozenset({"proximal", "labels"})
+
+    def __init__(self, data: XRays, threads: int = 1, device: torch.device = CPU) -> None:
+        torch.set_num_threads(threads)
+        self._data, self._device = data, device
+        self._rows = self._pictures(data.train.x)
+        self._labels = torch.tensor(data.train.y, device=device)
+
+    def data_info(self) -> DataInfo:
+        """Where the X-rays are from, and which could not be read."""
+        return self._data.info
+
+    def initial_params(self, seed: int) -> Mapping[str, Array]:
+        """Uniform weights as He et al. (2015) have them, biases 0."""
+        chance, params = torch.Generator().manual_seed(seed), {}
+        for name, shape in SHAPES.items():
+            tensor = torch.zeros(shape)
+            if name.endswith("weight"):
+                bound = (6 / tensor[0].numel()) ** 0.5
+                tensor.uniform_(-bound, bound, generator=chance)
+            params[name] = tensor.numpy()
+        return params
+
+    def fit(self, task: Task) -> Fit:
+        """`e` passes over the training rows; the kinds weigh as often as they occur."""
+        return self.gradients(task).descended(task)
+
+    def gradients(self, task: Task) -> Steps[Tensor]:
+        """The same, batch by batch."""
+
+        def fit(params: Mapping[str, Array], steps: int, loss: float) -> Fit:
+            return Fit(params, min(len(self._rows), steps * task.hyper.b), len(SUBTYPES), {"loss": loss})
+
+        if task.lesson is not None:
+            return taught_steps(task, task.lesson, lambda rows: self._rows[rows], _outputs, fit, self._device)
+        chance, size = torch.Generator().manual_seed(task.seed), task.hyper.b
+        orders = [torch.randperm(len(self._rows), generator=chance) for _ in range(task.hyper.e)]
+        batches = [some for order in orders for some in order.split(size)]
+        return Steps(batches, self._loss, fit, self._device)
+
+    def inputs(self) -> Array:
+        """The own training X-rays."""
+        return self._data.train.x[..., 0]
+
+    def labels(self) -> Array:
+        """What they show."""
+        return self._data.train.y
+
+    def tests(self) -> Mapping[str, Rows]:
+        """The own test X-rays."""
+        return {"accuracy": Rows(self._data.test.x[..., 0], self._data.test.y)}
+
+    def evaluate(self, params: Mapping[str, Array]) -> Score:
+        """Accuracy on the own test split; balanced there and on the published test part."""
+        return self._score(params, {})
+
+    @classmethod
+    def evaluate_many(cls, jobs: Sequence[tuple[Self, Mapping[str, Array]]]) -> list[Score]:
+        """The same; a model that several nodes hold is measured once on the published test part."""
+        known: dict[bytes, Array] = {}
+        return [trainer._score(params, known) for trainer, params in jobs]
+
+    def input_spec(self) -> InputSpec:
+        """One X-ray."""
+        return InputSpec("image", (SIDE, SIDE), 0, 255, hint="one X-ray of a chest, in grey")
+
+    def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
+        """Probabilities of the three kinds."""
+        return Prediction(self._scores(params, inputs).softmax(1).cpu().numpy())
+
+    def _score(self, params: Mapping[str, Array], known: dict[bytes, Array]) -> Score:
+        """Figures; `known` is what models of these digests say of the published test part."""
+        own, key = self._judged(params, self._data.test), digest(params)
+        if key not in known:
+            known[key] = self._judged(params, self._data.official)
+        metrics = {
+            "balanced_accuracy": balanced_accuracy(self._data.test.y, own),
+            "official_accuracy": float((known[key] == self._data.official.y).mean()),
+            "official_balanced_accuracy": balanced_accuracy(self._data.official.y, known[key]),
+        }
+        return Score(float((own == self._data.test.y).mean()), len(own), metrics)
+
+    def _judged(self, params: Mapping[str, Array], rows: Labelled) -> Array:
+        found: Array = self._scores(params, rows.x[..., 0]).argmax(1).cpu().numpy()
+        return found
+
+    @torch.inference_mode()
+    def _scores(self, params: Mapping[str, Array], pictures: Array) -> Tensor:
+        there = {name: torch.tensor(params[name], device=self._device) for name in SHAPES}
+        shown = self._pictures(pictures).split(EVALUATION_BATCH)
+        return torch.cat([_outputs(there, some) for some in shown])
+
+    def _pictures(self, pictures: Array) -> Tensor:
+        """(n, 1, 32, 32) from -1 to 1, each the mean of four pixels."""
+        shown = torch.tensor(pictures.reshape(len(pictures), 1, SIDE, SIDE), device=self._device).float()
+        return F.avg_pool2d(shown / 127.5 - 1, 2)
+
+    def _loss(self, params: Mapping[str, Tensor], rows: Tensor) -> Tensor:
+        return F.cross_entropy(_outputs(params, self._rows[rows]), self._labels[rows])
+
+
+def _outputs(params: Mapping[str, Tensor], pictures: Tensor) -> Tensor:
+    """One score for each kind, (n, 3)."""
+    x = pictures
+    for block in ("conv1", "conv2", "conv3"):
+        x = F.max_pool2d(F.relu(F.conv2d(x, params[f"{block}.weight"], params[f"{block}.bias"], padding=1)), 2)
+    x = F.relu(F.linear(x.flatten(1), params["dense.weight"], params["dense.bias"]))
+    return F.linear(x, params["output.weight"], params["output.bias"])
+
+
+def make_trainer(settings: TrainerSettings) -> Trainer:
+    """This node's X-rays and the network for them."""
+    device = chosen_device(settings.device)
+    return ChestSubtypes(load_xrays(settings, SUBTYPES), settings.threads, device)
