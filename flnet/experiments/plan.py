@@ -51,6 +51,7 @@ from flnet.explaining import explain
 QUICK_ROUNDS, QUICK_SEEDS = 2, 1  # of a table that is only to be seen working
 Seed = Annotated[int, Field(ge=0, le=2**31)]
 _PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_JOINED = ("options", "labels")  # tables that are joined line by line, and not replaced as one
 _OF_LINE = frozenset({"name", "each", "seeds"})  # what a row or column says beside the setup
 
 
@@ -163,10 +164,11 @@ class Plan(Record):
         Raises:
             SettingsError: it is wrong.
         """
-        options = {**_options(self.base), **_options(row.says), **_options(column.says)}
+        lines = (self.base, row.says, column.says)
+        joined = {name: {k: v for said in lines for k, v in _table(said, name).items()} for name in _JOINED}
         said = {**self.base, **row.says, **column.says}
         try:
-            return Setup.model_validate({**said, **({"options": options} if options else {})})
+            return Setup.model_validate({**said, **{name: table for name, table in joined.items() if table}})
         except ValidationError as exc:
             raise SettingsError(f"{self.id}, row {row.name!r}, column {column.name!r}: {explain(exc)}") from exc
 
@@ -239,10 +241,9 @@ def _filled(value: Any, known: Mapping[str, Any]) -> Any:
     return _PLACE.sub(lambda found: f"{known[found[1]]}" if found[1] in known else found[0], value)
 
 
-def _options(said: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Options are joined line by line, and not replaced as one."""
-    options = said.get("options", {})
-    return options if isinstance(options, dict) else {}
+def _table(said: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    table = said.get(name, {})
+    return table if isinstance(table, dict) else {}
 
 
 def _check(plan: Plan, path: Path) -> None:

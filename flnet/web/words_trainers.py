@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _CHEST: Mapping[str, str] = {
+    "Chest X-Ray Pneumonia Dataset, with its causes": "Radiografías de tórax con neumonía, con sus causas",
+    "one X-ray of a chest, in grey": "una radiografía de tórax, en gris",
     "a research model, no diagnosis": "un modelo de investigación, no un diagnóstico",
     "put the published images as {layout} into a folder and name that folder in FLNET_DATASETS_PATH; "
     "they are at https://data.mendeley.com/datasets/rscbjbr9sj (CC BY 4.0)": (

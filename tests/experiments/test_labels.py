@@ -10,6 +10,8 @@ import pytest
 from flnet.experiments.base import Outcome, Setup
 from flnet.experiments.driving import run_together
 from flnet.experiments.learners import learners_of, trainer_file
+from flnet.experiments.plan import find_plan
+from flnet.labels import must_be_learnable, read_fields
 from flnet.settings import Settings
 from tests.experiments.cells import cell
 
@@ -57,3 +59,19 @@ def test_a_trainer_that_sits_out_is_no_failure() -> None:
 def test_labels_that_say_nothing_usable_are_refused() -> None:
     with pytest.raises(ValueError, match=r"Extra inputs|not permitted|unknown"):
         Setup(trainer="SMALL_DIGITS", labels={**LABELS, "stepps": 3})
+
+
+def test_the_tables_of_fedmt_have_four_nodes_with_coarse_labels() -> None:
+    for name in ("fedmt", "fedmt-chest"):
+        setups = {(one.row, one.column): one.setup for one in find_plan(name).cells()}
+        for (_, column), setup in setups.items():
+            said = read_fields(setup.labels)
+            must_be_learnable(said)
+            assert not said.is_desired
+            assert (setup.nodes, setup.fine) == {
+                "fine alone": (1, 1),
+                "coarse only": (5, 0),
+                "all fine": (5, 5),
+            }.get(column, (5, 1))
+            assert said.estimate == (column == "estimated")
+            assert (said.rows or 0) in (100_000,) if column == "all fine" else said.rows in (10, 30, 50, 90, 200)
