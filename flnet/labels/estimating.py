@@ -76,13 +76,14 @@ def leaning(labels: Labels, probabilities: Matrix, classes: int, smoothing: floa
         labels: (n,) coarse; a number that is no class of the space does not count.
         probabilities: (n, K) what the model says of the same rows.
         classes: J.
-        smoothing: added to the sum of each pair, above 0.
+        smoothing: added to the share of each pair in its column, above 0, however improbable the class is.
     """
-    sums = np.full((classes, probabilities.shape[1]), smoothing)
+    sums = np.zeros((classes, probabilities.shape[1]))
     there = (labels >= 0) & (labels < classes)
     np.add.at(sums, labels[there], probabilities[there])
-    shares: Matrix = sums / sums.sum(axis=0)
-    return shares
+    totals = sums.sum(axis=0)
+    shares = np.divide(sums, totals, out=np.zeros_like(sums), where=totals > 0) + smoothing
+    return np.asarray(shares / shares.sum(axis=0), np.float64)
 
 
 def pooled(counts: Iterable[Counts]) -> Counts:

@@ -85,14 +85,16 @@ def test_the_deviation_is_that_of_the_distribution() -> None:
 def test_what_nobody_is_sure_of_is_taken_from_what_guesses_lean_to() -> None:
     said = np.array([[0.6, 0.1, 0.3], [0.5, 0.1, 0.4], [0.2, 0.1, 0.7]])
     prior = leaning(np.array([0, 0, 1]), said, 2, smoothing=0.1)
-    # class 2 has .3 + .4 of label 0 and .7 of label 1, each with .1 more
-    assert prior[:, 2] == pytest.approx([0.8 / 1.6, 0.8 / 1.6])
-    assert prior[:, 0] == pytest.approx([1.2 / 1.5, 0.3 / 1.5])
+    # class 2 has .3 + .4 of label 0 and .7 of label 1: one half each. Class 0 has 1.1 and .2.
+    assert prior[:, 2] == pytest.approx([0.6 / 1.2, 0.6 / 1.2])
+    assert prior[:, 0] == pytest.approx([(1.1 / 1.3 + 0.1) / 1.2, (0.2 / 1.3 + 0.1) / 1.2])
+    assert leaning(np.array([0, 0, 1]), said * [1, 1, 1e-30], 2, 0.1) == pytest.approx(prior)
+    assert leaning(np.array([0, 0, 1]), said * [1, 1, 0], 2, 0.1)[:, 2] == pytest.approx([0.5, 0.5])
     assert prior.sum(axis=0) == pytest.approx(1)
     assert leaning(np.array([-1, 7, 0]), said, 2, 0.1).sum() == pytest.approx(3)
     found = Estimate(np.array([[3, 0, 0], [0, 0, 0]]), 0.5, prior)
     assert found.matrix[:, 2] == pytest.approx(prior[:, 2])  # unseen
-    assert found.matrix[:, 0] == pytest.approx([(3 + 0.8) / 4, 0.2 / 4])
+    assert found.matrix[:, 0] == pytest.approx((np.array([3, 0]) + prior[:, 0]) / 4)
     assert found.deviation[0, 2] == pytest.approx(np.sqrt(0.25 / 2))
     even = np.full((2, 3), 0.5)
     assert Estimate(COUNTS, 0.3, even).matrix == pytest.approx(Estimate(COUNTS, 0.3).matrix, abs=1e-15)

@@ -11,7 +11,7 @@ from typing import Self
 
 import numpy as np
 
-from flnet.labels import Estimate, Guesses, Labelling, Matrix, WarmUp, count_pairs, guesses, projected
+from flnet.labels import Estimate, Guesses, Labelling, Matrix, WarmUp, count_pairs, guesses, leaning, projected
 from flnet.training.api import Array, Fit, Score, SitsOut, Task, Trainer, TrainerError, TrainerSettings, Turn
 from flnet.training.labelling import carried
 from flnet.training.lesson import Lesson
@@ -72,7 +72,8 @@ class ByLabels(Wrapped):
         """
         start, fine, coarse = self.inside(task.params), *self._rows
         self._tried.add(task.seed)
-        guessed = self._guessed(start) if self._looks else None
+        said = self._judged(start, self._inputs) if self._looks else None
+        guessed = None if said is None else guesses(said, self._labelling.threshold)
         counts = None if guessed is None else count_pairs(coarse, guessed, self._shape)
         if guessed is not None and not self._is_warm(task, guessed):
             if not (fine >= 0).any():
@@ -81,7 +82,7 @@ class ByLabels(Wrapped):
         lesson = Lesson(
             fine,
             coarse,
-            self._matrix(counts),
+            self._matrix(counts, None if said is None else leaning(coarse, said, self._shape[0])),
             self._labelling.steps,
             np.full(len(fine), -1) if guessed is None else np.where(guessed.sure, guessed.classes, -1),
             self._labelling.fixed,
@@ -118,9 +119,6 @@ class ByLabels(Wrapped):
         """(J, K) of the own label space with the desired one, as far as it is known here."""
         return self._matrix(np.asarray(params[COUNTS]) if self._estimates else None)
 
-    def _guessed(self, start: Model) -> Guesses:
-        return guesses(self._judged(start, self._inputs), self._labelling.threshold)
-
     def _judged(self, params: Model, inputs: Array) -> Matrix:
         """(n, K): probabilities of the desired classes; in pieces, for rows may be kept as bytes."""
         pieces = (inputs[at : at + _AT_ONCE].astype(np.float32) for at in range(0, len(inputs), _AT_ONCE))
@@ -135,9 +133,10 @@ class ByLabels(Wrapped):
         self._waits = not WarmUp().is_over(len(self._tried) - 1, [guessed.share])
         return not self._waits
 
-    def _matrix(self, counts: Array | None) -> Matrix:
+    def _matrix(self, counts: Array | None, prior: Matrix | None = None) -> Matrix:
+        """What is known, or was counted; `prior` decides classes that no confident guess named."""
         if counts is not None and self._estimates:
-            return Estimate(np.asarray(counts, np.int64)).matrix
+            return Estimate(np.asarray(counts, np.int64), prior=prior).matrix
         known = self._labelling.correspondence
         return np.eye(self._shape[1]) if known is None else known.matrix
 

@@ -101,6 +101,26 @@ def test_an_estimate_waits_until_the_model_is_sure_and_then_is_never_asked_again
     assert restarted.fit(Task({**start, COUNTS: joined[COUNTS]}, FEW, 0)).examples > 0
 
 
+def test_a_class_that_nobody_is_sure_of_is_taught_as_guesses_lean(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Lesson | None] = []
+    trainer, whole = node(labelling(estimate=True, threshold=0.9)), SmallDigits.fit
+
+    def fit(self: SmallDigits, task: Task) -> Any:
+        seen.append(task.lesson)
+        return whole(self, task)
+
+    teacher = node(fine(steps=60), part=2)
+    start = learnt(teacher, teacher.initial_params(0), 5)
+    name = max((name for name in start if start[name].shape == (10,)), key=str)
+    unsure = {**start, name: start[name] - np.eye(10, dtype=start[name].dtype)[3] * 40}  # never says it is a 3
+    monkeypatch.setattr(SmallDigits, "fit", fit)
+    trainer.fit(Task({**unsure, COUNTS: np.eye(5, 10, dtype=np.int64)}, FEW, 0))
+    assert seen[0] is not None
+    column = seen[0].matrix[:, 3]
+    assert column.argmax() == 1  # the pair 23
+    assert column[1] > 0.9
+
+
 def test_side_by_side_those_with_coarse_labels_wait_too() -> None:
     trainer = node(labelling(schedule="parallel"))
     with pytest.raises(SitsOut):
