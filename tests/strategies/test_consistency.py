@@ -174,6 +174,15 @@ def test_who_began_elsewhere_or_earlier_is_not_compared(change: dict[str, Any]) 
     assert counted(neutral)[1] == pytest.approx(late * counted(neutral)[0], rel=0.4)
 
 
+def test_where_all_began_elsewhere_they_count_by_examples_and_are_bounded() -> None:
+    """As without common rounds, where each node trains from a model of its own."""
+    there = [replace(one, base=Digest("f" * 64), examples=2) for one in sent(BASES[2], CHANGES[2])]
+    merged = third(there)
+    assert counted(merged) == pytest.approx([1 / 3] * 3)
+    assert {one.consistency for one in merged.weighed.values()} == {None}
+    assert np.linalg.norm(merged.params["w"] - BASES[2]) < np.linalg.norm(CHANGES[2][1])
+
+
 def test_an_update_that_names_the_base_of_the_round_is_compared() -> None:
     here = begun(2, w=BASES[2]).base.digest
     named = [replace(one, base=here) for one in sent(BASES[2], CHANGES[2])]
