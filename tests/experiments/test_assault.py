@@ -98,3 +98,18 @@ def test_a_trainer_that_shows_no_rows_cannot_be_poisoned() -> None:
 
     with pytest.raises(LocalError, match="trainer BARE does not let its rows be poisoned"):
         rows_of(Bare())  # type: ignore[arg-type]
+
+
+def test_the_model_that_answers_has_figures_of_its_own(tmp_path: Path) -> None:
+    local, common = (
+        Run(tmp_path / choice, rounds=2, personal_model="increment", model_choice=choice).outcome.figures
+        for choice in ("local", "global")
+    )
+    assert local["after.answered_accuracy"] == local["after.local_accuracy"]
+    assert common["after.answered_accuracy"] == common["after.accuracy"] == local["after.accuracy"]
+
+
+def test_rows_are_poisoned_inside_of_what_methods_wrap_around_a_trainer(tmp_path: Path) -> None:
+    run = Run(tmp_path, rounds=2, nodes=4, hostile=1, attack="backdoor", personal_model="increment")
+    assert run.outcome.examples == (80, 80, 80, 160)
+    assert run.outcome.figures["after.backdoor_success"][0] is not None
