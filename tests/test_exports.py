@@ -25,7 +25,7 @@ DRIVEN_BY = {
     "tests/settings/test_sources.py": ("settings.model", "settings.place"),
     "tests/transport/test_http.py": ("transport.receiving",),
     "tests/training/test_pool.py": ("training.api", "training.backend", "training.faults"),
-    "tests/training/test_process.py": ("training.frames", "training.local"),
+    "tests/training/test_process.py": ("training.local",),
     "tests/web/test_info.py": ("web.answers", "web.app"),
 }
 

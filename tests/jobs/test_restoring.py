@@ -296,5 +296,3 @@ def test_private_arrays_that_still_fit_are_kept_and_others_begin_anew() -> None:
     initial = state.model.with_private(params(head=[0.0], new=[5.0], wider=[0.0, 0.0]))
     state.restored = Restored({}, shared, params(head=[3.0], gone=[1.0], wider=[9.0]))
     assert model_of(state, initial).private == params(head=[3.0], new=[5.0], wider=[0.0, 0.0])
-    state.restored = Restored({}, shared, None)
-    assert model_of(state, initial).private == initial.private
