@@ -63,16 +63,24 @@ def accuracy_chart(series: Sequence[Series], most: int = MAX_ROUNDS) -> Chart | 
     return _chart(shown, _levels(_values(shown)), accuracy, lambda level: f"{100 * level:.0f} %")
 
 
-def figure_chart(series: Sequence[Series], words: Callable[[float], str], most: int = MAX_ROUNDS) -> Chart | None:
+def figure_chart(
+    series: Sequence[Series],
+    words: Callable[[float], str],
+    most: int = MAX_ROUNDS,
+    level_words: Callable[[float], str] | None = None,
+) -> Chart | None:
     """Lines of figures that are not negative, from zero on; None while all of them are zero.
 
     Args:
         words: what a figure is called, with its unit.
         most: rounds of each line, the newest.
+        level_words: what a level of the axis is called, where that is shorter.
     """
     shown = _shown(series, most)
     highest = max(_values(shown), default=0.0)
-    return _chart(shown, _levels_from_zero(highest), words, words) if highest > 0 else None
+    if highest <= 0:
+        return None
+    return _chart(shown, _levels_from_zero(highest), words, level_words or words)
 
 
 def _shown(series: Sequence[Series], most: int) -> list[Series]:

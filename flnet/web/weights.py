@@ -90,7 +90,7 @@ def weights_view(
         len(weighed) - len(shown),
         chart_name,
         chart_label,
-        figure_chart(_series(told, shown[:MAX_LINES], figure), lambda value: _words(figure, value)),
+        _chart(_series(told, shown[:MAX_LINES], figure), figure),
         tuple(text(peer, 64) for peer in shown[:MAX_LINES]),
         tuple(_numbers(record, shown[:MAX_LINES], figure) for record in reversed(told[-ROUNDS:])),
         ", ".join(since),
@@ -153,6 +153,13 @@ def _what(told: Sequence[View], label: str, t: Translate) -> tuple[str, str, str
         name, said = t("Weights in the average by round"), t("Weights of {label} by round", label=label)
         return "weight", name, said
     return "norm", t("Lengths of the updates by round"), t("Lengths of {label} by round", label=label)
+
+
+def _chart(series: Sequence[Series], figure: str) -> Chart | None:
+    def level(value: float) -> str:  # short, as the axis of a phone has little room
+        return f"{100 * value:.3g} %" if figure == "weight" else f"{value:.3g}"
+
+    return figure_chart(series, lambda value: _words(figure, value), level_words=level)
 
 
 def _series(told: Sequence[View], peers: Sequence[str], figure: str) -> list[Series]:

@@ -63,6 +63,7 @@ def test_the_chart_and_the_table_beside_it_show_the_same_rounds() -> None:
     shown = view(*rounds)
     assert shown.chart is not None
     assert [(line.name, line.last) for line in shown.chart.lines] == [("n00", "50.0 %"), ("n01", "12.5 %")]
+    assert [tick.label for tick in shown.chart.levels] == ["0 %", "10 %", "20 %", "30 %", "40 %", "50 %"]
     assert shown.names == ("n00", "n01")
     assert shown.table[:2] == (("14", ("50.0 %", "12.5 %")), ("13", ("50.0 %", "50.0 %")))
     assert len(shown.table) == ROUNDS
