@@ -141,7 +141,8 @@ class Settings(PlaceSettings):
     leave_one_out: bool = Field(
         default=False,
         description="After the last round of a series, measure what the accuracy here would have been without "
-        "each peer, for persons of this node alone. It takes as many averages and measurements as there are peers.",
+        "each peer, for persons of this node alone. "
+        "It takes as many averages and measurements as there are peers.",
     )
     request_timeout_in_seconds: float = Field(
         default=30, gt=0, description="Seconds that a request to a peer may take, all attempts together."

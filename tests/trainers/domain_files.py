@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ def written(folder: Path, options: str = "", rows: int = 60, tests: int = 20) ->
     folder.mkdir(parents=True, exist_ok=True)
     for number, (name, shape) in enumerate(SHAPES.items()):
         chance = np.random.default_rng(number)
-        arrays = {}
+        arrays: dict[str, Any] = {}
         for side, count in (("train", rows), ("test", tests)):
             labels = np.arange(count) % 10
             noise = chance.integers(0, 20, (count, *shape))
