@@ -1,4 +1,4 @@
-"""Healthy, bacterial or viral? X-rays of the chest with a small convolutional network in PyTorch: 154,883 parameters.
+"""Healthy, bacterial or viral? Chest X-rays with a small convolutional network in PyTorch: 154,883 parameters.
 
 The pictures are halved to 32x32, then come three blocks of convolution, ReLU and max-pooling, and a dense layer of
 128; trained by gradient descent with momentum. It is for nodes that label differently: some tell only that a

@@ -9,15 +9,15 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from flnet.errors import TrainerError  # noqa: E402
-from flnet.labels import read_fields  # noqa: E402
-from flnet.messages import HyperParams  # noqa: E402
-from flnet.params import Params, Schema  # noqa: E402
-from flnet.training.api import Task, TrainerSettings  # noqa: E402
-from flnet.training.checks import checked_fit, declared  # noqa: E402
-from flnet.training.methods import with_labels  # noqa: E402
-from trainers._chest import SUBTYPES, load_xrays  # noqa: E402
-from trainers.CHEST_SUBTYPES import make_trainer  # noqa: E402
+from flnet.errors import TrainerError
+from flnet.labels import read_fields
+from flnet.messages import HyperParams
+from flnet.params import Params, Schema
+from flnet.training.api import Task, TrainerSettings
+from flnet.training.checks import checked_fit, declared
+from flnet.training.methods import with_labels
+from trainers._chest import SUBTYPES, load_xrays
+from trainers.CHEST_SUBTYPES import make_trainer
 
 LABELS = {
     "id": "two",
