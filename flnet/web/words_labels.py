@@ -72,6 +72,19 @@ SPANISH: Mapping[str, str] = {
     "the common model does not know enough yet to learn from rows that are labelled otherwise": (
         "el modelo común aún no sabe lo suficiente para aprender de filas con otras etiquetas"
     ),
+    "FLNET_LABELS does not go with FLNET_PERSONAL_MODEL, nor with scaffold in FLNET_AGGREGATION: leave one of "
+    "them away": (
+        "FLNET_LABELS no va con FLNET_PERSONAL_MODEL, ni con scaffold en FLNET_AGGREGATION: quite uno de ellos"
+    ),
+    "labels of {there}, in which the model answers, on {count} rows": (
+        "etiquetas de {there}, en las que responde el modelo, en {count} filas"
+    ),
+    "labels of {here}; the model answers in {there}; how they correspond is estimated": (
+        "etiquetas de {here}; el modelo responde en {there}; cómo se corresponden se estima"
+    ),
+    "labels of {here}; the model answers in {there}; how they correspond is known": (
+        "etiquetas de {here}; el modelo responde en {there}; cómo se corresponden se sabe"
+    ),
     "label space of the answers": "espacio de etiquetas de las respuestas",
     "label spaces": "espacios de etiquetas",
     "{name} cannot learn where nodes label differently: FLNET_LABELS needs a trainer that honours labels; leave "

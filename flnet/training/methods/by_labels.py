@@ -12,7 +12,18 @@ from typing import Self
 import numpy as np
 
 from flnet.labels import Estimate, Guesses, Labelling, Matrix, WarmUp, count_pairs, guesses, leaning, projected
-from flnet.training.api import Array, Fit, Score, SitsOut, Task, Trainer, TrainerError, TrainerSettings, Turn
+from flnet.training.api import (
+    Array,
+    DataInfo,
+    Fit,
+    Score,
+    SitsOut,
+    Task,
+    Trainer,
+    TrainerError,
+    TrainerSettings,
+    Turn,
+)
 from flnet.training.labelling import carried
 from flnet.training.lesson import Lesson
 from flnet.training.methods.base import Model, Wrapped, no_clash, overrides
@@ -57,6 +68,18 @@ class ByLabels(Wrapped):
             "label spaces": f"{labelling.schedule}, {steps} steps",
         }
 
+    def data_info(self) -> DataInfo:
+        """With a sentence on how the rows are labelled."""
+        info, said = self.inner.data_info(), self._labelling
+        here, there = f"{said.space.id} ({len(said.space)})", f"{said.target.id} ({len(said.target)})"
+        if said.is_desired:
+            words = f"labels of {there}, in which the model answers, on {int((self._rows[0] >= 0).sum())} rows"
+        elif said.estimate:
+            words = f"labels of {here}; the model answers in {there}; how they correspond is estimated"
+        else:
+            words = f"labels of {here}; the model answers in {there}; how they correspond is known"
+        return replace(info, note="; ".join(filter(None, (info.note, words))))
+
     def initial_params(self, seed: int) -> Model:
         """With an empty table of counts where the correspondence is estimated."""
         first = self.inner.initial_params(seed)
@@ -91,8 +114,10 @@ class ByLabels(Wrapped):
             raise SitsOut(NOTHING)
         fit = self.inner.fit(replace(task, params=start, lesson=lesson))
         private: Model = {} if counts is None or not self._estimates else {COUNTS: counts}
-        shares = {} if guessed is None else {"confident_share": guessed.share}
-        return replace(fit, params={**task.params, **fit.params, **private}, metrics={**fit.metrics, **shares})
+        figures = {} if guessed is None else {"confident_share": guessed.share}
+        if private:
+            figures["estimate_deviation"] = float(Estimate(private[COUNTS]).deviation.mean())
+        return replace(fit, params={**task.params, **fit.params, **private}, metrics={**fit.metrics, **figures})
 
     def evaluate(self, params: Model) -> Score:
         """How many own test rows get the label that they carry; beside it, their class of the desired space."""
@@ -152,6 +177,11 @@ def with_labels(trainer: Trainer, settings: TrainerSettings, name: str) -> Train
     """
     if settings.labels is None:
         return trainer
+    if settings.method.controls or settings.method.kind != "none":
+        raise TrainerError(
+            "FLNET_LABELS does not go with FLNET_PERSONAL_MODEL, nor with scaffold in FLNET_AGGREGATION: leave "
+            "one of them away"
+        )
     return ByLabels(trainer, settings.seed, settings.labels, settings.shard[0], name)
 
 

@@ -14,6 +14,7 @@ from flnet.messages import HyperParams
 from flnet.params import Params
 from flnet.training.api import Lesson, SitsOut, Task, TrainerError, TrainerSettings, Turn
 from flnet.training.checks import checked_fit, declared
+from flnet.training.method import Method
 from flnet.training.methods import with_labels
 from flnet.training.methods.by_labels import COUNTS, NOT_YET, ByLabels
 from tests.training.methods.lines import Lines, clouds
@@ -64,6 +65,13 @@ def test_what_a_node_declares() -> None:
     assert other.agreement != said[0].agreement
 
 
+def test_people_read_how_the_rows_are_labelled() -> None:
+    notes = [node(one).data_info().note for one in (labelling(), labelling(estimate=True), fine(rows=50))]
+    assert notes[0].endswith("labels of pairs (5); the model answers in digits (10); how they correspond is known")
+    assert notes[1].endswith("how they correspond is estimated")
+    assert notes[2].endswith("labels of digits (10), in which the model answers, on 50 rows")
+
+
 def test_counts_of_an_estimate_stay_here() -> None:
     trainer = node(labelling(estimate=True))
     first = trainer.initial_params(0)
@@ -93,6 +101,9 @@ def test_an_estimate_waits_until_the_model_is_sure_and_then_is_never_asked_again
     with pytest.raises(SitsOut):
         trainer.fit(Task(start, FEW, 5))  # the same training again is no later one
     joined = learnt(trainer, sure, 1, first=6)
+    metrics = node(labelling(estimate=True)).fit(Task({**sure, COUNTS: joined[COUNTS]}, FEW, 7)).metrics
+    assert 0 < metrics["estimate_deviation"] < 0.2
+    assert metrics["confident_share"] > 0.5
     found = trainer.correspondence(joined)
     expected = np.kron(np.eye(5), np.ones((1, 2)))
     assert np.abs(found - expected).max() < 0.25
@@ -165,3 +176,10 @@ def test_who_cannot_learn_so_says_what_to_do() -> None:
         node(two)
     with pytest.raises(TrainerError, match=r"add a .mapping. to the file in FLNET_LABELS"):
         node(replace(labelling(estimate=True), correspondence=None))
+
+
+@pytest.mark.parametrize("method", [Method(controls=True), Method(personal="apfl"), Method(personal="increment")])
+def test_methods_that_take_steps_of_their_own_would_see_labels_that_the_node_does_not_know(method: Method) -> None:
+    told = TrainerSettings(None, Path(), labels=labelling(), method=method)
+    with pytest.raises(TrainerError, match="FLNET_LABELS does not go with"):
+        with_labels(SmallDigits(told), told, "SMALL_DIGITS")
