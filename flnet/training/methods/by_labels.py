@@ -25,7 +25,7 @@ from flnet.training.api import (
     Turn,
 )
 from flnet.training.labelling import carried
-from flnet.training.lesson import Lesson
+from flnet.training.lesson import Labels, Lesson
 from flnet.training.methods.base import Model, Wrapped, no_clash, overrides
 
 COUNTS = "labels/counts"  # (J, K), private: how often each label met each confident guess
@@ -102,14 +102,9 @@ class ByLabels(Wrapped):
             if not (fine >= 0).any():
                 raise SitsOut(NOT_YET)
             coarse, counts = np.full_like(coarse, -1), np.zeros_like(counts)
-        lesson = Lesson(
-            fine,
-            coarse,
-            self._matrix(counts, None if said is None else leaning(coarse, said, self._shape[0])),
-            self._labelling.steps,
-            np.full(len(fine), -1) if guessed is None else np.where(guessed.sure, guessed.classes, -1),
-            self._labelling.fixed,
-        )
+        matrix = self._matrix(counts, None if said is None else leaning(coarse, said, self._shape[0]))
+        held = np.full(len(fine), -1) if said is None else self._held(said, coarse, matrix)
+        lesson = Lesson(fine, coarse, matrix, self._labelling.steps, held, self._labelling.fixed)
         if not len(lesson.rows):
             raise SitsOut(NOTHING)
         fit = self.inner.fit(replace(task, params=start, lesson=lesson))
@@ -143,6 +138,18 @@ class ByLabels(Wrapped):
     def correspondence(self, params: Model) -> Matrix:
         """(J, K) of the own label space with the desired one, as far as it is known here."""
         return self._matrix(np.asarray(params[COUNTS]) if self._estimates else None)
+
+    def _held(self, said: Matrix, coarse: Labels, matrix: Matrix) -> Labels:
+        """(n,): to which class each row is held once it is changed, -1 for none.
+
+        As printed it is the model's guess alone; here also what the row's label says of it, so that no row is held
+        to a class that its label denies.
+        """
+        known = (coarse >= 0)[:, None]
+        both = np.where(known, said * matrix[np.where(coarse >= 0, coarse, 0)], said)
+        shares = both / np.maximum(both.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+        found = guesses(shares, self._labelling.threshold)
+        return np.where(found.sure, found.classes, -1)
 
     def _judged(self, params: Model, inputs: Array) -> Matrix:
         """(n, K): probabilities of the desired classes; in pieces, for rows may be kept as bytes."""
