@@ -94,7 +94,7 @@ class ChestSubtypes(Trainer):
             return taught_steps(task, task.lesson, lambda rows: self._rows[rows], _outputs, fit, self._device)
         chance, size = torch.Generator().manual_seed(task.seed), task.hyper.b
         orders = [torch.randperm(len(self._rows), generator=chance) for _ in range(task.hyper.e)]
-        batches = [some for order in orders for some in order.split(size)]
+        batches = [order[at : at + size] for order in orders for at in range(0, len(order), size)]
         return Steps(batches, self._loss, fit, self._device)
 
     def inputs(self) -> Array:
@@ -146,8 +146,9 @@ class ChestSubtypes(Trainer):
     @torch.inference_mode()
     def _scores(self, params: Mapping[str, Array], pictures: Array) -> Tensor:
         there = {name: torch.tensor(params[name], device=self._device) for name in SHAPES}
-        shown = self._pictures(pictures).split(EVALUATION_BATCH)
-        return torch.cat([_outputs(there, some) for some in shown])
+        shown = self._pictures(pictures)
+        pieces = [shown[at : at + EVALUATION_BATCH] for at in range(0, len(shown), EVALUATION_BATCH)]
+        return torch.cat([_outputs(there, some) for some in pieces])
 
     def _pictures(self, pictures: Array) -> Tensor:
         """(n, 1, 32, 32) from -1 to 1, each the mean of four pixels."""

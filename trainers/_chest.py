@@ -196,7 +196,8 @@ def _npz(path: Path, classes: Sequence[str]) -> tuple[_Part, _Part]:
     labels = "y" if classes == CLASSES else "subtype"
     names = [f"{what}_{part}" for part in ("train", "val", "test") for what in ("x", labels, "patient")]
     arrays = read_npz(path, names)
-    parts = [_checked(*arrays[at : at + 3], path, len(classes)) for at in (0, 3, 6)]
+    starts, kinds = (0, 3, 6), len(classes)
+    parts = [_checked(arrays[at], arrays[at + 1], arrays[at + 2], path, kinds) for at in starts]
     own = [np.concatenate(both) for both in zip(*parts[:2], strict=True)]
     return _arrays(*own), _arrays(*parts[2])
 

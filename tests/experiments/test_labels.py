@@ -73,5 +73,5 @@ def test_the_tables_of_fedmt_have_four_nodes_with_coarse_labels() -> None:
                 "coarse only": (5, 0),
                 "all fine": (5, 5),
             }.get(column, (5, 1))
-            assert said.estimate == (column == "estimated")
+            assert said.estimate == column.startswith("estimated")
             assert (said.rows or 0) in (100_000,) if column == "all fine" else said.rows in (10, 30, 50, 90, 200)

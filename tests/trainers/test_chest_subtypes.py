@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +31,8 @@ LABELS = {
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file as the published one, whose kinds differ in brightness: 60 X-rays to train on, each of a patient."""
-    folder, chance, arrays = tmp_path_factory.mktemp("data"), np.random.default_rng(0), {}
+    folder, chance = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
+    arrays: dict[str, Any] = {}
     for part, first, count in (("train", 0, 60), ("val", 100, 6), ("test", 200, 30)):
         kinds = np.arange(count) % 3
         shades = 60 * kinds[:, None, None] + chance.integers(0, 40, (count, 64, 64))

@@ -189,6 +189,6 @@ def test_no_row_is_held_to_a_class_that_its_label_denies() -> None:
     trainer = node(labelling(fixed=1.0, threshold=0.6))
     said = np.full((3, 10), 0.02)
     said[:, 3], said[:, 9], said[:, 8] = 0.5, 0.3, 0.06
-    matrix = np.kron(np.eye(5), np.ones((1, 2)))
+    matrix = np.repeat(np.eye(5), 2, axis=1)
     held = trainer._held(said, np.array([4, 1, -1]), matrix)
     assert held.tolist() == [9, 3, -1]  # of 8 and 9; of 2 and 3; without a label the guess is not sure enough
