@@ -243,6 +243,11 @@ class Settings(PlaceSettings):
                 "FLNET_ROUNDS=asynchronous has no rounds for FLNET_PARTICIPATION and FLNET_MAX_STALENESS to rule: "
                 "leave them away"
             )
+        if self.rounds == "asynchronous" and (self.personal_model != "none" or "scaffold" in self.aggregation):
+            raise ValueError(
+                "FLNET_ROUNDS=asynchronous has no average that all nodes make, from which FLNET_PERSONAL_MODEL and "
+                "scaffold go on: leave them away"
+            )
         return self
 
     @property

@@ -24,3 +24,10 @@ def test_rules_of_common_rounds_are_refused_where_there_are_none(rule: dict[str,
 def test_another_word_is_refused() -> None:
     with pytest.raises(ValidationError, match="rounds"):
         Settings.model_validate({"rounds": "sometimes"})
+
+
+@pytest.mark.parametrize("other", [{"personal_model": "increment"}, {"aggregation": "cosine,scaffold:0.5"}])
+def test_what_goes_on_from_common_averages_needs_common_rounds(other: dict[str, str]) -> None:
+    with pytest.raises(ValidationError, match="FLNET_ROUNDS=asynchronous has no average that all nodes make"):
+        Settings.model_validate({"rounds": "asynchronous", **other})
+    assert Settings.model_validate(other).rounds == "common"
