@@ -39,7 +39,7 @@ LOG_LINES = 15  # of a dead node's log that are shown
 # What a person may want to set for all nodes; every other variable is left over from something else.
 KEPT_SETTINGS = (
     "datasets_path", "data_partition", "trainers_path", "logging_level", "compute", "compute_threads", "device",
-    "aggregation", "seed", "wire",
+    "aggregation", "local_training", "personal_model", "model_choice", "leave_one_out", "seed", "wire",
     "wait_time_in_seconds_to_force_fedavg", "wait_time_in_seconds_to_force_fedavg_margin",
     "request_timeout_in_seconds", "worker_idle_seconds", "tmp_path", "mesh_key", "mesh_key_file", "mesh_mode",
 )  # fmt: skip
