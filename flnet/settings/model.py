@@ -245,8 +245,8 @@ class Settings(PlaceSettings):
             )
         if self.rounds == "asynchronous" and (self.personal_model != "none" or "scaffold" in self.aggregation):
             raise ValueError(
-                "FLNET_ROUNDS=asynchronous has no average that all nodes make, from which FLNET_PERSONAL_MODEL and "
-                "scaffold go on: leave them away"
+                "FLNET_ROUNDS=asynchronous has no average that all nodes make, from which FLNET_PERSONAL_MODEL "
+                "and scaffold go on: leave them away"
             )
         return self
 
