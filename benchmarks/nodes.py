@@ -287,8 +287,7 @@ def _environment(ask: Ask) -> Iterator[None]:
     before, kept = dict(os.environ), processes.KEPT_SETTINGS
     for name in [name for name in os.environ if name.startswith(PREFIX)]:
         del os.environ[name]
-    os.environ.update({PREFIX + name.upper(): str(value) for name, value in settings.items()})
-    os.environ.update(ask.environ)
+    os.environ.update({PREFIX + name.upper(): str(value) for name, value in settings.items()} | dict(ask.environ))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), before.get("PYTHONPATH")]))
     # The nodes of `flnet demo` keep few variables; here all that is asked for is meant.
     setattr(processes, "KEPT_SETTINGS", (*kept, *settings))  # noqa: B010

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.processes.harness import RealNode
 from tests.threats.stranger import POSTS, post, target
 
 pytestmark = pytest.mark.slow
-CANARY = "/tmp/flnet-canary-of-threat-5"
+CANARY = f"/tmp/flnet-canary-of-threat-5-{os.getpid()}"  # of these tests alone
 COMMAND = f"touch {CANARY}"
 TYPES = ("application/json", BINARY_TYPE, "application/octet-stream", "application/x-yaml", "application/zip")
 

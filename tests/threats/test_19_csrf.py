@@ -126,7 +126,9 @@ async def test_a_page_in_a_real_browser_changes_nothing(
     assert len({path for path, _ in changing}) == 10
     assert len(changing) >= 50
     assert {status for _, status in changing} == {403}
-    assert host == "127.0.0.1" or not any(has_session for *_, has_session in told)  # ports are one site
+    # Ports are one site. What the page that was left had asked for may come late, and was no attack.
+    attacks = [has_session for method, *_, has_session in told if method not in ("GET", "OPTIONS")]
+    assert host == "127.0.0.1" or not any(attacks)
     assert {method for method, *_ in told} == {"GET", "OPTIONS", "POST"}  # the others were never sent
 
 

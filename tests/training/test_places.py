@@ -17,8 +17,10 @@ def file(place: str) -> TrainerFile:
 def test_the_trainers_that_come_with_flnet_say_where_they_look() -> None:
     places = {found.id: found.place for found in find_trainers(load_settings({}, {}))}
     assert places == {
+        "CHEST_SUBTYPES": "chest_xray",
         "CHEST_X_RAY_PNEUMONIA": "chest_xray",
         "CIFAR10": "cifar10",
+        "DIGIT_DOMAINS": "",
         "MNIST": "mnist",
         "MNIST_3_7": "mnist",
         "MOOC": "mooc_kddcup2015.npz",
