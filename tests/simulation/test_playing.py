@@ -20,7 +20,7 @@ def test_no_schedule_breaks_a_mesh(part: int) -> None:
     assert [f"python -m flnet.simulation --replay {f.schedule.seed}: {f.words}" for f in broken] == []
 
 
-@pytest.mark.parametrize("seed", [2156, 24224, 24527, 24791, 25216, 143769])
+@pytest.mark.parametrize("seed", [2156, 24224, 24527, 24791, 25216, 143769, 149298])
 def test_schedules_that_broke_a_mesh_once_do_so_no_more(seed: int) -> None:
     assert play(draw(seed)) is None
 

@@ -112,3 +112,17 @@ def test_an_acknowledged_update_that_was_left_out_has_to_be_named_as_such() -> N
     node.job.state.history[0].outcome = "averaged 3 updates: everyone expected has spoken"
     with pytest.raises(InvariantBroken, match="says nothing of"):
         acknowledged_is_named(cluster)
+
+
+def test_what_no_node_counts_is_missed_by_nobody_and_what_one_alone_leaves_out_is() -> None:
+    cluster = mesh(3, 1)
+    cluster.bounds = Bounds(ratio=1.01)
+    cluster.trigger(A)
+    assert cluster.run_until_idle()
+    key = cluster.nodes[A].job.state.history[0].key
+    left_out = cluster.ledger.left_out(A, key)
+    assert left_out
+    closed_by_all(cluster, 0)
+    cluster.ledger.left_out(B, key).clear()
+    with pytest.raises(InvariantBroken, match="without"):
+        closed_by_all(cluster, 0)
