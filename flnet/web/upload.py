@@ -16,6 +16,7 @@ from flnet.web.body import IDLE_SECONDS, SLOWEST_BYTES_PER_SECOND, LimitedBody
 MULTIPART = "multipart/form-data"
 MOST_PARTS = 1_000_000
 _FIELD_BYTES = 64 * 1024
+_PIECE = 16 * 1024  # bytes that the decoder of forms takes at once: it refuses more than a field may have
 _EARLY_BYTES = 8 * 1024 * 1024  # that may come before the route has said where they go
 Begin = Callable[[bool], Upload]  # told whether data that are there may be replaced
 
@@ -133,9 +134,10 @@ class Files:
                 self.upload.write(data)
             return
         try:
-            self._decoder.receive_data(data or None)
-            while not isinstance(event := self._decoder.next_event(), NeedData | Epilogue):
-                self._take(event)
+            for start in range(0, max(1, len(data)), _PIECE):
+                self._decoder.receive_data(data[start : start + _PIECE] or None)
+                while not isinstance(event := self._decoder.next_event(), NeedData | Epilogue):
+                    self._take(event)
         except (ValueError, HTTPException) as exc:
             raise UnreadableBody(f"the form cannot be read: {exc}") from exc
 

@@ -73,6 +73,19 @@ def test_a_form_is_read_wherever_it_is_cut(cuts: list[int]) -> None:
     assert (kept.replace, kept.files) == (True, {"pets/cat/1.png": b"--her\r\n" * 50, "b": b""})
 
 
+@pytest.mark.parametrize("at_once", [1_000_000, 100_000, 65_537, 1_000])
+def test_however_much_of_a_form_comes_at_once_it_is_read(at_once: int) -> None:
+    """On a busy machine much waits to be read, and comes as one piece."""
+    sink, made = files()
+    data = bytes(range(256)) * 1_500
+    whole = form(("file", "a", data), ("file", "b", data))
+    for start in range(0, len(whole), at_once):
+        sink.write(whole[start : start + at_once])
+    sink.write(b"")
+    (kept,) = made
+    assert kept.files == {"a": data, "b": data}
+
+
 @given(st.binary(max_size=300))
 def test_what_is_no_form_is_refused_and_nothing_else_happens(data: bytes) -> None:
     sink, _ = files()
