@@ -124,7 +124,12 @@ class Shard(BaseModel):
 
 def at_home(value: Any) -> Any:
     """A leading "~" means the person's home, also where no shell has put it in place."""
-    return str(Path(value).expanduser()) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    try:
+        return str(Path(value).expanduser())
+    except RuntimeError as exc:
+        raise ValueError(f"{value!r} names the home of a user that this machine does not know") from exc
 
 
 def check_pair(value: Any) -> str:

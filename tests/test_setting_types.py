@@ -32,6 +32,11 @@ def test_a_folder_may_begin_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
     assert TypeAdapter(Folder).validate_python("~/data") == Path("/home/ana/data")
 
 
+def test_the_home_of_nobody_is_refused_in_words() -> None:
+    with pytest.raises(ValueError, match="'~0/data' names the home of a user that this machine does not know"):
+        TypeAdapter(Folder).validate_python("~0/data")
+
+
 def test_a_pair_is_a_host_and_a_port() -> None:
     assert TypeAdapter(Pairs).validate_python("localhost:4001,[::1]:2") == ("localhost:4001", "[::1]:2")
     for wrong in ("localhost", ":1", "a:0", "a:70000", "a/b:1"):
