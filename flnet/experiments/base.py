@@ -178,7 +178,8 @@ class Outcome(Record):
         curves: likewise one for each round of each node.
         examples: rows behind each node's last update.
         bytes: that the nodes sent each other.
-        seconds: of this machine, of cells that were trained together their share.
+        seconds: of this machine's clock, of cells that were trained together their share.
+        processor_seconds: likewise, but those in which a processor worked for it: others' work is not in them.
         machine: that computed it, in words.
         data: where the rows are from, in the trainer's words.
         reason: why there are no numbers; empty if there are.
@@ -190,6 +191,7 @@ class Outcome(Record):
     examples: tuple[int | None, ...] = ()
     bytes: int = 0
     seconds: float = 0.0
+    processor_seconds: float = 0.0
     machine: str = ""
     data: str = ""
     reason: str = ""
@@ -198,12 +200,12 @@ class Outcome(Record):
         """A figure of the last round over the nodes that have it; None if no node has.
 
         Args:
-            figure: "after.accuracy"; also "bytes", "rounds" and "seconds".
+            figure: "after.accuracy"; also "bytes", "rounds", "seconds" and "processor_seconds".
             over: what is made of the nodes' figures.
         """
         if self.reason:
             return None
-        if figure in {"bytes", "rounds", "seconds"}:
+        if figure in {"bytes", "rounds", "seconds", "processor_seconds"}:
             return float(getattr(self, figure))
         common = figure.replace(".answered_", ".")  # where there is one model, it is the one that answers
         found = [number for number in self.figures.get(figure, self.figures.get(common, ())) if number is not None]

@@ -26,13 +26,17 @@ def run_together(cells: Sequence[Cell], settings: Settings, told: Told = lambda 
         settings: of whoever runs the experiment: where data sets and trainers lie, device, threads.
         told: hears from time to time how much is done.
     """
-    began = time.monotonic()
+    began, worked = time.monotonic(), time.process_time()
     found: dict[str, TrainerFile] = {}  # looking through all trainers takes longer than a small training
     with tempfile.TemporaryDirectory(prefix="flnet-cells-") as folder:
         places = [Path(folder) / str(number) for number in range(len(cells))]
         made = [_made(cell, settings, place, found) for cell, place in zip(cells, places, strict=True)]
         outcomes = _driven(made, told)
-    costs = {"seconds": (time.monotonic() - began) / len(cells), "machine": machine()}
+    costs = {
+        "seconds": (time.monotonic() - began) / len(cells),
+        "processor_seconds": (time.process_time() - worked) / len(cells),
+        "machine": machine(),
+    }
     return [
         outcome.model_copy(update={**costs, "data": _named(outcome.data, place, settings)})
         for outcome, place in zip(outcomes, places, strict=True)

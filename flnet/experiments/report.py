@@ -82,8 +82,9 @@ def _report(
 def _effort(done: Sequence[tuple[Cell, Outcome]], wanted: int) -> Iterator[str]:
     """How much was computed, on what, and in which time."""
     whole = [outcome for _, outcome in done if not outcome.reason]
-    seconds = sum(outcome.seconds for outcome in whole)
-    yield f"\n{len(whole)} of {wanted} trainings are done; they took {_time(seconds)} of computing."
+    seconds = _time(sum(outcome.seconds for outcome in whole))
+    worked = _time(sum(outcome.processor_seconds for outcome in whole))
+    yield f"\n{len(whole)} of {wanted} trainings are done; they took {seconds}, and {worked} of a processor."
     for machine in sorted({outcome.machine for outcome in whole if outcome.machine}):
         yield f"\nMachine: {machine}."
     for data in sorted({outcome.data for outcome in whole if outcome.data}):
@@ -246,11 +247,11 @@ def _table_lines(there: Iterable[Entry]) -> Iterator[list[Any]]:
 
 def _cell_lines(plan: Plan, done: Iterable[tuple[Cell, Outcome]]) -> Iterator[list[Any]]:
     names = [measure.name for measure in plan.measures]
-    yield ["row", "column", "seed", *names, "rounds", "bytes", "seconds", "machine", "reason"]
+    yield ["row", "column", "seed", *names, "rounds", "bytes", "seconds", "processor_seconds", "machine", "reason"]
     for cell, outcome in done:
         values = [outcome.value(measure.figure, measure.over) for measure in plan.measures]
-        costs = [outcome.rounds, outcome.bytes, round(outcome.seconds, 3), outcome.machine, outcome.reason]
-        yield [cell.row, cell.column, cell.seed, *values, *costs]
+        costs = [outcome.rounds, outcome.bytes, round(outcome.seconds, 3), round(outcome.processor_seconds, 3)]
+        yield [cell.row, cell.column, cell.seed, *values, *costs, outcome.machine, outcome.reason]
 
 
 def _write_csv(path: Path, lines: Iterable[Sequence[Any]]) -> None:

@@ -87,6 +87,7 @@ def outcome(cell: Cell) -> Outcome:
         curves={"after.accuracy": ((0.2, last - 0.1), (0.4, last + 0.1))},
         bytes=1000,
         seconds=1.5,
+        processor_seconds=1.0,
         machine="two cores",
         data="=made up",
     )

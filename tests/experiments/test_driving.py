@@ -14,7 +14,7 @@ from tests.experiments.cells import TOLD, cell
 
 def plain(outcomes: Iterable[Outcome]) -> list[Outcome]:
     """Without what differs from run to run."""
-    return [outcome.model_copy(update={"seconds": 0.0}) for outcome in outcomes]
+    return [outcome.model_copy(update={"seconds": 0.0, "processor_seconds": 0.0}) for outcome in outcomes]
 
 
 def run(*cells: Cell) -> list[Outcome]:
@@ -56,6 +56,7 @@ def test_progress_grows_to_the_end() -> None:
 def test_outcomes_say_what_they_cost_and_where() -> None:
     (outcome,) = run_together([cell()], TOLD)
     assert outcome.seconds > 0
+    assert outcome.processor_seconds > 0
     assert outcome.machine == machine()
 
 

@@ -21,7 +21,7 @@ def test_the_report_has_numbers_differences_tests_and_reasons(tmp_path: Path) ->
     paths = write_report(plan, cells, filled(tmp_path, cells), tmp_path / "out")
     assert all(path.is_file() for path in paths)
     text = (tmp_path / "out/report.md").read_text("utf-8")
-    assert "18 of 27 trainings are done; they took 27 s of computing." in text
+    assert "18 of 27 trainings are done; they took 27 s, and 18 s of a processor." in text
     assert "| scene | 0.6100 ± 0.0100 (3)<br>0.6000 +0.0100 | 0.7100 ± 0.0100 (3)<br>0.9000 -0.1900 |" in text
     assert "| scene | 1,000 ± 0 (3) |" in text
     assert "| ye\\|ast | 0.6100 ± 0.0100 (3) |" in text
