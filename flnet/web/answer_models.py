@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from flnet.jobs import Phase
 from flnet.messages import HexDigest, HyperParams, Peer, StateWord, Unit
-from flnet.web.answer_choices import ChoiceView
 from flnet.web.answer_versions import VersionsView
 from flnet.web.answer_weights import LittleView, RuleView, WeighedView
 
@@ -155,55 +154,6 @@ class JobView(View):
     parts: list[list[int]] = Field(default=[], description="rows of each class in every part; not in GET /info")
 
 
-class OwnKeyView(View):
-    """The key of this node, as people at other nodes have to see it."""
-
-    key: str = Field(description="public key in base64")
-    fingerprint: str = Field(description="all of it")
-    words: str = Field(description="the first six words of it")
-
-
-class KeyView(View):
-    """A key of another node in a pinned mesh; name and address are what its node said, for people only."""
-
-    name: str
-    address: str
-    key: str = Field(description="public key in base64; empty until its node called")
-    fingerprint: str = Field(description="all of it")
-    words: str = Field(description="the first six words of it")
-    since: float = Field(description="seconds since the epoch, by this node's clock")
-    introduced_by: str | None = Field(description="fingerprint of the introducer that vouches for it")
-
-
-class AcceptedView(KeyView):
-    """A key that is trusted."""
-
-    is_introducer: bool = Field(description="whether those whom its node accepted are accepted here")
-    accepted_by: Literal["person", "settings", "introducer"]
-
-
-class TrustView(View):
-    """All keys that a node of a pinned mesh knows; empty, and own null, in an open or keyed mesh."""
-
-    own: OwnKeyView | None
-    pending: list[KeyView] = Field(description="that wait for a person, oldest first")
-    accepted: list[AcceptedView]
-    refused: list[KeyView] = Field(description="that were rejected or forgotten, and stay out")
-
-
-class IntroducedView(View):
-    """One node that people accepted here."""
-
-    fingerprint: str
-    name: str = Field(description="as the node calls itself; empty while it has not said so")
-
-
-class IntroductionsView(View):
-    """For whom a node of a pinned mesh vouches."""
-
-    introductions: list[IntroducedView]
-
-
 class InfoView(View):
     """This node, its jobs and its peers."""
 
@@ -249,39 +199,6 @@ class RoundView(View):
     metrics: MetricsView
     contributions: list[dict[str, str | int | None]] = Field(default=[], description="see docs/audit.md")
     weighed: WeighedView = {}
-
-
-class ModelView(View):
-    """A model that is kept here."""
-
-    digest: HexDigest
-    round: int
-    contributors: int
-    accuracy: Unit | None
-    exchanged_with: str | None
-    bytes: int
-    held: bool = Field(description="whether the job goes on from it")
-    pinned: bool = Field(default=False, description="whether it is kept until a person unpins it")
-
-
-class PredictedBy(View):
-    """The model that a prediction is of."""
-
-    digest: HexDigest
-    round: int
-    accuracy: Unit | None
-
-
-class PredictionView(View):
-    """What a model says of inputs: probabilities, or scores where the trainer gives no probabilities."""
-
-    classes: list[str]
-    probabilities: list[list[float]] = []
-    scores: list[list[float]] = []
-    predicted: list[Any] = Field(description="a name, or a list of names, for each input")
-    model: PredictedBy
-    note: str
-    choice: ChoiceView | None = None
 
 
 class HealthView(View):

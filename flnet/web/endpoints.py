@@ -38,8 +38,12 @@ from flnet.web.refusals import NotPinned
 from flnet.web.trust import AcceptKey, NameKey
 from flnet.web.upload import MULTIPART
 
-with postponed("flnet.web.answer_models", "flnet.web.answer_weights"):  # until somebody asks for the description
+with postponed(  # until somebody asks for the description
+    *(f"flnet.web.answer_{name}" for name in ("models", "predictions", "trust", "weights"))
+):
     from flnet.web import answer_models as views
+    from flnet.web import answer_predictions as models
+    from flnet.web import answer_trust as keys
     from flnet.web import answer_weights as weights
 
 _DIGEST = {"digest": "of the model that is asked; the one held if absent"}
@@ -123,7 +127,7 @@ ENDPOINTS = (
         "GET /jobs/{trainerId}/models",
         MODELS,
         "The models that are kept here, the one held first",
-        answer=lambda: list[views.ModelView],
+        answer=lambda: list[models.ModelView],
         refuses=(UnknownTrainer, NotReady, NoData),
     ),
     Endpoint(
@@ -152,14 +156,14 @@ ENDPOINTS = (
         "PUT /jobs/{trainerId}/models/{digest}/pin",
         MODELS,
         "Keep a model until it is unpinned",
-        answer=lambda: views.ModelView,
+        answer=lambda: models.ModelView,
         refuses=(UnknownTrainer, UnknownModel, NotReady, NoData, JobBusy),
     ),
     Endpoint(
         "DELETE /jobs/{trainerId}/models/{digest}/pin",
         MODELS,
         "Let a model go when its turn comes",
-        answer=lambda: views.ModelView,
+        answer=lambda: models.ModelView,
         refuses=(UnknownTrainer, UnknownModel, NotReady, NoData),
     ),
     Endpoint(
@@ -169,7 +173,7 @@ ENDPOINTS = (
         takes=Predict,
         types=PICTURES,
         query=_DIGEST,
-        answer=lambda: views.PredictionView,
+        answer=lambda: models.PredictionView,
         refuses=(*UNREADABLE, InputRefused, UnknownTrainer, UnknownModel, NotOffered, NotReady),
     ),
     Endpoint(
@@ -200,7 +204,7 @@ ENDPOINTS = (
         "GET /trust",
         MESH,
         "In a pinned mesh: keys that are accepted, that wait for a person, and that stay out",
-        answer=lambda: views.TrustView,
+        answer=lambda: keys.TrustView,
         shows_secrets=True,
     ),
     Endpoint(
@@ -208,7 +212,7 @@ ENDPOINTS = (
         MESH,
         "Trust a key, and those whom its node introduces if that is wanted",
         takes=AcceptKey,
-        answer=lambda: views.AcceptedView,
+        answer=lambda: keys.AcceptedView,
         refuses=(*UNREADABLE, NotPinned, TrustFull),
     ),
     Endpoint(
@@ -216,7 +220,7 @@ ENDPOINTS = (
         MESH,
         "Let a key wait no longer: it stays out until a person accepts it",
         takes=NameKey,
-        answer=lambda: views.TrustView,
+        answer=lambda: keys.TrustView,
         refuses=(*UNREADABLE, NotPinned),
     ),
     Endpoint(
@@ -224,7 +228,7 @@ ENDPOINTS = (
         MESH,
         "Trust a key no longer, nor those whom only its node introduced",
         takes=NameKey,
-        answer=lambda: views.TrustView,
+        answer=lambda: keys.TrustView,
         refuses=(*UNREADABLE, NotPinned, UnknownKey),
     ),
     Endpoint("GET /events.jsonl", MESH, "What happened, a line each", answer_type="application/x-ndjson"),

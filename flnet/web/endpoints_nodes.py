@@ -38,8 +38,8 @@ from flnet.signing.refusals import NotAccepted, Pending, SignatureNeeded, Signat
 from flnet.web.endpoint import NODES, Endpoint, Refusals
 from flnet.web.refusals import NotPinned
 
-with postponed("flnet.web.answer_models"):
-    from flnet.web import answer_models as views
+with postponed("flnet.web.answer_trust"):
+    from flnet.web import answer_trust as keys
 
 UNREADABLE: Refusals = (UnreadableBody, InvalidMessage, BodyTooLarge)
 UNSIGNED: Refusals = (SignatureNeeded, SignatureRefused, NotAccepted)  # by a node of a mesh with a key
@@ -61,7 +61,7 @@ NODE_ENDPOINTS = (
         "GET /introductions",
         NODES,
         "In a pinned mesh: whom people accepted here, for the nodes that take this one for an introducer",
-        answer=lambda: views.IntroductionsView,
+        answer=lambda: keys.IntroductionsView,
         refuses=(*UNSIGNED, NotPinned),
     ),
     Endpoint(

@@ -20,7 +20,7 @@ from flnet.params import Array, Params, TrainerId
 from flnet.store import MemoryStore
 from flnet.training import InlinePool, Prediction, Trainer
 from flnet.training.backend import Inputs
-from flnet.web.answer_models import PredictionView
+from flnet.web.answer_predictions import PredictionView
 from tests.node.judging import Judge
 from tests.node.mesh import MNIST_3_7, Linear, Mesh
 from tests.node.test_runtime import trigger

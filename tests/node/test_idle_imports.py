@@ -47,7 +47,7 @@ POSTPONED = {"h2.connection", "h2.stream", "hpack", "priority", "bdb", "html.ent
     "psutil._common",
     "tarfile",
 }
-OF_FEW_READERS = {"flnet.web.answer_models"} | {
+OF_FEW_READERS = {f"flnet.web.answer_{name}" for name in ("models", "predictions", "trust")} | {
     "flnet.web.spanish",
     "flnet.web.words_page",
     "flnet.web.words_training",

@@ -34,6 +34,8 @@ ELSEWHERE = {
     "web/access.py": "a table",
     "web/answer_choices.py": "the REST API is described in English",
     "web/answer_models.py": "the REST API is described in English",
+    "web/answer_predictions.py": "the REST API is described in English",
+    "web/answer_trust.py": "the REST API is described in English",
     "web/answer_versions.py": "the REST API is described in English",
     "web/endpoint.py": "the REST API is described in English",
     "web/endpoints_nodes.py": "the REST API is described in English",

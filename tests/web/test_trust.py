@@ -10,7 +10,7 @@ from quart import Quart
 from flnet.fingerprints import fingerprint, words
 from flnet.settings import load_settings
 from flnet.web import create_app
-from flnet.web.answer_models import AcceptedView, TrustView
+from flnet.web.answer_trust import AcceptedView, TrustView
 
 from .conftest import SETTINGS, Client
 from .fake_node import FakeNode
