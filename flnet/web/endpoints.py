@@ -248,5 +248,6 @@ ENDPOINTS = (
         answer=lambda: views.ReadyView,
         alike=(503,),
     ),
+    Endpoint("GET /metrics", MONITORING, "Figures of this node, for Prometheus", answer_type="text/plain"),
     *NODE_ENDPOINTS,
 )

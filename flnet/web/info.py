@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, get_args
 
@@ -14,6 +15,7 @@ from flnet.explaining import explain
 from flnet.messages import EditHyperParams, PlanRounds
 from flnet.node.base import Node, Order
 from flnet.params import TrainerId
+from flnet.postponing import postponed
 from flnet.settings import Settings
 from flnet.web.answers import json_answer
 from flnet.web.body import read_body
@@ -26,7 +28,11 @@ from flnet.web.standing import may_act
 from flnet.web.training import acceptable_type
 from flnet.web.trust import trust_routes
 
+with postponed("flnet.web.metrics"):  # until something watches over this node
+    from flnet.web import metrics
+
 M = TypeVar("M", bound=BaseModel)
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def info_routes(node: Node, settings: Settings) -> Blueprint:
@@ -54,6 +60,18 @@ def info_routes(node: Node, settings: Settings) -> Blueprint:
     async def peers() -> Response:
         return json_answer(list(node.peers()))
 
+    _monitoring_routes(routes, node)
+    _acting_routes(routes, node)
+    routes.register_blueprint(history_routes(node))
+    routes.register_blueprint(gains_routes(node))
+    routes.register_blueprint(mesh_routes(node, settings))
+    routes.register_blueprint(settings_routes(settings))
+    routes.register_blueprint(trust_routes(node))
+    routes.register_blueprint(openapi_routes())
+    return routes
+
+
+def _monitoring_routes(routes: Blueprint, node: Node) -> None:
     @routes.get("/health")
     async def health() -> Response:
         return json_answer({"status": "ok"})
@@ -65,14 +83,13 @@ def info_routes(node: Node, settings: Settings) -> Blueprint:
             view = {**view, "reasons": []}
         return json_answer(view, 200 if view["ready"] else 503)
 
-    _acting_routes(routes, node)
-    routes.register_blueprint(history_routes(node))
-    routes.register_blueprint(gains_routes(node))
-    routes.register_blueprint(mesh_routes(node, settings))
-    routes.register_blueprint(settings_routes(settings))
-    routes.register_blueprint(trust_routes(node))
-    routes.register_blueprint(openapi_routes())
-    return routes
+    @routes.get("/metrics")
+    async def figures() -> Response:
+        info = node.info()
+        trainers = [TrainerId(job["trainer_id"]) for job in info["jobsInfo"] if job["current_round"] >= 0]
+        newest = {str(trainer): (*await node.records(trainer, 1), {})[0] for trainer in trainers}
+        text = await asyncio.to_thread(metrics.metrics_text, info, node.ready(), newest)  # the first one imports
+        return Response(text, content_type=METRICS_TYPE)
 
 
 def _acting_routes(routes: Blueprint, node: Node) -> None:

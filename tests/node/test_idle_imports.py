@@ -33,7 +33,7 @@ async def main():
 asyncio.run(main())
 """
 FRAMEWORKS = {"torch", "tensorflow", "keras", "sklearn", "jax", "scipy", "pandas", "PIL", "onnx", "onnxruntime"}
-ONLY_IF_ASKED_FOR = {"cryptography", "zstandard", "safetensors", "brotli", "segno"}
+ONLY_IF_ASKED_FOR = {"cryptography", "zstandard", "safetensors", "brotli", "segno", "prometheus_client"}
 OF_THE_COMMAND_LINE = {
     "httpx",
     "httpcore",
@@ -90,6 +90,6 @@ def test_a_node_with_nothing_to_do_has_imported_nothing_heavy(tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_what_was_postponed_is_there_when_it_is_asked_for(tmp_path: Path) -> None:
-    modules, statuses = imported_by_a_node(tmp_path, "/openapi.json", "/view/api")
-    assert statuses == [200, 200]
+    modules, statuses = imported_by_a_node(tmp_path, "/openapi.json", "/view/api", "/metrics")
+    assert statuses == [200, 200, 200]
     assert "flnet.web.answer_models" in modules
