@@ -71,7 +71,11 @@ def build_node(settings: Settings) -> NodeRuntime:
     store = DiskStore(folder, Retention.of(settings))
     pinned = pinned_of(settings, folder, key.text, store, tell)
     signing = pinned.signing if pinned else signing
-    pool = make_pool(settings, lambda trainer, done, total: nodes[0].on_progress(TrainerId(trainer), done, total))
+
+    def on_progress(trainer: str, done: int, total: int) -> None:
+        nodes[0].on_progress(TrainerId(trainer), done, total)
+
+    pool = make_pool(settings, on_progress, files)
     networks = gate.networks_for(settings)
     transport = HttpTransport(
         settings.request_timeout_in_seconds,

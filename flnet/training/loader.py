@@ -12,7 +12,8 @@ import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial, reduce
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -23,7 +24,7 @@ from flnet.settings import Settings
 from flnet.training.api import Trainer, TrainerFile, TrainerSettings
 from flnet.training.faults import in_words
 from flnet.training.methods import with_labels, with_method
-from flnet.training.sources import UnreadableSource, declared_place, families, frameworks_of
+from flnet.training.sources import Sources, UnreadableSource, families
 
 with postponed("flnet.training.own"):  # few have trainers without code
     from flnet.training import own as descriptions
@@ -32,7 +33,9 @@ SHIPPED = "flnet_trainers"
 GROUP = "flnet.trainers"
 _EXTRAS = {"torch", "tensorflow"}  # what flnet can be installed with
 _NO_TRAINERS = ("flnet.toml", "pyproject.toml")  # they may lie in the same folder
-_ID = re.compile(r"[A-Za-z0-9_]{1,64}")
+_LONGEST = 64  # letters of a name
+_ID = re.compile(rf"[A-Za-z0-9_]{{1,{_LONGEST}}}")
+_Found = tuple[str, Callable[[], TrainerFile]]  # its name, and what reads the rest
 
 
 def find_trainers(settings: Settings) -> list[TrainerFile]:
@@ -41,17 +44,15 @@ def find_trainers(settings: Settings) -> list[TrainerFile]:
     Raises:
         SettingsError: FLNET_TRAINERS_PATH is no folder, or FLNET_TRAINERS names what is not there.
     """
-    found: dict[str, TrainerFile] = {}
-    for file in (*_shipped(), *_in_own_folder(settings.trainers_path), *_installed()):
-        found[file.id] = _twice(found[file.id], file) if file.id in found else file
-    if settings.trainers:
-        absent = [name for name in settings.trainers if name not in found]
+    found: dict[str, list[Callable[[], TrainerFile]]] = {}
+    sources = Sources()
+    for name, look in (*_shipped(sources), *_in_own_folder(settings.trainers_path, sources), *_installed(sources)):
+        found.setdefault(name[:_LONGEST], []).append(look)
+    if absent := [name for name in settings.trainers if name not in found]:
         known = ", ".join(sorted(found)) or "none"
-        wanted = [found[name] for name in settings.trainers if name in found]
-        if absent:
-            raise SettingsError(f"FLNET_TRAINERS names {', '.join(absent)}, but this node has {known}")
-        return sorted({file.id: file for file in wanted}.values(), key=lambda file: file.id)
-    return sorted(found.values(), key=lambda file: file.id)
+        raise SettingsError(f"FLNET_TRAINERS names {', '.join(absent)}, but this node has {known}")
+    # Only those that are asked for are looked at: reading all of them is a good part of a node's start.
+    return [reduce(_twice, (look() for look in found[name])) for name in sorted({*settings.trainers} or found)]
 
 
 def import_trainer(file: TrainerFile, settings: TrainerSettings, *, again: bool = True) -> Trainer:
@@ -88,32 +89,35 @@ def import_trainer(file: TrainerFile, settings: TrainerSettings, *, again: bool 
     raise TrainerError(f"{file.attribute} in {file.location} gave a {kind}; expected a Trainer")
 
 
-def _shipped() -> Iterator[TrainerFile]:
+def _shipped(sources: Sources) -> Iterator[_Found]:
     spec = importlib.util.find_spec(SHIPPED)
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         for name, path in _candidates(Path(folder)):
-            yield _described(name, path, module=f"{SHIPPED}.{name}")
+            yield name, partial(_described, sources, name, path, f"{SHIPPED}.{name}")
 
 
-def _in_own_folder(folder: Path | None) -> Iterator[TrainerFile]:
+def _in_own_folder(folder: Path | None, sources: Sources) -> Iterator[_Found]:
     if folder is None:
         return
     if not folder.is_dir():
         raise SettingsError(f"FLNET_TRAINERS_PATH={folder} is no folder")
     for name, path in _candidates(folder.resolve()):
-        yield _described(name, path)
+        yield name, partial(_described, sources, name, path)
     for path in sorted(folder.resolve().glob("*.toml")):
         if not path.name.startswith(("_", ".")) and path.name not in _NO_TRAINERS:
-            yield _own(path.stem, path)
+            yield path.stem, partial(_own, sources, path.stem, path)
 
 
-def _installed() -> Iterator[TrainerFile]:
+def _installed(sources: Sources) -> Iterator[_Found]:
     for entry in entry_points(group=GROUP):
-        path = _path_of(entry)
-        if path is None:
-            yield TrainerFile(entry.name, entry.value, f"the package of {entry.value} cannot be found")
-        else:
-            yield _described(entry.name, path, entry.module, entry.attr or "make_trainer")
+        yield entry.name, partial(_packed, sources, entry)
+
+
+def _packed(sources: Sources, entry: EntryPoint) -> TrainerFile:
+    path = _path_of(entry)
+    if path is None:
+        return TrainerFile(entry.name, entry.value, f"the package of {entry.value} cannot be found")
+    return _described(sources, entry.name, path, entry.module, entry.attr or "make_trainer")
 
 
 def _candidates(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -127,20 +131,23 @@ def _candidates(folder: Path) -> Iterator[tuple[str, Path]]:
             yield path.name, path / "__init__.py"
 
 
-def _described(name: str, path: Path, module: str = "", attribute: str = "make_trainer") -> TrainerFile:
+def _described(
+    sources: Sources, name: str, path: Path, module: str = "", attribute: str = "make_trainer"
+) -> TrainerFile:
     if not _ID.fullmatch(name):
         rule = f"{path}: a trainer's name has 1 to 64 letters, digits and underscores"
-        return TrainerFile(name[:64], str(path), rule, module, attribute)
+        return TrainerFile(name[:_LONGEST], str(path), rule, module, attribute)
     try:
-        return TrainerFile(name, str(path), "", module, attribute, frameworks_of(path), declared_place(path))
+        frameworks, place = sources.frameworks_of(path), sources.declared_place(path)
+        return TrainerFile(name, str(path), "", module, attribute, frameworks, place)
     except UnreadableSource as exc:
         return TrainerFile(name, str(path), str(exc), module, attribute)
 
 
-def _own(name: str, path: Path) -> TrainerFile:
+def _own(sources: Sources, name: str, path: Path) -> TrainerFile:
     """A trainer without code: its TOML file is looked at here, and made into a trainer in the worker."""
     if not _ID.fullmatch(name):
-        return _described(name, path)
+        return _described(sources, name, path)
     try:
         own = descriptions.read_own(path)
     except TrainerError as exc:

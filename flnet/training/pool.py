@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
@@ -17,7 +17,7 @@ from flnet.events import Declaration
 from flnet.messages import HyperParams
 from flnet.params import Params, TrainerId
 from flnet.settings import Settings
-from flnet.training.api import Fit, Prediction, Progress, Score
+from flnet.training.api import Fit, Prediction, Progress, Score, TrainerFile
 from flnet.training.backend import (
     TOLD,
     Assignment,
@@ -43,19 +43,24 @@ _CLOSE_S = 5.0  # a trainer in the lane's own thread ends at its next batch, or 
 _SWITCH_S = 0.0005  # of the interpreter lock, beside a trainer in the same process: keeps answers prompt
 
 
-def make_pool(settings: Settings, on_progress: Progress = lambda trainer, done, total: None) -> Pool:
+def make_pool(
+    settings: Settings,
+    on_progress: Progress = lambda trainer, done, total: None,
+    found: Iterable[TrainerFile] | None = None,
+) -> Pool:
     """The lane that the settings ask for, with all trainers that there are.
 
     Args:
         settings: of the node.
         on_progress: called in the event loop with (trainer id, batches done, batches in all), about ten
             times a second while a training runs.
+        found: the trainers, where they are known; else they are looked for.
 
     Raises:
         SettingsError: FLNET_TRAINERS_PATH is no folder, or the partition's number is out of range.
     """
     partition_of(settings)
-    files = {file.id: file for file in find_trainers(settings)}
+    files = {file.id: file for file in (find_trainers(settings) if found is None else found)}
 
     def assigned(trainer: str) -> Assignment:
         if trainer not in files:
@@ -144,6 +149,10 @@ class Lane:
     async def predict(self, trainer: TrainerId, params: Params, inputs: Inputs) -> Prediction:
         """Judge inputs."""
         return await self.run(lambda: self.backend.predict(self._assigned(trainer), params, inputs))
+
+    async def findings(self, trainer: TrainerId, params: Params) -> Mapping[str, Any]:
+        """Look at the own rows."""
+        return await self.run(lambda: self.backend.findings(self._assigned(trainer), params))
 
     async def export(self, trainer: TrainerId, params: Params, metadata: Mapping[str, str]) -> bytes:
         """The model as an ONNX file."""

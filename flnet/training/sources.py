@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 # Keras alone may run on either; it comes with TensorFlow unless the trainer chose otherwise.
 _FAMILIES = {"torch": "torch", "tensorflow": "tensorflow", "keras": "tensorflow", "jax": "jax"}
+_BODIES = ("body", "orelse", "finalbody", "handlers", "cases")  # where statements hold statements
 
 
 class UnreadableSource(Exception):
@@ -25,33 +27,71 @@ def loaded_families() -> frozenset[str]:
     return families(tuple(sys.modules))
 
 
-def frameworks_of(path: Path) -> frozenset[str]:
-    """The frameworks that a source file imports, or the files beside it that it imports.
+@dataclass(frozen=True)
+class Said:
+    """What the text of one file says.
 
-    Raises:
-        UnreadableSource: the file cannot be read or has a syntax error.
+    Attributes:
+        modules: dotted names that it imports, and names that it imports from them.
+        place: what it assigns to DATA_PLACE; empty if nothing.
     """
-    seen: set[Path] = set()
-    names: set[str] = set()
-    waiting = [path]
-    while waiting:
-        file = waiting.pop()
-        if file in seen:
-            continue
-        seen.add(file)
-        found = set(_imports(file))
-        names |= found
-        waiting += [beside for name in found for beside in _beside(file, name)]
-    return families(names)
+
+    modules: frozenset[str]
+    place: str
 
 
-def declared_place(path: Path) -> str:
-    """What a source file assigns to DATA_PLACE: where below FLNET_DATASETS_PATH its data lie; empty if nothing.
+class Sources:
+    """Source files, each read once: trainers import much of the same, and every start of a node looks at all."""
 
-    Raises:
-        UnreadableSource: the file cannot be read or has a syntax error.
-    """
-    for node in _parsed(path).body:
+    def __init__(self) -> None:
+        self._said: dict[Path, Said] = {}
+        self._files: dict[Path, bool] = {}
+
+    def frameworks_of(self, path: Path) -> frozenset[str]:
+        """The frameworks that a source file imports, or the files beside it that it imports.
+
+        Raises:
+            UnreadableSource: the file cannot be read or has a syntax error.
+        """
+        seen: set[Path] = set()
+        names: set[str] = set()
+        waiting = [path]
+        while waiting:
+            file = waiting.pop()
+            if file in seen:
+                continue
+            seen.add(file)
+            found = self._read(file).modules
+            names |= found
+            steps = {step for name in found for step in name.split(".") if step}
+            waiting += [beside for step in steps for beside in self._beside(file.parent, step)]
+        return families(names)
+
+    def declared_place(self, path: Path) -> str:
+        """What a source file assigns to DATA_PLACE: where below FLNET_DATASETS_PATH its data lie, or nothing.
+
+        Raises:
+            UnreadableSource: the file cannot be read or has a syntax error.
+        """
+        return self._read(path).place
+
+    def _read(self, path: Path) -> Said:
+        if path not in self._said:
+            body = _parsed(path).body
+            self._said[path] = Said(frozenset(_imports(body)), _place(body))
+        return self._said[path]
+
+    def _beside(self, folder: Path, step: str) -> Iterator[Path]:
+        """Files in a folder that this part of an imported name may mean."""
+        for file in (folder / f"{step}.py", folder / step / "__init__.py"):
+            if file not in self._files:
+                self._files[file] = file.is_file()
+            if self._files[file]:
+                yield file
+
+
+def _place(body: Iterable[ast.stmt]) -> str:
+    for node in body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
             named = [target.id for target in node.targets if isinstance(target, ast.Name)]
             if "DATA_PLACE" in named and isinstance(node.value.value, str):
@@ -59,14 +99,20 @@ def declared_place(path: Path) -> str:
     return ""
 
 
-def _imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(_parsed(path)):
+def _imports(body: Iterable[ast.AST]) -> Iterator[str]:
+    """Imports stand among statements only, so expressions, which are most of a file, are not looked at."""
+    waiting = list(body)
+    while waiting:
+        node = waiting.pop()
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             yield base
             yield from (f"{base}.{alias.name}".strip(".") for alias in node.names)
+        else:
+            for field in _BODIES:
+                waiting += getattr(node, field, ())
 
 
 def _parsed(path: Path) -> ast.Module:
@@ -76,11 +122,3 @@ def _parsed(path: Path) -> ast.Module:
         raise UnreadableSource(f"{path}, line {exc.lineno}: SyntaxError: {exc.msg}") from exc
     except (OSError, ValueError, RecursionError, MemoryError) as exc:
         raise UnreadableSource(f"{path} cannot be read: {exc}") from exc
-
-
-def _beside(path: Path, name: str) -> Iterator[Path]:
-    """Files in the folder of `path` that an import of this dotted name may mean."""
-    for step in name.split("."):
-        for file in (path.parent / f"{step}.py", path.parent / step / "__init__.py"):
-            if step and file.is_file():
-                yield file

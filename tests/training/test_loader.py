@@ -14,6 +14,7 @@ from flnet.training import loader
 from flnet.training.api import TrainerFile, TrainerSettings
 from flnet.training.loader import find_trainers, import_trainer
 from flnet.training.method import Method
+from flnet.training.sources import Sources
 from tests.training.bench import plugin
 
 
@@ -63,6 +64,20 @@ def test_what_cannot_be_offered_says_why(folder: Path) -> None:
 
 def test_a_choice_of_trainers_is_kept(folder: Path) -> None:
     assert found(folder, trainers="TINY").keys() == {"TINY"}
+
+
+def test_only_those_that_are_asked_for_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def note(sources: Sources, path: Path) -> str:
+        read.append(path.stem)
+        return ""
+
+    monkeypatch.setattr(Sources, "declared_place", note)
+    found(folder, trainers="TINY")
+    assert read == ["TINY"]
+    found(folder)
+    assert {"TINY", "MNIST"} < set(read)
 
 
 def test_a_wrong_name_in_the_choice_stops_the_start(folder: Path) -> None:

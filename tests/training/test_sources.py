@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flnet.training.sources import UnreadableSource, declared_place, families, frameworks_of
+from flnet.training.sources import Sources, UnreadableSource, families
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,11 @@ from flnet.training.sources import UnreadableSource, declared_place, families, f
         ("import keras\nimport torch", {"tensorflow", "torch"}),
         ("from _beside import model", {"tensorflow"}),
         ("import folder.inner", {"torch"}),
+        ("try:\n    pass\nexcept OSError:\n    import torch\nelse:\n    import jax", {"jax", "torch"}),
+        (
+            "match 1:\n  case 1:\n    class A:\n      async def f(self):\n        import keras",
+            {"tensorflow"},
+        ),
         ("", set()),
     ],
 )
@@ -28,12 +33,12 @@ def test_frameworks_are_read_off_the_source_and_the_files_beside_it(
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder/__init__.py").write_text("from torch import nn")
     (tmp_path / "X.py").write_text(text)
-    assert frameworks_of(tmp_path / "X.py") == frameworks
+    assert Sources().frameworks_of(tmp_path / "X.py") == frameworks
 
 
 def test_a_file_that_went_away_is_said(tmp_path: Path) -> None:
     with pytest.raises(UnreadableSource, match="cannot be read"):
-        frameworks_of(tmp_path / "X.py")
+        Sources().frameworks_of(tmp_path / "X.py")
 
 
 def test_modules_belong_to_families() -> None:
@@ -42,6 +47,17 @@ def test_modules_belong_to_families() -> None:
 
 def test_the_place_of_the_data_is_read_from_the_text(tmp_path: Path) -> None:
     (tmp_path / "X.py").write_text('import nowhere\nOTHER = 1\nDATA_PLACE = "pets"\n')
-    assert declared_place(tmp_path / "X.py") == "pets"
+    assert Sources().declared_place(tmp_path / "X.py") == "pets"
     (tmp_path / "X.py").write_text("DATA_PLACE = 1\nx.DATA_PLACE = 'a'\n")
-    assert declared_place(tmp_path / "X.py") == ""
+    assert Sources().declared_place(tmp_path / "X.py") == ""
+
+
+def test_a_file_that_several_trainers_import_is_read_once(tmp_path: Path) -> None:
+    common = tmp_path / "_common.py"
+    common.write_text("import torch")
+    for name in "AB":
+        (tmp_path / f"{name}.py").write_text("import _common")
+    sources = Sources()
+    assert sources.frameworks_of(tmp_path / "A.py") == {"torch"}
+    common.unlink()
+    assert sources.frameworks_of(tmp_path / "B.py") == {"torch"}
