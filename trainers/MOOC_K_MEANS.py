@@ -6,21 +6,55 @@ República, 2024: k-means with k = 3 on the counts of what each student did (KDD
 
 from __future__ import annotations
 
-from flnet.training.api import Array, InputSpec, Prediction, Trainer, TrainerSettings
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
 
-from ._k_means import KMeans, Model, Options, Table, read_options
-from ._mooc import load_school, one_scale
+from flnet.training.api import Array, InputSpec, Prediction, Score, Trainer, TrainerSettings
+
+from ._central_groups import CentralGroups
+from ._k_means import CENTROIDS, COUNTS, RULES, KMeans, Model, Options, Table
+from ._mooc import all_enrolments, load_school, one_scale
+from ._options import is_whole, read_lines
 
 DATA_PLACE = "mooc_kddcup2015.npz"  # below FLNET_DATASETS_PATH
 OPTIONS_FILE = "mooc_k_means.toml"  # beside it
 _HIGH = 1.25  # a quarter of the logarithm of 147: few counts are larger
+_OF_EXPERIMENTS = {
+    "rows": ("how many enrolments are dealt, above 0", is_whole),
+    "compare": ("true or false", lambda value: isinstance(value, bool)),
+}
 
 
 class StudentGroups(KMeans):
     """k-means on one school's enrolments."""
 
-    def __init__(self, table: Table, options: Options) -> None:
+    def __init__(self, table: Table, options: Options, central: CentralGroups | None = None) -> None:
+        """Args:
+        central: the rows of all schools, where an experiment compares with them.
+        """
         super().__init__(table, options, "Groups of students in online courses (KDD Cup 2015)")
+        self._central = central
+        self._start: Array | None = None
+
+    def initial_params(self, seed: int) -> Model:
+        """As k-means begins; by chance alone this is the start from which to compare."""
+        params = super().initial_params(seed)
+        if self._options.start == "seed":
+            self._start = params[CENTROIDS]
+        return params
+
+    def evaluate(self, params: Model) -> Score:
+        """How well the groups fit; compared, also how alike they are to those of all rows in one place."""
+        score = super().evaluate(params)
+        if self._central is None:
+            return score
+        if self._start is None and params[COUNTS].sum() > len(self._table.train):  # the first average of schools
+            self._start = params[CENTROIDS].copy()
+        if self._start is None:
+            return score
+        alike = self._central.alike(self._start, params[CENTROIDS])
+        return replace(score, metrics={**score.metrics, "central_jaccard": alike})
 
     def input_spec(self) -> InputSpec:
         """One enrolment: the counts, as in the data set."""
@@ -33,12 +67,21 @@ class StudentGroups(KMeans):
         return super().predict(params, one_scale(inputs))
 
 
+@lru_cache(maxsize=1)
+def _central(folder: Path, seed: int, wanted: int | None) -> CentralGroups:
+    """One for all schools of an experiment in this process."""
+    return CentralGroups(all_enrolments(folder, seed, wanted))
+
+
 def make_trainer(settings: TrainerSettings) -> Trainer:
     """This school's enrolments, without what became of them."""
-    school = load_school(settings)
-    assert settings.datasets_path is not None  # else there were no school
+    folder = settings.datasets_path
+    lines = {} if folder is None else read_lines(folder / OPTIONS_FILE, {**RULES, **_OF_EXPERIMENTS})
+    wanted, is_compared = lines.pop("rows", None), lines.pop("compare", False)
+    school = load_school(settings, wanted)
+    assert folder is not None  # else there were no school
     d = len(school.columns)
     table = Table(
         school.sides["train"].x, school.sides["test"].x, school.columns, (0.0,) * d, (_HIGH,) * d, school.info
     )
-    return StudentGroups(table, read_options(settings.datasets_path / OPTIONS_FILE))
+    return StudentGroups(table, Options(**lines), _central(folder, settings.seed, wanted) if is_compared else None)

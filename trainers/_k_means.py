@@ -15,6 +15,7 @@ import numpy as np
 from flnet.training.api import (
     Array,
     DataInfo,
+    Findings,
     Fit,
     HyperParams,
     InputSpec,
@@ -34,6 +35,7 @@ from flnet.training.clusters import (
     move,
     silhouette,
 )
+from flnet.training.grouping import group_findings
 
 from ._options import Fits, is_whole, read_lines
 
@@ -41,7 +43,7 @@ CENTROIDS, COUNTS = "centroids", "counts"  # as the merging rule reads them
 ALL = 1_000_000  # rows in a batch: more than a node has, so that a round is Lloyd's step
 MOST_COMPARED = 500  # rows of a silhouette
 _MOST_GROUPS = 200
-_RULES: dict[str, tuple[str, Fits]] = {
+RULES: dict[str, tuple[str, Fits]] = {
     "k": (f"2 to {_MOST_GROUPS}", lambda value: is_whole(value, 2, _MOST_GROUPS)),
     "min_count": (f"1 to {ALL}", lambda value: is_whole(value, 1, ALL)),
     "start": ("'spread' or 'seed'", lambda value: value in ("spread", "seed")),
@@ -87,6 +89,7 @@ class KMeans(Trainer):
     """k centroids; `u` is the share of the way to a batch's mean that they go, at most 1."""
 
     defaults = HyperParams(e=1, u=1.0, b=ALL)
+    finds = "groups"
     exchange_threshold = 0.02
     merging = "k-means"
 
@@ -137,6 +140,10 @@ class KMeans(Trainer):
         figures = {"inertia": float(squares.mean()), "silhouette": apart}
         return Score(explained(rows, centroids), len(rows), figures)
 
+    def findings(self, params: Model) -> Findings | None:
+        """How many groups the own training rows have."""
+        return group_findings(self._table.train, params[CENTROIDS])
+
     def input_spec(self) -> InputSpec:
         """One row, on the scale of the table."""
         return InputSpec("table", (len(self._table.columns),), names=self._table.columns)
@@ -158,4 +165,4 @@ def read_options(path: Path) -> Options:
     Raises:
         TrainerError: it is wrong.
     """
-    return Options(**read_lines(path, _RULES))
+    return Options(**read_lines(path, RULES))

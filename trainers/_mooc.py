@@ -49,8 +49,11 @@ class School:
     official: Labelled | None
 
 
-def load_school(settings: TrainerSettings) -> School:
+def load_school(settings: TrainerSettings, wanted: int | None = None) -> School:
     """This node's enrolments, split for good.
+
+    Args:
+        wanted: how many are dealt in all, in place of what `mooc.toml` says.
 
     Raises:
         DataMissing: the file is not there, or too little of it falls to this node.
@@ -58,7 +61,7 @@ def load_school(settings: TrainerSettings) -> School:
     """
     path = _found(settings.datasets_path)
     there, published, columns = _read(path, path.stat().st_mtime_ns)
-    dealt = _dealt(len(there.data), _rows_in_all(path.with_name(OPTIONS_FILE)), settings.seed)
+    dealt = _dealt(len(there.data), wanted or _rows_in_all(path.with_name(OPTIONS_FILE)), settings.seed)
     labels, courses = there.data.y[dealt], there.courses[dealt]
     if settings.partition.kind == "groups":
         own = dealt[own_grouped([str(course) for course in courses], labels, settings)]
@@ -74,6 +77,24 @@ def load_school(settings: TrainerSettings) -> School:
         raise DataMissing(f"too few enrolments for this node: {counts}", "use fewer shards")
     is_alike = settings.partition.kind == "iid" and settings.shard[1] > 1
     return School(sides, _info(path, sides, settings), columns, None if is_alike else published.data)
+
+
+@lru_cache(maxsize=1)
+def all_enrolments(folder: Path | None, seed: int, wanted: int | None = None) -> Array:
+    """(n, columns): the enrolments that are dealt to all schools together; for experiments only.
+
+    Args:
+        folder: FLNET_DATASETS_PATH.
+        seed: as in the schools' settings.
+        wanted: as for `load_school`.
+
+    Raises:
+        DataMissing, TrainerError: as there.
+    """
+    path = _found(folder)
+    there, _, _ = _read(path, path.stat().st_mtime_ns)
+    rows: Array = there.data.x[_dealt(len(there.data), wanted or _rows_in_all(path.with_name(OPTIONS_FILE)), seed)]
+    return rows
 
 
 def one_scale(counts: Array) -> Array:

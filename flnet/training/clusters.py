@@ -9,6 +9,7 @@ from flnet.clusters import (
     from_seed,
     inertia,
     move,
+    pair_jaccard,
     silhouette,
 )
 
@@ -21,5 +22,6 @@ __all__ = [
     "from_seed",
     "inertia",
     "move",
+    "pair_jaccard",
     "silhouette",
 ]
