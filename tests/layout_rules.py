@@ -16,7 +16,7 @@ LAYERS = {
     **dict.fromkeys(
         ("comparing", "labels", "lbfgs", "merging", "messages", "packing", "settings", "tensorfile", "weighing"), 3
     ),
-    **dict.fromkeys(("blockwise", "clusters", "events", "effects", "privacy", "signing", "vectors"), 4),
+    **dict.fromkeys(("blockwise", "clusters", "coarse", "events", "effects", "privacy", "signing", "vectors"), 4),
     **dict.fromkeys(("strategies", "screening", "trust", "personal", "topologies", "policies"), 5),
     **dict.fromkeys(("membership", "rounds"), 6),
     "jobs": 7,

@@ -22,28 +22,31 @@ from statistics import median
 
 import numpy as np
 
+from flnet.coarse import Kept
 from flnet.merging import weighted_mean
 from flnet.params import Array, Params, PeerId, Update
 from flnet.strategies.base import Merged, RoundStart, State, Strategy
 from flnet.strategies.clipping import shortened
 from flnet.strategies.counting import by_examples, counting, lateness
-from flnet.strategies.forecast import Known, pairs_kept, seen
+from flnet.strategies.forecast import Known, Moves, moved, pairs_kept, seen
 from flnet.strategies.remembering import Past, array_of, flat, noted, past_of, text_of
 from flnet.strategies.scores import Kind, Scores, mean_scores, shares_of_distance, weights
 from flnet.weighing import Weighed, shares
 
 WINDOWS: Mapping[Kind, int] = {"mad": 10, "raw": 1, "shares": 1, "ratio": 1}
 _WARM_UP = 2  # rounds: before them there is no pair of bases and changes
+_LAYOUT = "moves"  # of what is remembered; what an earlier version remembered is none
 _FEWEST = 3  # updates: of two, nobody can say which one is wrong
 _REASON = "it changed otherwise than its earlier updates let expect"
 
 
 @dataclass
 class _Memory:
-    """What is remembered: flat bases of rounds, the last change of each peer, and distances, the oldest first."""
+    """What is remembered: the last base and how it came there, the last change of each peer, and distances."""
 
     past: Past
-    bases: list[Array] = field(default_factory=list)
+    base: Array | None = None
+    moves: Moves = field(default_factory=Moves)
     known: dict[PeerId, Known] = field(default_factory=dict)
     rows: list[dict[PeerId, float]] = field(default_factory=list)
 
@@ -66,7 +69,7 @@ def consistency(kind: Kind = "mad", window: int | None = None, mix: float = 0.0)
 
     def merge(state: State, start: RoundStart, updates: Sequence[Update]) -> Merged:
         reach = max(rounds, pairs_kept(start.schema) + 2)
-        memory = _read(state, past_of(state, name, start, reach))
+        memory = _read(state, past_of(state, f"{name} {_LAYOUT}", start, reach))
         there = counting(updates)
         after, row = _observed(memory, start, there, rounds)
         is_scored = len(there) >= _FEWEST and memory.past.merges >= _WARM_UP and bool(row)
@@ -98,16 +101,16 @@ def _observed(
     memory: _Memory, start: RoundStart, updates: Sequence[Update], rounds: int
 ) -> tuple[_Memory, dict[PeerId, float]]:
     """The memory with this round in it, and the distances of this round."""
-    kept, here = pairs_kept(start.schema) + 1, flat(start.base, start.schema)
+    pairs, here = pairs_kept(start.schema), flat(start.base, start.schema)
     known = {peer: Known(one.change, one.ago + 1) for peer, one in memory.known.items()}
-    bases = [*memory.bases, here]
+    moves = memory.moves if memory.base is None else moved(memory.moves, memory.base, here, start.schema)
     comparable = [one for one in updates if not one.staleness and one.base in (None, start.base.digest)]
-    found = seen(bases, known, comparable, start.schema)
+    found = seen(moves, here, known, comparable, start.schema)
     known |= {peer: Known(change, 0) for peer, change in found.changes.items()}
-    known = {peer: one for peer, one in known.items() if one.ago < kept}
+    known = {peer: one for peer, one in known.items() if one.ago <= pairs}
     row = found.distances if memory.past.merges >= _WARM_UP else {}
     rows = [*memory.rows, *([row] if row else [])][-rounds:]
-    return _Memory(memory.past, bases[-kept:], known, rows), row
+    return _Memory(memory.past, here, moves.last(pairs), known, rows), row
 
 
 def _scored(
@@ -142,14 +145,16 @@ def _read(state: State, past: Past) -> _Memory:
         return _Memory(past)
     peers = [PeerId(one) for one in json.loads(text_of(state["peers"]))]
     known = {
-        peer: Known(state[f"change {at}"], int(ago))
+        peer: Known(_kept(state, f"change {at}"), int(ago))
         for at, (peer, ago) in enumerate(zip(peers, state["ago"], strict=True))
         if ago >= 0
     }
     rows = [
         {peer: float(one) for peer, one in zip(peers, row, strict=True) if one >= 0} for row in state["distances"]
     ]
-    return _Memory(past, [state[f"base {at}"] for at in range(int(state["bases"]))], known, rows)
+    products = state["products"].tolist()
+    moves = Moves([_kept(state, f"move {at}") for at in range(len(products))], products)
+    return _Memory(past, state["base"], moves, known, rows)
 
 
 def _written(memory: _Memory, rule: str, start: RoundStart, params: Params) -> Params:
@@ -157,14 +162,26 @@ def _written(memory: _Memory, rule: str, start: RoundStart, params: Params) -> P
     peers = sorted({*memory.known, *(peer for row in memory.rows for peer in row)})
     ago = [memory.known[peer].ago if peer in memory.known else -1 for peer in peers]
     table = [[row.get(peer, -1.0) for peer in peers] for row in memory.rows]
-    return Params(
-        noted(memory.past, rule, start, params.digest)
-        | {
-            "peers": array_of(json.dumps(peers)),
-            "ago": np.array(ago, np.int64),
-            "distances": np.array(table, np.float64).reshape(len(table), len(peers)),
-            "bases": np.array(len(memory.bases), np.int64),
-        }
-        | {f"base {at}": base for at, base in enumerate(memory.bases)}
-        | {f"change {at}": memory.known[peer].change for at, peer in enumerate(peers) if peer in memory.known}
-    )
+    count = len(memory.moves.kept)
+    assert memory.base is not None
+    arrays = {
+        "peers": array_of(json.dumps(peers)),
+        "ago": np.array(ago, np.int64),
+        "distances": np.array(table, np.float64).reshape(len(table), len(peers)),
+        "products": np.array(memory.moves.products, np.float64).reshape(count, count),
+        "base": memory.base,
+    }
+    for at, move in enumerate(memory.moves.kept):
+        arrays |= _named(f"move {at}", move)
+    for at, peer in enumerate(peers):
+        if peer in memory.known:
+            arrays |= _named(f"change {at}", memory.known[peer].change)
+    return Params(noted(memory.past, f"{rule} {_LAYOUT}", start, params.digest) | arrays)
+
+
+def _named(name: str, kept: Kept) -> dict[str, Array]:
+    return {name: kept.numbers} | ({} if kept.scales is None else {f"{name} scales": kept.scales})
+
+
+def _kept(state: Params, name: str) -> Kept:
+    return Kept(state[name], state.get(f"{name} scales"))

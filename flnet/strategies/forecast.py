@@ -5,24 +5,29 @@ Learning Against Model Poisoning Attacks via Detecting Malicious Clients" (2022)
 of a peer, by which its training changed the base of the round, should be its last one plus B v, where v is how the
 base moved in between and B follows from the last moves by L-BFGS. All of it follows from the bases of rounds and
 from the updates, which all nodes have alike: what a round applied is the move to the next base.
+
+Only moves, their inner products and each peer's last change are remembered, so a round adds one row of products
+and never looks at old bases. Of models above a million numbers they are kept with a byte for each number
+(`flnet.coarse`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from flnet.coarse import Kept, room_for
 from flnet.lbfgs import Pairs, product
 from flnet.params import Array, PeerId, Schema, Update
 from flnet.strategies.remembering import flat_type
-from flnet.vectors import BLOCK, Total, averaged, fsum, longest
+from flnet.vectors import BLOCK, Total, averaged, fsum
 
 MOST_PAIRS = 10
-_MOST_BYTES = 256 * 1024 * 1024  # of all bases that are remembered
+EXACT_NUMBERS = 1_000_000  # of a model: what larger ones remember is rounded
+_MOST_BYTES = 64 * 1024 * 1024  # of all moves that are remembered
 FARTHEST = 1e150  # what is farther counts as that far, so that sums and squares stay finite
 
 
@@ -34,8 +39,25 @@ class Known(NamedTuple):
         ago: moves of the base since.
     """
 
-    change: Array
+    change: Kept
     ago: int
+
+
+class Moves(NamedTuple):
+    """How the base moved from round to round, the oldest first.
+
+    Attributes:
+        kept: the moves, flat.
+        products: the inner product of each with each.
+    """
+
+    kept: Sequence[Kept] = ()
+    products: Sequence[Sequence[float]] = ()
+
+    def last(self, count: int) -> Moves:
+        """Only the newest of them."""
+        first = max(0, len(self.kept) - count)
+        return Moves(self.kept[first:], [row[first:] for row in self.products[first:]])
 
 
 class Seen(NamedTuple):
@@ -46,61 +68,84 @@ class Seen(NamedTuple):
         distances: of each change to what was predicted, where there was an earlier one.
     """
 
-    changes: Mapping[PeerId, Array]
+    changes: Mapping[PeerId, Kept]
     distances: dict[PeerId, float]
+
+
+def is_coarse(schema: Schema) -> bool:
+    """Whether what is remembered of a model of this size is rounded; alike on all nodes."""
+    return _numbers(schema) > EXACT_NUMBERS
 
 
 def pairs_kept(schema: Schema) -> int:
     """How many pairs are remembered of a model of this size; a function of the schema, so alike on all nodes."""
-    size = max(
-        1, flat_type(schema).itemsize * sum(math.prod(schema.specs[name].shape) for name in averaged(schema))
-    )
-    return max(0, min(MOST_PAIRS, _MOST_BYTES // size - 1))
+    itemsize = 1 if is_coarse(schema) else flat_type(schema).itemsize
+    return max(0, min(MOST_PAIRS, _MOST_BYTES // max(1, itemsize * _numbers(schema)) - 1))
 
 
-def seen(bases: Sequence[Array], known: Mapping[PeerId, Known], updates: Sequence[Update], schema: Schema) -> Seen:
+def moved(moves: Moves, last: Array, base: Array, schema: Schema) -> Moves:
+    """These moves and the one from the last base to this one, as many of them as are looked at.
+
+    Args:
+        moves: up to the last base.
+        last: flat.
+        base: flat.
+        schema: of the model.
+    """
+    moves = moves.last(pairs_kept(schema))
+    newest = _room(schema)
+    all_kept = [*moves.kept, newest]
+    totals = [Total(newest.size) for _ in all_kept]
+    dtype = _working_type(schema)
+    one, other = np.empty((2, min(BLOCK, newest.size)), dtype)
+    for start in range(0, newest.size, BLOCK):
+        size = min(BLOCK, newest.size - start)
+        where = slice(start, start + size)
+        with np.errstate(over="ignore", invalid="ignore"):
+            newest.write(start, np.subtract(base[where], last[where], out=one[:size], dtype=dtype))
+            here = newest.read(start, one[:size])
+            for kept, total in zip(all_kept, totals, strict=True):
+                there = kept.read(start, other[:size])
+                total.add(np.multiply(there, here, out=other[:size], dtype=dtype))
+    row = [total.value for total in totals]
+    table = [[*old, end] for old, end in zip(moves.products, row, strict=False)]
+    return Moves(all_kept, [*table, row])
+
+
+def seen(
+    moves: Moves, base: Array, known: Mapping[PeerId, Known], updates: Sequence[Update], schema: Schema
+) -> Seen:
     """The changes of these updates, and how far they are from what was predicted of them.
 
     Args:
-        bases: flat, of consecutive rounds, this one's last.
+        moves: of the base, up to this one.
+        base: of the round, flat.
         known: earlier changes.
+        updates: of the round.
+        schema: of the model.
     """
-    terms = {
-        ago: _terms(gram(bases), ago) for ago in {known[one.peer].ago for one in updates if one.peer in known}
-    }
-    changes = {one.peer: np.empty_like(bases[-1]) for one in updates}
-    totals = {one.peer: Total(longest(schema)) for one in updates if one.peer in known}
-    at = 0
-    for name in averaged(schema):
-        heres = {one.peer: np.ravel(one.params[name]) for one in updates}
-        size = math.prod(schema.specs[name].shape)
-        for start in range(0, size, BLOCK):
-            stop = min(size, start + BLOCK)
-            where = slice(at + start, at + stop)
-            moves = {ago: _combined(bases, counts, where) for ago, counts in terms.items()}
-            for peer, here in heres.items():
-                change: NDArray[np.float64] = np.subtract(bases[-1][where], here[start:stop], dtype=np.float64)
-                with np.errstate(over="ignore", invalid="ignore"):
-                    changes[peer][where] = change
-                    if peer in known:
-                        off = moves[known[peer].ago] + known[peer].change[where] - change
-                        totals[peer].add(off * off)
-        at += size
+    earlier = {one.peer: known[one.peer] for one in updates if one.peer in known}
+    terms = {ago: _terms(moves.products, ago) for ago in {one.ago for one in earlier.values()}}
+    changes = {one.peer: _room(schema) for one in updates}
+    totals = {peer: Total(base.size) for peer in earlier}
+    dtype = _working_type(schema)
+    change, off = np.empty((2, min(BLOCK, base.size)), dtype)
+    for start, parts in _stretches(schema):
+        size = sum(part.stop - part.start for _, part in parts)
+        with np.errstate(over="ignore", invalid="ignore"):
+            forecasts = {ago: _combined(moves, counts, start, off[:size]) for ago, counts in terms.items()}
+            for one in updates:
+                here = change[:size]
+                _gather(one, parts, here)
+                np.subtract(base[start : start + size], here, out=here)
+                changes[one.peer].write(start, here)
+                if one.peer in earlier:
+                    before, ago = earlier[one.peer]
+                    there = np.add(before.read(start, off[:size]), forecasts[ago], out=off[:size])
+                    there -= here
+                    there *= there
+                    totals[one.peer].add(there)
     return Seen(changes, {peer: min(FARTHEST, math.sqrt(total.value)) for peer, total in totals.items()})
-
-
-def gram(bases: Sequence[Array]) -> list[list[float]]:
-    """The inner products of all moves from one base to the next."""
-    count = len(bases) - 1
-    size = bases[-1].size
-    totals = [[Total(size) for _ in range(row + 1)] for row in range(count)]
-    for start in range(0, size, BLOCK):
-        moves = [_move(bases, at, slice(start, start + BLOCK)) for at in range(count)]
-        for row in range(count):
-            for column in range(row + 1):
-                with np.errstate(over="ignore"):
-                    totals[row][column].add(moves[row] * moves[column])
-    return [[totals[max(a, b)][min(a, b)].value for b in range(count)] for a in range(count)]
 
 
 def _terms(products: Sequence[Sequence[float]], ago: int) -> list[float]:
@@ -126,13 +171,48 @@ def _terms(products: Sequence[Sequence[float]], ago: int) -> list[float]:
     return terms
 
 
-def _move(bases: Sequence[Array], at: int, where: slice) -> NDArray[np.float64]:
-    return np.subtract(bases[at + 1][where], bases[at][where], dtype=np.float64)
-
-
-def _combined(bases: Sequence[Array], terms: Sequence[float], where: slice) -> NDArray[np.float64]:
-    total = np.zeros(bases[-1][where].size)
-    for at, factor in enumerate(terms):
+def _combined(moves: Moves, terms: Sequence[float], start: int, room: Array) -> Array:
+    """The sum of these parts of the moves over one block."""
+    total = np.zeros(room.size, room.dtype)
+    for kept, factor in zip(moves.kept, terms, strict=True):
         if factor:
-            total += _move(bases, at, where) * factor
+            total += np.multiply(kept.read(start, room), room.dtype.type(factor), out=room)
     return total
+
+
+def _stretches(schema: Schema) -> Iterator[tuple[int, list[tuple[str, slice]]]]:
+    """The blocks of the flat vector: where each begins, and of which parts of which arrays it is made."""
+    start, filled = 0, 0
+    parts: list[tuple[str, slice]] = []
+    for name in averaged(schema):
+        size, at = math.prod(schema.specs[name].shape), 0
+        while at < size:
+            stop = min(size, at + BLOCK - filled)
+            parts.append((name, slice(at, stop)))
+            filled, at = filled + stop - at, stop
+            if filled == BLOCK:
+                yield start, parts
+                start, filled, parts = start + BLOCK, 0, []
+    if parts:
+        yield start, parts
+
+
+def _gather(update: Update, parts: Sequence[tuple[str, slice]], room: Array) -> None:
+    at = 0
+    for name, part in parts:
+        stop = at + part.stop - part.start
+        room[at:stop] = np.ravel(update.params[name])[part]
+        at = stop
+
+
+def _room(schema: Schema) -> Kept:
+    return room_for(_numbers(schema), flat_type(schema), coarse=is_coarse(schema))
+
+
+def _working_type(schema: Schema) -> np.dtype[np.floating]:
+    """Of small models in float64; large ones are rounded anyway."""
+    return flat_type(schema) if is_coarse(schema) else np.dtype(np.float64)
+
+
+def _numbers(schema: Schema) -> int:
+    return sum(math.prod(schema.specs[name].shape) for name in averaged(schema))

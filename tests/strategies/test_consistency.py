@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from flnet.params import Digest, Params, PeerId, Update
 from flnet.strategies import Merged, State, Strategy, consistency, fed_avg
+from flnet.strategies.remembering import array_of, text_of
 from tests.helpers import update
 from tests.strategies.robust import begun
 
@@ -216,8 +217,43 @@ def test_what_is_remembered_is_bounded() -> None:
         base = merged.params["w"]
     assert merged.state is not None
     assert merged.state["distances"].shape == (10, 3 + 11)
-    assert int(merged.state["bases"]) == 11
+    assert merged.state["products"].shape == (10, 10)
+    assert sum(name.startswith("move ") for name in merged.state) == 10
     assert sum(name.startswith("change ") for name in merged.state) == 3 + 11
+
+
+def test_what_an_earlier_version_remembered_is_none() -> None:
+    state = played(consistency(), BASES[:2], CHANGES[:2]).state
+    assert state is not None
+    older = Params({**state, "rule": array_of(text_of(state["rule"]).replace("consistency moves", "consistency"))})
+    assert counted(third(sent(BASES[2], CHANGES[2]), older)) == pytest.approx([1 / 3] * 3)
+
+
+def test_of_a_large_model_a_byte_for_each_number_is_remembered_and_weights_stay(monkeypatch: Any) -> None:
+    exact, rounded = courses_of_ten(), None
+    monkeypatch.setattr("flnet.strategies.forecast.EXACT_NUMBERS", 1000)
+    rounded = courses_of_ten()
+    states = [merged.state for merged in (exact[-1], rounded[-1])]
+    assert states[0] is not None and states[1] is not None
+    assert states[1]["change 0"].dtype == states[1]["move 0"].dtype == np.int8
+    assert states[1].nbytes < 0.33 * states[0].nbytes
+    for one, other in zip(exact, rounded, strict=True):
+        assert counted(other) == pytest.approx(counted(one), abs=0.003)
+    assert counted(rounded[-1])[9] == 0.0
+
+
+def courses_of_ten() -> list[Merged]:
+    """Twelve rounds of ten nodes near each other, one of which turns and stretches what it learnt."""
+    chance, size, rule = np.random.default_rng(5), 20_000, consistency()
+    minima = (3 + chance.normal(size=(10, size)) * np.geomspace(0.01, 3, size)).astype("float32")
+    base, found = np.zeros(size, "float32"), [Merged(Params())]
+    for number in range(12):
+        changes = 0.3 * (base - minima) + chance.normal(size=(10, size)) * 0.05
+        changes[9] *= -5
+        there = [update(f"p{at}", w=(base - change).astype("float32")) for at, change in enumerate(changes)]
+        found.append(rule.merge(found[-1].state, begun(number, w=base), there))
+        base = found[-1].params["w"]
+    return found[1:]
 
 
 def test_a_node_knows_when_it_remembers_other_things_than_the_others() -> None:

@@ -57,7 +57,7 @@ class ByLabels(Wrapped):
         self._shape = len(labelling.space), len(labelling.target)
         self._estimates = is_other and labelling.estimate
         self._waits = is_other and (labelling.estimate or labelling.schedule == "parallel")
-        self._looks = self._waits or bool(labelling.fixed)
+        self._looks = self._waits or bool(labelling.fixed or labelling.mixed)
         self._tried: set[int] = set()  # seeds of the trainings that were asked for
         target, steps = labelling.target, labelling.steps
         self.shared, self.merging = self.sent, inner.merging or "agg0"  # by size, few fine labels would drown
@@ -104,7 +104,7 @@ class ByLabels(Wrapped):
             coarse, counts = np.full_like(coarse, -1), np.zeros_like(counts)
         matrix = self._matrix(counts, None if said is None else leaning(coarse, said, self._shape[0]))
         held = np.full(len(fine), -1) if said is None else self._held(said, coarse, matrix)
-        lesson = Lesson(fine, coarse, matrix, self._labelling.steps, held, self._labelling.fixed)
+        lesson = self._lesson(fine, coarse, matrix, held)
         if not len(lesson.rows):
             raise SitsOut(NOTHING)
         fit = self.inner.fit(replace(task, params=start, lesson=lesson))
@@ -163,6 +163,10 @@ class ByLabels(Wrapped):
         if not self._waits or (self._estimates and np.asarray(task.params[COUNTS]).any()):
             return True
         self._waits = not WarmUp().is_over(len(self._tried) - 1, [guessed.share])
+    def _lesson(self, fine: Labels, coarse: Labels, matrix: Matrix, held: Labels) -> Lesson:
+        how = self._labelling
+        return Lesson(fine, coarse, matrix, how.steps, held, how.fixed, how.mixed)
+
         return not self._waits
 
     def _matrix(self, counts: Array | None, prior: Matrix | None = None) -> Matrix:
