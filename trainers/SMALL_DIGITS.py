@@ -7,7 +7,7 @@ The digits are those that scikit-learn brings along; 1437 are for training, 360 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -153,7 +153,7 @@ class _Steps:
             orders = [chance.permutation(len(rows)) for _ in range(task.hyper.e)]
             cuts = [order[start : start + size] for order in orders for start in range(0, len(rows), size)]
         self._batches = cuts if task.lesson is None else task.lesson.batches(size, task.seed)
-        self._lesson, self._chance = task.lesson, chance
+        self._lesson, self._chance, self._draws = task.lesson, chance, np.random.default_rng([task.seed, 1])
         self._x, self._y, self._most = _flat(rows.x), rows.y, task.hyper.b
         self.steps = len(self._batches)
 
@@ -174,16 +174,23 @@ class _Steps:
     def _taught(
         self, lesson: Lesson, params: Mapping[str, Array], rows: Array, hidden: Array, scores: Array
     ) -> tuple[float, Mapping[str, Array]]:
-        """Where nodes label differently: FedMT's loss; also on shifted digits, if that has a weight."""
+        """Where nodes label differently: FedMT's loss; on shifted and mixed digits, too, if it has a weight."""
         loss = lesson.loss(scores, rows)
-        gradient = _gradient(params, self._x[rows], hidden, loss.gradient.astype(np.float32))
-        if not lesson.fixed:
-            return loss.value, gradient
-        shifted = np.roll(self._x[rows].reshape(-1, 8, 8), self._chance.integers(-1, 2, 2), (1, 2)).reshape(-1, 64)
-        hidden, scores = _outputs(params, shifted)
-        held = lesson.loss_of_changed(scores, rows)
-        more = _gradient(params, shifted, hidden, held.gradient.astype(np.float32))
-        return loss.value + held.value, {name: gradient[name] + more[name] for name in SHAPES}
+        value, gradient = loss.value, _gradient(params, self._x[rows], hidden, loss.gradient.astype(np.float32))
+        changed: list[tuple[Array, Callable[[Array], Any]]] = []
+        if lesson.fixed:
+            moved = np.roll(self._x[rows].reshape(-1, 8, 8), self._chance.integers(-1, 2, 2), (1, 2))
+            changed.append((moved.reshape(-1, 64), lambda scores: lesson.loss_of_changed(scores, rows)))
+        if lesson.mixed:
+            mix = lesson.mix(rows, self._draws)
+            between = np.float32(mix.share) * self._x[mix.first] + np.float32(1 - mix.share) * self._x[mix.second]
+            changed.append((between, lambda scores: lesson.loss_of_mixed(scores, mix)))
+        for x, held in changed:
+            hidden, scores = _outputs(params, x)
+            loss = held(scores)
+            more = _gradient(params, x, hidden, loss.gradient.astype(np.float32))
+            value, gradient = value + loss.value, {name: gradient[name] + more[name] for name in SHAPES}
+        return value, gradient
 
     def fit(self, params: Mapping[str, Array], steps: int, loss: float) -> Fit:
         """What is said of a training that ended here."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -73,16 +74,23 @@ def taught_steps(
         torch.tensor(labels, device=device) for labels in (lesson.labels, lesson.coarse, lesson.guesses)
     )
     matrix = torch.tensor(lesson.matrix, device=device)
-    chance = torch.Generator().manual_seed(task.seed)
+    chance, draws = torch.Generator().manual_seed(task.seed), np.random.default_rng([task.seed, 1])
+
+    def between(params: Mapping[str, Tensor], rows: Tensor) -> Tensor:
+        """The loss on rows between two others."""
+        mix = lesson.mix(rows.cpu().numpy(), draws)
+        first, second = (torch.tensor(some, device=device) for some in (mix.first, mix.second))
+        mixed = mix.share * shown(first) + (1 - mix.share) * shown(second)
+        return mixed_cross_entropy(outputs(params, mixed), guesses[first], guesses[second], mix.share)
 
     def loss(params: Mapping[str, Tensor], rows: Tensor) -> Tensor:
         pictures = shown(rows)
         scores = outputs(params, pictures)
         found = loss_of_both(scores, fine[rows], coarse[rows], matrix.to(scores.dtype))
-        if not lesson.fixed:
-            return found
-        held = cross_entropy(outputs(params, shifted(pictures, chance)), guesses[rows])
-        return found + lesson.fixed * held
+        if lesson.fixed:
+            held = cross_entropy(outputs(params, shifted(pictures, chance)), guesses[rows])
+            found = found + lesson.fixed * held
+        return found + lesson.mixed * between(params, rows) if lesson.mixed else found
 
     batches = [torch.tensor(rows, device=device) for rows in lesson.batches(task.hyper.b, task.seed)]
     return Steps(batches, loss, fit, device)

@@ -36,7 +36,7 @@ from flnet.refusals import LabelsRefused
 
 MAX_BYTES = 1_000_000  # of one file
 HEADER = ("coarse", "desired", "weight")
-LEARNING = ("schedule", "steps", "estimate", "rows", "threshold", "fixed")
+LEARNING = ("schedule", "steps", "estimate", "rows", "threshold", "fixed", "mixed")
 
 Names = list[str]
 Weight = Annotated[float, Field(ge=0, le=1)]
@@ -58,6 +58,7 @@ class _File(_Space):
     rows: int | None = Field(default=None, ge=1)
     threshold: float = Field(default=0.95, ge=0, lt=1)
     fixed: float = Field(default=0, ge=0, le=100)
+    mixed: float = Field(default=0, ge=0, le=100)
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class Labelling:
             None: all of a node with that space, none of another one.
         threshold: from which probability on a guess is confident.
         fixed: weight of the loss on changed rows by the confident guesses for the unchanged ones.
+        mixed: weight of the loss on rows between two others, by the confident guesses for both.
     """
 
     space: LabelSpace
@@ -88,6 +90,7 @@ class Labelling:
     rows: int | None = None
     threshold: float = 0.95
     fixed: float = 0.0
+    mixed: float = 0.0
 
     @property
     def target(self) -> LabelSpace:

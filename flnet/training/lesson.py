@@ -10,9 +10,24 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from flnet.labels import Loss, Matrix, cross_entropy, loss_of_both, step_batches, teaching
+from flnet.labels import Loss, Matrix, cross_entropy, loss_of_both, mixed_cross_entropy, step_batches, teaching
 
 Labels = NDArray[np.int64]
+MOSTLY_ONE = 0.75  # both parameters of the beta distribution of shares: a mix is mostly of one row
+
+
+@dataclass(frozen=True)
+class Mix:
+    """Rows of a batch between two others: share of the first ones, the rest of the second ones.
+
+    Attributes:
+        first, second: (m,) numbers of training rows; none where fewer than two rows of the batch are guessed.
+        share: of the first ones, in [0, 1].
+    """
+
+    first: Labels
+    second: Labels
+    share: float
 
 
 @dataclass(frozen=True)
@@ -26,6 +41,7 @@ class Lesson:
         steps: how many batches there are, whatever the number of rows.
         guesses: (n,) desired classes that the model is sure of, -1 elsewhere.
         fixed: weight of the loss on changed rows by those guesses.
+        mixed: weight of the loss on rows between two others by the guesses for both.
     """
 
     labels: Labels
@@ -34,6 +50,7 @@ class Lesson:
     steps: int
     guesses: Labels
     fixed: float = 0.0
+    mixed: float = 0.0
 
     @property
     def rows(self) -> Labels:
@@ -64,3 +81,20 @@ class Lesson:
     def loss_of_changed(self, scores: Matrix, rows: Labels) -> Loss:
         """On changed rows (noise, shifts): held to the guesses for the unchanged ones, with its weight."""
         return cross_entropy(scores, self.guesses[rows]).times(self.fixed)
+
+    def mix(self, rows: Labels, chance: np.random.Generator) -> Mix:
+        """How the rows of a batch that have a guess are mixed, each with another one of them or with itself.
+
+        Args:
+            rows: (b,) of a batch.
+            chance: draws partners, and one share for the batch.
+        """
+        sure = rows[self.guesses[rows] >= 0]
+        share = float(chance.beta(MOSTLY_ONE, MOSTLY_ONE))
+        return Mix(sure, chance.permutation(sure), share) if len(sure) > 1 else Mix(sure[:0], sure[:0], share)
+
+    def loss_of_mixed(self, scores: Matrix, mix: Mix) -> Loss:
+        """On rows between two others (m, K): held to both guesses by their shares, with its weight."""
+        return mixed_cross_entropy(scores, self.guesses[mix.first], self.guesses[mix.second], mix.share).times(
+            self.mixed
+        )

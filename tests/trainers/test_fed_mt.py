@@ -104,6 +104,29 @@ def test_taught_steps_have_the_gradient_of_the_lesson() -> None:
     np.testing.assert_allclose(gradient["w"], x[rows].reshape(-1, 1).T @ wanted.gradient, atol=1e-6)
 
 
+def test_taught_steps_hold_mixed_pictures_to_both_guesses() -> None:
+    chance = np.random.default_rng(0)
+    x, weights = chance.normal(size=(5, 1, 1, 1)), chance.normal(size=(1, 3))
+    lesson = Lesson(np.array([0, 1, 0, 2, 1]), np.full(5, -1), MATRICES[1], 2, np.array([0, 2, 0, 1, -1]), 0, 0.5)
+    task, pictures = Task({"w": weights}, HyperParams(e=1, u=0.1, b=5), 3), torch.tensor(x)
+
+    def outputs(params: Any, shown: Any) -> Any:
+        return shown.flatten(1) @ params["w"]
+
+    steps = twin.taught_steps(
+        task, lesson, lambda rows: pictures[rows], outputs, lambda *how: Fit(how[0], how[1]), torch.device("cpu")
+    )
+    rows, flat = lesson.batches(5, 3)[0], x.reshape(-1, 1)
+    loss, gradient = steps(task.params, 0)
+    mix = lesson.mix(rows, np.random.default_rng([3, 1]))
+    between = mix.share * flat[mix.first] + (1 - mix.share) * flat[mix.second]
+    plain, mixed = lesson.loss(flat[rows] @ weights, rows), lesson.loss_of_mixed(between @ weights, mix)
+    assert mixed.value > 0
+    assert loss == pytest.approx(plain.value + mixed.value, abs=1e-6)
+    wanted = flat[rows].T @ plain.gradient + between.T @ mixed.gradient
+    np.testing.assert_allclose(gradient["w"], wanted, atol=1e-6)
+
+
 def test_shifted_pictures_have_the_same_numbers() -> None:
     pictures = torch.arange(2 * 3 * 10 * 20).reshape(2, 3, 10, 20)
     moved = [twin.shifted(pictures, torch.Generator().manual_seed(seed)) for seed in range(6)]

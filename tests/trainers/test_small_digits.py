@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from flnet.messages import HyperParams
 from flnet.params import Params, Schema
-from flnet.training.api import Partition, Task, TrainerSettings
+from flnet.training.api import Lesson, Partition, Task, TrainerSettings
 from flnet.training.data import Labelled
 from trainers.SMALL_DIGITS import SHAPES, SmallDigits, make_trainer
 
@@ -59,6 +60,25 @@ def test_the_gradient_is_the_slope_of_the_loss(first: SmallDigits) -> None:
             moved[sign][name][at] += sign * 1e-5
         slope = (steps(moved[1], 3)[0] - steps(moved[-1], 3)[0]) / 2e-5
         assert gradient[name][at] == pytest.approx(slope, rel=1e-3, abs=1e-7)
+
+
+def test_the_gradient_is_the_slope_where_nodes_label_differently(first: SmallDigits) -> None:
+    start = {name: array.astype(np.float64) for name, array in first.initial_params(0).items()}
+    digits, pairs = np.asarray(first.labels(), np.int64), np.repeat(np.eye(5), 2, axis=1)
+    guesses = np.where(np.arange(len(digits)) % 3, digits, -1)
+    lesson = Lesson(np.full(len(digits), -1), digits // 2, pairs, 2, guesses, 0.5, 2.0)
+
+    def loss(params: Any) -> tuple[float, Any]:
+        return first.gradients(Task(params, FIVE, 1, lesson=lesson))(params, 0)  # draws the same each time
+
+    _, gradient = loss(start)
+    for name, at in {"hidden.weight": (20, 3), "output.bias": (7,)}.items():
+        moved = {sign: {**start, name: start[name].copy()} for sign in (-1, 1)}
+        for sign in moved:
+            moved[sign][name][at] += sign * 1e-5
+        slope = (loss(moved[1])[0] - loss(moved[-1])[0]) / 2e-5
+        assert gradient[name][at] == pytest.approx(slope, rel=1e-3, abs=1e-7)
+        assert abs(slope) > 1e-4
 
 
 def test_training_learns_and_is_a_function_of_parameters_rows_and_seed(first: SmallDigits) -> None:

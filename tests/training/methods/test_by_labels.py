@@ -151,7 +151,8 @@ def test_the_desired_space_itself_is_the_plain_loss() -> None:
     assert Params(learnt(desired, start, 1)) == Params(learnt(same, start, 1))
 
 
-def test_guesses_reach_the_trainer_for_the_loss_on_changed_rows() -> None:
+@pytest.mark.parametrize("name", ["fixed", "mixed"])
+def test_guesses_reach_the_trainer_for_the_loss_on_changed_rows(name: str) -> None:
     seen: list[Lesson | None] = []
 
     class Looking(SmallDigits):
@@ -159,12 +160,12 @@ def test_guesses_reach_the_trainer_for_the_loss_on_changed_rows() -> None:
             seen.append(task.lesson)
             return super().fit(task)
 
-    told = TrainerSettings(None, Path(), (1, 5), labels=labelling(fixed=1.0, threshold=0.1))
+    told = TrainerSettings(None, Path(), (1, 5), labels=labelling(threshold=0.1, **{name: 1.0}))
     trainer = with_labels(Looking(told), told, "SMALL_DIGITS")
     trainer.fit(Task(trainer.initial_params(0), FEW, 0))
     assert seen[0] is not None
     assert (seen[0].guesses >= 0).any()
-    assert seen[0].fixed == 1.0
+    assert (seen[0].fixed, seen[0].mixed) == (float(name == "fixed"), float(name == "mixed"))
 
 
 def test_who_cannot_learn_so_says_what_to_do() -> None:
