@@ -29,7 +29,7 @@ _MERGING_RULE = re.compile(
     r"|k-means(:(1|(?=[0-9.]*[1-9])0[.][0-9]{1,9}))?"
     rf"|scaffold(:{_ABOVE_0}(:examples)?)?|fedavgm(:{_ABOVE_0}(:{_BELOW_1})?)?"
     rf"|(fedadam|fedyogi)(:{_ABOVE_0}(:{_BELOW_1}(:{_BELOW_1}(:{_ABOVE_0})?)?)?)?"
-    rf"|consistency(:(mad|raw|shares|ratio))?(:{_COUNT}(:{_PART})?)?"
+    rf"|consistency(:(mad|rows|raw|shares|ratio))?(:{_COUNT}(:{_PART})?)?"
 )
 _FILTER = re.compile(f"clip(:{_ABOVE_0})?|cosine")
 _MOST_FILTERS = 8

@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import fsum
 from statistics import median
 
 import numpy as np
@@ -33,7 +34,7 @@ from flnet.strategies.remembering import Past, array_of, flat, noted, past_of, t
 from flnet.strategies.scores import Kind, Scores, mean_scores, shares_of_distance, weights
 from flnet.weighing import Weighed, shares
 
-WINDOWS: Mapping[Kind, int] = {"mad": 10, "raw": 1, "shares": 1, "ratio": 1}
+WINDOWS: Mapping[Kind, int] = {"mad": 10, "rows": 10, "raw": 1, "shares": 1, "ratio": 1}
 _WARM_UP = 2  # rounds: before them there is no pair of bases and changes
 _LAYOUT = "moves"  # of what is remembered; what an earlier version remembered is none
 _FEWEST = 3  # updates: of two, nobody can say which one is wrong
@@ -121,8 +122,17 @@ def _scored(
     by_share = _completed(mean_scores([shares_of_distance(row) for row in rows], peers), predicted, peers)
     scores = _completed(mean_scores(rows, peers), predicted, peers) if kind == "raw" else by_share
     trusted, examples = weights(scores, kind), by_examples(updates)
+    if kind == "rows":
+        trusted = _times(trusted, examples)
     late = {one.peer: lateness(one.staleness) for one in updates}
     return {peer: mix * examples[peer] + (1 - mix) * trusted[peer] * late[peer] for peer in peers}, by_share
+
+
+def _times(trusted: Scores, examples: Scores) -> dict[PeerId, float]:
+    """Both multiplied, of sum 1; trust alone where nobody trusted has an example."""
+    both = {peer: one * examples[peer] for peer, one in trusted.items()}
+    total = fsum(both.values())
+    return {peer: one / total for peer, one in both.items()} if total > 0 else dict(trusted)
 
 
 def _completed(scores: Scores, predicted: Scores, peers: Sequence[PeerId]) -> dict[PeerId, float]:

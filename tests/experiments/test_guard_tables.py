@@ -47,6 +47,13 @@ def test_up_to_four_of_ten_are_hostile_with_alike_and_with_unlike_data() -> None
     assert {setup.nodes for setup in setups} == {10}
 
 
+def test_all_rules_have_the_same_unlike_deals_without_attackers() -> None:
+    cells = find_plan("guard-unlike").cells()
+    assert {cell.setup.attack for cell in cells} == {""}
+    assert {(cell.setup.partition, cell.seed) for cell in cells} == {("dirichlet:0.3", seed) for seed in range(5)}
+    assert {"agg1", "consistency", "consistency:rows"} <= {cell.setup.aggregation for cell in cells}
+
+
 def test_methods_are_compared_with_the_published_figures_of_the_same_scenario() -> None:
     plan = find_plan("guard-5b")
     methods = {cell.column: cell.setup.method for cell in plan.cells(1)}

@@ -47,6 +47,7 @@ def counted(merged: Merged) -> list[float]:
     ("kind", "expected"),
     [
         ("mad", [0.5, 0.5, 0.0]),
+        ("rows", [0.5, 0.5, 0.0]),
         ("raw", [0.4793089277, 0.4793089277, 0.0413821445]),
         ("shares", [0.4028062741, 0.4028062741, 0.1943874518]),
     ],
@@ -89,6 +90,14 @@ def mix_of(part: float) -> Merged:
 )
 def test_a_part_may_go_by_examples(part: float, expected: list[float]) -> None:
     assert counted(mix_of(part)) == pytest.approx(expected, abs=1e-9)
+
+
+def test_rows_may_count_beside_trust() -> None:
+    """Examples 100, 300 and 100 times trust 1, 1 and 0."""
+    state = played(consistency("rows"), BASES[:2], CHANGES[:2]).state
+    there = [replace(one, examples=n) for one, n in zip(sent(BASES[2], CHANGES[2]), (100, 300, 100), strict=True)]
+    merged = consistency("rows").merge(state, begun(2, w=BASES[2]), there)
+    assert counted(merged) == pytest.approx([0.25, 0.75, 0], abs=1e-9)
 
 
 def test_with_all_of_it_it_is_the_mean_by_examples() -> None:
@@ -269,9 +278,21 @@ def test_a_node_knows_when_it_remembers_other_things_than_the_others() -> None:
 
 
 def test_the_name_says_what_is_not_usual() -> None:
-    rules = [consistency(), consistency("raw"), consistency("mad", 1), consistency("ratio", 1, 0.5)]
+    rules = [
+        consistency(),
+        consistency("raw"),
+        consistency("mad", 1),
+        consistency("ratio", 1, 0.5),
+        consistency("rows"),
+    ]
     names = [rule.name for rule in rules]
-    assert names == ["consistency", "consistency:raw", "consistency:1", "consistency:ratio:1:0.5"]
+    assert names == [
+        "consistency",
+        "consistency:raw",
+        "consistency:1",
+        "consistency:ratio:1:0.5",
+        "consistency:rows",
+    ]
     for window, mix in ((0, 0.0), (1, -0.1), (1, 1.1)):
         with pytest.raises(ValueError, match="at least 1 round"):
             consistency("mad", window, mix)
