@@ -17,7 +17,7 @@ from flnet.events import Event, Restored, UpdateOffered, UpdateReceived, Version
 from flnet.jobs import HELD_ROUNDS
 from flnet.messages import AskVersion, ModelParams
 from flnet.params import PeerId, TrainerId
-from flnet.store import SavedJob, Store
+from flnet.store import KeptModel, SavedJob, Store
 
 log = logging.getLogger(__name__)
 
@@ -55,11 +55,16 @@ class Keeper:
             log.warning("%s", notice)
             self._tell("state_damaged", notice)
 
-    async def save(self, trainer: TrainerId, *effects: Save) -> bool:
-        """Keep the state after these, as one; whether that worked."""
+    async def save(self, trainer: TrainerId, *effects: Save, models: Sequence[KeptModel] = ()) -> bool:
+        """Keep the state after these, as one; whether that worked.
+
+        Args:
+            models: that the job came to hold with them.
+        """
         job = self._unsaved.get(trainer)
         for one in effects:
             job = SavedJob.of(one) if job is None else job.then(SavedJob.of(one))
+        job = job.beside(*job.models, *models) if job and models else job
         return job is None or await self._try(trainer, job)
 
     async def addresses(self) -> Sequence[str]:

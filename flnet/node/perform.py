@@ -32,9 +32,9 @@ from flnet.node.keeper import RETRY_SECONDS, Keeper
 from flnet.node.lane import Lane
 from flnet.node.line import Answered, Line, Step
 from flnet.node.post import Post
-from flnet.node.shelf import Chosen, Shelf, beside
+from flnet.node.shelf import Chosen, Shelf
 from flnet.node.timers import Deliver, Timers
-from flnet.params import Digest, TrainerId
+from flnet.params import TrainerId
 from flnet.store import Store
 
 log = logging.getLogger(__name__)
@@ -122,25 +122,19 @@ class Performer:
         """Keep what these steps want kept, all that belongs to one job at once."""
         was_well, saves = not self.keeper.trouble, [save for step in steps for save in step.saves]
         for trainer in dict.fromkeys(owner for owner, _ in saves):
-            if await self._save(trainer, [save for owner, save in saves if owner == trainer]):
-                await self._keep([model for step in steps for model in step.models if model.trainer == trainer])
+            models = await self._news([one for step in steps for one in step.models if one.trainer == trainer])
+            wanted = [save for owner, save in saves if owner == trainer]
+            if await self.keeper.save(trainer, *wanted, models=[model.to_keep for model in models]):
+                self._shelf.kept(models)
         if was_well and self.keeper.trouble:
             self._spawn(self._mend())
 
-    async def _save(self, owner: TrainerId, saves: Sequence[Save]) -> bool:
-        return await self.keeper.save(owner, *saves)
-
-    async def _keep(self, models: Sequence[Chosen]) -> None:
-        newest: dict[Digest, Chosen] = {}  # of each model what is known by now, and its private part as it came
-        for model in models:
-            first = newest.pop(model.digest, model)
-            same = first.figures["round"] == model.figures["round"]
-            newest[model.digest] = beside(first, model) if same else model
+    async def _news(self, models: Sequence[Chosen]) -> Sequence[Chosen]:
         try:
-            for model in newest.values():
-                await self._shelf.keep(model)
+            return await self._shelf.news(models)
         except LocalError as exc:
             self.keeper.failed(str(exc))
+            return ()
 
     async def _finish(self, step: Step) -> Packet | None:
         answer = self._show(step)

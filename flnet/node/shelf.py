@@ -16,7 +16,8 @@ from flnet.jobs.state import JobState
 from flnet.node.base import View
 from flnet.node.core import NodeCore
 from flnet.params import Digest, Params, TrainerId
-from flnet.store import Store
+from flnet.store import KeptModel, Store
+from flnet.store.base import as_text
 
 _HEX = frozenset(string.hexdigits)
 MOST_PINNED = 10  # models of a trainer
@@ -32,6 +33,11 @@ class Chosen:
     figures: Mapping[str, Any]
     shared: Params
     private: Params
+
+    @property
+    def to_keep(self) -> KeptModel:
+        """As a store takes it."""
+        return KeptModel.of(self.figures, self.shared, self.private)
 
     @property
     def full(self) -> Params:
@@ -54,23 +60,34 @@ class Shelf:
             return None
         return self._held(trainer, state, state.model)
 
-    async def keep(self, held: Chosen) -> None:
-        """Keep a model that a job holds, or what has become known of it.
+    async def news(self, models: Sequence[Chosen]) -> list[Chosen]:
+        """What is to be kept of the models that a job held one after another, and of what became known of them.
 
         The private part stays as it was when the model came, or as it learnt on from this model: the next training
         changes it before there is a next average.
+
+        Raises:
+            LocalError: what is kept cannot be read, or these cannot be written.
         """
-        trainer = held.trainer
-        last = self._newest.get(trainer)
-        last = last or await self._stored(trainer, held.digest)
-        if last and (last.digest, last.figures["round"]) == (held.digest, held.figures["round"]):
-            held = beside(last, held)
-            if held.figures["record"] is None:  # so many rounds ago that the job does not hold it any more
-                held = replace(held, figures={**held.figures, "record": last.figures["record"]})
-            if last.figures == held.figures:
-                return
-        await self._store.keep_model(trainer, held.figures, held.shared, held.private)
-        self._newest[trainer] = held
+        newest: dict[Digest, Chosen] = {}  # of each model what is known by now, and its private part as it came
+        for model in models:
+            first = newest.pop(model.digest, model)
+            same = first.figures["round"] == model.figures["round"]
+            newest[model.digest] = beside(first, model) if same else model
+        found: list[Chosen] = []
+        for model in newest.values():
+            last = found[-1] if found else self._newest.get(model.trainer)
+            last = last or await self._stored(model.trainer, model.digest)
+            held = model if last is None else _known_on(last, model)
+            if last is None or (last.digest, last.figures) != (held.digest, held.figures):
+                as_text(held.figures)
+                found.append(held)
+        return found
+
+    def kept(self, models: Sequence[Chosen]) -> None:
+        """The store has these now, the last one as the newest."""
+        for model in models:
+            self._newest[model.trainer] = model
 
     async def _stored(self, trainer: TrainerId, digest: Digest) -> Chosen | None:
         """The model as an earlier run kept it."""
@@ -153,6 +170,16 @@ class Shelf:
         if state.model is None:
             raise NoData(trainer, state.error or "no data")
         return state
+
+
+def _known_on(last: Chosen, held: Chosen) -> Chosen:
+    """A model with what was known of it, if it is the one that was held last."""
+    if (last.digest, last.figures["round"]) != (held.digest, held.figures["round"]):
+        return held
+    held = beside(last, held)
+    if held.figures["record"] is None:  # so many rounds ago that the job does not hold it any more
+        held = replace(held, figures={**held.figures, "record": last.figures["record"]})
+    return held
 
 
 def beside(first: Chosen, later: Chosen) -> Chosen:

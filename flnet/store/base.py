@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from flnet.effects import KeptUpdate, Save
@@ -13,6 +13,7 @@ from flnet.params import Digest, Params, TrainerId
 from flnet.settings import Settings
 
 MOST_UNSAVED = 10_000  # records that are collected while a disk does not work
+MOST_MODELS = 2  # models, likewise: an average, and one that beat it
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,32 @@ USUAL = Retention.of(Settings())
 
 
 @dataclass(frozen=True)
+class KeptModel:
+    """A model that is kept: its figures, and where it is asked for, its parameters.
+
+    Attributes:
+        digest: of the shared parameters; the model's name.
+        figures: what is known of it, plain JSON data.
+        nbytes: of all its parameters.
+        shared: None in a list.
+        private: of this node alone, as they were beside this model; they never leave it for another node.
+        pinned: whether a person wants it kept until it is unpinned.
+    """
+
+    digest: Digest
+    figures: Mapping[str, Any]
+    nbytes: int
+    shared: Params | None = None
+    private: Params | None = None
+    pinned: bool = False
+
+    @classmethod
+    def of(cls, figures: Mapping[str, Any], shared: Params, private: Params) -> KeptModel:
+        """A model as a job holds it."""
+        return cls(shared.digest, figures, shared.nbytes + private.nbytes, shared, private)
+
+
+@dataclass(frozen=True)
 class SavedJob:
     """The last saved state of a job, or what of it is new.
 
@@ -53,6 +80,7 @@ class SavedJob:
         updates: of peers, in rounds that are not averaged yet.
         records: of rounds that are over, one for each (round, initiator), in the order of rounds.
         remembered: what its merging rule remembers.
+        models: that become the newest ones that are kept, in this order, as by `Store.keep_model`.
     """
 
     snapshot: Mapping[str, Any] = field(default_factory=dict)
@@ -62,6 +90,7 @@ class SavedJob:
     updates: tuple[KeptUpdate, ...] = ()
     records: tuple[Mapping[str, Any], ...] = ()
     remembered: Params | None = None
+    models: tuple[KeptModel, ...] = ()
 
     @classmethod
     def of(cls, new: Save) -> SavedJob:
@@ -88,28 +117,15 @@ class SavedJob:
             tuple(kept for (key, _), kept in sorted(updates.items()) if key.number >= first),
             tuple(records[at] for at in sorted(records)[-MOST_UNSAVED:]),
             self.remembered if new.remembered is None else new.remembered,
-        )
+        ).beside(*self.models, *new.models)
 
-
-@dataclass(frozen=True)
-class KeptModel:
-    """A model that is kept: its figures, and where it is asked for, its parameters.
-
-    Attributes:
-        digest: of the shared parameters; the model's name.
-        figures: what is known of it, plain JSON data.
-        nbytes: of all its parameters.
-        shared: None in a list.
-        private: of this node alone, as they were beside this model; they never leave it for another node.
-        pinned: whether a person wants it kept until it is unpinned.
-    """
-
-    digest: Digest
-    figures: Mapping[str, Any]
-    nbytes: int
-    shared: Params | None = None
-    private: Params | None = None
-    pinned: bool = False
+    def beside(self, *models: KeptModel) -> SavedJob:
+        """The same, with these models in place of those that it came with."""
+        newest: dict[Digest, KeptModel] = {}
+        for model in models:
+            newest.pop(model.digest, None)
+            newest[model.digest] = model
+        return replace(self, models=tuple(newest.values())[-MOST_MODELS:])
 
 
 class Store(Protocol):

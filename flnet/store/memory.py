@@ -41,10 +41,15 @@ class MemoryStore:
         text = as_text(job.snapshot)
         records = {(one["round"], one["initiator"]): as_text(one) for one in job.records}
         _, before = self._jobs.get(trainer, ("", SavedJob()))
-        self._jobs[trainer] = (text, before.then(replace(job, records=())))
+        for model in job.models:
+            as_text(model.figures)
+        self._jobs[trainer] = (text, before.then(replace(job, records=(), models=())))
         if records:
             kept = self._records.get(trainer, {}) | records
             self._records[trainer] = {at: kept[at] for at in sorted(kept)[-self._retention.rounds :]}
+        for model in job.models:
+            assert model.shared is not None and model.private is not None
+            await self.keep_model(trainer, model.figures, model.shared, model.private)
 
     async def load(self, trainer: TrainerId, rounds: int | None = None) -> SavedJob | None:
         """The last saved state, with the records of that many newest rounds (None: all); None if there is none."""

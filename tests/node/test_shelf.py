@@ -12,7 +12,7 @@ from flnet.messages import Peer
 from flnet.node.core import NodeCore
 from flnet.node.shelf import Chosen, Shelf
 from flnet.params import PeerId, Schema, TrainerId
-from flnet.store import USUAL, MemoryStore
+from flnet.store import USUAL, MemoryStore, SavedJob
 from tests.helpers import HYPER, key, params
 from tests.node.judging import Judge
 from tests.node.mesh import MNIST_3_7, Mesh
@@ -100,6 +100,14 @@ def held(shelf: Shelf) -> Chosen:
     return found
 
 
+async def keep(shelf: Shelf, store: MemoryStore) -> int:
+    """Keep what a job holds, as a node does with the next save; how many models that were."""
+    models = await shelf.news([held(shelf)])
+    await store.save(MNIST_3_7, SavedJob(models=tuple(model.to_keep for model in models)))
+    shelf.kept(models)
+    return len(models)
+
+
 async def test_an_adopted_model_is_kept_beside_the_average_that_it_beat() -> None:
     store = MemoryStore()
     core = NodeCore(Peer(id="a", ip="127.0.0.1", port=4000), [MNIST_3_7])
@@ -108,10 +116,10 @@ async def test_an_adopted_model_is_kept_beside_the_average_that_it_beat() -> Non
     state.phase, state.key = Phase.EXCHANGING, key(4)
     state.record = RoundRecord(key(4), digest=own.digest, post_accuracy=0.5, used_hyper={"e": 1})
     state.model, state.accuracy = Model(Schema.of(own), own, head, 4, 2), 0.5
-    await shelf.keep(held(shelf))
+    await keep(shelf, store)
     state.model, state.accuracy = state.model.holding(better, 4, 3), 0.75
     state.record.exchanged_with = PeerId("b")
-    await shelf.keep(held(shelf))
+    await keep(shelf, store)
     views = await shelf.views(MNIST_3_7)
     assert [(v["digest"], v["accuracy"], v["exchanged_with"], v["contributors"]) for v in views] == [
         (better.digest, 0.75, "b", 3),
@@ -119,10 +127,11 @@ async def test_an_adopted_model_is_kept_beside_the_average_that_it_beat() -> Non
     ]
     # The next training changes the head and an edit the settings: what is kept of round 4 stays.
     state.model, state.hyper = state.model.with_private(params(head=[6.0])), HYPER
-    await shelf.keep(held(shelf))
+    await keep(shelf, store)
     kept = await store.load_model(MNIST_3_7, better.digest)
     assert kept is not None
     assert (kept.private, kept.figures["hyper"]) == (head, {"e": 1})
+    assert await keep(shelf, store) == 0  # nothing new is known of it
 
 
 async def test_a_model_taken_over_at_a_start_was_not_measured_here() -> None:

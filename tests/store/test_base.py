@@ -8,7 +8,7 @@ from flnet.effects import KeptUpdate
 from flnet.errors import LocalError
 from flnet.params import PeerId, Update
 from flnet.settings import load_settings
-from flnet.store.base import USUAL, Retention, SavedJob, as_text
+from flnet.store.base import USUAL, KeptModel, Retention, SavedJob, as_text
 from tests.helpers import key, params
 
 
@@ -40,6 +40,15 @@ def test_parameters_that_are_none_stay() -> None:
     assert after == SavedJob({"round": 1}, *kept, remembered=remembered)
     assert after.parts == (*kept, remembered)
     assert before.then(SavedJob({}, remembered=params(r=[2.0]))).remembered == params(r=[2.0])
+
+
+def test_of_models_that_wait_for_a_disk_the_newest_few_stay() -> None:
+    def model(number: int, round: int) -> KeptModel:
+        return KeptModel.of({"round": round}, params(w=[number]), params())
+
+    saved = SavedJob(models=(model(1, 0), model(2, 1))).then(SavedJob(models=(model(1, 2),)))
+    assert saved.models == (model(2, 1), model(1, 2))
+    assert saved.then(SavedJob(models=(model(3, 3),))).models == (model(1, 2), model(3, 3))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {1, 2}, b"x"])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from flnet.params import Params, TrainerId
-from flnet.store.base import SavedJob
+from flnet.store.base import KeptModel, SavedJob
 from flnet.store.disk.files import DamagedFile, ModelFiles, free_name
 from flnet.store.disk.tables import put_job, put_model
 
@@ -29,6 +29,13 @@ def set_aside(database: Path) -> Path:
 def labels(kind: str, trainer: TrainerId, round: int = -1, contributors: int = 0) -> dict[str, str]:
     """What a file says of itself."""
     return {KIND: kind, TRAINER: trainer, ROUND: str(round), CONTRIBUTORS: str(contributors)}
+
+
+def files_of(trainer: TrainerId, model: KeptModel) -> list[tuple[Params, dict[str, str]]]:
+    """The parameters of a model, and what the file of each says of itself."""
+    where = (model.figures.get("round", -1), model.figures.get("contributors", 0))
+    parts = ((SHARED, model.shared), (PRIVATE, model.private))
+    return [(one, labels(kind, trainer, *where)) for kind, one in parts if one is not None]
 
 
 def rebuild(db: sqlite3.Connection, files: ModelFiles) -> list[str]:
@@ -58,7 +65,7 @@ def rebuild(db: sqlite3.Connection, files: ModelFiles) -> list[str]:
         models.sort(key=lambda model: model[:2])
         _, beside = private.get(trainer, (0.0, Params()))
         for model in models:
-            put_model(db, trainer, _figures(*model[:2], beside), model[2], beside)
+            put_model(db, trainer, KeptModel.of(_figures(*model[:2], beside), model[2], beside))
         round, contributors, params = models[-1]
         put_job(db, trainer, SavedJob(_snapshot(round, contributors), params, beside))
         told.append(f"{trainer} goes on from the average of round {round}, found among {len(models)} model files")

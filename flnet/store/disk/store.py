@@ -71,7 +71,7 @@ class DiskStore:
             LocalError: it was not kept; the message says why. What was kept before is still there.
         """
         await self._run(lambda: self._save(trainer, job))
-        if any(one is not None for one in job.parts):
+        if job.models or any(one is not None for one in job.parts):
             self._tidy_later()
 
     async def load(self, trainer: TrainerId, rounds: int | None = None) -> SavedJob | None:
@@ -178,10 +178,12 @@ class DiskStore:
         held = [(one, rescue.labels(kind, trainer, round, contributors)) for kind, one in parts if one is not None]
         came = [kept.update.params for kept in job.updates if kept.digest is None]
         received = rescue.labels(rescue.RECEIVED, trainer)
-        self._files.write_all(held + [(one, received) for one in came if not tables.is_inline(one)])
+        held += [(one, received) for one in came if not tables.is_inline(one)]
+        self._files.write_all(held + [file for model in job.models for file in rescue.files_of(trainer, model)])
         with self._transaction():
             tables.put_job(self._db, trainer, job)
             self._put_records(trainer, job)
+            self._put_models(trainer, job.models)
 
     def _put_records(self, trainer: TrainerId, job: SavedJob) -> None:
         """Of a hundred thousand rows only those are looked at that come and go, so they are counted but once."""
@@ -220,12 +222,14 @@ class DiskStore:
         return job
 
     def _keep_model(self, trainer: TrainerId, figures: Mapping[str, Any], shared: Params, private: Params) -> None:
-        as_text(figures)
-        where = (figures.get("round", -1), figures.get("contributors", 0))
-        parts = ((rescue.SHARED, shared), (rescue.PRIVATE, private))
-        self._files.write_all([(one, rescue.labels(kind, trainer, *where)) for kind, one in parts])
+        model = KeptModel.of(figures, shared, private)
+        self._files.write_all(rescue.files_of(trainer, model))
         with self._transaction():
-            tables.put_model(self._db, trainer, figures, shared, private)
+            self._put_models(trainer, [model])
+
+    def _put_models(self, trainer: TrainerId, models: Sequence[KeptModel]) -> None:
+        for model in models:
+            tables.put_model(self._db, trainer, model)
             tables.drop_models(self._db, trainer, self._retention.averages + 1, self._retention.model_bytes)
 
     def _read(self, digest: Digest) -> Params | None:

@@ -132,17 +132,15 @@ def _update(trainer: TrainerId, row: tuple[Any, ...], read: Read) -> KeptUpdate 
     return KeptUpdate(update, None if digest is None else Digest(digest))
 
 
-def put_model(
-    db: sqlite3.Connection, trainer: TrainerId, figures: Mapping[str, Any], shared: Params, private: Params
-) -> None:
+def put_model(db: sqlite3.Connection, trainer: TrainerId, model: KeptModel) -> None:
     """Put a model as the newest; a pinned one stays pinned."""
-    nbytes = shared.nbytes + private.nbytes
+    assert model.private is not None
     db.execute(
         "INSERT INTO models (trainer, digest, place, figures, nbytes, private) "
         "SELECT ?, ?, 1 + coalesce(max(place), 0), ?, ?, ? FROM models WHERE trainer = ? "
         "ON CONFLICT (trainer, digest) DO UPDATE SET place = excluded.place, figures = excluded.figures, "
         "nbytes = excluded.nbytes, private = excluded.private",
-        (trainer, shared.digest, as_text(figures), nbytes, private.digest, trainer),
+        (trainer, model.digest, as_text(model.figures), model.nbytes, model.private.digest, trainer),
     )
 
 

@@ -16,7 +16,7 @@ import pytest
 from flnet.effects import KeptUpdate
 from flnet.errors import LocalError, StartError
 from flnet.params import Digest, PeerId, TrainerId, Update
-from flnet.store import SavedJob
+from flnet.store import KeptModel, SavedJob
 from flnet.store.disk import DiskStore
 from tests.helpers import key, params
 
@@ -157,6 +157,9 @@ async def test_what_was_not_kept_is_not_half_kept(tmp_path: Path, monkeypatch: p
     await store.save(T, before)
     with pytest.raises(LocalError, match="plain JSON"):
         await store.save(T, SavedJob({"x": float("nan")}, params(w=[2.0])))
+    model = KeptModel.of({"x": float("nan")}, params(w=[2.0]), params())
+    with pytest.raises(LocalError, match="plain JSON"):
+        await store.save(T, SavedJob({"round": 2}, params(w=[2.0]), models=(model,)))
     monkeypatch.setattr("flnet.store.disk.tables.as_text", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         await store.save(T, SavedJob({"round": 2}, params(w=[2.0])))
@@ -165,6 +168,16 @@ async def test_what_was_not_kept_is_not_half_kept(tmp_path: Path, monkeypatch: p
     await store.save(T, SavedJob({"round": 3}, params(w=[1.0])))
     await store.close()
     assert [path.stem for path in (tmp_path / "models").iterdir()] == [params(w=[1.0]).digest]
+    await store.close()
+
+
+async def test_a_job_and_the_model_that_it_came_to_hold_are_one_commit(tmp_path: Path) -> None:
+    store, said = DiskStore(tmp_path), list[str]()
+    store._db.set_trace_callback(said.append)
+    model = KeptModel.of(figures(0), params(w=[1.0]), params(h=[1.0]))
+    await store.save(T, SavedJob({"round": 0}, params(w=[1.0]), params(h=[1.0]), models=(model,)))
+    assert said.count("COMMIT") == 1
+    assert await store.load_model(T, model.digest) == model
     await store.close()
 
 

@@ -10,7 +10,7 @@ import pytest
 from flnet.contributions import Contribution
 from flnet.effects import KeptUpdate
 from flnet.params import Digest, PeerId, TrainerId, Update
-from flnet.store import SavedJob
+from flnet.store import KeptModel, SavedJob
 from flnet.store.disk import tables
 from flnet.store.disk.schema import open_database
 from tests.helpers import key, params
@@ -27,7 +27,7 @@ def test_files_are_needed_as_long_as_a_row_names_them(db: sqlite3.Connection) ->
     large = params(w=range(20_000))
     update = KeptUpdate(Update(PeerId("b"), key(3), large, None))
     tables.put_job(db, T, SavedJob({}, params(w=[1.0]), params(h=[1.0]), params(s=[1.0]), (update,)))
-    tables.put_model(db, T, {}, params(w=[2.0]), params(h=[2.0]))
+    tables.put_model(db, T, KeptModel.of({}, params(w=[2.0]), params(h=[2.0])))
     parts = (params(w=[1.0]), params(h=[1.0]), params(s=[1.0]), large, params(w=[2.0]), params(h=[2.0]))
     assert tables.referenced(db) == {part.digest for part in parts}
     tables.put_job(db, T, SavedJob({"updates_from": 4}, params(w=[2.0])))
@@ -77,7 +77,7 @@ def test_an_update_whose_parameters_are_lost_is_left_out(db: sqlite3.Connection)
 
 def test_models_go_by_number_and_by_size_but_not_the_newest_nor_the_pinned(db: sqlite3.Connection) -> None:
     for number in range(4):
-        tables.put_model(db, T, {"round": number}, params(w=[number]), params())
+        tables.put_model(db, T, KeptModel.of({"round": number}, params(w=[number]), params()))
     assert tables.pin(db, T, params(w=[0]).digest, True)
     tables.drop_models(db, T, most=2, most_bytes=1000)
     assert [model.figures["round"] for model in tables.get_models(db, T)] == [3, 2, 0]

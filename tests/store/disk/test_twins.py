@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from flnet.effects import KeptUpdate
 from flnet.params import Digest, Params, PeerId, RoundKey, TrainerId, Update
-from flnet.store import USUAL, MemoryStore, SavedJob
+from flnet.store import USUAL, KeptModel, MemoryStore, SavedJob
 from flnet.store.disk import DiskStore
 from tests.helpers import params
 
@@ -39,6 +39,14 @@ RECORDS = KEYS.flatmap(
 )
 
 
+MODELS = st.builds(
+    lambda round, number, private: KeptModel.of({"round": round}, params(w=[number]), private),
+    ROUNDS,
+    st.integers(0, 9),
+    PRIVATE,
+)
+
+
 class Twins(RuleBasedStateMachine):
     """Asks both stores the same."""
 
@@ -57,10 +65,11 @@ class Twins(RuleBasedStateMachine):
         parts=st.tuples(MAYBE, MAYBE, MAYBE, MAYBE),
         updates=st.lists(PUSHED | OFFERED, max_size=3),
         records=st.lists(RECORDS, max_size=2),
+        models=st.lists(MODELS, max_size=3),
     )
-    def save(self, trainer: TrainerId, first: int, parts: Any, updates: Any, records: Any) -> None:
+    def save(self, trainer: TrainerId, first: int, parts: Any, updates: Any, records: Any, models: Any) -> None:
         shared, private, sent, remembered = parts
-        words = (tuple(updates), tuple(records), remembered)
+        words = (tuple(updates), tuple(records), remembered, tuple(models))
         job = SavedJob({"updates_from": first}, shared, private, sent, *words)
         self.run(self.disk.save(trainer, job))
         self.run(self.memory.save(trainer, job))
