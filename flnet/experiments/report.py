@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import csv
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from flnet.errors import LocalError, NotOffered
 from flnet.experiments.base import Cell, Outcome
+from flnet.experiments.markdown import line, plain
 from flnet.experiments.plan import Plan
-from flnet.experiments.ranks import alike
 from flnet.experiments.report_pictures import Shown, write_pictures
+from flnet.experiments.report_ranks import ranks_compared
 from flnet.experiments.results import Results
 from flnet.experiments.summary import Comparison, Entry, comparisons, entries
 
@@ -72,7 +72,8 @@ def _report(
         yield from _measure(plan, measure.name, [entry for entry in there if entry.measure == measure.name])
         yield from _shown(pictures, f"bars {measure.name}")
     yield from _beside(plan, there)
-    yield from _tests(tests, pictures)
+    yield from ranks_compared(tests)
+    yield from _shown(pictures, "ranks")
     yield from _absent(there)
     yield from _shown(pictures, "curves", "\n## Round by round")
     if remarks:
@@ -98,12 +99,12 @@ def _measure(plan: Plan, name: str, there: Sequence[Entry]) -> Iterator[str]:
     yield f"\n## {name}\n\nMean ± standard deviation over seeds (how many){beside}.\n"
     columns = [column.name for column in plan.columns]
     at = {(entry.row, entry.column): entry for entry in there}
-    yield _line(["", *columns])
-    yield _line(["---"] * (len(columns) + 1))
+    yield line(["", *columns])
+    yield line(["---"] * (len(columns) + 1))
     for row in plan.rows:
         cells = [at.get((row.name, column)) for column in columns]
         if any(cell is not None for cell in cells):
-            yield _line([row.name, *(_cell(cell) for cell in cells)])
+            yield line([row.name, *(_cell(cell) for cell in cells)])
 
 
 def _cell(entry: Entry | None) -> str:
@@ -137,8 +138,8 @@ def _beside(plan: Plan, there: Sequence[Entry]) -> Iterator[str]:
             )
         yield "\nThe others:\n"
         names = ["published", "ours", "difference", "spread", "standard errors", "nearest in round"]
-        yield _line(["row", "column", "measure", *names])
-        yield _line(["---"] * 9)
+        yield line(["row", "column", "measure", *names])
+        yield line(["---"] * 9)
     for entry in far:
         published, mean, difference = entry.published, entry.mean, entry.difference
         assert published is not None and mean is not None and difference is not None
@@ -146,7 +147,7 @@ def _beside(plan: Plan, there: Sequence[Entry]) -> Iterator[str]:
         errors_off = f"{entry.standard_errors:.1f}" if entry.standard_errors is not None else "-"
         numbers = [_number(published.value), _number(mean), f"{difference:+.{DIGITS}f}", spread, errors_off]
         nearest = str(entry.nearest or "-")
-        yield _line([entry.row, entry.column, entry.measure, *numbers, nearest])
+        yield line([entry.row, entry.column, entry.measure, *numbers, nearest])
     yield from _notes(plan, far)
 
 
@@ -168,45 +169,6 @@ def _notes(plan: Plan, far: Sequence[Entry]) -> Iterator[str]:
     open_ones = len(far) - len(explained)
     if open_ones and plan.notes:
         yield f"\n{open_ones} of them have no explanation yet."
-
-
-def _tests(tests: Sequence[Comparison], pictures: Sequence[Shown]) -> Iterator[str]:
-    if not tests:
-        return
-    yield "\n## Do the columns differ?"
-    yield (
-        "\nFriedman's test without a correction for ties; a row of the test is a row and seed of the table, and "
-        "rank 1 is the best. Nemenyi's critical difference at 0.05.\n"
-    )
-    yield _line(["measure", "mean ranks", "rows", "Q", "p", "critical difference", "differ"])
-    yield _line(["---"] * 7)
-    for test in tests:
-        ranks = ", ".join(f"{n} {rank:.4f}" for n, rank in zip(test.columns, test.friedman.ranks, strict=True))
-        found = test.friedman
-        numbers = [str(found.rows), f"{found.statistic:.4f}", f"{found.p:.3g}", f"{test.distance:.4f}"]
-        yield _line([test.measure, ranks, *numbers, _apart(test)])
-    for test in tests:
-        if test.pairwise is not None:
-            yield (
-                f"\nWilcoxon's signed ranks, {test.measure}, {test.columns[0]} and {test.columns[1]}: "
-                f"W {test.pairwise.statistic:g}, p {test.pairwise.p:.3g}, {test.pairwise.rows} rows that differ."
-            )
-    yield from _shown(pictures, "ranks")
-
-
-def _apart(test: Comparison) -> str:
-    """The pairs whose mean ranks are farther apart than the critical difference."""
-    ranks = test.friedman.ranks
-    pairs = itertools.combinations(range(len(ranks)), 2)
-    together = {
-        frozenset(pair) for group in alike(ranks, test.distance) for pair in itertools.combinations(group, 2)
-    }
-    named = [
-        " above ".join(test.columns[number] for number in sorted(pair, key=lambda number: ranks[number]))
-        for pair in pairs
-        if frozenset(pair) not in together
-    ]
-    return "; ".join(named) or "none"
 
 
 def _absent(there: Sequence[Entry]) -> Iterator[str]:
@@ -232,7 +194,7 @@ def _shown(pictures: Sequence[Shown], kind: str, heading: str = "") -> Iterator[
     if found and heading:
         yield heading
     for picture in found:
-        yield f"\n![{_plain(picture.title)}]({picture.link})"
+        yield f"\n![{plain(picture.title)}]({picture.link})"
 
 
 def _table_lines(there: Iterable[Entry]) -> Iterator[list[Any]]:
@@ -262,14 +224,6 @@ def _write_csv(path: Path, lines: Iterable[Sequence[Any]]) -> None:
 def _safe(value: Any) -> Any:
     """Words so that no spreadsheet takes them for a formula."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
-
-
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(_plain(cell) for cell in cells)} |"
-
-
-def _plain(words: str) -> str:
-    return " ".join(words.replace("|", "\\|").split())
 
 
 def _number(value: float, beside: float | None = None) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from flnet.experiments.base import Cell, Outcome
 from flnet.experiments.plan import Measure, Plan, Published
-from flnet.experiments.ranks import Friedman, SignedRank, critical_difference, friedman, wilcoxon
+from flnet.experiments.ranks import Friedman, SignedRank, critical_difference, friedman, holm, wilcoxon
 from flnet.experiments.results import Results
 from flnet.params import Array
 
@@ -69,19 +69,35 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Pair:
+    """Two columns.
+
+    Attributes:
+        better: the one that is better in the mean; the first of equal ones.
+        test: of their differences.
+        p: its chance after Holm's correction for all pairs of the comparison.
+    """
+
+    better: str
+    other: str
+    test: SignedRank
+    p: float
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Some columns by one measure, over all rows and seeds for which each of them has a number.
 
     Attributes:
         distance: the critical difference of their mean ranks.
-        pairwise: of two columns alone, the test of their differences.
+        pairs: each with each, those that differ most surely first.
     """
 
     measure: str
     columns: tuple[str, ...]
     friedman: Friedman
     distance: float
-    pairwise: SignedRank | None = None
+    pairs: tuple[Pair, ...] = ()
 
 
 def entries(plan: Plan, wanted: Sequence[Cell], results: Results) -> list[Entry]:
@@ -140,7 +156,7 @@ def comparisons(plan: Plan, there: Iterable[Entry]) -> list[Comparison]:
         for columns in sets:
             table = seed_rows(known, name, columns)
             if len(columns) > 1 and len(table):
-                found.append(_compared(measures[name], columns, table))
+                found.append(compared(measures[name], columns, table))
     return found
 
 
@@ -155,8 +171,27 @@ def seed_rows(there: Iterable[Entry], measure: str, columns: Sequence[str]) -> A
     return np.array(whole, np.float64).reshape(len(whole), len(columns))
 
 
-def _compared(measure: Measure, columns: tuple[str, ...], table: Array) -> Comparison:
+def compared(measure: Measure, columns: tuple[str, ...], table: Array) -> Comparison:
+    """What all tests on ranks say of these columns.
+
+    Args:
+        table: (rows, columns), finite.
+
+    Raises:
+        NotOffered: SciPy is not installed.
+    """
     better = not measure.lower_is_better
     test = friedman(table, higher_is_better=better)
-    pairwise = wilcoxon(table[:, 0], table[:, 1]) if len(columns) == 2 else None
-    return Comparison(measure.name, columns, test, critical_difference(len(columns), len(table)), pairwise)
+    distance = critical_difference(len(columns), len(table))
+    return Comparison(measure.name, columns, test, distance, _pairs(columns, table, better))
+
+
+def _pairs(columns: Sequence[str], table: Array, higher_is_better: bool) -> tuple[Pair, ...]:
+    places = list(itertools.combinations(range(len(columns)), 2))
+    tests = [wilcoxon(table[:, one], table[:, other]) for one, other in places]
+    means = table.mean(axis=0) * (1 if higher_is_better else -1)
+    found = []
+    for (one, other), test, p in zip(places, tests, holm([test.p for test in tests]), strict=True):
+        first, second = (one, other) if means[one] >= means[other] else (other, one)
+        found.append(Pair(columns[first], columns[second], test, p))
+    return tuple(sorted(found, key=lambda pair: pair.test.p))

@@ -15,6 +15,7 @@ from flnet.experiments.ranks import (
     critical_difference,
     friedman,
     friedman_of_ranks,
+    holm,
     ranked,
     wilcoxon,
 )
@@ -131,6 +132,21 @@ def test_wilcoxon_by_hand() -> None:
     assert (found.statistic, found.rows) == (4.0, 4)
     assert found.p == pytest.approx(14 / 16)  # 7 of 16 choices of signs have a sum of 4 or less, on each side
     assert wilcoxon(np.ones(3), np.ones(3)).p == 1.0
+
+
+def test_holm_by_hand() -> None:
+    """Holm 1979: of four sorted chances the first counts four times, the next three times; none falls again."""
+    assert holm([0.03, 0.01, 0.04, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
+    assert holm([0.9, 0.6]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=10))
+def test_holm_keeps_the_order_and_lies_between_the_chance_and_m_times_it(chances: list[float]) -> None:
+    for one, found in zip(chances, holm(chances), strict=True):
+        assert one <= found <= min(1.0, len(chances) * one) + 1e-12
+    in_order = [found for _, found in sorted(zip(chances, holm(chances), strict=True))]
+    assert in_order == sorted(in_order)
 
 
 def test_what_cannot_be_compared_is_refused() -> None:

@@ -51,10 +51,17 @@ def test_rank_tests_see_rows_in_which_every_column_has_a_number(tmp_path: Path) 
     assert np.allclose(table - table[:, :1], [0, 0.1, -0.1])
     three, two = comparisons(plan, there)
     assert three.friedman.ranks == (2, 1, 3)
-    assert three.pairwise is None
+    assert {(pair.better, pair.other) for pair in three.pairs} == {
+        ("agg1", "agg0"),
+        ("agg0", "alone"),
+        ("agg1", "alone"),
+    }
+    # Of five rows that all differ one way, two of 32 choices of signs are as far apart; three such pairs.
+    assert [pair.test.p for pair in three.pairs] == pytest.approx([2 / 32] * 3)
+    assert [pair.p for pair in three.pairs] == pytest.approx([6 / 32] * 3)
     assert two.friedman.rows == 6
-    assert two.pairwise is not None
-    assert two.pairwise.rows == 6
+    assert [pair.test.rows for pair in two.pairs] == [6]
+    assert two.pairs[0].p == two.pairs[0].test.p
 
 
 def test_columns_without_common_rows_are_not_compared(tmp_path: Path) -> None:
