@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flnet.params import Digest, Params, PeerId, Schema, Update
@@ -18,6 +18,7 @@ from flnet.vectors import clipped, distance, usual_norm
 from flnet.weighing import Weighed
 
 FEWEST = 3  # updates that moved at all: of two, nobody can say which one is the absurd one
+Measure = Callable[[Params, Params, Schema], float]  # how far parameters are from a base
 GATE, CLIP = "largest update", "clipping of updates"  # what nodes agree on, by these names
 
 
@@ -49,13 +50,22 @@ USUAL = Bounds()
 class Screening:
     """The updates of one round on their way into the average; they may come in several parts."""
 
-    def __init__(self, bounds: Bounds, base: Params, schema: Schema, needs_base: bool = False) -> None:
+    def __init__(
+        self,
+        bounds: Bounds,
+        base: Params,
+        schema: Schema,
+        needs_base: bool = False,
+        measure: Measure = distance,
+    ) -> None:
         """Args:
         base: the shared parameters that this node's round began with.
         needs_base: whether the merging rule, too, looks at how updates differ from it.
+        measure: takes the distances; one that remembers them where many nodes in one process screen the same.
         """
         self.distances: dict[PeerId, float] = {}
         self._bounds, self._base, self._schema = bounds, base, schema
+        self._measure = measure
         self._needs_base = needs_base or bool(bounds.ratio or bounds.clip)
         self._bases: dict[PeerId, Digest | None] = {}
         self._unlike: dict[PeerId, str] = {}
@@ -92,7 +102,7 @@ class Screening:
         return common is None or common == self._base.digest
 
     def _taken(self, update: Update) -> Update:
-        moved = distance(self._base, update.params, self._schema)
+        moved = self._measure(self._base, update.params, self._schema)
         self.distances[update.peer], self._bases[update.peer] = moved, update.base
         stated = update.contribution
         if stated is not None and stated.is_signed and stated.digest != update.params.digest:

@@ -8,13 +8,15 @@ computation changes nothing about who hears what when.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
 from flnet.effects import Average, Evaluate, Train
 from flnet.errors import LocalError
 from flnet.events import (
+    AnnounceReceived,
     Evaluated,
     EvaluationFailed,
     Event,
@@ -27,18 +29,19 @@ from flnet.events import (
 from flnet.experiments.assault import WEIGHT, Assault, DeceivedLedger, TwoFacedCalls
 from flnet.experiments.base import Cell, Outcome
 from flnet.experiments.learners import Learner, Order
+from flnet.experiments.remembering import remembered, remembering
 from flnet.jobs import Rules, Waits
 from flnet.membership import Pauses
 from flnet.node.lane import round_seed
 from flnet.node.merging import strategy_for
-from flnet.params import Params, PeerId, TrainerId, Update
+from flnet.params import Params, PeerId, TrainerId
 from flnet.policies import Participation
 from flnet.screening import Bounds
 from flnet.simulation import TRAINER, Cluster, Weather
 from flnet.simulation.node import SimulatedNode
-from flnet.strategies import Merged, RoundStart, State, Strategy
 from flnet.training.api import Task
 from flnet.training.method import Choice
+from flnet.vectors import distance
 
 # Longer than it takes until all nodes heard of a round, so that all that they will do is begun before any ends.
 WORK_SECONDS = 5.0
@@ -65,7 +68,7 @@ class Mesh(Cluster):
         super().__init__(len(learners), cell.seed, weather, WAITS, QUIET, rules=Rules(participation))
         own = learners[0].declaration.merging if learners else ""
         self.strategy = remembering(strategy_for(own or setup.aggregation))
-        self.bounds = Bounds(setup.max_update_norm)
+        self.bounds, self.measure = Bounds(setup.max_update_norm), remembered(distance)
         self.learners = dict(zip(self.nodes, learners, strict=True))
         self.records: dict[PeerId, list[Record]] = {name: [] for name in self.nodes}
         self.failures: dict[PeerId, str] = {}
@@ -100,6 +103,7 @@ class Mesh(Cluster):
         self._collect()
         if not self._is_due and not self._is_over():
             raise LocalError(f"rounds do not end on {', '.join(self.busy()) or 'any node'}")
+        self._begun.sort(key=lambda begun: begun[0].id)  # not as they came: what is summed in one go has one order
         return [order for _, _, order in self._begun] if self._is_due else []
 
     def go_on(self) -> None:
@@ -149,7 +153,9 @@ class Mesh(Cluster):
         for name, node in self.nodes.items():
             learner = self.learners[name]
             node.tell(TRAINER, Prepared(learner.declaration, learner.initial))
-            node.tell(None, MeshStarted((first.address,) if is_one and node is not first else ()))
+            node.tell(None, MeshStarted(()))
+        if is_one:
+            _introduce(self.nodes.values())
         self.run_for(FORMING_SECONDS)
         self.network.moved.clear()
         for node in [first] if is_one else self.nodes.values():
@@ -249,24 +255,15 @@ class Mesh(Cluster):
         return str(next(iter(self.learners.values())).declaration.data.get("source", ""))
 
 
-def remembering(strategy: Strategy) -> Strategy:
-    """The same strategy, which merges equal updates once: all nodes of a round merge the same ones.
+def _introduce(nodes: Iterable[SimulatedNode]) -> None:
+    """Have each node hear each other one announce itself.
 
-    Equal are they if all that a rule may look at is, but for which node it is that merges.
+    Nodes that are told of one peer come to know all others, too, but by messages that each name all nodes: the third
+    power of them. How a mesh forms decides none of an experiment's numbers.
     """
-    last: dict[Hashable, Merged] = {}
-
-    def merge(state: State, start: RoundStart, updates: Sequence[Update]) -> Merged:
-        words = tuple((u.peer, u.params.digest, u.examples, u.labels, u.staleness) for u in updates)
-        remembered = None if state is None else state.digest
-        key = (start.schema.digest, start.base.digest, start.number, start.members, remembered, words)
-        if key not in last:
-            result = strategy.merge(state, start, updates)
-            last.clear()
-            last[key] = result
-        return last[key]
-
-    return strategy._replace(merge=merge, running=None)
+    everyone = list(nodes)
+    for node, other in itertools.permutations(everyone, 2):
+        node.tell(None, AnnounceReceived(other.core.me, accepts=frozenset(other.core.members.accepts or ())))
 
 
 def _answered(figures: Mapping[str, float | None], choice: Choice) -> dict[str, float | None]:

@@ -17,7 +17,7 @@ from flnet.membership import Pauses
 from flnet.messages import SAFETENSORS, Peer
 from flnet.node.core import NodeCore
 from flnet.params import PeerId, TrainerId
-from flnet.screening import USUAL
+from flnet.screening import USUAL, Measure
 from flnet.simulation.calls import Calls
 from flnet.simulation.clock import VirtualClock
 from flnet.simulation.ledger import Ledger
@@ -27,6 +27,7 @@ from flnet.simulation.versions import VersionLedger
 from flnet.simulation.weather import Weather
 from flnet.simulation.work import prepared, work
 from flnet.strategies import fed_avg
+from flnet.vectors import distance
 
 Listen = Callable[[float, str, str], object]  # takes the time, who (a node, or nobody), and words
 
@@ -56,6 +57,7 @@ class Cluster:
         self.calls = Calls(self.network, self.ledger)
         self.nodes: dict[PeerId, SimulatedNode] = {}
         self.strategy, self.bounds = fed_avg(), USUAL
+        self.measure: Measure = distance
         self.pauses = pauses or Pauses()
         self._open_rounds = self._runs = 0
         self._listen = listen

@@ -59,7 +59,8 @@ def _averaging(cluster: Cluster, node: SimulatedNode, effect: Average) -> Event:
     assert model is not None
     cluster.ledger.begins_average(node.id, key.number)
     folded, spoilt = node.sums.pop(key, []), node.spoilt.pop(key, [])
-    screening = Screening(cluster.bounds, node.job.state.screened_from, model.schema, cluster.strategy.needs_base)
+    base, needs_base = node.job.state.screened_from, cluster.strategy.needs_base
+    screening = Screening(cluster.bounds, base, model.schema, needs_base, cluster.measure)
     screening.take(spoilt)  # what was decided of these stands
     taken, refused = screening.take((*folded, *effect.updates)), screening.refused()
     if refused.keys() & peers_of(folded):
@@ -67,7 +68,7 @@ def _averaging(cluster: Cluster, node: SimulatedNode, effect: Average) -> Event:
         return SumSpoilt(key, refused)
     counting = [update for update in taken if update.peer not in refused]
     members = frozenset({node.id, *node.job.state.peers})
-    start = RoundStart(model.schema, node.job.state.screened_from, key.number, node.id, members)
+    start = RoundStart(model.schema, base, key.number, node.id, members)
     merged, remembered, weighed, alike = cluster.strategy.merge(node.job.state.remembered, start, counting)
     is_common = screening.is_common and alike
     apart = None if is_common else model.shared.digest

@@ -69,7 +69,8 @@ def test_a_backdoor_is_measured_on_stamped_rows_of_honest_nodes(tmp_path: Path) 
 
 
 def test_a_two_faced_sender_gives_two_averages_and_one_model_again(tmp_path: Path) -> None:
-    run = Run(tmp_path, rounds=6, nodes=5, hostile=1, attack="two-faced:3", aggregation="agg0")
+    # Of this seed; which average has the lower digest, and who begins a round, are up to chance.
+    run = Run(tmp_path, 3, rounds=6, nodes=5, hostile=1, attack="two-faced:3", aggregation="agg0")
     assert run.outcome.reason == ""
     averages = {id(order.learner): order.params.digest for order in run.steps[1]}
     found = [averages[id(learner)] for learner in run.mesh.learners.values()]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +10,8 @@ import pytest
 
 from flnet.experiments.base import Outcome
 from flnet.experiments.learners import Order, carry_out, learners_of, trainer_file
-from flnet.experiments.mesh import Mesh, remembering
-from flnet.params import Params, PeerId, RoundKey, Schema, Update
-from flnet.strategies import Merged, RoundStart, State, fed_avg
+from flnet.experiments.mesh import Mesh
+from flnet.params import Params, PeerId
 from tests.experiments.cells import TOLD, cell
 
 
@@ -74,30 +71,22 @@ def test_every_merging_rule_of_a_node_can_be_compared(tmp_path: Path) -> None:
         assert np.array_equal(measured[0].params[name], middle.astype(np.float32))
 
 
-def test_equal_updates_are_merged_once() -> None:
-    calls = []
+def test_all_know_each_other_without_announcements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = cell(nodes=5)
+    mesh = Mesh(one, learners_of(one, trainer_file("TINY", TOLD), TOLD, tmp_path))
+    announced: list[object] = []
+    monkeypatch.setattr(mesh.calls, "announce", lambda *told: announced.append(told))
+    assert mesh.advance()
+    assert not announced
+    for name, node in mesh.nodes.items():
+        assert node.core.members.alive == [other for other in mesh.nodes if other != name]
 
-    def merge(state: State, start: RoundStart, updates: Sequence[Update]) -> Merged:
-        calls.append(updates)
-        return fed_avg().merge(state, start, updates)
 
-    counted = remembering(fed_avg()._replace(merge=merge))
-    base = Params({"w": np.zeros(1, np.float32)})
-    start = RoundStart(Schema.of(base), base)
-    key = RoundKey(0, PeerId("a"))
-    some = [
-        Update(PeerId(name), key, Params({"w": np.array([w], np.float32)}), 1)
-        for name, w in zip("ab", [1.0, 2.0], strict=True)
-    ]
-    first, again = (counted.merge(None, one, some) for one in (start, replace(start, me=PeerId("b"))))
-    assert first is again
-    other = counted.merge(None, start, [some[0], replace(some[1], examples=3)])
-    assert [first.params["w"], other.params["w"]] == [1.5, 1.75]
-    assert len(calls) == 2
-    for changed in ({"number": 1}, {"base": Params({"w": np.ones(1, np.float32)})}, {"members": frozenset("ab")}):
-        counted.merge(None, replace(start, **changed), some)
-    counted.merge(base, start, some)
-    assert len(calls) == 6
+def test_work_comes_in_the_order_of_the_nodes(tmp_path: Path) -> None:
+    """Whoever heard first of a round: sums over what is trained together would round otherwise."""
+    run = Run(tmp_path, nodes=6)
+    learners = list(run.mesh.learners.values())
+    assert [[order.learner for order in step] for step in run.steps] == [learners] * 6
 
 
 def test_bytes_are_those_of_updates_and_of_what_is_said(tmp_path: Path) -> None:
