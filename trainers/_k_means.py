@@ -15,6 +15,7 @@ import numpy as np
 from flnet.training.api import (
     Array,
     DataInfo,
+    Findings,
     Fit,
     HyperParams,
     InputSpec,
@@ -34,6 +35,7 @@ from flnet.training.clusters import (
     move,
     silhouette,
 )
+from flnet.training.grouping import group_findings
 
 from ._options import Fits, is_whole, read_lines
 
@@ -87,6 +89,7 @@ class KMeans(Trainer):
     """k centroids; `u` is the share of the way to a batch's mean that they go, at most 1."""
 
     defaults = HyperParams(e=1, u=1.0, b=ALL)
+    finds = "groups"
     exchange_threshold = 0.02
     merging = "k-means"
 
@@ -136,6 +139,10 @@ class KMeans(Trainer):
         apart = silhouette(rows, nearest, np.random.default_rng(0), MOST_COMPARED)
         figures = {"inertia": float(squares.mean()), "silhouette": apart}
         return Score(explained(rows, centroids), len(rows), figures)
+
+    def findings(self, params: Model) -> Findings | None:
+        """How many groups the own training rows have."""
+        return group_findings(self._table.train, params[CENTROIDS])
 
     def input_spec(self) -> InputSpec:
         """One row, on the scale of the table."""

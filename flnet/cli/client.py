@@ -141,6 +141,11 @@ class NodeClient:
         """POST /jobs/{trainer}/predict."""
         return self._object("POST", _job_path(trainer) + "/predict", question)
 
+    def findings(self, trainer: str, kind: str, digest: str | None = None) -> View:
+        """GET /jobs/{trainer}/labels or .../groups, of the model that is held or of another one."""
+        query = f"?digest={quote(digest, safe='')}" if digest else ""
+        return self._object("GET", f"{_job_path(trainer)}/{kind}{query}")
+
     def model(self, trainer: str, digest: str, form: str) -> AbstractContextManager[File]:
         """GET /jobs/{trainer}/models/{digest}."""
         return self._file(_model_path(trainer, digest), {"format": form})

@@ -27,6 +27,8 @@ COMMANDS = {
     "watch": "flnet.cli.watch",
     "params": "flnet.cli.params",
     "predict": "flnet.cli.predict",
+    "labels": "flnet.cli.labels",
+    "groups": "flnet.cli.groups",
     "export": "flnet.cli.export",
     "models": "flnet.cli.models",
     "audit": "flnet.cli.audit",

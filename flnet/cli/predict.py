@@ -44,6 +44,8 @@ def command(trainer: str, path: Path, digest: str | None, address: str, as_json:
         print_json(answer)
         return
     print_table(answers_table(answer))
+    if answer.get("coarse"):
+        _tell_coarse(answer["coarse"])
     if (limit := (answer.get("choice") or {}).get("limit")) is not None:
         click.echo(f"the local model answers where the error of rebuilding the input is at most {limit:.6g}")
     model = answer.get("model", {})
@@ -51,6 +53,16 @@ def command(trainer: str, path: Path, digest: str | None, address: str, as_json:
     click.echo(f"model {short(model.get('digest'))} of {f'round {round}' if round >= 0 else 'no round'}")
     if answer.get("note"):
         click.echo(f"note: {printable(answer['note'])}")
+
+
+def _tell_coarse(coarse: View) -> None:
+    """The same in the label space of the node's own rows."""
+    how = "an estimated" if coarse.get("estimated") else "the known"
+    click.echo(f"in the labels of {printable(coarse['space'])}, by {how} correspondence:")
+    if coarse.get("probabilities"):
+        print_table(answers_table(coarse))
+    else:
+        click.echo("nothing can be said yet: there is no estimate of how the labels correspond")
 
 
 def answers_table(answer: View) -> Table:

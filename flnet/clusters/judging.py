@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,22 @@ from flnet.clusters.starting import spread
 
 MOST_COMPARED = 2000  # rows that a silhouette compares with each other; of more, so many are drawn
 _STEPS = 50  # of Lloyd for each number of clusters of an elbow, at most
+_STARTS = 3  # of each number of clusters that is tried
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What comes of one number of clusters on a node's own rows.
+
+    Attributes:
+        k: how many there are.
+        inertia: mean squared distance of a row to its centroid; never above that of fewer clusters.
+        silhouette: in [-1, 1]; None where rows lie in fewer than two clusters.
+    """
+
+    k: int
+    inertia: float
+    silhouette: float | None
 
 
 def inertia(rows: Rows, centroids: Centroids) -> float:
@@ -73,14 +90,36 @@ def elbow(rows: Rows, numbers: Sequence[int], chance: np.random.Generator) -> li
     """
     found: list[float] = []
     for k in numbers:
-        centroids = spread(rows, np.ones(len(rows)), k, chance)
-        for _ in range(_STEPS):
-            moved = move(rows, centroids).centroids
-            if (moved == centroids).all():
-                break
-            centroids = moved
-        found.append(min([inertia(rows, centroids), *found[-1:]]))
+        found.append(min([inertia(rows, _settled(rows, k, chance)), *found[-1:]]))
     return found
+
+
+def tried(
+    rows: Rows, numbers: Sequence[int], chance: np.random.Generator, most: int = MOST_COMPARED
+) -> list[Tried]:
+    """An elbow with the silhouette of each number of clusters beside it; of three starts the best one counts.
+
+    Args:
+        rows: (n, d), at least as many as the largest number.
+        numbers: of clusters, rising.
+        chance: draws the starts, and the rows that silhouettes compare.
+        most: rows that a silhouette compares.
+    """
+    found: list[Tried] = []
+    for k in numbers:
+        ways = [_settled(rows, k, chance) for _ in range(_STARTS if k > 1 else 1)]
+        best = min(ways, key=lambda centroids: inertia(rows, centroids))
+        least = min([inertia(rows, best), *(one.inertia for one in found[-1:])])
+        found.append(Tried(k, least, silhouette_of(rows, best, chance, most)))
+    return found
+
+
+def silhouette_of(
+    rows: Rows, centroids: Centroids, chance: np.random.Generator, most: int = MOST_COMPARED
+) -> float | None:
+    """The silhouette of the clusters around centroids; None where rows lie in fewer than two of them."""
+    groups = assign(rows, centroids)[0]
+    return silhouette(rows, groups, chance, most) if len(np.unique(groups)) > 1 else None
 
 
 def bend(numbers: Sequence[int], inertias: Sequence[float]) -> int:
@@ -90,6 +129,17 @@ def bend(numbers: Sequence[int], inertias: Sequence[float]) -> int:
         return numbers[0]
     below = (1 - (x - x[0]) / (x[-1] - x[0])) - (y - y[-1]) / (y[0] - y[-1])
     return numbers[int(np.argmax(below))]
+
+
+def _settled(rows: Rows, k: int, chance: np.random.Generator) -> Centroids:
+    """Lloyd's steps from a start that is spread over the rows, until nothing moves."""
+    centroids = spread(rows, np.ones(len(rows)), k, chance)
+    for _ in range(_STEPS):
+        moved = move(rows, centroids).centroids
+        if (moved == centroids).all():
+            break
+        centroids = moved
+    return centroids
 
 
 def _distance_sums(rows: Rows, own: NDArray[np.int64], k: int) -> NDArray[np.float64]:

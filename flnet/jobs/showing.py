@@ -56,12 +56,20 @@ def shown(s: JobState) -> Mapping[str, Any]:
         "outcome": (s.history[-1].outcome if s.history else "") if s.phase is Phase.IDLE else "",
         "error": s.error,
         "data": dict(declared.data) if declared else {},
-        "inputs": declared.offers.get("inputs") if declared else None,
-        "note": declared.offers.get("note", "") if declared else "",
-        "counts": dict(declared.offers.get("counts", {})) if declared else {},
-        "checksum": declared.offers.get("checksum", "") if declared else "",
-        "parts": list(declared.offers.get("parts", ())) if declared else [],
-        "formats": list(declared.offers.get("formats", ())) if declared else [],
+        **_offered(declared.offers if declared else {}),
+    }
+
+
+def _offered(offers: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a person may do with the models, and what is known of the own rows."""
+    return {
+        "inputs": offers.get("inputs"),
+        "finds": offers.get("finds", ""),
+        "note": offers.get("note", ""),
+        "counts": dict(offers.get("counts", {})),
+        "checksum": offers.get("checksum", ""),
+        "parts": list(offers.get("parts", ())),
+        "formats": list(offers.get("formats", ())),
     }
 
 

@@ -10,6 +10,7 @@ from flnet.blob import Blob
 from flnet.messages import EditHyperParams, Peer
 from flnet.node.gains_base import Gains
 from flnet.node.import_base import Imports
+from flnet.node.studies_base import Studies
 from flnet.node.trust import Trust
 from flnet.params import TrainerId
 from flnet.transport.base import Reply
@@ -18,7 +19,7 @@ View = Mapping[str, Any]
 Body = bytes | memoryview
 Points = Sequence[tuple[int, float]]  # round and accuracy in [0, 1], in rising order of rounds
 Order = Literal["stop", "pause", "resume"]  # what a person may say about the rounds of a job to come
-OWN_PEOPLE_ONLY = ("inputs", "note", "counts", "checksum", "parts", "counts_little")  # of a job: not for peers
+OWN_PEOPLE_ONLY = ("finds", "inputs", "note", "counts", "checksum", "parts", "counts_little")  # of a job
 
 
 @dataclass(frozen=True)
@@ -75,28 +76,28 @@ class Node(Protocol):
 
     job: trainer_id, trainer_label, phase (LOADING, NO_DATA, IDLE, TRAINING, GATHERING, AVERAGING, MEASURING,
         EXCHANGING), current_round (-1: never), fed_learn_done and model_was_exchanged ("Yes"/"No"),
-        federated_learning_params (words), hyper {e, u, b}, pre_fedavg_accuracy, post_fedavg_accuracy (or
-        None), digest (of the model held, or None), contributors, initiator, rounds_left, goal (of the series of
-        rounds under way or the last one, as in `flnet.jobs.pursuit`; None if there was none), schedule (as in
-        `flnet.node.scheduling`), paused (by a person here), waiting_for [ids],
-        metrics (of the last round, as below), received [ids], progress {done, total}
-        or None, outcome (a sentence on the last round), error (or None), data {source, rows, classes, sample,
-        note}, inputs (what predictions take: kind, shape, low, high, names, hint; None if there are none; not
-        in `info`), note (of the trainer, on its predictions), formats (of an export), counts {split: [rows of each
-        class]}, checksum of the own data and parts (rows of each class in every part of an experiment; these
-        three, inputs and note not in /info), merging_rule, counts_little [{peer, since, weight, fair, reason}]
-        (not in /info).
+        federated_learning_params (words), hyper {e, u, b}, pre_fedavg_accuracy, post_fedavg_accuracy (or None),
+        digest (of the model held, or None), contributors, initiator, rounds_left, goal (of the series of rounds
+        under way or the last one, as in `flnet.jobs.pursuit`; None if there was none), schedule (as in
+        `flnet.node.scheduling`), paused (by a person here), waiting_for [ids], metrics (of the last round, as
+        below), received [ids], progress {done, total} or None, outcome (a sentence on the last round), error (or
+        None), data {source, rows, classes, sample, note}, inputs (what predictions take: kind, shape, low, high,
+        names, hint; None if there are none; not in `info`), note (of the trainer, on its predictions), formats
+        (of an export), counts {split: [rows of each class]}, checksum of the own data and parts (rows of each
+        class in every part of an experiment), finds (what can be seen of its models on the own rows: "labels",
+        "groups" or ""; these four, inputs and note not in /info), merging_rule, counts_little [{peer, since,
+        weight, fair, reason}] (not in /info).
     history record: round, initiator, why (a schedule started it here; or ""), decision (of a series with a goal
-        after it, {over, words, accuracy, loss, nodes, best}; or None), outcome, contributors [ids],
-        digest, pre_fedavg_accuracy, post_fedavg_accuracy, exchanged_with (id or None), examples, used_hyper,
-        seconds {train, average, fetch (the start), wait (for peers, with the own word out), measure, exchange;
-        those that there were}, bytes {sent, received} of parameters, metrics {before, after: {name: figure}}.
+        after it, {over, words, accuracy, loss, nodes, best}; or None), outcome, contributors [ids], digest,
+        pre_fedavg_accuracy, post_fedavg_accuracy, exchanged_with (id or None), examples, used_hyper, seconds
+        {train, average, fetch (the start), wait (for peers, with the own word out), measure, exchange; those
+        that there were}, bytes {sent, received} of parameters, metrics {before, after: {name: figure}}.
     model: digest, round, contributors, accuracy (here, or None), exchanged_with (the peer it was adopted from,
         or None), bytes, held (whether the job goes on from it), pinned (by a person, so that it is kept).
-    peer: id, ip, port, address, state ("alive", "suspect", "dead", "left"), reason, incarnation (how
-        often it was shown that it is there after all), fingerprint (of its key, short, or ""), key (its public
-        key, or ""), disputed (whether another node claims its name), rtt_ms (round-trip time of small
-        requests, smoothed, in milliseconds; None while none was measured).
+    peer: id, ip, port, address, state ("alive", "suspect", "dead", "left"), reason, incarnation (how often it
+        was shown that it is there after all), fingerprint (of its key, short, or ""), key (its public key, or
+        ""), disputed (whether another node claims its name), rtt_ms (round-trip time of small requests,
+        smoothed, in milliseconds; None while none was measured).
     """
 
     me: Peer
@@ -114,6 +115,11 @@ class Node(Protocol):
     @property
     def gains(self) -> Gains:
         """Who measures what each peer brings, for persons of this node alone."""
+        ...
+
+    @property
+    def studies(self) -> Studies:
+        """Who looks at the own rows, for persons of this node alone."""
         ...
 
     @property
@@ -176,19 +182,11 @@ class Node(Protocol):
         ...
 
     def job(self, trainer: TrainerId) -> View:
-        """The job's view.
-
-        Raises:
-            UnknownTrainer: no such job.
-        """
+        """The job's view; raises UnknownTrainer."""
         ...
 
     def history(self, trainer: TrainerId) -> Sequence[View]:
-        """The records of the newest rounds, as many as are at hand, oldest first.
-
-        Raises:
-            UnknownTrainer: no such job.
-        """
+        """The records of the newest rounds, as many as are at hand, oldest first; raises UnknownTrainer."""
         ...
 
     async def records(self, trainer: TrainerId, last: int | None = None) -> Sequence[View]:
@@ -230,7 +228,8 @@ class Node(Protocol):
         ...
 
     async def predict(self, trainer: TrainerId, question: Question) -> View:
-        """{classes, probabilities (or scores), predicted: [names], model: {digest, round, accuracy}, note}.
+        """{classes, probabilities (or scores), predicted: [names], model: {digest, round, accuracy}, note}, and
+        coarse {space, classes, estimated, probabilities, predicted} where own rows are labelled in another space.
 
         Raises:
             InputRefused: not what the trainer takes. NotOffered: it does not predict.

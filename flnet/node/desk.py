@@ -17,7 +17,7 @@ from flnet.node.card import MOST_ROUNDS, card
 from flnet.node.chronicle import Chronicle
 from flnet.node.core import NodeCore
 from flnet.node.shelf import Chosen, Shelf
-from flnet.params import TrainerId
+from flnet.params import Array, TrainerId
 from flnet.training import Pool, Prediction
 from flnet.training.backend import Inputs
 from flnet.training.inputs import read_inputs
@@ -55,6 +55,16 @@ class Desk:
             inputs = await asyncio.to_thread(read_inputs, question.inputs, spec)
         prediction = await self._in_turn(trainer, lambda: self._pool.predict(trainer, chosen.full, inputs))
         return _answer(prediction, chosen, declared)
+
+    async def findings(self, trainer: TrainerId, kind: str, digest: str | None = None) -> View:
+        """What a model shows on the own rows; see `flnet.node.studies_base.Studies`."""
+        chosen = await self._shelf.pick(trainer, digest)
+        if self._declared(trainer).offers.get("finds") != kind:
+            if kind == "labels":
+                raise NotOffered(f"{trainer} has one label space alone here: there is no correspondence to show")
+            raise NotOffered(f"{trainer} looks for no groups of rows: there is nothing to show")
+        found = await self._in_turn(trainer, lambda: self._pool.findings(trainer, chosen.full))
+        return {**found, "model": _model(chosen)}
 
     async def export(self, trainer: TrainerId, digest: str, form: str, *, same_machine: bool) -> Download:
         """The model as a file; see `flnet.node.base.Node`."""
@@ -143,6 +153,29 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
+def _model(chosen: Chosen) -> View:
+    return {"digest": chosen.digest, "round": chosen.figures["round"], "accuracy": chosen.figures["accuracy"]}
+
+
+def _coarse(prediction: Prediction) -> View:
+    """What a prediction means in the label space of the own rows; nothing where that is the same one."""
+    coarse = prediction.coarse
+    if coarse is None:
+        return {}
+    view = {
+        "space": coarse.space,
+        "classes": list(coarse.classes),
+        "estimated": coarse.estimated,
+        "probabilities": _rounded(coarse.values),
+        "predicted": [coarse.classes[int(column)] for column in coarse.values.argmax(axis=1)],
+    }
+    return {"coarse": view}
+
+
+def _rounded(values: Array) -> list[list[float]]:
+    return [[round(value, 6) for value in row] for row in values.tolist()]
+
+
 def _answer(prediction: Prediction, chosen: Chosen, declared: Declaration) -> View:
     figures: Mapping[str, Any] = chosen.figures
     classes = names_of_classes(declared.data.get("classes", ()), prediction.values)
@@ -156,9 +189,10 @@ def _answer(prediction: Prediction, chosen: Chosen, declared: Declaration) -> Vi
     }
     return {
         **({"choice": chosen_by} if prediction.answered else {}),
+        **_coarse(prediction),
         "classes": classes,
-        numbers: [[round(value, 6) for value in row] for row in prediction.values.tolist()],
+        numbers: _rounded(prediction.values),
         "predicted": predicted(prediction, classes),
-        "model": {"digest": chosen.digest, "round": figures["round"], "accuracy": figures["accuracy"]},
+        "model": _model(chosen),
         "note": "; ".join(note for note in notes if note),
     }

@@ -84,7 +84,7 @@ class NodeRuntime:
         self.feed = RingFeed(time.time)
         self._diary = Diary(self.feed, store)
         self._wire, self._transport, self._store, self._pool = wire, transport, store, pool
-        self._shelf, self._desk, self._spare = shelf, desk, spare
+        self._shelf, self._desk, self.studies, self._spare = shelf, desk, desk, spare
         self._chronicle, self.traffic = chronicle, chronicle.traffic
         self.distances = Distances()
         self._survey = Survey(transport, self.peers, self.distances)

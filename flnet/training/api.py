@@ -22,6 +22,7 @@ from flnet.events import Turn
 from flnet.messages import HyperParams
 from flnet.params import Array, MergeRule
 from flnet.refusals import SitsOut
+from flnet.training.findings import Findings, Kind
 from flnet.training.lesson import Lesson
 from flnet.training.method import Method
 from flnet.training.partition import Partition
@@ -43,6 +44,7 @@ __all__ = [
     "Array",
     "DataInfo",
     "DataMissing",
+    "Findings",
     "Fit",
     "Gradients",
     "HyperParams",
@@ -81,6 +83,7 @@ class Trainer(ABC):
     shared: tuple[str, ...] | None = None  # names that leave this node; None: all of them
     merge: Mapping[str, MergeRule] = MappingProxyType({})  # arrays not merged by the mean
     merging: str = ""  # the rule that its updates need, named as in FLNET_AGGREGATION; empty: what that says
+    finds: Kind = ""  # what `findings` tells of a model, "labels" or "groups"; empty: nothing
     turn: Turn | None = None  # in which rounds it trains, where nodes that label differently take turns
     personalises: bool = False  # whether its private parameters learn on from each average
     agreement: Mapping[str, str] = MappingProxyType({})  # what all nodes must have alike: {"classes": "cat, dog"}
@@ -158,6 +161,10 @@ class Trainer(ABC):
     def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
         """Judge inputs (n, *input_spec().shape), float32 in the spec's range."""
         raise NotOffered("this trainer has no method predict")
+
+    def findings(self, params: Mapping[str, Array]) -> Findings | None:
+        """What a model shows on the own rows, for this node's people alone; None: nothing."""
+        return None
 
     def onnx(self, params: Mapping[str, Array]) -> bytes | None:
         """The model as an ONNX file, from inputs as `predict` takes them to its values; None: not offered."""

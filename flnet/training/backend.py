@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from flnet.errors import InputRefused, NotOffered, SettingsError, TrainerError
 from flnet.events import Declaration
@@ -65,6 +65,10 @@ class Backend(Protocol):
 
     def predict(self, who: Assignment, params: Params, inputs: Inputs) -> Prediction:
         """Judge inputs."""
+        ...
+
+    def findings(self, who: Assignment, params: Params) -> dict[str, Any]:
+        """What a model shows on the own rows, as `flnet.training.findings` has it; NotOffered where nothing."""
         ...
 
     def export(self, who: Assignment, params: Params, metadata: Mapping[str, str]) -> bytes:

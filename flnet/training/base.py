@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from flnet.events import Declaration
 from flnet.messages import HyperParams
@@ -46,6 +46,10 @@ class Pool(Protocol):
 
     async def predict(self, trainer: TrainerId, params: Params, inputs: Inputs) -> Prediction:
         """Judge inputs (n, ...), or one picture."""
+        ...
+
+    async def findings(self, trainer: TrainerId, params: Params) -> Mapping[str, Any]:
+        """What a model shows on the own rows (`flnet.training.findings`); NotOffered where it shows nothing."""
         ...
 
     async def export(self, trainer: TrainerId, params: Params, metadata: Mapping[str, str]) -> bytes:

@@ -4,6 +4,7 @@ from flnet.clusters import (
     Pace,
     assign,
     batches_in,
+    bend,
     candidates,
     explained,
     from_seed,
@@ -11,12 +12,15 @@ from flnet.clusters import (
     move,
     pair_jaccard,
     silhouette,
+    silhouette_of,
+    tried,
 )
 
 __all__ = [
     "Pace",
     "assign",
     "batches_in",
+    "bend",
     "candidates",
     "explained",
     "from_seed",
@@ -24,4 +28,6 @@ __all__ = [
     "move",
     "pair_jaccard",
     "silhouette",
+    "silhouette_of",
+    "tried",
 ]

@@ -19,8 +19,10 @@ from flnet.training.api import Fit, Prediction, Score, TrainerFile, TrainerSetti
 from flnet.training.backend import Assignment, Inputs
 from flnet.training.method import Method
 from flnet.training.partition import Partition
+from flnet.training.records import InCoarse
 
 _BESIDE = ""  # the array that is no parameter: no parameter has an empty name
+_COARSE = "coarse"  # beside it in an answer, which holds no parameters
 
 
 @dataclass(frozen=True)
@@ -111,15 +113,22 @@ def read_inputs(fields: Mapping[str, Any], arrays: Params) -> tuple[Params, Inpu
 
 def prediction_frame(prediction: Prediction) -> Frame:
     """What a prediction gave."""
-    fields = {name: value for name, value in vars(prediction).items() if name != "values"}
-    return Frame({"answer": "predicted", **fields}, Params({_BESIDE: prediction.values}))
+    fields = {name: value for name, value in vars(prediction).items() if name not in ("values", "coarse")}
+    arrays, coarse = {_BESIDE: prediction.values}, prediction.coarse
+    if coarse is not None:
+        fields["coarse"] = {name: value for name, value in vars(coarse).items() if name != "values"}
+        arrays[_COARSE] = coarse.values
+    return Frame({"answer": "predicted", **fields}, Params(arrays))
 
 
 def read_prediction(frame: Frame) -> Prediction:
     """The same read back."""
     said = frame.fields
-    models = (tuple(said["answered"]), tuple(said["why"]), said["limit"])
-    return Prediction((frame.params or Params())[_BESIDE], said["meaning"], said["threshold"], *models)
+    models, arrays = (tuple(said["answered"]), tuple(said["why"]), said["limit"]), frame.params or Params()
+    coarse = None
+    if (there := said.get("coarse")) is not None:
+        coarse = InCoarse(there["space"], tuple(there["classes"]), arrays[_COARSE], there["estimated"])
+    return Prediction(arrays[_BESIDE], said["meaning"], said["threshold"], *models, coarse)
 
 
 def bytes_frame(answer: str, content: bytes) -> Frame:

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from flnet.errors import NotOffered, TrainerError
 from flnet.events import Declaration
@@ -15,6 +15,7 @@ from flnet.training.api import Fit, Prediction, Score, Task, Trainer
 from flnet.training.backend import TOLD, Assignment, FitOrder, Inputs, Report
 from flnet.training.checks import checked_fit, checked_params, checked_private, checked_score, declared
 from flnet.training.faults import in_words
+from flnet.training.findings import fields_of
 from flnet.training.inputs import check_inputs
 from flnet.training.loader import import_trainer
 from flnet.training.offers import checked_prediction
@@ -94,6 +95,11 @@ class LocalBackend:
         trainer = self._trainer(who)
         return self._guarded(who, "predict", lambda: _predicted(trainer, who.file.id, params, inputs))
 
+    def findings(self, who: Assignment, params: Params) -> dict[str, Any]:
+        """What a model shows on the own rows."""
+        trainer = self._trainer(who)
+        return self._guarded(who, "findings", lambda: _found(trainer, who.file.id, params))
+
     def export(self, who: Assignment, params: Params, metadata: Mapping[str, str]) -> bytes:
         """The model as an ONNX file."""
         trainer = self._trainer(who)
@@ -171,6 +177,13 @@ def _predicted(trainer: Trainer, name: str, params: Params, inputs: Inputs) -> P
     judged = picture_input(inputs, spec) if isinstance(inputs, bytes) else check_inputs(inputs, spec)
     prediction = trainer.predict(params, judged)
     return checked_prediction(prediction, len(judged), len(trainer.data_info().classes), name)
+
+
+def _found(trainer: Trainer, name: str, params: Params) -> dict[str, Any]:
+    found = fields_of(trainer.findings(params) if trainer.finds else None, name)
+    if found is None:
+        raise NotOffered(f"{name} finds nothing to show on the rows that this node has")
+    return found
 
 
 def _exported(trainer: Trainer, name: str, params: Params, metadata: Mapping[str, str]) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from flnet.errors import FlnetError, TrainerError
 from flnet.events import Declaration
@@ -64,6 +64,10 @@ class InlinePool:
     async def predict(self, trainer: TrainerId, params: Params, inputs: Inputs) -> Prediction:
         """Judge inputs."""
         return self._local.predict(self._assigned(trainer), params, inputs)
+
+    async def findings(self, trainer: TrainerId, params: Params) -> Mapping[str, Any]:
+        """Look at the own rows."""
+        return self._local.findings(self._assigned(trainer), params)
 
     async def export(self, trainer: TrainerId, params: Params, metadata: Mapping[str, str]) -> bytes:
         """The model as an ONNX file."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
@@ -11,7 +12,9 @@ import numpy as np
 from flnet.errors import TrainerError
 from flnet.params import Array
 from flnet.training.api import InputSpec, Meaning, Prediction, Trainer
+from flnet.training.findings import Kind
 from flnet.training.methods.base import overrides
+from flnet.training.records import InCoarse
 
 _KINDS = ("image", "features", "table")
 _SLACK = 1e-3  # by which probabilities in float16 may miss [0, 1], or their sum 1
@@ -28,12 +31,19 @@ def offered(trainer: Trainer, name: str) -> dict[str, Any]:
     return {
         "inputs": None if spec is None else _spec_fields(spec, name),
         "formats": ["safetensors", "onnx"] if exports else ["safetensors"],
+        "finds": _kind(trainer, name),
         "note": str(trainer.note),
         "licence": str(trainer.licence),
         "counts": {str(side): [int(n) for n in counts] for side, counts in trainer.data_info().counts.items()},
         "checksum": str(trainer.data_info().checksum),
         "parts": [[int(n) for n in counts] for counts in trainer.data_info().parts],
     }
+
+
+def _kind(trainer: Trainer, name: str) -> str:
+    if trainer.finds not in get_args(Kind):
+        raise TrainerError(f"trainer {name}: finds is {trainer.finds!r}; expected labels or groups, or nothing")
+    return trainer.finds
 
 
 def spec_of(offers: Mapping[str, Any]) -> InputSpec | None:
@@ -65,7 +75,8 @@ def checked_prediction(prediction: Prediction, inputs: int, classes: int, traine
         raise TrainerError(f"{what} gave values {list(values.shape)}; expected [{inputs}, {classes or 'k'}]")
     _refuse_nonsense(values, prediction.meaning, what)
     models = _models(prediction, inputs, what)
-    return Prediction(values, prediction.meaning, float(prediction.threshold), *models)
+    coarse = None if prediction.coarse is None else _coarse(prediction.coarse, inputs, what)
+    return Prediction(values, prediction.meaning, float(prediction.threshold), *models, coarse)
 
 
 def _models(
@@ -78,6 +89,16 @@ def _models(
     if why and (len(why) != inputs or not all(map(math.isfinite, why))):
         raise TrainerError(f"{what} says why a model answered in other numbers than {inputs} finite ones")
     return answered, why, None if prediction.limit is None else float(prediction.limit)
+
+
+def _coarse(coarse: InCoarse, inputs: int, what: str) -> InCoarse:
+    """What a prediction means in another label space, as float32."""
+    values = np.array(coarse.values, np.float32)
+    if values.ndim != 2 or len(values) not in (0, inputs) or values.shape[1] != len(coarse.classes):
+        where = f"{what} in {coarse.space!r}"
+        raise TrainerError(f"{where} gave values {list(values.shape)}; expected [{inputs}, {len(coarse.classes)}]")
+    _refuse_nonsense(values, "one_of", what)
+    return replace(coarse, values=values)
 
 
 def names_of_classes(classes: Sequence[str], values: Array) -> list[str]:

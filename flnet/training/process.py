@@ -103,6 +103,10 @@ class ProcessBackend:
         fields, arrays = with_inputs(params, inputs)
         return self._ask(who, "predicted", {"do": "predict", **fields}, read_prediction, arrays)
 
+    def findings(self, who: Assignment, params: Params) -> dict[str, Any]:
+        """Let the child look."""
+        return self._ask(who, "found", {"do": "findings"}, lambda a: dict(a.fields["findings"]), params)
+
     def export(self, who: Assignment, params: Params, metadata: Mapping[str, str]) -> bytes:
         """Let the child describe its model."""
         fields = {"do": "export", "metadata": dict(metadata)}

@@ -152,6 +152,22 @@ class InputSpec:
     hint: str = ""
 
 
+@dataclass(frozen=True)
+class InCoarse:
+    """What a prediction means in the label space of this node's own rows.
+
+    Attributes:
+        space, classes: its id, and J names.
+        values: (n, J) probabilities; (0, J) where nobody knows yet how the spaces correspond.
+        estimated: whether that is estimated.
+    """
+
+    space: str
+    classes: tuple[str, ...]
+    values: Array
+    estimated: bool
+
+
 Meaning = Literal["one_of", "any_of", "scores"]
 Optimiser = Literal["sgd", "momentum", "adam"]
 
@@ -169,6 +185,7 @@ class Prediction:
             "global", for each input; else empty.
         why: where an autoencoder chose: its error on each input, the mean square in the units of its inputs.
         limit: the error up to which the local model answers.
+        coarse: the same in the label space of the own rows, where that is another one.
     """
 
     values: Array
@@ -177,6 +194,7 @@ class Prediction:
     answered: tuple[str, ...] = ()
     why: tuple[float, ...] = ()
     limit: float | None = None
+    coarse: InCoarse | None = None
 
 
 class Gradients(Protocol):

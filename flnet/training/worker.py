@@ -170,6 +170,8 @@ def _done(fields: Mapping[str, Any], params: Params, backend: LocalBackend, chan
             return Frame({"answer": "evaluated", "score": vars(backend.evaluate(who, params))})
         case "predict":
             return prediction_frame(backend.predict(who, *read_inputs(fields, params)))
+        case "findings":
+            return Frame({"answer": "found", "findings": backend.findings(who, params)})
         case "export":
             return bytes_frame("exported", backend.export(who, params, fields["metadata"]))
         case other:

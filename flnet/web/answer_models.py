@@ -148,6 +148,9 @@ class JobView(View):
     data: DataView
     formats: list[str] = Field(description="to which its models can be exported")
     inputs: dict[str, Any] | None = Field(default=None, description="what predictions take; not in GET /info")
+    finds: Literal["", "labels", "groups"] = Field(
+        default="", description="what can be seen of its models on the own rows; not in GET /info"
+    )
     note: str = Field(default="", description="of the trainer, on its predictions; not in GET /info")
     counts: dict[str, list[int]] = Field(default={}, description="rows of each class by split; not in GET /info")
     checksum: str = Field(default="", description="of the own data; not in GET /info")

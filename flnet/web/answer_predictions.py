@@ -37,6 +37,18 @@ class PredictedBy(BaseModel):
     accuracy: Unit | None
 
 
+class CoarseView(BaseModel):
+    """What a prediction means in the label space of this node's own rows."""
+
+    model_config = _CONFIG
+
+    space: str
+    classes: list[str]
+    estimated: bool = Field(description="whether the correspondence of the spaces is estimated")
+    probabilities: list[list[float]] = Field(description="empty while nobody knows the correspondence")
+    predicted: list[str] = Field(description="a name for each input; empty likewise")
+
+
 class PredictionView(BaseModel):
     """What a model says of inputs: probabilities, or scores where the trainer gives no probabilities."""
 
@@ -49,3 +61,6 @@ class PredictionView(BaseModel):
     model: PredictedBy
     note: str
     choice: ChoiceView | None = None
+    coarse: CoarseView | None = Field(
+        default=None, description="the same in the label space of the own rows, where that is another one"
+    )

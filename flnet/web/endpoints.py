@@ -39,8 +39,9 @@ from flnet.web.trust import AcceptKey, NameKey
 from flnet.web.upload import MULTIPART
 
 with postponed(  # until somebody asks for the description
-    *(f"flnet.web.answer_{name}" for name in ("models", "predictions", "trust", "weights"))
+    *(f"flnet.web.answer_{name}" for name in ("findings", "models", "predictions", "trust", "weights"))
 ):
+    from flnet.web import answer_findings as findings
     from flnet.web import answer_models as views
     from flnet.web import answer_predictions as models
     from flnet.web import answer_trust as keys
@@ -122,6 +123,25 @@ ENDPOINTS = (
         answer=lambda: weights.GainsView,
         refuses=(UnknownTrainer,),
         shows_secrets=True,
+    ),
+    *(
+        Endpoint(
+            f"GET /jobs/{{trainerId}}/{kind}",
+            MODELS,
+            what,
+            query=_DIGEST,
+            answer=answer,
+            refuses=(UnknownTrainer, UnknownModel, NotOffered, NotReady, NoData),
+            shows_secrets=True,
+        )
+        for kind, what, answer in (
+            (
+                "labels",
+                "How the label space of the own rows corresponds to that of the answers",
+                lambda: findings.LabelsView,
+            ),
+            ("groups", "How many groups the own rows have, by k-means", lambda: findings.GroupsView),
+        )
     ),
     Endpoint(
         "GET /jobs/{trainerId}/models",

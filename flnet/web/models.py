@@ -85,7 +85,18 @@ def model_routes(node: Node) -> Blueprint:
             question = await _question(await read_body())
         return json_answer(await node.predict(TrainerId(trainer), question))
 
+    findings_routes(routes, node)
     return routes
+
+
+def findings_routes(routes: Blueprint, node: Node) -> None:
+    """The endpoints for what a model shows on the own rows."""
+
+    async def shown(trainer: str, kind: str) -> Response:
+        return json_answer(await node.studies.findings(TrainerId(trainer), kind, request.args.get("digest")))
+
+    for kind in ("labels", "groups"):
+        routes.add_url_rule(f"/jobs/<trainer>/{kind}", kind, shown, defaults={"kind": kind}, methods=["GET"])
 
 
 def _file_answer(file: Download) -> Response:

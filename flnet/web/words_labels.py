@@ -102,6 +102,29 @@ SPANISH: Mapping[str, str] = {
         "nada dice qué clases de {name} llevan las filas de {trainer}: añada un [mapping] al archivo de "
         "FLNET_LABELS; con estimate = true no se usa para nada más"
     ),
+    "{trainer} has one label space alone here: there is no correspondence to show": (
+        "{trainer} tiene aquí un solo espacio de etiquetas: no hay correspondencia que mostrar"
+    ),
+    "{trainer} looks for no groups of rows: there is nothing to show": (
+        "{trainer} no busca grupos de filas: no hay nada que mostrar"
+    ),
+    "{trainer} finds nothing to show on the rows that this node has": (
+        "{trainer} no encuentra nada que mostrar en las filas de este nodo"
+    ),
+    "trainer {trainer}: finds is {value}; expected labels or groups, or nothing": (
+        "entrenador {trainer}: finds es {value}; se esperaba labels o groups, o nada"
+    ),
+    "findings of trainer {trainer} gave a {kind}; expected findings": (
+        "findings del entrenador {trainer} dio un {kind}; se esperaban hallazgos"
+    ),
+    "findings of trainer {trainer} gave a table {shape}, or odd numbers in it; expected {expected}, finite and "
+    "not negative": (
+        "findings del entrenador {trainer} dio una tabla {shape}, o con números extraños; se esperaba {expected}, "
+        "finitos y no negativos"
+    ),
+    "findings of trainer {trainer} gave numbers that are not finite": (
+        "findings del entrenador {trainer} dio números que no son finitos"
+    ),
     "line {number} has {count} cells; expected {expected}": (
         "la línea {number} tiene {count} celdas; se esperaban {expected}"
     ),

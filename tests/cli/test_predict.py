@@ -94,3 +94,20 @@ def test_which_of_two_models_answered_and_why(flnet: Run, fake_node: FakeNode, t
     shown = flnet("predict", "MNIST", "--input", asked(tmp_path), "--node", fake_node.address).output
     assert "local" in shown
     assert "rebuilding" not in shown
+
+
+def test_what_it_means_in_the_labels_of_the_own_rows(flnet: Run, fake_node: FakeNode, tmp_path: Path) -> None:
+    coarse = {"space": "pairs", "classes": ["ab", "cd"], "estimated": True}
+    fake_node.prediction = {
+        "classes": ["a", "b", "c", "d"],
+        "probabilities": [[0.25, 0.5, 0.25, 0]],
+        "predicted": ["b"],
+        "model": MODEL,
+        "coarse": {**coarse, "probabilities": [[0.75, 0.25]], "predicted": ["ab"]},
+    }
+    shown = flnet("predict", "MNIST", "--input", asked(tmp_path), "--node", fake_node.address)
+    assert "in the labels of pairs, by an estimated correspondence:" in shown.output
+    assert "ab 0.7500, cd 0.2500" in shown.output
+    fake_node.prediction = {**fake_node.prediction, "coarse": {**coarse, "probabilities": [], "predicted": []}}
+    shown = flnet("predict", "MNIST", "--input", asked(tmp_path), "--node", fake_node.address)
+    assert "nothing can be said yet" in shown.output

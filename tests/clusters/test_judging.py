@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flnet.clusters.judging import bend, elbow, explained, inertia, silhouette
+from flnet.clusters.judging import bend, elbow, explained, inertia, silhouette, silhouette_of, tried
 from flnet.clusters.learning import assign
 from tests.clusters.rows import FIRST, START, heaps
 
@@ -59,3 +59,20 @@ def test_a_curve_without_a_bend() -> None:
     assert bend([2, 3], [1.0, 0.5]) == 2
     assert bend([2, 3, 4], [1.0, 1.0, 1.0]) == 2
     assert bend([1, 2, 3, 4], [10, 2, 1, 0]) == 2
+
+
+def test_numbers_of_clusters_are_tried_side_by_side() -> None:
+    rows, _ = heaps(2, spread=0.5)
+    found = tried(rows, range(1, 8), np.random.default_rng(0), most=100)
+    inertias = [one.inertia for one in found]
+    assert inertias == sorted(inertias, reverse=True)
+    assert bend(range(1, 8), inertias) == 3
+    assert found[0].silhouette is None  # nothing lies beside one cluster
+    assert max(found[1:], key=lambda one: one.silhouette or 0).k == 3
+    assert found == tried(rows, range(1, 8), np.random.default_rng(0), most=100)
+
+
+def test_centroids_of_which_one_has_all_rows_have_no_silhouette() -> None:
+    rows = np.array([[0.0], [1]])
+    assert silhouette_of(rows, np.array([[0.0], [9]]), CHANCE) is None
+    assert silhouette_of(rows, np.array([[0.0], [1]]), CHANCE) == 0  # each row alone

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+import numpy as np
+import orjson
 import pytest
 from safetensors.numpy import load
 
@@ -20,6 +22,9 @@ from flnet.params import Array, Params, TrainerId
 from flnet.store import MemoryStore
 from flnet.training import InlinePool, Prediction, Trainer
 from flnet.training.backend import Inputs
+from flnet.training.findings import LabelFindings
+from flnet.training.records import InCoarse
+from flnet.web.answer_findings import LabelsView
 from flnet.web.answer_predictions import PredictionView
 from tests.node.judging import Judge
 from tests.node.mesh import MNIST_3_7, Linear, Mesh
@@ -157,3 +162,38 @@ async def test_which_of_two_models_answered_goes_with_the_answer() -> None:
         assert PredictionView.model_validate(answer).choice is not None
     async with alone(Judge(1.0)) as node:
         assert "choice" not in await node.predict(MNIST_3_7, Question(inputs=[[1, 2]]))
+
+
+class Looking(Judge):
+    """Its rows are labelled in another space than the one in which it answers."""
+
+    finds = "labels"
+
+    def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
+        halves = np.full((len(inputs), 2), 0.5)
+        return Prediction(halves, coarse=InCoarse("all", ("any",), halves.sum(axis=1, keepdims=True), False))
+
+    def findings(self, params: Mapping[str, Array]) -> LabelFindings:
+        told = np.full((1, 2), params["head"][0])
+        return LabelFindings("all", ("any",), "two", ("<three>", "seven"), told, 0.95)
+
+
+async def test_own_people_see_how_label_spaces_correspond() -> None:
+    async with alone(Looking(1.0), rounds=2) as node:
+        found = await node.studies.findings(MNIST_3_7, "labels")
+        view = LabelsView.model_validate_json(orjson.dumps({**found, "matrix": [[1, 1]]}))
+        assert (view.desired.classes, view.model.digest) == (["<three>", "seven"], node.job(MNIST_3_7)["digest"])
+        assert found["matrix"] == [[2, 2]]  # of two trainings: with the private part of the model
+        older = (await node.models(MNIST_3_7))[1]["digest"]
+        assert (await node.studies.findings(MNIST_3_7, "labels", older))["matrix"] == [[1, 1]]
+        answer = await node.predict(MNIST_3_7, Question(inputs=[[1, 2]]))
+        PredictionView.model_validate_json(orjson.dumps(answer))
+        assert (answer["coarse"]["predicted"], answer["coarse"]["probabilities"]) == (["any"], [[1.0]])
+        assert node.job(MNIST_3_7)["finds"] == "labels"
+        assert "finds" not in node.info()["jobsInfo"][0]
+        with pytest.raises(NotOffered, match="looks for no groups"):
+            await node.studies.findings(MNIST_3_7, "groups")
+    async with alone(Judge(1.0)) as node:
+        with pytest.raises(NotOffered, match="one label space alone"):
+            await node.studies.findings(MNIST_3_7, "labels")
+        assert "coarse" not in await node.predict(MNIST_3_7, Question(inputs=[[1, 2]]))

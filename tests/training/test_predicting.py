@@ -96,3 +96,18 @@ async def test_the_twin_says_the_same() -> None:
         await pool.predict(TINY, START, np.zeros((1, 2), np.float32))
     with pytest.raises(NotOffered, match="TINY cannot be exported"):
         await pool.export(TINY, START, {})
+
+
+async def test_what_own_rows_show_comes_out_of_the_child(compute: str, bench: MakeBench, folder: Path) -> None:
+    made = "return GroupFindings(5, 4, 3, Grouping(2, 0.5, None), (Grouping(1, 1.0, None),), 1)"
+    looking, silent = judge(folder, "LOOKING", "pass"), judge(folder, "SILENT", "pass")
+    path = folder / "LOOKING.py"
+    looks = f"    finds = 'groups'\n    def findings(self, params):\n        {made}\n"
+    imports = "from flnet.training.findings import GroupFindings, Grouping\n\n"
+    path.write_text(path.read_text().replace("\ndef make_trainer", f"{looks}\n{imports}def make_trainer"))
+    pool = bench(compute).pool
+    assert (await pool.prepare(looking))[0].offers["finds"] == "groups"
+    found = await pool.findings(looking, START)
+    assert (found["judged"], found["common"]) == (4, {"k": 2, "inertia": 0.5, "silhouette": None})
+    with pytest.raises(NotOffered, match="SILENT finds nothing to show"):
+        await pool.findings(silent, START)

@@ -12,6 +12,7 @@ import numpy as np
 from flnet.training.api import (
     Array,
     DataInfo,
+    Findings,
     Fit,
     Gradients,
     InputSpec,
@@ -119,6 +120,10 @@ class Wrapped(Trainer):
     def predict(self, params: Model, inputs: Array) -> Prediction:
         """Its judgement."""
         return self.inner.predict(self.inside(params), inputs)
+
+    def findings(self, params: Model) -> Findings | None:
+        """What its model shows."""
+        return self.inner.findings(self.inside(params))
 
     def onnx(self, params: Model) -> bytes | None:
         """Its model as a file."""

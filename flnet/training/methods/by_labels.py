@@ -15,7 +15,9 @@ from flnet.labels import Estimate, Guesses, Labelling, Matrix, WarmUp, count_pai
 from flnet.training.api import (
     Array,
     DataInfo,
+    Findings,
     Fit,
+    Prediction,
     Score,
     SitsOut,
     Task,
@@ -27,6 +29,7 @@ from flnet.training.api import (
 from flnet.training.labelling import carried
 from flnet.training.lesson import Labels, Lesson
 from flnet.training.methods.base import Model, Wrapped, no_clash, overrides
+from flnet.training.methods.label_findings import label_findings, waiting_for, with_coarse
 
 COUNTS = "labels/counts"  # (J, K), private: how often each label met each confident guess
 NOTHING = "no row here carries a label from which anything could be learnt"
@@ -61,6 +64,7 @@ class ByLabels(Wrapped):
         self._tried: set[int] = set()  # seeds of the trainings that were asked for
         target, steps = labelling.target, labelling.steps
         self.shared, self.merging = self.sent, inner.merging or "agg0"  # by size, few fine labels would drown
+        self.finds = "labels" if is_other else ""
         self.turn = Turn(labelling.schedule, bool((self._rows[0] >= 0).any()))
         self.agreement = {
             **inner.agreement,
@@ -134,6 +138,26 @@ class ByLabels(Wrapped):
         rows = self.inner.tests()["accuracy"]
         said = projected(self._judged(params, rows.inputs), self.correspondence(params)).argmax(axis=1)
         return replace(score, accuracy=float((said == self._tests[1]).mean()), metrics=metrics)
+
+    def predict(self, params: Model, inputs: Array) -> Prediction:
+        """In the desired space, and in that of the own rows where it is another one."""
+        found = super().predict(params, inputs)
+        if self._labelling.is_desired:
+            return found
+        unknown = self._estimates and not np.asarray(params[COUNTS]).any()
+        return with_coarse(found, self._labelling, None if unknown else self.correspondence(params))
+
+    def findings(self, params: Model) -> Findings | None:
+        """How the label spaces correspond, and how far the warm-up is."""
+        if self._labelling.is_desired:
+            return None
+        counts = np.asarray(params[COUNTS]) if self._estimates else None
+        waiting = None
+        if self._waits and (counts is None or not counts.any()):
+            some = np.sort(np.random.default_rng(0).permutation(len(self._inputs))[:_AT_ONCE])
+            said = self._judged(params, self._inputs[some])
+            waiting = waiting_for(len(self._tried), said, self._labelling.threshold)
+        return label_findings(self._labelling, self._matrix(None), counts, waiting)
 
     def correspondence(self, params: Model) -> Matrix:
         """(J, K) of the own label space with the desired one, as far as it is known here."""
