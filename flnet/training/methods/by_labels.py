@@ -163,6 +163,10 @@ class ByLabels(Wrapped):
         """(J, K) of the own label space with the desired one, as far as it is known here."""
         return self._matrix(np.asarray(params[COUNTS]) if self._estimates else None)
 
+    def _lesson(self, fine: Labels, coarse: Labels, matrix: Matrix, held: Labels) -> Lesson:
+        how = self._labelling
+        return Lesson(fine, coarse, matrix, how.steps, held, how.fixed, how.mixed)
+
     def _held(self, said: Matrix, coarse: Labels, matrix: Matrix) -> Labels:
         """(n,): to which class each row is held once it is changed, -1 for none.
 
@@ -187,10 +191,6 @@ class ByLabels(Wrapped):
         if not self._waits or (self._estimates and np.asarray(task.params[COUNTS]).any()):
             return True
         self._waits = not WarmUp().is_over(len(self._tried) - 1, [guessed.share])
-    def _lesson(self, fine: Labels, coarse: Labels, matrix: Matrix, held: Labels) -> Lesson:
-        how = self._labelling
-        return Lesson(fine, coarse, matrix, how.steps, held, how.fixed, how.mixed)
-
         return not self._waits
 
     def _matrix(self, counts: Array | None, prior: Matrix | None = None) -> Matrix:
