@@ -23,6 +23,13 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}")  # a file name that is 
 @click.option(
     "--format", "form", type=click.Choice(["safetensors", "onnx"]), default="safetensors", show_default=True
 )
+@click.option(
+    "--model",
+    "which",
+    type=click.Choice(["common", "personal"]),
+    help="Which of the two, where the node has a personal model.  [default: safetensors: both; ONNX: the one that "
+    "answers alone]",
+)
 @click.option("--digest", help="Which model, by the beginning of its digest.  [default: the one that is held]")
 @click.option(
     "--output",
@@ -33,7 +40,14 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}")  # a file name that is 
 @click.option("--force", is_flag=True, help="Write over files that exist.")
 @node_option
 def command(
-    trainer: str, form: str, digest: str | None, output: Path, force: bool, address: str, as_json: bool
+    trainer: str,
+    form: str,
+    which: str | None,
+    digest: str | None,
+    output: Path,
+    force: bool,
+    address: str,
+    as_json: bool,
 ) -> None:
     """Take a model away as a file.
 
@@ -45,7 +59,7 @@ def command(
     """
     with NodeClient(address, WORK_SECONDS) as node:
         chosen = digest or _held(node, trainer)
-        with node.model(trainer, chosen, form) as (name, parts):
+        with node.model(trainer, chosen, f"{form}-{which}" if which else form) as (name, parts):
             target = output / _safe(name, f"{trainer}.{form}") if output.is_dir() else output
             card = _card_beside(target, force)
             size = write_file(target, parts)

@@ -41,8 +41,9 @@ class Declaration:
         data: what was found where: source, rows per split, classes, whether it is sample data.
         agreement: what all nodes must have alike, in words by name: {"classes": "cat, dog"}.
         offers: what a person may do with its models: inputs (what predictions take, or None), formats of an
-            export, note (goes with every prediction), licence, counts (rows of each class per split), finds
-            ("labels" or "groups": what can be seen of a model on the own rows; or "").
+            export, alone (common or personal: which of two models a file of one holds if nobody chooses), note
+            (goes with every prediction), licence, counts (rows of each class per split), finds ("labels" or
+            "groups": what can be seen of a model on the own rows; or "").
         personalises: whether its private parameters learn on from each average.
         merging: the merging rule that its updates need; empty: the one of the node.
         turn: in which rounds it trains, where nodes that label differently take turns; None: in all.

@@ -238,7 +238,7 @@ class Node(Protocol):
         ...
 
     async def export(self, trainer: TrainerId, digest: str, form: str, *, same_machine: bool) -> Download:
-        """The model as a file; `form` is safetensors or onnx.
+        """The model as a file; `form` is safetensors or onnx, with -common or -personal after it for one of two.
 
         Raises:
             UnknownModel, InvalidMessage, NotOffered, NotReady: no such model or format, or no turn in time.

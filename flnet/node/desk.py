@@ -26,6 +26,7 @@ from flnet.training.offers import names_of_classes, predicted, spec_of
 TURN_SECONDS = 60.0  # for a turn in the lane and the work itself: longer, and a person is told to ask again
 MAX_WAITING = 16  # who comes when so many wait is told so at once
 FORMATS = ("safetensors", "onnx")
+MODELS = ("common", "personal")  # of a node with a personal model
 SAMPLE_NOTE = "the data of this trainer are generated samples"
 UNTRAINED_NOTE = "this model is not the average of any round"
 T = TypeVar("T")
@@ -68,8 +69,10 @@ class Desk:
 
     async def export(self, trainer: TrainerId, digest: str, form: str, *, same_machine: bool) -> Download:
         """The model as a file; see `flnet.node.base.Node`."""
-        if form not in FORMATS:
-            raise InvalidMessage(f"format is {form[:40]!r}; expected {' or '.join(FORMATS)}")
+        kind, dash, which = form.partition("-")
+        if kind not in FORMATS or (dash and which not in MODELS):
+            words = f"expected {' or '.join(FORMATS)}, with -{' or -'.join(MODELS)} after it for one of two models"
+            raise InvalidMessage(f"format is {form[:40]!r}; {words}")
         chosen = await self._shelf.pick(trainer, digest)
         if chosen.private and not same_machine:
             raise OwnMachineOnly(
@@ -77,14 +80,14 @@ class Desk:
                 "which leave this node for nobody else: sign in, or ask from the machine that it runs on"
             )
         declared = self._declared(trainer)
-        metadata = metadata_of(chosen, declared)
-        if form == "onnx":
-            if "onnx" not in declared.offers.get("formats", ()):
-                raise NotOffered(f"{trainer} cannot be exported to ONNX: its trainer has no method for it")
+        metadata = {**metadata_of(chosen, declared), "format": form, "model": _which(declared, kind, which)}
+        if kind not in declared.offers.get("formats", FORMATS[:1]):
+            raise NotOffered(f"{trainer} cannot be exported to ONNX: its trainer has no method for it")
+        if kind == "onnx" or which:
             body = await self._in_turn(trainer, lambda: self._pool.export(trainer, chosen.full, metadata))
         else:
             body = await asyncio.to_thread(lambda: bytes(BinaryCodec().encode_params(chosen.full, metadata)))
-        return Download(body, "application/octet-stream", f"{stem_of(chosen)}.{form}")
+        return Download(body, "application/octet-stream", f"{stem_of(chosen)}{dash}{which}.{kind}")
 
     async def card(self, trainer: TrainerId, digest: str) -> Download:
         """The model's card; see `flnet.node.base.Node`."""
@@ -141,6 +144,13 @@ def metadata_of(chosen: Chosen, declared: Declaration) -> dict[str, str]:
         "note": declared.offers.get("note", ""),
     }
     return {name: _text(value) for name, value in said.items() if value not in (None, "", [], {})}
+
+
+def _which(declared: Declaration, kind: str, chosen: str) -> str:
+    """Which of a node's two models is in a file of this kind."""
+    alone = declared.offers.get("alone", "")
+    both = f"{MODELS[0]} and {MODELS[1]}" if alone and kind == "safetensors" else ""
+    return chosen or both or alone or MODELS[0]
 
 
 def stem_of(chosen: Chosen) -> str:

@@ -19,8 +19,8 @@ from flnet.training.findings import fields_of
 from flnet.training.inputs import check_inputs
 from flnet.training.loader import import_trainer
 from flnet.training.offers import checked_prediction
-from flnet.training.onnx_graph import with_metadata
 from flnet.training.pictures import picture_input
+from flnet.training.taking import file_of
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -101,9 +101,9 @@ class LocalBackend:
         return self._guarded(who, "findings", lambda: _found(trainer, who.file.id, params))
 
     def export(self, who: Assignment, params: Params, metadata: Mapping[str, str]) -> bytes:
-        """The model as an ONNX file."""
+        """The model as a file."""
         trainer = self._trainer(who)
-        return self._guarded(who, "onnx", lambda: _exported(trainer, who.file.id, params, metadata))
+        return self._guarded(who, "onnx", lambda: file_of(trainer, who.file.id, params, metadata))
 
     def cancel(self, number: int) -> None:
         """The next call of `progress` ends that training."""
@@ -184,10 +184,3 @@ def _found(trainer: Trainer, name: str, params: Params) -> dict[str, Any]:
     if found is None:
         raise NotOffered(f"{name} finds nothing to show on the rows that this node has")
     return found
-
-
-def _exported(trainer: Trainer, name: str, params: Params, metadata: Mapping[str, str]) -> bytes:
-    model = trainer.onnx(params)
-    if model is None:
-        raise NotOffered(f"{name} cannot be exported to ONNX: its trainer describes no such model")
-    return with_metadata(model, metadata)

@@ -13,8 +13,8 @@ from flnet.errors import TrainerError
 from flnet.params import Array
 from flnet.training.api import InputSpec, Meaning, Prediction, Trainer
 from flnet.training.findings import Kind
-from flnet.training.methods.base import overrides
 from flnet.training.records import InCoarse
+from flnet.training.taking import formats_of, which_alone
 
 _KINDS = ("image", "features", "table")
 _SLACK = 1e-3  # by which probabilities in float16 may miss [0, 1], or their sum 1
@@ -27,10 +27,10 @@ def offered(trainer: Trainer, name: str) -> dict[str, Any]:
         TrainerError: what the trainer says of its inputs makes no sense.
     """
     spec = trainer.input_spec()
-    exports = overrides(trainer, "onnx")
     return {
         "inputs": None if spec is None else _spec_fields(spec, name),
-        "formats": ["safetensors", "onnx"] if exports else ["safetensors"],
+        "formats": formats_of(trainer),
+        "alone": which_alone(trainer),
         "finds": _kind(trainer, name),
         "note": str(trainer.note),
         "licence": str(trainer.licence),

@@ -155,7 +155,7 @@ ENDPOINTS = (
         MODELS,
         "A model as a file",
         answer_type="application/octet-stream",
-        query={"format": "safetensors, or onnx where the trainer offers it"},
+        query={"format": "safetensors, or onnx where offered; -common or -personal after it: one of two models"},
         refuses=(UnknownTrainer, UnknownModel, InvalidMessage, NotOffered, NotReady, OwnMachineOnly),
     ),
     Endpoint(

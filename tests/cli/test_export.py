@@ -22,6 +22,7 @@ def trained(fake_node: FakeNode) -> None:
     fake_node.files = {
         f"{path}?format=safetensors": (f"{NAME}.safetensors", b"arrays"),
         f"{path}?format=onnx": (f"{NAME}.onnx", b"graph"),
+        f"{path}?format=onnx-personal": (f"{NAME}-personal.onnx", b"mine"),
         f"{path}/card": (f"{NAME}.md", b"# card"),
         "/jobs/MNIST/models/cd?format=safetensors": ("../../evil", b"old"),
         "/jobs/MNIST/models/cd/card": ("x", b"# old"),
@@ -54,6 +55,13 @@ def test_a_file_of_choice_for_scripts(flnet: Run, fake_node: FakeNode, tmp_path:
         "digest": DIGEST,
     }
     assert target.read_bytes() == b"graph"
+
+
+def test_one_of_two_models_may_be_chosen(flnet: Run, fake_node: FakeNode, tmp_path: Path) -> None:
+    words = ("export", "MNIST", "--format", "onnx", "--model", "personal", "--output", str(tmp_path))
+    assert flnet(*words, "--node", fake_node.address).exit_code == 0
+    assert (tmp_path / f"{NAME}-personal.onnx").read_bytes() == b"mine"
+    assert flnet("export", "MNIST", "--model", "local", "--node", fake_node.address).exit_code == 2
 
 
 def test_nothing_is_written_over_without_force(flnet: Run, fake_node: FakeNode, tmp_path: Path) -> None:

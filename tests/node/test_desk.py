@@ -23,6 +23,8 @@ from flnet.store import MemoryStore
 from flnet.training import InlinePool, Prediction, Trainer
 from flnet.training.backend import Inputs
 from flnet.training.findings import LabelFindings
+from flnet.training.method import Method
+from flnet.training.methods.increment import Increment
 from flnet.training.records import InCoarse
 from flnet.web.answer_findings import LabelsView
 from flnet.web.answer_predictions import PredictionView
@@ -95,6 +97,44 @@ async def test_a_file_holds_all_parameters_and_tells_where_they_come_from() -> N
         assert json.loads(said["rows"]) == {"train": 3, "test": 2}
         assert said["schema_digest"] == node.job(MNIST_3_7)["schema_digest"]
         assert "secret" not in json.dumps(said)
+
+
+def said_in(body: bytes) -> dict[str, str]:
+    said: dict[str, str] = json.loads(body[8 : 8 + int.from_bytes(body[:8], "little")])["__metadata__"]
+    return said
+
+
+async def test_a_file_of_one_of_two_models_says_which_in_its_name_and_inside() -> None:
+    trainer = Judge(1.0)
+    async with alone(Increment(trainer, trainer, 0, Method(personal="increment"))) as node:
+        digest = node.job(MNIST_3_7)["digest"]
+        assert node.job(MNIST_3_7)["formats"][-1] == "onnx-personal"
+        both, common, personal = [
+            await node.export(MNIST_3_7, digest, f"safetensors{which}", same_machine=True)
+            for which in ("", "-common", "-personal")
+        ]
+        stem = f"MNIST_3_7-round0-{digest[:10]}"
+        names = [file.file_name for file in (both, common, personal)]
+        assert names == [f"{stem}{which}.safetensors" for which in ("", "-common", "-personal")]
+        said = [said_in(file.body)["model"] for file in (both, common, personal)]
+        assert said == ["common and personal", "common", "personal"]
+        assert said_in(personal.body)["round"] == "0"
+        assert "personal/weights" in load(both.body)
+        assert sorted(load(personal.body)) == sorted(load(common.body)) == ["bias", "head", "weights"]
+        assert Params(load(common.body)).select(["weights", "bias"]).digest == digest
+        assert not np.array_equal(load(personal.body)["weights"], load(common.body)["weights"])
+        for which in ("-common", "-personal"):
+            with pytest.raises(OwnMachineOnly):
+                await node.export(MNIST_3_7, digest, f"safetensors{which}", same_machine=False)
+    async with alone(Judge(1.0)) as node:
+        digest = node.job(MNIST_3_7)["digest"]
+        file = await node.export(MNIST_3_7, digest, "safetensors", same_machine=True)
+        assert said_in(file.body)["model"] == "common"
+        with pytest.raises(NotOffered, match="one model alone here"):
+            await node.export(MNIST_3_7, digest, "safetensors-personal", same_machine=True)
+        for form in ("safetensors-other", "onnx-"):
+            with pytest.raises(InvalidMessage, match="with -common or -personal after it"):
+                await node.export(MNIST_3_7, digest, form, same_machine=True)
 
 
 async def test_private_parameters_leave_for_no_other_machine() -> None:

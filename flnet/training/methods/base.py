@@ -154,9 +154,18 @@ class TwoModels(Wrapped):
         judged = self.inner.predict(model, inputs)
         return replace(judged, answered=("local" if self.takes_local else "global",) * len(inputs))
 
+    @property
+    def stands_alone(self) -> bool:
+        """Whether the local model is the one that a file of one model holds, where nobody chooses."""
+        return self.takes_local
+
     def onnx(self, params: Model) -> bytes | None:
-        """The chosen model as a file."""
-        return self.inner.onnx(self.local_model(params) if self.takes_local else self.inside(params))
+        """The model that stands alone, as a file."""
+        return self.onnx_of(params, self.stands_alone)
+
+    def onnx_of(self, params: Model, is_local: bool) -> bytes | None:
+        """Either model as a file."""
+        return self.inner.onnx(self.local_model(params) if is_local else self.inside(params))
 
 
 def overrides(trainer: Trainer, name: str) -> bool:

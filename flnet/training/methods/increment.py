@@ -77,11 +77,10 @@ class Increment(TwoModels):
         answered = tuple("local" if mine else "global" for mine in is_local)
         return replace(judged, answered=answered, why=tuple(map(float, why)), limit=limit)
 
-    def onnx(self, params: Model) -> bytes | None:
-        """The common model, which is right for inputs of any kind; the local one where it alone answers."""
-        if self._selector is None:
-            return super().onnx(params)
-        return self.inner.onnx(self.inside(params))
+    @property
+    def stands_alone(self) -> bool:
+        """The common model is right for inputs of any kind; the local one stands alone where it alone answers."""
+        return self.takes_local and self._selector is None
 
     def _by_choice(self, params: Model, inputs: Array, is_local: Array) -> Prediction:
         """The local model's values where it is to answer, else the common one's."""
