@@ -17,6 +17,8 @@ from flnet.training.api import Array, Fit, Lesson, Task
 
 from ._torch import Steps
 
+Changed = Callable[[Tensor, torch.Generator], Tensor]
+NOISE = 0.1  # of a standardised column's spread
 SHIFT = 0.1  # of a picture's side, at most, by which changed pictures are shifted
 
 
@@ -59,20 +61,23 @@ def taught_steps(
     outputs: Callable[[Mapping[str, Tensor], Tensor], Tensor],
     fit: Callable[[Mapping[str, Array], int, float], Fit],
     device: torch.device,
+    changed: Changed | None = None,
 ) -> Steps[Tensor]:
-    """A training of a network for pictures where nodes label differently.
+    """A training of a network where nodes label differently.
 
     Args:
         task: with size and seed of the batches.
         lesson: what the rows teach.
-        shown: rows by number as the network takes them, (n, channels, height, width).
+        shown: rows by number as the network takes them; pictures are (n, channels, height, width).
         outputs: scores (n, K) of parameters on them.
         fit: what is said of a training: parameters, batches done, mean loss over them.
         device: where the rows are.
+        changed: what is made of rows for the loss on changed ones; shifted pictures if absent.
     """
     fine, coarse, guesses = (
         torch.tensor(labels, device=device) for labels in (lesson.labels, lesson.coarse, lesson.guesses)
     )
+    change = changed or shifted
     matrix = torch.tensor(lesson.matrix, device=device)
     chance, draws = torch.Generator().manual_seed(task.seed), np.random.default_rng([task.seed, 1])
 
@@ -88,7 +93,7 @@ def taught_steps(
         scores = outputs(params, pictures)
         found = loss_of_both(scores, fine[rows], coarse[rows], matrix.to(scores.dtype))
         if lesson.fixed:
-            held = cross_entropy(outputs(params, shifted(pictures, chance)), guesses[rows])
+            held = cross_entropy(outputs(params, change(pictures, chance)), guesses[rows])
             found = found + lesson.fixed * held
         return found + lesson.mixed * between(params, rows) if lesson.mixed else found
 
@@ -101,6 +106,11 @@ def shifted(pictures: Tensor, chance: torch.Generator) -> Tensor:
     most = [max(1, int(SHIFT * side)) for side in pictures.shape[2:]]
     moves = [int(torch.randint(-far, far + 1, (), generator=chance)) for far in most]
     return pictures.roll(moves, (2, 3))
+
+
+def noisy(rows: Tensor, chance: torch.Generator) -> Tensor:
+    """Rows of a standardised table with a little of everything added."""
+    return rows + NOISE * torch.randn(rows.shape, generator=chance).to(rows.device)
 
 
 def _mean(each: Tensor, scores: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -32,6 +32,7 @@ from flnet.training.own import OwnImages, OwnTable
 from flnet.training.own_images import load_images
 from flnet.training.own_table import load_table, standardised
 
+from ._fed_mt import noisy, shifted, taught_steps
 from ._own_nets import Net, fresh, mlp, small_cnn
 from ._torch import Steps, chosen_device
 
@@ -47,11 +48,13 @@ class Side:
 
     Attributes:
         raw: reads inputs as `predict` takes them.
+        targets: of these rows; class -1 where nodes label differently and a row has no label of the desired space.
     """
 
     rows: Array
     batch: Batch
     raw: Callable[[Array], Array]
+    targets: Array
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -60,7 +63,7 @@ class Side:
 class OwnTrainer(Trainer):
     """One node's data and a network; classes, or one number (`target_scale` is set)."""
 
-    honours: ClassVar[frozenset[str]] = frozenset({"proximal"})
+    honours: ClassVar[frozenset[str]] = frozenset({"proximal", "labels"})
 
     def __init__(
         self,
@@ -71,14 +74,14 @@ class OwnTrainer(Trainer):
         spec: InputSpec,
         inputs: Callable[[Array], Tensor],
         prepared: Callable[[OnnxGraph], OnnxGraph],
-        labels: int,
         device: torch.device,
+        coarse: Mapping[str, Array] | None = None,
     ) -> None:
         """Args:
         spec: what a person may have judged.
         inputs: turns those into what the network takes.
         prepared: does the same at the head of an ONNX graph.
-        labels: how many different ones the training rows have.
+        coarse: by side the labels in the node's own space, where nodes label differently.
         """
         self.label = own.label
         self.defaults = HyperParams(e=own.epochs, u=own.rate, b=own.batch)
@@ -86,7 +89,9 @@ class OwnTrainer(Trainer):
         self._net, self._sides, self._info = net, sides, info
         self._scale = own.target_scale if isinstance(own, OwnTable) else None
         self._spec, self._inputs, self._prepared = spec, inputs, prepared
-        self._labels, self._device = labels, device
+        found = np.unique(sides["train"].targets)
+        self._labels = 1 if self._scale is not None else int((found >= 0).sum())
+        self._device, self._coarse = device, coarse or {}
 
     def data_info(self) -> DataInfo:
         """What was found, and what was left out."""
@@ -100,7 +105,7 @@ class OwnTrainer(Trainer):
         """`e` passes over the training rows, each in a new order, by gradient descent with momentum."""
         return self.gradients(task).descended(task)
 
-    def gradients(self, task: Task) -> Steps[Array]:
+    def gradients(self, task: Task) -> Steps[Any]:
         """The same, batch by batch."""
         side = self._sides["train"]
 
@@ -109,10 +114,19 @@ class OwnTrainer(Trainer):
             return self._loss(self._net.outputs(params, x.to(self._device)), y.to(self._device))
 
         def fit(params: Mapping[str, Array], steps: int, mean: float) -> Fit:
-            validation = self._score(self._tensors(params), self._sides["validation"]).accuracy
-            seen = min(len(side), steps * task.hyper.b)
-            return Fit(params, seen, self._labels, {"loss": mean, "validation_accuracy": validation})
+            figures, seen = {"loss": mean}, min(len(side), steps * task.hyper.b)
+            if (self._sides["validation"].targets >= 0).any() or self._scale is not None:
+                validation = self._score(self._tensors(params), self._sides["validation"]).accuracy
+                figures["validation_accuracy"] = validation
+            return Fit(params, seen, self._labels, figures)
 
+        if task.lesson is not None:
+            changed = shifted if self._spec.kind == "image" else noisy
+
+            def shown(rows: Tensor) -> Tensor:
+                return side.batch(side.rows[rows.cpu().numpy()])[0].to(self._device)
+
+            return taught_steps(task, task.lesson, shown, self._net.outputs, fit, self._device, changed)
         return Steps(_batches(side.rows, task), loss, fit, self._device)
 
     def inputs(self) -> Array:
@@ -120,12 +134,22 @@ class OwnTrainer(Trainer):
         side = self._sides["train"]
         return side.raw(side.rows)
 
+    def labels(self) -> Array:
+        """Their classes; -1 for a row that is labelled in the node's own space alone."""
+        return self._sides["train"].targets
+
+    def own_labels(self) -> Mapping[str, tuple[Array, Array]]:
+        """Labels in both spaces, where nodes label differently."""
+        return {
+            side: (self._sides[side].targets, self._coarse[side]) for side in ("train", "test") if self._coarse
+        }
+
     def tests(self) -> Mapping[str, Rows]:
         """The test rows, where classes are told."""
         side = self._sides["test"]
         if self._scale is not None:
             return {}
-        return {"accuracy": Rows(side.raw(side.rows), side.batch(side.rows)[1].numpy())}
+        return {"accuracy": Rows(side.raw(side.rows), side.targets)}
 
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Share of test rows put into the right class; for numbers R squared, 0 where it is below."""
@@ -173,8 +197,16 @@ class OwnTrainer(Trainer):
             truths.append(y)
         guess, truth = torch.cat(guesses), torch.cat(truths)
         if self._scale is None:
-            return Score(float((guess.argmax(1) == truth).double().mean()), len(side))
+            known = truth >= 0
+            right = (guess.argmax(1) == truth)[known].double()
+            return Score(float(right.mean()) if len(right) else 0.0, len(side))
         return _regression(guess[:, 0].double().numpy(), truth.double().numpy(), self._scale[1])
+
+
+class OwnNumbers(OwnTrainer):
+    """The same for a number: there are no labels that could differ."""
+
+    honours: ClassVar[frozenset[str]] = frozenset({"proximal"})
 
 
 def _regression(guess: Array, truth: Array, spread: float) -> Score:
@@ -213,11 +245,14 @@ def _images(own: OwnImages, settings: TrainerSettings) -> OwnTrainer:
     outputs = len(data.classes)
     linear = own.model == "linear"
     net = mlp(channels * own.size**2, (), outputs) if linear else small_cnn(own.size, channels, outputs)
-    sides = {side: Side(rows, batch, lambda some: data.images[some]) for side, rows in data.sides.items()}
-    labels = len(np.unique(data.labels[data.sides["train"]]))
+    sides = {
+        side: Side(rows, batch, lambda some: data.images[some], data.labels[rows])
+        for side, rows in data.sides.items()
+    }
+    coarse = None if data.coarse is None else {side: data.coarse[rows] for side, rows in data.sides.items()}
     spec = InputSpec("image", data.images.shape[1:], 0, 255, hint=f"one image, {own.colour}; any size as a file")
     trainer = OwnTrainer(
-        own, net, sides, data.info, spec, inputs, prepared, labels, chosen_device(settings.device)
+        own, net, sides, data.info, spec, inputs, prepared, chosen_device(settings.device), coarse
     )
     trainer.agreement = own.agreement(data.classes)
     return trainer
@@ -226,7 +261,6 @@ def _images(own: OwnImages, settings: TrainerSettings) -> OwnTrainer:
 def _table(own: OwnTable, settings: TrainerSettings) -> OwnTrainer:
     data = load_table(own, settings)
     sides = {name: _in_memory(x, y, data.scales) for name, (x, y) in data.sides.items()}
-    labels = len(np.unique(data.sides["train"][1])) if own.task == "classify" else 1
     outputs = 1 if own.task == "regress" else len(data.table.classes)
     net = mlp(data.table.x.shape[1], own.hidden if own.model == "mlp" else (), outputs)
     names = own.inputs(data.table.features)
@@ -241,7 +275,8 @@ def _table(own: OwnTable, settings: TrainerSettings) -> OwnTrainer:
     def prepared(graph: OnnxGraph) -> OnnxGraph:
         return graph.scale(data.scales[:, 0], data.scales[:, 1])
 
-    trainer = OwnTrainer(own, net, sides, data.info, spec, inputs, prepared, labels, device)
+    kind = OwnNumbers if own.task == "regress" else OwnTrainer
+    trainer = kind(own, net, sides, data.info, spec, inputs, prepared, device, data.coarse)
     trainer.agreement = own.agreement(data.table.features, data.table.classes)
     return trainer
 
@@ -252,7 +287,7 @@ def _in_memory(x: Array, y: Array, scales: Array) -> Side:
     def raw(rows: Array) -> Array:
         return np.asarray(x[rows] * scales[:, 1] + scales[:, 0], np.float32)
 
-    return Side(np.arange(len(y)), lambda rows: (inputs[rows], targets[rows]), raw)
+    return Side(np.arange(len(y)), lambda rows: (inputs[rows], targets[rows]), raw, y)
 
 
 def make_own(own: OwnImages | OwnTable, settings: TrainerSettings) -> Trainer:

@@ -143,6 +143,14 @@ class Trainer(ABC):
         """Their classes, (n,), as numbers in the order of `DataInfo.classes`; None: not offered."""
         return None
 
+    def own_labels(self) -> Mapping[str, tuple[Array, Array]]:
+        """Of data whose rows are labelled as FLNET_LABELS has it: labels in the desired and in the own space.
+
+        {"train": (of `inputs`, likewise), "test": of the rows of `tests` behind "accuracy"}, class numbers, -1 for
+        none. Empty: all rows are labelled in the desired space, as those of a published data set are.
+        """
+        return {}
+
     def tests(self) -> Mapping[str, Rows]:
         """The labelled rows behind figures of `evaluate` that are plain accuracies, by the figure's name.
 

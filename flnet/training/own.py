@@ -107,6 +107,7 @@ class OwnTable(Own):
     scale: dict[Name, Scale] = {}
     target_scale: Scale | None = None
     id: Name | None = None
+    coarse: Name | None = None  # where nodes label differently: the label in this node's own classes
     missing: Literal["stop", "skip", "mean"] = "stop"
     separator: Literal[",", ";", "tab"] = ","
     model: Literal["linear", "mlp"] = "linear"
@@ -122,6 +123,8 @@ class OwnTable(Own):
             raise ValueError("classes is for task = classify only")
         if self.task == "classify" and self.target_scale is not None:
             raise ValueError("target_scale is for task = regress only")
+        if self.task == "regress" and self.coarse:
+            raise ValueError("coarse is for task = classify only")
         for name, pair in (*self.scale.items(), ("target_scale", self.target_scale or [0, 1])):
             if pair[1] <= 0:
                 raise ValueError(f"the spread of {name} is {pair[1]:g}; expected more than 0")
@@ -130,8 +133,9 @@ class OwnTable(Own):
         return self._columns_are_one_thing()
 
     def _columns_are_one_thing(self) -> OwnTable:
-        uses = {"target": [self.target], "id": [self.id] if self.id else [], "ignore": self.ignore or []}
-        uses["features"] = self.features or []
+        one = {"target": self.target, "id": self.id, "coarse": self.coarse}
+        uses = {use: [name] if name else [] for use, name in one.items()}
+        uses |= {"ignore": self.ignore or [], "features": self.features or []}
         seen: dict[str, str] = {}
         for use, names in uses.items():
             for name in names:

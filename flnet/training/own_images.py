@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,9 @@ from flnet.training.columns import shown
 from flnet.training.data import Labelled, Rows, fingerprint, shard
 from flnet.training.dealing import dealt_counts, own_published, own_rows, with_partition
 from flnet.training.image_cache import decoded_once
+from flnet.training.lesson import Labels
 from flnet.training.own import OwnImages
+from flnet.training.own_labels import OwnLabels, counted
 from flnet.training.samples import is_sample
 from flnet.training.split import stored_split
 
@@ -34,7 +36,8 @@ class ImageData:
     """One node's images: `images` (n, size, size) or (n, size, size, 3), uint8, mapped from disk.
 
     Attributes:
-        labels: class numbers, int64 (n,).
+        labels: class numbers, int64 (n,); -1 where the folder is a class of the node's own space.
+        coarse: class numbers in that space, -1 for none; None where nodes label alike.
         sides: train, validation, test: row numbers.
     """
 
@@ -43,6 +46,7 @@ class ImageData:
     classes: tuple[str, ...]
     sides: Mapping[str, Rows]
     info: DataInfo
+    coarse: Labels | None = None
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,8 @@ def load_images(own: OwnImages, settings: TrainerSettings) -> ImageData:
         TrainerError: a class is not among those agreed, or a file cannot be read; names it.
     """
     root = own.path(settings)
-    found = _found(root, own)
+    spaces = OwnLabels.of(settings.labels, own.classes)
+    found = _found(root, own, spaces.words if spaces else None)
     mine = _own_rows(found, settings)
     files = [found.files[row] for row in mine]
     decoded = decoded_once(root, files, own.size, own.colour, settings.state_path)
@@ -82,18 +87,20 @@ def load_images(own: OwnImages, settings: TrainerSettings) -> ImageData:
     if not all(counts.values()):
         words = ", ".join(f"{n} in {side}" for side, n in counts.items())
         raise DataMissing(f"too few images in {root}: {words}", "bring more images, or change split")
-    note = with_partition(_note(root, found, labels[good], decoded.faults), settings)
-    per_class = {
-        side: tuple(np.bincount(labels[rows], minlength=len(found.classes)).tolist())
-        for side, rows in sides.items()
-    }
+    wanted = range(len(found.classes)) if spaces is None else ()  # else no node needs to have them all
+    note = with_partition(_note(root, found, labels[good], decoded.faults, wanted), settings)
+    fine, coarse, classes = labels, None, found.classes
+    if spaces is not None:
+        (fine, coarse), classes = spaces.numbers(found.classes[label] for label in labels), spaces.desired
+    per_class = {side: counted(fine[rows], len(classes)) for side, rows in sides.items()}
     checksum = fingerprint({side: _marks(decoded.images, labels, rows) for side, rows in sides.items()})
-    dealt = _dealt(found, settings)
-    info = DataInfo(f"images in {root}", counts, found.classes, is_sample(root), note, per_class, checksum, dealt)
-    return ImageData(decoded.images, labels, found.classes, sides, info)
+    dealt = _dealt(found, settings) if spaces is None else ()
+    info = DataInfo(f"images in {root}", counts, classes, is_sample(root), note, per_class, checksum, dealt)
+    return ImageData(decoded.images, fine, classes, sides, info, coarse)
 
 
-def _found(root: Path, own: OwnImages) -> _Found:
+def _found(root: Path, own: OwnImages, words: Sequence[str] | None) -> _Found:
+    """`words`: what folders may be called where nodes label differently; None where they do not."""
     if not root.is_dir():
         raise TrainerError(f"{root} is no folder; {_LAYOUT}")
     folders = _folders(root)
@@ -103,7 +110,7 @@ def _found(root: Path, own: OwnImages) -> _Found:
             raise TrainerError(f"{root} has train but no test; {_LAYOUT} (val may be missing)")
         tops = [(_PARTS[name], root / name) for name in folders]
     present = sorted({name for _, top in tops for name in _folders(top)})
-    classes = _classes(root, own, present)
+    classes = _classes(root, words or own.classes, present)
     files: list[tuple[Path, str, int]] = []
     left_out = [] if tops[0][1] == root else _strange(root)
     for part, top in tops:
@@ -119,8 +126,8 @@ def _found(root: Path, own: OwnImages) -> _Found:
     return _Found(paths, parts, np.array(labels, np.int64), classes, left_out)
 
 
-def _classes(root: Path, own: OwnImages, present: Sequence[str]) -> tuple[str, ...]:
-    classes = tuple(own.classes or present)
+def _classes(root: Path, allowed: Sequence[str] | None, present: Sequence[str]) -> tuple[str, ...]:
+    classes = tuple(allowed or present)
     if unknown := [name for name in present if name not in classes]:
         words = f"expected {shown(classes)}; found {shown(present)}"
         raise TrainerError(f"{root}: the folder {unknown[0]!r} is no class of this trainer: {words}")
@@ -188,7 +195,7 @@ def _sides(
     return {side: given[side] for side in ("train", "validation", "test")}
 
 
-def _note(root: Path, found: _Found, labels: Array, faults: Mapping[str, str]) -> str:
+def _note(root: Path, found: _Found, labels: Array, faults: Mapping[str, str], wanted: Iterable[int]) -> str:
     said = []
     if faults:
         named = [f"{name} ({why})" for name, why in faults.items()]
@@ -196,7 +203,7 @@ def _note(root: Path, found: _Found, labels: Array, faults: Mapping[str, str]) -
     if found.left_out:
         names = [_relative(root, path) for path in found.left_out]
         said.append(f"{len(names)} entries that are no .jpg, .jpeg or .png were left out: {shown(names)}")
-    if absent := [name for i, name in enumerate(found.classes) if not (labels == i).any()]:
+    if absent := [found.classes[i] for i in wanted if not (labels == i).any()]:
         said.append(f"no image of {shown(absent)}")
     return "; ".join(said)
 

@@ -12,7 +12,9 @@ import numpy as np
 from flnet.errors import TrainerError
 from flnet.params import Array
 from flnet.training.columns import shown, text_rows
+from flnet.training.lesson import Labels
 from flnet.training.own import OwnTable
+from flnet.training.own_labels import OwnLabels
 from flnet.training.table import BadRow, Column
 
 ABSENT = frozenset({"", "?", "NA", "N/A", "NaN", "nan", "NULL", "null", "None"})
@@ -34,10 +36,13 @@ class Table:
         features: names, sorted, so that the order of columns need not be alike on all nodes.
         x: float32 (n, inputs): numbers as they stand there, NaN where one is missing; categories one-hot.
         scales: for each input (mean, spread); (0, 1) for categories, NaN where the node's own are to be taken.
-        y: class numbers, int64, or the target in units of target_scale, float32.
+        y: class numbers, int64, or the target in units of target_scale, float32; -1 for a row that carries only a
+            label of the node's own space.
         classes: names of the classes; empty for regress.
         groups: what each row belongs to, by the id column; empty without one.
         note: for people: what was left out.
+        coarse: class numbers in the node's own space, -1 for none; None where nodes label alike.
+        by_label: what rows are dealt and split by; None where that is y.
     """
 
     features: tuple[str, ...]
@@ -47,24 +52,31 @@ class Table:
     classes: tuple[str, ...]
     groups: tuple[str, ...]
     note: str
+    coarse: Labels | None = None
+    by_label: Labels | None = None
 
     @property
     def kinds(self) -> Array:
         """For each row what the split should be even in: its class, or the tenth in which its target lies."""
+        if self.by_label is not None:
+            return self.by_label
         if self.classes:
             return self.y
         return np.searchsorted(np.quantile(self.y, np.linspace(0, 1, _BANDS + 1)[1:-1]), self.y)
 
 
-def read_table(path: Path, own: OwnTable) -> Table:
+def read_table(path: Path, own: OwnTable, labels: OwnLabels | None = None) -> Table:
     """The rows of a file, checked cell by cell.
+
+    Args:
+        labels: what words may stand as labels where nodes label differently; None where they do not.
 
     Raises:
         DataMissing: pyarrow is needed and not installed.
         TrainerError: the header or a cell is not as agreed.
     """
     with text_rows(path, "\t" if own.separator == "tab" else own.separator) as text:
-        reader = _Reader(path, own, text.header)
+        reader = _Reader(path, own, text.header, labels)
         for where, cells in text.rows:
             reader.take(where, cells)
     return reader.table()
@@ -75,16 +87,18 @@ class _Reader:
     path: Path
     own: OwnTable
     header: tuple[str, ...]
+    labels: OwnLabels | None = None
     x: array[float] = field(default_factory=lambda: array("f"))
     targets: list[str | float] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
+    beside: list[str] = field(default_factory=list)  # labels of the node's own space
     skipped: int = 0
     first_skipped: str = ""
     filled: int = 0
 
     def __post_init__(self) -> None:
         own = self.own
-        spoken_for = {own.target, own.id, *(own.ignore or [])}
+        spoken_for = {own.target, own.id, own.coarse, *(own.ignore or [])}
         others = [name for name in self.header if name not in spoken_for]
         self.features = tuple(sorted(own.features or others))
         _check_header(self.path, own, self.header, self.features)
@@ -101,7 +115,10 @@ class _Reader:
         if len(cells) != len(self.header):
             raise BadRow(f"{where}: {len(cells)} values for {len(self.header)} columns")
         try:
-            target, group = self._target(cells, where), self._group(cells, where)
+            target, beside = self._target(cells, where), self._beside(cells, where)
+            group = self._group(cells, where)
+            if not target and not beside and self.labels is not None:
+                raise Missing(f"{where}: the label {self._label_columns} has no value")
             x = [number for place, read in self._cells for number in read(cells[place].strip(), where)]
         except Missing as exc:
             if self.own.missing == "stop":
@@ -110,6 +127,7 @@ class _Reader:
             return
         self.x.extend(x)
         self.targets.append(target)
+        self.beside.append(beside)
         self.groups.append(group)
 
     def table(self) -> Table:
@@ -123,8 +141,12 @@ class _Reader:
             raise TrainerError(f"{self.path} has no rows{why}")
         x = np.array(self.x, np.float32).reshape(len(self.targets), -1)
         groups = tuple(self.groups) if self.own.id else ()
-        y, classes = self._numbered()
-        return Table(self.features, x, self._scales(), y, classes, groups, self._note(y, classes))
+        if self.labels is None:
+            y, classes = self._numbered()
+            return Table(self.features, x, self._scales(), y, classes, groups, self._note(y, classes))
+        y, coarse = self.labels.numbers(map(str, self.targets), self.beside)
+        kinds, classes = self.labels.kinds(y, coarse), self.labels.desired
+        return Table(self.features, x, self._scales(), y, classes, groups, self._note(y, ()), coarse, kinds)
 
     def _read(self, name: str) -> Callable[[str, str], Sequence[float]]:
         """What turns a cell of this column into inputs."""
@@ -158,7 +180,27 @@ class _Reader:
         self.filled += 1
         return _NAN
 
+    @property
+    def _label_columns(self) -> str:
+        return " / ".join(repr(name) for name in (self.own.target, self.own.coarse) if name in self._at)
+
+    def _label(self, name: str | None, allowed: tuple[str, ...], cells: list[str], where: str) -> str:
+        """A label of these classes, or nothing: where nodes label differently, a row need not have each kind."""
+        text = cells[self._at[name]].strip() if name in self._at else ""
+        if text in ABSENT and text not in allowed:
+            return ""
+        if text not in allowed:
+            raise BadRow(f"{where}: the label {name!r} is {text[:40]!r}; expected one of {shown(allowed)}")
+        return text
+
+    def _beside(self, cells: list[str], where: str) -> str:
+        if self.labels is None or not self.labels.own:
+            return ""
+        return self._label(self.own.coarse, self.labels.own, cells, where)
+
     def _target(self, cells: list[str], where: str) -> str | float:
+        if self.labels is not None:
+            return self._label(self.own.target, self.labels.words, cells, where)
         name, text = self.own.target, cells[self._at[self.own.target]].strip()
         if text in ABSENT and text not in (self.own.classes or ()):
             raise Missing(f"{where}: the target {name!r} has no value ({text or 'an empty cell'})")
@@ -213,8 +255,9 @@ class _Reader:
 
 
 def _check_header(path: Path, own: OwnTable, header: tuple[str, ...], features: tuple[str, ...]) -> None:
+    one = {own.target, own.coarse} & set(header) if own.coarse else set()  # a node may have either label
     wanted = {
-        own.target,
+        *(one or {own.target}),
         *features,
         *own.categories,
         *own.scale,

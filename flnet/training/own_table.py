@@ -14,6 +14,7 @@ from flnet.training.data import Labelled, Rows, fingerprint
 from flnet.training.dealing import dealt_counts, own_grouped, own_rows, with_partition
 from flnet.training.groups import grouped_split
 from flnet.training.own import OwnTable
+from flnet.training.own_labels import OwnLabels, counted
 from flnet.training.own_rows import Table, read_table
 from flnet.training.samples import is_sample
 from flnet.training.split import stored_split
@@ -23,12 +24,17 @@ _FARTHEST = 1e6  # spreads from the mean; beyond it one typing error would be al
 
 @dataclass(frozen=True)
 class TableData:
-    """One node's part: sides (x standardised by `scales`, y), and what is known about it."""
+    """One node's part: sides (x standardised by `scales`, y), and what is known about it.
+
+    Attributes:
+        coarse: by side the labels in the node's own space, -1 for none; None where nodes label alike.
+    """
 
     sides: Mapping[str, tuple[Array, Array]]
     table: Table
     scales: Array
     info: DataInfo
+    coarse: Mapping[str, Array] | None = None
 
 
 def load_table(own: OwnTable, settings: TrainerSettings) -> TableData:
@@ -39,25 +45,27 @@ def load_table(own: OwnTable, settings: TrainerSettings) -> TableData:
         TrainerError: something in it is not as agreed; says file, line and column.
     """
     path = own.path(settings)
-    table = read_table(path, own)
+    labels = OwnLabels.of(settings.labels, own.classes) if own.task == "classify" else None
+    table = read_table(path, own, labels)
     rows = _sides(own, table, settings)
     counts = {side: len(numbers) for side, numbers in rows.items()}
     if not all(counts.values()):
         words = ", ".join(f"{n} in {side}" for side, n in counts.items())
         raise DataMissing(f"too few rows in {path}: {words}", "bring more rows, or change split")
     per_class = {
-        side: tuple(np.bincount(table.y[numbers], minlength=len(table.classes)).tolist())
-        for side, numbers in rows.items()
-        if table.classes
+        side: counted(table.y[numbers], len(table.classes)) for side, numbers in rows.items() if table.classes
     }
     scales = _complete(table, table.x[rows["train"]])
     x = standardised(table.x, scales)
     sides = {side: (x[numbers], table.y[numbers]) for side, numbers in rows.items()}
     note, columns = with_partition(table.note, settings), table.classes or (own.target,)
     checksum = fingerprint({side: Labelled(table.x[numbers], table.y[numbers]) for side, numbers in rows.items()})
-    dealt = dealt_counts(table.kinds, settings, len(table.classes)) if not table.groups else ()
+    is_counted = not table.groups and labels is None
+    dealt = dealt_counts(table.kinds, settings, len(table.classes)) if is_counted else ()
     info = DataInfo(f"table {path}", counts, columns, is_sample(path), note, per_class, checksum, dealt)
-    return TableData(sides, table, scales, info)
+    if table.coarse is None:
+        return TableData(sides, table, scales, info)
+    return TableData(sides, table, scales, info, {side: table.coarse[numbers] for side, numbers in rows.items()})
 
 
 def standardised(x: Array, scales: Array) -> Array:

@@ -126,6 +126,7 @@ _OWN: Mapping[str, str] = {
         "task = regress necesita target_scale = [media, dispersión], aproximado e igual en todos los nodos"
     ),
     "classes is for task = classify only": "classes es solo para task = classify",
+    "coarse is for task = classify only": "coarse es solo para task = classify",
     "target_scale is for task = regress only": "target_scale es solo para task = regress",
     "{name} stands in categories and in scale; expected one of them": (
         "{name} está en categories y en scale; se esperaba uno de los dos"
@@ -155,6 +156,10 @@ _OWN: Mapping[str, str] = {
     "{where}: the target {name} is {value}; expected one of {expected}": (
         "{where}: el objetivo {name} es {value}; se esperaba uno de {expected}"
     ),
+    "{where}: the label {name} is {value}; expected one of {expected}": (
+        "{where}: la etiqueta {name} es {value}; se esperaba una de {expected}"
+    ),
+    "{where}: the label {name} has no value": "{where}: la etiqueta {name} no tiene valor",
     "{where}: the id {name} has no value ({value})": "{where}: el identificador {name} no tiene valor ({value})",
     "{path}: {name} has {value} values; {rule}: {how}": "{path}: {name} tiene {value} valores; {rule}: {how}",
     "{where}: {name} is {value}; expected one of {expected}": (

@@ -31,6 +31,7 @@ from flnet.training.lesson import Labels, Lesson
 from flnet.training.methods.base import Model, Wrapped, no_clash, overrides
 from flnet.training.methods.label_findings import label_findings, waiting_for, with_coarse
 
+Both = tuple[Labels, Labels]
 COUNTS = "labels/counts"  # (J, K), private: how often each label met each confident guess
 NOTHING = "no row here carries a label from which anything could be learnt"
 _AT_ONCE = 4096  # rows
@@ -52,10 +53,8 @@ class ByLabels(Wrapped):
         _refuse(inner, labelling, name)
         super().__init__(inner, seed)
         no_clash(self.names, ("labels/",))
-        self._labelling, tests = labelling, inner.tests()["accuracy"].labels
-        self._inputs = np.asarray(inner.inputs())
-        self._rows = carried(labelling, np.asarray(inner.labels()), np.random.default_rng([seed, part, 1]))
-        self._tests = carried(labelling, tests, np.random.default_rng([seed, part, 2]))
+        self._labelling, self._inputs = labelling, np.asarray(inner.inputs())
+        self._rows, self._tests = _labelled(inner, labelling, [seed, part])
         is_other = not labelling.is_desired
         self._shape = len(labelling.space), len(labelling.target)
         self._estimates = is_other and labelling.estimate
@@ -132,12 +131,14 @@ class ByLabels(Wrapped):
 
     def _measured(self, params: Model, score: Score) -> Score:
         """What a measurement by the trainer inside says where rows are labelled so."""
-        metrics = {**score.metrics, "desired_accuracy": score.accuracy}
+        (fine, coarse), rows = self._tests, self.inner.tests()["accuracy"]
+        metrics = {**score.metrics, **({"desired_accuracy": score.accuracy} if (rows.labels >= 0).any() else {})}
         if self._labelling.is_desired:
             return replace(score, metrics=metrics)
-        rows = self.inner.tests()["accuracy"]
-        said = projected(self._judged(params, rows.inputs), self.correspondence(params)).argmax(axis=1)
-        return replace(score, accuracy=float((said == self._tests[1]).mean()), metrics=metrics)
+        judged = self._judged(params, rows.inputs)
+        said = projected(judged, self.correspondence(params)).argmax(axis=1)
+        right = np.where(coarse >= 0, said == coarse, judged.argmax(axis=1) == fine)
+        return replace(score, accuracy=float(right.mean()), metrics=metrics)
 
     def predict(self, params: Model, inputs: Array) -> Prediction:
         """In the desired space, and in that of the own rows where it is another one."""
@@ -233,11 +234,22 @@ def _refuse(trainer: Trainer, labelling: Labelling, name: str) -> None:
             f"the classes of {name} are {_few(found)}; the label space {target.id!r} of FLNET_LABELS, in which it "
             f"is to answer, has {_few(target.classes)}"
         )
-    if not labelling.is_desired and labelling.correspondence is None:
+    if not labelling.is_desired and labelling.correspondence is None and not trainer.own_labels():
         raise TrainerError(
             f"nothing says which classes of {labelling.space.id!r} the rows of {name} carry: add a [mapping] to "
             "the file in FLNET_LABELS; with estimate = true it is used for nothing else"
         )
+
+
+def _labelled(trainer: Trainer, labelling: Labelling, seed: list[int]) -> tuple[Both, Both]:
+    """Labels in the desired space and in the own one, of the training rows and of the test rows."""
+    if own := trainer.own_labels():
+        return own["train"], own["test"]
+    tests = trainer.tests()["accuracy"].labels
+    return (
+        carried(labelling, np.asarray(trainer.labels()), np.random.default_rng([*seed, 1])),
+        carried(labelling, tests, np.random.default_rng([*seed, 2])),
+    )
 
 
 def _few(names: Sequence[str]) -> str:
