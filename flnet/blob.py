@@ -145,6 +145,15 @@ class Landing:
         elif no_more:
             raise UnreadableBody(f"the first {self.received} bytes of the body do not hold its whole head")
 
+    @property
+    def room(self) -> memoryview | None:
+        """Where the rest belongs, to be filled from its start and told by `filled`; None before its head came."""
+        return None if self._buffer is None else self._buffer[self.received :]
+
+    def filled(self, nbytes: int) -> None:
+        """So many bytes more stand in their place already."""
+        self.received += nbytes
+
     def whole(self) -> memoryview:
         """All of it, read-only and without a copy.
 

@@ -31,6 +31,7 @@ from flnet.transport.ranges import Resumption
 from flnet.transport.receiving import receive, refusal
 from flnet.transport.sealing import Challenged, sha256_of
 from flnet.transport.session import Channel, key_shown, open_session
+from flnet.transport.straight import receive_straight
 
 with no_authorities():
     import aiohttp
@@ -280,7 +281,14 @@ async def _land(response: aiohttp.ClientResponse, watch: Watch, rest: Resumption
         rest.accept(response.status, response.headers)
     except TransportError as exc:
         raise TransportError(f"{_from(response)}: {exc}") from None
-    await receive(response, watch, landing.write)
+
+    def begin(part: bytes) -> bool:
+        landing.write(part)
+        return landing.room is not None
+
+    await receive(response, watch, begin)
+    if not await receive_straight(response, watch, landing):
+        await receive(response, watch, landing.write)
     if not landing.complete:
         raise aiohttp.ClientPayloadError(f"{landing.received} of {landing.total} bytes")
 
