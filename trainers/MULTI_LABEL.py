@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -34,6 +35,7 @@ from flnet.training.onnx_graph import OnnxGraph
 from . import _dense
 from ._dense import Learner, Learnt, gradients_of, loss, train
 from ._multi_label import NodeData, Side, load_node_data
+from ._philox import uniform
 from ._stacked import train_together
 from ._torch import CPU, Steps, chosen_device
 
@@ -76,6 +78,7 @@ class MultiLabelNet(Trainer):
             Part(data.sides[name], device) for name in ("train", "validation", "test")
         )
         self._common = Part(data.common, device)
+        self._weights = data.weights
         self._widths = (data.common.x.shape[1], *HIDDEN, data.common.y.shape[1])
 
     def data_info(self) -> DataInfo:
@@ -86,8 +89,11 @@ class MultiLabelNet(Trainer):
         """Uniform weights (Glorot, Bengio 2010), biases 0.
 
         The core is equal on all nodes, the head differs with the labels: two nodes that begin with one head pull
-        the core to one place for different labels, and need twice the rounds.
+        the core to one place for different labels, and need twice the rounds. With the draws of the author's
+        program they are its first weights, which follow from the seed of the data.
         """
+        if self._weights is not None:
+            return self._drawn(self._weights)
         params = {}
         own = zlib.crc32("\n".join(self._info.classes).encode())
         common, private = (torch.Generator().manual_seed(number) for number in (seed, seed + own))
@@ -98,6 +104,14 @@ class MultiLabelNet(Trainer):
                 torch.empty(outputs, inputs).uniform_(-bound, bound, generator=chance).numpy()
             )
             params[f"{layer}.bias"] = torch.zeros(outputs).numpy()
+        return params
+
+    def _drawn(self, seeds: Sequence[int]) -> dict[str, Array]:
+        params: dict[str, Array] = {}
+        for layer, inputs, outputs, seed in zip(LAYERS, self._widths, self._widths[1:], seeds, strict=False):
+            weights = uniform(seed, (inputs, outputs), (6 / (inputs + outputs)) ** 0.5)
+            params[f"{layer}.weight"] = np.ascontiguousarray(weights.T)  # Keras has inputs first
+            params[f"{layer}.bias"] = np.zeros(outputs, np.float32)
         return params
 
     def fit(self, task: Task) -> Fit:

@@ -46,6 +46,7 @@ class NodeData:
         info: for people; `classes` are this node's labels.
         features: names of the columns.
         agreement: what must be alike on all nodes that average their cores.
+        weights: seeds of the first weights of each layer, where the author's program says them.
     """
 
     sides: Mapping[str, Side]
@@ -53,6 +54,7 @@ class NodeData:
     info: DataInfo
     features: tuple[str, ...]
     agreement: Mapping[str, str]
+    weights: tuple[int, int, int] | None = None
 
 
 def load_node_data(settings: TrainerSettings) -> NodeData:
@@ -95,6 +97,7 @@ def load_node_data(settings: TrainerSettings) -> NodeData:
         _info(path, options, data, drawn.labels, sides, len(common)),
         data.features,
         _agreement(options, data, settings.shard[1], seed),
+        drawn.weights,
     )
 
 

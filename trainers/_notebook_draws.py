@@ -1,8 +1,9 @@
-"""Rows, labels and noise as the notebook of MLFedAvg draws them: equal seeds draw what its result files are of.
+"""Rows, labels, noise and weights as the notebook of MLFedAvg draws them: equal seeds draw what its files are of.
 
 D. Delgado Bejarano, "Aprendizaje multi-etiqueta en entornos federados" (2024), the program published with it.
 Its draws come from numpy's older generator and from Python's own, which give the same numbers for ever; so with
-the same data file a seed of the thesis means the same rows, labels and noise here.
+the same data file a seed of the thesis means the same rows, labels and noise here. It draws first weights without
+a seed; but then Keras 2 takes one from Python's own generator, which was seeded for the noise just before.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from flnet.training.api import Array, TrainerError
 
 from ._multi_label_options import LARGEST_SIGMA, OPTIONS_FILE, Options
 
+MOST_SEEDS = 1_000_000_000  # Keras draws the seeds of its layers from 1 to this
+
 
 @dataclass(frozen=True)
 class Draws:
@@ -28,6 +31,8 @@ class Draws:
         labels: numbers of its labels, in the order drawn.
         common: numbers of the rows of the common test, of which some may have none of its labels.
         added: noise (rows, features), float64; None if it is not drawn here.
+        weights: seeds of the first weights of the core's two layers, equal on all nodes, and of its own head;
+            None if they are not drawn here.
         sides: train, validation and test, as places in `rows`; none if they are not drawn here.
     """
 
@@ -35,6 +40,7 @@ class Draws:
     labels: Array
     common: Array
     added: Array | None = None
+    weights: tuple[int, int, int] | None = None
     sides: Mapping[str, Array] = field(default_factory=dict)
 
 
@@ -65,7 +71,8 @@ def draws(y: Array, features: int, options: Options, shard: tuple[int, int], see
     own = [rows[y[rows][:, mine].any(axis=1)] for rows, mine in zip(parts, dealt, strict=True)]
     added = _noise([len(rows) for rows in own[:part]], features, count, options.noise, seed)
     rows = own[part - 1]
-    return Draws(rows, dealt[part - 1], common, added, _sides(len(rows), options.split, seed))
+    seeds, sides = weight_seeds(seed, part, count), _sides(len(rows), options.split, seed)
+    return Draws(rows, dealt[part - 1], common, added, seeds, sides)
 
 
 def held_back(count: int, share: float, seed: int) -> tuple[Array, Array]:
@@ -76,6 +83,19 @@ def held_back(count: int, share: float, seed: int) -> tuple[Array, Array]:
     order = np.random.RandomState(seed).permutation(count)
     first = ceil(share * count)
     return order[first:], order[:first]
+
+
+def weight_seeds(seed: int, part: int, count: int) -> tuple[int, int, int]:
+    """Seeds of the weights of the core's layers, and of the head of the node of this number, from 1.
+
+    In the order of the program: standard deviations of the noise, the core, and for each node a copy of the core,
+    whose weights are drawn in vain, and the head.
+    """
+    chance = random.Random(seed)
+    for _ in range(count):
+        chance.uniform(0, LARGEST_SIGMA)
+    drawn = [chance.randint(1, MOST_SEEDS) for _ in range(2 + 3 * part)]
+    return drawn[0], drawn[1], drawn[-1]
 
 
 def _sides(count: int, shares: list[float], seed: int) -> dict[str, Array]:

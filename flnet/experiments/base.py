@@ -28,7 +28,7 @@ from flnet.setting_types import (
 from flnet.training.method import Choice, Method
 from flnet.training.partition import Partition
 
-NUMBERS = 2  # counts up when a change of flnet changes what equal setups and seeds give
+NUMBERS = 3  # counts up when a change of flnet changes what equal setups and seeds give
 Kind = Literal["federated", "lone", "central"]
 Over = Literal["mean", "min", "max"]
 _OVER: Mapping[Over, Callable[[Sequence[float]], float]] = {"mean": fmean, "min": min, "max": max}

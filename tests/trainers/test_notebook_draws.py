@@ -9,12 +9,14 @@ import pytest
 
 from flnet.errors import TrainerError
 from trainers._multi_label_options import Options
-from trainers._notebook_draws import Draws, draws, held_back
+from trainers._notebook_draws import Draws, draws, held_back, weight_seeds
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from tests.trainers.test_multi_label import node, write_data  # noqa: E402
 from trainers._multi_label import load_node_data  # noqa: E402
+from trainers._philox import uniform  # noqa: E402
+from trainers.MULTI_LABEL import make_trainer  # noqa: E402
 
 OPTIONS = Options(deal=[4, 2], noise="half-normal", split=[72, 8, 20], draws="notebook")
 LINES = 'draws = "notebook"\ndeal = [4, 2]\nnoise = "half-normal"\nsplit = [72, 8, 20]\n'
@@ -115,3 +117,22 @@ def test_labels_by_name_and_drawn_ones_are_no_pair(tmp_path: Path) -> None:
     write_data(tmp_path, options='draws = "notebook"\nnode_labels = [["a"], ["b"]]')
     with pytest.raises(TrainerError, match="expected deal, not node_labels"):
         load_node_data(node(tmp_path))
+
+
+def test_weights_are_seeded_by_what_the_noise_left_of_its_generator() -> None:
+    # random.seed(1), two uniform ones, and then randint(1, 10 ** 9): two of the core, three of each node
+    assert weight_seeds(1, 1, 2) == (820096754, 67760437, 531969375)
+    assert weight_seeds(1, 2, 2) == (820096754, 67760437, 507069465)
+
+
+def test_first_weights_are_those_of_the_seed_of_the_data(tmp_path: Path) -> None:
+    write_data(tmp_path, options=LINES)
+    one, other = (make_trainer(node(tmp_path, part, seed=1)) for part in (1, 2))
+    first, second = one.initial_params(1), other.initial_params(1)
+    for layer, seed in zip(("core.0", "core.1", "head"), weight_seeds(1, 1, 2), strict=True):
+        there = first[f"{layer}.weight"]
+        expected = uniform(seed, there.shape[::-1], (6 / sum(there.shape)) ** 0.5).T
+        assert np.array_equal(there, expected)
+        assert not first[f"{layer}.bias"].any()
+    assert np.array_equal(first["core.1.weight"], second["core.1.weight"])
+    assert one.initial_params(2)["head.weight"].tolist() == first["head.weight"].tolist()
