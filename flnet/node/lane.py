@@ -8,6 +8,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from flnet.codec import lowered
 from flnet.contributions import Contribution
@@ -95,6 +96,7 @@ class Lane:
         signer: key with which this node signs what it states of its updates.
         """
         self._pool, self._usual, self._me, self._seed = pool, strategy, me, seed
+        self._made = lru_cache(strategy_for)  # asked for several times in a round
         self._state_of, self._encoding = state_of, encoding
         self._own_hyper, self._bounds = dict(own_hyper or {}), bounds
         self._signer = signer
@@ -217,7 +219,7 @@ class Lane:
     def _strategy(self, trainer: TrainerId) -> Strategy:
         state = self._state_of(trainer)
         own = (state.declaration.merging if state.declaration else "") or state.rules.by_person
-        return strategy_for(own) if own else self._usual
+        return self._made(own) if own else self._usual
 
     def _begun(self, trainer: TrainerId, key: RoundKey, screening: Screening) -> _Sum:
         begin = self._strategy(trainer).running

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
 
 from flnet.errors import TrainerError
+from flnet.node.merging import strategy_for
 from flnet.params import Params
+from flnet.strategies import Strategy
 from flnet.training.api import Array, Fit, Score, Task, Trainer
 from flnet.training.checks import declared
 from tests.node.mesh import MNIST_3_7, Linear, Mesh
@@ -44,6 +47,27 @@ async def test_the_rule_of_the_trainer_makes_the_average(usual: str) -> None:
         assert first.core.jobs[MNIST_3_7].state.agreement() == {"merging rule": "median"}
         for name, value in before.shared.items():
             assert np.allclose(after.shared[name], value + 2)
+    finally:
+        await mesh.stop()
+
+
+async def test_a_rule_is_made_once_and_not_for_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def counted(rule: str, *more: Any) -> Strategy:
+        made.append(rule)
+        return strategy_for(rule, *more)
+
+    monkeypatch.setattr("flnet.node.lane.strategy_for", counted)
+    mesh = Mesh()
+    try:
+        first = await mesh.add("a", Least(0.5, 1))
+        await mesh.add("b", Least(0.5, 2), ("a",))
+        await mesh.full()
+        for number in range(2):
+            await trigger(first, 1)
+            await mesh.idle(number)
+        assert made == ["median"] * 2  # by each of the two nodes
     finally:
         await mesh.stop()
 
