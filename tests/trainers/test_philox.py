@@ -23,9 +23,8 @@ EXPECTED = [
 )
 def test_words_are_mixed_as_the_authors_print_them(word: int, mixed: str) -> None:
     counters = np.full((2, 4), word, np.uint64)
-    assert [" ".join(f"{one:08x}" for one in row) for row in philox(counters, (word, word)).tolist()] == [
-        mixed
-    ] * 2
+    found = philox(counters, (word, word)).tolist()
+    assert [" ".join(f"{one:08x}" for one in row) for row in found] == [mixed] * 2
 
 
 def test_numbers_are_those_of_tensorflow() -> None:
@@ -42,4 +41,4 @@ def test_numbers_fill_the_range_evenly() -> None:
     assert 0.0999 < found.max() <= 0.1
     assert abs(found.mean()) < 0.001
     counts = np.histogram(found, bins=10, range=(-0.1, 0.1))[0]
-    assert counts.min() > 4800
+    assert np.abs(counts - 5000).max() < 4 * 67  # the standard deviation of a tenth of 50,000
