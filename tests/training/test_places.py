@@ -26,6 +26,7 @@ def test_the_trainers_that_come_with_flnet_say_where_they_look() -> None:
         "MOOC": "mooc_kddcup2015.npz",
         "MOOC_K_MEANS": "mooc_kddcup2015.npz",
         "MULTI_LABEL": "multi-label",
+        "PICTURE_GROUPS": "pictures",
         "SMALL_DIGITS": "",
     }
 

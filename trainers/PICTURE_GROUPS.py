@@ -1,0 +1,100 @@
+"""Which kinds of pictures are there? Groups of pictures in a folder, by k-means, without a label.
+
+Centroids are of rows that say in which direction edges run (`_orientations.py`), so what leaves a node are means
+of these over many pictures, and no pixel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flnet.training.api import Array, DataInfo, DataMissing, InputSpec, Prediction, Trainer, TrainerSettings
+from flnet.training.data import Labelled, fingerprint
+from flnet.training.dealing import own_rows, with_partition
+from flnet.training.split import stored_split
+
+from ._k_means import RULES, KMeans, Model, Options, Table
+from ._options import read_lines
+from ._orientations import CELLS, DIRECTIONS, NUMBERS, orientations
+from ._pictures import grey_pictures
+
+DATA_PLACE = "pictures"  # below FLNET_DATASETS_PATH
+OPTIONS_FILE = "picture_groups.toml"  # beside it
+SIDE = 32  # pixels
+SHARES = {"train": 0.8, "test": 0.2}
+_ENDINGS = {".jpeg", ".jpg", ".png"}
+_HIGH = 0.3  # few cells hold more of a picture's edges in one direction
+_NAMED = 3  # damaged files that the note names; the others are counted
+
+
+class PictureGroups(KMeans):
+    """k-means on one node's pictures."""
+
+    def __init__(self, table: Table, options: Options) -> None:
+        super().__init__(table, options, "Groups of pictures")
+        self.agreement = {"columns": f"edges in {CELLS} x {CELLS} cells", "start": options.start}
+
+    def input_spec(self) -> InputSpec:
+        """One picture."""
+        return InputSpec("image", (SIDE, SIDE), 0, 255, hint="one picture, in grey; any size as a file")
+
+    def predict(self, params: Model, inputs: Array) -> Prediction:
+        """How near a picture is to each group."""
+        return super().predict(params, orientations(inputs.reshape(-1, SIDE, SIDE)))
+
+
+def make_trainer(settings: TrainerSettings) -> Trainer:
+    """This node's pictures; class folders or none, names of folders count for nothing.
+
+    Raises:
+        DataMissing: there are no pictures, or too few of them fall to this node.
+    """
+    place = settings.datasets_path
+    if place is None or not (place / DATA_PLACE).is_dir():
+        where = "FLNET_DATASETS_PATH is not set" if place is None else f"{place / DATA_PLACE} is not there"
+        raise DataMissing(where, f"put pictures into a folder {DATA_PLACE} below FLNET_DATASETS_PATH")
+    options: dict[str, Any] = read_lines(place / OPTIONS_FILE, RULES)
+    return PictureGroups(_table(place / DATA_PLACE, settings), Options(**options))
+
+
+def _table(root: Path, settings: TrainerSettings) -> Table:
+    names = sorted(
+        path.relative_to(root).as_posix() for path in root.rglob("*") if path.suffix.lower() in _ENDINGS
+    )
+    mine = own_rows(np.zeros(len(names), np.int64), settings)
+    found = grey_pictures(root, [names[row] for row in mine], SIDE, settings.state_path / "pictures.npz")
+    kept = stored_split(
+        settings.state_path / "split-pictures.npz",
+        found.images,
+        np.zeros(len(found.images), np.int64),
+        SHARES,
+        settings.seed,
+    )
+    counts = {side: len(rows) for side, rows in kept.items()}
+    if not all(counts.values()):
+        words = ", ".join(f"{count} in {side}" for side, count in counts.items())
+        raise DataMissing(f"too few pictures in {root}: {words}", "bring more pictures, or use fewer shards")
+    rows = orientations(found.images)
+    sides = {
+        side: Labelled(found.images[numbers], np.zeros(len(numbers), np.int64)) for side, numbers in kept.items()
+    }
+    columns = tuple(
+        f"row {row}, column {column}, {180 * way // DIRECTIONS} degrees"
+        for row in range(CELLS)
+        for column in range(CELLS)
+        for way in range(DIRECTIONS)
+    )
+    info = DataInfo(f"pictures in {root}", {**counts, "validation": 0}, checksum=fingerprint(sides))
+    info = replace(info, note=with_partition(_note(names, mine, found.faults), settings))
+    return Table(rows[kept["train"]], rows[kept["test"]], columns, (0.0,) * NUMBERS, (_HIGH,) * NUMBERS, info)
+
+
+def _note(names: list[str], mine: Array, faults: Any) -> str:
+    if not faults:
+        return ""
+    some = ", ".join(f"{names[mine[place]]} ({why})" for place, why in list(faults.items())[:_NAMED])
+    return f"{len(faults)} files that cannot be read were skipped: {some}"
