@@ -48,6 +48,7 @@ def _while_models_move(options: Options) -> None:
             series = threading.Thread(target=nodes.series, args=(10, PATIENCE_S), daemon=True)
             series.start()
             found = probe(nodes, PATHS[0], SECONDS)
+            series.join(PATIENCE_S)
             _row(options.report, words, found, BOUNDS["latency.p99"])
         except NotDone as exc:
             options.report.add(Row(words, "ms", [], note=str(exc)))
