@@ -83,7 +83,7 @@ def _table(root: Path, settings: TrainerSettings) -> Table:
         side: Labelled(found.images[numbers], np.zeros(len(numbers), np.int64)) for side, numbers in kept.items()
     }
     columns = tuple(
-        f"row {row}, column {column}, {180 * way // DIRECTIONS} degrees"
+        f"{row} {column} {180 * way // DIRECTIONS}°"
         for row in range(CELLS)
         for column in range(CELLS)
         for way in range(DIRECTIONS)

@@ -22,10 +22,12 @@ class Turn:
     Attributes:
         schedule: who trains when; the same on all nodes.
         is_desired: whether this node has labels of the space that all want to predict in.
+        turning: of "coarse-first" the round from which such nodes train; the same on all nodes.
     """
 
     schedule: Schedule = "two-phase"
     is_desired: bool = True
+    turning: int = 0
 
 
 @dataclass(frozen=True)

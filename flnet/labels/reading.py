@@ -36,7 +36,7 @@ from flnet.refusals import LabelsRefused
 
 MAX_BYTES = 1_000_000  # of one file
 HEADER = ("coarse", "desired", "weight")
-LEARNING = ("schedule", "steps", "estimate", "rows", "threshold", "fixed", "mixed")
+LEARNING = ("schedule", "steps", "estimate", "rows", "threshold", "fixed", "mixed", "turning", "heads")
 
 Names = list[str]
 Weight = Annotated[float, Field(ge=0, le=1)]
@@ -52,13 +52,15 @@ class _Space(BaseModel):
 class _File(_Space):
     desired: _Space | None = None
     mapping: dict[str, Names | dict[str, Weight]] | None = None
-    schedule: Literal["two-phase", "parallel"] = "two-phase"
+    schedule: Literal["two-phase", "parallel", "coarse-first"] = "two-phase"
     steps: int = Field(default=20, ge=1, le=100_000)
     estimate: bool = False
     rows: int | None = Field(default=None, ge=1)
     threshold: float = Field(default=0.95, ge=0, lt=1)
     fixed: float = Field(default=0, ge=0, le=100)
     mixed: float = Field(default=0, ge=0, le=100)
+    turning: int = Field(default=0, ge=0)
+    heads: Literal["common", "private"] = "common"
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,8 @@ class Labelling:
         space: of the labels of its rows.
         desired: the space in which the model is to answer; None where the file does not say.
         correspondence: of the first with the second; None if it is not known.
-        schedule: who trains when; the same on all nodes. "pipelined" is not offered: each of its nodes begins with
-            an average of its own, and the nodes of a mesh have one in common.
+        schedule: who trains when; the same on all nodes. "pipelined" is not offered: it is two runs of "two-phase"
+            that never meet.
         steps: of each local training; the same on all nodes.
         estimate: whether the node finds the correspondence out from the model's guesses. One that is given is not
             looked at then, but for saying which label a row of a published data set would carry.
@@ -79,6 +81,8 @@ class Labelling:
         threshold: from which probability on a guess is confident.
         fixed: weight of the loss on changed rows by the confident guesses for the unchanged ones.
         mixed: weight of the loss on rows between two others, by the confident guesses for both.
+        turning: of the schedule "coarse-first" the round from which nodes with labels of the desired space train.
+        heads: "private": the last layer, named "output.", is each node's own and no part of an average.
     """
 
     space: LabelSpace
@@ -91,6 +95,8 @@ class Labelling:
     threshold: float = 0.95
     fixed: float = 0.0
     mixed: float = 0.0
+    turning: int = 0
+    heads: Literal["common", "private"] = "common"
 
     @property
     def target(self) -> LabelSpace:

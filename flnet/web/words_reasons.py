@@ -62,6 +62,10 @@ _ROUNDS: Mapping[str, str] = {
         "esta ronda es para nodos {kind}; entrenará en la siguiente"
     ),
     "labelled otherwise": "con otras etiquetas",
+    "the first rounds are for nodes labelled otherwise": "las primeras rondas son para nodos con otras etiquetas",
+    "the last rounds are for nodes with labels of the desired space": (
+        "las últimas rondas son para nodos con etiquetas del espacio deseado"
+    ),
     "with labels of the desired space": "con etiquetas del espacio deseado",
     "not chosen": "no elegido",
     "its training goes on over this round, and counts when it is done": (

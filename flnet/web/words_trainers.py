@@ -178,6 +178,15 @@ _MOOC: Mapping[str, str] = {
     "put {file} into a folder and name that folder in FLNET_DATASETS_PATH": (
         "ponga {file} en una carpeta e indique esa carpeta en FLNET_DATASETS_PATH"
     ),
+    "Groups of pictures": "Grupos de imágenes",
+    "edges in {rows} x {columns} cells": "bordes en {rows} x {columns} celdas",
+    "pictures in {path}": "imágenes en {path}",
+    "put pictures into a folder {name} below FLNET_DATASETS_PATH": (
+        "ponga imágenes en una carpeta {name} dentro de FLNET_DATASETS_PATH"
+    ),
+    "too few pictures in {path}: {counts}": "muy pocas imágenes en {path}: {counts}",
+    "bring more pictures, or use fewer shards": "traiga más imágenes o use menos partes",
+    "one picture, in grey; any size as a file": "una imagen, en gris; como archivo, de cualquier tamaño",
     "enrolments in online courses, {path}": "matrículas en cursos en línea, {path}",
     "too few enrolments for this node: {counts}": "muy pocas matrículas para este nodo: {counts}",
     "how many enrolments are dealt, above 0": "cuántas matrículas se reparten, más de 0",

@@ -19,6 +19,7 @@ PAIRS = {"01": ["0", "1"], "23": ["2", "3"], "45": ["4", "5"], "67": ["6", "7"],
 DESIRED = {"id": "digits", "classes": [str(digit) for digit in range(10)]}
 LABELS = {"id": "pairs", "classes": list(PAIRS), "desired": DESIRED, "mapping": PAIRS, "rows": 50}
 NAME = "after.global_accuracy"
+COUNTS = (10, 30, 50, 90, 108, 200, 216, 540)  # of fine labels
 
 
 def digits(**says: Any) -> Any:
@@ -62,7 +63,7 @@ def test_labels_that_say_nothing_usable_are_refused() -> None:
 
 
 def test_the_tables_of_fedmt_have_four_nodes_with_coarse_labels() -> None:
-    for name in ("fedmt", "fedmt-chest"):
+    for name in ("fedmt", "fedmt-mnist", "fedmt-chest"):
         setups = {(one.row, one.column): one.setup for one in find_plan(name).cells()}
         for (_, column), setup in setups.items():
             said = read_fields(setup.labels)
@@ -74,4 +75,12 @@ def test_the_tables_of_fedmt_have_four_nodes_with_coarse_labels() -> None:
                 "all fine": (5, 5),
             }.get(column, (5, 1))
             assert said.estimate == column.startswith("estimated")
-            assert (said.rows or 0) in (100_000,) if column == "all fine" else said.rows in (10, 30, 50, 90, 200)
+            assert (said.rows or 0) in (100_000,) if column == "all fine" else said.rows in COUNTS
+
+
+def test_without_fedmt_heads_differ_or_coarse_labels_come_first() -> None:
+    heads = outcome(rounds=4, labels={**LABELS, "heads": "private"})
+    assert len(set(heads.figures[NAME])) == 5  # each node has a model of its own
+    first = outcome(rounds=4, labels={**LABELS, "schedule": "coarse-first", "turning": 3})
+    assert first.figures["before.global_accuracy"][1:] == (None,) * 4  # the last round is for the fine node
+    assert first.figures["before.global_accuracy"][0] is not None

@@ -24,6 +24,10 @@ DESIRED, OTHER = Turn("two-phase", is_desired=True), Turn("two-phase", is_desire
         (OTHER, 1, True),
         (Turn("parallel", is_desired=True), 1, True),
         (Turn("parallel", is_desired=False), 0, True),
+        (Turn("coarse-first", is_desired=False, turning=2), 1, True),
+        (Turn("coarse-first", is_desired=False, turning=1), 1, False),
+        (Turn("coarse-first", is_desired=True, turning=2), 1, False),
+        (Turn("coarse-first", is_desired=True, turning=1), 1, True),
     ],
 )
 def test_who_trains_when(turn: Turn | None, number: int, trains: bool) -> None:

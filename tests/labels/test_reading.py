@@ -41,9 +41,13 @@ def test_without_a_mapping_it_has_to_be_estimated() -> None:
 
 def test_how_a_node_learns_from_its_labels_stands_before_the_spaces() -> None:
     made = toml(
-        SPACE + 'schedule = "parallel"\nsteps = 7\nestimate = true\nrows = 9\nfixed = 0.5\nmixed = 2\n' + DESIRED
+        SPACE
+        + 'schedule = "parallel"\nsteps = 7\nestimate = true\nrows = 9\nfixed = 0.5\nmixed = 2\nturning = 4\n'
+        + DESIRED
     )
-    assert made == Labelling(COARSE, FINE, None, "parallel", 7, estimate=True, rows=9, fixed=0.5, mixed=2)
+    assert made == Labelling(
+        COARSE, FINE, None, "parallel", 7, estimate=True, rows=9, fixed=0.5, mixed=2, turning=4
+    )
     assert not made.is_desired
     assert made.target == FINE
     assert toml(SPACE).is_desired

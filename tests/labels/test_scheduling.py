@@ -19,6 +19,8 @@ def test_the_two_phases_take_turns_and_the_warm_up_has_only_the_first() -> None:
     assert [phase("two-phase", number) for number in range(4)] == ["desired", "others", "desired", "others"]
     assert [phase("two-phase", number, warming=True) for number in range(3)] == ["desired"] * 3
     assert [phase("parallel", 7), phase("pipelined", 8), phase("parallel", 7, True)] == ["all", "all", "desired"]
+    early, late = phase("coarse-first", 9, turning=10), phase("coarse-first", 10, turning=10)
+    assert (early, late) == ("others", "desired")
     assert [trains("desired", True), trains("desired", False)] == [True, False]
     assert [trains("others", True), trains("others", False)] == [False, True]
     assert trains("all", True)
@@ -31,6 +33,23 @@ def test_only_the_pipeline_hands_models_to_the_other_kind() -> None:
         *(True, False),
     ]
     assert all(counts_for("parallel", mine, theirs) for mine in (True, False) for theirs in (True, False))
+
+
+def test_the_pipeline_is_two_runs_in_two_phases_that_never_meet() -> None:
+    """Whatever the trainings do: so a mesh with one model has nothing to gain from it."""
+
+    def learnt(model: float, desired: bool, seed: int) -> float:
+        return float(np.sin(model + 3 * desired) + np.random.default_rng([seed, desired]).normal())
+
+    begins = {True: 0.5, False: 0.5}
+    fine_first, others_first = 0.5, 0.5
+    for number in range(7):
+        sent = {desired: learnt(begins[desired], desired, number) for desired in (True, False)}
+        for mine in (True, False):
+            (begins[mine],) = [sent[theirs] for theirs in (True, False) if counts_for("pipelined", mine, theirs)]
+        turn = phase("two-phase", number) == "desired"
+        fine_first, others_first = learnt(fine_first, turn, number), learnt(others_first, not turn, number)
+        assert {sent[True], sent[False]} == {fine_first, others_first}
 
 
 @pytest.mark.parametrize(

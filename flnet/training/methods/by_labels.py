@@ -32,6 +32,7 @@ from flnet.training.methods.base import Model, Wrapped, no_clash, overrides
 from flnet.training.methods.label_findings import label_findings, waiting_for, with_coarse
 
 Both = tuple[Labels, Labels]
+HEAD = "output."  # names of the last layer's arrays
 COUNTS = "labels/counts"  # (J, K), private: how often each label met each confident guess
 NOTHING = "no row here carries a label from which anything could be learnt"
 _AT_ONCE = 4096  # rows
@@ -61,15 +62,21 @@ class ByLabels(Wrapped):
         self._waits = is_other and (labelling.estimate or labelling.schedule == "parallel")
         self._looks = self._waits or bool(labelling.fixed or labelling.mixed)
         self._tried: set[int] = set()  # seeds of the trainings that were asked for
-        target, steps = labelling.target, labelling.steps
-        self.shared, self.merging = self.sent, inner.merging or "agg0"  # by size, few fine labels would drown
+        target = labelling.target
+        self.shared, self.merging = self._of_all(), inner.merging or "agg0"  # by size, few fine labels would drown
         self.finds = "labels" if is_other else ""
-        self.turn = Turn(labelling.schedule, bool((self._rows[0] >= 0).any()))
+        self.turn = Turn(labelling.schedule, bool((self._rows[0] >= 0).any()), labelling.turning)
         self.agreement = {
             **inner.agreement,
             "label space of the answers": f"{target.id}, {len(target)} classes, {target.digest[:16]}",
-            "label spaces": f"{labelling.schedule}, {steps} steps",
+            "label spaces": _words(labelling),
         }
+
+    def _of_all(self) -> tuple[str, ...]:
+        """Names of what all nodes have in common: all that the trainer sends, or all but the last layer of it."""
+        if self._labelling.heads == "common":
+            return self.sent
+        return tuple(name for name in self.sent if not name.startswith(HEAD))
 
     def data_info(self) -> DataInfo:
         """With a sentence on how the rows are labelled."""
@@ -239,6 +246,13 @@ def _refuse(trainer: Trainer, labelling: Labelling, name: str) -> None:
             f"nothing says which classes of {labelling.space.id!r} the rows of {name} carry: add a [mapping] to "
             "the file in FLNET_LABELS; with estimate = true it is used for nothing else"
         )
+
+
+def _words(labelling: Labelling) -> str:
+    """What of it all nodes must have alike."""
+    said = f"{labelling.schedule}, {labelling.steps} steps"
+    said += f", from round {labelling.turning}" if labelling.schedule == "coarse-first" else ""
+    return said + (", private heads" if labelling.heads == "private" else "")
 
 
 def _labelled(trainer: Trainer, labelling: Labelling, seed: list[int]) -> tuple[Both, Both]:

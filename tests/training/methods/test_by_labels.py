@@ -193,3 +193,16 @@ def test_no_row_is_held_to_a_class_that_its_label_denies() -> None:
     matrix = np.repeat(np.eye(5), 2, axis=1)
     held = trainer._held(said, np.array([4, 1, -1]), matrix)
     assert held.tolist() == [9, 3, -1]  # of 8 and 9; of 2 and 3; without a label the guess is not sure enough
+
+
+def test_with_private_heads_the_last_layer_is_no_part_of_an_average() -> None:
+    one = node(labelling(heads="private"))
+    said = declared(one, "SMALL_DIGITS", Params(one.initial_params(0)))
+    assert set(said.shared) == {"hidden.bias", "hidden.weight"}
+    assert said.agreement["label spaces"] == "two-phase, 20 steps, private heads"
+
+
+def test_coarse_labels_first_is_told_to_the_job() -> None:
+    one = node(labelling(schedule="coarse-first", turning=30))
+    assert one.turn == Turn("coarse-first", is_desired=False, turning=30)
+    assert one.agreement["label spaces"] == "coarse-first, 20 steps, from round 30"
