@@ -15,6 +15,7 @@ from flnet.training.api import (
     Array,
     DataInfo,
     Fit,
+    Gradients,
     HyperParams,
     InputSpec,
     Prediction,
@@ -27,7 +28,8 @@ from flnet.training.api import (
 from flnet.training.data import Labelled
 
 from ._chest import CLASSES, SIDE, XRays, load_xrays
-from ._keras import Network, bound_threads, convolution, dense, layers, mirrored, shifted, use_device
+from ._keras import Network, Trained, bound_threads, convolution, dense, layers, mirrored, shifted, use_device
+from ._keras_steps import Steps
 
 DATA_PLACE = "chest_xray"  # below FLNET_DATASETS_PATH
 SHIFT = 4  # pixels
@@ -63,11 +65,13 @@ class ChestXRay(Trainer):
 
     def fit(self, task: Task) -> Fit:
         """`e` passes over the training rows, each in a new order."""
-        data = self._data
-        trained = self._network.train(task, data.train, class_weights(data.train.y), _augmented)
-        metrics = {"loss": trained.loss}
-        metrics |= {f"validation_{name}": v for name, v in self._figures(trained.params, data.validation).items()}
-        return Fit(trained.params, trained.examples, len(CLASSES), metrics)
+        train = self._data.train
+        return self._told(self._network.train(task, train, class_weights(train.y), _augmented))
+
+    def gradients(self, task: Task) -> Gradients:
+        """The same training, taken apart."""
+        train = self._data.train
+        return Steps(self._network, task, train, class_weights(train.y), _augmented, self._told)
 
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Share of test X-rays judged rightly; all three figures also for the published test part."""
@@ -98,6 +102,11 @@ class ChestXRay(Trainer):
     def onnx(self, params: Mapping[str, Array]) -> bytes:
         """The same layers."""
         return self._network.onnx(params, "CHEST_X_RAY_PNEUMONIA")
+
+    def _told(self, trained: Trained) -> Fit:
+        figures = self._figures(trained.params, self._data.validation)
+        metrics = {"loss": trained.loss} | {f"validation_{name}": value for name, value in figures.items()}
+        return Fit(trained.params, trained.examples, len(CLASSES), metrics)
 
     def _figures(self, params: Mapping[str, Array], data: Labelled) -> dict[str, float]:
         scores = self._network.scores(params, data.x)

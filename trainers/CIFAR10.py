@@ -15,6 +15,7 @@ from flnet.training.api import (
     Array,
     DataInfo,
     Fit,
+    Gradients,
     HyperParams,
     InputSpec,
     Prediction,
@@ -27,7 +28,8 @@ from flnet.training.api import (
 from flnet.training.data import Labelled
 
 from ._cifar import SHAPE, Photographs, load_photographs
-from ._keras import Network, bound_threads, convolution, dense, layers, mirrored, shifted, use_device
+from ._keras import Network, Trained, bound_threads, convolution, dense, layers, mirrored, shifted, use_device
+from ._keras_steps import Steps
 
 DATA_PLACE = "cifar10"  # below FLNET_DATASETS_PATH
 SHIFT = 3  # pixels
@@ -58,11 +60,11 @@ class Cifar10(Trainer):
 
     def fit(self, task: Task) -> Fit:
         """`e` passes over the training rows, each in a new order."""
-        classes = len(self._data.info.classes)
-        trained = self._network.train(task, self._data.train, np.ones(classes), _augmented)
-        accuracy = self._accuracy(trained.params, self._data.validation)
-        metrics = {"loss": trained.loss, "validation_accuracy": accuracy}
-        return Fit(trained.params, trained.examples, classes, metrics)
+        return self._told(self._network.train(task, self._data.train, self._weights(), _augmented))
+
+    def gradients(self, task: Task) -> Gradients:
+        """The same training, taken apart."""
+        return Steps(self._network, task, self._data.train, self._weights(), _augmented, self._told)
 
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Share of test photographs named rightly."""
@@ -87,6 +89,14 @@ class Cifar10(Trainer):
     def onnx(self, params: Mapping[str, Array]) -> bytes:
         """The same layers."""
         return self._network.onnx(params, "CIFAR10")
+
+    def _weights(self) -> Array:
+        return np.ones(len(self._data.info.classes))
+
+    def _told(self, trained: Trained) -> Fit:
+        accuracy = self._accuracy(trained.params, self._data.validation)
+        metrics = {"loss": trained.loss, "validation_accuracy": accuracy}
+        return Fit(trained.params, trained.examples, len(self._data.info.classes), metrics)
 
     def _accuracy(self, params: Mapping[str, Array], data: Labelled) -> float:
         return float((self._network.scores(params, data.x).argmax(1) == data.y).mean())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +32,7 @@ EVALUATION_BATCH = 256
 _ONES = ("gamma", "moving_variance")
 _WORD = 2**32
 
+Batch = tuple[Array, Array]  # images and class numbers
 Augment = Callable[[Array, np.random.Generator], Array]  # a batch of images -> changed copies of them
 
 
@@ -95,6 +96,7 @@ class Network:
         # One signature for all batch sizes, or the last batch of a pass would be compiled anew.
         signature = [images, labels, weights]
         self._step = tf.function(self._descend, input_signature=signature)
+        self._told_slopes = tf.function(self._slopes, input_signature=signature)
         self._drawn_step = tf.function(lambda *batch: self._descend(*batch, drawn=True), input_signature=signature)
         pixels = tf.TensorSpec((None, *shape), tf.float32)
         self._scores = tf.function(lambda x: self._model(x, training=False), input_signature=[pixels])
@@ -126,24 +128,33 @@ class Network:
             class_weights: what a row of each class counts in the loss.
             augment: changes the images of each batch.
         """
-        self._load(task.params)
-        self._forget(task)
-        step = self._drawn_step if task.proximal else self._step
-        chance, losses = np.random.default_rng(task.seed), []
-        count = math.ceil(len(data) / task.hyper.b)
+        self.begin(task)
+        step, losses, seen = self._drawn_step if task.proximal else self._step, [], 0
         weights = tf.constant(class_weights, tf.float32)
-        orders = (chance.permutation(len(data)) for _ in range(task.hyper.e))
-        batches = (rows for order in orders for rows in np.array_split(order, count))
-        seen = 0
-        for done, rows in enumerate(batches, start=1):
-            images = tf.constant(augment(data.x[rows], chance))
-            losses.append(float(step(images, tf.constant(data.y[rows]), weights)))
-            seen += len(rows)
-            task.progress(done, task.hyper.e * count)
+        count = batches_in(task, data)
+        for done, (images, labels) in enumerate(batches(task, data, augment), start=1):
+            losses.append(float(step(tf.constant(images), tf.constant(labels), weights)))
+            seen += len(labels)
+            task.progress(done, count)
             if task.is_over():
                 break
         learnt = {name: v.numpy() for name, v in self._variables.items()}
         return Trained(learnt, float(np.mean(losses)), min(seen, len(data)))
+
+    def begin(self, task: Task) -> None:
+        """Take up where the task begins: its weights, no momentum, dropout drawn from its seed."""
+        self._load(task.params)
+        self._forget(task)
+
+    def slopes(
+        self, params: Mapping[str, Array], batch: Batch, class_weights: Array
+    ) -> tuple[float, dict[str, Array], dict[str, Array]]:
+        """Loss and gradients on one batch, and the moving statistics after it, by name."""
+        self._load(params)
+        images, labels = (tf.constant(part) for part in batch)
+        loss, found = self._told_slopes(images, labels, tf.constant(class_weights, tf.float32))
+        moving = {name: self._variables[name].numpy() for name in self.buffers}
+        return float(loss), {name: gradient.numpy() for name, gradient in found.items()}, moving
 
     def scores(self, params: Mapping[str, Array], images: Array) -> Array:
         """Logits (n, classes) of images of any type, 0 to 255."""
@@ -183,17 +194,34 @@ class Network:
 
     def _descend(self, images: Any, labels: Any, class_weights: Any, *, drawn: bool = False) -> Any:
         """One step; `drawn` back to where the training began, by FedProx's mu (Li et al. 2020)."""
-        with tf.GradientTape() as tape:
-            losses = self._loss(labels, self._model(images, training=True))
-            loss = tf.reduce_mean(losses * tf.gather(class_weights, labels))
+        loss, gradients = self._slopes(images, labels, class_weights)
         wanted = {name: self._variables[name] for name in self._anchors}
-        gradients = tape.gradient(loss, wanted)
         if drawn:
             gradients = {
                 name: g + self._mu * (wanted[name] - self._anchors[name]) for name, g in gradients.items()
             }
         self._optimiser.apply_gradients((gradients[name], variable) for name, variable in wanted.items())
         return loss
+
+    def _slopes(self, images: Any, labels: Any, class_weights: Any) -> tuple[Any, dict[str, Any]]:
+        with tf.GradientTape() as tape:
+            losses = self._loss(labels, self._model(images, training=True))
+            loss = tf.reduce_mean(losses * tf.gather(class_weights, labels))
+        return loss, tape.gradient(loss, {name: self._variables[name] for name in self._anchors})
+
+
+def batches_in(task: Task, data: Labelled) -> int:
+    """How many batches the task has, in all passes."""
+    return task.hyper.e * math.ceil(len(data) / task.hyper.b)
+
+
+def batches(task: Task, data: Labelled, augment: Augment) -> Iterator[Batch]:
+    """Images and labels of all passes, in batches of nearly equal size, as the task's seed draws them."""
+    chance = np.random.default_rng(task.seed)
+    count = math.ceil(len(data) / task.hyper.b)
+    for _ in range(task.hyper.e):
+        for rows in np.array_split(chance.permutation(len(data)), count):
+            yield augment(data.x[rows], chance), data.y[rows]
 
 
 def convolution(name: str, filters: int, dropout: float = 0.0) -> list[Any]:

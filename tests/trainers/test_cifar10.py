@@ -13,6 +13,7 @@ import pytest
 from flnet.errors import DataMissing, TrainerError
 from flnet.messages import HyperParams
 from flnet.params import Array, Params, Schema
+from flnet.personal import Descent
 from flnet.training.api import Partition, Task, Trainer, TrainerSettings
 from flnet.training.checks import checked_fit, checked_score, declared
 from flnet.training.download import DATA_SETS
@@ -201,6 +202,36 @@ def test_parameters_go_in_as_they_came_out(trainer: Trainer) -> None:
     assert start == before
     for name in (name for name in start if "moving" not in name):
         np.testing.assert_allclose(fit.params[name], start[name], atol=1e-20)  # a rate of nothing moves nothing
+
+
+def test_taken_apart_it_is_the_same_training(trainer: Trainer) -> None:
+    """Batches, dropout and moving statistics too; a second question within a step moves nothing."""
+    start = Params(trainer.initial_params(1))
+    task = Task(start, HyperParams(e=2, u=0.01, b=64), 7)
+    whole, gradients = trainer.fit(task), trainer.gradients(task)
+    assert gradients is not None
+    params, descent = {name: np.array(value) for name, value in start.items()}, Descent("momentum", 0.01)
+    losses = []
+    for step in range(gradients.steps):
+        loss, slope = gradients(params, step)
+        assert not any("moving" in name for name in slope)
+        descent.step(params, slope)
+        losses.append(loss)
+    apart = gradients.fit(params, gradients.steps, float(np.mean(losses)))
+    assert (apart.examples, set(apart.metrics)) == (whole.examples, set(whole.metrics))
+    assert apart.metrics["loss"] == pytest.approx(whole.metrics["loss"], abs=1e-4)
+    for name, value in whole.params.items():
+        np.testing.assert_allclose(apart.params[name], value, atol=2e-4, err_msg=name)
+        assert name.endswith("bias") or np.abs(value - start[name]).max() > 1e-3  # they did move
+    ends = []
+    for asked in ([start], [start, {name: value + 1 for name, value in start.items()}]):
+        gradients = trainer.gradients(task)
+        assert gradients is not None
+        for one in asked:
+            gradients(one, 0)
+        found = gradients.fit(dict(start), 1, 0.0).params
+        ends.append(Params({name: value for name, value in found.items() if "moving" in name}))
+    assert ends[0] == ends[1]
 
 
 def test_it_learns_what_is_easy(trainer: Trainer) -> None:
