@@ -28,6 +28,8 @@ PAGES: Mapping[str, Who] = {
     "GET /view/predict": Who.ANYONE,
     "GET /view/predict/{trainerId}": Who.ANYONE,
     "POST /view/predict/{trainerId}": Who.PERSONS,
+    "GET /view/labels/{trainerId}": Who.PERSONS,
+    "GET /view/groups/{trainerId}": Who.PERSONS,
     "GET /view/data": Who.ANYONE,
     "POST /view/data/{trainerId}": Who.PERSONS,
     "GET /view/keys": Who.ANYONE,

@@ -59,6 +59,7 @@ class JobView:
         sits_out: why it does not train in the open round; empty if it does.
         versions: where there are no common rounds.
         rule: by which updates become one model; empty where the node does not tell.
+        finds: what can be seen of its models on the own rows: "labels", "groups" or nothing.
         counts_little: whose updates count little, as this node itself tells it (`flnet.web.weights`).
     """
 
@@ -90,6 +91,7 @@ class JobView:
     sits_out: str
     versions: VersionTable | None
     rule: str
+    finds: str
     counts_little: Any
     outcome: str
     error: str
@@ -171,6 +173,7 @@ def _state(job: Mapping[str, Any]) -> dict[str, Any]:
         "paused": paused if isinstance(paused, bool) else None,
         "sits_out": text(job.get("sits_out"), 500),
         "rule": text(job.get("merging_rule")),
+        "finds": finds if (finds := text(job.get("finds"))) in ("labels", "groups") else "",
         "counts_little": job.get("counts_little"),
         "progress": _progress(job.get("progress")),
         "outcome": text(job.get("outcome"), 500),

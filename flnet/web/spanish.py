@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from flnet.web import words_access, words_automatic, words_keys, words_trust, words_versions, words_weights
+from flnet.web import (
+    words_access,
+    words_automatic,
+    words_findings,
+    words_keys,
+    words_trust,
+    words_versions,
+    words_weights,
+)
 from flnet.web.words_data import SPANISH as OF_DATA
 from flnet.web.words_events import SPANISH as OF_EVENTS
 from flnet.web.words_goals import SPANISH as OF_GOALS
@@ -26,6 +34,7 @@ __all__ = ["EVENTS", "PAGES", "SENTENCES"]
 PAGES: Mapping[str, str] = {
     **words_access.SPANISH,
     **OF_THE_VIEWS,
+    **words_findings.PAGES,
     **OF_IMPORTS,
     **OF_GOALS,
     **words_automatic.PAGES,

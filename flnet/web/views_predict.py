@@ -53,6 +53,15 @@ class Judged:
 
 
 @dataclass(frozen=True)
+class Coarse:
+    """The same in the label space of the own rows; nothing is judged while nobody knows how both correspond."""
+
+    space: str
+    estimated: bool
+    judged: tuple[Judged, ...]
+
+
+@dataclass(frozen=True)
 class Result:
     """All that the model says."""
 
@@ -63,6 +72,7 @@ class Result:
     digest: str
     round: str
     limit: str = ""  # the error up to which the local model answers
+    coarse: Coarse | None = None
 
 
 @dataclass(frozen=True)
@@ -102,11 +112,7 @@ def result_of(found: View) -> Result:
     """What a node's answer to a prediction says, in words and bars."""
     is_score = "scores" in found
     values: Sequence[Sequence[float]] = found.get("scores") or found.get("probabilities") or ()
-    classes = [text(name, 60) for name in found["classes"]]
-    judged = [
-        _judged(place + 1, row, classes, predicted, is_score)
-        for place, (row, predicted) in enumerate(zip(values, found["predicted"], strict=True))
-    ]
+    judged = _all_judged(found, values, is_score)
     choice = found.get("choice") or {}
     judged = [_with_choice(one, choice, place) for place, one in enumerate(judged)]
     model, limit = found["model"], choice.get("limit")
@@ -119,7 +125,24 @@ def result_of(found: View) -> Result:
         text(model.get("digest"))[:12],
         str(round) if isinstance(round, int) and round >= 0 else "",
         "" if limit is None else f"{limit:.3g}",
+        _coarse(found.get("coarse")),
     )
+
+
+def _coarse(found: View | None) -> Coarse | None:
+    if not found:
+        return None
+    judged = _all_judged(found, found["probabilities"], is_score=False)
+    return Coarse(text(found["space"], 64), found["estimated"] is True, tuple(judged))
+
+
+def _all_judged(found: View, values: Sequence[Sequence[float]], is_score: bool) -> list[Judged]:
+    """Each input with its classes, in the desired space or in the own one."""
+    classes = [text(name, 60) for name in found["classes"]]
+    return [
+        _judged(place + 1, row, classes, predicted, is_score)
+        for place, (row, predicted) in enumerate(zip(values, found["predicted"], strict=True))
+    ]
 
 
 def _with_choice(judged: Judged, choice: View, place: int) -> Judged:

@@ -9,6 +9,7 @@ from flnet.settings import Settings
 from flnet.web.openapi import describe
 from flnet.web.views_api import api_view
 from flnet.web.views_data import data_view
+from flnet.web.views_findings import findings_views
 from flnet.web.views_frame import frame_views
 from flnet.web.views_keys import keys_view
 from flnet.web.views_models import models_view
@@ -22,6 +23,7 @@ def view_routes(node: Node, settings: Settings) -> Blueprint:
     frame_views(routes, node)
     models_view(routes, node)
     predict_view(routes, node)
+    findings_views(routes, node)
     data_view(routes, node, settings)
     keys_view(routes, node)
     settings_view(routes, settings)

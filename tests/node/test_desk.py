@@ -22,11 +22,11 @@ from flnet.params import Array, Params, TrainerId
 from flnet.store import MemoryStore
 from flnet.training import InlinePool, Prediction, Trainer
 from flnet.training.backend import Inputs
-from flnet.training.findings import LabelFindings
+from flnet.training.findings import GroupFindings, Grouping, LabelFindings
 from flnet.training.method import Method
 from flnet.training.methods.increment import Increment
 from flnet.training.records import InCoarse
-from flnet.web.answer_findings import LabelsView
+from flnet.web.answer_findings import GroupsView, LabelsView
 from flnet.web.answer_predictions import PredictionView
 from tests.node.judging import Judge
 from tests.node.mesh import MNIST_3_7, Linear, Mesh
@@ -237,3 +237,23 @@ async def test_own_people_see_how_label_spaces_correspond() -> None:
         with pytest.raises(NotOffered, match="one label space alone"):
             await node.studies.findings(MNIST_3_7, "labels")
         assert "coarse" not in await node.predict(MNIST_3_7, Question(inputs=[[1, 2]]))
+
+
+class Grouped(Judge):
+    """Counts how often it looked at its rows."""
+
+    finds = "groups"
+    looked = 0
+
+    def findings(self, params: Mapping[str, Array]) -> GroupFindings:
+        self.looked += 1
+        one = Grouping(self.looked, 1.0, None)
+        return GroupFindings(3, 3, 3, one, (one,), 1)
+
+
+async def test_groups_of_one_model_are_looked_for_once() -> None:
+    async with alone(Grouped(1.0), rounds=2) as node:
+        older = (await node.models(MNIST_3_7))[1]["digest"]
+        found = [await node.studies.findings(MNIST_3_7, "groups", which) for which in (None, None, older, None)]
+        assert [one["common"]["k"] for one in found] == [1, 1, 2, 3]
+        GroupsView.model_validate_json(orjson.dumps(found[0]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from flnet.errors import NotOffered
 from flnet.messages import HyperParams
 from flnet.node.base import View
 
@@ -21,6 +22,20 @@ class FakeGains:
 
     def view(self, trainer: str) -> View:
         return self.found
+
+
+class FakeStudies:
+    """What the twin sees on its own rows: what tests laid out by kind, for all its jobs."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, View] = {}
+        self.asked: list[tuple[str, str, str | None]] = []  # trainer, kind, digest
+
+    async def findings(self, trainer: str, kind: str, digest: str | None = None) -> View:
+        self.asked.append((trainer, kind, digest))
+        if kind not in self.found:
+            raise NotOffered(f"{trainer} looks for no groups of rows: there is nothing to show")
+        return self.found[kind]
 
 
 @dataclass

@@ -44,7 +44,7 @@ from flnet.policies.schedule import Schedule
 from flnet.transport.base import Reply
 
 from .fake_feed import FakeFeed
-from .fake_job import NO_SCHEDULE, FakeGains, FakeJob
+from .fake_job import NO_SCHEDULE, FakeGains, FakeJob, FakeStudies
 from .fake_shelf import FakeShelf
 
 KINDS = {kind.path: kind for kind in (Announce, AskVersion, Probe, StartTraining, ModelParams, Accuracy, Trigger)}
@@ -61,6 +61,7 @@ class FakeNode(FakeShelf):
         self.feed = FakeFeed()
         self.imports: Any = None
         self.gains = FakeGains()
+        self.studies = FakeStudies()
         self.limit = limit
         self.jobs = {
             "MNIST": FakeJob("MNIST", "MNIST Dataset", HyperParams(e=2, u=1e-05, b=64)),

@@ -6,6 +6,7 @@ import pytest
 from quart import Quart
 
 from flnet.errors import InputRefused, NotOffered
+from flnet.node.base import View
 from flnet.web import create_app
 from flnet.web.models import PREDICT_BYTES
 from flnet.web.views_inputs import Handed
@@ -200,3 +201,28 @@ async def test_of_many_rows_a_column_tells_which_model_answered(client: Client, 
     page = await hand_in(client, multipart(rows=b"1,2,3\n" * 6))
     assert "Answered by Error 1 1 70.0 % local model 0.01 2 1 70.0 % common model 0.5" in page.text
     assert "at most 0.0412" in page.text
+
+
+COARSE: View = {"space": "odd or even", "classes": ["even", EVIL], "estimated": True}
+
+
+async def test_what_it_means_in_the_labels_of_this_node(client: Client, node: ViewNode) -> None:
+    coarse = {**COARSE, "probabilities": [[0.3, 0.7]], "predicted": [EVIL]}
+    node.answer = {**node.answer, "coarse": coarse}
+    page = await hand_in(client, multipart(file=PNG))
+    assert f"In the labels of this node: odd or even, through an estimated correspondence: {EVIL}" in page.text
+    assert f"even 30.0 % {EVIL} 70.0 %" in page.text
+    many = {"probabilities": [[0.3, 0.7]] * 6, "predicted": ["even"] * 6}
+    rows = {"probabilities": [[0.1, 0.7, 0.2]] * 6, "predicted": ["1"] * 6}
+    node.answer = {**node.answer, **rows, "coarse": {**COARSE, **many}}
+    page = await hand_in(client, multipart(file=PNG))
+    assert "Row Prediction Probability odd or even" in page.text
+    assert "even 70.0 %" in page.text
+
+
+async def test_without_an_estimate_nothing_is_said_in_the_labels_of_this_node(
+    client: Client, node: ViewNode
+) -> None:
+    node.answer = {**node.answer, "coarse": {**COARSE, "probabilities": [], "predicted": []}}
+    page = await hand_in(client, multipart(file=PNG))
+    assert "Nothing can be said in the labels of this node yet" in page.text
