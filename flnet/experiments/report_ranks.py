@@ -52,7 +52,8 @@ def _pairs(test: Comparison) -> Iterator[str]:
         yield line([pair.better, pair.other, *numbers])
     if len(test.pairs) > MOST_PAIRS:
         rest = test.pairs[MOST_PAIRS:]
-        yield f"\nThe other {len(rest)} pairs have a p of {min(one.p for one in rest):.3g} or more after Holm."
+        least = min(one.p for one in rest)
+        yield f"\nThe other {len(rest)} pairs have a p of {least:.3g}{' or more' if least < 1 else ''} after Holm."
 
 
 def _apart(test: Comparison) -> str:

@@ -42,3 +42,4 @@ def test_of_many_pairs_only_the_first_are_listed() -> None:
     said = words(of(7))
     assert said.count("| 0.00781 |") == MOST_PAIRS
     assert "The other 6 pairs have a p of 0.164 or more after Holm." in said
+    assert "The other 6 pairs have a p of 1 after Holm." in words(of(7, rows=2))
