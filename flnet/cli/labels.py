@@ -40,6 +40,11 @@ def command(trainer: str, digest: str | None, address: str, as_json: bool) -> No
         print_table(matrix_table(found))
     if line := waiting_line(found.get("waiting")):
         click.echo(line)
+    if found.get("pooled"):
+        click.echo(
+            "counts are pooled: they are the mean of the nodes that count, for as many rows as are here, and each "
+            "of these nodes tells the others how often its labels occur"
+        )
     click.echo(f"model {short(found['model'].get('digest'))}")
 
 

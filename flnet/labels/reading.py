@@ -36,7 +36,10 @@ from flnet.refusals import LabelsRefused
 
 MAX_BYTES = 1_000_000  # of one file
 HEADER = ("coarse", "desired", "weight")
-LEARNING = ("schedule", "steps", "estimate", "rows", "threshold", "fixed", "mixed", "turning", "heads")
+LEARNING = (
+    *("schedule", "steps", "estimate", "rows", "threshold", "fixed", "mixed", "turning", "heads"),
+    "pool_counts",
+)
 
 Names = list[str]
 Weight = Annotated[float, Field(ge=0, le=1)]
@@ -61,6 +64,8 @@ class _File(_Space):
     mixed: float = Field(default=0, ge=0, le=100)
     turning: int = Field(default=0, ge=0)
     heads: Literal["common", "private"] = "common"
+    pool_counts: bool = False
+    pooled: _Space | None = None
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,9 @@ class Labelling:
         fixed: weight of the loss on changed rows by the confident guesses for the unchanged ones.
         mixed: weight of the loss on rows between two others, by the confident guesses for both.
         turning: of the schedule "coarse-first" the round from which nodes with labels of the desired space train.
+        pool_counts: whether the nodes share what they count for an estimate, which tells them how often each label
+            occurs; the same on all nodes.
+        pooled: the label space whose counts these are, where it is not the own one; the same on all nodes.
         heads: "private": the last layer, named "output.", is each node's own and no part of an average.
     """
 
@@ -97,6 +105,8 @@ class Labelling:
     mixed: float = 0.0
     turning: int = 0
     heads: Literal["common", "private"] = "common"
+    pool_counts: bool = False
+    pooled: LabelSpace | None = None
 
     @property
     def target(self) -> LabelSpace:
@@ -111,6 +121,8 @@ class Labelling:
     def fields(self) -> dict[str, Any]:
         """As JSON-ready data with the names that TOML has; `read_fields` reads it."""
         said: dict[str, Any] = {**self.space.view(), **{name: getattr(self, name) for name in LEARNING}}
+        if self.pooled is not None:
+            said["pooled"] = self.pooled.view()
         if self.desired is not None:
             said["desired"] = self.desired.view()
         if self.correspondence is not None:
@@ -144,6 +156,7 @@ def read_fields(lines: Any) -> Labelling:
         raise LabelsRefused(explain(exc)) from exc
     space = LabelSpace(found.id, tuple(found.classes))
     learning: dict[str, Any] = {name: getattr(found, name) for name in LEARNING}
+    learning["pooled"] = _pooled(found, space)
     if found.desired is None:
         if found.mapping is not None:
             raise LabelsRefused("a [mapping] needs the [desired] label space beside it")
@@ -152,6 +165,26 @@ def read_fields(lines: Any) -> Labelling:
     if found.mapping is None:
         return Labelling(space, desired, **learning)
     return Labelling(space, desired, from_weights(desired, space, _pairs(found.mapping)), **learning)
+
+
+def _pooled(found: _File, space: LabelSpace) -> LabelSpace | None:
+    """The label space whose counts are pooled, where it is not the own one.
+
+    Raises:
+        LabelsRefused: nobody could say which counts are meant.
+    """
+    named = None if found.pooled is None else LabelSpace(found.pooled.id, tuple(found.pooled.classes))
+    is_desired = found.desired is None or found.desired.classes == found.classes
+    if named is not None and not found.pool_counts:
+        raise LabelsRefused("[pooled] needs the line pool_counts = true")
+    if found.pool_counts and named is None and is_desired:
+        raise LabelsRefused(
+            "pool_counts = true needs [pooled], the label space whose counts they are, at nodes with desired "
+            "labels"
+        )
+    if found.pool_counts and named not in (None, space) and not is_desired:
+        raise LabelsRefused(f"[pooled] is {named.id!r}; expected the label space of this file, {space.id!r}")
+    return named if is_desired else None
 
 
 def must_be_learnable(labelling: Labelling) -> None:

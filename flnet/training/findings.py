@@ -49,6 +49,7 @@ class LabelFindings:
         threshold: from which probability on a guess is counted.
         deviation: (J, K), standard deviation of each entry; None where the matrix is known.
         counts: (J, K), how often each label met each confident guess; None where the matrix is known.
+        pooled: whether the counts are the mean of all nodes that pool theirs, for as many rows as are here.
         waiting: why there is no learning from these labels yet; None where there is, or nothing to wait for.
     """
 
@@ -61,6 +62,7 @@ class LabelFindings:
     deviation: Array | None = None
     counts: Array | None = None
     waiting: Waiting | None = None
+    pooled: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,7 @@ def _labels(found: LabelFindings, trainer: str) -> dict[str, Any]:
         "space": {"id": found.space, "classes": list(found.classes)},
         "desired": {"id": found.desired, "classes": list(found.desired_classes)},
         "estimated": found.counts is not None,
+        "pooled": bool(found.pooled),
         "threshold": float(found.threshold),
         **tables,
         "waiting": None if found.waiting is None else dict(vars(found.waiting)),

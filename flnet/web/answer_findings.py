@@ -55,6 +55,7 @@ class LabelsView(BaseModel):
     space: SpaceView = Field(description="of the own rows, J classes")
     desired: SpaceView = Field(description="of the answers, K classes")
     estimated: bool = Field(description="whether nobody said it, so that it is found from confident guesses")
+    pooled: bool = Field(description="whether the nodes pool their counts, so that the others know a histogram")
     threshold: Unit = Field(description="from which probability on a guess is counted")
     matrix: Shares | None = Field(
         description="J x K: the chance of each own label in each desired class; null before the first estimate"

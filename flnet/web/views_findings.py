@@ -107,6 +107,7 @@ def findings_views(routes: Blueprint, node: Node) -> None:
             space=text(found["space"]["id"], 64),
             desired=text(found["desired"]["id"], 64),
             estimated=found["estimated"],
+            pooled=found.get("pooled") is True,
             threshold=f"{found['threshold']:g}",
             matrix=matrix_view(found),
             waiting=waiting_words(found.get("waiting")),

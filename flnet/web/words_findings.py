@@ -42,6 +42,13 @@ PAGES: Mapping[str, str] = {
     "Only persons of this node see this; no other node is told any of it.": (
         "Solo lo ven las personas de este nodo; no se dice nada de ello a ningún otro nodo."
     ),
+    "Only persons of this node see this view.": "Solo ven esta vista las personas de este nodo.",
+    "The nodes pool their counts: the rows are the mean of the nodes that count, for as many rows as are here. "
+    "Each of these nodes tells all others how often its labels occur, for each guess.": (
+        "Los nodos ponen en común sus recuentos: las filas son la media de los nodos que cuentan, para tantas "
+        "filas como hay aquí. Cada uno de estos nodos dice a todos los demás cuántas veces aparecen sus "
+        "etiquetas, para cada respuesta."
+    ),
     "Seen through the model {digest} of round {number}.": "Visto con el modelo {digest} de la ronda {number}.",
     "Seen through the untrained model {digest}.": "Visto con el modelo sin entrenar {digest}.",
     "Groups": "Grupos",

@@ -87,6 +87,19 @@ SPANISH: Mapping[str, str] = {
     ),
     "label space of the answers": "espacio de etiquetas de las respuestas",
     "label spaces": "espacios de etiquetas",
+    "pooled counts": "recuentos en común",
+    "the nodes pool how often each label meets each guess, which tells them how often it occurs": (
+        "los nodos ponen en común cuántas veces coincide cada etiqueta con cada respuesta, lo que les dice "
+        "cuántas veces aparece"
+    ),
+    "[pooled] needs the line pool_counts = true": "[pooled] necesita la línea pool_counts = true",
+    "pool_counts = true needs [pooled], the label space whose counts they are, at nodes with desired labels": (
+        "pool_counts = true necesita [pooled], el espacio de etiquetas de esos recuentos, en nodos con etiquetas "
+        "deseadas"
+    ),
+    "[pooled] is {name}; expected the label space of this file, {here}": (
+        "[pooled] es {name}; se esperaba el espacio de etiquetas de este archivo, {here}"
+    ),
     "{name} cannot learn where nodes label differently: FLNET_LABELS needs a trainer that honours labels; leave "
     "that setting away, or this trainer out of FLNET_TRAINERS": (
         "{name} no puede aprender donde los nodos etiquetan de distinto modo: FLNET_LABELS necesita un entrenador "

@@ -48,7 +48,8 @@ def test_a_known_correspondence(flnet: Run, fake_node: FakeNode) -> None:
 
 
 def test_an_estimate_with_what_stands_behind_it(flnet: Run, fake_node: FakeNode) -> None:
-    shown = asked(flnet, fake_node, ESTIMATE)
+    shown = asked(flnet, fake_node, {**ESTIMATE, "pooled": True})
+    assert "each of these nodes tells the others how often its labels occur" in shown.output
     assert "0.750 ±0.100 (9)" in shown.output
     assert ["rows", "behind", "it", "40", "12", "0"] in [line.split() for line in shown.output.splitlines()]
 

@@ -53,6 +53,35 @@ def test_how_a_node_learns_from_its_labels_stands_before_the_spaces() -> None:
     assert toml(SPACE).is_desired
 
 
+POOLED = '[pooled]\nid = "two"\nclasses = ["normal", "pneumonia"]\n'
+FINE_SPACE = 'id = "three"\nclasses = ["normal", "bacterial", "viral"]\n'
+
+
+def test_counts_are_pooled_where_all_nodes_know_whose_they_are() -> None:
+    coarse = toml(SPACE + "pool_counts = true\n" + DESIRED)
+    assert (coarse.pool_counts, coarse.pooled) == (True, None)
+    assert toml(SPACE + "pool_counts = true\n" + DESIRED + POOLED) == coarse
+    fine = toml(FINE_SPACE + "pool_counts = true\n" + POOLED)
+    assert fine.pooled == COARSE
+    assert read_fields(json.loads(json.dumps(fine.fields()))) == fine
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (FINE_SPACE + "pool_counts = true\n", "needs \\[pooled\\], the label space"),
+        (FINE_SPACE + POOLED, "needs the line pool_counts = true"),
+        (
+            SPACE + "pool_counts = true\n" + DESIRED + POOLED.replace('"two"', '"2"'),
+            "'2'; expected the label space of this file, 'two'",
+        ),
+    ],
+)
+def test_whose_counts_they_are_has_to_be_clear(text: str, words: str) -> None:
+    with pytest.raises(LabelsRefused, match=words):
+        toml(text)
+
+
 @pytest.mark.parametrize("lines", ["", "estimate = true\nthreshold = 0.9\nsteps = 3\n"])
 @pytest.mark.parametrize("spaces", ["", DESIRED, DESIRED + MAPPING])
 def test_what_was_read_is_read_again_from_its_fields(lines: str, spaces: str) -> None:

@@ -20,7 +20,12 @@ def test_a_correspondence_that_is_known() -> None:
     assert fields is not None
     assert fields["space"] == {"id": "two", "classes": ["a", "b"]}
     assert (fields["estimated"], fields["matrix"][1]) == (False, [0, 0.75, 1])
-    assert (fields["deviation"], fields["counts"], fields["waiting"]) == (None, None, None)
+    assert (fields["deviation"], fields["counts"], fields["waiting"], fields["pooled"]) == (
+        None,
+        None,
+        None,
+        False,
+    )
 
 
 def test_an_estimate_that_nothing_was_counted_for_yet() -> None:

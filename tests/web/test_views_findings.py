@@ -21,6 +21,7 @@ KNOWN: dict[str, Any] = {
     "space": {"id": "two", "classes": ["no", EVIL]},
     "desired": {"id": "three", "classes": ["a", "b", "c"]},
     "estimated": False,
+    "pooled": False,
     "threshold": 0.95,
     "matrix": [[1, 0.25, 0.5], [0, 0.75, 0.5]],
     "deviation": None,
@@ -65,6 +66,13 @@ async def test_an_estimate_is_a_table_of_numbers_with_their_uncertainty(client: 
     shades = [cell["class"] for cell in page.all("td")][:3]
     assert shades == ["number shade-9", "number shade-2", "number shade-4"]
     assert "Seen through the model cdcdcdcdcdcd of round 3." in page.text
+
+
+async def test_it_is_said_that_counts_are_pooled(client: Client, node: FakeNode) -> None:
+    node.studies.found["labels"] = {**ESTIMATE, "pooled": True}
+    page = await load(client, "/view/labels/MNIST")
+    assert "Each of these nodes tells all others how often its labels occur" in page.text
+    assert "no other node is told any of it" not in page.text
 
 
 async def test_a_known_correspondence_has_no_uncertainty(client: Client, node: FakeNode) -> None:

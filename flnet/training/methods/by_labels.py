@@ -23,7 +23,6 @@ from flnet.training.api import (
     Task,
     Trainer,
     TrainerError,
-    TrainerSettings,
     Turn,
 )
 from flnet.training.labelling import carried
@@ -35,6 +34,7 @@ Both = tuple[Labels, Labels]
 HEAD = "output."  # names of the last layer's arrays
 COUNTS = "labels/counts"  # (J, K), private: how often each label met each confident guess
 NOTHING = "no row here carries a label from which anything could be learnt"
+POOLED_WORDS = "the nodes pool how often each label meets each guess, which tells them how often it occurs"
 _AT_ONCE = 4096  # rows
 _NAMED = 10  # classes that a refusal lists
 NOT_YET = "the common model does not know enough yet to learn from rows that are labelled otherwise"
@@ -88,7 +88,8 @@ class ByLabels(Wrapped):
             words = f"labels of {here}; the model answers in {there}; how they correspond is estimated"
         else:
             words = f"labels of {here}; the model answers in {there}; how they correspond is known"
-        return replace(info, note="; ".join(filter(None, (info.note, words))))
+        pooled = POOLED_WORDS if said.pool_counts else ""
+        return replace(info, note="; ".join(filter(None, (info.note, words, pooled))))
 
     def initial_params(self, seed: int) -> Model:
         """With an empty table of counts where the correspondence is estimated."""
@@ -112,7 +113,8 @@ class ByLabels(Wrapped):
             if not (fine >= 0).any():
                 raise SitsOut(NOT_YET)
             coarse, counts = np.full_like(coarse, -1), np.zeros_like(counts)
-        matrix = self._matrix(counts, None if said is None else leaning(coarse, said, self._shape[0]))
+        known = counts if counts is None or not self._estimates else self.behind(task.params, counts)
+        matrix = self._matrix(known, None if said is None else leaning(coarse, said, self._shape[0]))
         held = np.full(len(fine), -1) if said is None else self._held(said, coarse, matrix)
         lesson = self._lesson(fine, coarse, matrix, held)
         if not len(lesson.rows):
@@ -152,7 +154,7 @@ class ByLabels(Wrapped):
         found = super().predict(params, inputs)
         if self._labelling.is_desired:
             return found
-        unknown = self._estimates and not np.asarray(params[COUNTS]).any()
+        unknown = self._estimates and not self.behind(params, np.asarray(params[COUNTS])).any()
         return with_coarse(found, self._labelling, None if unknown else self.correspondence(params))
 
     def findings(self, params: Model) -> Findings | None:
@@ -165,11 +167,16 @@ class ByLabels(Wrapped):
             some = np.sort(np.random.default_rng(0).permutation(len(self._inputs))[:_AT_ONCE])
             said = self._judged(params, self._inputs[some])
             waiting = waiting_for(len(self._tried), said, self._labelling.threshold)
+        counts = None if counts is None else self.behind(params, counts)
         return label_findings(self._labelling, self._matrix(None), counts, waiting)
 
     def correspondence(self, params: Model) -> Matrix:
         """(J, K) of the own label space with the desired one, as far as it is known here."""
-        return self._matrix(np.asarray(params[COUNTS]) if self._estimates else None)
+        return self._matrix(self.behind(params, np.asarray(params[COUNTS])) if self._estimates else None)
+
+    def behind(self, params: Model, counts: Array) -> Array:
+        """(J, K) the counts of which an estimate is made: the own ones, `counts`, where nothing is pooled."""
+        return counts
 
     def _lesson(self, fine: Labels, coarse: Labels, matrix: Matrix, held: Labels) -> Lesson:
         how = self._labelling
@@ -207,25 +214,6 @@ class ByLabels(Wrapped):
             return Estimate(np.asarray(counts, np.int64), prior=prior).matrix
         known = self._labelling.correspondence
         return np.eye(self._shape[1]) if known is None else known.matrix
-
-
-def with_labels(trainer: Trainer, settings: TrainerSettings, name: str) -> Trainer:
-    """The trainer as a node with these labels wants it; itself where FLNET_LABELS is not set.
-
-    Args:
-        name: its id, for people.
-
-    Raises:
-        TrainerError: it cannot learn so; says why, and what to change.
-    """
-    if settings.labels is None:
-        return trainer
-    if settings.method.controls or settings.method.kind != "none":
-        raise TrainerError(
-            "FLNET_LABELS does not go with FLNET_PERSONAL_MODEL, nor with scaffold in FLNET_AGGREGATION: leave "
-            "one of them away"
-        )
-    return ByLabels(trainer, settings.seed, settings.labels, settings.shard[0], name)
 
 
 def _refuse(trainer: Trainer, labelling: Labelling, name: str) -> None:

@@ -31,6 +31,7 @@ def label_findings(
         known,
         labelling.threshold,
         waiting=waiting,
+        pooled=labelling.pool_counts,
     )
     if counts is None:
         return found
