@@ -29,7 +29,7 @@ from flnet.training.api import (
 )
 from flnet.training.onnx_graph import OnnxGraph
 from flnet.training.own import OwnImages, OwnTable
-from flnet.training.own_images import load_images
+from flnet.training.own_images import ImageData, load_images
 from flnet.training.own_table import load_table, standardised
 
 from ._fed_mt import noisy, shifted, taught_steps
@@ -226,8 +226,8 @@ def _batches(rows: Array, task: Task) -> list[Array]:
     return [order[start : start + size] for order in orders for start in range(0, len(order), size)]
 
 
-def _images(own: OwnImages, settings: TrainerSettings) -> OwnTrainer:
-    data = load_images(own, settings)
+def on_images(own: OwnImages, data: ImageData, settings: TrainerSettings) -> OwnTrainer:
+    """The trainer of images, wherever they are from."""
     channels = 1 if own.colour == "grey" else 3
 
     def inputs(images: Array) -> Tensor:
@@ -251,9 +251,8 @@ def _images(own: OwnImages, settings: TrainerSettings) -> OwnTrainer:
     }
     coarse = None if data.coarse is None else {side: data.coarse[rows] for side, rows in data.sides.items()}
     spec = InputSpec("image", data.images.shape[1:], 0, 255, hint=f"one image, {own.colour}; any size as a file")
-    trainer = OwnTrainer(
-        own, net, sides, data.info, spec, inputs, prepared, chosen_device(settings.device), coarse
-    )
+    device = chosen_device(settings.device)
+    trainer = OwnTrainer(own, net, sides, data.info, spec, inputs, prepared, device, coarse)
     trainer.agreement = own.agreement(data.classes)
     return trainer
 
@@ -293,4 +292,6 @@ def _in_memory(x: Array, y: Array, scales: Array) -> Side:
 def make_own(own: OwnImages | OwnTable, settings: TrainerSettings) -> Trainer:
     """The trainer that this file describes, with this node's data."""
     torch.set_num_threads(settings.threads)
-    return _images(own, settings) if isinstance(own, OwnImages) else _table(own, settings)
+    if isinstance(own, OwnImages):
+        return on_images(own, load_images(own, settings), settings)
+    return _table(own, settings)

@@ -19,7 +19,7 @@ PAIRS = {"01": ["0", "1"], "23": ["2", "3"], "45": ["4", "5"], "67": ["6", "7"],
 DESIRED = {"id": "digits", "classes": [str(digit) for digit in range(10)]}
 LABELS = {"id": "pairs", "classes": list(PAIRS), "desired": DESIRED, "mapping": PAIRS, "rows": 50}
 NAME = "after.global_accuracy"
-COUNTS = (10, 30, 50, 90, 108, 200, 216, 540)  # of fine labels
+COUNTS = (10, 30, 36, 50, 72, 90, 108, 180, 200, 216, 540)  # of fine labels
 
 
 def digits(**says: Any) -> Any:
@@ -63,7 +63,7 @@ def test_labels_that_say_nothing_usable_are_refused() -> None:
 
 
 def test_the_tables_of_fedmt_have_four_nodes_with_coarse_labels() -> None:
-    for name in ("fedmt", "fedmt-mnist", "fedmt-chest"):
+    for name in ("fedmt", "fedmt-mnist", "fedmt-cifar", "fedmt-chest"):
         setups = {(one.row, one.column): one.setup for one in find_plan(name).cells()}
         for (_, column), setup in setups.items():
             said = read_fields(setup.labels)

@@ -20,6 +20,7 @@ def test_the_trainers_that_come_with_flnet_say_where_they_look() -> None:
         "CHEST_SUBTYPES": "chest_xray",
         "CHEST_X_RAY_PNEUMONIA": "chest_xray",
         "CIFAR10": "cifar10",
+        "CIFAR10_SMALL": "cifar10",
         "DIGIT_DOMAINS": "",
         "MNIST": "mnist",
         "MNIST_3_7": "mnist",

@@ -60,6 +60,8 @@ NO_SENTENCES = {
     "second moment",
     "expected at least 1 round and a part in [0, 1], got {} and {}",  # likewise
     "{} of the nodes, at least {}",  # what nodes compare with each other
+    ", from round {}",  # likewise
+    ", private heads",  # likewise
     "late updates",
     "up to {} rounds",
     "; nor on ",  # stands between two; the second is translated with "nor on"
