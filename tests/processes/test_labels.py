@@ -73,3 +73,14 @@ def test_nodes_of_three_label_spaces_train_one_model_and_outlive_the_one_with_fi
     for node in coarse:
         until(partial(has_rounds, node, ROUNDS + FEW), f"the last round of {node.name} without fine labels")
     assert len({node.history(NAME)[-1]["digest"] for node in coarse}) == 1
+    see_both_label_spaces(coarse[3])
+
+
+def see_both_label_spaces(node: RealNode) -> None:
+    """What its people see: the correspondence, and predictions in the desired space and in its own."""
+    seen = node.get(f"/jobs/{NAME}/labels")
+    assert (seen["space"]["classes"], seen["estimated"]) == (["small", "large"], False)
+    assert seen["matrix"] == [[1] * 5 + [0] * 5, [0] * 5 + [1] * 5]
+    answer = node.http.post(f"/jobs/{NAME}/predict", json={"inputs": [[[0] * 8] * 8]}).json()
+    chances, own = answer["probabilities"][0], answer["coarse"]["probabilities"][0]
+    assert own == pytest.approx([sum(chances[:5]), sum(chances[5:])], abs=1e-5)
