@@ -10,11 +10,14 @@ from quart import Blueprint, Response, request
 
 from flnet.node.base import Node, View
 from flnet.params import TrainerId
-from flnet.web.charts import Chart, Series, figure_chart
+from flnet.postponing import postponed
 from flnet.web.frame import language_of_request
 from flnet.web.view import NONE, count, text
 from flnet.web.views_frame import Choice, choices, show
 from flnet.web.words import Translate
+
+with postponed("flnet.web.charts"):  # until somebody looks
+    from flnet.web import charts
 
 MOST_ROWS, MOST_COLUMNS = 40, 30  # of a matrix; the rest is in the JSON
 SHADES = 9  # of a cell, beside its number: 0 for none
@@ -89,8 +92,8 @@ class GroupsShown:
 
     common: GroupRow
     tried: tuple[GroupRow, ...]
-    elbow: Chart | None
-    silhouettes: Chart | None
+    elbow: charts.Chart | None
+    silhouettes: charts.Chart | None
     has_negative: bool
 
 
@@ -178,9 +181,9 @@ def _with_silhouettes(tried: Sequence[Mapping[str, Any]]) -> list[tuple[int, flo
     return [(one["k"], one["silhouette"]) for one in tried if one["silhouette"] is not None]
 
 
-def _chart(points: Sequence[tuple[int, float]], t: Translate) -> Chart | None:
+def _chart(points: Sequence[tuple[int, float]], t: Translate) -> charts.Chart | None:
     name = t("with {count} groups", count=points[-1][0]) if points else ""  # beside it stands the last figure
-    return figure_chart([Series(name, tuple(points))], lambda value: f"{value:.3g}")
+    return charts.figure_chart([charts.Series(name, tuple(points))], lambda value: f"{value:.3g}")
 
 
 def _group_row(one: Mapping[str, Any], is_bend: bool, is_best: bool) -> GroupRow:
