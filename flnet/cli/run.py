@@ -21,7 +21,6 @@ from flnet.node.build import build_node
 from flnet.node.pinned import tls_of
 from flnet.node.runtime import NodeRuntime
 from flnet.node.spare import settle
-from flnet.node.threads import beside_the_loop
 from flnet.settings import PREFIX, Settings, load_settings
 from flnet.training.backend import state_folder
 from flnet.web.app import create_app
@@ -78,7 +77,6 @@ async def run_node(settings: Settings, parent: int | None = None) -> None:
         StartError: the port is taken, the state folder cannot be written, ...
     """
     asked, shutdown = _shutdown_on_signals(), asyncio.Event()
-    asyncio.get_running_loop().set_default_executor(beside_the_loop())
     watch = asyncio.create_task(_watch_parent(parent, asked)) if parent is not None else None
     listening = bind(settings)  # before all else: a second node on this port must not touch the first one's state
     try:
