@@ -74,8 +74,10 @@ class Desk:
         """The model as a file; see `flnet.node.base.Node`."""
         kind, dash, which = form.partition("-")
         if kind not in FORMATS or (dash and which not in MODELS):
-            words = f"expected {' or '.join(FORMATS)}, with -{' or -'.join(MODELS)} after it for one of two models"
-            raise InvalidMessage(f"format is {form[:40]!r}; {words}")
+            known, ends = " or ".join(FORMATS), " or ".join(f"-{one}" for one in MODELS)
+            raise InvalidMessage(
+                f"format is {form[:40]!r}; expected {known}, with {ends} after it for one of two models"
+            )
         chosen = await self._shelf.pick(trainer, digest)
         if chosen.private and not same_machine:
             raise OwnMachineOnly(

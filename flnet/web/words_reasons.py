@@ -250,7 +250,12 @@ _NODE: Mapping[str, str] = {
     "{trainer} offers no predictions: its trainer says nothing of its inputs": (
         "{trainer} no ofrece predicciones: su entrenador no dice nada de sus entradas"
     ),
-    "format is {form}; expected {known}": "el formato es {form}; se esperaba {known}",
+    "format is {form}; expected {known}, with {names} after it for one of two models": (
+        "el formato es {form}; se esperaba {known}, seguido de {names} para uno de dos modelos"
+    ),
+    "{trainer} has one model alone here, the common one: no personal model is set": (
+        "aquí {trainer} tiene un solo modelo, el común: no se ha configurado un modelo personal"
+    ),
     "the models of {trainer} hold private parameters ({names}), which leave this node for nobody else: "
     "sign in, or ask from the machine that it runs on": (
         "los modelos de {trainer} contienen parámetros privados ({names}), que no salen de este nodo: "

@@ -52,6 +52,7 @@ _CIFAR: Mapping[str, str] = {
         "Python, empaquetada o desempaquetada en cifar-10-batches-py/, o un archivo cifar10.npz con x_train, "
         "y_train, x_test e y_test, en una carpeta e indique esa carpeta en FLNET_DATASETS_PATH"
     ),
+    "CIFAR-10, small network": "CIFAR-10, red pequeña",
     "CIFAR-10 was not found in {folder}": "no se encontró CIFAR-10 en {folder}",
     "too few rows for this shard: {counts}": "muy pocas filas para esta parte: {counts}",
     "use fewer shards": "use menos partes",

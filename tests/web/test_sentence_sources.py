@@ -43,6 +43,7 @@ ELSEWHERE = {
     "web/history_files.py": "files in English",
     "web/history_png.py": "a file in English; that it cannot be made stands in words_automatic.py",
     "web/guard.py": "answers to other sites",
+    "web/metrics.py": "the figures are described in English, for programs",
     "web/operator_token.py": "the node does not start; it is read in a terminal",
     "web/openapi.py": "the REST API is described in English",
     "web/sentences.py": "patterns",
