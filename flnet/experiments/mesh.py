@@ -258,8 +258,8 @@ class Mesh(Cluster):
 def _introduce(nodes: Iterable[SimulatedNode]) -> None:
     """Have each node hear each other one announce itself.
 
-    Nodes that are told of one peer come to know all others, too, but by messages that each name all nodes: the third
-    power of them. How a mesh forms decides none of an experiment's numbers.
+    Nodes that are told of one peer come to know all others, too, but by messages that each name all nodes: the
+    third power of them. How a mesh forms decides none of an experiment's numbers.
     """
     everyone = list(nodes)
     for node, other in itertools.permutations(everyone, 2):

@@ -124,10 +124,13 @@ class Performer:
         for trainer in dict.fromkeys(owner for owner, _ in saves):
             models = await self._news([one for step in steps for one in step.models if one.trainer == trainer])
             wanted = [save for owner, save in saves if owner == trainer]
-            if await self.keeper.save(trainer, *wanted, models=[model.to_keep for model in models]):
+            if await self._save(trainer, wanted, models):
                 self._shelf.kept(models)
         if was_well and self.keeper.trouble:
             self._spawn(self._mend())
+
+    async def _save(self, owner: TrainerId, saves: Sequence[Save], models: Sequence[Chosen]) -> bool:
+        return await self.keeper.save(owner, *saves, models=[model.to_keep for model in models])
 
     async def _news(self, models: Sequence[Chosen]) -> Sequence[Chosen]:
         try:

@@ -17,7 +17,8 @@ NAMES = {
     "fedavgm": "fedavgm:1:0.9", "fedavgm:0.5:0": "fedavgm:0.5:0", "fedadam": "fedadam:0.01:0.9:0.99:0.001",
     "fedyogi:0.1:0.8:0.9:0.0001": "fedyogi:0.1:0.8:0.9:0.0001",
     "consistency": "consistency", "consistency:mad:10": "consistency", "consistency:raw": "consistency:raw",
-    "consistency:rows:10": "consistency:rows", "consistency:1": "consistency:1", "consistency:ratio:2:0.50": "consistency:ratio:2:0.5",
+    "consistency:rows:10": "consistency:rows", "consistency:1": "consistency:1",
+    "consistency:ratio:2:0.50": "consistency:ratio:2:0.5",
     "clip,agg0": "clip,agg0", "clip:2.50,cosine,krum": "clip:2.5,cosine,krum:1",
 }  # fmt: skip
 

@@ -33,6 +33,7 @@ from flnet.node.core import NodeCore, Owned
 from flnet.node.line import Step
 from flnet.node.perform import Performer
 from flnet.node.post import Post
+from flnet.node.shelf import Chosen
 from flnet.node.timers import Deliver
 from flnet.params import PeerId, RoundKey, TrainerId
 from flnet.transport import Reply
@@ -98,9 +99,9 @@ class CrashingPerformer(Performer):
                 self._pass_by("after", item)
         return answer
 
-    async def _save(self, owner: TrainerId, saves: Sequence[Save]) -> bool:
+    async def _save(self, owner: TrainerId, saves: Sequence[Save], models: Sequence[Chosen]) -> bool:
         self._pass_by("before", Owned(owner, saves[-1]))
-        done = await super()._save(owner, saves)
+        done = await super()._save(owner, saves, models)
         self._pass_by("after", Owned(owner, saves[-1]))
         return done
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from flnet.effects import Save
@@ -14,6 +16,7 @@ from flnet.simulation import TRAINER, Cluster, Weather
 from flnet.simulation.node import SimulatedNode
 from flnet.simulation.restarts import kill, start_again
 from flnet.simulation.tasks import Died
+from flnet.store import KeptModel
 from tests.simulation.helpers import mesh
 
 A, B = PeerId("n00"), PeerId("n01")
@@ -51,9 +54,9 @@ def test_what_comes_while_the_disk_is_at_work_is_saved_at_once() -> None:
     saves: list[int] = []
     save = node.keeper.save
 
-    async def counted(trainer: TrainerId, *effects: Save) -> bool:
+    async def counted(trainer: TrainerId, *effects: Save, models: Sequence[KeptModel] = ()) -> bool:
         saves.append(len(effects))
-        return await save(trainer, *effects)
+        return await save(trainer, *effects, models=models)
 
     node.keeper.save = counted  # type: ignore[method-assign]
     cluster.weather = Weather(saving=(0.3, 0.3), training=(0.1, 0.1), delay=(0.001, 0.002))
