@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 ARGS ?=
 
-.PHONY: help venv demo lint test bench screenshots clean
+.PHONY: help venv compiled demo lint test bench screenshots clean
 
 help:
 	@echo "make venv    create $(VENV) with all that flnet needs (PYTHON=$(PYTHON))"
@@ -30,7 +30,12 @@ $(STAMP): pyproject.toml
 	@$(PIP) install -e '.[torch,tensorflow,images,table,onnx,experiments,dev]'
 	@touch $@
 
-demo: venv
+# Nodes and their training children are processes of their own: where Python is told to write no byte code, each of
+# them would compile all of flnet anew, a quarter of a second of a processor.
+compiled: venv
+	@$(BIN)/python -m compileall -q flnet trainers resources
+
+demo: compiled
 	@$(BIN)/flnet demo $(ARGS)
 
 lint: venv
@@ -39,7 +44,7 @@ lint: venv
 	$(BIN)/mypy
 
 # Three processes: tests that start nodes and tests with a browser have one each (tests/conftest.py).
-test: lint
+test: lint compiled
 	$(BIN)/python -m pytest -n 3 --dist loadgroup $(ARGS)
 
 bench: venv
