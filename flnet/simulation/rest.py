@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from flnet.jobs.lagging import LATE
 from flnet.membership import Pauses
 from flnet.membership.pace import MAX_DOUBT, suspicion_ticks
@@ -62,7 +64,8 @@ def is_one(cluster: Cluster) -> None:
 def closed_by_all(cluster: Cluster, number: int) -> None:
     """Every node that runs has averaged this round with the updates of all that run and were chosen, but for those
     that were offered and could not be fetched, for slow nodes whose update counts later, and for updates that no
-    node counts because they moved too far: trainings move by chance here, and so others may by next to nothing.
+    node with the same ones counts because they moved too far: trainings move by chance here, and so others may by
+    next to nothing.
 
     Raises:
         InvariantBroken: a round was lost with one peer.
@@ -72,8 +75,11 @@ def closed_by_all(cluster: Cluster, number: int) -> None:
     records = {
         node: next((r for r in node.job.state.history if r.key.number >= number), None) for node in cluster.alive
     }
-    refused = [cluster.ledger.left_out(node.id, record.key) for node, record in records.items() if record]
-    by_all = set.intersection(*refused) if refused else set()
+    refused = {
+        node.id: (cluster.ledger.left_out(node.id, record.key), set(record.contributors))
+        for node, record in records.items()
+        if record
+    }
     for node, record in records.items():
         if record is None or record.digest is None:
             raise InvariantBroken(f"{node.id} has no average of the last round")
@@ -82,8 +88,15 @@ def closed_by_all(cluster: Cluster, number: int) -> None:
         named = {name for name, why in reasons.items() if "could not be fetched" in why}
         named |= {name for name in names if f"{name}: {LATE}" in record.outcome}
         chosen = names if record.chosen is None else names & set(record.chosen)
+        by_all = set.intersection(*_refused_alike(refused, node.id))
         if missing := chosen - set(record.contributors) - named - by_all:
             raise InvariantBroken(f"{node.id} closed the last round without {sorted(missing)}: {record.outcome}")
+
+
+def _refused_alike(refused: Mapping[PeerId, tuple[set[PeerId], set[PeerId]]], node: PeerId) -> list[set[PeerId]]:
+    """Whose updates each node left out that had the same ones as this node."""
+    had = set.union(*refused[node])
+    return [left_out for left_out, counted in refused.values() if left_out | counted == had]
 
 
 def choices_agree(cluster: Cluster) -> None:

@@ -126,3 +126,23 @@ def test_what_no_node_counts_is_missed_by_nobody_and_what_one_alone_leaves_out_i
     cluster.ledger.left_out(B, key).clear()
     with pytest.raises(InvariantBroken, match="without"):
         closed_by_all(cluster, 0)
+
+
+def test_nodes_that_had_other_updates_may_leave_out_others() -> None:
+    cluster = mesh(3, 1)
+    cluster.bounds = Bounds(ratio=1.01)
+    cluster.trigger(A)
+    assert cluster.run_until_idle()
+    record = cluster.nodes[B].job.state.history[0]
+    assert len(cluster.ledger.left_out(A, record.key)) == 1
+    gone = max({*record.contributors} - {B})
+    # B could not fetch one of the two that the others count: of what is left, it counts all.
+    averaging = cluster.nodes[B].job.state.averaging
+    assert averaging is not None
+    averaging.declined[gone] = "its update could not be fetched: lost"
+    record.contributors = tuple(sorted({*cluster.nodes} - {gone}))
+    cluster.ledger.left_out(B, record.key).clear()
+    closed_by_all(cluster, 0)
+    averaging.declined.clear()
+    with pytest.raises(InvariantBroken, match="without"):
+        closed_by_all(cluster, 0)
