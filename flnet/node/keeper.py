@@ -34,6 +34,7 @@ class Keeper:
         """
         self._store, self._tell = store, tell
         self._unsaved: dict[TrainerId, SavedJob] = {}
+        self._given: dict[TrainerId, SavedJob] = {}  # to the store last, until it answers; with all unsaved
         self._peers: dict[str, str] = {}  # addresses by id, as they are kept
         self.keys: dict[str, str] = {}  # public keys by id, likewise
         self.trouble = ""  # why state cannot be kept; empty while all is well
@@ -113,8 +114,9 @@ class Keeper:
 
     async def retry(self) -> None:
         """Try once more to save what could not be saved."""
-        for trainer, job in list(self._unsaved.items()):
-            await self._try(trainer, job)
+        for trainer in list(self._unsaved):
+            if (job := self._unsaved.get(trainer)) is not None:  # as it is by now, after the others
+                await self._try(trainer, job)
         if not self._unsaved:
             self._is_well()
 
@@ -130,13 +132,21 @@ class Keeper:
         return replace(effect, message=declined, params=None)
 
     async def _try(self, trainer: TrainerId, job: SavedJob) -> bool:
+        self._given[trainer] = job
+        why = ""
         try:
             await self._store.save(trainer, job)
         except LocalError as exc:
-            self._unsaved[trainer] = job
-            self.failed(str(exc))
+            why = str(exc)
+            self.failed(why)
+        if self._given.get(trainer) is job:  # else a newer state that holds this one was given meanwhile
+            del self._given[trainer]
+            if why:
+                self._unsaved[trainer] = job
+            else:
+                self._unsaved.pop(trainer, None)
+        if why:
             return False
-        self._unsaved.pop(trainer, None)
         if not self._unsaved:
             self._is_well()
         return True

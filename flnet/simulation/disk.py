@@ -36,6 +36,7 @@ class Disk(MemoryStore):
         self.saved = SavedJob()
         self.fails = self.has_failed = False
         self._takes = takes
+        self._asked = self._done = 0  # saves, by their order: a later one holds all of an earlier one that failed
 
     async def save(self, trainer: TrainerId, job: SavedJob) -> None:
         """Keep this state.
@@ -44,9 +45,12 @@ class Disk(MemoryStore):
             LocalError: the disk is broken.
         """
         before, after = self._takes()
+        self._asked += 1
+        number = self._asked
         await Pause(before)
         if self.fails:
             self.has_failed = True
             raise LocalError("no space is left on the disk")
-        self.saved = self.saved.then(job)
+        if number > self._done:  # a real store has one thread, in which none overtakes another
+            self.saved, self._done = self.saved.then(job), number
         await Pause(after)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -70,6 +71,75 @@ async def test_parts_that_could_not_be_saved_go_with_the_next_save() -> None:
     assert saved is not None
     assert (saved.snapshot, saved.params, saved.sent) == ({"round": 3}, params(w=[1.0]), params(s=[1.0]))
     assert (len(saved.updates), len(saved.records)) == (1, 1)
+
+
+class SlowDisk(Disk):
+    """It answers when a test says so, and by then may work again, or not any more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers: list[asyncio.Event] = []
+
+    async def save(self, trainer: TrainerId, job: SavedJob) -> None:
+        self.answers.append(asyncio.Event())
+        full = self.full
+        await self.answers[-1].wait()
+        if full:
+            raise LocalError(full)
+        await MemoryStore.save(self, trainer, job)
+
+
+async def test_what_fails_while_an_older_state_is_tried_again_stays_unsaved() -> None:
+    kept = Kept()
+    kept.disk.full = FULL
+    assert not await kept.keeper.save(T, Save({"round": 1}, params(w=[1.0])))
+    disk = SlowDisk()
+    keeper = kept.keeper
+    keeper._store = disk
+    again = asyncio.create_task(keeper.retry())
+    await asyncio.sleep(0)
+    disk.full = FULL
+    newer = asyncio.create_task(keeper.save(T, Save({"round": 2}, updates=(KeptUpdate(received().update),))))
+    await asyncio.sleep(0)
+    for answer in disk.answers:
+        answer.set()
+    assert not await newer
+    await again
+    assert "state_written" not in kept.kinds
+    refused = asyncio.create_task(keeper.must_be_kept(T, received()))
+    await asyncio.sleep(0)
+    disk.answers[-1].set()
+    with pytest.raises(NotReady):
+        await refused
+    disk.full = ""
+    done = asyncio.create_task(keeper.retry())
+    await asyncio.sleep(0)
+    disk.answers[-1].set()
+    await done
+    found = await disk.load(T)
+    assert found is not None and found.snapshot == {"round": 2} and len(found.updates) == 1
+
+
+async def test_a_state_that_was_kept_meanwhile_is_not_written_over_by_an_older_one_of_it() -> None:
+    kept = Kept()
+    kept.disk.full = FULL
+    for trainer in (T, OTHER):
+        assert not await kept.keeper.save(trainer, Save({"round": 1}))
+    disk = SlowDisk()
+    kept.keeper._store = disk
+    again = asyncio.create_task(kept.keeper.retry())
+    await asyncio.sleep(0)
+    newer = asyncio.create_task(kept.keeper.save(OTHER, Save({"round": 2})))
+    await asyncio.sleep(0)
+    disk.answers[1].set()
+    assert await newer
+    disk.answers[0].set()
+    await asyncio.sleep(0)
+    assert len(disk.answers) == 2
+    await again
+    found = await disk.load(OTHER)
+    assert found is not None and found.snapshot == {"round": 2}
+    assert kept.kinds == ["state_not_written", "state_written"]
 
 
 async def test_each_cause_is_told_once_and_all_is_well_when_nothing_is_left() -> None:
