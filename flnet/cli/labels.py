@@ -21,7 +21,7 @@ def command(trainer: str, digest: str | None, address: str, as_json: bool) -> No
 
     A row for each own class, a column for each class of the answers: the chance that a row of that class carries
     this label. Of an estimate the standard deviation stands behind it, and in brackets how often the model was
-    sure of the class where the row had that label. No peer is told any of it.
+    sure of the class where the row had that label. No peer is told any of it, but for counts that all nodes pool.
 
     \b
     Exit codes: 0 shown; 1 there is nothing to show; 2 wrong usage; 3 the node cannot be reached.
