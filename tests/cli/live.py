@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -101,10 +100,3 @@ def answers(port: int) -> bool:
         return httpx.get(f"http://127.0.0.1:{port}/health", trust_env=False).status_code == 200
     except httpx.TransportError:
         return False
-
-
-def free_port() -> int:
-    """A port that nobody listened on a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port

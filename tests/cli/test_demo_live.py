@@ -12,7 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.cli.live import answers, flnet, free_port, until
+from tests.cli.live import answers, flnet, until
+from tests.ports import free_port
 
 pytestmark = pytest.mark.slow
 TINY = ("--trainer", "TINY", "--nodes", "3", "--rounds", "2")

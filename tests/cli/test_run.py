@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 from flnet.cli.commands import cli
 from flnet.cli.run import loop_factory
-from tests.cli.live import answers, environment, flnet, free_port, start, until
+from tests.cli.live import answers, environment, flnet, start, until
+from tests.ports import free_port
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,9 @@ import pytest
 from click.testing import Result
 
 from flnet.web.operator_token import NAME, write_new
-from tests.cli.live import answers, free_port, until
+from tests.cli.live import answers, until
 from tests.cli.live import flnet as live
+from tests.ports import free_port
 
 TOKEN = "0123456789abcdefghij"
 Run = Callable[..., Result]

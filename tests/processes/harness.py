@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ import psutil
 from flnet.fingerprints import fingerprint
 from flnet.keys import own_key
 from tests.alive import alive
+from tests.ports import free_port
 
 DEADLINE_SECONDS = 60.0
 ROOT = Path(__file__).parents[2]
@@ -66,8 +66,10 @@ def make_trainer(settings):
 class RealNode:
     """One `flnet run` and its REST API; the process changes when the node is started again."""
 
-    def __init__(self, name: str, process: subprocess.Popen[bytes], port: int, http: httpx.Client) -> None:
-        self.name, self.process, self.port, self.http = name, process, port, http
+    def __init__(
+        self, name: str, process: subprocess.Popen[bytes], port: int, http: httpx.Client, log: Path
+    ) -> None:
+        self.name, self.process, self.port, self.http, self.log = name, process, port, http, log
 
     def get(self, path: str) -> Any:
         return self.http.get(path).json()
@@ -129,7 +131,7 @@ class Harness:
             **settings,
         }
         self._settings[name := values["NODE_ID"]] = values
-        node = RealNode(name, self.process(index, values), port, self.client(index, port))
+        node = RealNode(name, self.process(index, values), port, self.client(index, port), self.log(index))
         self.nodes.append(node)
         return node
 
@@ -142,6 +144,10 @@ class Harness:
     def state(self, node: RealNode) -> Path:
         """The folder for what the node keeps."""
         return Path(self._settings[node.name]["STATE_PATH"])
+
+    def log(self, index: int) -> Path:
+        """What the node says, from its first start on."""
+        return self.folder / f"n{index}.log"
 
     def port(self) -> int:
         """For the next node."""
@@ -157,7 +163,7 @@ class Harness:
 
     def process(self, index: int, values: Mapping[str, str]) -> subprocess.Popen[bytes]:
         """Start the process of a node."""
-        with (self.folder / f"n{index}.log").open("ab") as log:
+        with self.log(index).open("ab") as log:
             return subprocess.Popen(
                 self.command(), env=self.variables(index, values), stdout=log, stderr=log, cwd=self.folder
             )
@@ -249,7 +255,7 @@ def harness(folder: Path) -> Iterator[Harness]:
 def answers(node: RealNode, path: str) -> bool:
     """Whether a node answers 200; fails at once where there is no node any more."""
     code = node.process.poll()
-    assert code is None, f"{node.name} has ended with {code}; what it said stands in its log"
+    assert code is None, f"{node.name} has ended with {code}; its last words: {node.log.read_text()[-2000:]}"
     try:
         return node.http.get(path).status_code == 200
     except httpx.TransportError:
@@ -262,9 +268,3 @@ def until(holds: Callable[[], bool], what: str, seconds: float = DEADLINE_SECOND
     while not holds():
         assert time.monotonic() < deadline, f"{what} did not come about"
         time.sleep(0.05)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
