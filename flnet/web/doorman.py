@@ -17,8 +17,10 @@ from hypercorn.asyncio import run as hypercorn_run
 from hypercorn.asyncio.tcp_server import TCPServer
 from hypercorn.config import Config
 from hypercorn.events import Event, RawData, Updated
+from hypercorn.typing import LifespanState
 
 from flnet.web.rates import network_of
+from flnet.web.straight import STATE, Straight
 
 EACH = 512  # connections of one address
 RESERVE = 128  # files for all else: the state on disk, connections to peers, the training child
@@ -149,6 +151,7 @@ class GuardedServer(TCPServer):
         doorman = getattr(self.config, "doorman", None)
         on_tls = getattr(self.config, "on_tls", None)
         self._idle_since = self.loop.time()
+        self.state = LifespanState({**self.state, STATE: Straight(self)})
         if on_tls is not None:
             self.reader: Any = Listened(self.reader, on_tls)
         if doorman is None:
@@ -160,7 +163,9 @@ class GuardedServer(TCPServer):
             await super().run()
         finally:
             doorman.leave(self)
-            vars(self).pop("protocol", None)  # each holds the other: 20 kB until the next full collection
+            # Each holds the other: 20 kB until the next full collection.
+            vars(self).pop("protocol", None)
+            self.state.clear()
 
     async def _close(self) -> None:
         with self._in_time():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from quart import Blueprint, Response, request
@@ -18,6 +18,7 @@ from flnet.errors import UnknownModel
 from flnet.messages import ModelParams
 from flnet.node.base import Node
 from flnet.web.body import BASE_SECONDS, SLOWEST_BYTES_PER_SECOND
+from flnet.web.straight import AT_ONCE, Straight, straight_of
 
 MAX_DOWNLOADS = 8  # at once; who comes later waits for a turn
 STALL_SECONDS = 30.0  # for a caller to take one piece
@@ -64,7 +65,8 @@ def blob_answer(blob: Blob, tag: str) -> Response:
     if request.method == "GET" and request.headers.get("If-Range", tag) == tag:
         part = asked_range(request.headers.get("Range", ""), size)
     start, stop = part or (0, size)
-    answer = Response(b"" if request.method == "HEAD" else BlobBody(blob, start, stop), content_type=BINARY_TYPE)
+    body = BlobBody(blob, start, stop, straight_of(request.scope)) if request.method != "HEAD" else b""
+    answer = Response(body, content_type=BINARY_TYPE)
     answer.headers.update({"Accept-Ranges": "bytes", "Content-Length": str(stop - start), "ETag": tag})
     answer.headers["Vary"] = "Accept-Encoding"
     if blob.coding is not None:
@@ -100,34 +102,63 @@ def asked_range(header: str, size: int) -> tuple[int, int] | None:
 
 
 class BlobBody(ResponseBody):
-    """A part of a blob as the body of an answer; a caller that takes nothing for STALL_SECONDS is cut."""
+    """A part of a blob as the body of an answer; a caller that takes nothing for STALL_SECONDS is cut.
 
-    def __init__(self, blob: Blob, start: int, stop: int) -> None:
+    Nothing of the blob is held on to afterwards: what the framework makes for an answer goes in circles, and is
+    there until the next full collection, which for a model may be hundreds of megabytes later.
+    """
+
+    def __init__(self, blob: Blob, start: int, stop: int, straight: Straight | None) -> None:
         self._blob, self._start, self._stop = blob, start, stop
-        self._watch: asyncio.Task[None] | None = None
+        self._straight = straight
+        self._watch: Watch | None = None
         self._moved = 0
 
     async def __aenter__(self) -> BlobBody:
         sending = asyncio.current_task()
         assert sending is not None
-        self._watch = asyncio.create_task(self._cut_a_stalled(sending))
+        self._watch = Watch(self._progress, sending.cancel)
         return self
 
     async def __aexit__(self, *_: Any) -> None:
-        assert self._watch is not None
-        self._watch.cancel()
+        if self._watch is not None:
+            self._watch.end()
+        self._blob, self._straight, self._watch = Blob(()), None, None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        if self._straight is not None:
+            await self._straight.send(self._blob.pieces(self._start, self._stop, AT_ONCE))
+            return
         for piece in self._blob.pieces(self._start, self._stop):
             yield bytes(piece)  # the one copy before the socket; Hypercorn would make it of anything else
             self._moved += 1
 
-    async def _cut_a_stalled(self, sending: asyncio.Task[Any]) -> None:
-        moved = -1
-        while moved != self._moved:
-            moved = self._moved
-            await asyncio.sleep(STALL_SECONDS)
-        sending.cancel()
+    def _progress(self) -> int:
+        return self._moved if self._straight is None else self._straight.sent
+
+
+class Watch:
+    """Cuts what makes no progress for STALL_SECONDS."""
+
+    def __init__(self, progress: Callable[[], int], cut: Callable[[], object]) -> None:
+        """Args:
+        progress: how far it is.
+        cut: ends it.
+        """
+        self._progress, self._cut = progress, cut
+        self._seen = -1
+        self._look()
+
+    def end(self) -> None:
+        """Look no more."""
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        if (moved := self._progress()) == self._seen:
+            self._cut()
+            return
+        self._seen = moved
+        self._timer = asyncio.get_running_loop().call_later(STALL_SECONDS, self._look)
 
 
 async def _take_turn(turns: asyncio.Semaphore) -> None:
