@@ -44,14 +44,14 @@ class Blob:
     def __bytes__(self) -> bytes:
         return b"".join(self._parts)
 
-    def pieces(self, start: int = 0, stop: int | None = None, most: int = PIECE) -> Iterator[memoryview]:
-        """The bytes from `start` to before `stop`, at most `most` at a time."""
+    def pieces(self, start: int = 0, stop: int | None = None) -> Iterator[memoryview]:
+        """The bytes from `start` to before `stop`, at most PIECE at a time."""
         stop = self.nbytes if stop is None else min(stop, self.nbytes)
         offset = 0
         for part in self._parts:
             first, last = max(start - offset, 0), min(stop - offset, len(part))
-            for at in range(first, last, most):
-                yield part[at : min(at + most, last)]
+            for at in range(first, last, PIECE):
+                yield part[at : min(at + PIECE, last)]
             offset += len(part)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flnet.contributions import Contribution
+from flnet.digests import digest_of
 from flnet.errors import ParamsRefused
 from flnet.names import names_differ
 
@@ -71,14 +72,8 @@ class Params(Mapping[str, Array]):
 
     @cached_property
     def digest(self) -> Digest:
-        """SHA-256 over names, shapes, dtypes and bytes in sorted order of the names, as 64 hex digits."""
-        total = hashlib.sha256()
-        for name in sorted(self._arrays):
-            value = self._arrays[name]
-            little = value.astype(value.dtype.newbyteorder("<"), copy=False)
-            total.update(f"{len(name)}:{name}:{little.dtype.str}:{list(value.shape)}:".encode())
-            total.update(little.reshape(-1).view(np.uint8).data if little.size else b"")
-        return Digest(total.hexdigest())
+        """Over names, shapes, dtypes and bytes, as 64 hex digits; see `flnet.digests`."""
+        return Digest(digest_of(self._arrays))
 
     @property
     def nbytes(self) -> int:

@@ -11,7 +11,7 @@ MAX_FILE_LINES = 300
 MAX_FUNCTION_LINES = 50
 
 LAYERS = {
-    **dict.fromkeys(("contributions", "errors", "names", "networks", "postponing", "spoken"), 1),
+    **dict.fromkeys(("contributions", "digests", "errors", "names", "networks", "postponing", "spoken"), 1),
     **dict.fromkeys(("blob", "explaining", "fingerprints", "halves", "params", "refusals", "setting_types"), 2),
     **dict.fromkeys(
         ("comparing", "labels", "lbfgs", "merging", "messages", "packing", "settings", "tensorfile", "weighing"), 3
@@ -39,7 +39,7 @@ APART = frozenset(
     {frozenset({"training.local", "training.process"}), frozenset({"rounds.averaging", "rounds.exchange"})}
 )
 
-PURE_FOREIGN = frozenset({"numpy", "pydantic", "pydantic_core"})
+PURE_FOREIGN = frozenset({"blake3", "numpy", "pydantic", "pydantic_core"})
 _IMPURE = """
     asyncio concurrent ctypes datetime fcntl ftplib getpass glob http imaplib logging mmap multiprocessing os
     platform poplib queue random sched secrets select selectors shutil signal smtplib socket socketserver sqlite3
@@ -167,7 +167,7 @@ def _purity_fault(top: str) -> str:
     if top in IMPURE:
         return f"layers 1 to {PURE_UP_TO} see no clock, chance, thread, disk or network"
     if top not in sys.stdlib_module_names and top not in PURE_FOREIGN:
-        return f"layers 1 to {PURE_UP_TO} use the standard library, numpy and pydantic only"
+        return f"layers 1 to {PURE_UP_TO} use the standard library, blake3, numpy and pydantic only"
     return ""
 
 

@@ -95,7 +95,7 @@ def test_every_layer_of_the_table_is_one_of_the_eleven_and_the_door() -> None:
         ("flnet.rounds.averaging", "import random", "see no clock"),
         ("flnet.events", "import logging", "see no clock"),
         ("flnet.settings", "import os", "see no clock"),
-        ("flnet.jobs.job", "import httpx", "numpy and pydantic only"),
+        ("flnet.jobs.job", "import httpx", "blake3, numpy and pydantic only"),
         ("flnet.node.perform", "import torch", "trainers/ only"),
         ("flnet.node.perform", 'import importlib\nimportlib.import_module("torch")', "trainers/ only"),
         ("flnet.training.pool", "from sklearn.linear_model import SGDClassifier", "trainers/ only"),

@@ -18,7 +18,7 @@ from flnet.errors import UnknownModel
 from flnet.messages import ModelParams
 from flnet.node.base import Node
 from flnet.web.body import BASE_SECONDS, SLOWEST_BYTES_PER_SECOND
-from flnet.web.straight import AT_ONCE, Straight, straight_of
+from flnet.web.straight import Straight, straight_of
 
 MAX_DOWNLOADS = 8  # at once; who comes later waits for a turn
 STALL_SECONDS = 30.0  # for a caller to take one piece
@@ -127,7 +127,7 @@ class BlobBody(ResponseBody):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         if self._straight is not None:
-            await self._straight.send(self._blob.pieces(self._start, self._stop, AT_ONCE))
+            await self._straight.send(self._blob.pieces(self._start, self._stop))
             return
         for piece in self._blob.pieces(self._start, self._stop):
             yield bytes(piece)  # the one copy before the socket; Hypercorn would make it of anything else

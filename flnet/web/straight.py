@@ -18,7 +18,6 @@ from hypercorn.events import Closed
 from hypercorn.protocol.h11 import H11Protocol
 
 STATE = "flnet.straight"  # where the state of an ASGI scope has it
-AT_ONCE = 1024 * 1024  # bytes that are given to the connection at once
 
 
 class Straight:

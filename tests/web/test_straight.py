@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
-from flnet.blob import Blob
+from flnet.blob import PIECE, Blob
 from flnet.web import straight
 from flnet.web.params import BlobBody
 
@@ -19,7 +19,7 @@ from .fake_node import FakeNode
 
 DIGEST = "0a" * 32
 PATH = f"/training/model_params/{DIGEST}"
-SIZE = 5 * straight.AT_ONCE + 12_345
+SIZE = 20 * PIECE + 12_345
 
 
 def put(node: FakeNode) -> np.ndarray:

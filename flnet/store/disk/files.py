@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from flnet.digests import former_digest_of
 from flnet.errors import PeerError
 from flnet.params import Digest, Params
 from flnet.store.disk.direct import write_whole
@@ -77,7 +78,7 @@ class ModelFiles:
             params = from_bytes(self.path(digest).read_bytes())
         except OSError as exc:
             raise DamagedFile(f"the file of {digest[:10]} cannot be read: {exc.strerror or exc}") from exc
-        if params.digest != digest:
+        if digest != params.digest and digest != former_digest_of(params):
             raise DamagedFile(f"the file of {digest[:10]} holds other parameters than its name says")
         return params
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flnet.params import Params
+from flnet.digests import former_digest_of
+from flnet.params import Digest, Params
 from flnet.store.disk import files as module
 from flnet.store.disk.files import DamagedFile, ModelFiles, free_name, from_bytes, to_bytes
 from tests.helpers import params
@@ -130,3 +131,12 @@ def test_every_damaged_file_gets_a_name_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "x"
     (tmp_path / "x.damaged-1").touch()
     assert free_name(path).name == "x.damaged-2"
+
+
+def test_a_file_of_an_earlier_version_is_read_under_its_name(tmp_path: Path) -> None:
+    files, former = ModelFiles(tmp_path), Digest(former_digest_of(MODEL))
+    files.path(files.write(MODEL, {})).rename(files.path(former))
+    assert files.read(former) == MODEL
+    files.path(former).write_bytes(to_bytes(params(w=[[1.0, 2.0]], b=[4.0])))
+    with pytest.raises(DamagedFile, match="holds other parameters"):
+        files.read(former)
