@@ -11,7 +11,7 @@ import pytest
 
 from tests.processes.harness import SLOW_TRAINER, Harness, answers, harness, until
 
-from .browsing import AXE, LONG, MARKS, check_rules, idle, see, without_reload
+from .browsing import AXE, LONG, MARKS, Watched, check_rules, idle, rules, see, without_reload
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = [*MARKS, pytest.mark.slow]
@@ -183,6 +183,12 @@ def test_the_rules_of_accessibility_are_those_that_were_published() -> None:
     sums = dict(line.split()[::-1] for line in (AXE / "SHA256SUMS").read_text("utf-8").splitlines())
     assert sums == {name: hashlib.sha256((AXE / name).read_bytes()).hexdigest() for name in sums}
     assert "axe.min.js" in sums
+
+
+def test_what_breaks_a_rule_is_named(browser: Watched) -> None:
+    page = browser.new_page()
+    page.set_content("<main><img src='data:,'></main>")
+    assert ["image-alt", ['<img src="data:,">']] in page.evaluate(rules())["violations"]
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
