@@ -174,7 +174,8 @@ def _agreement(options: Options, data: MultiLabel, count: int, seed: int) -> dic
         share = _global_share(options, count)
         how = f"by name {options.node_labels}" if options.node_labels else f"{options.deal or 'evenly'}"
         agreed["dealing"] = (
-            f"{len(data)} rows to {count} nodes by seed {seed} of {options.draws}, global test {share:g}, "
+            f"{len(data)} rows from {options.first_row} to {count} nodes by seed {seed} of {options.draws}, "
+            f"global test {share:g}, "
             f"labels {', '.join(data.labels)} {how}"
         )
     return agreed

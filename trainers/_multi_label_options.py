@@ -36,6 +36,8 @@ class Options:
         node_labels: for each node, its labels by name; no label twice.
         deal: for each node, how many labels it gets, drawn by the seed; as equal as possible if empty.
         labels: all labels in another order than the file's.
+        first_row: which row of the file, from 0, is the first one for the draws of the notebook; those before it
+            come last. The rows that a seed draws depend on it.
         label_order: of a node's labels: that of the file, or drawn by the seed. It decides which of several labels
             of a row is its first, and so the argmax accuracy.
         noise: added to the features of a node's own rows: none, normal, or half-normal (absolute values).
@@ -53,6 +55,7 @@ class Options:
     node_labels: list[list[str]] = field(default_factory=list)
     deal: list[int] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
+    first_row: int = 0
     label_order: str = "file"
     noise: str = "none"
     seed: int | None = None
@@ -99,6 +102,8 @@ def read_options(path: Path) -> Options:
         raise TrainerError(f"{path}: node_labels and deal are two ways to say the same; expected one of them")
     if options.node_labels and options.draws == "notebook":
         raise TrainerError(f'{path}: draws = "notebook" deals the labels itself; expected deal, not node_labels')
+    if options.first_row and options.draws != "notebook":
+        raise TrainerError(f'{path}: first_row is for draws = "notebook"; expected that, or no first_row')
     return options
 
 
@@ -128,6 +133,7 @@ _RULES: dict[str, tuple[str, Fits]] = {
     ),
     "deal": ("how many labels each node gets, above 0", lambda v: _each(v, is_whole)),
     "labels": ("all names", _texts),
+    "first_row": ("a whole number from 0", lambda v: is_whole(v, 0)),
     "label_order": (" or ".join(_ORDERS), lambda v: v in _ORDERS),
     "noise": (" or ".join(_NOISES), lambda v: v in _NOISES),
     "seed": ("a whole number from 0", lambda v: is_whole(v, 0)),

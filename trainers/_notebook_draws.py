@@ -56,12 +56,15 @@ def draws(y: Array, features: int, options: Options, shard: tuple[int, int], see
         shard: this node's number, from 1, and how many nodes there are.
 
     Raises:
-        TrainerError: the options do not say how many labels each node gets.
+        TrainerError: the options do not say how many labels each node gets, or begin with a row that is not there.
     """
     part, count = shard
     if len(options.deal) != count or sum(options.deal) != y.shape[1]:
         rule = f"expected numbers for {count} nodes whose sum is {y.shape[1]}, how many labels there are"
         raise TrainerError(f'{OPTIONS_FILE}: with draws = "notebook" deal = {options.deal}; {rule}')
+    if options.first_row >= len(y):
+        raise TrainerError(f"{OPTIONS_FILE}: first_row = {options.first_row}; there are {len(y)} rows")
+    y = np.roll(y, -options.first_row, axis=0)
     share = 0.1 if options.global_test is None else options.global_test
     rest, common = (rows[y[rows].any(axis=1)] for rows in held_back(len(y), share, seed))
     order, labels = _shuffled(rest.tolist(), seed), _shuffled(list(range(y.shape[1])), seed)
@@ -70,7 +73,7 @@ def draws(y: Array, features: int, options: Options, shard: tuple[int, int], see
     parts = [order[at * size : (at + 1) * size if at + 1 < count else None] for at in range(count)]
     own = [rows[y[rows][:, mine].any(axis=1)] for rows, mine in zip(parts, dealt, strict=True)]
     added = _noise([len(rows) for rows in own[:part]], features, count, options.noise, seed)
-    rows = own[part - 1]
+    rows, common = ((numbers + options.first_row) % len(y) for numbers in (own[part - 1], common))
     seeds, sides = weight_seeds(seed, part, count), _sides(len(rows), options.split, seed)
     return Draws(rows, dealt[part - 1], common, added, seeds, sides)
 

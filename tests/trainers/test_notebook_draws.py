@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from flnet.errors import TrainerError
-from trainers._multi_label_options import Options
+from trainers._multi_label_options import Options, read_options
 from trainers._notebook_draws import Draws, draws, held_back, weight_seeds
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -52,6 +52,27 @@ def test_every_node_has_rows_with_its_labels_and_nobody_has_those_of_the_common_
     for node_draws in (one, other):
         assert y[node_draws.rows][:, node_draws.labels].any(axis=1).all()
     assert len(one.rows) > 100  # of some 160 in its part those with one of four labels
+
+
+def test_a_file_whose_rows_begin_elsewhere_gives_the_same_rows() -> None:
+    turned = np.roll(labels(), 150, axis=0)  # what was row 0 stands at 150
+    options = Options(deal=[4, 2], noise="half-normal", split=[72, 8, 20], draws="notebook", first_row=150)
+    for part, plain in enumerate(both(), start=1):
+        found = draws(turned, 5, options, (part, 2), 1)
+        assert found.rows.tolist() == ((plain.rows + 150) % 400).tolist()
+        assert found.common.tolist() == ((plain.common + 150) % 400).tolist()
+        assert found.labels.tolist() == plain.labels.tolist()
+        assert found.added is not None and plain.added is not None
+        assert np.array_equal(found.added, plain.added)
+        assert np.array_equal(found.sides["test"], plain.sides["test"])
+
+
+def test_a_first_row_must_be_there_and_is_for_these_draws(tmp_path: Path) -> None:
+    with pytest.raises(TrainerError, match=r"first_row = 400; there are 400 rows"):
+        both(Options(deal=[4, 2], draws="notebook", first_row=400))
+    (tmp_path / "multi_label.toml").write_text("first_row = 3\n", "utf-8")
+    with pytest.raises(TrainerError, match='first_row is for draws = "notebook"'):
+        read_options(tmp_path / "multi_label.toml")
 
 
 def test_a_fifth_tests_and_the_last_tenth_of_the_others_validates() -> None:
