@@ -68,7 +68,7 @@ def waiting_line(waiting: View | None) -> str:
     if not waiting:
         return ""
     return (
-        f"these labels do not teach yet: asked to train {waiting['asked']} times, expected {waiting['least']}; "
-        f"the model is sure of {100 * waiting['share']:.0f} % of {waiting['judged']} rows, expected "
-        f"{100 * waiting['needed']:.0f} %"
+        f"these labels do not teach yet: they do from round {waiting['from_round']} on, once the model is sure "
+        f"of {100 * waiting['needed']:.0f} % of the rows; now of {100 * waiting['share']:.0f} % of "
+        f"{waiting['judged']}"
     )

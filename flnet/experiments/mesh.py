@@ -169,7 +169,7 @@ class Mesh(Cluster):
         if effect.hyper is None:
             return Order(learner, effect.params)
         seed = round_seed(self.cell.seed, effect.key, node.id)
-        task = Task(effect.params, effect.hyper, seed)
+        task = Task(effect.params, effect.hyper, seed, round=effect.key.number)
         return Order(learner, effect.params, task, is_personal=isinstance(effect, Evaluate))
 
     def _falls_due(self, node: SimulatedNode, owner: TrainerId | None, order: Order) -> None:

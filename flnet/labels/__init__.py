@@ -21,6 +21,7 @@ from flnet.labels.scheduling import (
     average_weights,
     counts_for,
     phase,
+    rounds_over,
     step_batches,
     trains,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "read_fields",
     "read_space",
     "read_toml",
+    "rounds_over",
     "step_batches",
     "teaching",
     "trains",

@@ -121,7 +121,7 @@ class Lane:
         try:
             seed = round_seed(self._seed, effect.key, self._me)
             hyper = effect.hyper.model_copy(update=self._own_hyper)
-            fit, score = await self._pool.fit(trainer, effect.params, hyper, seed)
+            fit, score = await self._pool.fit(trainer, effect.params, hyper, seed, effect.key.number)
         except FlnetError as exc:
             return TrainingFailed(effect.key, str(exc), isinstance(exc, SitsOut))
         metrics = {**fit.metrics, **score.metrics}

@@ -33,12 +33,13 @@ class Assignment:
 
 @dataclass(frozen=True)
 class FitOrder:
-    """One local training; `number` names it when it is cancelled."""
+    """One local training, in the mesh's round `round`; `number` names it when it is cancelled."""
 
     number: int
     params: Params
     hyper: HyperParams
     seed: int
+    round: int = 0
 
 
 class Backend(Protocol):

@@ -30,7 +30,9 @@ class Pool(Protocol):
         """
         ...
 
-    async def fit(self, trainer: TrainerId, params: Params, hyper: HyperParams, seed: int) -> tuple[Fit, Score]:
+    async def fit(
+        self, trainer: TrainerId, params: Params, hyper: HyperParams, seed: int, number: int = 0
+    ) -> tuple[Fit, Score]:
         """Train, then measure the result on the test split."""
         ...
 

@@ -23,15 +23,13 @@ class Waiting:
     """Why rows with coarse labels do not teach yet.
 
     Attributes:
-        asked: trainings that were asked for since the training process began to count.
-        least: how many have to be asked for at least.
+        from_round: number of the first round in which they may teach.
         share: of the own rows, as far as they were judged, on which the model is sure; in [0, 1].
         needed: which share it takes.
         judged: rows behind that share.
     """
 
-    asked: int
-    least: int
+    from_round: int
     share: float
     needed: float
     judged: int

@@ -79,7 +79,8 @@ class LocalBackend:
             trainer = self._trainer(who)
             progress = _Progress(report, lambda: order.number in self._cancelled, self._between)
             progress.stop_if_cancelled()
-            yield trainer, Task(order.params, order.hyper, order.seed, progress, _limit(who.settings.max_seconds))
+            limit = _limit(who.settings.max_seconds)
+            yield trainer, Task(order.params, order.hyper, order.seed, progress, limit, round=order.round)
             progress.stop_if_cancelled()
         except _Stop as exc:
             raise TrainerError(f"the training of {who.file.id} was cancelled") from exc

@@ -47,9 +47,11 @@ class InlinePool:
         """The declaration and initial parameters."""
         return self._local.prepare(self._assigned(trainer), anew)
 
-    async def fit(self, trainer: TrainerId, params: Params, hyper: HyperParams, seed: int) -> tuple[Fit, Score]:
+    async def fit(
+        self, trainer: TrainerId, params: Params, hyper: HyperParams, seed: int, number: int = 0
+    ) -> tuple[Fit, Score]:
         """Train, then measure."""
-        return self._local.fit(self._assigned(trainer), *self._ordered(trainer, params, hyper, seed))
+        return self._local.fit(self._assigned(trainer), *self._ordered(trainer, params, hyper, seed, number))
 
     async def personalise(
         self, trainer: TrainerId, params: Params, hyper: HyperParams, seed: int
@@ -95,9 +97,9 @@ class InlinePool:
         self._closed = True
 
     def _ordered(
-        self, trainer: TrainerId, params: Params, hyper: HyperParams, seed: int
+        self, trainer: TrainerId, params: Params, hyper: HyperParams, seed: int, number: int = 0
     ) -> tuple[FitOrder, Report]:
-        order = FitOrder(next(self._numbers), params, hyper, seed)
+        order = FitOrder(next(self._numbers), params, hyper, seed, number)
         self._running[trainer] = order.number
         return order, lambda done, total: self._on_progress(trainer, done, total)
 

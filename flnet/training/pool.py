@@ -108,9 +108,12 @@ class Lane:
         """Load the trainer and its data."""
         return await self.run(lambda: self.backend.prepare(self._assigned(trainer), anew))
 
-    async def fit(self, trainer: TrainerId, params: Params, hyper: HyperParams, seed: int) -> tuple[Fit, Score]:
-        """Train, then measure; a caller that stops waiting cancels the training."""
-        return await self._trained(trainer, FitOrder(next(self._numbers), params, hyper, seed), self.backend.fit)
+    async def fit(
+        self, trainer: TrainerId, params: Params, hyper: HyperParams, seed: int, number: int = 0
+    ) -> tuple[Fit, Score]:
+        """Train in round `number`, then measure; a caller that stops waiting cancels the training."""
+        order = FitOrder(next(self._numbers), params, hyper, seed, number)
+        return await self._trained(trainer, order, self.backend.fit)
 
     async def personalise(
         self, trainer: TrainerId, params: Params, hyper: HyperParams, seed: int

@@ -72,7 +72,7 @@ class ProcessBackend:
 
     def fit(self, who: Assignment, order: FitOrder, report: Report) -> tuple[Fit, Score]:
         """Let the child train and measure."""
-        fields = {"do": "fit", "number": order.number, "hyper": order.hyper.fields(), "seed": order.seed}
+        fields = {"do": "fit", **_fields(order)}
 
         def read(answer: Frame) -> tuple[Fit, Score]:
             return read_fit(answer.fields, answer.params or Params())
@@ -84,7 +84,7 @@ class ProcessBackend:
 
     def personalise(self, who: Assignment, order: FitOrder, report: Report) -> tuple[Params, Score]:
         """Let the child's private parameters learn on, and measure."""
-        fields = {"do": "personalise", "number": order.number, "hyper": order.hyper.fields(), "seed": order.seed}
+        fields = {"do": "personalise", **_fields(order)}
 
         def read(answer: Frame) -> tuple[Params, Score]:
             return answer.params or Params(), Score(**answer.fields["score"])
@@ -195,6 +195,11 @@ class ProcessBackend:
         code = child.wait(_END_S)
         self._end()
         return _cause_of_death(code)
+
+
+def _fields(order: FitOrder) -> dict[str, Any]:
+    """A training as the child reads it; parameters go beside it."""
+    return {"number": order.number, "hyper": order.hyper.fields(), "seed": order.seed, "round": order.round}
 
 
 def _part_from(child: Child) -> None:

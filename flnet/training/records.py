@@ -88,6 +88,7 @@ class Task:
             mu (w - w at the start) to each gradient. 0 to the others.
         lesson: where nodes label differently, what the rows teach, in place of their own labels: a trainer that
             has "labels" in `Trainer.honours` takes batches and losses from it. None to the others.
+        round: the number of the round on the mesh, from 0; the same on all nodes.
     """
 
     params: Mapping[str, Array]
@@ -97,6 +98,7 @@ class Task:
     is_over: Callable[[], bool] = lambda: False
     proximal: float = 0.0
     lesson: Lesson | None = None
+    round: int = 0
 
 
 @dataclass(frozen=True)

@@ -182,7 +182,8 @@ def _order(fields: Mapping[str, Any], params: Params) -> FitOrder:
     """A training that begins now."""
     _step_back()
     _keep_memory()
-    return FitOrder(fields["number"], params, HyperParams.model_validate(fields["hyper"]), fields["seed"])
+    hyper = HyperParams.model_validate(fields["hyper"])
+    return FitOrder(fields["number"], params, hyper, fields["seed"], fields["round"])
 
 
 if __name__ == "__main__":

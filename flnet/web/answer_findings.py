@@ -39,8 +39,7 @@ class WaitingView(BaseModel):
 
     model_config = _CONFIG
 
-    asked: int = Field(description="trainings asked for since the training process began to count")
-    least: int = Field(description="how many have to be asked for")
+    from_round: int = Field(description="number of the first round in which they may teach")
     share: Unit = Field(description="of the own rows: on which the model is sure")
     needed: Unit = Field(description="which share it takes")
     judged: int = Field(description="rows behind that share")

@@ -63,8 +63,7 @@ class MatrixView:
 class WaitingWords:
     """Why labels do not teach yet, in numbers to be put into a sentence."""
 
-    asked: str
-    least: str
+    from_round: str
     share: str
     needed: str
     judged: str
@@ -158,7 +157,7 @@ def waiting_words(waiting: View | None) -> WaitingWords | None:
     if not waiting:
         return None
     share, needed = (f"{100 * waiting[name]:.0f} %" for name in ("share", "needed"))
-    return WaitingWords(str(waiting["asked"]), str(waiting["least"]), share, needed, count(waiting["judged"]))
+    return WaitingWords(str(waiting["from_round"]), share, needed, count(waiting["judged"]))
 
 
 def groups_view(found: View, t: Translate) -> GroupsShown:

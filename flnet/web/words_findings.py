@@ -18,13 +18,10 @@ PAGES: Mapping[str, str] = {
         "seguro que {threshold}."
     ),
     "How both correspond is said by the labels file.": "Cómo se corresponden lo dice el archivo de etiquetas.",
-    "These labels do not teach yet: asked to train {asked} of {least} times; the model is sure of {share} of "
-    "{judged} rows, and it takes {needed}.": (
-        "Estas etiquetas aún no enseñan: se pidió entrenar {asked} de {least} veces; el modelo está seguro de "
-        "{share} de {judged} filas, y hace falta {needed}."
-    ),
-    "The times are counted anew when the training process ends.": (
-        "Las veces se cuentan de nuevo cuando termina el proceso de entrenamiento."
+    "These labels do not teach yet. They do from round {number} on, once the model is sure of {needed} of the "
+    "rows; now of {share} of {judged}.": (
+        "Estas etiquetas aún no enseñan. Lo harán desde la ronda {number}, cuando el modelo esté seguro de "
+        "{needed} de las filas; ahora lo está de {share} de {judged}."
     ),
     "There is no estimate yet.": "Aún no hay estimación.",
     "The chance that a row of the class above carries the label on the left": (

@@ -30,7 +30,7 @@ ESTIMATE = {
     "deviation": [[0.01, 0.1, 0.5], [0.01, 0.1, 0.5]],
     "counts": [[40, 3, 0], [0, 9, 0]],
 }
-WAITING = {"asked": 2, "least": 6, "share": 0.125, "needed": 0.5, "judged": 300}
+WAITING = {"from_round": 11, "share": 0.125, "needed": 0.5, "judged": 300}
 
 
 def asked(flnet: Run, fake_node: FakeNode, found: Any, *more: str, query: str = "") -> Result:
@@ -57,8 +57,8 @@ def test_an_estimate_with_what_stands_behind_it(flnet: Run, fake_node: FakeNode)
 def test_no_estimate_yet_and_why(flnet: Run, fake_node: FakeNode) -> None:
     shown = asked(flnet, fake_node, {**ESTIMATE, "matrix": None, "deviation": None, "waiting": WAITING})
     assert "there is no estimate yet" in shown.output
-    assert "asked to train 2 times, expected 6" in shown.output
-    assert "sure of 12 % of 300 rows, expected 50 %" in shown.output
+    assert "they do from round 11 on" in shown.output
+    assert "sure of 50 % of the rows; now of 12 % of 300" in shown.output
 
 
 def test_for_scripts_of_a_model_of_choice(flnet: Run, fake_node: FakeNode) -> None:

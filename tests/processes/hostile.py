@@ -25,9 +25,9 @@ class FlippingPool:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._pool, name)
 
-    async def fit(self, trainer: Any, params: Any, hyper: Any, seed: int) -> tuple[Fit, Score]:
+    async def fit(self, trainer: Any, params: Any, hyper: Any, seed: int, number: int = 0) -> tuple[Fit, Score]:
         """w - FACTOR (w_i - w) in place of w_i."""
-        fit, score = await self._pool.fit(trainer, params, hyper, seed)
+        fit, score = await self._pool.fit(trainer, params, hyper, seed, number)
         flipped = {name: params[name] - FACTOR * (learnt - params[name]) for name, learnt in fit.params.items()}
         return replace(fit, params=flipped), score
 

@@ -29,12 +29,12 @@ def test_a_correspondence_that_is_known() -> None:
 
 
 def test_an_estimate_that_nothing_was_counted_for_yet() -> None:
-    waiting = Waiting(2, 6, 0.1, 0.5, 300)
+    waiting = Waiting(11, 0.1, 0.5, 300)
     found = replace(KNOWN, matrix=None, counts=np.zeros((2, 3), np.int64), waiting=waiting)
     fields = fields_of(found, "X")
     assert fields is not None
     assert (fields["estimated"], fields["matrix"], fields["counts"][0]) == (True, None, [0, 0, 0])
-    assert fields["waiting"] == {"asked": 2, "least": 6, "share": 0.1, "needed": 0.5, "judged": 300}
+    assert fields["waiting"] == {"from_round": 11, "share": 0.1, "needed": 0.5, "judged": 300}
 
 
 @pytest.mark.parametrize(

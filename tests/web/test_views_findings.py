@@ -35,7 +35,7 @@ ESTIMATE = {
     "deviation": [[0.011, 0.125, 0.495], [0.011, 0.125, 0.495]],
     "counts": [[1040, 3, 0], [0, 9, 0]],
 }
-WAITING = {"asked": 2, "least": 6, "share": 0.124, "needed": 0.5, "judged": 4096}
+WAITING = {"from_round": 11, "share": 0.124, "needed": 0.5, "judged": 4096}
 GROUPS: dict[str, Any] = {
     "kind": "groups",
     "rows": 9000,
@@ -86,7 +86,7 @@ async def test_a_known_correspondence_has_no_uncertainty(client: Client, node: F
 async def test_without_an_estimate_the_reason_is_said(client: Client, node: FakeNode) -> None:
     node.studies.found["labels"] = {**ESTIMATE, "matrix": None, "deviation": None, "waiting": WAITING}
     page = await load(client, "/view/labels/MNIST")
-    assert "asked to train 2 of 6 times; the model is sure of 12 % of 4,096 rows, and it takes 50 %" in page.text
+    assert "from round 11 on, once the model is sure of 50 % of the rows; now of 12 % of 4,096" in page.text
     assert "There is no estimate yet." in page.text
     assert page.all("table") == []
 

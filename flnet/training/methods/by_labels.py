@@ -11,7 +11,18 @@ from typing import Self
 
 import numpy as np
 
-from flnet.labels import Estimate, Guesses, Labelling, Matrix, WarmUp, count_pairs, guesses, leaning, projected
+from flnet.labels import (
+    Estimate,
+    Guesses,
+    Labelling,
+    Matrix,
+    WarmUp,
+    count_pairs,
+    guesses,
+    leaning,
+    projected,
+    rounds_over,
+)
 from flnet.training.api import (
     Array,
     DataInfo,
@@ -33,9 +44,10 @@ from flnet.training.methods.label_findings import label_findings, waiting_for, w
 Both = tuple[Labels, Labels]
 HEAD = "output."  # names of the last layer's arrays
 COUNTS = "labels/counts"  # (J, K), private: how often each label met each confident guess
+JOINED = "labels/joined"  # (1,), above 0 once coarse labels teach on some node: then they do on all
 NOTHING = "no row here carries a label from which anything could be learnt"
 POOLED_WORDS = "the nodes pool how often each label meets each guess, which tells them how often it occurs"
-_AT_ONCE = 4096  # rows
+_AT_ONCE = 4096  # rows that are judged together, and of which an estimate is made at most
 _NAMED = 10  # classes that a refusal lists
 NOT_YET = "the common model does not know enough yet to learn from rows that are labelled otherwise"
 
@@ -60,8 +72,8 @@ class ByLabels(Wrapped):
         self._shape = len(labelling.space), len(labelling.target)
         self._estimates = is_other and labelling.estimate
         self._waits = is_other and (labelling.estimate or labelling.schedule == "parallel")
-        self._looks = self._waits or bool(labelling.fixed or labelling.mixed)
-        self._tried: set[int] = set()  # seeds of the trainings that were asked for
+        self._holds = bool(labelling.fixed or labelling.mixed)
+        self.judged_rows = len(self._inputs) if self._holds else min(len(self._inputs), _AT_ONCE)
         target = labelling.target
         self.shared, self.merging = self._of_all(), inner.merging or "agg0"  # by size, few fine labels would drown
         self.finds = "labels" if is_other else ""
@@ -74,9 +86,8 @@ class ByLabels(Wrapped):
 
     def _of_all(self) -> tuple[str, ...]:
         """Names of what all nodes have in common: all that the trainer sends, or all but the last layer of it."""
-        if self._labelling.heads == "common":
-            return self.sent
-        return tuple(name for name in self.sent if not name.startswith(HEAD))
+        private = self._labelling.heads == "private"
+        return (*(name for name in self.sent if not (private and name.startswith(HEAD))), JOINED)
 
     def data_info(self) -> DataInfo:
         """With a sentence on how the rows are labelled."""
@@ -92,11 +103,9 @@ class ByLabels(Wrapped):
         return replace(info, note="; ".join(filter(None, (info.note, words, pooled))))
 
     def initial_params(self, seed: int) -> Model:
-        """With an empty table of counts where the correspondence is estimated."""
-        first = self.inner.initial_params(seed)
-        if not self._estimates:
-            return first
-        return {**first, COUNTS: np.zeros(self._shape, np.int64)}
+        """With whether coarse labels teach yet, and an empty table of counts where an estimate is made of them."""
+        first = {**self.inner.initial_params(seed), JOINED: np.zeros(1, np.float32)}
+        return {**first, COUNTS: np.zeros(self._shape, np.int64)} if self._estimates else first
 
     def fit(self, task: Task) -> Fit:
         """So many steps on all rows that teach anything.
@@ -105,26 +114,29 @@ class ByLabels(Wrapped):
             SitsOut: the model knows too little yet for rows that are labelled in another space.
         """
         start, fine, coarse = self.inside(task.params), *self._rows
-        self._tried.add(task.seed)
-        said = self._judged(start, self._inputs) if self._looks else None
-        guessed = None if said is None else guesses(said, self._labelling.threshold)
-        counts = None if guessed is None else count_pairs(coarse, guessed, self._shape)
-        if guessed is not None and not self._is_warm(task, guessed):
+        joined = self._has_joined(task.params)
+        some = self._looked_at(task, joined)
+        said = self._judged(start, self._inputs[some])
+        guessed = guesses(said, self._labelling.threshold)
+        counts = count_pairs(coarse[some], guessed, self._shape)
+        if self._waits and not joined and not self._is_warm(task.round, guessed):
             if not (fine >= 0).any():
                 raise SitsOut(NOT_YET)
             coarse, counts = np.full_like(coarse, -1), np.zeros_like(counts)
-        known = counts if counts is None or not self._estimates else self.behind(task.params, counts)
-        matrix = self._matrix(known, None if said is None else leaning(coarse, said, self._shape[0]))
-        held = np.full(len(fine), -1) if said is None else self._held(said, coarse, matrix)
+        else:
+            joined = joined or self._waits
+        known = self.behind(task.params, counts) if self._estimates else None
+        matrix = self._matrix(known, leaning(coarse[some], said, self._shape[0]))
+        held = self._held(said, coarse, matrix) if self._holds else np.full(len(fine), -1)
         lesson = self._lesson(fine, coarse, matrix, held)
         if not len(lesson.rows):
             raise SitsOut(NOTHING)
         fit = self.inner.fit(replace(task, params=start, lesson=lesson))
-        private: Model = {} if counts is None or not self._estimates else {COUNTS: counts}
-        figures = {} if guessed is None else {"confident_share": guessed.share}
-        if private:
-            figures["estimate_deviation"] = float(Estimate(private[COUNTS]).deviation.mean())
-        return replace(fit, params={**task.params, **fit.params, **private}, metrics={**fit.metrics, **figures})
+        told: Model = {JOINED: np.array([joined], np.float32), **({COUNTS: counts} if self._estimates else {})}
+        figures = {"confident_share": guessed.share} if len(some) else {}
+        if self._estimates:
+            figures["estimate_deviation"] = float(Estimate(counts).deviation.mean())
+        return replace(fit, params={**task.params, **fit.params, **told}, metrics={**fit.metrics, **figures})
 
     def evaluate(self, params: Model) -> Score:
         """How many own test rows get the label that they carry; beside it, their class of the desired space."""
@@ -163,10 +175,9 @@ class ByLabels(Wrapped):
             return None
         counts = np.asarray(params[COUNTS]) if self._estimates else None
         waiting = None
-        if self._waits and (counts is None or not counts.any()):
+        if self._waits and not self._has_joined(params):
             some = np.sort(np.random.default_rng(0).permutation(len(self._inputs))[:_AT_ONCE])
-            said = self._judged(params, self._inputs[some])
-            waiting = waiting_for(len(self._tried), said, self._labelling.threshold)
+            waiting = waiting_for(self._labelling, self._judged(params, self._inputs[some]))
         counts = None if counts is None else self.behind(params, counts)
         return label_findings(self._labelling, self._matrix(None), counts, waiting)
 
@@ -201,12 +212,23 @@ class ByLabels(Wrapped):
         judged = [np.asarray(self.inner.predict(inside, piece).values, np.float64) for piece in pieces]
         return np.concatenate(judged) if judged else np.zeros((0, self._shape[1]))
 
-    def _is_warm(self, task: Task, guessed: Guesses) -> bool:
-        """Once a node joined, it is not asked again; what tells over a restart is that something was counted."""
-        if not self._waits or (self._estimates and np.asarray(task.params[COUNTS]).any()):
-            return True
-        self._waits = not WarmUp().is_over(len(self._tried) - 1, [guessed.share])
-        return not self._waits
+    def _looked_at(self, task: Task, joined: bool) -> Labels:
+        """Numbers of the rows that the model judges before a training; all where each is held to its guess."""
+        if not self._holds and (not self._waits or (joined and not self._estimates)):
+            return np.arange(0)
+        order = np.random.default_rng([task.seed, 2]).permutation(len(self._inputs))
+        return np.sort(order[: self.judged_rows])
+
+    def _has_joined(self, params: Model) -> bool:
+        """Whether coarse labels teach on some node: once they do, nobody waits any more."""
+        return bool(np.asarray(params[JOINED])[0] > 0)
+
+    def _is_warm(self, number: int, guessed: Guesses) -> bool:
+        """Whether coarse labels may teach from round `number` on.
+
+        By the number of the round, for the training process ends between rounds, and a node may come late.
+        """
+        return WarmUp().is_over(rounds_over(self._labelling.schedule, number), [guessed.share])
 
     def _matrix(self, counts: Array | None, prior: Matrix | None = None) -> Matrix:
         """What is known, or was counted; `prior` decides classes that no confident guess named."""

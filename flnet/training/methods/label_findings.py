@@ -42,16 +42,15 @@ def label_findings(
     return replace(found, matrix=estimate.matrix, deviation=estimate.deviation, counts=whole)
 
 
-def waiting_for(asked: int, judged: Matrix, threshold: float) -> Waiting:
+def waiting_for(labelling: Labelling, judged: Matrix) -> Waiting:
     """How far a warm-up is.
 
     Args:
-        asked: trainings so far.
         judged: (n, K) what the model says of own rows.
-        threshold: from which probability on it is sure.
     """
     warm_up = WarmUp()
-    return Waiting(asked, warm_up.least + 1, guesses(judged, threshold).share, warm_up.share, len(judged))
+    first = 2 * warm_up.least + 1 if labelling.schedule == "two-phase" else warm_up.least
+    return Waiting(first, guesses(judged, labelling.threshold).share, warm_up.share, len(judged))
 
 
 def with_coarse(prediction: Prediction, labelling: Labelling, matrix: Matrix | None) -> Prediction:

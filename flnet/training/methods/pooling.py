@@ -51,17 +51,17 @@ class Pooling(ByLabels):
         counts = np.asarray(fit.params[COUNTS]) if self._estimates else np.zeros(self._table)
         if not counts.any() and self._labelling.schedule != "parallel":
             return fit
-        parts = (counts / max(1, len(self._inputs))).astype(np.float32)
+        parts = (counts / max(1, self.judged_rows)).astype(np.float32)
         told = {POOLED: parts, POOLING: np.array([counts.any()], np.float32)}
         return replace(fit, params={**fit.params, **told})
 
     def behind(self, params: Model, counts: Array) -> Array:
-        """The mean of the nodes that counted, for as many rows as are here; the own counts before there is one."""
+        """The mean of the nodes that counted, for as many rows as are judged here; else the own counts."""
         nodes = float(np.asarray(params[POOLING])[0])
         if nodes <= 0:
             return counts
         parts = np.clip(np.asarray(params[POOLED], np.float64) / nodes, 0, 1)
-        found = np.rint(parts * len(self._inputs)).astype(np.int64)
+        found = np.rint(parts * self.judged_rows).astype(np.int64)
         return found if found.any() else counts
 
 

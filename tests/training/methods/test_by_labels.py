@@ -16,7 +16,7 @@ from flnet.training.api import Lesson, SitsOut, Task, TrainerError, TrainerSetti
 from flnet.training.checks import checked_fit, declared
 from flnet.training.method import Method
 from flnet.training.methods import with_labels
-from flnet.training.methods.by_labels import COUNTS, NOT_YET, ByLabels
+from flnet.training.methods.by_labels import COUNTS, JOINED, NOT_YET, ByLabels
 from tests.training.methods.lines import Lines, clouds
 from trainers.SMALL_DIGITS import SmallDigits
 
@@ -42,8 +42,8 @@ def node(labels: Labelling, part: int = 1) -> ByLabels:
 
 
 def learnt(trainer: ByLabels, params: Any, rounds: int, first: int = 0) -> Any:
-    for seed in range(first, first + rounds):
-        fit = trainer.fit(Task(params, FEW, seed))
+    for number in range(first, first + rounds):
+        fit = trainer.fit(Task(params, FEW, number, round=number))
         params = checked_fit(fit, params, "SMALL_DIGITS").params
     return params
 
@@ -93,15 +93,13 @@ def test_an_estimate_waits_until_the_model_is_sure_and_then_is_never_asked_again
     trainer, teacher = node(labelling(estimate=True, threshold=0.9)), node(fine(steps=60), part=2)
     start = trainer.initial_params(0)
     sure = {**learnt(teacher, teacher.initial_params(0), 5), COUNTS: start[COUNTS]}
-    for seed in range(5):
+    for number in range(10):
         with pytest.raises(SitsOut, match=NOT_YET):
-            trainer.fit(Task(sure, FEW, seed))  # too early, however sure it is
+            trainer.fit(Task(sure, FEW, 0, round=number))  # too early, however sure it is
     with pytest.raises(SitsOut):
-        trainer.fit(Task(start, FEW, 5))
-    with pytest.raises(SitsOut):
-        trainer.fit(Task(start, FEW, 5))  # the same training again is no later one
-    joined = learnt(trainer, sure, 1, first=6)
-    metrics = node(labelling(estimate=True)).fit(Task({**sure, COUNTS: joined[COUNTS]}, FEW, 7)).metrics
+        trainer.fit(Task(start, FEW, 0, round=11))
+    joined = learnt(trainer, sure, 1, first=11)
+    metrics = node(labelling(estimate=True)).fit(Task({**sure, JOINED: joined[JOINED]}, FEW, 7)).metrics
     assert 0 < metrics["estimate_deviation"] < 0.2
     assert metrics["confident_share"] > 0.5
     found = trainer.correspondence(joined)
@@ -109,7 +107,52 @@ def test_an_estimate_waits_until_the_model_is_sure_and_then_is_never_asked_again
     assert np.abs(found - expected).max() < 0.25
     assert joined[COUNTS].sum() > 100
     restarted = node(labelling(estimate=True, threshold=0.9))
-    assert restarted.fit(Task({**start, COUNTS: joined[COUNTS]}, FEW, 0)).examples > 0
+    assert restarted.fit(Task({**start, JOINED: joined[JOINED]}, FEW, 0)).examples > 0
+
+
+@pytest.mark.parametrize("says", [{"estimate": True}, {"schedule": "parallel"}])
+def test_a_training_process_that_ends_between_rounds_does_not_begin_the_wait_anew(says: dict[str, Any]) -> None:
+    labels, teacher = labelling(threshold=0.9, **says), node(fine(steps=60), part=2)
+    model = learnt(teacher, teacher.initial_params(0), 5)
+    for number in (1, 3):
+        with pytest.raises(SitsOut, match=NOT_YET):
+            node(labels).fit(Task({**node(labels).initial_params(0), **model}, FEW, 0, round=number))
+    joined = learnt(node(labels), {**node(labels).initial_params(0), **model}, 1, first=11)
+    assert joined[JOINED].tolist() == [1]
+    unsure = {**joined, "output.weight": joined["output.weight"] * 0}  # would not begin to learn from this one
+    assert node(labels).fit(Task(unsure, FEW, 0, round=12)).params[JOINED].tolist() == [1]
+
+
+def test_where_one_node_joined_all_do() -> None:
+    waits, teacher = node(labelling(schedule="parallel")), node(fine(schedule="parallel"), part=2)
+    start = waits.initial_params(0)
+    assert JOINED in (waits.shared or ())
+    told = {**start, JOINED: np.array([0.2], np.float32)}  # of five, one did
+    assert waits.fit(Task(told, FEW, 0, round=1)).params[JOINED].tolist() == [1]
+    handed_on = teacher.fit(Task(told, FEW, 0)).params[JOINED], teacher.fit(Task(start, FEW, 0)).params[JOINED]
+    assert [one.tolist() for one in handed_on] == [[1], [0]]
+
+
+def test_no_row_is_judged_where_nothing_depends_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[int] = []
+    predict = SmallDigits.predict
+
+    def counted(self: SmallDigits, params: Any, inputs: Any) -> Any:
+        judged.append(len(inputs))
+        return predict(self, params, inputs)
+
+    monkeypatch.setattr(SmallDigits, "predict", counted)
+    monkeypatch.setattr("flnet.training.methods.by_labels._AT_ONCE", 100)
+    joined = {JOINED: np.ones(1, np.float32)}
+    for one, rows in (
+        (node(labelling()), 0),
+        (node(labelling(schedule="parallel")), 0),
+        (node(labelling(estimate=True)), 100),
+        (node(labelling(fixed=1.0)), 288),
+    ):
+        judged.clear()
+        one.fit(Task({**one.initial_params(0), **joined}, FEW, 0))
+        assert sum(judged) == rows
 
 
 def test_a_class_that_nobody_is_sure_of_is_taught_as_guesses_lean(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +168,8 @@ def test_a_class_that_nobody_is_sure_of_is_taught_as_guesses_lean(monkeypatch: p
     name = max((name for name in start if start[name].shape == (10,)), key=str)
     unsure = {**start, name: start[name] - np.eye(10, dtype=start[name].dtype)[3] * 40}  # never says it is a 3
     monkeypatch.setattr(SmallDigits, "fit", fit)
-    trainer.fit(Task({**unsure, COUNTS: np.eye(5, 10, dtype=np.int64)}, FEW, 0))
+    started = {**trainer.initial_params(0), **unsure, JOINED: np.ones(1, np.float32)}
+    trainer.fit(Task(started, FEW, 0))
     assert seen[0] is not None
     column = seen[0].matrix[:, 3]
     assert column.argmax() == 1  # the pair 23
@@ -198,7 +242,7 @@ def test_no_row_is_held_to_a_class_that_its_label_denies() -> None:
 def test_with_private_heads_the_last_layer_is_no_part_of_an_average() -> None:
     one = node(labelling(heads="private"))
     said = declared(one, "SMALL_DIGITS", Params(one.initial_params(0)))
-    assert set(said.shared) == {"hidden.bias", "hidden.weight"}
+    assert set(said.shared) == {"hidden.bias", "hidden.weight", JOINED}
     assert said.agreement["label spaces"] == "two-phase, 20 steps, private heads"
 
 

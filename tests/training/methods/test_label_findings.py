@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -63,9 +65,11 @@ def test_a_prediction_means_sums_in_the_own_space() -> None:
 
 
 def test_how_far_a_warm_up_is() -> None:
-    waiting = waiting_for(3, np.array([[0.99, 0.01], [0.6, 0.4], [0.5, 0.5]]), 0.95)
-    assert (waiting.asked, waiting.least, waiting.needed, waiting.judged) == (3, 6, 0.5, 3)
+    judged = np.array([[0.99, 0.01], [0.6, 0.4], [0.5, 0.5]])
+    waiting = waiting_for(SPACES, judged)
+    assert (waiting.from_round, waiting.needed, waiting.judged) == (11, 0.5, 3)  # odd rounds are theirs
     assert waiting.share == pytest.approx(1 / 3)
+    assert waiting_for(replace(SPACES, schedule="parallel"), judged).from_round == 5
 
 
 def test_a_node_tells_why_it_waits_and_then_what_it_counted() -> None:
@@ -73,19 +77,15 @@ def test_a_node_tells_why_it_waits_and_then_what_it_counted() -> None:
     assert (trainer.finds, teacher.finds, teacher.findings(teacher.initial_params(0))) == ("labels", "", None)
     start = trainer.initial_params(0)
     first = found_by(trainer, start)
-    assert (first.matrix, first.waiting and first.waiting.asked) == (None, 0)
-    with pytest.raises(SitsOut):
-        trainer.fit(Task(start, FEW, 0))
-    waits = found_by(trainer, start).waiting
+    waits = first.waiting
+    assert (first.matrix, waits and waits.from_round, waits and waits.judged) == (None, 11, 288)
     assert waits is not None
-    assert (waits.asked, waits.judged) == (1, 288)
     assert waits.share < 0.5
+    with pytest.raises(SitsOut):
+        trainer.fit(Task(start, FEW, 0, round=11))
     assert trainer.predict(start, np.zeros((1, 8, 8), np.float32)).coarse.values.shape == (0, 5)  # type: ignore[union-attr]
     sure = {**learnt(teacher, teacher.initial_params(0), 5), COUNTS: start[COUNTS]}
-    for seed in range(1, 6):
-        with pytest.raises(SitsOut):
-            trainer.fit(Task(start, FEW, seed))
-    joined = learnt(trainer, sure, 1, first=6)
+    joined = learnt(trainer, sure, 1, first=11)
     found = found_by(trainer, joined)
     assert found.waiting is None
     assert found.matrix is not None
