@@ -43,9 +43,10 @@ lint: venv
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Three processes: tests that start nodes and tests with a browser have one each (tests/conftest.py).
+# Three processes: tests that start nodes and tests with a browser have one each (tests/conftest.py). Even where Python
+# is told to write no byte code, pytest keeps the tests as it rewrote them: that takes each process ten seconds.
 test: lint compiled
-	$(BIN)/python -m pytest -n 3 --dist loadgroup $(ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist loadgroup $(ARGS)
 
 bench: venv
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,8 +21,6 @@ from flnet.experiments.ranks import (
     wilcoxon,
 )
 
-stats = pytest.importorskip("scipy.stats", reason="SciPy is not installed")
-
 ROWS = np.array([(0.9, 0.8, 0.7), (0.6, 0.7, 0.5), (0.8, 0.85, 0.6), (0.9, 0.95, 0.7), (0.5, 0.5, 0.4)])
 
 tables = st.integers(3, 6).flatmap(
@@ -29,6 +28,12 @@ tables = st.integers(3, 6).flatmap(
         st.lists(st.integers(0, 4), min_size=methods, max_size=methods), min_size=1, max_size=20
     )
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def stats() -> Any:
+    """Of SciPy, imported only where it is needed: it takes seconds."""
+    return pytest.importorskip("scipy.stats", reason="SciPy is not installed")
 
 
 def test_the_best_of_a_row_is_first_and_ties_share_their_places() -> None:
@@ -93,8 +98,8 @@ def test_critical_differences_of_the_worked_example_and_of_the_thesis() -> None:
     assert critical_difference(2, 6) == pytest.approx(1.9600 / 6**0.5, abs=1e-4)
 
 
-@given(tables)
-def test_with_the_correction_it_is_scipys(rows: list[list[int]]) -> None:
+@given(rows=tables)
+def test_with_the_correction_it_is_scipys(stats: Any, rows: list[list[int]]) -> None:
     table = np.array(rows, np.float64)
     found = friedman(table, tie_corrected=True)
     if (table == table[:, :1]).all():

@@ -44,7 +44,7 @@ from tests.jobs.walk import Step, Walk
 
 P = Phase
 A = PeerId("a")
-WALKS, WATCHED, STEPS = 600, 50, 150
+WALKS, WATCHED, STEPS = 600, 20, 150
 
 
 def unchanged_if_refused(job: Job, event: Event) -> list[Effect]:

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 
 from flnet.labels import (
     Estimate,
@@ -75,6 +73,9 @@ class Recipe:
 
 def digits(seed: int, matrix: Any, fine_rows: int = 50, split: int = 0) -> tuple[list[Node], Any, Any]:
     """The nodes, first the one with fine labels, as many of each digit; and 360 test rows with their digits."""
+    from sklearn.datasets import load_digits  # only where it is needed: it brings SciPy, which takes seconds
+    from sklearn.model_selection import train_test_split
+
     bundled = load_digits(return_X_y=True)
     x, test_x, y, test_y = train_test_split(*bundled, test_size=360, random_state=split, stratify=bundled[1])
     chance = np.random.default_rng(seed)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from sklearn import metrics as sk
 
 from flnet.params import Array
 from flnet.training.metrics import (
@@ -52,29 +52,35 @@ def test_counts_of_nodes_are_added_before_they_are_divided() -> None:
     assert (one.recall() + other.recall()) / 2 == pytest.approx(0.525)  # what must not be done
 
 
-@given(tables)
-def test_multi_label_figures_are_scikit_learns(pair: tuple[Array, Array]) -> None:
+@pytest.fixture(scope="module")
+def sk() -> Any:
+    """Imported only where it is needed: it brings SciPy, which takes seconds."""
+    return pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed")
+
+
+@given(pair=tables)
+def test_multi_label_figures_are_scikit_learns(sk: Any, pair: tuple[Array, Array]) -> None:
     truth, guess = pair
     counts = Counts.of(truth, guess)
     assert subset_accuracy(truth, guess) == pytest.approx(
         np.mean([(a == b).all() for a, b in zip(*pair, strict=True)])
     )
-    assert counts.f1_micro() == pytest.approx(_f1(truth, guess, "micro"))
+    assert counts.f1_micro() == pytest.approx(_f1(sk, truth, guess, "micro"))
     assert hamming_loss(truth, guess) == pytest.approx((truth != guess).mean())
     if truth.shape[1] > 1:  # one column means two classes to scikit-learn
-        assert counts.f1_macro() == pytest.approx(_f1(truth, guess, "macro"))
+        assert counts.f1_macro() == pytest.approx(_f1(sk, truth, guess, "macro"))
         assert subset_accuracy(truth, guess) == pytest.approx(sk.accuracy_score(truth, guess))
         assert hamming_loss(truth, guess) == pytest.approx(sk.hamming_loss(truth, guess))
 
 
-def _f1(truth: Array, guess: Array, average: str) -> float:
+def _f1(sk: Any, truth: Array, guess: Array, average: str) -> float:
     if truth.shape[1] == 1:
         return float(sk.f1_score(truth[:, 0], guess[:, 0], zero_division=0))
     return float(sk.f1_score(truth, guess, average=average, zero_division=0))
 
 
-@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 5)), min_size=2, max_size=40))
-def test_auc_is_scikit_learns_ties_included(rows: list[tuple[int, int]]) -> None:
+@given(rows=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 5)), min_size=2, max_size=40))
+def test_auc_is_scikit_learns_ties_included(sk: Any, rows: list[tuple[int, int]]) -> None:
     truth, scores = np.array(rows).T
     if len(set(truth.tolist())) == 1:
         assert math.isnan(auc(truth, scores))
@@ -83,8 +89,8 @@ def test_auc_is_scikit_learns_ties_included(rows: list[tuple[int, int]]) -> None
 
 
 @pytest.mark.filterwarnings("ignore:y_pred contains classes not in y_true", "ignore:A single label was found")
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40))
-def test_balanced_accuracy_is_scikit_learns(rows: list[tuple[int, int]]) -> None:
+@given(rows=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40))
+def test_balanced_accuracy_is_scikit_learns(sk: Any, rows: list[tuple[int, int]]) -> None:
     truth, guess = np.array(rows).T
     assert balanced_accuracy(truth, guess) == pytest.approx(sk.balanced_accuracy_score(truth, guess))
 

@@ -9,7 +9,6 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
-from sklearn.datasets import load_digits
 
 from flnet.params import Array
 
@@ -78,6 +77,8 @@ def make_trainer(settings):
 def digit_files(folder: Path) -> list[Path]:
     """The four files with 1500 digits to train on and 297 to test with."""
     folder.mkdir()
+    from sklearn.datasets import load_digits  # only where it is needed: it brings SciPy, which takes seconds
+
     digits = load_digits()
     images = np.repeat(np.repeat(digits.images, 3, 1), 3, 2) * 15
     images = np.pad(images, ((0, 0), (2, 2), (2, 2))).astype(np.uint8)
