@@ -21,7 +21,6 @@ from flnet.labels.scheduling import (
     average_weights,
     counts_for,
     phase,
-    rounds_over,
     step_batches,
     trains,
 )
@@ -63,7 +62,6 @@ __all__ = [
     "read_fields",
     "read_space",
     "read_toml",
-    "rounds_over",
     "step_batches",
     "teaching",
     "trains",

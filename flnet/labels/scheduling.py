@@ -43,11 +43,6 @@ def phase(schedule: Schedule, number: int, warming: bool = False, turning: int =
     return "all"
 
 
-def rounds_over(schedule: Schedule, exchange: int) -> int:
-    """How many rounds are over when exchange `exchange` begins, from 0: two exchanges are one of "two-phase"."""
-    return exchange // 2 if schedule == "two-phase" else exchange
-
-
 def trains(now: Phase, desired: bool) -> bool:
     """Whether a node trains in this phase; `desired`: it has labels of the desired space."""
     return now == "all" or (now == "desired") == desired

@@ -14,7 +14,6 @@ from flnet.labels.scheduling import (
     average_weights,
     counts_for,
     phase,
-    rounds_over,
     step_batches,
     trains,
 )
@@ -33,11 +32,6 @@ def test_the_two_phases_take_turns_and_the_warm_up_has_only_the_first() -> None:
     assert [trains("others", True), trains("others", False)] == [False, True]
     assert trains("all", True)
     assert trains("all", False)
-
-
-def test_two_exchanges_are_a_round_of_two_phases() -> None:
-    assert [rounds_over("two-phase", number) for number in (0, 1, 2, 10, 11)] == [0, 0, 1, 5, 5]
-    assert [rounds_over("parallel", number) for number in (0, 5)] == [0, 5]
 
 
 def test_only_the_pipeline_hands_models_to_the_other_kind() -> None:

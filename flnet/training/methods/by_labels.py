@@ -21,7 +21,6 @@ from flnet.labels import (
     guesses,
     leaning,
     projected,
-    rounds_over,
 )
 from flnet.training.api import (
     Array,
@@ -71,7 +70,9 @@ class ByLabels(Wrapped):
         is_other = not labelling.is_desired
         self._shape = len(labelling.space), len(labelling.target)
         self._estimates = is_other and labelling.estimate
-        self._waits = is_other and (labelling.estimate or labelling.schedule == "parallel")
+        # In turns nobody waits: each estimate comes right after those with desired labels trained, and what the
+        # model is unsure of hardly counts in it.
+        self._waits = is_other and labelling.schedule == "parallel"
         self._holds = bool(labelling.fixed or labelling.mixed)
         self.judged_rows = len(self._inputs) if self._holds else min(len(self._inputs), _AT_ONCE)
         target = labelling.target
@@ -177,7 +178,7 @@ class ByLabels(Wrapped):
         waiting = None
         if self._waits and not self._has_joined(params):
             some = np.sort(np.random.default_rng(0).permutation(len(self._inputs))[:_AT_ONCE])
-            waiting = waiting_for(self._labelling, self._judged(params, self._inputs[some]))
+            waiting = waiting_for(self._judged(params, self._inputs[some]), self._labelling.threshold)
         counts = None if counts is None else self.behind(params, counts)
         return label_findings(self._labelling, self._matrix(None), counts, waiting)
 
@@ -214,7 +215,7 @@ class ByLabels(Wrapped):
 
     def _looked_at(self, task: Task, joined: bool) -> Labels:
         """Numbers of the rows that the model judges before a training; all where each is held to its guess."""
-        if not self._holds and (not self._waits or (joined and not self._estimates)):
+        if not (self._holds or self._estimates or (self._waits and not joined)):
             return np.arange(0)
         order = np.random.default_rng([task.seed, 2]).permutation(len(self._inputs))
         return np.sort(order[: self.judged_rows])
@@ -228,7 +229,7 @@ class ByLabels(Wrapped):
 
         By the number of the round, for the training process ends between rounds, and a node may come late.
         """
-        return WarmUp().is_over(rounds_over(self._labelling.schedule, number), [guessed.share])
+        return WarmUp().is_over(number, [guessed.share])
 
     def _matrix(self, counts: Array | None, prior: Matrix | None = None) -> Matrix:
         """What is known, or was counted; `prior` decides classes that no confident guess named."""

@@ -42,15 +42,15 @@ def label_findings(
     return replace(found, matrix=estimate.matrix, deviation=estimate.deviation, counts=whole)
 
 
-def waiting_for(labelling: Labelling, judged: Matrix) -> Waiting:
+def waiting_for(judged: Matrix, threshold: float) -> Waiting:
     """How far a warm-up is.
 
     Args:
         judged: (n, K) what the model says of own rows.
+        threshold: from which probability on it is sure.
     """
     warm_up = WarmUp()
-    first = 2 * warm_up.least + 1 if labelling.schedule == "two-phase" else warm_up.least
-    return Waiting(first, guesses(judged, labelling.threshold).share, warm_up.share, len(judged))
+    return Waiting(warm_up.least, guesses(judged, threshold).share, warm_up.share, len(judged))
 
 
 def with_coarse(prediction: Prediction, labelling: Labelling, matrix: Matrix | None) -> Prediction:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flnet.labels import Labelling, read_fields
+from flnet.labels import Labelling, leaning, read_fields
 from flnet.messages import HyperParams
 from flnet.params import Params
 from flnet.training.api import Lesson, SitsOut, Task, TrainerError, TrainerSettings, Turn
@@ -90,37 +90,39 @@ def test_a_known_correspondence_teaches_the_coarse_classes() -> None:
 
 
 def test_an_estimate_waits_until_the_model_is_sure_and_then_is_never_asked_again() -> None:
-    trainer, teacher = node(labelling(estimate=True, threshold=0.9)), node(fine(steps=60), part=2)
+    labels = labelling(estimate=True, schedule="parallel", threshold=0.9)
+    trainer, teacher = node(labels), node(fine(steps=60), part=2)
     start = trainer.initial_params(0)
     sure = {**learnt(teacher, teacher.initial_params(0), 5), COUNTS: start[COUNTS]}
-    for number in range(10):
+    for number in range(5):
         with pytest.raises(SitsOut, match=NOT_YET):
             trainer.fit(Task(sure, FEW, 0, round=number))  # too early, however sure it is
     with pytest.raises(SitsOut):
-        trainer.fit(Task(start, FEW, 0, round=11))
-    joined = learnt(trainer, sure, 1, first=11)
-    metrics = node(labelling(estimate=True)).fit(Task({**sure, JOINED: joined[JOINED]}, FEW, 7)).metrics
+        trainer.fit(Task(start, FEW, 0, round=5))
+    joined = learnt(trainer, sure, 1, first=5)
+    metrics = node(labels).fit(Task({**sure, JOINED: joined[JOINED]}, FEW, 7)).metrics
     assert 0 < metrics["estimate_deviation"] < 0.2
     assert metrics["confident_share"] > 0.5
     found = trainer.correspondence(joined)
     expected = np.kron(np.eye(5), np.ones((1, 2)))
     assert np.abs(found - expected).max() < 0.25
     assert joined[COUNTS].sum() > 100
-    restarted = node(labelling(estimate=True, threshold=0.9))
+    restarted = node(labels)
     assert restarted.fit(Task({**start, JOINED: joined[JOINED]}, FEW, 0)).examples > 0
 
 
-@pytest.mark.parametrize("says", [{"estimate": True}, {"schedule": "parallel"}])
-def test_a_training_process_that_ends_between_rounds_does_not_begin_the_wait_anew(says: dict[str, Any]) -> None:
-    labels, teacher = labelling(threshold=0.9, **says), node(fine(steps=60), part=2)
+@pytest.mark.parametrize("estimate", [True, False])
+def test_a_training_process_that_ends_between_rounds_does_not_begin_the_wait_anew(estimate: bool) -> None:
+    labels = labelling(threshold=0.9, schedule="parallel", estimate=estimate)
+    teacher = node(fine(steps=60), part=2)
     model = learnt(teacher, teacher.initial_params(0), 5)
-    for number in (1, 3):
+    for number in (1, 4):
         with pytest.raises(SitsOut, match=NOT_YET):
             node(labels).fit(Task({**node(labels).initial_params(0), **model}, FEW, 0, round=number))
-    joined = learnt(node(labels), {**node(labels).initial_params(0), **model}, 1, first=11)
+    joined = learnt(node(labels), {**node(labels).initial_params(0), **model}, 1, first=5)
     assert joined[JOINED].tolist() == [1]
     unsure = {**joined, "output.weight": joined["output.weight"] * 0}  # would not begin to learn from this one
-    assert node(labels).fit(Task(unsure, FEW, 0, round=12)).params[JOINED].tolist() == [1]
+    assert node(labels).fit(Task(unsure, FEW, 0, round=6)).params[JOINED].tolist() == [1]
 
 
 def test_where_one_node_joined_all_do() -> None:
@@ -176,7 +178,16 @@ def test_a_class_that_nobody_is_sure_of_is_taught_as_guesses_lean(monkeypatch: p
     assert column[1] > 0.9
 
 
-def test_side_by_side_those_with_coarse_labels_wait_too() -> None:
+def test_in_turns_an_estimate_waits_for_nobody_and_a_model_that_knows_nothing_learns_nothing_wrong() -> None:
+    trainer = node(labelling(estimate=True))
+    start = trainer.initial_params(0)
+    after = trainer.fit(Task(start, FEW, 0, round=1)).params
+    assert not after[COUNTS].any()
+    columns = trainer._matrix(after[COUNTS], leaning(trainer._rows[1], trainer._judged(start, trainer._inputs), 5))
+    assert np.abs(columns - columns.mean(axis=1, keepdims=True)).max() < 0.1  # a label says next to nothing
+
+
+def test_side_by_side_those_with_coarse_labels_wait() -> None:
     trainer = node(labelling(schedule="parallel"))
     with pytest.raises(SitsOut):
         trainer.fit(Task(trainer.initial_params(0), FEW, 0))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -23,6 +21,7 @@ SPACES = read_fields(
         "mapping": {"no": ["a"], "yes": ["b", "c"]},
     }
 )
+WAITS = {"estimate": True, "schedule": "parallel"}
 KNOWN = np.array([[1.0, 0, 0], [0, 1, 1]])
 
 
@@ -66,26 +65,25 @@ def test_a_prediction_means_sums_in_the_own_space() -> None:
 
 def test_how_far_a_warm_up_is() -> None:
     judged = np.array([[0.99, 0.01], [0.6, 0.4], [0.5, 0.5]])
-    waiting = waiting_for(SPACES, judged)
-    assert (waiting.from_round, waiting.needed, waiting.judged) == (11, 0.5, 3)  # odd rounds are theirs
+    waiting = waiting_for(judged, 0.95)
+    assert (waiting.from_round, waiting.needed, waiting.judged) == (5, 0.5, 3)
     assert waiting.share == pytest.approx(1 / 3)
-    assert waiting_for(replace(SPACES, schedule="parallel"), judged).from_round == 5
 
 
 def test_a_node_tells_why_it_waits_and_then_what_it_counted() -> None:
-    trainer, teacher = node(labelling(estimate=True, threshold=0.9)), node(fine(steps=60), part=2)
+    trainer, teacher = node(labelling(**WAITS, threshold=0.9)), node(fine(steps=60), part=2)
     assert (trainer.finds, teacher.finds, teacher.findings(teacher.initial_params(0))) == ("labels", "", None)
     start = trainer.initial_params(0)
     first = found_by(trainer, start)
     waits = first.waiting
-    assert (first.matrix, waits and waits.from_round, waits and waits.judged) == (None, 11, 288)
+    assert (first.matrix, waits and waits.from_round, waits and waits.judged) == (None, 5, 288)
     assert waits is not None
     assert waits.share < 0.5
     with pytest.raises(SitsOut):
-        trainer.fit(Task(start, FEW, 0, round=11))
+        trainer.fit(Task(start, FEW, 0, round=5))
     assert trainer.predict(start, np.zeros((1, 8, 8), np.float32)).coarse.values.shape == (0, 5)  # type: ignore[union-attr]
     sure = {**learnt(teacher, teacher.initial_params(0), 5), COUNTS: start[COUNTS]}
-    joined = learnt(trainer, sure, 1, first=11)
+    joined = learnt(trainer, sure, 1, first=5)
     found = found_by(trainer, joined)
     assert found.waiting is None
     assert found.matrix is not None
@@ -93,7 +91,7 @@ def test_a_node_tells_why_it_waits_and_then_what_it_counted() -> None:
     judged = checked_prediction(trainer.predict(joined, trainer.tests()["accuracy"].inputs), 72, 10, "X")
     assert judged.coarse is not None
     assert judged.coarse.values.shape == (72, 5)
-    assert found_by(node(labelling(estimate=True)), joined).waiting is None  # not asked again after a restart
+    assert found_by(node(labelling(**WAITS)), joined).waiting is None  # not asked again after a restart
 
 
 def test_a_known_correspondence_waits_for_nobody_in_turns() -> None:

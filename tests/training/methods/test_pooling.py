@@ -10,13 +10,13 @@ import pytest
 
 from flnet.labels import Labelling
 from flnet.params import Params
-from flnet.training.api import SitsOut, Task, TrainerSettings
+from flnet.training.api import TrainerSettings
 from flnet.training.checks import declared
 from flnet.training.findings import LabelFindings
 from flnet.training.methods import with_labels
-from flnet.training.methods.by_labels import COUNTS, NOT_YET
+from flnet.training.methods.by_labels import COUNTS
 from flnet.training.methods.pooling import POOLED, POOLING, Pooling
-from tests.training.methods.test_by_labels import FEW, PAIRS, fine, labelling, learnt
+from tests.training.methods.test_by_labels import PAIRS, fine, labelling, learnt
 from trainers.SMALL_DIGITS import SmallDigits
 
 OTHER = {"id": "pairs", "classes": list(PAIRS)}
@@ -36,10 +36,8 @@ def rows_of(trainer: Pooling) -> int:
 
 
 def joined(trainer: Pooling, sure: Any) -> Any:
-    """What a node learns in the training in which it joins."""
-    with pytest.raises(SitsOut, match=NOT_YET):
-        trainer.fit(Task(sure, FEW, 0, round=9))
-    return learnt(trainer, sure, 1, first=11)
+    """What a node learns in its first turn."""
+    return learnt(trainer, sure, 1, first=1)
 
 
 def averaged(some: list[Any], name: str) -> Any:
