@@ -20,8 +20,9 @@ REPETITIONS = 3
 ROUNDS = 8  # before a rule is measured, so that it remembers as much as it ever will
 MEAN = "agg1"
 RULES = (
-    "median", "trimmed-mean", "geometric-median", "krum:2", "multi-krum:2", "bulyan:1", "consistency", "scaffold",
-    "fedavgm", "fedadam", "fedyogi", "clip,agg1", "cosine,agg1", "clip,cosine,median", "clip,cosine,consistency",
+    "median", "trimmed-mean", "winsorised-mean", "geometric-median", "krum:2", "multi-krum:2", "bulyan:1",
+    "consistency", "consistency:bounded", "scaffold", "fedavgm", "fedadam", "fedyogi", "clip,agg1", "cosine,agg1",
+    "clip,cosine,median", "clip,cosine,consistency",
 )  # fmt: skip
 
 

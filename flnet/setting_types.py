@@ -19,17 +19,17 @@ _BELOW_1 = "0([.][0-9]{1,9})?"
 _PART = "(0([.][0-9]{1,9})?|1)"
 _COUNT = "[1-9][0-9]{0,2}"
 MERGING_RULES = (
-    "agg0, agg1, agg2, median, trimmed-mean:0.2, geometric-median, krum:1, multi-krum:1, multi-krum:1:3, "
-    "bulyan:1, k-means:1, consistency, scaffold, fedavgm:1:0.9, fedadam:0.01 or fedyogi:0.01, after clip, "
-    "clip:2.5 or cosine, with commas between"
+    "agg0, agg1, agg2, median, trimmed-mean:0.2, winsorised-mean:0.2, geometric-median, krum:1, multi-krum:1, "
+    "multi-krum:1:3, bulyan:1, k-means:1, consistency, consistency:bounded, scaffold, fedavgm:1:0.9, fedadam:0.01 "
+    "or fedyogi:0.01, after clip, clip:2.5 or cosine, with commas between"
 )
 _MERGING_RULE = re.compile(
-    r"agg[012]|median|geometric-median|trimmed-mean(:0[.][0-4][0-9]{0,8})?|(krum|bulyan)(:[0-9]{1,3})?"
+    r"agg[012]|median|geometric-median|(trimmed|winsorised)-mean(:0[.][0-4][0-9]{0,8})?|(krum|bulyan)(:[0-9]{1,3})?"
     rf"|multi-krum(:[0-9]{{1,3}}(:{_COUNT})?)?"
     r"|k-means(:(1|(?=[0-9.]*[1-9])0[.][0-9]{1,9}))?"
     rf"|scaffold(:{_ABOVE_0}(:examples)?)?|fedavgm(:{_ABOVE_0}(:{_BELOW_1})?)?"
     rf"|(fedadam|fedyogi)(:{_ABOVE_0}(:{_BELOW_1}(:{_BELOW_1}(:{_ABOVE_0})?)?)?)?"
-    rf"|consistency(:(mad|rows|raw|shares|ratio))?(:{_COUNT}(:{_PART})?)?"
+    rf"|consistency(:(mad|rows|bounded|raw|shares|ratio))?(:{_COUNT}(:{_PART})?)?"
 )
 _FILTER = re.compile(f"clip(:{_ABOVE_0})?|cosine")
 _MOST_FILTERS = 8

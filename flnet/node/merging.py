@@ -31,6 +31,7 @@ from flnet.strategies import (
     multi_krum,
     scaffold,
     trimmed_mean,
+    winsorised_mean,
 )
 
 USUAL = "agg1"
@@ -65,6 +66,8 @@ def _rule(text: str, memory: Memory) -> Strategy:
             return median(memory)
         case "trimmed-mean":
             return trimmed_mean(float(numbers[0]) if numbers else DEFAULT_PART, memory)
+        case "winsorised-mean":
+            return winsorised_mean(float(numbers[0]) if numbers else DEFAULT_PART, memory)
         case "geometric-median":
             return geometric_median()
         case "k-means":

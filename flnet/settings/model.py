@@ -63,10 +63,11 @@ class Settings(PlaceSettings):
         description="How updates become one model: a mean (agg0 uniform, agg1 by examples, agg2 by examples x "
         "labels), with steps of an optimiser (fedavgm:1:0.9, fedadam:0.01, fedyogi:0.01), with control variates "
         "(scaffold), or a rule that bears hostile updates: median, trimmed-mean:0.2 (part left out at each end), "
-        "geometric-median, krum:1, multi-krum:1, bulyan:1 (how many may be hostile), consistency (weights by how "
-        "well each update was predicted from earlier ones). Before it, with commas between: clip (updates "
-        "shortened to the median norm, or clip:2.5 to a norm), cosine (those that point away from the median left "
-        "out). The same on all nodes.",
+        "winsorised-mean:0.2 (part moved to the next), geometric-median, krum:1, multi-krum:1, bulyan:1 (how many "
+        "may be hostile), consistency (weights by how well each update was predicted from earlier ones), or "
+        "consistency:bounded (over numbers held to the range of the others). Before it, with commas between: clip "
+        "(updates shortened to the median norm, or clip:2.5 to a norm), cosine (those that point away from the "
+        "median left out). The same on all nodes.",
     )
     local_training: Annotated[str, AfterValidator(check_local_training)] = Field(
         default="plain",

@@ -15,6 +15,7 @@ from flnet.strategies.median import median
 from flnet.strategies.scaffold import scaffold
 from flnet.strategies.scores import KINDS, Kind
 from flnet.strategies.trimmed_mean import DEFAULT_PART, trimmed_mean
+from flnet.strategies.winsorised_mean import winsorised_mean
 
 __all__ = [
     "DEFAULT_PART",
@@ -43,4 +44,5 @@ __all__ = [
     "multi_krum",
     "scaffold",
     "trimmed_mean",
+    "winsorised_mean",
 ]

@@ -5,7 +5,9 @@ Martínez Enríquez et al., FLProtector, equations 2 and 3: every node predicts 
 and on the rate: where distances are large, one node gets all the weight. The usual form compares the mean share of
 the distance over ten rounds with the median of all peers, in units of their median absolute deviation. The scores
 see how erratic a peer is, not how different, and not a sign that is turned in every round: `cosine` before this
-rule does.
+rule does. Nor do they see a backdoor before it is learnt, whose update is like any other but in a few numbers. The
+form "bounded" moves each number of an update that lies outside those of the others to the next one, after weights
+were found from the updates as they came (`flnet.strategies.winsorised_mean`).
 
 The first score comes in the third round. Until then, and of two updates, weights are those by examples. An update
 of which nothing can be predicted (a new peer, one that is late or began with another base) has the median of the
@@ -25,8 +27,9 @@ import numpy as np
 
 from flnet.coarse import Kept
 from flnet.merging import weighted_mean
-from flnet.params import Array, Params, PeerId, Update
+from flnet.params import Array, Params, PeerId, Schema, Update
 from flnet.strategies.base import Merged, RoundStart, State, Strategy
+from flnet.strategies.bounding import bounded_mean
 from flnet.strategies.clipping import shortened
 from flnet.strategies.counting import by_examples, counting, lateness
 from flnet.strategies.forecast import Known, Moves, moved, pairs_kept, seen
@@ -34,7 +37,7 @@ from flnet.strategies.remembering import Past, array_of, flat, noted, past_of, t
 from flnet.strategies.scores import Kind, Scores, mean_scores, shares_of_distance, weights
 from flnet.weighing import Weighed, shares
 
-WINDOWS: Mapping[Kind, int] = {"mad": 10, "rows": 10, "raw": 1, "shares": 1, "ratio": 1}
+WINDOWS: Mapping[Kind, int] = {"mad": 10, "rows": 10, "bounded": 10, "raw": 1, "shares": 1, "ratio": 1}
 _WARM_UP = 2  # rounds: before them there is no pair of bases and changes
 _LAYOUT = "moves"  # of what is remembered; what an earlier version remembered is none
 _FEWEST = 3  # updates: of two, nobody can say which one is wrong
@@ -78,9 +81,8 @@ def consistency(kind: Kind = "mad", window: int | None = None, mix: float = 0.0)
             _scored(after.rows, there, kind, mix) if is_scored else (by_examples(there), dict[PeerId, float]())
         )
         sets = _bounded(start, there, row if is_scored else {})
-        params = weighted_mean(
-            [(one, found[peer]) for peer, one in sets.items()],
-            {name: spec.merge for name, spec in start.schema.specs.items()},
+        params = _mean(
+            [(one, found[peer]) for peer, one in sets.items()], start.schema, is_bounded=kind == "bounded"
         )
         said = {one.peer: Weighed(0.0) for one in updates} | {
             peer: Weighed(weight, consistency=by_share.get(peer), reason="" if weight else _REASON)
@@ -122,10 +124,16 @@ def _scored(
     by_share = _completed(mean_scores([shares_of_distance(row) for row in rows], peers), predicted, peers)
     scores = _completed(mean_scores(rows, peers), predicted, peers) if kind == "raw" else by_share
     trusted, examples = weights(scores, kind), by_examples(updates)
-    if kind == "rows":
+    if kind in {"rows", "bounded"}:
         trusted = _times(trusted, examples)
     late = {one.peer: lateness(one.staleness) for one in updates}
     return {peer: mix * examples[peer] + (1 - mix) * trusted[peer] * late[peer] for peer in peers}, by_share
+
+
+def _mean(weighted: Sequence[tuple[Params, float]], schema: Schema, *, is_bounded: bool) -> Params:
+    if is_bounded:
+        return bounded_mean(weighted, schema.specs)
+    return weighted_mean(weighted, {name: spec.merge for name, spec in schema.specs.items()})
 
 
 def _times(trusted: Scores, examples: Scores) -> dict[PeerId, float]:

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 from flnet.params import PeerId
 
-Kind = Literal["mad", "rows", "raw", "shares", "ratio"]
+Kind = Literal["mad", "rows", "bounded", "raw", "shares", "ratio"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Scores = Mapping[PeerId, float]
 _DECIMALS = 9
@@ -41,7 +41,8 @@ def weights(scores: Scores, kind: Kind) -> dict[PeerId, float]:
     Args:
         scores: at least one; of "raw" the distances themselves, of all others shares.
         kind: "raw" and "shares" are exp(-score), as printed in FLProtector, equation 3, and with what its text
-            defines; "ratio" compares with the median, "mad" and "rows" with the median absolute deviation from it.
+            defines; "ratio" compares with the median, "mad", "rows" and "bounded" with the median absolute
+            deviation from it.
     """
     excess = _EXCESS[kind](scores)
     least = min(excess.values())
@@ -74,6 +75,7 @@ def _exponential(excess: float) -> float:
 _EXCESS: Mapping[Kind, Callable[[Scores], Scores]] = {
     "mad": _mad,
     "rows": _mad,
+    "bounded": _mad,
     "ratio": _ratio,
     "raw": lambda scores: scores,
     "shares": lambda scores: scores,

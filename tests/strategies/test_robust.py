@@ -19,11 +19,15 @@ from flnet.strategies import (
     median,
     multi_krum,
     trimmed_mean,
+    winsorised_mean,
 )
 from tests.helpers import update
 from tests.strategies.robust import merged, tables, updates_of, w
 
-RULES = [median(), trimmed_mean(), trimmed_mean(0.4), geometric_median(), krum(), multi_krum(), bulyan()]
+RULES = [
+    *(median(), trimmed_mean(), trimmed_mean(0.4), winsorised_mean(), geometric_median(), krum(), multi_krum()),
+    bulyan(),
+]
 EACH = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 
 
