@@ -32,8 +32,8 @@ ADAPTERS = 8  # they know the data (up to layer 5), not the conversation (rounds
 ADAPTERS_SEE_UP_TO = 5
 TWINS = frozenset({"codec", "transport", "store", "strategies"})  # versions of one interface: apart, except for
 _COMMON = """
-    base bounding clipping counting faults forecast lean_import limits nearest outgoing pace places ranges receiving
-    remembering scores sealing session straight"""
+    base bounding clipping counting faults forecast lean_import limits nearest outgoing pace places ranges
+    receiving remembering scores sealing session straight"""
 COMMON = frozenset(_COMMON.split())  # the modules of these names
 APART = frozenset(
     {frozenset({"training.local", "training.process"}), frozenset({"rounds.averaging", "rounds.exchange"})}
