@@ -74,8 +74,6 @@ class AsynchronousJob(Job):
             case TrainingAsked() | UpdateReceived() | UpdateOffered() | DeclineReceived() | ClaimReceived():
                 must_have_model(s)
                 raise refuse(s, event)
-            case ClaimAnswered():
-                return []
             case Fetched() | FetchFailed():
                 return fetched(s, event)
             case Averaged() | AveragingFailed():
@@ -92,8 +90,8 @@ class AsynchronousJob(Job):
                 return [*unanswered(s, peer), told]
             case SendFailed(peer, AskVersion.path):
                 return unanswered(s, peer)
-            case SendRefused() | SendFailed():
-                return []
+            case SendRefused() | SendFailed() | ClaimAnswered():
+                return []  # nothing here waits for their answers
         return self._of_peers(event)
 
     def _of_peers(self, event: Event) -> list[Effect]:

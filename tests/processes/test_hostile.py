@@ -28,7 +28,7 @@ def mesh(tmp_path: Path) -> Iterator[Harness]:
     made = HostileHarness(tmp_path)
     try:
         for part in range(1, 6):
-            made.start(TRAINERS=NAME, TRAINERS_PATH="", DATA_SHARD=f"{part}/5", AGGREGATION="consistency")
+            made.start(TRAINERS=NAME, TRAINERS_PATH="", DATA_SHARD=f"{part}/5", AGGREGATION="consistency:bounded")
         made.ready()
         yield made
     finally:
