@@ -9,13 +9,14 @@ from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import pytest
+import pytest_asyncio
 from quart import Quart, Response, request
 
 from flnet.settings import Settings, load_settings
 from flnet.web import create_app
 from flnet.web.operator_token import OperatorToken
 from flnet.web.serve import serve
-from tests.web.browsing import ARGS, CHROMIUM
+from tests.web.browsing import for_one_test, launched
 from tests.web.conftest import SETTINGS, Client, free_socket
 from tests.web.fake_node import FakeNode
 from tests.web.still import still
@@ -89,12 +90,15 @@ async def site(html: str) -> AsyncIterator[int]:
         server.close()
 
 
-@pytest.fixture
-async def chromium() -> AsyncIterator[Any]:
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def misled_chromium() -> AsyncIterator[Any]:
     """A real browser for which FOREIGN, and every name below it, is this machine."""
-    playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-    rules = f"--host-resolver-rules=MAP {FOREIGN} 127.0.0.1, MAP *.{FOREIGN} 127.0.0.1"
-    async with playwright.async_playwright() as driver:
-        started = await driver.chromium.launch(executable_path=CHROMIUM, args=[*ARGS, rules])
+    async with launched(f"--host-resolver-rules=MAP {FOREIGN} 127.0.0.1, MAP *.{FOREIGN} 127.0.0.1") as started:
         yield started
-        await started.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def chromium(misled_chromium: Any) -> AsyncIterator[Any]:
+    """That browser for one test."""
+    async with for_one_test(misled_chromium) as started:
+        yield started

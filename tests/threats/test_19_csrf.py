@@ -103,6 +103,7 @@ async def test_nothing_is_ever_allowed_to_another_site(app: Quart, client: Clien
 
 
 @pytest.mark.browser
+@pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.parametrize("host", [FOREIGN, "127.0.0.1", "localhost"])
 @pytest.mark.parametrize("signs_in", [False, True])
 async def test_a_page_in_a_real_browser_changes_nothing(

@@ -127,6 +127,7 @@ async def test_what_only_a_program_could_send_is_refused_too(serving: Serve, nod
 
 
 @pytest.mark.browser
+@pytest.mark.asyncio(loop_scope="session")
 async def test_a_rebound_name_reads_and_changes_nothing_in_a_real_browser(
     serving: Serve, node: FakeNode, chromium: Any
 ) -> None:

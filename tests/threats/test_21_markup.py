@@ -96,6 +96,7 @@ def test_there_are_fifty_of_them() -> None:
     assert len(set(PAYLOADS)) == 50
 
 
+@pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.parametrize("start", range(0, 50, 10))
 async def test_whatever_peers_say_is_text(serving: Serve, node: FakeNode, chromium: Any, start: int) -> None:
     wrong: list[str] = []
@@ -120,6 +121,7 @@ async def test_whatever_peers_say_is_text(serving: Serve, node: FakeNode, chromi
     assert wrong == []
 
 
+@pytest.mark.asyncio(loop_scope="session")
 async def test_what_comes_while_the_page_is_open_is_text_too(
     serving: Serve, node: FakeNode, chromium: Any
 ) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,8 @@ MARKS = [
     # Playwright's driver and Chromium's pipes may be collected after the loop has ended.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
+# Of tests that serve the page in their own event loop: one loop for all of them, so that they share one browser.
+ASYNC_MARKS = [*MARKS, pytest.mark.asyncio(loop_scope="session")]
 LONG = 30_000  # ms; only turns a hang into a failure
 HERE = re.compile(r"http://127\.0\.0\.1:\d+/")
 AXE = Path(__file__).parent / "vendor" / "axe-core"
@@ -89,6 +91,24 @@ class Watched:
         else:
             self.foreign.append(route.request.url)
             route.abort()
+
+
+@asynccontextmanager
+async def launched(*arguments: str) -> AsyncIterator[Any]:
+    """A real browser, for tests of one event loop."""
+    playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+    async with playwright.async_playwright() as driver:
+        chromium = await driver.chromium.launch(executable_path=CHROMIUM, args=[*ARGS, *arguments])
+        yield chromium
+        await chromium.close()
+
+
+@asynccontextmanager
+async def for_one_test(chromium: Any) -> AsyncIterator[Any]:
+    """That browser without what other tests opened in it."""
+    yield chromium
+    for context in chromium.contexts:
+        await context.close()
 
 
 @contextmanager

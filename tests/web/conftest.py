@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeAlias
 
 import pytest
+import pytest_asyncio
 from quart import Quart
 from quart.typing import TestClientProtocol
 
@@ -17,7 +18,7 @@ from flnet.web import create_app
 from flnet.web.serve import serve
 from tests.processes.harness import RealNode
 
-from .browsing import ARGS, CHROMIUM, Watched
+from .browsing import ARGS, CHROMIUM, Watched, for_one_test, launched
 from .fake_node import FakeNode
 
 SETTINGS = load_settings({}, {})
@@ -73,6 +74,32 @@ def chromium() -> Iterator[Any]:
         started = driver.chromium.launch(executable_path=CHROMIUM, args=ARGS)
         yield started
         started.close()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def shared_chromium() -> AsyncIterator[Any]:
+    """A real browser, for all tests with ASYNC_MARKS."""
+    async with launched() as chromium:
+        yield chromium
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def async_chromium(shared_chromium: Any) -> AsyncIterator[Any]:
+    """That browser for one test."""
+    async with for_one_test(shared_chromium) as chromium:
+        yield chromium
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def page(request: pytest.FixtureRequest, async_chromium: Any) -> AsyncIterator[Any]:
+    """A page that tells no error and opens no dialog; options of its context come as the parameter."""
+    wrong: list[str] = []
+    opened = await (await async_chromium.new_context(**getattr(request, "param", {}))).new_page()
+    opened.on("pageerror", lambda error: wrong.append(str(error)))
+    opened.on("dialog", lambda dialog: wrong.append(dialog.message))
+    opened.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+    yield opened
+    assert wrong == []
 
 
 @pytest.fixture

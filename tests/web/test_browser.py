@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .browsing import ARGS, CHROMIUM, HERE, MARKS, rules
+from .browsing import ASYNC_MARKS, HERE, rules
 from .conftest import Running
 from .fake_node import FakeNode
 
-playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-pytestmark = MARKS
+pytestmark = ASYNC_MARKS
 
 
 class AsyncWatched:
@@ -56,12 +55,9 @@ def mesh_of_three(node: FakeNode) -> None:
 
 
 @pytest.fixture
-async def browser() -> AsyncIterator[AsyncWatched]:
-    async with playwright.async_playwright() as driver:
-        chromium = await driver.chromium.launch(executable_path=CHROMIUM, args=ARGS)
-        watched = AsyncWatched(chromium)
-        yield watched
-        await chromium.close()
+def browser(async_chromium: Any) -> Iterator[AsyncWatched]:
+    watched = AsyncWatched(async_chromium)
+    yield watched
     assert watched.foreign == []
 
 

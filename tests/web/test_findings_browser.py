@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from .browsing import ARGS, CHROMIUM, MARKS, rules
+from .browsing import ASYNC_MARKS, rules
 from .conftest import Running
 from .fake_node import FakeNode
 from .test_views_findings import ESTIMATE, GROUPS, WAITING
 
-playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-pytestmark = MARKS
+pytestmark = ASYNC_MARKS
 WIDE: dict[str, Any] = {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}}
 PHONE: dict[str, Any] = {"color_scheme": "dark", "viewport": {"width": 360, "height": 800}, "locale": "es"}
 
 
-async def test_the_views_break_no_rule_and_a_matrix_stays_a_table(running: Running, node: FakeNode) -> None:
+async def test_the_views_break_no_rule_and_a_matrix_stays_a_table(
+    running: Running, node: FakeNode, async_chromium: Any
+) -> None:
     node.studies.found = {"labels": {**ESTIMATE, "pooled": True, "waiting": WAITING}, "groups": GROUPS}
-    async with running() as port, playwright.async_playwright() as driver:
-        chromium = await driver.chromium.launch(executable_path=CHROMIUM, args=ARGS)
+    async with running() as port:
         for look in (WIDE, PHONE):
-            page = await (await chromium.new_context(**look)).new_page()
+            page = await (await async_chromium.new_context(**look)).new_page()
             for kind in ("labels", "groups"):
                 await page.goto(f"http://127.0.0.1:{port}/view/{kind}/MNIST")
                 found = await page.evaluate(rules())
@@ -32,4 +30,3 @@ async def test_the_views_break_no_rule_and_a_matrix_stays_a_table(running: Runni
             cells = page.locator(".matrix tbody tr:first-child td")
             tops = {(await cells.nth(column).bounding_box())["y"] for column in range(3)}
             assert len(tops) == 1  # beside each other, on a phone too
-        await chromium.close()

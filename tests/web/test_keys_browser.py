@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -10,12 +9,11 @@ from quart import Quart
 
 from flnet.web import create_app
 
-from .browsing import ARGS, CHROMIUM, MARKS, rules
+from .browsing import ASYNC_MARKS, rules
 from .conftest import SETTINGS, Running
 from .trusting import EVIL, FRIEND, OWN, STRANGER, THIRD, PinnedNode, marks, spoken
 
-playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-pytestmark = MARKS
+pytestmark = ASYNC_MARKS
 PHONE = {"color_scheme": "dark", "viewport": {"width": 360, "height": 800}, "locale": "es"}
 WIDE = {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}}
 OPEN_ALL = "for (const part of document.querySelectorAll('details')) part.open = true"
@@ -31,22 +29,6 @@ def node() -> PinnedNode:
 @pytest.fixture
 def app(node: PinnedNode) -> Quart:
     return create_app(node, SETTINGS)
-
-
-@pytest.fixture
-async def page(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    """A page that tells no error and opens no dialog; options of its context come as the parameter."""
-    wrong: list[str] = []
-    async with playwright.async_playwright() as driver:
-        chromium = await driver.chromium.launch(executable_path=CHROMIUM, args=ARGS)
-        context = await chromium.new_context(**getattr(request, "param", {}))
-        opened = await context.new_page()
-        opened.on("pageerror", lambda error: wrong.append(str(error)))
-        opened.on("dialog", lambda dialog: wrong.append(dialog.message))
-        opened.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
-        yield opened
-        await chromium.close()
-    assert wrong == []
 
 
 @pytest.mark.parametrize("page", [WIDE, PHONE], indirect=True)

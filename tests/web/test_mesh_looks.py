@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from .browsing import ARGS, CHROMIUM, MARKS, rules
+from .browsing import ASYNC_MARKS, rules
 from .conftest import Running
 from .fake_node import FakeNode
 
-playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-pytestmark = MARKS
+pytestmark = ASYNC_MARKS
 EVIL = "<img src=x onerror=alert(1)>"
 STATES = ("alive", "suspect", "dead", "left", "pending", "dancing")
-
-
-@pytest.fixture
-async def page(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    """A page that tells no error and opens no dialog; options of its context come as the parameter."""
-    wrong: list[str] = []
-    async with playwright.async_playwright() as driver:
-        chromium = await driver.chromium.launch(executable_path=CHROMIUM, args=ARGS)
-        context = await chromium.new_context(**getattr(request, "param", {}))
-        opened = await context.new_page()
-        opened.on("pageerror", lambda error: wrong.append(str(error)))
-        opened.on("dialog", lambda dialog: wrong.append(dialog.message))
-        yield opened
-        await chromium.close()
-    assert wrong == []
 
 
 def meet(node: FakeNode, name: str, port: int, state: str = "alive", waits_for: tuple[str, ...] = ()) -> None:

@@ -8,23 +8,23 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from flnet.settings import load_settings
 from flnet.web import create_app
 from flnet.web.operator_token import OperatorToken
 from flnet.web.serve import serve
 
-from .browsing import ARGS, CHROMIUM, MARKS, rules
+from .browsing import ASYNC_MARKS, rules
 from .conftest import free_socket
 from .fake_node import FakeNode
 
-playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-pytestmark = MARKS
+pytestmark = ASYNC_MARKS
 TOKEN = "0123456789abcdefghij~+/=-"
 CAREFUL = load_settings({"trust_loopback": "false"}, {})  # so that this machine has to sign in too
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def at(node: FakeNode) -> AsyncIterator[str]:
     """The address of a node on which nobody may act without signing in."""
     listening, shutdown = free_socket(), asyncio.Event()
@@ -37,11 +37,8 @@ async def at(node: FakeNode) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def chromium() -> AsyncIterator[Any]:
-    async with playwright.async_playwright() as driver:
-        started = await driver.chromium.launch(executable_path=CHROMIUM, args=ARGS)
-        yield started
-        await started.close()
+def chromium(async_chromium: Any) -> Any:
+    return async_chromium
 
 
 @contextmanager
