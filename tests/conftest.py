@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker(LONG)]
+
+
+def pytest_collection_finish() -> None:
+    """Python's search for cycles of objects passes over what is there before the first test: nine thousand tests and
+    all modules, which stay until the end. Looking at them each time took a good part of the time of some tests.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def group_of(item: pytest.Item) -> str:
