@@ -34,8 +34,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Python's search for cycles of objects passes over what is there before the first test: nine thousand tests and
-    all modules, which stay until the end. Looking at them each time took a good part of the time of some tests.
+    """Python's search for cycles of objects passes over what is there before the first test.
+
+    Nine thousand tests and all modules stay until the end; looking at them each time took a good part of some
+    tests.
     """
     gc.collect()
     gc.freeze()

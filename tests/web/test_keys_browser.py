@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from quart import Quart
-
-from flnet.web import create_app
 
 from .browsing import ASYNC_MARKS, rules
-from .conftest import SETTINGS, Running
+from .conftest import Running
 from .trusting import EVIL, FRIEND, OWN, STRANGER, THIRD, PinnedNode, marks, spoken
 
 pytestmark = ASYNC_MARKS
@@ -24,11 +21,6 @@ def node() -> PinnedNode:
     made = PinnedNode()
     made.trust.met(STRANGER, EVIL, "192.0.2.7:4000")
     return made
-
-
-@pytest.fixture
-def app(node: PinnedNode) -> Quart:
-    return create_app(node, SETTINGS)
 
 
 @pytest.mark.parametrize("page", [WIDE, PHONE], indirect=True)

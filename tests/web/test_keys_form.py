@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from quart import Quart
 
 from flnet.fingerprints import fingerprint
 from flnet.settings import load_settings
 from flnet.web import create_app
 
-from .conftest import SETTINGS, Client
+from .conftest import Client
 from .page_reading import FORM, Page, load, post
 from .trusting import EVIL, FRIEND, OWN, STRANGER, PinnedNode, spoken
 
@@ -23,11 +22,6 @@ def node() -> PinnedNode:
     made = PinnedNode()
     made.trust.met(STRANGER, EVIL, "192.0.2.7:4000")
     return made
-
-
-@pytest.fixture
-def app(node: PinnedNode) -> Quart:
-    return create_app(node, SETTINGS)
 
 
 async def press(client: Client, do: str, key: str = STRANGER, **fields: str) -> Page:

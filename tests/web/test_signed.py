@@ -54,11 +54,6 @@ def node() -> Keyed:
     return Keyed()
 
 
-@pytest.fixture
-def app(node: Keyed) -> Quart:
-    return create_app(node, SETTINGS)
-
-
 @asynccontextmanager
 async def peer(made: Seal) -> AsyncIterator[HttpTransport]:
     transport = HttpTransport(5.0, random.Random(0), seal=made)

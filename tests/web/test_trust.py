@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from quart import Quart
 
 from flnet.fingerprints import fingerprint, words
 from flnet.settings import load_settings
@@ -20,11 +19,6 @@ from .trusting import EVIL, FRIEND, OWN, STRANGER, PinnedNode, marks
 @pytest.fixture
 def node() -> PinnedNode:
     return PinnedNode()
-
-
-@pytest.fixture
-def app(node: PinnedNode) -> Quart:
-    return create_app(node, SETTINGS)
 
 
 async def known(client: Client) -> TrustView:

@@ -3,7 +3,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from quart import Quart
 
 from flnet.settings import load_settings
 from flnet.web import create_app
@@ -21,11 +20,6 @@ DATA = {"source": "digits", "rows": {"train": 450, "validation": 0, "test": 50},
 @pytest.fixture
 def node() -> ViewNode:
     return ViewNode()
-
-
-@pytest.fixture
-def app(node: ViewNode) -> Quart:
-    return create_app(node, SETTINGS)
 
 
 def job(**more: Any) -> dict[str, Any]:

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from quart import Quart
 
 from flnet.errors import NotReady
-from flnet.web import create_app
 from flnet.web.views_frame import choices, view_url
 
-from .conftest import SETTINGS, Client
+from .conftest import Client
 from .page_reading import Page
-from .view_nodes import ViewNode, two_models
+from .view_nodes import ViewNode, with_two_models
 
 
 @pytest.fixture
 def node() -> ViewNode:
-    found = ViewNode()
-    two_models(found)
-    return found
-
-
-@pytest.fixture
-def app(node: ViewNode) -> Quart:
-    return create_app(node, SETTINGS)
+    return with_two_models()
 
 
 async def failing(client: Client, path: str, status: int) -> Page:

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from quart import Quart
 
 from flnet.errors import JobBusy
-from flnet.web import create_app
 
-from .conftest import SETTINGS, Client
+from .conftest import Client
 from .page_reading import FORM, Page, load, post
-from .view_nodes import NEW, OLD, ViewNode, two_models
+from .view_nodes import NEW, OLD, ViewNode, with_two_models
 
 HERE = "/view/models/MNIST"
 
 
 @pytest.fixture
 def node() -> ViewNode:
-    found = ViewNode()
-    two_models(found)
-    return found
-
-
-@pytest.fixture
-def app(node: ViewNode) -> Quart:
-    return create_app(node, SETTINGS)
+    return with_two_models()
 
 
 def orders(page: Page) -> list[tuple[str | None, str | None]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from quart import Quart
 
 from flnet.errors import PeerError
 from flnet.fingerprints import fingerprint, key_text, words
@@ -35,11 +34,6 @@ class KeyNode(FakeNode):
 @pytest.fixture
 def node() -> KeyNode:
     return KeyNode()
-
-
-@pytest.fixture
-def app(node: KeyNode) -> Quart:
-    return create_app(node, SETTINGS)
 
 
 def plain(page: Page) -> str:

@@ -3,15 +3,13 @@ from __future__ import annotations
 from typing import cast
 
 import pytest
-from quart import Quart
 
-from flnet.web import create_app
 from flnet.web.views_frame import size_words
 from flnet.web.views_models import model_view
 
-from .conftest import SETTINGS, Client
+from .conftest import Client
 from .page_reading import Page, load
-from .view_nodes import EVIL, NEW, OLD, ViewNode, two_models
+from .view_nodes import EVIL, NEW, OLD, ViewNode, with_two_models
 
 HERE = "/view/models/MNIST"
 LOOPBACK = {"client": ("127.0.0.1", 5)}
@@ -19,14 +17,7 @@ LOOPBACK = {"client": ("127.0.0.1", 5)}
 
 @pytest.fixture
 def node() -> ViewNode:
-    found = ViewNode()
-    two_models(found)
-    return found
-
-
-@pytest.fixture
-def app(node: ViewNode) -> Quart:
-    return create_app(node, SETTINGS)
+    return with_two_models()
 
 
 async def compare(client: Client, one: str, other: str, status: int = 200) -> Page:

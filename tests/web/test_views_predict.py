@@ -3,19 +3,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from quart import Quart
 
 from flnet.errors import InputRefused, NotOffered
 from flnet.node.base import View
-from flnet.web import create_app
 from flnet.web.models import PREDICT_BYTES
 from flnet.web.views_inputs import Handed
 from flnet.web.views_predict import form_of, result_of
 
-from .conftest import SETTINGS, Client
+from .conftest import Client
 from .page_reading import FORM, Page, load
 from .test_views_inputs import PNG, multipart
-from .view_nodes import DIGITS, EVIL, NEW, OLD, TABLE, ViewNode, two_models
+from .view_nodes import DIGITS, EVIL, NEW, OLD, TABLE, ViewNode, with_two_models
 
 HERE = "/view/predict/MNIST"
 MULTIPART = {"Content-Type": "multipart/form-data; boundary=B"}
@@ -23,14 +21,7 @@ MULTIPART = {"Content-Type": "multipart/form-data; boundary=B"}
 
 @pytest.fixture
 def node() -> ViewNode:
-    found = ViewNode()
-    two_models(found)
-    return found
-
-
-@pytest.fixture
-def app(node: ViewNode) -> Quart:
-    return create_app(node, SETTINGS)
+    return with_two_models()
 
 
 async def hand_in(client: Client, body: bytes, status: int = 200, headers: Any = None) -> Page:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from quart import Quart
 
-from flnet.web import create_app
-
-from .conftest import SETTINGS, Client
+from .conftest import Client
 from .page_reading import Page, load
-from .view_nodes import ViewNode, two_models
+from .view_nodes import ViewNode, with_two_models
 
 VIEWS = (
     *("/view/models/MNIST", "/view/predict/MNIST", "/view/data"),
@@ -19,14 +16,7 @@ VIEWS = (
 
 @pytest.fixture
 def node() -> ViewNode:
-    found = ViewNode()
-    two_models(found)
-    return found
-
-
-@pytest.fixture
-def app(node: ViewNode) -> Quart:
-    return create_app(node, SETTINGS)
+    return with_two_models()
 
 
 @pytest.mark.parametrize("path", VIEWS)

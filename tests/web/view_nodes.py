@@ -89,3 +89,10 @@ def two_models(node: ViewNode) -> None:
     node.keep(NEW, {"w": np.array([1.0, 2.0, 3.0], np.float32), "b": np.ones(1, np.float32)}, accuracy=0.9321)
     other = {"w": np.array([1.0, 2.0, 4.0], np.float32), "b": np.ones(1, np.float32)}
     node.keep(OLD, other, round=0, accuracy=None, exchanged_with="NODE_2")
+
+
+def with_two_models() -> ViewNode:
+    """A node that keeps those two models."""
+    made = ViewNode()
+    two_models(made)
+    return made
