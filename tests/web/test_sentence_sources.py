@@ -54,6 +54,7 @@ ELSEWHERE = {
 """Modules, or folders, whose words do not reach the page, and why."""
 NO_SENTENCES = {
     "expected the part that is left out at each end, at least 0 and below 0.5; got {}",  # for who writes code
+    "expected the part that is moved at each end, at least 0 and below 0.5; got {}",
     "expected a norm above 0, got {}",  # likewise
     "expected a rate above 0, got {}",  # likewise
     "expected a number above 0 and parts in [0, 1), got {} and {}",  # likewise
