@@ -6,6 +6,7 @@ import ast
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 MAX_FILE_LINES = 300
 MAX_FUNCTION_LINES = 50
@@ -71,16 +72,25 @@ class Source:
 
     @property
     def tree(self) -> ast.Module:
-        return ast.parse(self.text)
+        return _parsed(self.text)[0]
+
+    @property
+    def nodes(self) -> list[ast.AST]:
+        return _parsed(self.text)[1]
 
     @property
     def parts(self) -> list[str]:
         return self.module.split(".")
 
 
+@lru_cache(maxsize=1)  # a rule asks for the same file several times; all trees at once would take half a gigabyte
+def _parsed(text: str) -> tuple[ast.Module, list[ast.AST]]:
+    return (tree := ast.parse(text)), list(ast.walk(tree))
+
+
 def imports(source: Source) -> Iterator[tuple[int, str]]:
     """Line and dotted name of everything imported; `from a import b` gives "a.b", relative names are resolved."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -194,7 +204,7 @@ def _manual_fault(source: Source, name: str) -> str:
 def unsafe_faults(source: Source) -> list[str]:
     """Ways to run or revive code from data: none is allowed anywhere."""
     faults = [(line, name) for line, name in imports(source) if name.split(".")[0] in UNSAFE_MODULES]
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Call):
             name = dotted(node.func)
             if name in UNSAFE_CALLS:
@@ -206,7 +216,7 @@ def unsafe_faults(source: Source) -> list[str]:
 def unbound_faults(source: Source) -> list[str]:
     """Calls that read a framework's model files, or unpack without a limit: none in what is shipped."""
     faults = []
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if not isinstance(node, ast.Call):
             continue
         name = dotted(node.func) or ""
@@ -229,8 +239,8 @@ def size_faults(source: Source, functions: bool = True) -> list[str]:
     lines = len(source.text.splitlines())
     if lines >= MAX_FILE_LINES:
         faults.append(f"{source.module}: {lines} lines; split it below {MAX_FILE_LINES}")
-    for node in ast.walk(source.tree):
-        if functions and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+    for node in source.nodes if functions else ():
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = function_lines(node)
             if length >= MAX_FUNCTION_LINES:
                 faults.append(f"{source.module}:{node.lineno}: {node.name} has {length} lines")
@@ -246,7 +256,7 @@ def function_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 def has_behaviour(source: Source) -> bool:
     """Whether a module does anything: some function in it has a body that is more than words and dots."""
-    functions = (n for n in ast.walk(source.tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+    functions = (n for n in source.nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
     return any(not _is_words(statement) for function in functions for statement in function.body)
 
 
