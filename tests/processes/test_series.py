@@ -11,16 +11,25 @@ from typing import Any
 
 import pytest
 
+from flnet.training.forking import running
 from tests.processes.harness import Harness, RealNode, environment, harness, until
 
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture(scope="module")
+def fork_server() -> Iterator[Path | None]:
+    """Imports PyTorch once for the children of all twelve nodes of this module."""
+    with running() as path:
+        yield path
+
+
 @pytest.fixture
-def mesh(tmp_path: Path) -> Iterator[Harness]:
+def mesh(tmp_path: Path, fork_server: Path | None) -> Iterator[Harness]:
+    shared = {"FORK_SERVER": str(fork_server)} if fork_server else {}
     with harness(tmp_path) as made:
         for _ in range(4):
-            made.start(TRAINERS="MNIST", TRAINERS_PATH="")
+            made.start(TRAINERS="MNIST", TRAINERS_PATH="", **shared)
         made.ready()
         yield made
 
@@ -61,14 +70,14 @@ def test_all_nodes_end_in_the_same_round_with_the_same_figures(mesh: Harness) ->
 
 def test_the_others_go_on_and_end_together_when_the_node_that_was_asked_is_killed(mesh: Harness) -> None:
     first, *others = mesh.nodes
-    waiting = train(first, "--until", "accuracy>=1", "--max-rounds", "8")
+    waiting = train(first, "--until", "accuracy>=1", "--max-rounds", "5")
     until(lambda: others[0].job("MNIST")["current_round"] >= 2, "round 2")
     first.kill()
     waiting.communicate(timeout=60)
     assert waiting.returncode == 3
     until(lambda: ended(*others), "the end on the others", seconds=240)
     assert {(goal(node)["state"], goal(node)["round"], goal(node)["by"]) for node in others} == {
-        ("given_up", 7, "n0")
+        ("given_up", 4, "n0")
     }
     assert len({node.job("MNIST")["digest"] for node in others}) == 1
 
