@@ -14,7 +14,7 @@ from flnet.simulation.schedule import Schedule, draw
 PART = 25  # schedules in one test, so that a run can be watched
 
 
-@pytest.mark.parametrize("part", range(10))
+@pytest.mark.parametrize("part", range(20))
 def test_no_schedule_breaks_a_mesh(part: int) -> None:
     broken = broken_by(range(part * PART, (part + 1) * PART))
     assert [f"python -m flnet.simulation --replay {f.schedule.seed}: {f.words}" for f in broken] == []
