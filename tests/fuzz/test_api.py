@@ -1,4 +1,4 @@
-"""A thousand requests drawn from the node's own description, sound and broken; and the fuzzer itself."""
+"""Two thousand requests drawn from the node's own description, sound and broken; and the fuzzer itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from tests.fuzz.api import MODES, Api, fuzz, lines, started
 from tests.processes.harness import harness
 
-CASES = 1000
+CASES = 2000
 
 
 @pytest.mark.slow
