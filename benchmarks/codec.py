@@ -41,7 +41,7 @@ def run(options: Options) -> None:
         _one(options, subject, floors)
     schema = Schema.of(params)
     fresh: dict[str, Work] = {
-        "digest (SHA-256)": lambda: Params(params).digest,
+        "digest (BLAKE3)": lambda: Params(params).digest,
         "check against the schema": lambda: schema.conform(Params(params)),
     }
     seconds = in_turns({**floors, **fresh}, options.times(REPETITIONS))
