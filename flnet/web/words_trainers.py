@@ -107,8 +107,9 @@ _DIGITS: Mapping[str, str] = {
     "neither MNIST nor scikit-learn's digits are here": "no están ni MNIST ni los dígitos de scikit-learn",
 }
 _LABELS: Mapping[str, str] = {
-    "{rows} rows to {nodes} nodes by seed {seed} of {draws}, global test {share}, labels {names} {which}": (
-        "{rows} filas para {nodes} nodos con la semilla {seed} de {draws}, prueba global {share}, "
+    "{rows} rows from {first} to {nodes} nodes by seed {seed} of {draws}, global test {share}, labels {names} "
+    "{which}": (
+        "{rows} filas desde {first} para {nodes} nodos con la semilla {seed} de {draws}, prueba global {share}, "
         "etiquetas {names} {which}"
     ),
     "this node has {count} of {number} labels; rows without any of them are left out": (
@@ -158,6 +159,10 @@ _LABELS: Mapping[str, str] = {
     '{path}: draws = "notebook" deals the labels itself; expected deal, not node_labels': (
         '{path}: draws = "notebook" reparte las etiquetas por sí mismo; se esperaba deal, no node_labels'
     ),
+    '{path}: first_row is for draws = "notebook"; expected that, or no first_row': (
+        '{path}: first_row es para draws = "notebook"; se esperaba eso, o ningún first_row'
+    ),
+    "{path}: first_row = {number}; there are {rows} rows": "{path}: first_row = {number}; hay {rows} filas",
     '{path}: with draws = "notebook" deal = {value}; {rule}': (
         '{path}: con draws = "notebook" deal = {value}; {rule}'
     ),

@@ -36,14 +36,13 @@ def test_photographs_are_learnt_by_a_node_with_coarse_labels(tmp_path: Path) -> 
     whole = make_trainer(node(tmp_path))
     assert whole.data_info().classes == CLASSES
     assert whole.data_info().rows["test"] == 100
-    first = Params(whole.initial_params(0))
-    assert Schema.of(first).numbers == 136_874
+    assert Schema.of(Params(whole.initial_params(0))).numbers == 136_874
     says = {"id": "two", "classes": ["machine", "animal"], "desired": {"id": "ten", "classes": list(CLASSES)}}
     machines = ["airplane", "automobile", "ship", "truck"]
     mapping = {"machine": machines, "animal": [name for name in CLASSES if name not in machines]}
     told = replace(node(tmp_path, "coarse"), labels=read_fields({**says, "mapping": mapping, "steps": 40}))
     coarse = with_labels(make_trainer(told), told, "CIFAR10_SMALL")
-    model = first
+    model = first = Params(coarse.initial_params(0))
     for seed in range(2):
         model = Params(checked_fit(coarse.fit(Task(model, FEW, seed)), model, "CIFAR10_SMALL").params)
     before, after = (checked_score(coarse.evaluate(one), "CIFAR10_SMALL").accuracy for one in (first, model))
