@@ -18,9 +18,13 @@ CRASHES = """
 import sys, time
 from pathlib import Path
 from tests.hosts.hosts import network
+from tests.hosts.namespaces import pids
 
 with network(2, seed=1) as made:
-    made.hosts[0].start([sys.executable, "-c", "import time; time.sleep(600)"], Path("/dev/null"), {})
+    host = made.hosts[0]
+    host.start([sys.executable, "-c", "import time; time.sleep(600)"], Path("/dev/null"), {})
+    while not pids(host.namespace):  # the program enters the host only some time after it was started
+        time.sleep(0.01)
     print("up", flush=True)
     time.sleep(600)
 """
