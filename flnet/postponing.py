@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
+from threading import RLock
 from types import ModuleType
 
 
@@ -62,13 +63,24 @@ class _Waiting(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Wait (PEP 562)."""
+        lock, begun = RLock(), False
 
         def first(name: str) -> object:
+            nonlocal begun
             if name.startswith("__"):  # what looks at all modules, such as a debugger, wants nothing of this one
                 raise AttributeError(name)
-            del module.__getattr__
-            module.__loader__ = self._loader
-            self._loader.exec_module(module)
+            with lock:  # one thread runs it; another that asks meanwhile waits for all of it
+                if vars(module).get("__getattr__") is first:
+                    if begun:  # it asks itself, for what it does not have yet
+                        raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+                    begun = True
+                    try:
+                        module.__loader__ = self._loader
+                        self._loader.exec_module(module)
+                    finally:
+                        begun = False  # who asks after a failure hears of its reason again
+                    if vars(module).get("__getattr__") is first:
+                        del module.__getattr__
             return getattr(module, name)
 
         module.__getattr__ = first  # type: ignore[method-assign]

@@ -97,7 +97,7 @@ def check_merging_rule(text: str) -> str:
 class Shard(BaseModel):
     """Which part of a data set this node plays with: part `index` (from 1) of `count`, written "2/10"."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     index: int
     count: int

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -66,8 +68,33 @@ def test_a_failure_is_told_to_who_asked(package: Package) -> None:
     package("pp_fails", "import pp_that_is_nowhere\n")
     with postponed("pp_fails.rare"):
         rare = importlib.import_module("pp_fails.rare")
-    with pytest.raises(ModuleNotFoundError, match="pp_that_is_nowhere"):
-        _ = rare.value
+    for _ in range(2):
+        with pytest.raises(ModuleNotFoundError, match="pp_that_is_nowhere"):
+            _ = rare.value
+
+
+def test_a_thread_that_asks_while_another_one_runs_it_waits_for_all_of_it(package: Package) -> None:
+    package(
+        "pp_threads", "import pp_threads\nfirst = 1\npp_threads.begun.set()\npp_threads.go.wait(30)\nlast = 2\n"
+    )
+    with postponed("pp_threads.rare"):
+        rare = importlib.import_module("pp_threads.rare")
+    shared = vars(sys.modules["pp_threads"])
+    shared["begun"], shared["go"] = threading.Event(), threading.Event()
+    with ThreadPoolExecutor(2) as threads:
+        one = threads.submit(lambda: rare.first)
+        assert shared["begun"].wait(30)
+        other = threads.submit(lambda: rare.last)
+        assert not other.done()
+        shared["go"].set()
+        assert (one.result(30), other.result(30)) == (1, 2)
+
+
+def test_a_module_that_asks_itself_for_what_it_does_not_have_yet_misses_it(package: Package) -> None:
+    package("pp_circle", "import pp_circle.rare as me\nearly = getattr(me, 'late', 'not yet')\nlate = 1\n")
+    with postponed("pp_circle.rare"):
+        rare = importlib.import_module("pp_circle.rare")
+    assert (rare.early, rare.late) == ("not yet", 1)
 
 
 def test_what_is_not_there_is_missed_as_always_and_other_modules_run_at_once(package: Package) -> None:

@@ -46,7 +46,7 @@ Weight = Annotated[float, Field(ge=0, le=1)]
 
 
 class _Space(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     id: str
     classes: Names

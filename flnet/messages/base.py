@@ -50,7 +50,12 @@ class Message(BaseModel):
     """What all messages share: frozen, camelCase on the wire, no NaN, no infinity."""
 
     model_config = ConfigDict(
-        frozen=True, extra="ignore", allow_inf_nan=False, alias_generator=to_camel, populate_by_name=True
+        frozen=True,
+        extra="ignore",
+        allow_inf_nan=False,
+        alias_generator=to_camel,
+        populate_by_name=True,
+        defer_build=True,  # a node that hears little needs few of them
     )
 
     path: ClassVar[str] = ""

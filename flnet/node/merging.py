@@ -8,19 +8,17 @@ from typing import Literal
 from flnet.blob import Memory, fresh
 from flnet.events import HyperParamsEdited
 from flnet.messages import EditHyperParams
+from flnet.postponing import postponed
 from flnet.setting_types import check_merging_rule
 from flnet.strategies import (
     DEFAULT_PART,
-    KINDS,
     MERGING,
     Filter,
-    Kind,
     Strategy,
     adaptive,
     bulyan,
     clip,
     composed,
-    consistency,
     cosine,
     fed_avg,
     fed_avg_m,
@@ -33,6 +31,9 @@ from flnet.strategies import (
     trimmed_mean,
     winsorised_mean,
 )
+
+with postponed("flnet.strategies.consistency", "flnet.strategies.scores"):  # of all rules they need most memory
+    from flnet.strategies import consistency, scores
 
 USUAL = "agg1"
 
@@ -89,11 +90,11 @@ def _rule(text: str, memory: Memory) -> Strategy:
 
 
 def _consistency(said: Sequence[str]) -> Strategy:
-    kind: Kind = "mad"
-    for one in KINDS:
+    kind: scores.Kind = "mad"
+    for one in scores.KINDS:
         if said[:1] == [one]:
             kind, said = one, said[1:]
-    return consistency(kind, int(said[0]) if said else None, float(said[1]) if said[1:] else 0.0)
+    return consistency.consistency(kind, int(said[0]) if said else None, float(said[1]) if said[1:] else 0.0)
 
 
 def _adaptive(name: Literal["fedadam", "fedyogi"], said: Sequence[str]) -> Strategy:

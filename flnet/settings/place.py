@@ -33,7 +33,7 @@ Marks = Annotated[tuple[Annotated[str, AfterValidator(check_mark)], ...], Before
 class PlaceSettings(BaseModel):
     """The first part of `Settings`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     node_id: Annotated[str, AfterValidator(check_name)] | None = Field(
         default=None, description="Name of this node in the mesh; a new UUID if absent."

@@ -4,7 +4,6 @@ from flnet.strategies.base import MERGING, Filter, Filtered, Merged, RoundStart,
 from flnet.strategies.bulyan import bulyan
 from flnet.strategies.clipping import clip
 from flnet.strategies.composed import composed
-from flnet.strategies.consistency import consistency
 from flnet.strategies.cosine import cosine
 from flnet.strategies.fed_avg import fed_avg
 from flnet.strategies.fed_opt import adaptive, fed_avg_m
@@ -13,17 +12,14 @@ from flnet.strategies.k_means import k_means
 from flnet.strategies.krum import krum, multi_krum
 from flnet.strategies.median import median
 from flnet.strategies.scaffold import scaffold
-from flnet.strategies.scores import KINDS, Kind
 from flnet.strategies.trimmed_mean import DEFAULT_PART, trimmed_mean
 from flnet.strategies.winsorised_mean import winsorised_mean
 
 __all__ = [
     "DEFAULT_PART",
-    "KINDS",
     "MERGING",
     "Filter",
     "Filtered",
-    "Kind",
     "Merged",
     "RoundStart",
     "Running",
@@ -33,7 +29,6 @@ __all__ = [
     "bulyan",
     "clip",
     "composed",
-    "consistency",
     "cosine",
     "fed_avg",
     "fed_avg_m",

@@ -12,11 +12,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from flnet.clusters import from_candidates, merge_centroids, total_counts
 from flnet.params import Params, Schema, Update
+from flnet.postponing import postponed
 from flnet.strategies.base import Merged, RoundStart, State, Strategy
 from flnet.strategies.counting import usual_mean
 from flnet.weighing import Weighed, shares
+
+with postponed("flnet.clusters"):  # until rows are grouped
+    from flnet import clusters
 
 CENTROIDS, COUNTS = "centroids", "counts"
 
@@ -37,16 +40,17 @@ def k_means(alpha: float = 1.0) -> Strategy:
             return Merged(usual_mean(updates, start.schema), state)
         sent = [(one.params[COUNTS], one.params[CENTROIDS]) for one in updates]
         base, k = start.base[CENTROIDS], len(start.base[COUNTS])
-        counts = total_counts([some for some, _ in sent], k)
+        counts = clusters.total_counts([some for some, _ in sent], k)
         if (start.base[COUNTS] < 0).any():
-            found = from_candidates(np.asarray(base, np.float64), sent, int(start.base.digest[:16], 16))
+            found = clusters.from_candidates(np.asarray(base, np.float64), sent, int(start.base.digest[:16], 16))
             counts = counts if counts.any() else start.base[COUNTS]
         else:
-            found = merge_centroids(base, alpha, sent)
+            found = clusters.merge_centroids(base, alpha, sent)
         arrays = {CENTROIDS: found, COUNTS: counts}
         params = {name: arrays[name].astype(spec.dtype) for name, spec in start.schema.specs.items()}
         rows = {
-            one.peer: float(total_counts([some], k).sum()) for one, (some, _) in zip(updates, sent, strict=True)
+            one.peer: float(clusters.total_counts([some], k).sum())
+            for one, (some, _) in zip(updates, sent, strict=True)
         }
         return Merged(Params(params), state, {peer: Weighed(share) for peer, share in shares(rows).items()})
 

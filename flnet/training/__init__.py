@@ -15,14 +15,12 @@ from flnet.training.api import (
 )
 from flnet.training.base import Pool
 from flnet.training.loader import find_trainers
-from flnet.training.memory import InlinePool
 from flnet.training.pool import make_pool
 
 __all__ = [
     "DataInfo",
     "Fit",
     "HyperParams",
-    "InlinePool",
     "InputSpec",
     "MakeTrainer",
     "Pool",

@@ -23,9 +23,10 @@ from flnet.postponing import postponed
 from flnet.settings import Settings
 from flnet.training.api import Trainer, TrainerFile, TrainerSettings
 from flnet.training.faults import in_words
-from flnet.training.methods import with_labels, with_method
 from flnet.training.sources import Sources, UnreadableSource, families
 
+with postponed("flnet.training.methods"):  # a node that trains in a child has no use for them
+    from flnet.training import methods
 with postponed("flnet.training.own"):  # few have trainers without code
     from flnet.training import own as descriptions
 
@@ -75,8 +76,8 @@ def import_trainer(file: TrainerFile, settings: TrainerSettings, *, again: bool 
         own = (descriptions.read_own(Path(file.location)),) if file.location.endswith(".toml") else ()
         trainer = make(*own, settings)
         if isinstance(trainer, Trainer):
-            labelled = with_labels(trainer, settings, file.id)
-            return with_method(labelled, settings.method, settings.seed, file.id)
+            labelled = methods.with_labels(trainer, settings, file.id)
+            return methods.with_method(labelled, settings.method, settings.seed, file.id)
     except TrainerError:
         raise
     except ModuleNotFoundError as exc:

@@ -16,6 +16,7 @@ from flnet.errors import FlnetError, TrainerError
 from flnet.events import Declaration
 from flnet.messages import HyperParams
 from flnet.params import Params, TrainerId
+from flnet.postponing import postponed
 from flnet.settings import Settings
 from flnet.training.api import Fit, Prediction, Progress, Score, TrainerFile
 from flnet.training.backend import (
@@ -33,8 +34,10 @@ from flnet.training.backend import (
 from flnet.training.base import Pool
 from flnet.training.faults import in_words
 from flnet.training.loader import find_trainers
-from flnet.training.local import LocalBackend
 from flnet.training.process import ProcessBackend
+
+with postponed("flnet.training.local"):  # where trainers work in the node's own process
+    from flnet.training import local
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -79,7 +82,7 @@ def make_pool(
     sys.setswitchinterval(_SWITCH_S)
     for name, value in thread_bounds(threads_of(settings)).items():
         os.environ.setdefault(name, value)
-    return Lane(LocalBackend(), assigned, on_progress, settings.worker_idle_seconds)
+    return Lane(local.LocalBackend(), assigned, on_progress, settings.worker_idle_seconds)
 
 
 class Lane:

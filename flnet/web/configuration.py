@@ -21,7 +21,7 @@ class Setting(BaseModel):
         value: as JSON; lists as lists, folders and shards as text, what is secret as ***.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     name: str
     variable: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from math import fsum
 from typing import Any
 
 from quart import Blueprint, Response
@@ -71,7 +71,8 @@ def gains_view(found: View) -> GainsView | None:
         return None
     rounds: Sequence[Mapping[str, Any]] = found["rounds"]
     newest = rounds[-1] if rounds else {"without": {}}
-    means = {peer: fmean(_gains(rounds, peer)) for peer in newest["without"]}
+    gains = {peer: _gains(rounds, peer) for peer in newest["without"]}
+    means = {peer: fsum(some) / len(some) for peer, some in gains.items()}
     ranked = sorted(means, key=lambda peer: (-means[peer], peer))
     shown = ranked if len(ranked) <= ROWS else [*ranked[: ROWS // 2], *ranked[-ROWS // 2 :]]
     return GainsView(

@@ -27,7 +27,7 @@ _FORM_BYTES = 64 * 1024 * 1024  # of a form beside its files: a head for each of
 class ImportView(BaseModel):
     """What was taken in, and what the trainer says of it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     trainer_id: str
     place: str

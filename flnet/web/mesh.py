@@ -69,7 +69,7 @@ def _shown(value: Any) -> str:
 class _Said(BaseModel):
     """What a node says; no field can hold anything but what its type allows."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False, defer_build=True)
 
 
 class MeshJob(_Said):

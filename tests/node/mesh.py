@@ -17,7 +17,8 @@ from flnet.node.door import Door
 from flnet.params import Array, TrainerId
 from flnet.settings import Settings
 from flnet.store import MemoryStore, Store
-from flnet.training import Fit, InlinePool, Score, Task, Trainer
+from flnet.training import Fit, Score, Task, Trainer
+from flnet.training.memory import InlinePool
 from flnet.transport import MemoryNetwork, Reply
 from tests.node.signed_receiver import signed_receiver, signing, trust_for
 

@@ -20,9 +20,10 @@ from flnet.node.desk import MAX_WAITING, Desk
 from flnet.node.shelf import Shelf
 from flnet.params import Array, Params, TrainerId
 from flnet.store import MemoryStore
-from flnet.training import InlinePool, Prediction, Trainer
+from flnet.training import Prediction, Trainer
 from flnet.training.backend import Inputs
 from flnet.training.findings import GroupFindings, Grouping, LabelFindings
+from flnet.training.memory import InlinePool
 from flnet.training.method import Method
 from flnet.training.methods.increment import Increment
 from flnet.training.records import InCoarse

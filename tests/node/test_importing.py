@@ -18,8 +18,9 @@ from flnet.node import NodeRuntime, assemble
 from flnet.params import Array, TrainerId
 from flnet.settings import Settings
 from flnet.store import MemoryStore
-from flnet.training import DataInfo, Fit, InlinePool, Score, Task, Trainer, TrainerFile
+from flnet.training import DataInfo, Fit, Score, Task, Trainer, TrainerFile
 from flnet.training.importing import Upload
+from flnet.training.memory import InlinePool
 from flnet.training.places import DataThere, ImportRefused
 from flnet.transport import MemoryNetwork
 

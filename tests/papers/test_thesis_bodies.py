@@ -15,7 +15,7 @@ from flnet.node import NodeRuntime, View, assemble
 from flnet.params import Array, TrainerId
 from flnet.settings import Settings
 from flnet.store import MemoryStore
-from flnet.training import InlinePool
+from flnet.training.memory import InlinePool
 from flnet.transport import MemoryNetwork, Reply
 from flnet.web import create_app
 from tests.node.mesh import Linear, until

@@ -7,7 +7,8 @@ import pytest
 from flnet.params import PeerId
 from flnet.simulation import Cluster
 from flnet.simulation.restarts import kill, start_again
-from flnet.strategies import Strategy, clip, composed, consistency, cosine, fed_avg_m
+from flnet.strategies import Strategy, clip, composed, cosine, fed_avg_m
+from flnet.strategies.consistency import consistency
 from flnet.strategies.fed_opt import PERIOD
 from tests.simulation.helpers import mesh
 

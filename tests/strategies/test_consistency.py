@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flnet.params import Digest, Params, PeerId, Update
-from flnet.strategies import Merged, State, Strategy, consistency, fed_avg
+from flnet.strategies import Merged, State, Strategy, fed_avg
+from flnet.strategies.consistency import consistency
 from flnet.strategies.remembering import array_of, text_of
 from tests.helpers import update
 from tests.strategies.robust import begun
@@ -63,8 +64,8 @@ def test_o9_weights_of_the_third_round(kind: Any, expected: list[float]) -> None
 
 
 def test_who_counts_for_nothing_is_told_why() -> None:
-    merged = played(consistency(), BASES, CHANGES)
-    assert [one.reason for _, one in sorted(merged.weighed.items())] == ["", "", WORDS]
+    weighed = played(consistency(), BASES, CHANGES).weighed
+    assert [weighed[peer].reason for peer in sorted(weighed)] == ["", "", WORDS]
 
 
 def test_in_the_first_two_rounds_all_count_by_examples_and_none_goes_beyond_the_median_norm() -> None:
@@ -78,9 +79,9 @@ def test_in_the_first_two_rounds_all_count_by_examples_and_none_goes_beyond_the_
     assert third.weighed[PeerId("p0")].consistency is not None
 
 
-def mix_of(part: float) -> Merged:
+def mix_of(part: float, kind: Any = "mad") -> Merged:
     """Examples 100, 300 and 100, and the scores of O9."""
-    rule = consistency(mix=part)
+    rule = consistency(kind, mix=part)
     state = played(rule, BASES[:2], CHANGES[:2]).state
     there = [replace(one, examples=n) for one, n in zip(sent(BASES[2], CHANGES[2]), (100, 300, 100), strict=True)]
     return rule.merge(state, begun(2, w=BASES[2]), there)
@@ -95,10 +96,7 @@ def test_a_part_may_go_by_examples(part: float, expected: list[float]) -> None:
 
 def test_rows_may_count_beside_trust() -> None:
     """Examples 100, 300 and 100 times trust 1, 1 and 0."""
-    state = played(consistency("rows"), BASES[:2], CHANGES[:2]).state
-    there = [replace(one, examples=n) for one, n in zip(sent(BASES[2], CHANGES[2]), (100, 300, 100), strict=True)]
-    merged = consistency("rows").merge(state, begun(2, w=BASES[2]), there)
-    assert counted(merged) == pytest.approx([0.25, 0.75, 0], abs=1e-9)
+    assert counted(mix_of(0.0, "rows")) == pytest.approx([0.25, 0.75, 0], abs=1e-9)
 
 
 def test_with_all_of_it_it_is_the_mean_by_examples() -> None:

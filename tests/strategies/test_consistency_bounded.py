@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from flnet.params import PeerId
-from flnet.strategies import consistency
+from flnet.strategies.consistency import consistency
 from tests.strategies.robust import begun, updates_of
 
 TURNED = [[1.0, 0.0]] * 4 + [[0.0, 1.0]]  # as long as the others, so nothing shortens it

@@ -13,7 +13,8 @@ from flnet.messages import Peer
 from flnet.node import NodeRuntime, assemble
 from flnet.settings import Settings
 from flnet.store import MemoryStore
-from flnet.training import InlinePool, TrainerFile
+from flnet.training import TrainerFile
+from flnet.training.memory import InlinePool
 from flnet.transport import MemoryNetwork
 from flnet.web import create_app
 from tests.node.test_importing import ONE, Readers

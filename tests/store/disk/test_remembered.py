@@ -9,7 +9,8 @@ import pytest
 
 from flnet.params import Params, PeerId, Schema, Update
 from flnet.store.disk.files import ModelFiles
-from flnet.strategies import RoundStart, State, Strategy, adaptive, consistency, fed_avg_m, scaffold
+from flnet.strategies import RoundStart, State, Strategy, adaptive, fed_avg_m, scaffold
+from flnet.strategies.consistency import consistency
 from tests.helpers import key
 
 RULES = [consistency(), fed_avg_m(), adaptive("fedadam"), scaffold()]
