@@ -13,6 +13,7 @@ from flnet.cli.options import read_config
 from flnet.cli.processes import Interrupted, interruptible
 from flnet.cli.tables import console, print_table, table
 from flnet.cli.text import counted, printable
+from flnet.errors import LocalError
 from flnet.experiments.base import Cell, Engine, Outcome
 from flnet.experiments.local import LocalEngine
 from flnet.experiments.plan import Plan, find_plan, shipped
@@ -42,7 +43,8 @@ SIGNAL_EXIT = 128  # plus the signal's number, as shells count
     "--ray-address", metavar="ADDRESS", help="Of a Ray cluster that runs; one is started here if absent."
 )
 @click.option("--seeds", type=click.IntRange(1, 10_000), help="Of each cell, in place of what the table says.")
-@click.option("--only", default="", metavar="TEXT", help="Only rows whose name holds this text.")
+@click.option("--only", default="", metavar="TEXT", help="Run only rows whose name holds this text.")
+@click.option("--report", "reports", is_flag=True, help="Run nothing; write the report of what is finished anew.")
 @click.option("--quick", is_flag=True, help="Two rounds of one seed: only to see it work.")
 @click.option(
     "--nice", type=click.IntRange(0, 19), default=0, help="How far the processes step back behind others."
@@ -57,6 +59,7 @@ def command(
     ray_address: str | None,
     seeds: int | None,
     only: str,
+    reports: bool,
     quick: bool,
     nice: int,
 ) -> None:
@@ -75,9 +78,13 @@ def command(
         _show_tables()
         return
     plan = find_plan(name)
-    cells = [cell for cell in plan.cells(seeds, quick=quick) if only in cell.row]
     folder = out or FOLDER / (f"{plan.id}-quick" if quick else plan.id)
     results = Results(folder)
+    all_cells = plan.cells(seeds, quick=quick)
+    cells = [] if reports else [cell for cell in all_cells if only in cell.row]
+    told = [cell for cell in all_cells if only in cell.row or results.get(cell)]
+    if reports and not any(map(results.get, told)):
+        raise LocalError(f"no training of {plan.id} is finished in {folder}; expected some of an earlier run")
     count = workers or processors()
     with _bar() as bar:
         shown = _Shown(bar, cells, results)
@@ -89,10 +96,10 @@ def command(
                     results.add([(cell, outcome)])
                     shown.finished(cell, outcome)
         except Interrupted as exc:
-            _write(plan, cells, results, folder)
+            _write(plan, told, results, folder)
             click.echo(f"ended with {len(results)} cells done; the same command goes on from here", err=True)
             raise SystemExit(SIGNAL_EXIT + exc.number) from None
-    _write(plan, cells, results, folder)
+    _write(plan, told, results, folder)
     click.echo(f"{folder / REPORT}")
 
 

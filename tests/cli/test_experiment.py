@@ -87,6 +87,25 @@ def test_a_table_is_run_reported_and_not_run_again(flnet: Callable[..., Result],
 
 
 @pytest.mark.slow
+def test_a_report_is_written_anew_without_running_anything(flnet: Callable[..., Result], small: Path) -> None:
+    refused = flnet("experiment", str(small), "--report")
+    assert refused.exit_code == 1
+    assert "no training of small is finished in experiments/small; expected some" in refused.stderr
+    assert flnet("experiment", str(small), "--only", "unlike", "--workers", "1").exit_code == 0
+    folder = small.parent / "experiments" / "small"
+    assert len(kept(folder)) == 4
+    report = folder / "report.md"
+    assert "| alike |" not in report.read_text("utf-8")
+    report.unlink()
+    assert flnet("experiment", str(small), "--report").exit_code == 0
+    assert len(kept(folder)) == 4
+    assert "4 of 8 trainings are done" in report.read_text("utf-8")
+    assert "| unlike |" in report.read_text("utf-8")
+    assert flnet("experiment", str(small), "--only", "alike", "--seeds", "1", "--workers", "1").exit_code == 0
+    assert "| unlike |" in report.read_text("utf-8")
+
+
+@pytest.mark.slow
 def test_a_missing_data_set_gives_its_row_the_reason(flnet: Callable[..., Result], small: Path) -> None:
     asked = ["central-or-federated", "--only", "MNIST", "--quick", "--workers", "1", "--out", "missing"]
     shown = flnet("experiment", *asked)
