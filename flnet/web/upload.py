@@ -114,12 +114,15 @@ class Files:
         self._skips = False
         self._field: str | None = None
         self._said = b""  # in the field that is being read
+        self._held = b""  # of the form, until more comes
+        self._longest_end = 0  # bytes of the line that ends the form
         self.upload: Upload | None = None
         if kind == MULTIPART:
             boundary = options.get("boundary", "").encode("latin-1", errors="replace")
             if not boundary:
                 raise BadRequest("the form states no boundary")
             self._decoder = MultipartDecoder(boundary, _FIELD_BYTES, max_parts=MOST_PARTS)
+            self._longest_end = len(boundary) + len(b"\r\n----")
 
     def write(self, data: bytes) -> None:
         """Take what arrived.
@@ -134,12 +137,29 @@ class Files:
                 self.upload.write(data)
             return
         try:
-            for start in range(0, max(1, len(data)), _PIECE):
-                self._decoder.receive_data(data[start : start + _PIECE] or None)
-                while not isinstance(event := self._decoder.next_event(), NeedData | Epilogue):
-                    self._take(event)
+            for start in range(0, len(data), _PIECE):
+                self._decode(self._decoder, self._whole_lines(data[start : start + _PIECE]))
+            if not data:
+                self._decode(self._decoder, self._held)
+                self._decode(self._decoder, None)
         except (ValueError, HTTPException) as exc:
             raise UnreadableBody(f"the form cannot be read: {exc}") from exc
+
+    def _decode(self, decoder: MultipartDecoder, data: bytes | None) -> None:
+        decoder.receive_data(data)
+        while not isinstance(event := decoder.next_event(), NeedData | Epilogue):
+            self._take(event)
+
+    def _whole_lines(self, data: bytes) -> bytes:
+        """What has come without what may be a part of the form's last line, which waits for the rest of it.
+
+        Werkzeug 3.1.9 takes the first byte of that line for the file's if all but the last byte of it is there.
+        """
+        data = self._held + data
+        at = data.rfind(b"\r", -self._longest_end + 1)
+        at = len(data) if at < 0 else at
+        self._held = data[at:]
+        return data[:at]
 
     def _take(self, event: object) -> None:
         match event:

@@ -73,6 +73,17 @@ def test_a_form_is_read_wherever_it_is_cut(cuts: list[int]) -> None:
     assert (kept.replace, kept.files) == (True, {"pets/cat/1.png": b"--her\r\n" * 50, "b": b""})
 
 
+@pytest.mark.parametrize("content", [b"", b"1,2\r\n", b"x--here", b"\r", b"\r\n--her"])
+def test_wherever_a_form_ends_in_two_pieces_its_last_file_is_the_same(content: bytes) -> None:
+    whole = form(("file", "b", content))
+    for cut in range(1, len(whole)):
+        sink, made = files()
+        sink.write(whole[:cut])
+        sink.write(whole[cut:])
+        sink.write(b"")
+        assert made[0].files == {"b": content}, whole[cut:]
+
+
 @pytest.mark.parametrize("at_once", [1_000_000, 100_000, 65_537, 1_000])
 def test_however_much_of_a_form_comes_at_once_it_is_read(at_once: int) -> None:
     """On a busy machine much waits to be read, and comes as one piece."""
