@@ -35,8 +35,8 @@ from flnet.web.sign_in import sign_in_routes
 from flnet.web.signed import SignedRequests, check_signatures
 from flnet.web.standing import Gate
 from flnet.web.training import PATHS, binary_body, is_binary, training_routes
-from flnet.web.views_inputs import is_upload
-from flnet.web.views_routes import view_routes
+from flnet.web.views.inputs import is_upload
+from flnet.web.views.routes import view_routes
 
 
 class NodeApp(Quart):

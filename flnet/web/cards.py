@@ -11,7 +11,7 @@ from flnet.web.charts import MAX_LINES, Chart, Series, accuracy_chart, figure_ch
 from flnet.web.gains import GainsView
 from flnet.web.job_view import JobView, same_job
 from flnet.web.view import NONE, accuracy, text
-from flnet.web.views_frame import size_words
+from flnet.web.views.frame import size_words
 from flnet.web.weights import WeightsView, weights_view
 from flnet.web.words import Translate
 

@@ -39,13 +39,12 @@ from flnet.web.trust import AcceptKey, NameKey
 from flnet.web.upload import MULTIPART
 
 with postponed(  # until somebody asks for the description
-    *(f"flnet.web.answer_{name}" for name in ("findings", "models", "predictions", "trust", "weights"))
+    *(f"flnet.web.schemas.{name}" for name in ("findings", "models", "predictions", "trust", "weights"))
 ):
-    from flnet.web import answer_findings as findings
-    from flnet.web import answer_models as views
-    from flnet.web import answer_predictions as models
-    from flnet.web import answer_trust as keys
-    from flnet.web import answer_weights as weights
+    from flnet.web.schemas import findings, weights
+    from flnet.web.schemas import models as views
+    from flnet.web.schemas import predictions as models
+    from flnet.web.schemas import trust as keys
 
 _DIGEST = {"digest": "of the model that is asked; the one held if absent"}
 ENDPOINTS = (

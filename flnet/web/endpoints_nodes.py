@@ -38,8 +38,8 @@ from flnet.signing.refusals import NotAccepted, Pending, SignatureNeeded, Signat
 from flnet.web.endpoint import NODES, Endpoint, Refusals
 from flnet.web.refusals import NotPinned
 
-with postponed("flnet.web.answer_trust"):
-    from flnet.web import answer_trust as keys
+with postponed("flnet.web.schemas.trust"):
+    from flnet.web.schemas import trust as keys
 
 UNREADABLE: Refusals = (UnreadableBody, InvalidMessage, BodyTooLarge)
 UNSIGNED: Refusals = (SignatureNeeded, SignatureRefused, NotAccepted)  # by a node of a mesh with a key

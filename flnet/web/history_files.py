@@ -25,7 +25,7 @@ from flnet.web.charts import (
     points_of,
 )
 from flnet.web.view import text
-from flnet.web.views_frame import size_words
+from flnet.web.views.frame import size_words
 
 MOST_POINTS = 1000  # of a line in a picture; of a longer history every so many rounds are drawn
 TITLE, LEGEND, GAP = 24, 20, 16  # heights around a panel

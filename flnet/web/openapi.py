@@ -18,8 +18,8 @@ from flnet.web.endpoint import Endpoint, Who
 from flnet.web.endpoints import ENDPOINTS
 from flnet.web.refusals import SignInNeeded, TooManyRequests
 
-with postponed("flnet.web.answer_models"):
-    from flnet.web import answer_models as views
+with postponed("flnet.web.schemas.models"):
+    from flnet.web.schemas import models as views
 
 Described = dict[str, Any]
 _IN_PATH = re.compile(r"{(\w+)}")

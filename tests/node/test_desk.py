@@ -27,8 +27,8 @@ from flnet.training.memory import InlinePool
 from flnet.training.method import Method
 from flnet.training.methods.increment import Increment
 from flnet.training.records import InCoarse
-from flnet.web.answer_findings import GroupsView, LabelsView
-from flnet.web.answer_predictions import PredictionView
+from flnet.web.schemas.findings import GroupsView, LabelsView
+from flnet.web.schemas.predictions import PredictionView
 from tests.node.judging import Judge
 from tests.node.mesh import MNIST_3_7, Linear, Mesh
 from tests.node.test_runtime import trigger

@@ -47,10 +47,10 @@ POSTPONED = {"h2.connection", "h2.stream", "hpack", "priority", "bdb", "html.ent
     "psutil._common",
     "tarfile",
 }
-OF_FEW_READERS = {f"flnet.web.answer_{name}" for name in ("models", "predictions", "trust")} | {
+OF_FEW_READERS = {f"flnet.web.schemas.{name}" for name in ("models", "predictions", "trust")} | {
     "flnet.web.spanish",
-    "flnet.web.words_page",
-    "flnet.web.words_training",
+    "flnet.web.spanish.page",
+    "flnet.web.spanish.training",
     "flnet.training.own",
 }
 DRAWINGS = {f"flnet.web.{name}" for name in ("cards", "charts", "mesh_picture", "parts_picture", "qr_picture")}
@@ -92,4 +92,4 @@ def test_a_node_with_nothing_to_do_has_imported_nothing_heavy(tmp_path: Path) ->
 def test_what_was_postponed_is_there_when_it_is_asked_for(tmp_path: Path) -> None:
     modules, statuses = imported_by_a_node(tmp_path, "/openapi.json", "/view/api", "/metrics")
     assert statuses == [200, 200, 200]
-    assert "flnet.web.answer_models" in modules
+    assert "flnet.web.schemas.models" in modules

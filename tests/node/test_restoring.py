@@ -10,8 +10,8 @@ from flnet.errors import JobBusy, UnknownModel, UnknownTrainer
 from flnet.node import NodeRuntime, shelf
 from flnet.params import TrainerId
 from flnet.store import USUAL
-from flnet.web.answer_models import JobView
-from flnet.web.answer_predictions import ModelView
+from flnet.web.schemas.models import JobView
+from flnet.web.schemas.predictions import ModelView
 from tests.node.judging import Judge
 from tests.node.mesh import MNIST_3_7, Mesh, until
 from tests.node.test_runtime import trigger

@@ -7,7 +7,7 @@ from typing import Any
 from .browsing import ASYNC_MARKS, rules
 from .conftest import Running
 from .fake_node import FakeNode
-from .test_views_findings import ESTIMATE, GROUPS, WAITING
+from .views.test_findings import ESTIMATE, GROUPS, WAITING
 
 pytestmark = ASYNC_MARKS
 WIDE: dict[str, Any] = {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}}

@@ -13,7 +13,7 @@ from tests.processes.harness import RealNode, harness, until
 
 from .browsing import ARGS, CHROMIUM, check_rules
 from .digit_files import TRAINER, digit_archive, digit_files
-from .test_views_browser import shoot
+from .views.test_browser import shoot
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytest.importorskip("sklearn", reason="scikit-learn is not installed")

@@ -4,8 +4,8 @@ from typing import get_args
 
 import pytest
 
-from flnet.web.answer_models import InfoView
 from flnet.web.mesh_mode import MODES, mesh_mode
+from flnet.web.schemas.models import InfoView
 from flnet.web.words import translate
 
 

@@ -18,9 +18,10 @@ ELSEWHERE = {
     "experiments": "a terminal, and reports in English",
     "simulation": "tests and experiments",
     "setting_types.py": "the node does not start; it is read in a terminal",
+    "postponing.py": "for who writes code",
     "settings/": "the node does not start; it is read in a terminal",
     "contributions.py": "what is signed, and what `flnet audit` reads in a terminal",
-    "keys": "the node does not start, or `flnet doctor`: it is read in a terminal; words_events.py has its notice",
+    "keys/": "the node does not start, or `flnet doctor`: read in a terminal; spanish/events.py has its notice",
     "node/card.py": "a file in English",
     "node/keyed.py": "the node does not start; it is read in a terminal",
     "signing/fields.py": "headers of another program; for whoever writes it",
@@ -32,24 +33,20 @@ ELSEWHERE = {
     "training/samples.py": "a terminal, and files in English",
     "training/soundness.py": "a terminal, not the page",
     "web/access.py": "a table",
-    "web/answer_choices.py": "the REST API is described in English",
-    "web/answer_models.py": "the REST API is described in English",
-    "web/answer_predictions.py": "the REST API is described in English",
-    "web/answer_trust.py": "the REST API is described in English",
-    "web/answer_versions.py": "the REST API is described in English",
     "web/endpoint.py": "the REST API is described in English",
     "web/endpoints_nodes.py": "the REST API is described in English",
     "web/endpoints.py": "the REST API is described in English",
     "web/history_files.py": "files in English",
-    "web/history_png.py": "a file in English; that it cannot be made stands in words_automatic.py",
+    "web/history_png.py": "a file in English; that it cannot be made stands in spanish/automatic.py",
     "web/guard.py": "answers to other sites",
     "web/metrics.py": "the figures are described in English, for programs",
     "web/operator_token.py": "the node does not start; it is read in a terminal",
     "web/openapi.py": "the REST API is described in English",
+    "web/schemas/": "the REST API is described in English",
     "web/sentences.py": "patterns",
     "web/serve.py": "the node does not start; it is read in a terminal",
-    "web/views_api.py": "the REST API is described in English",
-    "web/words": "the translations themselves",
+    "web/spanish/": "the translations themselves",
+    "web/views/api.py": "the REST API is described in English",
 }
 """Modules, or folders, whose words do not reach the page, and why."""
 NO_SENTENCES = {
@@ -87,9 +84,9 @@ NO_SENTENCES = {
 
 
 HOW = """These sentences are not said in {language}. Add each, with a name for every gap, to the table that fits in
-flnet/web: words_events.py (by the event's kind), words_reasons.py (rounds, mesh), words_series.py (goals, going
-back, what is kept), words_refusals.py (messages, requests, forms), words_training.py, words_data.py,
-words_sources.py or words_trainers.py. flnet/web/sentences.py says what gaps of some names hold (as count does),
+flnet/web/spanish: events.py (by the event's kind), reasons.py (rounds, mesh), series.py (goals, going
+back, what is kept), refusals.py (messages, requests, forms), training.py, data.py,
+sources.py or trainers.py. flnet/web/sentences.py says what gaps of some names hold (as count does),
 and which are translated themselves (reason, error, words ...). What is no sentence for the page goes to
 ELSEWHERE or NO_SENTENCES in this file."""
 

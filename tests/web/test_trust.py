@@ -9,7 +9,7 @@ import pytest
 from flnet.fingerprints import fingerprint, words
 from flnet.settings import load_settings
 from flnet.web import create_app
-from flnet.web.answer_trust import AcceptedView, TrustView
+from flnet.web.schemas.trust import AcceptedView, TrustView
 
 from .conftest import SETTINGS, Client
 from .fake_node import FakeNode

@@ -8,9 +8,9 @@ from string import Formatter
 import pytest
 
 from flnet.web.spanish import PAGES as SPANISH
+from flnet.web.spanish.page import SPANISH as OF_THE_PAGE
+from flnet.web.spanish.views import SPANISH as OF_THE_VIEWS
 from flnet.web.words import ENGLISH, LANGUAGES, english, translate, translator
-from flnet.web.words_page import SPANISH as OF_THE_PAGE
-from flnet.web.words_views import SPANISH as OF_THE_VIEWS
 from tests.test_layout import ROOT
 
 CALL = re.compile(r"\bt\(\s*(?:\"([^\"]*)\"|'([^']*)')")

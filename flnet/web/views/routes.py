@@ -7,14 +7,14 @@ from quart import Blueprint
 from flnet.node.base import Node
 from flnet.settings import Settings
 from flnet.web.openapi import describe
-from flnet.web.views_api import api_view
-from flnet.web.views_data import data_view
-from flnet.web.views_findings import findings_views
-from flnet.web.views_frame import frame_views
-from flnet.web.views_keys import keys_view
-from flnet.web.views_models import models_view
-from flnet.web.views_predict import predict_view
-from flnet.web.views_settings import settings_view
+from flnet.web.views.api import api_view
+from flnet.web.views.data import data_view
+from flnet.web.views.findings import findings_views
+from flnet.web.views.frame import frame_views
+from flnet.web.views.keys import keys_view
+from flnet.web.views.models import models_view
+from flnet.web.views.predict import predict_view
+from flnet.web.views.settings import settings_view
 
 
 def view_routes(node: Node, settings: Settings) -> Blueprint:

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from flnet.jobs import Phase
 from flnet.messages import HexDigest, HyperParams, Peer, StateWord, Unit
-from flnet.web.answer_versions import VersionsView
-from flnet.web.answer_weights import LittleView, RuleView, WeighedView
+from flnet.web.schemas.versions import VersionsView
+from flnet.web.schemas.weights import LittleView, RuleView, WeighedView
 
 Figures = dict[str, float]
 

@@ -13,9 +13,9 @@ from werkzeug.exceptions import UnsupportedMediaType
 from flnet.errors import InputRefused, PeerError, UnreadableBody
 from flnet.node.base import Question
 from flnet.training.inputs import MAX_INPUTS
-from flnet.web.views_inputs import MOST_CELLS, Handed, is_upload, question_of, read_form
+from flnet.web.views.inputs import MOST_CELLS, Handed, is_upload, question_of, read_form
 
-from .view_nodes import DIGITS, TABLE
+from ..view_nodes import DIGITS, TABLE
 
 SMALL = {**DIGITS, "shape": [2, 3]}
 URL = "application/x-www-form-urlencoded"

@@ -20,7 +20,7 @@ from flnet.web.page import read_form
 from flnet.web.standing import may_act
 from flnet.web.strangers import KeyCard, Strangers, strangers
 from flnet.web.view import text
-from flnet.web.views_frame import show
+from flnet.web.views.frame import show
 
 with postponed("flnet.web.qr_picture"):
     from flnet.web import qr_picture

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from flnet.web.views_findings import MOST_COLUMNS, groups_view, matrix_view, waiting_words
+from flnet.web.views.findings import MOST_COLUMNS, groups_view, matrix_view, waiting_words
 from flnet.web.words import english
 
-from .conftest import Client
-from .fake_node import FakeNode
-from .page_reading import load
-from .view_nodes import EVIL, NEW
+from ..conftest import Client
+from ..fake_node import FakeNode
+from ..page_reading import load
+from ..view_nodes import EVIL, NEW
 
 ELSEWHERE = ("192.0.2.7", 50000)
 MODEL = {"digest": NEW, "round": 3, "accuracy": 0.9}

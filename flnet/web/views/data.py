@@ -16,7 +16,7 @@ from flnet.web.importing import import_form
 from flnet.web.notices import Notices
 from flnet.web.standing import may_act
 from flnet.web.view import text
-from flnet.web.views_frame import show
+from flnet.web.views.frame import show
 
 with postponed("flnet.web.parts_picture"):
     from flnet.web import parts_picture

@@ -9,7 +9,7 @@ from typing import Any
 from quart import Blueprint, Response
 
 from flnet.web.view import text
-from flnet.web.views_frame import show
+from flnet.web.views.frame import show
 
 METHODS = ("get", "post", "patch", "put", "delete")
 MOST_DEEP = 8  # steps from one part of the description to another

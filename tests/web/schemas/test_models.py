@@ -7,8 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from flnet.messages import Trigger
-from flnet.web.answer_models import InfoView, JobView, PeerView, ReadyView, RoundView
-from flnet.web.answer_predictions import ModelView
+from flnet.web.schemas.models import InfoView, JobView, PeerView, ReadyView, RoundView
+from flnet.web.schemas.predictions import ModelView
 from tests.node.mesh import MNIST_3_7, Mesh, mesh_of
 
 

@@ -18,8 +18,8 @@ from flnet.params import TrainerId
 from flnet.web.notices import Notices
 from flnet.web.standing import may_act
 from flnet.web.view import NONE, accuracy, text
-from flnet.web.views_frame import choices, show, size_words, view_url
-from flnet.web.views_keeping import keeping_form
+from flnet.web.views.frame import choices, show, size_words, view_url
+from flnet.web.views.keeping import keeping_form
 
 MOST_ARRAYS = 300  # rows of a comparison
 

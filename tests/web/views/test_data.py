@@ -6,11 +6,11 @@ import pytest
 
 from flnet.settings import load_settings
 from flnet.web import create_app
-from flnet.web.views_data import part_of, view_of
+from flnet.web.views.data import part_of, view_of
 
-from .conftest import SETTINGS, Client
-from .page_reading import Page, load
-from .view_nodes import EVIL, ViewNode
+from ..conftest import SETTINGS, Client
+from ..page_reading import Page, load
+from ..view_nodes import EVIL, ViewNode
 
 HERE = "/view/data"
 COUNTS = {"test": [40, 10], "train": [300, 150], "validation": [0, 0]}

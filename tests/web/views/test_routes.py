@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import Client
-from .page_reading import Page, load
-from .view_nodes import ViewNode, with_two_models
+from ..conftest import Client
+from ..page_reading import Page, load
+from ..view_nodes import ViewNode, with_two_models
 
 VIEWS = (
     *("/view/models/MNIST", "/view/predict/MNIST", "/view/data"),

@@ -11,9 +11,9 @@ from flnet.node.base import View
 from flnet.settings import load_settings
 from flnet.web import create_app
 
-from .conftest import SETTINGS, Client
-from .fake_node import FakeNode
-from .page_reading import FORM, Page, load, post
+from ..conftest import SETTINGS, Client
+from ..fake_node import FakeNode
+from ..page_reading import FORM, Page, load, post
 
 HERE = "/view/keys"
 OWN, OTHER = key_text(bytes(32)), key_text(bytes([1]) * 32)

@@ -7,13 +7,13 @@ import pytest
 from flnet.errors import InputRefused, NotOffered
 from flnet.node.base import View
 from flnet.web.models import PREDICT_BYTES
-from flnet.web.views_inputs import Handed
-from flnet.web.views_predict import form_of, result_of
+from flnet.web.views.inputs import Handed
+from flnet.web.views.predict import form_of, result_of
 
-from .conftest import Client
-from .page_reading import FORM, Page, load
-from .test_views_inputs import PNG, multipart
-from .view_nodes import DIGITS, EVIL, NEW, OLD, TABLE, ViewNode, with_two_models
+from ..conftest import Client
+from ..page_reading import FORM, Page, load
+from ..view_nodes import DIGITS, EVIL, NEW, OLD, TABLE, ViewNode, with_two_models
+from .test_inputs import PNG, multipart
 
 HERE = "/view/predict/MNIST"
 MULTIPART = {"Content-Type": "multipart/form-data; boundary=B"}

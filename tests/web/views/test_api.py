@@ -9,12 +9,12 @@ from flnet.web import create_app
 from flnet.web.access import TABLE
 from flnet.web.endpoint import Who
 from flnet.web.openapi import describe
-from flnet.web.views_api import api_view, groups_of
+from flnet.web.views.api import api_view, groups_of
 
-from .conftest import SETTINGS
-from .fake_node import FakeNode
-from .page_reading import load
-from .view_nodes import EVIL
+from ..conftest import SETTINGS
+from ..fake_node import FakeNode
+from ..page_reading import load
+from ..view_nodes import EVIL
 
 GIVEN = {"properties": {"round": {"type": "integer"}}}
 DESCRIPTION: dict[str, Any] = {

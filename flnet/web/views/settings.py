@@ -11,7 +11,7 @@ from quart import Blueprint, Response
 from flnet.settings import Settings
 from flnet.web.configuration import settings_of
 from flnet.web.view import NONE, text
-from flnet.web.views_frame import show
+from flnet.web.views.frame import show
 
 
 @dataclass(frozen=True)

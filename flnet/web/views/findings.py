@@ -13,7 +13,7 @@ from flnet.params import TrainerId
 from flnet.postponing import postponed
 from flnet.web.frame import language_of_request
 from flnet.web.view import NONE, count, text
-from flnet.web.views_frame import Choice, choices, show
+from flnet.web.views.frame import Choice, choices, show
 from flnet.web.words import Translate
 
 with postponed("flnet.web.charts"):  # until somebody looks

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from flnet.errors import NotReady
-from flnet.web.views_frame import choices, view_url
+from flnet.web.views.frame import choices, view_url
 
-from .conftest import Client
-from .page_reading import Page
-from .view_nodes import ViewNode, with_two_models
+from ..conftest import Client
+from ..page_reading import Page
+from ..view_nodes import ViewNode, with_two_models
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from flnet.node.base import Node, View
 from flnet.params import TrainerId
 from flnet.web.body import read_body
 from flnet.web.view import text
-from flnet.web.views_frame import choices, show
-from flnet.web.views_inputs import MOST_FIELDS, Handed, field_name, question_of, read_form
-from flnet.web.views_models import model_view
+from flnet.web.views.frame import choices, show
+from flnet.web.views.inputs import MOST_FIELDS, Handed, field_name, question_of, read_form
+from flnet.web.views.models import model_view
 
 DRAWN_SIDE = 28  # pixels of the pictures that a person can draw: handwritten signs in grey
 MOST_BARS = 20  # classes shown of one input

@@ -6,9 +6,9 @@ import pytest
 
 from flnet.errors import JobBusy
 
-from .conftest import Client
-from .page_reading import FORM, Page, load, post
-from .view_nodes import NEW, OLD, ViewNode, with_two_models
+from ..conftest import Client
+from ..page_reading import FORM, Page, load, post
+from ..view_nodes import NEW, OLD, ViewNode, with_two_models
 
 HERE = "/view/models/MNIST"
 

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from flnet.messages import HexDigest, Unit
-from flnet.web.answer_choices import ChoiceView
+from flnet.web.schemas.choices import ChoiceView
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid", defer_build=True)  # as of all views
 

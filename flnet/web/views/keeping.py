@@ -12,7 +12,7 @@ from flnet.params import TrainerId
 from flnet.web.frame import language_of_request
 from flnet.web.notices import Notice, Notices
 from flnet.web.page import read_form
-from flnet.web.views_frame import view_url
+from flnet.web.views.frame import view_url
 from flnet.web.words import Translate
 
 

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 from flnet.params import Params
 from tests.processes.harness import RealNode, harness, until
 
-from .browsing import MARKS, check_rules
+from ..browsing import MARKS, check_rules
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = [*MARKS, pytest.mark.slow]

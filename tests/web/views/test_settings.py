@@ -5,12 +5,12 @@ from quart import Quart
 
 from flnet.settings import Settings, load_settings
 from flnet.web import create_app
-from flnet.web.views_settings import views_of
+from flnet.web.views.settings import views_of
 
-from .conftest import Client
-from .fake_node import FakeNode
-from .page_reading import Page, load
-from .view_nodes import EVIL
+from ..conftest import Client
+from ..fake_node import FakeNode
+from ..page_reading import Page, load
+from ..view_nodes import EVIL
 
 HERE = "/view/settings"
 GIVEN = load_settings(

@@ -4,12 +4,12 @@ from typing import cast
 
 import pytest
 
-from flnet.web.views_frame import size_words
-from flnet.web.views_models import model_view
+from flnet.web.views.frame import size_words
+from flnet.web.views.models import model_view
 
-from .conftest import Client
-from .page_reading import Page, load
-from .view_nodes import EVIL, NEW, OLD, ViewNode, with_two_models
+from ..conftest import Client
+from ..page_reading import Page, load
+from ..view_nodes import EVIL, NEW, OLD, ViewNode, with_two_models
 
 HERE = "/view/models/MNIST"
 LOOPBACK = {"client": ("127.0.0.1", 5)}
