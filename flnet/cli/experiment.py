@@ -81,26 +81,40 @@ def command(
     folder = out or FOLDER / (f"{plan.id}-quick" if quick else plan.id)
     results = Results(folder)
     all_cells = plan.cells(seeds, quick=quick)
-    cells = [] if reports else [cell for cell in all_cells if only in cell.row]
+    cells = [cell for cell in all_cells if only in cell.row]
     told = [cell for cell in all_cells if only in cell.row or results.get(cell)]
-    if reports and not any(map(results.get, told)):
+    if not reports:
+        _run(cells, told, plan, results, engine, workers or processors(), ray_address, nice)
+    elif not any(map(results.get, told)):
         raise LocalError(f"no training of {plan.id} is finished in {folder}; expected some of an earlier run")
-    count = workers or processors()
+    _write(plan, told, results)
+    click.echo(f"{folder / REPORT}")
+
+
+def _run(
+    cells: Sequence[Cell],
+    told: Sequence[Cell],
+    plan: Plan,
+    results: Results,
+    engine: str,
+    workers: int,
+    ray_address: str | None,
+    nice: int,
+) -> None:
+    """Run what is missing of `cells`; who ends it gets the report of `told` before the program ends."""
     with _bar() as bar:
         shown = _Shown(bar, cells, results)
         settings = load_settings({}, os.environ, read_config(None))
-        runs = _engine(engine, settings, count, ray_address, nice, shown)
+        runs = _engine(engine, settings, workers, ray_address, nice, shown)
         try:
             with interruptible():
                 for cell, outcome in runs.run(results.missing(cells)):
                     results.add([(cell, outcome)])
                     shown.finished(cell, outcome)
         except Interrupted as exc:
-            _write(plan, told, results, folder)
+            _write(plan, told, results)
             click.echo(f"ended with {len(results)} cells done; the same command goes on from here", err=True)
             raise SystemExit(SIGNAL_EXIT + exc.number) from None
-    _write(plan, told, results, folder)
-    click.echo(f"{folder / REPORT}")
 
 
 class _Shown:
@@ -155,9 +169,9 @@ def _engine(
     return LocalEngine(settings, workers, shown.progress, nice)
 
 
-def _write(plan: Plan, cells: Sequence[Cell], results: Results, folder: Path) -> None:
+def _write(plan: Plan, cells: Sequence[Cell], results: Results) -> None:
     if len(results):
-        write_report(plan, cells, results, folder)
+        write_report(plan, cells, results, results.path.parent)
 
 
 def _show_tables() -> None:
