@@ -4,5 +4,6 @@ from flnet.membership.members import Members
 from flnet.membership.pace import Pauses
 from flnet.membership.roster import Member
 from flnet.membership.standing import Standing, State
+from flnet.membership.state import MeshState
 
-__all__ = ["Member", "Members", "Pauses", "Standing", "State"]
+__all__ = ["Member", "Members", "MeshState", "Pauses", "Standing", "State"]

@@ -36,35 +36,20 @@ from flnet.membership.checking import TICK, leave, probe_answered, probe_failed,
 from flnet.membership.greeting import announced, answered, unanswered
 from flnet.membership.knowing import announce_to, check, seen
 from flnet.membership.naming import NameTaken, disputed, forget
-from flnet.membership.pace import Pauses
 from flnet.membership.roster import Member
 from flnet.membership.standing import State
 from flnet.membership.state import MeshState
 from flnet.membership.trusting import changed, shut_out
-from flnet.messages import MAX_PEERS, Peer
-from flnet.params import PeerId, Rng
+from flnet.messages import MAX_PEERS
+from flnet.params import PeerId
 
 
 class Members:
     """The peers that this node knows: `receive(event) -> effects`."""
 
-    def __init__(
-        self,
-        me: Peer,
-        rng: Rng,
-        prune: bool = False,
-        pauses: Pauses | None = None,
-        accepts: Sequence[str] = (),
-        key: str | None = None,
-    ) -> None:
-        """Args:
-        rng: draws whom to probe, to ask for help and to tell.
-        prune: forget a peer that is dead instead of trying it again.
-        accepts: forms of parameters that this node reads besides the thesis' JSON.
-        key: public key by which this node is known, if it keeps one.
-        """
-        self.state = MeshState(me, rng, prune, pauses, accepts, key)
-        self.me, self.accepts, self.key = me, self.state.accepts, key
+    def __init__(self, state: MeshState) -> None:
+        self.state = state
+        self.me, self.accepts, self.key = state.me, state.accepts, state.key
 
     @property
     def known(self) -> Mapping[PeerId, Member]:

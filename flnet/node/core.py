@@ -13,7 +13,7 @@ from flnet.effects import Effect, TellJobs
 from flnet.errors import IdTaken, UnknownTrainer
 from flnet.events import ContactMade, Event, PeerLost, PeerSeen
 from flnet.jobs import AsynchronousJob, Job, Rules, Waits
-from flnet.membership import Members, Pauses
+from flnet.membership import Members, MeshState, Pauses
 from flnet.messages import AskVersion, JobMessage, ModelParams, Packet, Peer, StartTraining
 from flnet.node.translate import to_event
 from flnet.params import Digest, Params, PeerId, Rng, TrainerId
@@ -59,7 +59,7 @@ class NodeCore:
         run: a word that no earlier run of this node had.
         """
         self.me = me
-        self.members = Members(me, rng or Random(me.id), prune, pauses, accepts, key)
+        self.members = Members(MeshState(me, rng or Random(me.id), prune, pauses, accepts, key))
         kind = AsynchronousJob if rules is not None and rules.asynchronous else Job
         self.jobs = {
             trainer: kind(me, trainer, waits, topology=topology, rng=rng, folds=folds, rules=rules, run=run)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from flnet.effects import Effect, Publish, SendAnnounce, SendProbe
 from flnet.events import AnnounceReceived, ContactLost, ProbeFailed, TimerFired
-from flnet.membership import Members, Pauses
+from flnet.membership import Members, MeshState, Pauses
 from flnet.messages import News, Peer, StateWord
 from flnet.params import PeerId
 from tests.helpers import peer
@@ -22,9 +22,8 @@ def at(name: str, port: int = 0, ip: str = "10.0.0.1") -> Peer:
 
 
 def members(name: str = "m", *known: str, prune: bool = False, ip: str | None = None) -> Members:
-    m = Members(
-        peer(name, 4000 + ord(name[0]), ip), Random(1), prune, Pauses(first=1, longest=8, hearsay_attempts=3)
-    )
+    pauses = Pauses(first=1, longest=8, hearsay_attempts=3)
+    m = Members(MeshState(peer(name, 4000 + ord(name[0]), ip), Random(1), prune, pauses))
     for other in known:
         m.receive(AnnounceReceived(at(other)))
     return m

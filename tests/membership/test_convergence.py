@@ -26,7 +26,7 @@ from flnet.events import (
     ProbeReceived,
     TimerFired,
 )
-from flnet.membership import Members, State
+from flnet.membership import Members, MeshState, State
 from flnet.messages import AnnounceReply, ProbeReply
 from flnet.params import PeerId
 from tests.helpers import peer
@@ -59,7 +59,7 @@ class Mesh:
         known = self.nodes[node].known.values() if node in self.nodes else ()
         kept = tuple(member.peer.address for member in known if member.alive) or self.kept.get(node, ())
         self.kept[node] = kept
-        self.nodes[node] = Members(peer(node, 4000 + number, "10.0.0.1"), Random(self.seed + number))
+        self.nodes[node] = Members(MeshState(peer(node, 4000 + number, "10.0.0.1"), Random(self.seed + number)))
         self.timers = {key: left for key, left in self.timers.items() if key[0] != node}
         self.replies = [(to, event) for to, event in self.replies if to != node]
         self.calls = [(sender, call) for sender, call in self.calls if sender != node]

@@ -17,7 +17,7 @@ from flnet.events import (
     MeshStarted,
     TimerFired,
 )
-from flnet.membership import Members
+from flnet.membership import Members, MeshState
 from flnet.messages import AnnounceReply
 from tests.helpers import peer
 from tests.membership.meshes import announced, at, members, of
@@ -75,7 +75,7 @@ def graphs(draw: st.DrawFn) -> list[list[int]]:
 
 def join(told: Sequence[Sequence[int]], order: Sequence[int], picks: Sequence[int]) -> list[Members]:
     """Start the nodes in this order and deliver announcements until it is quiet; no refresh is needed."""
-    mesh = [Members(peer(f"n{i}", 4000 + i, "10.0.0.1"), Random(i)) for i in range(len(told))]
+    mesh = [Members(MeshState(peer(f"n{i}", 4000 + i, "10.0.0.1"), Random(i))) for i in range(len(told))]
     starts, due, chosen = deque(order), deque[tuple[int, SendAnnounce]](), iter(picks)
     up: set[int] = set()
 

@@ -6,7 +6,7 @@ import pytest
 
 from flnet.errors import PeerError
 from flnet.events import AnnounceReceived
-from flnet.membership import Members
+from flnet.membership import Members, MeshState
 from flnet.messages import Accuracy, Announce, Probe
 from flnet.messages import Peer as Named
 from flnet.node.door import MOST_TOLD, Door, check_speaker, check_trusted
@@ -79,7 +79,7 @@ def test_no_flood_of_strangers_fills_the_page() -> None:
 
 
 def members() -> Members:
-    known = Members(Named(id="b", ip="10.0.0.2", port=1), random.Random(0))
+    known = Members(MeshState(Named(id="b", ip="10.0.0.2", port=1), random.Random(0)))
     known.receive(AnnounceReceived(Named(id="a", ip="10.0.0.1", port=1), (), key=A))
     return known
 

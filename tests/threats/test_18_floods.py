@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from flnet.events import AnnounceReceived, ProbeReceived
-from flnet.membership import Members
+from flnet.membership import Members, MeshState
 from flnet.messages import MAX_PEERS, News, Peer
 from tests.helpers import peer
 from tests.processes.harness import RealNode
@@ -22,7 +22,7 @@ CALLERS = 4_000  # announcements; what comes after a full list is always the sam
 
 
 def test_thousands_of_announcements_leave_a_bounded_list() -> None:
-    members = Members(peer("me"), Random(0))
+    members = Members(MeshState(peer("me"), Random(0)))
     for number in range(CALLERS):
         caller = Peer(id=f"n{number}", ip="10.0.0.1", port=1024 + number % 60_000)
         known = (Peer(id=f"k{number}", ip="10.0.0.2", port=1024 + number % 60_000),)
@@ -34,7 +34,7 @@ def test_thousands_of_announcements_leave_a_bounded_list() -> None:
 
 
 def test_a_hundred_thousand_pieces_of_gossip_leave_a_bounded_list() -> None:
-    members = Members(peer("me"), Random(0))
+    members = Members(MeshState(peer("me"), Random(0)))
     caller = Peer(id="teller", ip="10.0.0.1", port=4000)
     members.receive(AnnounceReceived(caller))
     for batch in range(FLOOD // MAX_PEERS + 1):
