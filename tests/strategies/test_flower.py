@@ -16,9 +16,12 @@ from flnet.strategies import Strategy, bulyan, krum, median, multi_krum, trimmed
 from tests.helpers import update
 from tests.strategies.robust import merged
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("flwr") is None, reason="flwr is not installed; it is an oracle and no dependency"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        importlib.util.find_spec("flwr") is None, reason="flwr is not installed; it is an oracle and no dependency"
+    ),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # flwr's own use of click
+]
 CASES = range(200)
 
 
