@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from hypothesis import strategies as st
 
 from flnet.params import Params, PeerId, Schema, Update
@@ -17,6 +19,17 @@ numbers = st.floats(-1e6, 1e6, width=32)
 def updates_of(rows: Iterable[Sequence[float]]) -> list[Update]:
     """One update of each row, of peers in their order."""
     return [update(f"p{place:03}", w=list(row)) for place, row in enumerate(rows)]
+
+
+def elsewhere(updates: Iterable[Update]) -> list[Update]:
+    """The same ones, every second number of other memory: so may arrays lie that came another way."""
+    return [
+        replace(
+            one,
+            params=Params({name: np.repeat(array, 2, axis=-1)[..., ::2] for name, array in one.params.items()}),
+        )
+        for one in updates
+    ]
 
 
 def merged(strategy: Strategy, updates: Sequence[Update]) -> Params:
