@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from flnet.params import Params, PeerId, Schema, Update
+from flnet.params import Array, Params, PeerId, Schema, Update
 from flnet.strategies import RoundStart, Strategy
 from tests.helpers import params, update
 
@@ -22,14 +22,12 @@ def updates_of(rows: Iterable[Sequence[float]]) -> list[Update]:
 
 
 def elsewhere(updates: Iterable[Update]) -> list[Update]:
-    """The same ones, every second number of other memory: so may arrays lie that came another way."""
-    return [
-        replace(
-            one,
-            params=Params({name: np.repeat(array, 2, axis=-1)[..., ::2] for name, array in one.params.items()}),
-        )
-        for one in updates
-    ]
+    """The same ones, each array one number behind the beginning of other memory, as behind the head of a body."""
+
+    def moved(array: Array) -> Array:
+        return np.concatenate([array.ravel()[:1], array.ravel()])[1:].reshape(array.shape)
+
+    return [replace(one, params=Params({name: moved(one.params[name]) for name in one.params})) for one in updates]
 
 
 def merged(strategy: Strategy, updates: Sequence[Update]) -> Params:
