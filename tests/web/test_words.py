@@ -37,7 +37,9 @@ def test_every_text_of_the_templates_has_its_translation(path: Path) -> None:
     assert sorted(texts_in(path.read_text("utf-8")) - SPANISH.keys()) == []
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "flnet" / "web").glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "flnet" / "web").rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_every_text_of_the_code_has_its_translation(path: Path) -> None:
     assert sorted(texts_of_code(path.read_text("utf-8")) - SPANISH.keys()) == []
 
