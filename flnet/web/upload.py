@@ -153,7 +153,8 @@ class Files:
     def _whole_lines(self, data: bytes) -> bytes:
         """What has come without what may be a part of the form's last line, which waits for the rest of it.
 
-        Werkzeug 3.1.9 takes the first byte of that line for the file's if all but the last byte of it is there.
+        Werkzeug 3.1.9 takes the first byte of that line for the file's if all but the last byte of it is there
+        (its issue 3285).
         """
         data = self._held + data
         at = data.rfind(b"\r", -self._longest_end + 1)

@@ -84,6 +84,15 @@ def test_wherever_a_form_ends_in_two_pieces_its_last_file_is_the_same(content: b
         assert made[0].files == {"b": content}, whole[cut:]
 
 
+@pytest.mark.parametrize("at_once", range(1, 12))
+def test_a_form_that_comes_in_tiny_pieces_is_read(at_once: int) -> None:
+    sink, made = files()
+    for start in range(0, len(WHOLE), at_once):
+        sink.write(WHOLE[start : start + at_once])
+    sink.write(b"")
+    assert made[0].files == {"pets/cat/1.png": b"--her\r\n" * 50, "b": b""}
+
+
 @pytest.mark.parametrize("at_once", [1_000_000, 100_000, 65_537, 1_000])
 def test_however_much_of_a_form_comes_at_once_it_is_read(at_once: int) -> None:
     """On a busy machine much waits to be read, and comes as one piece."""
