@@ -6,6 +6,7 @@ import http.client
 import os
 import socket
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.hosts.namespaces import PREFIX, create, inside, only_run
+from tests.hosts.namespaces import PREFIX, create, inside, is_in, only_run
 from tests.hosts.rules import Rule, Rules
 from tests.hosts.switch import Switch
 
@@ -30,9 +31,9 @@ class Host:
     address: str
 
     def start(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        """Run a program on this host; the process is the program itself."""
+        """Run a program on this host; the process is the program itself, and is there when this returns."""
         with log.open("ab") as output:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 ["ip", "netns", "exec", self.namespace, *command],
                 env={**os.environ, **environment},
                 stdin=subprocess.DEVNULL,
@@ -40,6 +41,9 @@ class Host:
                 stderr=output,
                 start_new_session=True,
             )
+        while process.poll() is None and not is_in(process.pid, self.namespace):
+            time.sleep(0.002)  # whoever takes the host away before it has entered would not find it there
+        return process
 
     def socket(self, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
         """A socket of this host, for a test that plays a program there."""

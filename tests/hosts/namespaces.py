@@ -84,6 +84,14 @@ def pids(name: str) -> list[int]:
     return [int(word) for word in re.findall(r"\d+", told.stdout)]
 
 
+def is_in(pid: int, name: str) -> bool:
+    """Whether a process is in a namespace; not, if one of them is gone."""
+    try:
+        return Path(f"/proc/{pid}/ns/net").stat().st_ino == (NETNS / name).stat().st_ino
+    except OSError:
+        return False
+
+
 def ip(*words: str) -> None:
     """Run the program ip; its own words, if it fails."""
     done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)

@@ -14,34 +14,35 @@ from tests.hosts.hosts import network
 from tests.hosts.namespaces import delete, existing, inside, only_run, pids, unable
 
 pytestmark = pytest.mark.skipif(bool(unable()), reason=unable() or "they can be made here")
+PROGRAM = "import time; print('here', flush=True); time.sleep(600)"
 CRASHES = """
 import sys, time
 from pathlib import Path
 from tests.hosts.hosts import network
-from tests.hosts.namespaces import pids
 
+log = Path(sys.argv[1])
 with network(2, seed=1) as made:
-    host = made.hosts[0]
-    host.start([sys.executable, "-c", "import time; time.sleep(600)"], Path("/dev/null"), {})
-    while not pids(host.namespace):  # the program enters the host only some time after it was started
+    made.hosts[0].start([sys.executable, "-c", sys.argv[2]], log, {})
+    while "here" not in log.read_text():  # it enters the host, and begins, only some time after it was started
         time.sleep(0.01)
     print("up", flush=True)
     time.sleep(600)
 """
 
 
-def test_what_a_killed_run_left_is_cleared_away_by_the_next() -> None:
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    run = subprocess.Popen([sys.executable, "-c", CRASHES], env=environment, stdout=subprocess.PIPE)
+def test_what_a_killed_run_left_is_cleared_away_by_the_next(tmp_path: Path) -> None:
+    environment, log = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}, tmp_path / "log"
+    command = [sys.executable, "-c", CRASHES, str(log), PROGRAM]
+    run = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
     assert run.stdout is not None
-    assert run.stdout.readline() == b"up\n"
+    assert run.stdout.readline() == b"up\n", log.read_text()
     run.kill()
     run.wait()
     run.stdout.close()
     left = existing()
     running = [pid for name in left for pid in pids(name)]
     assert len(left) == 2
-    assert len(running) == 1
+    assert len(running) == 1, log.read_text()
     with only_run():
         assert existing() == []
     assert not alive(running[0])
