@@ -23,7 +23,7 @@ from tests.hosts.hosts import network
 log = Path(sys.argv[1])
 with network(2, seed=1) as made:
     made.hosts[0].start([sys.executable, "-c", sys.argv[2]], log, {})
-    while "here" not in log.read_text():  # it enters the host, and begins, only some time after it was started
+    while "here" not in log.read_text():  # it is on its host, and begins some time later
         time.sleep(0.01)
     print("up", flush=True)
     time.sleep(600)

@@ -60,6 +60,14 @@ OF_THE_TRAINING_CHILD = {
     "flnet.training.own_images",
     "trainers",
 }
+OF_SOME_MESHES = {  # labelled otherwise, with personal models, grouping rows, or wary of their peers
+    "flnet.training.methods.by_labels",
+    "flnet.personal",
+    "flnet.clusters.learning",
+    "flnet.strategies.forecast",
+    "flnet.lbfgs",
+    "statistics",
+}
 OF_DEVELOPERS = {"pytest", "unittest", "doctest", "numpy.testing", "IPython", "pip", "setuptools"}
 HEAVY = (
     FRAMEWORKS
@@ -69,6 +77,7 @@ HEAVY = (
     | OF_FEW_READERS
     | DRAWINGS
     | OF_THE_TRAINING_CHILD
+    | OF_SOME_MESHES
     | OF_DEVELOPERS
 )
 
