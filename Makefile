@@ -6,15 +6,18 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 ARGS ?=
 
-.PHONY: help venv compiled demo lint test bench screenshots clean
+.PHONY: help venv compiled demo lint quick test long bench screenshots translations clean
 
 help:
 	@echo "make venv    create $(VENV) with all that flnet needs (PYTHON=$(PYTHON))"
 	@echo "make demo    four nodes on this machine that train MNIST (ARGS='--nodes 3 --rounds 2 --exit')"
-	@echo "make test    lint, types and tests (ARGS='-k settings')"
+	@echo "make quick   the tests that need no network, browser or data set: the ones to run while editing"
+	@echo "make test    lint, types and all tests that CI runs (ARGS='-k settings')"
+	@echo "make long    these, and the tests that take minutes: soak, many schedules, nodes of an earlier version"
 	@echo "make lint    lint and types only"
 	@echo "make bench   measure against the floors of this machine (ARGS='works exchange --quick')"
 	@echo "make screenshots  the pictures in docs/screenshots/, from real nodes in Chromium"
+	@echo "make translations  compile what flnet/web/locale holds, after a change of a .po file"
 	@echo "make clean   remove $(VENV) and what tools leave behind"
 
 venv: $(STAMP)
@@ -43,16 +46,31 @@ lint: venv
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Three processes: tests that start nodes and tests with a browser have one each (tests/conftest.py). Even where Python
-# is told to write no byte code, pytest keeps the tests as it rewrote them: that takes each process ten seconds.
+# Pure code and what runs in one process. ARGS adds to it, as in `make quick ARGS="-k median"`.
+QUICK := tests/params tests/protocol tests/aggregation tests/algorithms tests/rounds tests/membership tests/security \
+	tests/store tests/simulation tests/frozen tests/test_layout.py tests/test_settings.py tests/test_errors.py
+
+quick: compiled
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "not slow and not browser and not data" \
+		$(QUICK) $(ARGS)
+
+# Three processes: tests that start nodes and tests with a browser have one each, and begin first (tests/conftest.py).
+# Even where Python is told to write no byte code, pytest keeps the tests as it rewrote them: that takes each process
+# ten seconds.
 test: lint compiled
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist loadgroup $(ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder $(ARGS)
+
+long: lint compiled
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder --long $(ARGS)
 
 bench: venv
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 screenshots: venv
 	@$(BIN)/python docs/screenshots.py $(ARGS)
+
+translations: venv
+	@$(BIN)/pybabel -q compile -d flnet/web/locale -D flnet
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage

@@ -65,8 +65,8 @@ def main() -> None:
             report.say(f"{name}: {time.monotonic() - started:.0f} s")
     print(in_words({**machine, "load at the end": load()}), table(report.rows), *report.texts, sep="\n\n")
     if asked.json:
-        found = {"machine": machine, "rows": [row.fields() for row in report.rows], "texts": report.texts}
-        Path(asked.json).write_text(json.dumps(found, indent=1), "utf-8")
+        results = {"machine": machine, "rows": [row.fields() for row in report.rows], "texts": report.texts}
+        Path(asked.json).write_text(json.dumps(results, indent=1), "utf-8")
 
 
 def _arguments() -> argparse.Namespace:

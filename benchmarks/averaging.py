@@ -10,8 +10,10 @@ from benchmarks.options import Options
 from benchmarks.report import Row
 from benchmarks.timing import copies, extra_mb, in_turns
 from benchmarks.trainers._work import WORKS
-from flnet.params import Params, PeerId, RoundKey, Schema, Update
-from flnet.strategies import RoundStart, fed_avg
+from flnet.aggregation.base import RoundStart
+from flnet.aggregation.fed_avg import fed_avg
+from flnet.params.params import Params, PeerId, Schema
+from flnet.protocol.updates import RoundKey, Update
 
 UPDATES = 10
 REPETITIONS = 5

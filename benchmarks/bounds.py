@@ -11,7 +11,7 @@ BOUNDS = {
     "codec.encode": 3.0,
     "codec.decode": 3.0,
     "averaging": 3.0,
-    "memory.idle": 80.0,  # MB
+    "memory.idle": 95.0,  # MB
     "memory.after": 100.0,  # MB
     "latency.p99": 25.0,  # ms
     "latency.max": 150.0,  # ms

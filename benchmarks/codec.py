@@ -13,9 +13,9 @@ from benchmarks.options import Options
 from benchmarks.report import Report, Row
 from benchmarks.timing import Work, copies, extra_mb, in_turns
 from benchmarks.trainers._work import WORKS
-from flnet.codec import JsonCodec
-from flnet.messages import HyperParams, ModelParams, Packet, Peer
-from flnet.params import Params, Schema
+from flnet.params.params import Params, Schema
+from flnet.protocol.messages import HyperParams, ModelParams, Packet, Peer
+from flnet.wire.json_codec import JsonCodec
 
 REPETITIONS = 5
 HYPER = HyperParams(e=1, u=0.05, b=64)
@@ -70,15 +70,16 @@ def packet(params: Params) -> Packet:
 def subjects(params: Params) -> list[Subject]:
     """The formats that this version has."""
     few = Params({name: array[: max(1, len(array) // SMALL)] for name, array in params.items()})
-    found = [Subject("json", JsonCodec(), few, round(params.nbytes / few.nbytes))]
+    subjects = [Subject("json", JsonCodec(), few, round(params.nbytes / few.nbytes))]
     try:
-        from flnet.codec import BinaryCodec, lowered  # noqa: PLC0415 - of a later version
+        from flnet.params.quantization import lowered  # noqa: PLC0415 - of a later version
+        from flnet.wire.binary_codec import BinaryCodec  # noqa: PLC0415
     except ImportError:
-        return found
-    found.append(Subject("safetensors", BinaryCodec(), params))
+        return subjects
+    subjects.append(Subject("safetensors", BinaryCodec(), params))
     for encoding in ("float16", "int8"):
-        found.append(Subject(encoding, BinaryCodec(encoding), lowered(params, None, encoding)[0]))
-    return found
+        subjects.append(Subject(encoding, BinaryCodec(encoding), lowered(params, None, encoding)[0]))
+    return subjects
 
 
 def _one(options: Options, subject: Subject, floors: Mapping[str, Work]) -> None:

@@ -45,17 +45,17 @@ def measured(clients: int, repetitions: int) -> Found:
     return Found(**json.loads(in_process("cohort_training", clients, repetitions, patience=900)))
 
 
-def report(options: Options, clients: int, found: Found) -> None:
+def report(options: Options, clients: int, comparison: Found) -> None:
     """A row for each comparison, and how far from the machine's arithmetic it is."""
-    speed, best = found.flop / min(found.wall["together"]), max(found.flops)
+    speed, best = comparison.flop / min(comparison.wall["together"]), max(comparison.flops)
     note = (
         f"at best {speed / 1e9:.0f} of the {best / 1e9:.0f} GFLOP/s of a large matrix product: {speed / best:.0%}"
     )
-    note += f"; parameters differ by {found.apart:.1e} at most"
+    note += f"; parameters differ by {comparison.apart:.1e} at most"
     for way, words in OTHERS.items():
-        for kind, seconds in (("wall", found.wall), ("processor", found.processor)):
+        for kind, seconds in (("wall", comparison.wall), ("processor", comparison.processor)):
             name = f"{clients} clients of MLFedAvg trained together, {kind} time"
             bound = BOUNDS["cohort"] if kind == "wall" and way == "one by one" else None
             faster = median(theirs / mine for mine, theirs in zip(seconds["together"], seconds[way], strict=True))
-            said = f"{faster:.1f} x as fast" + (f"; {note}" if bound else "")
-            options.report.add(Row(name, "s", seconds["together"], seconds[way], words, bound, said))
+            factor = f"{faster:.1f} x as fast" + (f"; {note}" if bound else "")
+            options.report.add(Row(name, "s", seconds["together"], seconds[way], words, bound, factor))

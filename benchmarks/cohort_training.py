@@ -18,8 +18,8 @@ import numpy as np
 import torch
 
 from benchmarks.cohort import Found
-from flnet.params import Params
-from flnet.training.api import DataInfo, Fit, Task
+from flnet.params.params import Params
+from flnet.trainer import DataInfo, Fit, Task
 from trainers._multi_label import NodeData, Side
 from trainers.MULTI_LABEL import HIDDEN, MultiLabelNet
 
@@ -43,17 +43,17 @@ def measured(clients: int, repetitions: int, rows: int = ROWS) -> Found:
         "one by one": lambda: one_by_one(jobs),
         "plain": lambda: [plain(trainer, task) for trainer, task in jobs],
     }
-    found = Found({name: [] for name in ways}, {name: [] for name in ways}, flop(jobs), [], apart(jobs))
+    comparison = Found({name: [] for name in ways}, {name: [] for name in ways}, flop(jobs), [], apart(jobs))
     for way in ways.values():
         way()
     for _ in range(repetitions):
-        found.flops.append(_product_flops())
+        comparison.flops.append(_product_flops())
         for name, way in ways.items():
             began, used = time.perf_counter(), time.process_time()
             way()
-            found.wall[name].append(time.perf_counter() - began)
-            found.processor[name].append(time.process_time() - used)
-    return found
+            comparison.wall[name].append(time.perf_counter() - began)
+            comparison.processor[name].append(time.process_time() - used)
+    return comparison
 
 
 def cohort(clients: int, rows: int = ROWS) -> list[Job]:

@@ -16,9 +16,9 @@ PATIENCE_S = 170.0
 
 def run(options: Options) -> None:
     """Every encoding that this version knows, from the same seed; the first one is what others are held to."""
-    found = [encoding for encoding in ENCODINGS if known({"wire": encoding})]
+    supported = [encoding for encoding in ENCODINGS if known({"wire": encoding})]
     curves: dict[str, list[float]] = {}
-    for encoding in found or ["default"]:
+    for encoding in supported or ["default"]:
         try:
             curves[encoding] = curve(options, encoding)
         except NotDone as exc:

@@ -38,8 +38,8 @@ def run(options: Options) -> None:
 def bare_exchange(nodes: int, nbytes: int, repetitions: int) -> list[float]:
     """Seconds of exchanges over bare sockets, in fresh processes; the first one, which warms up, is left out."""
     text = in_process("socket_mesh", nodes, nbytes, repetitions + 1)
-    found: list[float] = json.loads(text)
-    return found[1:]
+    values: list[float] = json.loads(text)
+    return values[1:]
 
 
 def plain_run(name: str, count: int, rounds: int, way: str = "http") -> PlainRun:

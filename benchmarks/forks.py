@@ -58,8 +58,8 @@ def _child(index: int, work: Callable[[int], Any], writing: int) -> None:
 
 def listeners(count: int) -> list[socket.socket]:
     """So many listening sockets of this machine, on ports that the system chooses."""
-    found = []
+    seconds = []
     for _ in range(count):
         listening = socket.create_server((HOST, 0), backlog=256)
-        found.append(listening)
-    return found
+        seconds.append(listening)
+    return seconds

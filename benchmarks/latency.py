@@ -30,11 +30,11 @@ def run(options: Options) -> None:
         nodes.clients[0].edit("MNIST", {"e": EPOCHS})
         nodes.clients[0].trigger("MNIST", 1)
         for path in PATHS:
-            found = probe(nodes, path, seconds)
+            latencies = probe(nodes, path, seconds)
             phase = nodes.clients[0].job("MNIST")["phase"]
             words = f"GET {path}, training" + ("" if phase == "TRAINING" else f" (but it was {phase} at the end)")
-            _row(options.report, words, found, BOUNDS["latency.p99"])
-            options.report.add(Row(f"{words}: longest", "ms", [max(found)], bound=BOUNDS["latency.max"]))
+            _row(options.report, words, latencies, BOUNDS["latency.p99"])
+            options.report.add(Row(f"{words}: longest", "ms", [max(latencies)], bound=BOUNDS["latency.max"]))
     if not options.quick:
         _while_models_move(options)
 
@@ -47,9 +47,9 @@ def _while_models_move(options: Options) -> None:
             nodes.series(1, PATIENCE_S)
             series = threading.Thread(target=nodes.series, args=(10, PATIENCE_S), daemon=True)
             series.start()
-            found = probe(nodes, PATHS[0], SECONDS)
+            latencies = probe(nodes, PATHS[0], SECONDS)
             series.join(PATIENCE_S)
-            _row(options.report, words, found, BOUNDS["latency.p99"])
+            _row(options.report, words, latencies, BOUNDS["latency.p99"])
         except NotDone as exc:
             options.report.add(Row(words, "ms", [], note=str(exc)))
 
@@ -59,7 +59,7 @@ def probe(nodes: Mesh, path: str, seconds: float) -> list[float]:
     node = nodes.nodes[-1]
     host, _, port = node.address.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=30.0)
-    found = []
+    latencies = []
     end = time.monotonic() + seconds
     try:
         while time.monotonic() < end:
@@ -67,16 +67,22 @@ def probe(nodes: Mesh, path: str, seconds: float) -> list[float]:
             connection.request("GET", path)
             connection.getresponse().read()
             taken = time.monotonic() - begun
-            found.append(1000 * taken)
+            latencies.append(1000 * taken)
             time.sleep(max(0.0, EVERY_S - taken))
     finally:
         connection.close()
-    return found
+    return latencies
 
 
-def _row(report: Report, words: str, found: list[float], bound: float | None = None) -> None:
+def _row(report: Report, words: str, latencies: list[float], bound: float | None = None) -> None:
     shares = {"p50": 0.5, "p90": 0.9, "max": 1.0}
-    note = ", ".join(f"{name} {short(percentile(found, share))}" for name, share in shares.items())
+    note = ", ".join(f"{name} {short(percentile(latencies, share))}" for name, share in shares.items())
     report.add(
-        Row(f"{words}: p99", "ms", [percentile(found, 0.99)], bound=bound, note=f"{note}; {len(found)} asked")
+        Row(
+            f"{words}: p99",
+            "ms",
+            [percentile(latencies, 0.99)],
+            bound=bound,
+            note=f"{note}; {len(latencies)} asked",
+        )
     )

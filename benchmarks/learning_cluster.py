@@ -8,16 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
-from flnet.effects import Average, Evaluate, Train
-from flnet.events import Evaluated, Event, MeshStarted, Prepared, Trained
-from flnet.jobs import Rules, Waits
-from flnet.messages import Packet
-from flnet.params import Array, Params, PeerId
-from flnet.simulation import Cluster, Weather
-from flnet.simulation.node import TRAINER, SimulatedNode
-from flnet.simulation.work import declared, work
-from flnet.training import TrainerSettings
-from flnet.training.data import Labelled
+from flnet.datasets.labelled import Labelled
+from flnet.params.params import Array, Params, PeerId
+from flnet.protocol.effects import Average, Evaluate, Train
+from flnet.protocol.events import Evaluated, Event, MeshStarted, Prepared, Trained
+from flnet.protocol.messages import Packet
+from flnet.rounds.settings import Rules, Waits
+from flnet.simulation.cluster import Cluster
+from flnet.simulation.node import TRAINER, SimulatedNode, declared
+from flnet.simulation.schedule import Faults
+from flnet.trainer import TrainerSettings
 from trainers._digits import load_digits
 
 RATE, BATCH, TRAIN_ROWS = 0.1, 32, 24_000
@@ -75,7 +75,7 @@ class LearningCluster(Cluster):
         limit: seconds that slow nodes train at most.
         left_out: of the last nodes, which are not there; the others have the same parts.
         """
-        super().__init__(size - left_out, 1, Weather(digests=1.0, push_bytes=10**9), PATIENCE, rules=rules)
+        super().__init__(size - left_out, 1, Faults(digests=1.0, push_bytes=10**9), PATIENCE, rules=rules)
         self.data, self.batch_s, self.slow, self.limit = data, batch_s, dict(slow or {}), limit
         order = np.random.default_rng(5).permutation(len(data.y))
         self.parts = dict(zip(self.nodes, np.array_split(order, size), strict=False))
@@ -99,7 +99,7 @@ class LearningCluster(Cluster):
         self.trigger(first.id, rounds)
         if not self.run_until_idle(1e6):
             raise RuntimeError(f"rounds do not end on {self.busy()}")
-        records = first.job.history()
+        records = first.job.records()
         batches = -(-len(next(iter(self.parts.values()))) // BATCH)
         return Course(
             [record["post_fedavg_accuracy"] for record in records],
@@ -120,12 +120,12 @@ class LearningCluster(Cluster):
         alone = self.rules is not None and self.rules.asynchronous
         for node in self.nodes.values() if alone else [first]:
             self.trigger(node.id, 1_000_000)
-        found = []
+        results = []
         for _ in range(round(seconds / every)):
             self.run_for(every)
-            held = [node.job.state.model for node in self.nodes.values()]
-            found.append(float(np.mean([self.accuracy(model.shared) for model in held if model is not None])))
-        return found
+            held = [node.job.held.model for node in self.nodes.values()]
+            results.append(float(np.mean([self.accuracy(model.shared) for model in held if model is not None])))
+        return results
 
     def _join(self) -> SimulatedNode:
         """Let all nodes find each other; the first one."""
@@ -145,7 +145,7 @@ class LearningCluster(Cluster):
                 return self._train(node, effect)
             case Evaluate(key, _, shared):
                 return 0.05, Evaluated(key, shared.digest, self.accuracy(shared))
-        return work(self, node, effect)
+        return super().work(node, effect)
 
     def accuracy(self, params: Params) -> float:
         """Of a model on all test rows."""
@@ -174,8 +174,8 @@ class LearningCluster(Cluster):
 
 def _softmax(scores: Array) -> Array:
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    found: Array = powers / powers.sum(axis=1, keepdims=True)
-    return found
+    shares: Array = powers / powers.sum(axis=1, keepdims=True)
+    return shares
 
 
 def digits(folder: str | None, state: Path) -> Digits:
@@ -186,9 +186,9 @@ def digits(folder: str | None, state: Path) -> Digits:
         state: where the split is kept.
     """
     state.mkdir(parents=True, exist_ok=True)
-    found = load_digits(TrainerSettings(Path(folder) if folder else None, state))
-    x, y = _flat(found.train)
-    return Digits(x[:TRAIN_ROWS], y[:TRAIN_ROWS], *_flat(found.official or found.test))
+    trainer = load_digits(TrainerSettings(Path(folder) if folder else None, state))
+    x, y = _flat(trainer.train)
+    return Digits(x[:TRAIN_ROWS], y[:TRAIN_ROWS], *_flat(trainer.official or trainer.test))
 
 
 def _flat(side: Labelled) -> tuple[Array, Array]:

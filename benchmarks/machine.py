@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-PACKAGES = ("numpy", "torch", "quart", "hypercorn", "uvloop", "httpx", "aiohttp", "orjson", "safetensors")
+PACKAGES = ("numpy", "torch", "quart", "hypercorn", "uvloop", "httpx", "orjson", "safetensors")
 PROC = Path("/proc")
 
 
@@ -49,13 +49,13 @@ def peak_mb(pid: int) -> float:
 def descendants(pid: int) -> list[int]:
     """Process ids of all children of a process, and theirs."""
     parents = {child: parent for child in _pids() if (parent := _parent(child)) is not None}
-    found, waiting = [], [pid]
+    processes, waiting = [], [pid]
     while waiting:
         above = waiting.pop()
         children = [child for child, parent in parents.items() if parent == above]
-        found += children
+        processes += children
         waiting += children
-    return sorted(found)
+    return sorted(processes)
 
 
 def cpu_seconds(pid: int) -> float:
@@ -101,8 +101,8 @@ def _kilobytes(path: Path, name: str) -> int:
 
 
 def _field(path: Path, name: str) -> str | None:
-    found = re.search(rf"^{name}\s*:\s*(.+)$", _read(path), re.MULTILINE)
-    return found[1] if found else None
+    match = re.search(rf"^{name}\s*:\s*(.+)$", _read(path), re.MULTILINE)
+    return match[1] if match else None
 
 
 def _read(path: Path) -> str:

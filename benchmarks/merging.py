@@ -11,9 +11,10 @@ from benchmarks.options import Options
 from benchmarks.report import Row
 from benchmarks.timing import extra_mb, in_turns
 from benchmarks.trainers._work import WORKS
-from flnet.node.merging import strategy_for
-from flnet.params import Params, PeerId, RoundKey, Schema, Update
-from flnet.strategies import Merged, RoundStart, State, Strategy
+from flnet.aggregation.base import AggregationRule, Merged, RoundStart, State
+from flnet.algorithms.registry import parse_rule
+from flnet.params.params import Params, PeerId, Schema
+from flnet.protocol.updates import RoundKey, Update
 
 UPDATES = 10
 REPETITIONS = 3
@@ -33,13 +34,13 @@ def run(options: Options) -> None:
     updates = [_update(at, base, model(shapes, at)) for at in range(UPDATES)]
     schema = Schema.of(base)
 
-    def merge(strategy: Strategy, state: State = None, number: int = 0) -> Merged:
+    def merge(strategy: AggregationRule, state: State = None, number: int = 0) -> Merged:
         return strategy.merge(state, RoundStart(schema, base, number), updates)
 
-    mean = partial(merge, strategy_for(MEAN))
+    mean = partial(merge, parse_rule(MEAN))
     mean_mb = extra_mb(mean)
     for rule in RULES:
-        strategy, state = strategy_for(rule), _remembered(strategy_for(rule), schema, base, updates)
+        strategy, state = parse_rule(rule), _remembered(parse_rule(rule), schema, base, updates)
         ours = partial(merge, strategy, state, ROUNDS)
         seconds = in_turns({MEAN: mean, rule: ours}, options.times(REPETITIONS))
         kept = f", what it remembers {state.nbytes / 1e6:.0f} MB" if state is not None else ""
@@ -56,7 +57,7 @@ def _update(at: int, base: Params, other: Params) -> Update:
     return Update(PeerId(f"node-{at}"), RoundKey(1, PeerId("node-0")), near, examples=64)
 
 
-def _remembered(strategy: Strategy, schema: Schema, base: Params, updates: list[Update]) -> State:
+def _remembered(strategy: AggregationRule, schema: Schema, base: Params, updates: list[Update]) -> State:
     """What a rule remembers after some rounds, whose last one began here."""
     state: State = None
     for number in range(ROUNDS):

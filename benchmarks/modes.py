@@ -22,16 +22,15 @@ from benchmarks.nodes import ROOT, TRAINERS
 from benchmarks.options import Options
 from benchmarks.report import Row
 from benchmarks.trainers.STILL import BYTES
-from flnet.blob import Landing
 from flnet.fingerprints import fingerprint
-from flnet.keys import own_key
-from flnet.keys.signer import load_signer
-from flnet.keys.tls import Channel
-from flnet.messages import ModelParams
-from flnet.node.keyed import made_of
-from flnet.signing import Gate, MeshKey, Seal
-from flnet.signing.base import EMPTY
-from flnet.transport import HttpTransport
+from flnet.node.trust import made_of
+from flnet.params.blob import Landing
+from flnet.protocol.messages import ModelParams
+from flnet.security.keys import load_signer, own_key
+from flnet.security.signatures import EMPTY, MeshKey
+from flnet.security.signing import RequestSigner, RequestVerifier
+from flnet.security.tls import Channel
+from flnet.wire.http import HttpTransport
 
 MODES = ("open", "keyed", "pinned")
 NBYTES = 40_000_000
@@ -71,11 +70,11 @@ class Side:
 def processor_of(process: psutil.Process) -> float:
     """Seconds of processor time that its threads have had; to the microsecond on Linux, else to the tick."""
     try:
-        threads = [one.read_text() for one in Path(f"/proc/{process.pid}/task").glob("*/schedstat")]
+        threads = [schedstat.read_text() for schedstat in Path(f"/proc/{process.pid}/task").glob("*/schedstat")]
         return sum(int(words.split()[0]) for words in threads) / 1e9
     except (OSError, ValueError, IndexError):
-        there = process.cpu_times()
-        return there.user + there.system
+        times = process.cpu_times()
+        return times.user + times.system
 
 
 def run(options: Options) -> None:
@@ -119,7 +118,10 @@ def signing(folder: Path, mesh: MeshKey | None) -> float:
         mesh: its key, if it has one.
     """
     own = load_signer(folder)
-    seal, gate = Seal(own, mesh, secrets.token_hex(8)), Gate(own, mesh, lambda: secrets.token_hex(16))
+    seal, gate = (
+        RequestSigner(own, mesh, secrets.token_hex(8)),
+        RequestVerifier(own, mesh, lambda: secrets.token_hex(16)),
+    )
     path, kind = f"{ModelParams.path}/{'0' * 64}", "application/octet-stream"
     first = seal.request("there", "GET", path, "", EMPTY)
     seal.learn("there", first, 401, {"WWW-Authenticate": gate.me.challenge}.get)
@@ -149,20 +151,26 @@ def _sides(options: Options) -> Iterator[dict[str, Side]]:
             sides[mode] = _side(options.place("modes"), mode, options.base_port + number, started)
         yield sides
     finally:
-        for one in started:
-            one.kill()
-            one.wait()
+        for process in started:
+            process.kill()
+            process.wait()
 
 
 def _side(folder: Path, mode: str, port: int, started: list[subprocess.Popen[bytes]]) -> Side:
-    there, here = folder / f"{mode}-node", folder / f"{mode}-here"
-    for one in (there, here):
-        one.mkdir(parents=True)
-    keys = own_key(there).text, own_key(here).text
+    node_folder, own_folder = folder / f"{mode}-node", folder / f"{mode}-here"
+    for state in (node_folder, own_folder):
+        state.mkdir(parents=True)
+    keys = own_key(node_folder).text, own_key(own_folder).text
     settings = {"MESH_KEY": SECRET} if mode == "keyed" else {}
     if mode == "pinned":
         settings = {"MESH_MODE": mode, "TRUSTED_PEERS": fingerprint(keys[1])}
-    values = {"NODE_PORT": port, "STATE_PATH": there, "TRAINERS_PATH": TRAINERS, "TRAINERS": "STILL", **settings}
+    values = {
+        "NODE_PORT": port,
+        "STATE_PATH": node_folder,
+        "TRAINERS_PATH": TRAINERS,
+        "TRAINERS": "STILL",
+        **settings,
+    }
     clean = {name: value for name, value in os.environ.items() if not name.startswith("FLNET_")}
     environ = clean | {f"FLNET_{name}": str(value) for name, value in values.items()}
     environ |= {BYTES: str(NBYTES), "PYTHONPATH": str(ROOT)}
@@ -170,11 +178,11 @@ def _side(folder: Path, mode: str, port: int, started: list[subprocess.Popen[byt
     started.append(node)
     digest = _digest(f"{'https' if mode == 'pinned' else 'http'}://127.0.0.1:{port}")
     mesh = MeshKey(SECRET) if mode == "keyed" else None
-    seal = made_of(load_signer(here), mesh, keys[0].__eq__ if mode == "pinned" else None).seal
+    seal = made_of(load_signer(own_folder), mesh, keys[0].__eq__ if mode == "pinned" else None).signer
     transport = HttpTransport(
         PATIENCE_S,
         random.Random(0),
-        seal=seal if mode != "open" else None,
+        signer=seal if mode != "open" else None,
         channel=Channel(keys[0].__eq__) if mode == "pinned" else None,
     )
     return Side(transport, f"127.0.0.1:{port}", f"{ModelParams.path}/{digest}", psutil.Process(node.pid))
@@ -186,10 +194,10 @@ def _digest(url: str) -> str:
     with httpx.Client(base_url=url, trust_env=False, verify=False) as person:
         while time.monotonic() < deadline:
             try:
-                found = person.get("/jobs/STILL").json().get("digest")
+                digest = person.get("/jobs/STILL").json().get("digest")
             except httpx.TransportError:
-                found = None
-            if found:
-                return str(found)
+                digest = None
+            if digest:
+                return str(digest)
             time.sleep(0.2)
     raise RuntimeError(f"the node at {url} has loaded nothing")

@@ -16,9 +16,9 @@ from typing import Any
 import httpx
 
 from benchmarks.machine import cpu_seconds, descendants, proportional_mb
-from flnet.cli import processes
+from flnet.cli import local_mesh as processes
 from flnet.cli.client import NodeClient
-from flnet.cli.processes import NodeProcess
+from flnet.cli.local_mesh import NodeProcess
 from flnet.errors import PeerTimeout, PeerUnreachable
 from flnet.settings import PREFIX, Settings
 
@@ -152,11 +152,11 @@ class Series:
 
     def times(self, kind: str, number: int) -> list[float]:
         """When each node noted such an event of this round; nodes that did not are left out."""
-        found = [
+        values = [
             [e["at"] for e in feed if e["kind"] == kind and e["data"].get("round") == number]
             for feed in self.feeds
         ]
-        return [times[-1] for times in found if times]
+        return [times[-1] for times in values if times]
 
     def closed(self, number: int) -> float:
         """When the last node closed a round."""

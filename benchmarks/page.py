@@ -65,7 +65,9 @@ def browser() -> Iterator[Any]:
     """
     from playwright.sync_api import sync_playwright  # noqa: PLC0415  the other measurements need no browser
 
-    path = os.environ.get("CHROMIUM") or next((found for found in map(shutil.which, BROWSERS) if found), None)
+    path = os.environ.get("CHROMIUM") or next(
+        (program for program in map(shutil.which, BROWSERS) if program), None
+    )
     if path is None:
         raise FileNotFoundError(f"none of {', '.join(BROWSERS)} is in PATH")
     with sync_playwright() as driver:

@@ -174,14 +174,14 @@ def run(work: Work, way: str, rounds: int) -> PlainRun:
     started = time.monotonic()
     listening = listeners(work.nodes)
     member = {"http": _over_http, "sockets": _over_sockets}[way]
-    found = forked(work.nodes, lambda index: member(work, index, listening, rounds))
-    ends = [max(together) for together in zip(*(result["ends"] for result in found), strict=True)]
+    results = forked(work.nodes, lambda index: member(work, index, listening, rounds))
+    ends = [max(together) for together in zip(*(result["ends"] for result in results), strict=True)]
     return PlainRun(
         ends[0] - started,
         [after - before for before, after in pairwise(ends)],
-        sum(result["cpu"] for result in found) / (rounds - 1),
-        sum(result["accuracy"] for result in found) / len(found),
-        sum(result["mb"] for result in found),
+        sum(result["cpu"] for result in results) / (rounds - 1),
+        sum(result["accuracy"] for result in results) / len(results),
+        sum(result["mb"] for result in results),
     )
 
 

@@ -43,5 +43,5 @@ def extra_mb(work: Work) -> float:
 
 def copies(array: npt.NDArray[np.float32]) -> dict[str, Work]:
     """The floors: the same bytes copied into memory that is there already, and into new memory."""
-    there = array.copy()
-    return {"memcpy, warm": lambda: np.copyto(there, array), "memcpy, new memory": array.copy}
+    copy = array.copy()
+    return {"memcpy, warm": lambda: np.copyto(copy, array), "memcpy, new memory": array.copy}

@@ -11,8 +11,8 @@ from benchmarks.bounds import BOUNDS
 from benchmarks.learning_cluster import Digits, LearningCluster, digits
 from benchmarks.options import Options
 from benchmarks.report import Row, columns, spark
-from flnet.jobs import Rules
-from flnet.policies import Participation
+from flnet.rounds.participation import Participation
+from flnet.rounds.settings import Rules
 
 NODES, ROUNDS, SLOWER = 8, 20, 10.0
 BATCH_S = 0.05  # of virtual time, on a node that is not slow
@@ -34,15 +34,15 @@ def part_of_the_mesh(options: Options, data: Digits, rounds: int) -> None:
     half = LearningCluster(NODES, data, BATCH_S, rules=Rules(Participation(0.5))).run(rounds * 3 // 2)
     lines = [("nodes that train", "accuracy by round", "", "last", "MB a round", "MB in all")]
     lowest = min(*whole.accuracies, *half.accuracies)
-    for name, found in (("all 8", whole), ("4 of 8", half)):
-        each = found.bytes / len(found.accuracies) / 1e6
-        steps = " ".join(f"{value:.3f}" for value in found.accuracies)
-        last, total = f"{found.accuracies[-1]:.4f}", f"{found.bytes / 1e6:.2f}"
-        lines.append((name, spark(found.accuracies, lowest, 1.0), steps, last, f"{each:.2f}", total))
+    for name, course in (("all 8", whole), ("4 of 8", half)):
+        each = course.bytes / len(course.accuracies) / 1e6
+        steps = " ".join(f"{value:.3f}" for value in course.accuracies)
+        last, total = f"{course.accuracies[-1]:.4f}", f"{course.bytes / 1e6:.2f}"
+        lines.append((name, spark(course.accuracies, lowest, 1.0), steps, last, f"{each:.2f}", total))
     options.report.write(columns(lines))
     lost = [whole.accuracies[-1] - half.accuracies[-1]]
     options.report.add(Row("C = 0.5, 1.5 x the rounds: accuracy lost", "", lost, bound=BOUNDS["uneven.accuracy"]))
-    bytes_a_round = [found.bytes / len(found.accuracies) / 1e6 for found in (half, whole)]
+    bytes_a_round = [course.bytes / len(course.accuracies) / 1e6 for course in (half, whole)]
     bound = BOUNDS["uneven.bytes"]
     options.report.add(Row("C = 0.5: a round", "MB", bytes_a_round[:1], bytes_a_round[1:], "C = 1", bound))
 
@@ -55,12 +55,14 @@ def slow_node(options: Options, data: Digits, rounds: int) -> None:
     ways = (("as it is", None, None), (f"for at most {limit:g} s", limit, None), ("over rounds", None, late))
     for words, seconds, rules in ways:
         slow = LearningCluster(NODES, data, BATCH_S, slow={NODES - 1: SLOWER}, limit=seconds, rules=rules)
-        found = slow.run(rounds)
+        course = slow.run(rounds)
         name = f"one node {SLOWER:g} x slower, trains {words}: {rounds} rounds"
-        note = f"accuracy {found.accuracies[-1]:.4f}, without it {without.accuracies[-1]:.4f}; its updates counted"
-        note += f" in {found.counted[-1]} rounds, with {found.examples[-1]} examples in the last"
+        note = (
+            f"accuracy {course.accuracies[-1]:.4f}, without it {without.accuracies[-1]:.4f}; its updates counted"
+        )
+        note += f" in {course.counted[-1]} rounds, with {course.examples[-1]} examples in the last"
         bound = BOUNDS["uneven.time"] if seconds or rules else None
-        options.report.add(Row(name, "s", [found.seconds], [without.seconds], "without it", bound, note))
+        options.report.add(Row(name, "s", [course.seconds], [without.seconds], "without it", bound, note))
 
 
 def without_rounds(options: Options, data: Digits, rounds: int) -> None:
@@ -71,15 +73,17 @@ def without_rounds(options: Options, data: Digits, rounds: int) -> None:
     courses = {words: mesh.over_time(seconds, every) for words, mesh in meshes.items()}
     lowest = min(map(min, courses.values()))
     lines = [("one node 10 x slower", f"mean accuracy every {every:g} s", "", "last")]
-    for words, found in courses.items():
-        steps = " ".join(f"{value:.3f}" for value in found)
-        lines.append((words, spark(found, lowest, 1.0), steps, f"{found[-1]:.4f}"))
+    for words, accuracies in courses.items():
+        steps = " ".join(f"{value:.3f}" for value in accuracies)
+        lines.append((words, spark(accuracies, lowest, 1.0), steps, f"{accuracies[-1]:.4f}"))
     options.report.write(columns(lines))
     goal = courses["in rounds"][-1]
-    taken = {words: every * (1 + sum(value < goal for value in found)) for words, found in courses.items()}
+    taken = {
+        words: every * (1 + sum(value < goal for value in accuracies)) for words, accuracies in courses.items()
+    }
     alone = meshes["asynchronous"]
     slow = list(alone.nodes)[-1]
-    merges = [record for node in alone.nodes.values() for record in node.job.history() if node.id != slow]
+    merges = [record for node in alone.nodes.values() for record in node.job.records() if node.id != slow]
     counted = sum(slow in record["contributors"] for record in merges)
     note = f"its models went into {counted} of {len(merges)} versions of others"
     name = f"asynchronous: until the accuracy that rounds reach in {seconds:g} s ({goal:.4f})"

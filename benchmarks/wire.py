@@ -36,9 +36,9 @@ def run(options: Options) -> None:
     if not _can_unshare():
         options.report.add(Row("bytes on the wire", "MB", [], note="unshare -rn is not allowed here"))
         return
-    found = [encoding for encoding in ENCODINGS if known({"wire": encoding})] or ["default"]
+    encodings = [encoding for encoding in ENCODINGS if known({"wire": encoding})] or ["default"]
     for size, nbytes in SIZES.items():
-        for encoding in found:
+        for encoding in encodings:
             if nbytes > MNIST_BYTES and encoding in ("json", "default"):
                 options.report.add(
                     Row(f"{size}, {encoding}", "MB", [], note="left out: JSON takes minutes a round")
@@ -64,12 +64,12 @@ def one(options: Options, encoding: str, size: str, nbytes: int) -> None:
     if done.returncode:
         options.report.add(Row(name, "MB", [], note=f"ended with code {done.returncode}; see above"))
         return
-    found = json.loads(done.stdout)
+    result = json.loads(done.stdout)
     least = count * (count - 1) * nbytes / 1e6
     bound = BOUNDS["wire"] * {"float16": 0.5, "int8": 0.26, "json": 10.0}.get(encoding, 1.0)
-    note = f"idle {found['idle_kb_s']:.1f} kB/s"
+    note = f"idle {result['idle_kb_s']:.1f} kB/s"
     what = "N(N-1) float32 updates"
-    options.report.add(Row(name, "MB", [found["mb"]], [least], what, bound, note))
+    options.report.add(Row(name, "MB", [result["mb"]], [least], what, bound, note))
 
 
 def main() -> None:

@@ -50,11 +50,11 @@ def one(options: Options, name: str) -> None:
             report.add(Row(f"{name}: accuracy at the end", "", _accuracies(nodes), note=same))
     except NotDone as exc:
         note = str(exc)
-    report.add(Row(words, "s", ours, [median(one.rounds_s) for one in plain], what, BOUNDS[f"works.{name}"], note))
-    report.add(Row(words, "s", ours, [median(one.rounds_s) for one in bare], "plain mesh, bare sockets"))
+    report.add(Row(words, "s", ours, [median(run.rounds_s) for run in plain], what, BOUNDS[f"works.{name}"], note))
+    report.add(Row(words, "s", ours, [median(run.rounds_s) for run in bare], "plain mesh, bare sockets"))
     # What the others on this machine do slows a round down, but adds little to the time that it is worked for.
     words = f"{name}: processor time of all {count} nodes, a round"
-    report.add(Row(words, "s", cpu, [one.cpu_s for one in plain], what))
+    report.add(Row(words, "s", cpu, [run.cpu_s for run in plain], what))
 
 
 def _accuracies(nodes: Mesh) -> list[float]:

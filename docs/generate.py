@@ -11,15 +11,24 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from flnet.errors import FlnetError, PeerError
-from flnet.jobs.steps import ASYNCHRONOUS, draw
-from flnet.membership import Pauses, Standing, State
-from flnet.membership.pace import suspicion_ticks
-from flnet.settings import PREFIX, Settings
-from flnet.web.access import PAGES
-from flnet.web.endpoint import Who
-from flnet.web.endpoints import ENDPOINTS
+import click
 
+from flnet.cli.commands import cli
+from flnet.errors import FlnetError, PeerError
+from flnet.membership.probing import Pauses, suspicion_ticks
+from flnet.membership.roster import State, Status
+from flnet.rounds.steps import ASYNCHRONOUS, draw
+from flnet.settings import PREFIX, Settings
+from flnet.web.api.openapi import ENDPOINTS
+from flnet.web.app import ROUTES
+from flnet.web.auth.permissions import Who
+
+WHO = {
+    Who.PUBLIC: "anyone",
+    Who.READERS: "anyone in an open mesh; its nodes and the operator in a mesh with keys",
+    Who.NODES: "other nodes",
+    Who.OPERATOR: "the operator of this node",
+}
 ROOT = Path(__file__).resolve().parent.parent
 INCARNATIONS = (1, 2)  # of which the table of claims gives an example
 PART = re.compile(r"(<!-- begin:(?P<name>[\w-]+) -->\n).*?(<!-- end:(?P=name) -->)", re.DOTALL)
@@ -45,6 +54,24 @@ def _default(value: object) -> str:
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
+def commands_table() -> str:
+    """Every command and what it does, as `flnet --help` says it."""
+    context = click.Context(cli)
+    commands = ((name, cli.get_command(context, name)) for name in cli.list_commands(context))
+    rows = [f"| `flnet {name}` | {_plain(_paragraph(command))} |" for name, command in commands if command]
+    return "\n".join(["| command | what it does |", "| --- | --- |", *rows])
+
+
+def _paragraph(command: click.Command) -> str:
+    return " ".join((command.help or "").split("\n\n")[0].split())
+
+
+def endpoints_table() -> str:
+    """Every endpoint with its verb, who may call it, and what it does."""
+    rows = [f"| `{each.name}` | {WHO[each.who]} | {_plain(each.what)} |" for each in ENDPOINTS]
+    return "\n".join(["| endpoint | who may call it | what it does |", "| --- | --- | --- |", *rows])
+
+
 def errors_table() -> str:
     """Every error that a caller can meet: HTTP status, code, and when."""
     kinds = sorted(_leaves(PeerError), key=lambda kind: (kind.status, kind.code))
@@ -56,12 +83,7 @@ def _leaves(kind: type[FlnetError]) -> Iterator[type[FlnetError]]:
     children = kind.__subclasses__()
     for child in children:
         yield from _leaves(child)
-    if not children and kind.__module__ in (
-        "flnet.errors",
-        "flnet.refusals",
-        "flnet.signing.refusals",
-        "flnet.web.refusals",
-    ):
+    if not children and kind.__module__ == "flnet.errors":
         yield kind
 
 
@@ -83,11 +105,11 @@ def claims_table() -> str:
     """Which claim about a member counts against what is held of it."""
     held = [f"`{state.value}`, {i}" for i in INCARNATIONS for state in State]
     head = ["| somebody says | " + " | ".join(held) + " |", "| --- |" + " --- |" * len(held)]
-    return "\n".join([*head, *(_claim_row(Standing(state, i)) for i in INCARNATIONS for state in State)])
+    return "\n".join([*head, *(_claim_row(Status(state, i)) for i in INCARNATIONS for state in State)])
 
 
-def _claim_row(claim: Standing) -> str:
-    others = (Standing(state, i) for i in INCARNATIONS for state in State)
+def _claim_row(claim: Status) -> str:
+    others = (Status(state, i) for i in INCARNATIONS for state in State)
     cells = ("counts" if claim.beats(other) else "same" if claim == other else "-" for other in others)
     return f"| `{claim.state.value}`, {claim.incarnation} | {' | '.join(cells)} |"
 
@@ -106,8 +128,7 @@ def suspicion_table() -> str:
 
 def access_table() -> str:
     """Who may ask for what, the REST API and the pages."""
-    said = {**PAGES, **{each.route: each.who for each in ENDPOINTS}}
-    rows = [f"| {who.value} | {_code(sorted(r for r in said if said[r] is who))} |" for who in Who]
+    rows = [f"| {WHO[who]} | {_code(sorted(each.name for each in ROUTES if each.who is who))} |" for who in Who]
     return "\n".join(["| who | may ask for |", "| --- | --- |", *rows])
 
 
@@ -117,6 +138,8 @@ def _code(names: list[str]) -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     "settings": settings_table,
+    "commands": commands_table,
+    "endpoints": endpoints_table,
     "errors": errors_table,
     "access": access_table,
     "job-steps": state_diagram,

@@ -1,4 +1,4 @@
-"""What may stand as a name (of a node or a trainer) and as a host, and how addresses are written."""
+"""Valid names (of nodes and trainers) and hosts, and how addresses are written."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+
+from flnet.text import joined, text
 
 MAX_NAME = 64
 MAX_HOST = 253  # characters of a whole host name (RFC 1035, 2.3.4, as it is written)
@@ -21,10 +23,19 @@ def check_name(name: str) -> str:
         ValueError: empty, longer than 64 characters, not printable, or with spaces at its ends.
     """
     if not 1 <= len(name) <= MAX_NAME:
-        raise ValueError(f"must have 1 to {MAX_NAME} characters, not {len(name)}")
+        raise ValueError(text("must have 1 to {most} characters, not {count}", MAX_NAME, len(name)))
     if not name.isprintable() or name != name.strip():
-        raise ValueError("must be printable text without spaces at its ends")
+        raise ValueError(text("must be printable text without spaces at its ends"))
     return name
+
+
+def is_name(name: str) -> bool:
+    """Whether the name may stand in messages, logs and pages."""
+    try:
+        check_name(name)
+    except ValueError:
+        return False
+    return True
 
 
 @lru_cache(1024)
@@ -36,7 +47,7 @@ def check_host(host: str) -> str:
     """
     labels = host.removesuffix(".").split(".")
     if not _is_ip(host) and (len(host) > MAX_HOST or not all(map(_LABEL.fullmatch, labels))):
-        raise ValueError("must be an IP address or a host name")
+        raise ValueError(text("must be an IP address or a host name"))
     return host
 
 
@@ -54,16 +65,16 @@ def _is_ip(host: str) -> bool:
 
 
 def names_differ(expected: Mapping[str, object], got: Mapping[str, object]) -> str:
-    """Which names of parameters are missing, and which are too many, in words."""
+    """Describe which names of parameters are missing or unknown."""
     missing, extra = sorted(expected.keys() - got.keys()), sorted(got.keys() - expected.keys())
-    parts = [f"expected {_short(sorted(expected))}"]
+    parts = [text("expected {names}", _short(sorted(expected)))]
     if missing:
-        parts.append(f"missing {_short(missing)}")
+        parts.append(text("missing {names}", _short(missing)))
     if extra:
-        parts.append(f"not known here {_short(extra)}")
-    return f"wrong parameter names: {'; '.join(parts)}"
+        parts.append(text("not known here {names}", _short(extra)))
+    return text("wrong parameter names: {words}", joined(parts))
 
 
 def _short(names: Sequence[str]) -> str:
     shown = ", ".join(repr(name[:60]) for name in names[:8])
-    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown
+    return text("{names} and {count} more", shown, len(names) - 8) if len(names) > 8 else shown

@@ -1,7 +1,7 @@
-"""Where this node sends requests to: an address that somebody else named is used only in these networks.
+"""Networks that this node sends requests to: an address that somebody else named is called only if it is in one of them.
 
-Whoever may announce an address could otherwise let this node knock at services that only it can reach: those of
-its own machine, of a cloud's metadata address, or of the network behind it.
+Otherwise a peer could announce an address and make this node call services that only this node can reach: on its own
+machine, at a cloud's metadata address, or in the network behind it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator
+
+from flnet.text import text
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -29,7 +31,7 @@ LEAST_PORT = 1024  # services that are no node's lie below
 
 
 def networks_of(texts: Iterable[str]) -> tuple[Network, ...]:
-    """The networks that are written so, as "10.1.0.0/16" or as one address.
+    """Parse networks, each written as "10.1.0.0/16" or as one address.
 
     Raises:
         ValueError: one of them is none, such as one with bits set beyond its length.
@@ -47,18 +49,18 @@ Cidrs = Annotated[tuple[str, ...], BeforeValidator(_split)]  # of a setting
 
 
 def address_of(host: str) -> Address | None:
-    """The IP address that is written so; None for a host name. IPv4 inside of IPv6 is IPv4."""
+    """Parse an IP address; None for a host name. IPv4 in IPv6 becomes IPv4."""
     try:
-        found = ipaddress.ip_address(host.strip("[]").partition("%")[0])
+        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
     except ValueError:
         return None
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
-        return found.ipv4_mapped
-    return found
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return address
 
 
 class Networks:
-    """What may be called, and why not."""
+    """Decides whether this node may send a request to an address, and why not."""
 
     def __init__(
         self,
@@ -84,7 +86,7 @@ class Networks:
         self._at_home = all(network.is_loopback for network in self.allowed)
 
     def refusal(self, host: str, port: int, told_by: str | None = None) -> str | None:
-        """Why no request goes there; None if one may. A host name may, until its address is known.
+        """Why no request may be sent to a host; None if it may. A host name may, until its address is known.
 
         Args:
             host: as it was announced.
@@ -92,7 +94,7 @@ class Networks:
             told_by: address of who announced it; None where that was looked at before.
         """
         if port < LEAST_PORT and port not in self._low:
-            return f"ports below {LEAST_PORT} belong to other services"
+            return text("ports below {least} belong to other services", LEAST_PORT)
         if host in self._named:
             return None
         address = address_of(host)
@@ -100,27 +102,27 @@ class Networks:
             return None
         teller = address_of(told_by) if told_by is not None else None
         if address.is_loopback and told_by is not None and not (teller and teller.is_loopback):
-            return "it is the caller's own machine, and would be this one here"
+            return text("it is the caller's own machine, and would be this one here")
         return self._why_not(address, port)
 
     def refusal_of_name(self, name: str, address: str, port: int) -> str | None:
-        """Why no request goes to the address that a host name has; None if one may."""
-        found = address_of(address)
-        if found is None or any(found in network for network in NEVER):
-            return "no node can be there"
+        """Why no request may be sent to the address of a host name; None if it may."""
+        parsed = address_of(address)
+        if parsed is None or any(parsed in network for network in NEVER):
+            return text("no node can be there")
         if name in self._named:
             return None
-        if found.is_loopback and not self._at_home:
-            return "the name is one of this machine"
-        return self._why_not(found, port)
+        if parsed.is_loopback and not self._at_home:
+            return text("the name is one of this machine")
+        return self._why_not(parsed, port)
 
     def _why_not(self, address: Address, port: int) -> str | None:
         if any(address in network for network in NEVER):
-            return "no node can be there"
+            return text("no node can be there")
         if address in self._named_addresses:
             return None
         if port == self._port and address in self._own:
-            return "it is this node itself"
+            return text("it is this node itself")
         if not any(address in network for network in self.allowed):
-            return "it lies outside of FLNET_ALLOWED_NETWORKS"
+            return text("it lies outside of FLNET_ALLOWED_NETWORKS")
         return None

@@ -1,13 +1,17 @@
-"""Leaves out what takes minutes, unless a person asks for it; says which tests go one after another."""
+"""Leaves out the tests that take minutes unless asked for them, and groups tests for parallel runs."""
 
 from __future__ import annotations
 
 import gc
+import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 LONG = "long"
+LONGEST = ("nodes", "browser")  # groups of tests
+START_NODES = frozenset({"cli", "fuzz", "processes", "threats", "web"})  # folders whose slow tests start nodes
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -17,6 +21,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # No deadline: under load a correct test would fail. Fewer examples than usual, and more in a long run.
+    settings.register_profile("flnet", deadline=None, max_examples=300 if config.getoption("--long") else 50)
+    settings.load_profile("flnet")
     words = "takes minutes; left out unless --long or -m long asks for it (docs/testing-faults.md)"
     config.addinivalue_line("markers", f"{LONG}: {words}")
 
@@ -25,6 +32,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.pluginmanager.hasplugin("xdist"):
         for item in items:
             item.add_marker(pytest.mark.xdist_group(group_of(item)))
+        if "PYTEST_XDIST_WORKER" in os.environ:  # groups begin in this order
+            items.sort(key=lambda item: group_of(item) not in LONGEST)
     if config.getoption("--long") or LONG in config.getoption("markexpr").split():
         return
     left_out = [item for item in items if item.get_closest_marker(LONG)]
@@ -44,11 +53,11 @@ def pytest_collection_finish() -> None:
 
 
 def group_of(item: pytest.Item) -> str:
-    """Tests of one group run in one process, in their order: those of a module, all with a browser, or all others
-    that start whole nodes. They wait for most of their time, so that there is one process more than processors.
+    """The tests of one group run in one process, in order: those of a module, all with a browser, or all that start
+    whole nodes. The last two wait for most of their time, so that there is one process more than processors.
     """
     folder = item.path.relative_to(Path(__file__).parent).parts[0]
     if item.get_closest_marker("browser"):
         return "browser"
-    starts_nodes = item.get_closest_marker("slow") and folder not in ("trainers", "training")
-    return "nodes" if starts_nodes or folder == "hosts" else item.nodeid.partition("::")[0]
+    starts_nodes = folder == "hosts" or (folder in START_NODES and item.get_closest_marker("slow"))
+    return "nodes" if starts_nodes else item.nodeid.partition("::")[0]

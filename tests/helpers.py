@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel
 
-from flnet.messages import HyperParams, Peer
-from flnet.params import Params, PeerId, RoundKey, Update
+from flnet.params.params import Params, PeerId
+from flnet.protocol.messages import HyperParams, Peer
+from flnet.protocol.updates import RoundKey, Update
 
 HYPER = HyperParams(e=2, u=1e-05, b=64)
 
@@ -38,19 +39,26 @@ def update(
     return Update(PeerId(peer), key(round, initiator), params("float64", **arrays), examples, labels)
 
 
-def frozen(value: Any) -> Any:
-    """All that an object holds, as plain comparable data: what a refused step must leave exactly as it was."""
+def frozen(value: Any, seen: set[int] | None = None) -> Any:
+    """All that an object holds, as plain comparable data: what a refused step must leave exactly as it was.
+
+    What several objects share is there once.
+    """
+    seen = set() if seen is None else seen
     match value:
         case Params():
             return value.digest
         case Mapping():
-            return {name: frozen(inner) for name, inner in value.items()}
+            return {name: frozen(inner, seen) for name, inner in value.items()}
         case list() | tuple() | deque():
-            return [frozen(inner) for inner in value]
+            return [frozen(inner, seen) for inner in value]
         case set() | frozenset():
             return sorted(map(str, value))
         case Enum():
             return value
         case BaseModel() | str() | int() | float() | None | type():
             return value
-    return {name: frozen(inner) for name, inner in vars(value).items()}
+    if id(value) in seen:
+        return None
+    seen.add(id(value))
+    return {name: frozen(inner, seen) for name, inner in vars(value).items()}

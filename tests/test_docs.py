@@ -7,33 +7,33 @@ import importlib.util
 import json
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import cast
 
 import click
 import numpy as np
 import pytest
-from quart import Quart
 
-from flnet import messages, strategies, training
+from flnet.algorithms import registry
 from flnet.cli.commands import cli
-from flnet.codec.json_codec import JsonCodec
-from flnet.jobs import Phase
-from flnet.node.base import Node
-from flnet.params import TrainerId
+from flnet.compute import queue as training
+from flnet.compute.verbs import EvaluateRequest, FitRequest, PrepareRequest
+from flnet.node.interface import EditHyperParams
+from flnet.params.params import TrainerId
+from flnet.protocol import messages
+from flnet.rounds.steps import Phase
 from flnet.settings import PREFIX, Settings, load_settings
-from flnet.web.app import create_app
-from tests.layout_rules import dotted
-from tests.test_layout import ROOT, sources
+from flnet.web.app import ROUTES
+from flnet.wire.json_codec import JsonCodec
+from tests.test_layout import ROOT, dotted, sources
 
 README = (ROOT / "README.md").read_text("utf-8")
-TEXTS = {
-    path.name: path.read_text("utf-8") for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-}
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = {str(path.relative_to(ROOT)).removeprefix("docs/"): path.read_text("utf-8") for path in PAGES[:1]}
+TEXTS |= {("index" if path.stem == "README" else path.name): path.read_text("utf-8") for path in PAGES[1:]}
 EVERYTHING = "\n".join(TEXTS.values())
 EXAMPLE = re.compile(r"<!-- example:(?P<kind>\w+) -->\n```json\n(?P<body>.*?)\n```", re.DOTALL)
-VARIABLES = {"trainer": "{trainerId}", "digest": "{digest}", "peer": "{peer}"}
 TRAINER = re.compile(r"<!-- trainer:(?P<id>\w+) -->\n```python\n(?P<code>.*?)```", re.DOTALL)
 
 
@@ -51,14 +51,13 @@ def generator() -> ModuleType:
     return module
 
 
+@cache
 def routes() -> dict[str, set[str]]:
     """The paths of the application as the documents write them, with their verbs."""
-    app: Quart = create_app(cast(Node, None), load_settings({}, {}))
-    found: dict[str, set[str]] = {}
-    for rule in app.url_map.iter_rules():
-        path = re.sub(r"<(?:\w+:)?(\w+)>", lambda part: VARIABLES.get(part[1], part[0]), rule.rule)
-        found.setdefault(path, set()).update((rule.methods or set()) - {"HEAD", "OPTIONS"})
-    return found
+    result: dict[str, set[str]] = {}
+    for route in ROUTES:
+        result.setdefault(route.path, set()).add(route.method)
+    return result
 
 
 def published_kinds() -> set[str]:
@@ -66,7 +65,11 @@ def published_kinds() -> set[str]:
     kinds: set[str] = set()
     for tree in (source.tree for source in sources("flnet")):
         calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and n.args]
-        given = [n.args[0] for n in calls if dotted(n.func).rpartition(".")[2] in {"Publish", "publish", "tell"}]
+        given = [
+            n.args[0]
+            for n in calls
+            if dotted(n.func).rpartition(".")[2] in {"Publish", "publish", "tell", "_tell"}
+        ]
         names = {n.id for n in given if isinstance(n, ast.Name)}
         set_here = [n.value for n in ast.walk(tree) if isinstance(n, ast.Assign) and dotted(n.targets[0]) in names]
         values = [
@@ -78,8 +81,8 @@ def published_kinds() -> set[str]:
     return kinds
 
 
-def test_every_setting_is_in_the_readme() -> None:
-    assert missing({PREFIX + name.upper() for name in Settings.model_fields}, README) == []
+def test_every_setting_is_described() -> None:
+    assert missing({PREFIX + name.upper() for name in Settings.model_fields}, TEXTS["settings.md"]) == []
 
 
 def test_no_setting_is_invented() -> None:
@@ -98,7 +101,7 @@ def test_no_endpoint_is_invented() -> None:
 
 
 def test_every_command_is_described() -> None:
-    assert missing({f"flnet {name}" for name in cli.list_commands(click.Context(cli))}, README) == []
+    assert missing({f"flnet {name}" for name in cli.list_commands(click.Context(cli))}, TEXTS["commands.md"]) == []
 
 
 def test_every_kind_of_news_and_every_phase_is_described() -> None:
@@ -106,8 +109,11 @@ def test_every_kind_of_news_and_every_phase_is_described() -> None:
     assert missing(published_kinds() | {phase.value for phase in Phase}, TEXTS["rounds.md"]) == []
 
 
-def test_every_strategy_is_described() -> None:
-    builders = {name for name in strategies.__all__ if name.islower()}
+def test_every_aggregation_rule_is_described() -> None:
+    packages = ("flnet.aggregation.", "flnet.algorithms.")
+    functions = {name: value for name, value in vars(registry).items() if callable(value) and name.islower()}
+    builders = {name for name, value in functions.items() if value.__module__.startswith(packages)}
+    builders -= {name for name, value in functions.items() if value.__module__ == registry.__name__}
     assert missing(builders, TEXTS["architecture.md"]) == []
 
 
@@ -125,7 +131,7 @@ def test_generated_parts_are_up_to_date(name: str) -> None:
 def test_links_lead_somewhere(name: str) -> None:
     folder = ROOT if name == "README.md" else ROOT / "docs"
     for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([\w-]+))?\)", TEXTS[name]):
-        path = folder / target if target else folder / name
+        path = folder / target if target else folder / name.replace("index", "README.md")
         assert path.exists(), target
         text = path.read_text("utf-8") if anchor else ""  # a picture has no headings
         headings = [line.lstrip("# ").lower() for line in text.splitlines() if line[:1] == "#"]
@@ -134,11 +140,11 @@ def test_links_lead_somewhere(name: str) -> None:
 
 @pytest.mark.parametrize(("kind", "body"), EXAMPLE.findall(TEXTS["protocol.md"]))
 def test_example_messages_are_messages(kind: str, body: str) -> None:
-    packet = JsonCodec().decode(getattr(messages, kind), body.encode())
+    packet = JsonCodec().decode(getattr(messages, kind, EditHyperParams), body.encode())
     assert set(packet.message.fields()) | {"modelParams"} >= set(json.loads(body))
 
 
-@pytest.mark.parametrize("line", [line for line in README.splitlines() if line.startswith("curl ")])
+@pytest.mark.parametrize("line", [line for line in TEXTS["endpoints.md"].splitlines() if line.startswith("curl ")])
 def test_curl_examples_ask_for_what_is_there(line: str) -> None:
     verb, path, body = _curl(shlex.split(line)[1:])
     named = {route.replace("{trainerId}", "MNIST"): route for route in routes()}
@@ -146,7 +152,7 @@ def test_curl_examples_ask_for_what_is_there(line: str) -> None:
     assert matching
     assert verb in routes()[matching[0]]
     if body is not None:
-        kind = messages.EditHyperParams if verb == "PATCH" else messages.Trigger
+        kind = EditHyperParams if verb == "PATCH" else messages.Trigger
         assert kind.read(json.loads(body)) is not None
 
 
@@ -169,22 +175,18 @@ def _curl(words: list[str]) -> tuple[str, str, str | None]:
     return verb, path, body
 
 
-def test_a_missing_name_is_found() -> None:
-    assert missing({"GET /a", "GET /a/b", "c"}, "`GET /a/b` and `see c.`") == ["GET /a"]
-
-
-async def test_the_readmes_trainer_trains(tmp_path: Path) -> None:
-    found = TRAINER.search(README)
-    assert found is not None
-    assert len(found["code"].splitlines()) < 40
+async def test_the_documented_trainer_trains(tmp_path: Path) -> None:
+    result = TRAINER.search(TEXTS["trainers.md"])
+    assert result is not None
+    assert len(result["code"].splitlines()) < 40
     folder, data = tmp_path / "trainers", tmp_path / "data"
     folder.mkdir()
     data.mkdir()
-    (folder / f"{found['id']}.py").write_text(found["code"], "utf-8")
+    (folder / f"{result['id']}.py").write_text(result["code"], "utf-8")
     _write_table(data / "table.csv")
     paths = {"trainers_path": folder, "datasets_path": data, "state_path": tmp_path / "state"}
     settings = load_settings({**paths, "compute": "thread"}, {})
-    before, after = await _train_once(settings, TrainerId(found["id"]))
+    before, after = await _train_once(settings, TrainerId(result["id"]))
     assert after > max(before, 0.9)
 
 
@@ -197,12 +199,12 @@ def _write_table(path: Path) -> None:
 
 
 async def _train_once(settings: Settings, trainer: TrainerId) -> tuple[float, float]:
-    """Accuracy before and after one local training, in the lane of this process."""
-    pool = training.make_pool(settings, lambda trainer, done, total: None)
+    """Accuracy before and after one local training, in the compute queue of this process."""
+    pool = training.make_queue(settings, lambda trainer, done, total: None)
     try:
-        declaration, params = await pool.prepare(trainer)
-        before = await pool.evaluate(trainer, params)
-        _, after = await pool.fit(trainer, params, declaration.defaults, seed=1)
+        declaration, params = await pool.call(trainer, PrepareRequest())
+        before = await pool.call(trainer, EvaluateRequest(params))
+        _, after = await pool.call(trainer, FitRequest(params, declaration.defaults, seed=1))
     finally:
         await pool.close()
     return before.accuracy, after.accuracy

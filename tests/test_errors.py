@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -9,7 +10,16 @@ from http import HTTPStatus
 import pytest
 
 from flnet import errors
-from flnet.errors import FlnetError, LocalError, PeerError, TransportError
+from flnet.errors import (
+    AddressRefused,
+    FlnetError,
+    LocalError,
+    PeerError,
+    TooManyMessages,
+    TooManyRequests,
+    TransportError,
+)
+from flnet.text import code_of, text
 
 SAMPLES: list[FlnetError] = [
     errors.DataMissing("no MNIST files", "put them under FLNET_DATASETS_PATH"),
@@ -21,6 +31,10 @@ SAMPLES: list[FlnetError] = [
     errors.RoundLost(3, "b", "a"),
     errors.IdTaken("a"),
     errors.PeerRefused(409, "stale_round", "too late", 5),
+    AddressRefused("10.0.0.1:22", "no reason"),
+    TooManyMessages(3),
+    TooManyRequests("words", 2),
+    errors.StrangerThere("10.0.0.1:4000", ""),
 ]
 
 
@@ -66,7 +80,7 @@ def test_the_status_tells_whose_fault_it_is(kind: type[FlnetError]) -> None:
     if issubclass(kind, LocalError):
         assert kind.status == 500
     elif issubclass(kind, PeerError):
-        assert 400 <= kind.status < 500 or kind.code == "not_ready"
+        assert 400 <= kind.status < 500 or kind.code in {"not_ready", "no_room"}
     else:
         assert issubclass(kind, TransportError)
 
@@ -99,3 +113,24 @@ def test_wordings_say_what_was_expected_and_what_came(error: FlnetError, words: 
 def test_a_stale_caller_learns_the_round() -> None:
     assert errors.StaleRound(3, 5).details() == {"round": 5}
     assert errors.PeerRefused(409, "stale_round", "too late", 5).round == 5
+
+
+@pytest.mark.parametrize("code", [None, 3, {"id": "no node"}, {"id": "{peer} is lost", "params": {"peer": "b"}}])
+def test_the_refusal_of_a_peer_is_a_text_if_its_code_says_the_same(code: object) -> None:
+    sentence = text("{peer} is unknown", "b")
+    fields = {"error": "unknown_peer", "message": sentence, "text": code_of(sentence)}
+    again = errors.PeerRefused.read(404, json.dumps(fields).encode()).answer
+    assert again == sentence and code_of(again) == code_of(sentence)
+    lying = errors.PeerRefused.read(404, json.dumps({**fields, "text": code}).encode()).answer
+    assert lying == sentence and type(lying) is str
+
+
+# The errors that strangers meet, as they are answered.
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(0.02, 1), (1.0, 1), (1.1, 2), (30, 30)])
+def test_who_asks_too_often_is_told_when_to_come_again(seconds: float, said: int) -> None:
+    error = TooManyMessages(seconds)
+    assert error.status == 429
+    assert error.details() == {"retryAfter": said}
+    assert f"again in {said} s" in error.message

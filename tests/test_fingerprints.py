@@ -5,12 +5,25 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import itertools
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flnet.fingerprints import ALPHABET, check_key, fingerprint, key_text, read_fingerprint, short, words, words_of
+from flnet.fingerprints import (
+    ALPHABET,
+    BITS,
+    WORDS,
+    check_key,
+    fingerprint,
+    key_text,
+    read_fingerprint,
+    short,
+    spoken,
+    words,
+    words_of,
+)
 
 KEYS = st.binary(min_size=32, max_size=32).map(key_text)
 ZEROS = key_text(bytes(32))
@@ -103,3 +116,26 @@ def test_another_length_is_told(text: str) -> None:
 @given(KEYS)
 def test_a_fingerprint_says_the_same_words_as_its_key(key: str) -> None:
     assert words_of(fingerprint(key)) == words(key)
+
+
+# Words that are read aloud.
+
+
+def test_each_word_stands_for_its_bits_and_four_letters_tell_it_from_the_others() -> None:
+    assert len(WORDS) == 2**BITS
+    assert len({word[:4] for word in WORDS}) == len(WORDS)
+    assert all(word.isascii() and word.isalpha() and word.islower() and 4 <= len(word) <= 8 for word in WORDS)
+    assert all(each < other for each, other in itertools.pairwise(WORDS))
+
+
+def test_bits_are_taken_from_the_front() -> None:
+    assert spoken(bytes(8), 2) == f"{WORDS[0]}-{WORDS[0]}"
+    assert spoken(b"\xff\xc0\x10\x00", 3) == f"{WORDS[1023]}-{WORDS[1]}-{WORDS[0]}"
+
+
+@given(st.binary(min_size=8, max_size=8))
+def test_the_words_give_the_bits_back(raw: bytes) -> None:
+    number = 0
+    for word in spoken(raw, 6).split("-"):
+        number = number << BITS | WORDS.index(word)
+    assert number == int.from_bytes(raw) >> 4

@@ -74,8 +74,8 @@ def test_whom_a_person_named_is_called_wherever_it_is() -> None:
 )
 def test_a_host_name_is_judged_by_its_address(address: str, why: str | None) -> None:
     assert LAN.refusal("some-host", 4000, told_by="10.0.0.9") is None
-    found = LAN.refusal_of_name("some-host", address, 4000)
-    assert found is None if why is None else why in (found or "")
+    result = LAN.refusal_of_name("some-host", address, 4000)
+    assert result is None if why is None else why in (result or "")
 
 
 def test_a_node_below_port_1024_has_peers_there() -> None:

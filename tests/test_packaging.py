@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from flnet.keys import own_key
-from flnet.keys.tls import server_context
+from flnet.security.keys import own_key
+from flnet.security.tls import server_context
 from flnet.settings import PREFIX, Settings, load_settings
 
 ROOT = Path(__file__).parent.parent
@@ -39,15 +39,15 @@ def instructions() -> list[tuple[str, str]]:
 
 def last_stage() -> list[tuple[str, str]]:
     """The instructions of the stage that becomes the image."""
-    found = instructions()
-    start = max(index for index, (name, _) in enumerate(found) if name == "FROM")
-    return found[start:]
+    result = instructions()
+    start = max(index for index, (name, _) in enumerate(result) if name == "FROM")
+    return result[start:]
 
 
 def only(name: str) -> str:
     """What the last stage's single instruction of this name says."""
-    (found,) = [rest for other, rest in last_stage() if other == name]
-    return found
+    (result,) = [rest for other, rest in last_stage() if other == name]
+    return result
 
 
 def image_environment() -> dict[str, str]:
@@ -75,16 +75,16 @@ def blocks() -> dict[str, str]:
     """The compose file's text by top-level key, a service's as "services.<name>"; comments gone, $ filled in."""
     text = re.sub(r"^\s*#.*\n", "", COMPOSE.read_text("utf-8"), flags=re.MULTILINE)
     text = re.sub(r"\$\{\w+:?-([^}]*)\}", r"\1", text)
-    found = {part.split(":", 1)[0]: part for part in re.split(r"^(?=[\w-]+:)", text, flags=re.MULTILINE) if part}
-    services = re.split(r"^  (?=[\w-]+:$)", found["services"], flags=re.MULTILINE)[1:]
-    return found | {"services." + part.split(":", 1)[0]: part for part in services}
+    result = {part.split(":", 1)[0]: part for part in re.split(r"^(?=[\w-]+:)", text, flags=re.MULTILINE) if part}
+    services = re.split(r"^  (?=[\w-]+:$)", result["services"], flags=re.MULTILINE)[1:]
+    return result | {"services." + part.split(":", 1)[0]: part for part in services}
 
 
 def environment_of(node: str) -> dict[str, str]:
     """A service's variables, the shared ones included."""
     text = blocks()["x-environment"] + blocks()[f"services.{node}"].partition("environment:")[2]
-    found = re.findall(rf"^\s+({PREFIX}\w+): (.+)$", text, flags=re.MULTILINE)
-    return {name: value.strip('"') for name, value in found}
+    result = re.findall(rf"^\s+({PREFIX}\w+): (.+)$", text, flags=re.MULTILINE)
+    return {name: value.strip('"') for name, value in result}
 
 
 def listed(node: str, key: str) -> list[str]:

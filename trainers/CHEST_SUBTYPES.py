@@ -14,7 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from flnet.training.api import (
+from flnet.datasets.labelled import Labelled
+from flnet.datasets.metrics import balanced_accuracy
+from flnet.text import text
+from flnet.trainer import (
     Array,
     DataInfo,
     Fit,
@@ -27,8 +30,6 @@ from flnet.training.api import (
     Trainer,
     TrainerSettings,
 )
-from flnet.training.data import Labelled
-from flnet.training.metrics import balanced_accuracy
 
 from ._chest import SIDE, SUBTYPES, XRays, load_xrays
 from ._fed_mt import taught_steps
@@ -53,8 +54,8 @@ EVALUATION_BATCH = 256
 class ChestSubtypes(Trainer):
     """The network with one node's X-rays."""
 
-    label = "Chest X-Ray Pneumonia Dataset, with its causes"
-    note = "a research model, no diagnosis"
+    label = text("Chest X-Ray Pneumonia Dataset, with its causes")
+    note = text("a research model, no diagnosis")
     defaults = HyperParams(e=1, u=0.02, b=32)
     exchange_threshold = 0.02
     honours: ClassVar[frozenset[str]] = frozenset({"proximal", "labels"})
@@ -121,7 +122,7 @@ class ChestSubtypes(Trainer):
 
     def input_spec(self) -> InputSpec:
         """One X-ray."""
-        return InputSpec("image", (SIDE, SIDE), 0, 255, hint="one X-ray of a chest, in grey")
+        return InputSpec("image", (SIDE, SIDE), 0, 255, hint=text("one X-ray of a chest, in grey"))
 
     def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
         """Probabilities of the three kinds."""

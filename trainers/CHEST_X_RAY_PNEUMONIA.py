@@ -11,7 +11,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from flnet.training.api import (
+from flnet.datasets.labelled import Labelled
+from flnet.text import text
+from flnet.trainer import (
     Array,
     DataInfo,
     Fit,
@@ -25,10 +27,19 @@ from flnet.training.api import (
     Trainer,
     TrainerSettings,
 )
-from flnet.training.data import Labelled
 
 from ._chest import CLASSES, SIDE, XRays, load_xrays
-from ._keras import Network, Trained, bound_threads, convolution, dense, layers, mirrored, shifted, use_device
+from ._keras import (
+    Network,
+    Trained,
+    bound_threads,
+    convolution,
+    dense,
+    layers,
+    mirrored,
+    shifted,
+    use_device,
+)
 from ._keras_steps import Steps
 
 DATA_PLACE = "chest_xray"  # below FLNET_DATASETS_PATH
@@ -44,7 +55,7 @@ class ChestXRay(Trainer):
     """
 
     label = "Chest X-Ray Pneumonia Dataset"
-    note = "a research model, no diagnosis"
+    note = text("a research model, no diagnosis")
     defaults = HyperParams(e=2, u=0.01, b=32)
     exchange_threshold = 0.02
     honours: ClassVar[frozenset[str]] = frozenset({"proximal"})
@@ -92,7 +103,11 @@ class ChestXRay(Trainer):
     def input_spec(self) -> InputSpec:
         """One X-ray."""
         return InputSpec(
-            "image", (SIDE, SIDE, 1), 0, 255, hint="an X-ray of a child's chest from the front, squeezed to 64x64"
+            "image",
+            (SIDE, SIDE, 1),
+            0,
+            255,
+            hint=text("an X-ray of a child's chest from the front, squeezed to 64x64"),
         )
 
     def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
@@ -127,11 +142,11 @@ def figures(margin: Array, ill: Array) -> dict[str, float]:
         ill: (n,), whether it is so.
     """
     right = (margin > 0) == ill
-    found = {"accuracy": float(right.mean())}
+    metrics = {"accuracy": float(right.mean())}
     if 0 < ill.sum() < len(ill):
-        found["balanced_accuracy"] = float((right[ill].mean() + right[~ill].mean()) / 2)
-        found["auc"] = _auc(margin, ill)
-    return found
+        metrics["balanced_accuracy"] = float((right[ill].mean() + right[~ill].mean()) / 2)
+        metrics["auc"] = _auc(margin, ill)
+    return metrics
 
 
 def _auc(margin: Array, ill: Array) -> float:

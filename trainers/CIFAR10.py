@@ -11,7 +11,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from flnet.training.api import (
+from flnet.datasets.labelled import Labelled
+from flnet.text import text
+from flnet.trainer import (
     Array,
     DataInfo,
     Fit,
@@ -25,10 +27,19 @@ from flnet.training.api import (
     Trainer,
     TrainerSettings,
 )
-from flnet.training.data import Labelled
 
 from ._cifar import SHAPE, Photographs, load_photographs
-from ._keras import Network, Trained, bound_threads, convolution, dense, layers, mirrored, shifted, use_device
+from ._keras import (
+    Network,
+    Trained,
+    bound_threads,
+    convolution,
+    dense,
+    layers,
+    mirrored,
+    shifted,
+    use_device,
+)
 from ._keras_steps import Steps
 
 DATA_PLACE = "cifar10"  # below FLNET_DATASETS_PATH
@@ -80,7 +91,9 @@ class Cifar10(Trainer):
 
     def input_spec(self) -> InputSpec:
         """One photograph."""
-        return InputSpec("image", SHAPE, 0, 255, hint="a photograph of one thing; it is squeezed to 32x32 pixels")
+        return InputSpec(
+            "image", SHAPE, 0, 255, hint=text("a photograph of one thing; it is squeezed to 32x32 pixels")
+        )
 
     def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
         """Probabilities of the classes."""

@@ -9,16 +9,17 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from flnet.training.api import Trainer, TrainerSettings
-from flnet.training.own import OwnImages
-from flnet.training.own_images import ImageData
+from flnet.datasets.no_code import OwnImages
+from flnet.datasets.no_code_images import ImageData
+from flnet.text import text
+from flnet.trainer import Trainer, TrainerSettings
 
 from ._cifar import SHAPE, Photographs, load_photographs
 from ._own import on_images
 
 DATA_PLACE = "cifar10"  # below FLNET_DATASETS_PATH
 HOW = OwnImages(
-    kind="images", data=DATA_PLACE, label="CIFAR-10, small network", size=SHAPE[0], epochs=1, rate=0.02
+    kind="images", data=DATA_PLACE, label=text("CIFAR-10, small network"), size=SHAPE[0], epochs=1, rate=0.02
 )
 
 
@@ -28,11 +29,11 @@ def make_trainer(settings: TrainerSettings) -> Trainer:
     return on_images(HOW, _images(load_photographs(settings)), settings)
 
 
-def _images(found: Photographs) -> ImageData:
+def _images(photographs: Photographs) -> ImageData:
     """All sides in one array."""
-    parts = {"train": found.train, "validation": found.validation, "test": found.test}
+    parts = {"train": photographs.train, "validation": photographs.validation, "test": photographs.test}
     ends = np.cumsum([0, *(len(part) for part in parts.values())])
     sides = {name: np.arange(first, last) for name, first, last in zip(parts, ends[:-1], ends[1:], strict=True)}
     images = np.concatenate([part.x for part in parts.values()])
     labels = np.concatenate([part.y for part in parts.values()])
-    return ImageData(images, labels, tuple(found.info.classes), sides, found.info)
+    return ImageData(images, labels, tuple(photographs.info.classes), sides, photographs.info)

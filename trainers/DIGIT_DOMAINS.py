@@ -14,7 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from flnet.training.api import (
+from flnet.datasets.labelled import Labelled, fingerprint
+from flnet.text import text
+from flnet.trainer import (
     Array,
     DataInfo,
     Fit,
@@ -28,7 +30,6 @@ from flnet.training.api import (
     Trainer,
     TrainerSettings,
 )
-from flnet.training.data import Labelled, fingerprint
 
 from ._dense import Adam
 from ._domains import SIDE, Domain, load_domain
@@ -47,7 +48,7 @@ EVALUATION_BATCH = 512
 class DigitDomains(Trainer):
     """The network with one node's domain."""
 
-    label = "Digits of unlike domains"
+    label = text("Digits of unlike domains")
     defaults = HyperParams(e=5, u=0.001, b=64)
     honours: ClassVar[frozenset[str]] = frozenset({"proximal"})
 
@@ -63,7 +64,7 @@ class DigitDomains(Trainer):
         """Which domain this node has."""
         sides = {"train": self._train, "test": self._test}
         return DataInfo(
-            f"digits of {self._name}",
+            text("digits of {name}", self._name),
             {"train": len(self._train), "validation": 0, "test": len(self._test)},
             tuple("0123456789"),
             counts={side: np.bincount(rows.y, minlength=10).tolist() for side, rows in sides.items()},
@@ -84,7 +85,7 @@ class DigitDomains(Trainer):
         return params
 
     def fit(self, task: Task) -> Fit:
-        """`e` passes over the training rows, each in a new order, with an Adam that begins anew."""
+        """`e` passes over the training rows, each in a new order, with a fresh Adam optimiser."""
         params = {name: tensor.requires_grad_() for name, tensor in self._tensors(task.params).items()}
         everything = list(params.values())
         optimiser, drawn = Adam(everything, task.hyper.u), Proximal(everything, task.proximal)
@@ -134,7 +135,7 @@ class DigitDomains(Trainer):
 
     def input_spec(self) -> InputSpec:
         """One digit in colour."""
-        return InputSpec("image", (SIDE, SIDE, 3), 0, 255, hint="one digit, in the middle")
+        return InputSpec("image", (SIDE, SIDE, 3), 0, 255, hint=text("one digit, in the middle"))
 
     @torch.inference_mode()
     def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:

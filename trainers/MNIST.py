@@ -13,7 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from flnet.training.api import (
+from flnet.compute.export import OnnxGraph
+from flnet.datasets.labelled import Labelled
+from flnet.trainer import (
     Array,
     DataInfo,
     Fit,
@@ -26,8 +28,6 @@ from flnet.training.api import (
     Trainer,
     TrainerSettings,
 )
-from flnet.training.data import Labelled
-from flnet.training.onnx_graph import OnnxGraph
 
 from ._digits import DIGIT, Digits, load_digits
 from ._fed_mt import taught_steps

@@ -7,7 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from flnet.training.api import (
+from flnet.compute.export import OnnxGraph
+from flnet.datasets.labelled import Labelled
+from flnet.trainer import (
     Array,
     DataInfo,
     Fit,
@@ -21,8 +23,6 @@ from flnet.training.api import (
     Trainer,
     TrainerSettings,
 )
-from flnet.training.data import Labelled
-from flnet.training.onnx_graph import OnnxGraph
 
 from ._digits import DIGIT, SIDE, Digits, load_digits
 

@@ -13,7 +13,10 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from flnet.training.api import (
+from flnet.datasets.labelled import Labelled
+from flnet.datasets.metrics import auc, balanced_accuracy
+from flnet.text import text
+from flnet.trainer import (
     Array,
     DataInfo,
     Fit,
@@ -26,8 +29,6 @@ from flnet.training.api import (
     Trainer,
     TrainerSettings,
 )
-from flnet.training.data import Labelled
-from flnet.training.metrics import auc, balanced_accuracy
 
 from ._dense import Learner, Learnt, gradients_of, outputs, train
 from ._mooc import School, as_counts, load_school, one_scale
@@ -59,7 +60,7 @@ class Part:
 class DropOut(Trainer):
     """The network with one school's enrolments."""
 
-    label = "Drop-out from online courses (KDD Cup 2015)"
+    label = text("Drop-out from online courses (KDD Cup 2015)")
     defaults = HyperParams(e=1, u=0.001, b=64)
     exchange_threshold = 0.02
     honours: ClassVar[frozenset[str]] = frozenset({"proximal"})
@@ -88,18 +89,18 @@ class DropOut(Trainer):
         return params
 
     def fit(self, task: Task) -> Fit:
-        """`e` passes over the training rows, each in a new order, with an Adam that begins anew."""
+        """`e` passes over the training rows, each in a new order, with a fresh Adam optimiser."""
         return self._fit(task, train(self._learner(task)))
 
     def gradients(self, task: Task) -> Steps[Tensor]:
         """The same, batch by batch."""
-        return gradients_of(self._learner(task), lambda learnt: self._fit(task, learnt))
+        return gradients_of(self._learner(task), lambda learned: self._fit(task, learned))
 
     @classmethod
     def fit_many(cls, jobs: Sequence[tuple[Self, Task]]) -> list[Fit]:
         """The same for many schools, whose networks are trained as one computation."""
-        found = train_together([trainer._learner(task) for trainer, task in jobs])
-        return [trainer._fit(task, learnt) for (trainer, task), learnt in zip(jobs, found, strict=True)]
+        fits = train_together([trainer._learner(task) for trainer, task in jobs])
+        return [trainer._fit(task, learned) for (trainer, task), learned in zip(jobs, fits, strict=True)]
 
     def evaluate(self, params: Model) -> Score:
         """Share of enrolments judged rightly; unless schools are alike, of the whole published test part too."""
@@ -113,7 +114,9 @@ class DropOut(Trainer):
 
     def input_spec(self) -> InputSpec:
         """One enrolment: the counts, as in the data set."""
-        return InputSpec("table", (len(self._columns),), names=self._columns, hint="what a student did, in counts")
+        return InputSpec(
+            "table", (len(self._columns),), names=self._columns, hint=text("what a student did, in counts")
+        )
 
     def predict(self, params: Model, inputs: Array) -> Prediction:
         """Probabilities of staying and of dropping out."""
@@ -132,10 +135,10 @@ class DropOut(Trainer):
     def _learner(self, task: Task) -> Learner:
         return Learner(LAYERS, self._train.x, self._train.y, task)
 
-    def _fit(self, task: Task, learnt: Learnt) -> Fit:
-        figures = {"loss": learnt.loss, "validation_accuracy": self._accuracy(learnt.params, self._validation)}
-        seen = min(len(self._train), learnt.batches * task.hyper.b)
-        return Fit(learnt.params, examples=seen, metrics=figures)
+    def _fit(self, task: Task, learned: Learnt) -> Fit:
+        figures = {"loss": learned.loss, "validation_accuracy": self._accuracy(learned.params, self._validation)}
+        seen = min(len(self._train), learned.batches * task.hyper.b)
+        return Fit(learned.params, examples=seen, metrics=figures)
 
     def _score(self, params: Model, known: dict[tuple[int, bytes], float]) -> Score:
         """Figures; what is known of a model on rows that several trainers share is not measured again."""

@@ -10,7 +10,8 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from flnet.training.api import Array, InputSpec, Prediction, Score, Trainer, TrainerSettings
+from flnet.text import text
+from flnet.trainer import Array, InputSpec, Prediction, Score, Trainer, TrainerSettings
 
 from ._central_groups import CentralGroups
 from ._k_means import CENTROIDS, COUNTS, RULES, KMeans, Model, Options, Table
@@ -21,8 +22,8 @@ DATA_PLACE = "mooc_kddcup2015.npz"  # below FLNET_DATASETS_PATH
 OPTIONS_FILE = "mooc_k_means.toml"  # beside it
 _HIGH = 1.25  # a quarter of the logarithm of 147: few counts are larger
 _OF_EXPERIMENTS = {
-    "rows": ("how many enrolments are dealt, above 0", is_whole),
-    "compare": ("true or false", lambda value: isinstance(value, bool)),
+    "rows": (text("how many enrolments are dealt, above 0"), is_whole),
+    "compare": (text("true or false"), lambda value: isinstance(value, bool)),
 }
 
 
@@ -33,7 +34,7 @@ class StudentGroups(KMeans):
         """Args:
         central: the rows of all schools, where an experiment compares with them.
         """
-        super().__init__(table, options, "Groups of students in online courses (KDD Cup 2015)")
+        super().__init__(table, options, text("Groups of students in online courses (KDD Cup 2015)"))
         self._central = central
         self._start: Array | None = None
 
@@ -59,7 +60,10 @@ class StudentGroups(KMeans):
     def input_spec(self) -> InputSpec:
         """One enrolment: the counts, as in the data set."""
         return InputSpec(
-            "table", (len(self._table.columns),), names=self._table.columns, hint="what a student did, in counts"
+            "table",
+            (len(self._table.columns),),
+            names=self._table.columns,
+            hint=text("what a student did, in counts"),
         )
 
     def predict(self, params: Model, inputs: Array) -> Prediction:

@@ -16,7 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from flnet.training.api import (
+from flnet.compute.export import OnnxGraph
+from flnet.datasets.metrics import multi_label_figures
+from flnet.text import text
+from flnet.trainer import (
     Array,
     DataInfo,
     Fit,
@@ -29,8 +32,6 @@ from flnet.training.api import (
     Trainer,
     TrainerSettings,
 )
-from flnet.training.metrics import multi_label_figures
-from flnet.training.onnx_graph import OnnxGraph
 
 from . import _dense
 from ._dense import Learner, Learnt, gradients_of, loss, train
@@ -115,7 +116,7 @@ class MultiLabelNet(Trainer):
         return params
 
     def fit(self, task: Task) -> Fit:
-        """`e` passes over the training rows, each in a new order, with an Adam that begins anew.
+        """`e` passes over the training rows, each in a new order, with a fresh Adam optimiser.
 
         The weight in the average counts the rows of validation too, as the thesis has it.
         """
@@ -123,13 +124,13 @@ class MultiLabelNet(Trainer):
 
     def gradients(self, task: Task) -> Steps[Tensor]:
         """The same, batch by batch."""
-        return gradients_of(self._learner(task), lambda learnt: self._fit(task, learnt))
+        return gradients_of(self._learner(task), lambda learned: self._fit(task, learned))
 
     @classmethod
     def fit_many(cls, jobs: Sequence[tuple[Self, Task]]) -> list[Fit]:
         """The same for many nodes: where their features are alike, their networks train as one computation."""
-        found = train_together([trainer._learner(task) for trainer, task in jobs])
-        return [trainer._fit(task, learnt) for (trainer, task), learnt in zip(jobs, found, strict=True)]
+        fits = train_together([trainer._learner(task) for trainer, task in jobs])
+        return [trainer._fit(task, learned) for (trainer, task), learned in zip(jobs, fits, strict=True)]
 
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Figures on this node's test and, as `global_...`, on the test common to all nodes, for its own labels.
@@ -146,7 +147,7 @@ class MultiLabelNet(Trainer):
         """One row, as in the data set."""
         names = self._features if len(set(self._features)) == self._widths[0] else ()
         return InputSpec(
-            "features", self._widths[:1], names=names, hint="one row, with the columns of the data set"
+            "features", self._widths[:1], names=names, hint=text("one row, with the columns of the data set")
         )
 
     @torch.inference_mode()
@@ -174,13 +175,13 @@ class MultiLabelNet(Trainer):
     def _learner(self, task: Task) -> Learner:
         return Learner(LAYERS, self._train.x, self._train.y, task)
 
-    def _fit(self, task: Task, learnt: Learnt) -> Fit:
+    def _fit(self, task: Task, learned: Learnt) -> Fit:
         """What was learnt, with the figures of validation."""
         return Fit(
-            learnt.params,
-            examples=min(len(self._train), learnt.batches * task.hyper.b) + len(self._validation),
+            learned.params,
+            examples=min(len(self._train), learned.batches * task.hyper.b) + len(self._validation),
             labels=self._widths[-1],
-            metrics={"loss": learnt.loss, **self._validated(self._tensors(learnt.params))},
+            metrics={"loss": learned.loss, **self._validated(self._tensors(learned.params))},
         )
 
     def _tensors(self, params: Mapping[str, Array]) -> dict[str, Tensor]:

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from flnet.training.api import Array, DataInfo, DataMissing, InputSpec, Prediction, Trainer, TrainerSettings
-from flnet.training.data import Labelled, fingerprint
-from flnet.training.dealing import own_rows, with_partition
-from flnet.training.split import stored_split
+from flnet.datasets.labelled import Labelled, fingerprint
+from flnet.datasets.split import own_rows, stored_split, with_partition
+from flnet.text import text
+from flnet.trainer import Array, DataInfo, DataMissing, InputSpec, Prediction, Trainer, TrainerSettings
 
 from ._k_means import RULES, KMeans, Model, Options, Table
 from ._options import read_lines
@@ -35,12 +35,15 @@ class PictureGroups(KMeans):
     """k-means on one node's pictures."""
 
     def __init__(self, table: Table, options: Options) -> None:
-        super().__init__(table, options, "Groups of pictures")
-        self.agreement = {"columns": f"edges in {CELLS} x {CELLS} cells", "start": options.start}
+        super().__init__(table, options, text("Groups of pictures"))
+        self.agreement = {
+            "columns": text("edges in {rows} x {columns} cells", CELLS, CELLS),
+            "start": options.start,
+        }
 
     def input_spec(self) -> InputSpec:
         """One picture."""
-        return InputSpec("image", (SIDE, SIDE), 0, 255, hint="one picture, in grey; any size as a file")
+        return InputSpec("image", (SIDE, SIDE), 0, 255, hint=text("one picture, in grey; any size as a file"))
 
     def predict(self, params: Model, inputs: Array) -> Prediction:
         """How near a picture is to each group."""
@@ -55,8 +58,12 @@ def make_trainer(settings: TrainerSettings) -> Trainer:
     """
     place = settings.datasets_path
     if place is None or not (place / DATA_PLACE).is_dir():
-        where = "FLNET_DATASETS_PATH is not set" if place is None else f"{place / DATA_PLACE} is not there"
-        raise DataMissing(where, f"put pictures into a folder {DATA_PLACE} below FLNET_DATASETS_PATH")
+        where = (
+            text("FLNET_DATASETS_PATH is not set")
+            if place is None
+            else text("{path} is not there", place / DATA_PLACE)
+        )
+        raise DataMissing(where, text("put pictures into a folder {name} below FLNET_DATASETS_PATH", DATA_PLACE))
     options: dict[str, Any] = read_lines(place / OPTIONS_FILE, RULES)
     return PictureGroups(_table(place / DATA_PLACE, settings), Options(**options))
 
@@ -66,21 +73,25 @@ def _table(root: Path, settings: TrainerSettings) -> Table:
         path.relative_to(root).as_posix() for path in root.rglob("*") if path.suffix.lower() in _ENDINGS
     )
     mine = own_rows(np.zeros(len(names), np.int64), settings)
-    found = grey_pictures(root, [names[row] for row in mine], SIDE, settings.state_path / "pictures.npz")
+    photographs = grey_pictures(root, [names[row] for row in mine], SIDE, settings.state_path / "pictures.npz")
     kept = stored_split(
         settings.state_path / "split-pictures.npz",
-        found.images,
-        np.zeros(len(found.images), np.int64),
+        photographs.images,
+        np.zeros(len(photographs.images), np.int64),
         SHARES,
         settings.seed,
     )
     counts = {side: len(rows) for side, rows in kept.items()}
     if not all(counts.values()):
         words = ", ".join(f"{count} in {side}" for side, count in counts.items())
-        raise DataMissing(f"too few pictures in {root}: {words}", "bring more pictures, or use fewer shards")
-    rows = orientations(found.images)
+        raise DataMissing(
+            text("too few pictures in {path}: {counts}", root, words),
+            text("bring more pictures, or use fewer shards"),
+        )
+    rows = orientations(photographs.images)
     sides = {
-        side: Labelled(found.images[numbers], np.zeros(len(numbers), np.int64)) for side, numbers in kept.items()
+        side: Labelled(photographs.images[numbers], np.zeros(len(numbers), np.int64))
+        for side, numbers in kept.items()
     }
     columns = tuple(
         f"{row} {column} {180 * way // DIRECTIONS}°"
@@ -88,8 +99,8 @@ def _table(root: Path, settings: TrainerSettings) -> Table:
         for column in range(CELLS)
         for way in range(DIRECTIONS)
     )
-    info = DataInfo(f"pictures in {root}", {**counts, "validation": 0}, checksum=fingerprint(sides))
-    info = replace(info, note=with_partition(_note(names, mine, found.faults), settings))
+    info = DataInfo(text("pictures in {path}", root), {**counts, "validation": 0}, checksum=fingerprint(sides))
+    info = replace(info, note=with_partition(_note(names, mine, photographs.faults), settings))
     return Table(rows[kept["train"]], rows[kept["test"]], columns, (0.0,) * NUMBERS, (_HIGH,) * NUMBERS, info)
 
 
@@ -97,4 +108,4 @@ def _note(names: list[str], mine: Array, faults: Any) -> str:
     if not faults:
         return ""
     some = ", ".join(f"{names[mine[place]]} ({why})" for place, why in list(faults.items())[:_NAMED])
-    return f"{len(faults)} files that cannot be read were skipped: {some}"
+    return text("{count} files that cannot be read were skipped: {names}", len(faults), some)

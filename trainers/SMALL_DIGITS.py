@@ -11,7 +11,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from flnet.training.api import (
+from flnet.datasets.labelled import Labelled, fingerprint
+from flnet.datasets.split import own_published, own_rows, with_partition
+from flnet.text import text
+from flnet.trainer import (
     Array,
     DataInfo,
     Fit,
@@ -27,8 +30,6 @@ from flnet.training.api import (
     Trainer,
     TrainerSettings,
 )
-from flnet.training.data import Labelled, fingerprint
-from flnet.training.dealing import own_published, own_rows, with_partition
 
 from ._digits import scikit_digits
 
@@ -58,7 +59,7 @@ class SmallDigits(Trainer):
         """The digits of scikit-learn."""
         sides = {"train": self._train, "test": self._test}
         return DataInfo(
-            f"the digits bundled with scikit-learn ({TESTED} of them for testing)",
+            text("the digits bundled with scikit-learn ({count} of them for testing)", TESTED),
             {"train": len(self._train), "validation": 0, "test": len(self._test)},
             tuple("0123456789"),
             note=self._note,
@@ -75,7 +76,7 @@ class SmallDigits(Trainer):
         return params
 
     def fit(self, task: Task) -> Fit:
-        """`e` passes over the training rows, each in a new order, with an Adam that begins anew."""
+        """`e` passes over the training rows, each in a new order, with a fresh Adam optimiser."""
         steps = _Steps(self._train, task)
         start = _packed(task.params)
         flat, mean, square = start.copy(), np.zeros_like(start), np.zeros_like(start)
@@ -128,7 +129,7 @@ class SmallDigits(Trainer):
 
     def input_spec(self) -> InputSpec:
         """One digit."""
-        return InputSpec("image", (8, 8), 0, BRIGHTEST, hint="one digit, white on black, in the middle")
+        return InputSpec("image", (8, 8), 0, BRIGHTEST, hint=text("one digit, white on black, in the middle"))
 
     def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
         """Probabilities of the ten digits."""
@@ -217,8 +218,8 @@ def _gradient(params: Mapping[str, Array], x: Array, hidden: Array, error: Array
 
 def _softmax(scores: Array) -> Array:
     powers = np.exp(scores - scores.max(1, keepdims=True))
-    found: Array = powers / powers.sum(1, keepdims=True)
-    return found
+    probabilities: Array = powers / powers.sum(1, keepdims=True)
+    return probabilities
 
 
 def _accuracy(params: Mapping[str, Array], rows: Labelled) -> float:
@@ -226,8 +227,8 @@ def _accuracy(params: Mapping[str, Array], rows: Labelled) -> float:
 
 
 def _flat(images: Array) -> Array:
-    found: Array = images.reshape(len(images), -1).astype(np.float32) / BRIGHTEST
-    return found
+    flat: Array = images.reshape(len(images), -1).astype(np.float32) / BRIGHTEST
+    return flat
 
 
 def _packed(params: Mapping[str, Array]) -> Array:
@@ -237,12 +238,12 @@ def _packed(params: Mapping[str, Array]) -> Array:
 
 def _views(flat: Array) -> Mapping[str, Array]:
     """The arrays by name, in the memory of that row."""
-    found, start = {}, 0
+    views, start = {}, 0
     for name, shape in SHAPES.items():
         size = int(np.prod(shape))
-        found[name] = flat[start : start + size].reshape(shape)
+        views[name] = flat[start : start + size].reshape(shape)
         start += size
-    return found
+    return views
 
 
 def make_trainer(settings: TrainerSettings) -> Trainer:

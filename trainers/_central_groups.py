@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from flnet.training.api import Array
-from flnet.training.clusters import assign, move, pair_jaccard
+from flnet.algorithms.clustering import pair_jaccard
+from flnet.algorithms.k_means import assign, move
+from flnet.trainer import Array
 
 STILL = 0.001  # by which every centroid moves less at the end
 _MOST_STEPS = 1000

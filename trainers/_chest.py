@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from flnet.training.api import Array, DataInfo, DataMissing, TrainerError, TrainerSettings
-from flnet.training.data import Labelled, Rows, fingerprint, read_npz
-from flnet.training.dealing import own_grouped, with_partition
-from flnet.training.groups import grouped_split
+from flnet.datasets.labelled import Labelled, Rows, fingerprint, read_npz
+from flnet.datasets.split import grouped_split, own_grouped, with_partition
+from flnet.text import joined, text
+from flnet.trainer import Array, DataInfo, DataMissing, TrainerError, TrainerSettings
 
 from ._pictures import grey_pictures
 
@@ -31,9 +31,11 @@ _NPZ = "chest_xray_pneumonia_64.npz"
 _ENDINGS = {".jpeg", ".jpg", ".png"}
 _PATIENT = re.compile(r"person(\d+)_|(?:NORMAL2-)?IM-(\d+)-|(?:NORMAL|BACTERIA|VIRUS)-(\d+)-", re.IGNORECASE)
 _LAYOUT = "chest_xray/{train,val,test}/{NORMAL,PNEUMONIA}/*.jpeg"
-_REMEDY = (
-    f"put the published images as {_LAYOUT} into a folder and name that folder in FLNET_DATASETS_PATH; they are "
-    "at https://data.mendeley.com/datasets/rscbjbr9sj (CC BY 4.0)"
+_REMEDY = text(
+    "put the published images as {layout} into a folder and name that folder in "
+    "FLNET_DATASETS_PATH; they are at https://data.mendeley.com/datasets/rscbjbr9sj (CC "
+    "BY 4.0)",
+    _LAYOUT,
 )
 _NAMED = 3  # damaged files that the note names; the others are counted
 
@@ -72,10 +74,10 @@ def patient_of(name: str) -> str:
 
     A name of another kind counts as a patient of its own.
     """
-    found = _PATIENT.match(name)
-    if not found:
+    match = _PATIENT.match(name)
+    if not match:
         return f"file {name}"
-    person, normal, other = found.groups()
+    person, normal, other = match.groups()
     # One number with and without "NORMAL2-" may be two patients; taking them for one leaks nothing.
     return f"person {int(person)}" if person else f"IM {int(normal)}" if normal else f"patient {int(other)}"
 
@@ -103,7 +105,9 @@ def load_xrays(settings: TrainerSettings, classes: Sequence[str] = CLASSES) -> X
     counts = {side: len(part) for side, part in sides.items()}
     if not all(counts.values()):
         words = ", ".join(f"{n} in {side}" for side, n in counts.items())
-        raise DataMissing(f"too few X-rays for this shard: {words}", "use fewer shards, or bring more X-rays")
+        raise DataMissing(
+            text("too few X-rays for this shard: {counts}", words), text("use fewer shards, or bring more X-rays")
+        )
     note = _note(read.faults | published.faults, len(read.rows) - len(rows), patients, counts["official"])
     note = with_partition(note, settings)
     rows_of = {side: counts[side] for side in SHARES}
@@ -124,26 +128,38 @@ def _first_seen(images: Array, patients: Sequence[str], others: Array) -> Rows:
 
 
 def _note(faults: dict[str, str], twice: int, patients: Sequence[str], official: int) -> str:
-    said = [
-        f"{len(set(patients))} patients; {official} more X-rays, the published test part, are for measuring only"
+    notes: list[str] = [
+        text(
+            "{patients} patients; {count} more X-rays, the published test part, are for measuring only",
+            len(set(patients)),
+            official,
+        )
     ]
     if faults:
         named = [f"{name} ({why})" for name, why in list(faults.items())[:_NAMED]]
-        more = f" and {len(faults) - _NAMED} more" if len(faults) > _NAMED else ""
-        said.append(f"{len(faults)} damaged left out: {', '.join(named)}{more}")
+        shown = ", ".join(named)
+        hidden = len(faults) - _NAMED
+        damaged = text("{names} and {count} more", shown, hidden) if hidden > 0 else shown
+        notes.append(text("{count} damaged left out: {names}", len(faults), damaged))
     if twice:
-        said.append(f"{twice} left out that are there twice, under another patient or in the published test part")
+        notes.append(
+            text(
+                "{count} left out that are there twice, under another patient or in the published test part", twice
+            )
+        )
     unknown = sum(patient.startswith("file ") for patient in patients)
     if unknown:
-        said.append(f"{unknown} have no patient in their name, so that each counts as a patient of its own")
-    return "; ".join(said)
+        notes.append(
+            text("{count} have no patient in their name, so that each counts as a patient of its own", unknown)
+        )
+    return joined(notes)
 
 
 def _found(settings: TrainerSettings, classes: Sequence[str]) -> tuple[str, _Part, _Part]:
     """What was found in words, what is dealt out, the published test part."""
     folder = settings.datasets_path
     if folder is None:
-        raise DataMissing("the chest X-rays are not here, because FLNET_DATASETS_PATH is not set", _REMEDY)
+        raise DataMissing(text("the chest X-rays are not here, because FLNET_DATASETS_PATH is not set"), _REMEDY)
     for name in ("chest_xray", "chest-xray-pneumonia"):
         if (folder / name).is_dir():
             inside = folder / name / "chest_xray"  # the usual archive has one in the other
@@ -151,11 +167,11 @@ def _found(settings: TrainerSettings, classes: Sequence[str]) -> tuple[str, _Par
             cache = settings.state_path / f"chest-{SIDE}"
             own = _files(root, ("train", "val"), cache.with_name(f"{cache.name}-own.npz"), classes)
             official = _files(root, ("test",), cache.with_name(f"{cache.name}-test.npz"), classes)
-            return f"chest X-rays in {root}", own, official
+            return text("chest X-rays in {folder}", root), own, official
     for path in (folder / _NPZ, folder / "chest_xray" / _NPZ):
         if path.is_file():
-            return f"chest X-rays in {path}", *_npz(path, classes)
-    raise DataMissing(f"the chest X-rays were not found in {folder}", _REMEDY)
+            return text("chest X-rays in {folder}", path), *_npz(path, classes)
+    raise DataMissing(text("the chest X-rays were not found in {folder}", folder), _REMEDY)
 
 
 def _files(root: Path, parts: Sequence[str], cache: Path, classes: Sequence[str]) -> _Part:
@@ -165,9 +181,16 @@ def _files(root: Path, parts: Sequence[str], cache: Path, classes: Sequence[str]
         for label, kind in enumerate(CLASSES):
             files = _pictures_in(root / part / kind)
             if not files and part != "val":
-                have = ", ".join(sorted(entry.name for entry in root.iterdir())[:10]) or "nothing"
-                what = f"{root} is not as expected: no images in {part}/{kind}; {root.name} has {have}"
-                raise DataMissing(what, f"arrange them as {_LAYOUT} (or .jpg, .png)")
+                have = ", ".join(sorted(entry.name for entry in root.iterdir())[:10]) or text("nothing")
+                what = text(
+                    "{folder} is not as expected: no images in {part}/{kind}; {name} has {present}",
+                    root,
+                    part,
+                    kind,
+                    root.name,
+                    have,
+                )
+                raise DataMissing(what, text("arrange them as {layout} (or .jpg, .png)", _LAYOUT))
             names += [f"{part}/{kind}/{name}" for name in files]
             labels += [label] * len(files) if classes == CLASSES else [_subtype(name) for name in files]
 
@@ -208,14 +231,36 @@ def _arrays(x: Array, y: Array, patients: Array) -> _Part:
 
 def _checked(x: Array, y: Array, patients: Array, path: Path, kinds: int) -> tuple[Array, Array, Array]:
     if x.ndim != 3 or x.shape[1:] != (SIDE, SIDE) or x.dtype != np.uint8:
-        raise TrainerError(f"{path}: images are {x.dtype} {list(x.shape)}; expected uint8 [n, {SIDE}, {SIDE}]")
+        raise TrainerError(
+            text(
+                "{path}: images are {dtype} {shape}; expected uint8 [n, {height}, {width}]",
+                path,
+                x.dtype,
+                list(x.shape),
+                SIDE,
+                SIDE,
+            )
+        )
     if y.shape != (len(x),) or y.dtype.kind not in "iu" or not np.isin(y, range(kinds)).all():
         expected = " or ".join(map(str, range(kinds)))
         raise TrainerError(
-            f"{path}: labels are {y.dtype} {list(y.shape)}; expected {expected} for each of {len(x)} images"
+            text(
+                "{path}: labels are {dtype} {shape}; expected {words} for each of {count} images",
+                path,
+                y.dtype,
+                list(y.shape),
+                expected,
+                len(x),
+            )
         )
     if patients.shape != (len(x),) or patients.dtype.kind not in "iu":
         raise TrainerError(
-            f"{path}: patients are {patients.dtype} {list(patients.shape)}; expected {len(x)} numbers"
+            text(
+                "{path}: patients are {dtype} {shape}; expected {count} numbers",
+                path,
+                patients.dtype,
+                list(patients.shape),
+                len(x),
+            )
         )
     return x, y, patients

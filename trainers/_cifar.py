@@ -1,8 +1,8 @@
-"""CIFAR-10 in the forms in which it is found: one node's part of it, images (n, 32, 32, 3) uint8.
+"""Load one node's shard of CIFAR-10 as images (n, 32, 32, 3) uint8.
 
-The published binary version is read as it comes, unpacked or not: records of one label byte and 3 x 1024
-bytes of colour planes (Krizhevsky 2009, "Learning multiple layers of features from tiny images"). So is the
-published Python version: its files are pickles, which could run code, so they are read without being run.
+The published binary version is read packed or unpacked: records of one label byte and 3 x 1024 bytes of colour
+planes (Krizhevsky 2009, "Learning multiple layers of features from tiny images"). `.npz` files are read too. The
+published Python version is not: its files are pickles, and unpickling a file can run any code.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from flnet.training.api import Array, DataInfo, DataMissing, TrainerError, TrainerSettings
-from flnet.training.batches import MAX_BYTES, parsed_batch, read_batch
-from flnet.training.data import Labelled, Rows, fingerprint, read_npz
-from flnet.training.dealing import dealt_counts, own_published, own_rows, with_partition
-from flnet.training.split import stored_split
+from flnet.datasets.labelled import Labelled, Rows, fingerprint, read_npz
+from flnet.datasets.split import dealt_counts, own_published, own_rows, stored_split, with_partition
+from flnet.text import text
+from flnet.trainer import Array, DataInfo, DataMissing, TrainerError, TrainerSettings
 
 from ._pictures import Unreadable, decoded
 
@@ -29,15 +28,19 @@ CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
 SHA256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"  # of that file
 SIZE = 170_052_171  # bytes of it
-_BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")  # the last one is the test part
+_BATCHES = (*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin")  # the last is the test part
+_BINARY = ("cifar-10-batches-bin", "cifar-10-binary.tar.gz")  # unpacked and packed
+_PICKLED = ("cifar-10-batches-py", "cifar-10-python.tar.gz")
+_MAX_BATCH_BYTES = 64 * 2**20  # a published file has 31 million bytes
 _RECORD = 1 + 32 * 32 * 3  # bytes
 # Those that need no decoder come first.
 _NPZ = ("cifar10.npz", "cifar10_20k.npz")
 _JPEG = "cifar10_full_jpeg.npz"
-_REMEDY = (
-    f"put the binary version, {URL}, packed or unpacked into cifar-10-batches-bin/, or the Python version, packed "
-    "or unpacked into cifar-10-batches-py/, or a file cifar10.npz with x_train, y_train, x_test and y_test, into "
-    "a folder and name that folder in FLNET_DATASETS_PATH"
+_REMEDY = text(
+    "put the binary version, {file}, packed or unpacked into cifar-10-batches-bin/, or a "
+    "file cifar10.npz with x_train, y_train, x_test and y_test, into a folder and name "
+    "that folder in FLNET_DATASETS_PATH",
+    URL,
 )
 
 
@@ -62,31 +65,6 @@ class _Side:
         return Labelled(self.images(rows), self.labels[rows].astype(np.int64))
 
 
-@dataclass(frozen=True)
-class _Version:
-    """One published version: the names of its files, and how one of them becomes records (n, 3073)."""
-
-    name: str
-    folder: str
-    ending: str
-    read: Callable[[Path], Array]
-    parsed: Callable[[bytes, str], Array]
-
-    def place(self, folder: Path) -> Path | None:
-        """Its unpacked folder, or its archive as it comes."""
-        if (folder / self.folder / f"{_BATCHES[-1]}{self.ending}").is_file():
-            return folder / self.folder
-        archive = folder / f"cifar-10-{self.name.lower()}.tar.gz"
-        return archive if archive.is_file() else None
-
-    def batches(self, where: Path) -> list[Array]:
-        """All six, the test part last."""
-        names = [f"{name}{self.ending}" for name in _BATCHES]
-        if where.is_dir():
-            return [self.read(where / name) for name in names]
-        return _unpacked(where, self.folder, names, self.parsed)
-
-
 def load_photographs(settings: TrainerSettings) -> Photographs:
     """This node's shard of CIFAR-10, split for good; its test rows are its shard of the published test part.
 
@@ -102,7 +80,7 @@ def load_photographs(settings: TrainerSettings) -> Photographs:
     rows_of = {side: len(data) for side, data in sides.items()}
     if not all(rows_of.values()):
         words = ", ".join(f"{n} in {side}" for side, n in rows_of.items())
-        raise DataMissing(f"too few rows for this shard: {words}", "use fewer shards")
+        raise DataMissing(text("too few rows for this shard: {counts}", words), text("use fewer shards"))
     per_class = {side: np.bincount(data.y, minlength=len(CLASSES)).tolist() for side, data in sides.items()}
     info = DataInfo(
         source,
@@ -119,20 +97,41 @@ def load_photographs(settings: TrainerSettings) -> Photographs:
 def _found(folder: Path | None) -> tuple[str, _Side, _Side]:
     """What was found in words, train part, test part."""
     if folder is None:
-        raise DataMissing("CIFAR-10 is not here, because FLNET_DATASETS_PATH is not set", _REMEDY)
+        raise DataMissing(text("CIFAR-10 is not here, because FLNET_DATASETS_PATH is not set"), _REMEDY)
+    pickled = None
     for place in (folder, folder / "cifar10"):
-        for form in _VERSIONS:
-            if (where := form.place(place)) is not None:
-                batches = form.batches(where)
-                source = f"CIFAR-10 {form.name} files in {where}"
-                return source, _binary(batches[:-1], where), _binary(batches[-1:], where)
+        if (where := _place(place, _BINARY, _BATCHES[-1])) is not None:
+            batches = _batches(where)
+            return (
+                text("CIFAR-10 binary files in {folder}", where),
+                _binary(batches[:-1], where),
+                _binary(batches[-1:], where),
+            )
         for name in _NPZ:
             if (place / name).is_file():
                 a, b, c, d = read_npz(place / name)
                 return f"CIFAR-10 in {place / name}", _plain(a, b, place / name), _plain(c, d, place / name)
         if (place / _JPEG).is_file():
-            return f"CIFAR-10 as JPEG in {place / _JPEG}", *_jpegs(place / _JPEG)
-    raise DataMissing(f"CIFAR-10 was not found in {folder}", _REMEDY)
+            return text("CIFAR-10 as JPEG in {folder}", place / _JPEG), *_jpegs(place / _JPEG)
+        pickled = pickled or _place(place, _PICKLED, "test_batch")
+    if pickled is not None:
+        raise DataMissing(
+            text("{path} holds pickles, which flnet does not read because they can run code", pickled), _REMEDY
+        )
+    raise DataMissing(text("CIFAR-10 was not found in {folder}", folder), _REMEDY)
+
+
+def _place(folder: Path, names: tuple[str, str], file: str) -> Path | None:
+    """The unpacked folder with that file in it, or the archive, whichever exists."""
+    unpacked, packed = names
+    if (folder / unpacked / file).is_file():
+        return folder / unpacked
+    return folder / packed if (folder / packed).is_file() else None
+
+
+def _batches(where: Path) -> list[Array]:
+    """All six record arrays, the test part last."""
+    return [_mapped(where / name) for name in _BATCHES] if where.is_dir() else _unpacked(where)
 
 
 def _binary(files: Sequence[Array], place: Path) -> _Side:
@@ -155,47 +154,46 @@ def _mapped(path: Path) -> Array:
     try:
         return _records(np.memmap(path, np.uint8, mode="r"), str(path))
     except (OSError, ValueError) as exc:  # ValueError: an empty file cannot be mapped
-        raise TrainerError(f"{path} cannot be read: {exc}") from exc
+        raise TrainerError(text("{path} cannot be read: {reason}", path, exc)) from exc
 
 
-def _unpacked(path: Path, folder: str, names: Sequence[str], parsed: Callable[[bytes, str], Array]) -> list[Array]:
-    """The record arrays in the archive, in the order of `names`."""
-    wanted = {f"{folder}/{name}": name for name in names}
-    found = {}
+def _unpacked(path: Path) -> list[Array]:
+    """The record arrays in the archive."""
+    wanted = {f"{_BINARY[0]}/{name}": name for name in _BATCHES}
+    batches = {}
     try:
         with tarfile.open(path) as archive:
             for member in archive:
                 file = archive.extractfile(member) if member.name in wanted else None
                 if file is not None:
-                    found[wanted[member.name]] = parsed(file.read(MAX_BYTES + 1), f"{path}, {wanted[member.name]}")
+                    name, data = wanted[member.name], file.read(_MAX_BATCH_BYTES + 1)
+                    batches[name] = _records(np.frombuffer(data, np.uint8), f"{path}, {name}")
     except (tarfile.TarError, OSError, EOFError, zlib.error) as exc:
-        raise TrainerError(f"{path} cannot be read: {exc}") from exc
-    missing = [name for name in names if name not in found]
+        raise TrainerError(text("{path} cannot be read: {reason}", path, exc)) from exc
+    missing = [name for name in _BATCHES if name not in batches]
     if missing:
-        raise TrainerError(f"{path} lacks {', '.join(missing)}")
-    return [found[name] for name in names]
-
-
-def _parsed(data: bytes, what: str) -> Array:
-    return _records(np.frombuffer(data, np.uint8), what)
+        raise TrainerError(text("{path} lacks {names}", path, ", ".join(missing)))
+    return [batches[name] for name in _BATCHES]
 
 
 def _records(data: Array, what: str) -> Array:
     if not data.size or data.size % _RECORD:
-        raise TrainerError(f"{what} is damaged: {data.size} bytes are not a number of records of {_RECORD}")
+        raise TrainerError(
+            text(
+                "{path} is damaged: {size} bytes are not a number of records of {count}", what, data.size, _RECORD
+            )
+        )
     return data.reshape(-1, _RECORD)
-
-
-_VERSIONS = (
-    _Version("binary", "cifar-10-batches-bin", ".bin", _mapped, _parsed),
-    _Version("Python", "cifar-10-batches-py", "", read_batch, parsed_batch),
-)
 
 
 def _plain(x: Array, y: Array, place: Path) -> _Side:
     """A part out of arrays; labels may come in a column, as Keras has them."""
     if x.ndim != 4 or x.shape[1:] != SHAPE or x.dtype != np.uint8:
-        raise TrainerError(f"{place}: images are {x.dtype} {list(x.shape)}; expected uint8 [n, 32, 32, 3]")
+        raise TrainerError(
+            text(
+                "{path}: images are {dtype} {shape}; expected uint8 [n, 32, 32, 3]", place, x.dtype, list(x.shape)
+            )
+        )
     return _Side(_checked_labels(y.reshape(-1), len(x), place), lambda rows: x[rows])
 
 
@@ -208,7 +206,7 @@ def _jpegs(path: Path) -> tuple[_Side, _Side]:
         packed, offsets = data[f"jpeg_{name}"], data[f"offsets_{name}"]
         whole = packed.ndim == offsets.ndim == 1 and offsets.size and packed.dtype == np.uint8
         if not whole or offsets[0] != 0 or offsets[-1] != packed.size or (np.diff(offsets) <= 0).any():
-            raise TrainerError(f"{path}: the offsets do not cut jpeg_{name} into files")
+            raise TrainerError(text("{path}: the offsets do not cut jpeg_{part} into files", path, name))
 
         def images(rows: Rows) -> Array:
             files = (packed[offsets[row] : offsets[row + 1]].tobytes() for row in rows)
@@ -225,7 +223,7 @@ def _decoded(file: bytes, what: str) -> Array:
     try:
         return decoded(io.BytesIO(file), "RGB", 32)
     except Unreadable as exc:
-        raise TrainerError(f"{what} is damaged: {exc}") from exc
+        raise TrainerError(text("{path} is damaged: {reason}", what, exc)) from exc
 
 
 def _checked_labels(labels: Array, rows: int, place: Path) -> Array:
@@ -235,6 +233,12 @@ def _checked_labels(labels: Array, rows: int, place: Path) -> Array:
         or (rows and not 0 <= labels.min() <= labels.max() <= 9)
     ):
         raise TrainerError(
-            f"{place}: labels are {labels.dtype} {list(labels.shape)}; expected 0 to 9, {rows} of them"
+            text(
+                "{path}: labels are {dtype} {shape}; expected 0 to 9, {count} of them",
+                place,
+                labels.dtype,
+                list(labels.shape),
+                rows,
+            )
         )
     return labels

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from flnet.training.api import Array, Fit, Task
+from flnet.trainer import Array, Fit, Task
 
 from ._torch import Proximal, Steps
 
@@ -35,7 +35,7 @@ class Learner:
 
 @dataclass(frozen=True)
 class Learnt:
-    """What a network learnt.
+    """The result of training one network.
 
     Attributes:
         params: by name.
@@ -67,7 +67,7 @@ class Adam:
 
 
 def train(learner: Learner) -> Learnt:
-    """`e` passes over the rows, each in a new order, with an Adam that begins anew."""
+    """`e` passes over the rows, each in a new order, with a fresh Adam optimiser."""
     task = learner.task
     params = {name: value.requires_grad_() for name, value in as_tensors(task.params, learner).items()}
     optimiser = Adam(list(params.values()), task.hyper.u)

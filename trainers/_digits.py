@@ -14,19 +14,18 @@ from pathlib import Path
 
 import numpy as np
 
-from flnet.training.api import Array, DataInfo, DataMissing, InputSpec, TrainerError, TrainerSettings
-from flnet.training.data import Labelled, fingerprint, read_npz
-from flnet.training.dealing import dealt_counts, own_published, own_rows, with_partition
-from flnet.training.idx import read_idx
-from flnet.training.samples import is_sample
-from flnet.training.split import stored_split
+from flnet.datasets.labelled import Labelled, fingerprint, read_idx, read_npz
+from flnet.datasets.samples import is_sample
+from flnet.datasets.split import dealt_counts, own_published, own_rows, stored_split, with_partition
+from flnet.text import text
+from flnet.trainer import Array, DataInfo, DataMissing, InputSpec, TrainerError, TrainerSettings
 
 SIDE = 28  # pixels
-DIGIT = InputSpec("image", (SIDE, SIDE), 0, 255, hint="one digit, white on black, in the middle")
+DIGIT = InputSpec("image", (SIDE, SIDE), 0, 255, hint=text("one digit, white on black, in the middle"))
 _STEMS = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
-_REMEDY = (
-    "for MNIST put its four idx files (.gz or unpacked) in a folder mnist/, or the file mnist.npz, "
-    "into a folder and name that folder in FLNET_DATASETS_PATH"
+_REMEDY = text(
+    "for MNIST put its four idx files (.gz or unpacked) in a folder mnist/, or the file "
+    "mnist.npz, into a folder and name that folder in FLNET_DATASETS_PATH"
 )
 
 
@@ -54,10 +53,10 @@ def load_digits(settings: TrainerSettings, keep: Sequence[int] = tuple(range(10)
         DataMissing: neither MNIST nor scikit-learn is there.
         TrainerError: a file is damaged.
     """
-    found = _find_mnist(settings.datasets_path)
-    if found is None:
+    mnist = _find_mnist(settings.datasets_path)
+    if mnist is None:
         return _bundled_digits(settings, keep)
-    place, source, train, test = found
+    place, source, train, test = mnist
     wanted, published = _kept(train, keep), _kept(test, keep)
     own = wanted.take(own_rows(wanted.y, settings))
     parts = _split(own, settings, "mnist", {"train": 0.9, "validation": 0.1})
@@ -73,8 +72,10 @@ def _bundled_digits(settings: TrainerSettings, keep: Sequence[int]) -> Digits:
     own = wanted.take(own_rows(wanted.y, settings))
     parts = _split(own, settings, "bundled", {"train": 0.7, "validation": 0.1, "test": 0.2})
     where = settings.datasets_path
-    why = "FLNET_DATASETS_PATH is not set" if where is None else f"MNIST was not found in {where}"
-    source = f"the digits bundled with scikit-learn (1797 images of 8x8), because {why}"
+    why = (
+        text("FLNET_DATASETS_PATH is not set") if where is None else text("MNIST was not found in {folder}", where)
+    )
+    source = text("the digits bundled with scikit-learn (1797 images of 8x8), because {reason}", why)
     note = with_partition(_REMEDY, settings)
     digits = _digits(parts["train"], parts["validation"], parts["test"], source, note, keep, bundled=True)
     return replace(digits, info=replace(digits.info, parts=dealt_counts(wanted.y, settings, len(keep))))
@@ -94,7 +95,7 @@ def _digits(
     rows = {side: len(data) for side, data in sides.items()}
     if not all(rows.values()):
         words = ", ".join(f"{n} in {side}" for side, n in rows.items())
-        raise DataMissing(f"too few rows for this shard: {words}", "use fewer shards")
+        raise DataMissing(text("too few rows for this shard: {counts}", words), text("use fewer shards"))
     counts = {side: np.bincount(data.y, minlength=len(keep)).tolist() for side, data in sides.items()}
     info = DataInfo(source, rows, tuple(str(digit) for digit in keep), sample, note, counts, fingerprint(sides))
     return Digits(train, validation, test, info, bundled)
@@ -122,7 +123,7 @@ def _find_mnist(folder: Path | None) -> tuple[Path, str, Labelled, Labelled] | N
         files = [_idx_file(place, stem) for stem in _STEMS]
         if all(files):
             a, b, c, d = (read_idx(file) for file in files if file)
-            return place, f"MNIST idx files in {place}", _checked(a, b, place), _checked(c, d, place)
+            return place, text("MNIST idx files in {folder}", place), _checked(a, b, place), _checked(c, d, place)
     for file in (folder / "mnist.npz", folder / "mnist" / "mnist.npz"):
         if file.is_file():
             a, b, c, d = read_npz(file)
@@ -138,9 +139,20 @@ def _idx_file(folder: Path, stem: str) -> Path | None:
 
 def _checked(x: Array, y: Array, place: Path) -> Labelled:
     if x.ndim != 3 or x.shape[1:] != (SIDE, SIDE) or x.dtype != np.uint8:
-        raise TrainerError(f"{place}: images are {x.dtype} {list(x.shape)}; expected uint8 [n, {SIDE}, {SIDE}]")
+        raise TrainerError(
+            text(
+                "{path}: images are {dtype} {shape}; expected uint8 [n, {height}, {width}]",
+                place,
+                x.dtype,
+                list(x.shape),
+                SIDE,
+                SIDE,
+            )
+        )
     if y.ndim != 1 or y.dtype.kind not in "iu" or (y.size and (y.min() < 0 or y.max() > 9)):
-        raise TrainerError(f"{place}: labels are {y.dtype} {list(y.shape)}; expected digits [n], 0 to 9")
+        raise TrainerError(
+            text("{path}: labels are {dtype} {shape}; expected digits [n], 0 to 9", place, y.dtype, list(y.shape))
+        )
     return Labelled(x, y)
 
 
@@ -158,8 +170,8 @@ def scikit_digits() -> Labelled:
     Raises:
         DataMissing: scikit-learn is not there.
     """
-    found = importlib.util.find_spec("sklearn")
-    folders = (found.submodule_search_locations or ()) if found else ()
+    spec = importlib.util.find_spec("sklearn")
+    folders = (spec.submodule_search_locations or ()) if spec else ()
     for path in (Path(folder, "datasets", "data", "digits.csv.gz") for folder in folders):
         if path.is_file():
             with gzip.open(path, "rt", encoding="ascii") as file:
@@ -168,7 +180,7 @@ def scikit_digits() -> Labelled:
     try:
         from sklearn.datasets import load_digits as bundled  # noqa: PLC0415  another version, another file
     except ImportError as exc:
-        raise DataMissing("neither MNIST nor scikit-learn's digits are here", _REMEDY) from exc
+        raise DataMissing(text("neither MNIST nor scikit-learn's digits are here"), _REMEDY) from exc
     data = bundled()
     return Labelled(data.images.astype(np.uint8), data.target.astype(np.int64))
 

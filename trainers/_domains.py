@@ -1,4 +1,4 @@
-"""Digits of four domains (MNIST, MNIST-M, USPS, SVHN) as images of 16x16 in three colours, and who has which.
+"""Digits of four domains (MNIST, MNIST-M, USPS, SVHN) as 16x16 RGB images, and the domain of each node.
 
 The experiments of Martínez Enríquez et al. (FLProtector) take five domains; the synthetic digits are not here, and
 of SVHN there may be a small part only. MNIST comes from its training part, for MNIST-M is made of its test digits.
@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from flnet.training.api import Array, DataMissing, TrainerError, TrainerSettings
-from flnet.training.data import Labelled
+from flnet.datasets.labelled import Labelled
+from flnet.text import text
+from flnet.trainer import Array, DataMissing, TrainerError, TrainerSettings
 
 from ._options import Fits, is_whole, read_lines
 
@@ -27,9 +28,11 @@ FILES = {
 _RULES: dict[str, tuple[str, Fits]] = {
     "scenario": ("5b or d5", lambda value: value in ("5b", "d5")),
     **dict.fromkeys(("majority", "other"), (" or ".join(FILES), lambda value: value in FILES)),
-    **dict.fromkeys(("rows", "tests"), ("a whole number above 0", is_whole)),
+    **dict.fromkeys(("rows", "tests"), (text("a whole number above 0"), is_whole)),
 }
-_REMEDY = "put mnist.npz, mnist_m.npz, usps.npz and svhn.npz into a folder and name it in FLNET_DATASETS_PATH"
+_REMEDY = text(
+    "put mnist.npz, mnist_m.npz, usps.npz and svhn.npz into a folder and name it in FLNET_DATASETS_PATH"
+)
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ def load_domain(settings: TrainerSettings) -> Domain:
     """
     folder = settings.datasets_path
     if folder is None:
-        raise DataMissing("FLNET_DATASETS_PATH is not set", _REMEDY)
+        raise DataMissing(text("FLNET_DATASETS_PATH is not set"), _REMEDY)
     options = read_options(folder / OPTIONS_FILE)
     index, count = settings.shard
     names = _names(options, count)
@@ -85,9 +88,11 @@ def load_domain(settings: TrainerSettings) -> Domain:
     at, parts = alike.index(index), len(alike)
     train, test = sides[mine]
     if len(train) < parts or len(test) < parts:
-        raise DataMissing(f"too few digits of {mine} for {parts} nodes", "use fewer nodes")
+        raise DataMissing(text("too few digits of {name} for {count} nodes", mine, parts), text("use fewer nodes"))
     everything = [side[1].take(np.arange(min(options.tests, len(side[1])))) for side in sides.values()]
-    joined = Labelled(np.concatenate([one.x for one in everything]), np.concatenate([one.y for one in everything]))
+    joined = Labelled(
+        np.concatenate([domain.x for domain in everything]), np.concatenate([domain.y for domain in everything])
+    )
     own = [side.take(np.arange(at, len(side), parts)) for side in (train, test)]
     return Domain(mine, own[0], own[1], joined)
 
@@ -106,13 +111,13 @@ def small(images: Array) -> Array:
 
     28 pixels are framed to 32, and each 2x2 of 32 becomes its mean.
     """
-    found = images if images.ndim == 4 else np.repeat(images[..., None], 3, axis=3)
-    if found.shape[1] == 28:
-        found = np.pad(found, ((0, 0), (2, 2), (2, 2), (0, 0)))
-    if found.shape[1] == 2 * SIDE:
-        blocks = found.reshape(len(found), SIDE, 2, SIDE, 2, 3).astype(np.uint16)
-        found = ((blocks.sum(axis=(2, 4)) + 2) // 4).astype(np.uint8)
-    return np.ascontiguousarray(found)
+    resized = images if images.ndim == 4 else np.repeat(images[..., None], 3, axis=3)
+    if resized.shape[1] == 28:
+        resized = np.pad(resized, ((0, 0), (2, 2), (2, 2), (0, 0)))
+    if resized.shape[1] == 2 * SIDE:
+        blocks = resized.reshape(len(resized), SIDE, 2, SIDE, 2, 3).astype(np.uint16)
+        resized = ((blocks.sum(axis=(2, 4)) + 2) // 4).astype(np.uint8)
+    return np.ascontiguousarray(resized)
 
 
 def _names(options: Options, count: int) -> list[str]:
@@ -127,12 +132,12 @@ def _sides(folder: Path, name: str, options: Options, nodes: int) -> tuple[Label
     """Training and test digits of a domain, for so many nodes, shuffled by a seed that all nodes have."""
     path = next((folder / file for file in FILES[name] if (folder / file).is_file()), None)
     if path is None:
-        raise DataMissing(f"no digits of {name} were found in {folder}", _REMEDY)
+        raise DataMissing(text("no digits of {name} were found in {folder}", name, folder), _REMEDY)
     try:
         with np.load(path, allow_pickle=False) as file:
             train, test = (Labelled(file[f"x_{side}"], file[f"y_{side}"]) for side in ("train", "test"))
     except (OSError, ValueError, KeyError) as exc:
-        raise TrainerError(f"{path} is damaged or incomplete: {exc}") from exc
+        raise TrainerError(text("{path} is damaged or incomplete: {error}", path, exc)) from exc
     order = np.random.default_rng(0).permutation(len(train))
     wanted, tested = options.rows * nodes, options.tests * nodes
     if name == "mnist":

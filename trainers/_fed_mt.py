@@ -1,4 +1,4 @@
-"""FedMT's losses in PyTorch: the twins of those in `flnet.labels`, which say what they are and where from.
+"""FedMT's losses in PyTorch; `flnet.algorithms.fed_mt` explains them and names their sources.
 
 Labels are numbers from 0; any other number says that a row has no such label. A mean over no rows is 0, and its
 gradient too. Nothing here is taken from probabilities: all is computed from scores in log space.
@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from flnet.training.api import Array, Fit, Lesson, Task
+from flnet.trainer import Array, Fit, Lesson, Task
 
 from ._torch import Steps
 
@@ -30,11 +30,11 @@ def projected_loss(scores: Tensor, matrix: Tensor, labels: Tensor) -> Tensor:
         matrix: (J, K), matrix[j, k] = P(label j | class k), of the scores' dtype.
         labels: (n,) int64; rows whose label no class can have do not count.
     """
-    there = (labels >= 0) & (labels < len(matrix))
-    classes = torch.where(there, labels, 0)
-    counts = there & (matrix[classes] > 0).any(dim=1)
-    scores, said = scores[counts], matrix[classes[counts]].log()
-    return _mean(scores.logsumexp(1) - (scores + said).logsumexp(1), scores)
+    possible = (labels >= 0) & (labels < len(matrix))
+    classes = torch.where(possible, labels, 0)
+    counts = possible & (matrix[classes] > 0).any(dim=1)
+    scores, likelihoods = scores[counts], matrix[classes[counts]].log()
+    return _mean(scores.logsumexp(1) - (scores + likelihoods).logsumexp(1), scores)
 
 
 def cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
@@ -91,11 +91,11 @@ def taught_steps(
     def loss(params: Mapping[str, Tensor], rows: Tensor) -> Tensor:
         pictures = shown(rows)
         scores = outputs(params, pictures)
-        found = loss_of_both(scores, fine[rows], coarse[rows], matrix.to(scores.dtype))
+        total = loss_of_both(scores, fine[rows], coarse[rows], matrix.to(scores.dtype))
         if lesson.fixed:
             held = cross_entropy(outputs(params, change(pictures, chance)), guesses[rows])
-            found = found + lesson.fixed * held
-        return found + lesson.mixed * between(params, rows) if lesson.mixed else found
+            total = total + lesson.fixed * held
+        return total + lesson.mixed * between(params, rows) if lesson.mixed else total
 
     batches = [torch.tensor(rows, device=device) for rows in lesson.batches(task.hyper.b, task.seed)]
     return Steps(batches, loss, fit, device)

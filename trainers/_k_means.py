@@ -12,7 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from flnet.training.api import (
+from flnet.algorithms.clustering import explained, group_findings, inertia, silhouette
+from flnet.algorithms.k_means import LearningPace, assign, batches_in, candidates, from_seed, move
+from flnet.text import text
+from flnet.trainer import (
     Array,
     DataInfo,
     Findings,
@@ -24,18 +27,6 @@ from flnet.training.api import (
     Task,
     Trainer,
 )
-from flnet.training.clusters import (
-    Pace,
-    assign,
-    batches_in,
-    candidates,
-    explained,
-    from_seed,
-    inertia,
-    move,
-    silhouette,
-)
-from flnet.training.grouping import group_findings
 
 from ._options import Fits, is_whole, read_lines
 
@@ -46,14 +37,14 @@ _MOST_GROUPS = 200
 RULES: dict[str, tuple[str, Fits]] = {
     "k": (f"2 to {_MOST_GROUPS}", lambda value: is_whole(value, 2, _MOST_GROUPS)),
     "min_count": (f"1 to {ALL}", lambda value: is_whole(value, 1, ALL)),
-    "start": ("'spread' or 'seed'", lambda value: value in ("spread", "seed")),
+    "start": (text("'spread' or 'seed'"), lambda value: value in ("spread", "seed")),
 }
 Model = Mapping[str, Array]
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a person may choose; the same on all nodes, but for `min_count`.
+    """Options of federated k-means; the same on all nodes, except `min_count`.
 
     Attributes:
         k: groups.
@@ -115,7 +106,9 @@ class KMeans(Trainer):
     def fit(self, task: Task) -> Fit:
         """Centroids after `e` passes over the rows in batches of `b`; before the first round candidates."""
         rows, base, chance = self._table.train, task.params[CENTROIDS], np.random.default_rng(task.seed)
-        pace = Pace(task.hyper.e, min(task.hyper.b, len(rows)), min(1.0, task.hyper.u), self._options.min_count)
+        pace = LearningPace(
+            task.hyper.e, min(task.hyper.b, len(rows)), min(1.0, task.hyper.u), self._options.min_count
+        )
         seen = 0
 
         def is_over(batches: int) -> bool:
@@ -125,12 +118,12 @@ class KMeans(Trainer):
             return task.is_over()
 
         if (task.params[COUNTS] < 0).any():
-            found, seen = candidates(rows, base, chance, self._options.min_count), len(rows)
+            fit, seen = candidates(rows, base, chance, self._options.min_count), len(rows)
             task.progress(1, 1)
         else:
-            found = move(rows, base, pace, chance if pace.batch < len(rows) else None, is_over)
-        params = {CENTROIDS: found.centroids, COUNTS: found.counts}
-        return Fit(params, seen, metrics={"loss": inertia(rows, found.centroids)})
+            fit = move(rows, base, pace, chance if pace.batch < len(rows) else None, is_over)
+        params = {CENTROIDS: fit.centroids, COUNTS: fit.counts}
+        return Fit(params, seen, metrics={"loss": inertia(rows, fit.centroids)})
 
     def evaluate(self, params: Model) -> Score:
         """The share of the test rows' variance that the groups explain; inertia and silhouette beside it."""
@@ -160,7 +153,7 @@ class KMeans(Trainer):
 
 
 def read_options(path: Path) -> Options:
-    """What a TOML file says; the usual where there is none.
+    """Options from a TOML file; the defaults if there is none.
 
     Raises:
         TrainerError: it is wrong.

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from flnet.training.api import Array, Prediction, Task, TrainerError
-from flnet.training.data import Labelled
-from flnet.training.onnx_graph import OnnxGraph
+from flnet.compute.export import OnnxGraph
+from flnet.datasets.labelled import Labelled
+from flnet.text import text
+from flnet.trainer import Array, Prediction, Task, TrainerError
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read on import: a node's log is no place for its greetings
 os.environ["KERAS_BACKEND"] = "tensorflow"
@@ -54,8 +55,12 @@ def use_device(wanted: str) -> None:
     gpus = tf.config.list_physical_devices("GPU") if wanted != "cpu" else []
     if wanted != "cpu" and not gpus:
         raise TrainerError(
-            f"FLNET_DEVICE={wanted} asks for a GPU, but TensorFlow {tf.__version__} can use none here; "
-            "set FLNET_DEVICE to auto or cpu"
+            text(
+                "FLNET_DEVICE={device} asks for a GPU, but TensorFlow {version} can use none here; "
+                "set FLNET_DEVICE to auto or cpu",
+                wanted,
+                tf.__version__,
+            )
         )
     with suppress(RuntimeError):  # another trainer of this process has chosen already
         tf.config.set_visible_devices(gpus, "GPU")
@@ -138,8 +143,8 @@ class Network:
             task.progress(done, count)
             if task.is_over():
                 break
-        learnt = {name: v.numpy() for name, v in self._variables.items()}
-        return Trained(learnt, float(np.mean(losses)), min(seen, len(data)))
+        learned = {name: v.numpy() for name, v in self._variables.items()}
+        return Trained(learned, float(np.mean(losses)), min(seen, len(data)))
 
     def begin(self, task: Task) -> None:
         """Take up where the task begins: its weights, no momentum, dropout drawn from its seed."""
@@ -152,9 +157,9 @@ class Network:
         """Loss and gradients on one batch, and the moving statistics after it, by name."""
         self._load(params)
         images, labels = (tf.constant(part) for part in batch)
-        loss, found = self._told_slopes(images, labels, tf.constant(class_weights, tf.float32))
+        loss, gradients = self._told_slopes(images, labels, tf.constant(class_weights, tf.float32))
         moving = {name: self._variables[name].numpy() for name in self.buffers}
-        return float(loss), {name: gradient.numpy() for name, gradient in found.items()}, moving
+        return float(loss), {name: gradient.numpy() for name, gradient in gradients.items()}, moving
 
     def scores(self, params: Mapping[str, Array], images: Array) -> Array:
         """Logits (n, classes) of images of any type, 0 to 255."""
@@ -272,7 +277,9 @@ def _add_to(graph: OnnxGraph, layer: Any, params: Mapping[str, Array]) -> None:
         case "Dropout":
             pass
         case other:
-            raise TrainerError(f"layer {layer.name} is a {other}, which has no place in the ONNX file")
+            raise TrainerError(
+                text("layer {name} is a {kind}, which has no place in the ONNX file", layer.name, other)
+            )
 
 
 def shifted(images: Array, chance: np.random.Generator, pixels: int) -> Array:

@@ -1,11 +1,11 @@
-"""A training of a Keras network taken apart, for methods that change its steps: `flnet.training.api.Gradients`."""
+"""A training of a Keras network taken apart, for methods that change its steps: `flnet.trainer.Gradients`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from flnet.training.api import Array, Fit, Optimiser, Task
-from flnet.training.data import Labelled
+from flnet.datasets.labelled import Labelled
+from flnet.trainer import Array, Fit, Optimiser, Task
 
 from ._keras import Augment, Network, Trained, batches, batches_in
 

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import numpy as np
 
-from flnet.training.api import Array, DataInfo, DataMissing, TrainerError, TrainerSettings
-from flnet.training.data import Labelled, fingerprint, read_npz
-from flnet.training.dealing import own_grouped, own_published, own_rows, with_partition
-from flnet.training.split import stored_split
+from flnet.datasets.labelled import Labelled, fingerprint, read_npz
+from flnet.datasets.split import own_grouped, own_published, own_rows, stored_split, with_partition
+from flnet.text import text
+from flnet.trainer import Array, DataInfo, DataMissing, TrainerError, TrainerSettings
 
 from ._options import is_whole, read_lines
 
 FILE, OPTIONS_FILE = "mooc_kddcup2015.npz", "mooc.toml"
-CLASSES = ("stayed", "dropped out")
+CLASSES = ("stayed", text("dropped out"))
 SHARES = {"train": 0.9, "validation": 0.1}
 _ARRAYS = ("x_train", "y_train", "course_train", "x_test", "y_test", "course_test", "feature_names")
 
@@ -59,22 +59,22 @@ def load_school(settings: TrainerSettings, wanted: int | None = None) -> School:
         DataMissing: the file is not there, or too little of it falls to this node.
         TrainerError: the file or the options are wrong.
     """
-    path = _found(settings.datasets_path)
-    there, published, columns = _read(path, path.stat().st_mtime_ns)
-    dealt = _dealt(len(there.data), wanted or _rows_in_all(path.with_name(OPTIONS_FILE)), settings.seed)
-    labels, courses = there.data.y[dealt], there.courses[dealt]
+    path = _find_file(settings.datasets_path)
+    total, published, columns = _read(path, path.stat().st_mtime_ns)
+    dealt = _dealt(len(total.data), wanted or _rows_in_all(path.with_name(OPTIONS_FILE)), settings.seed)
+    labels, courses = total.data.y[dealt], total.courses[dealt]
     if settings.partition.kind == "groups":
         own = dealt[own_grouped([str(course) for course in courses], labels, settings)]
-        tests = np.flatnonzero(np.isin(published.courses, there.courses[own]))
+        tests = np.flatnonzero(np.isin(published.courses, total.courses[own]))
     else:
         own = dealt[own_rows(labels, settings)]
         tests = own_published(labels, published.data.y, settings)
-    mine, test = there.data.take(own), published.data.take(tests)
+    mine, test = total.data.take(own), published.data.take(tests)
     kept = stored_split(settings.state_path / "split-mooc.npz", mine.x, mine.y, SHARES, settings.seed)
     sides = {**{name: mine.take(rows) for name, rows in kept.items()}, "test": test}
     if not all(map(len, sides.values())):
         counts = ", ".join(f"{len(side)} in {name}" for name, side in sides.items())
-        raise DataMissing(f"too few enrolments for this node: {counts}", "use fewer shards")
+        raise DataMissing(text("too few enrolments for this node: {counts}", counts), text("use fewer shards"))
     is_alike = settings.partition.kind == "iid" and settings.shard[1] > 1
     return School(sides, _info(path, sides, settings), columns, None if is_alike else published.data)
 
@@ -91,9 +91,9 @@ def all_enrolments(folder: Path | None, seed: int, wanted: int | None = None) ->
     Raises:
         DataMissing, TrainerError: as there.
     """
-    path = _found(folder)
-    there, _, _ = _read(path, path.stat().st_mtime_ns)
-    rows: Array = there.data.x[_dealt(len(there.data), wanted or _rows_in_all(path.with_name(OPTIONS_FILE)), seed)]
+    path = _find_file(folder)
+    total, _, _ = _read(path, path.stat().st_mtime_ns)
+    rows: Array = total.data.x[_dealt(len(total.data), wanted or _rows_in_all(path.with_name(OPTIONS_FILE)), seed)]
     return rows
 
 
@@ -112,12 +112,12 @@ def as_counts(scaled: Array) -> Array:
     return counts
 
 
-def _found(folder: Path | None) -> Path:
-    remedy = f"put {FILE} into a folder and name that folder in FLNET_DATASETS_PATH"
+def _find_file(folder: Path | None) -> Path:
+    remedy = text("put {file} into a folder and name that folder in FLNET_DATASETS_PATH", FILE)
     if folder is None:
-        raise DataMissing("FLNET_DATASETS_PATH is not set", remedy)
+        raise DataMissing(text("FLNET_DATASETS_PATH is not set"), remedy)
     if not (folder / FILE).is_file():
-        raise DataMissing(f"{folder / FILE} is not there", remedy)
+        raise DataMissing(text("{path} is not there", folder / FILE), remedy)
     return folder / FILE
 
 
@@ -130,11 +130,18 @@ def _read(path: Path, changed: int) -> tuple[Enrolments, Enrolments, tuple[str, 
     for rows, labels, courses in ((x, y, course), (test_x, test_y, test_course)):
         if rows.shape != (len(labels), len(columns)) or len(courses) != len(labels):
             raise TrainerError(
-                f"{path}: rows are {list(rows.shape)}, with {len(labels)} labels and {len(courses)} courses; "
-                f"expected {len(columns)} columns, and a label and a course for each row"
+                text(
+                    "{path}: rows are {shape}, with {labels} labels and {courses} courses; expected "
+                    "{columns} columns, and a label and a course for each row",
+                    path,
+                    list(rows.shape),
+                    len(labels),
+                    len(courses),
+                    len(columns),
+                )
             )
         if not np.isfinite(rows).all() or not np.isin(labels, (0, 1)).all():
-            raise TrainerError(f"{path}: expected finite numbers, and labels 0 or 1")
+            raise TrainerError(text("{path}: expected finite numbers, and labels 0 or 1", path))
         parts.append(Enrolments(Labelled(one_scale(rows), labels.astype(np.uint8)), courses))
     return parts[0], parts[1], columns
 
@@ -145,20 +152,22 @@ def _rows_in_all(path: Path) -> int | None:
     Raises:
         TrainerError: they are wrong.
     """
-    rows: int | None = read_lines(path, {"rows": ("how many enrolments are dealt, above 0", is_whole)}).get("rows")
+    rows: int | None = read_lines(path, {"rows": (text("how many enrolments are dealt, above 0"), is_whole)}).get(
+        "rows"
+    )
     return rows
 
 
-def _dealt(there: int, wanted: int | None, seed: int) -> Array:
+def _dealt(total: int, wanted: int | None, seed: int) -> Array:
     """The numbers of the enrolments that are dealt, the same on all nodes."""
-    if wanted is None or wanted >= there:
-        return np.arange(there)
-    return np.sort(np.random.default_rng([seed, *b"enrolments"]).permutation(there)[:wanted])
+    if wanted is None or wanted >= total:
+        return np.arange(total)
+    return np.sort(np.random.default_rng([seed, *b"enrolments"]).permutation(total)[:wanted])
 
 
 def _info(path: Path, sides: Mapping[str, Labelled], settings: TrainerSettings) -> DataInfo:
     counts = {name: np.bincount(side.y, minlength=2).tolist() for name, side in sides.items()}
     rows = {name: len(side) for name, side in sides.items()}
     note = with_partition("", settings)
-    source = f"enrolments in online courses, {path.resolve()}"
+    source = text("enrolments in online courses, {path}", path.resolve())
     return DataInfo(source, rows, CLASSES, note=note, counts=counts, checksum=fingerprint(sides))

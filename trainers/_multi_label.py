@@ -14,13 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-from flnet.training.api import Array, DataInfo, DataMissing, TrainerError, TrainerSettings
-from flnet.training.data import fingerprint
-from flnet.training.files import replacing
-from flnet.training.matrix import dense_rows
-from flnet.training.multi_label import MultiLabel, read_multi_label
-from flnet.training.partition import apportioned, consecutive_parts, dealt_labels
-from flnet.training.split import stored_split
+from flnet.datasets.files import replacing
+from flnet.datasets.labelled import dense_rows, fingerprint
+from flnet.datasets.multi_label import MultiLabel, read_multi_label
+from flnet.datasets.partition import apportioned, consecutive_parts, dealt_labels
+from flnet.datasets.split import stored_split
+from flnet.text import joined, text
+from flnet.trainer import Array, DataInfo, DataMissing, TrainerError, TrainerSettings
 
 from ._multi_label_options import LARGEST_SIGMA, OPTIONS_FILE, Options, find
 from ._notebook_draws import Draws, draws
@@ -38,7 +38,7 @@ class Side:
 
 @dataclass(frozen=True)
 class NodeData:
-    """What one node works with.
+    """The data of one node.
 
     Attributes:
         sides: train, validation, test: rows that have one of this node's labels.
@@ -66,8 +66,11 @@ def load_node_data(settings: TrainerSettings) -> NodeData:
     """
     if settings.partition.kind != "iid":
         raise TrainerError(
-            f"MULTI_LABEL deals rows and labels by {OPTIONS_FILE}; "
-            f"FLNET_DATA_PARTITION={settings.partition} is not for it"
+            text(
+                "MULTI_LABEL deals rows and labels by {name}; FLNET_DATA_PARTITION={value} is not for it",
+                OPTIONS_FILE,
+                settings.partition,
+            )
         )
     options, path = find(settings.datasets_path)
     data = _read(path, options)
@@ -77,7 +80,9 @@ def load_node_data(settings: TrainerSettings) -> NodeData:
     common = drawn.common[data.y[drawn.common][:, drawn.labels].any(axis=1)]
     if not drawn.rows.size:
         names = ", ".join(_names(data, drawn.labels))
-        raise DataMissing(f"no row of this node has one of its labels ({names})", "use fewer shards")
+        raise DataMissing(
+            text("no row of this node has one of its labels ({names})", names), text("use fewer shards")
+        )
     x, y = dense_rows(data.x, drawn.rows), data.y[drawn.rows][:, drawn.labels]
     numbers = drawn.sides or stored_split(
         settings.state_path / f"split-{path.stem}.npz",
@@ -90,7 +95,7 @@ def load_node_data(settings: TrainerSettings) -> NodeData:
     sides = {side: Side(noisy[rows], y[rows]) for side, rows in numbers.items()}
     if not all(len(side.y) for side in sides.values()):
         counts = ", ".join(f"{len(side.y)} in {name}" for name, side in sides.items())
-        raise DataMissing(f"too few rows for this node: {counts}", "use fewer shards")
+        raise DataMissing(text("too few rows for this node: {counts}", counts), text("use fewer shards"))
     return NodeData(
         sides,
         Side(dense_rows(data.x, common), data.y[common][:, drawn.labels]),
@@ -129,16 +134,27 @@ def node_label_numbers(options: Options, labels: tuple[str, ...], shard: tuple[i
     part, count = shard
     for name, entries in (("node_labels", options.node_labels), ("deal", options.deal)):
         if entries and len(entries) != count:
-            rule = f"expected as many as FLNET_DATA_SHARD={part}/{count} has parts"
-            raise TrainerError(f"{OPTIONS_FILE}: {name} is for {len(entries)} nodes; {rule}")
+            rule = text("expected as many as FLNET_DATA_SHARD={part}/{parts} has parts", part, count)
+            raise TrainerError(
+                text("{path}: {name} is for {nodes} nodes; {words}", OPTIONS_FILE, name, len(entries), rule)
+            )
     if options.node_labels:
         absent = [name for name in options.node_labels[part - 1] if name not in labels]
         if absent:
-            raise TrainerError(f"{OPTIONS_FILE}: no label {', '.join(absent)}; the data have {', '.join(labels)}")
+            raise TrainerError(
+                text(
+                    "{path}: no label {name}; the data have {labels}",
+                    OPTIONS_FILE,
+                    ", ".join(absent),
+                    ", ".join(labels),
+                )
+            )
         named = np.array(sorted(labels.index(name) for name in options.node_labels[part - 1]), np.int64)
         return _ordered(named, options, seed, part)
     if len(labels) < count:
-        raise TrainerError(f"{len(labels)} labels cannot be dealt to {count} nodes, one at least to each")
+        raise TrainerError(
+            text("{count} labels cannot be dealt to {nodes} nodes, one at least to each", len(labels), count)
+        )
     sizes = options.deal or apportioned(np.ones(count), len(labels))
     return _ordered(dealt_labels(len(labels), sizes, seed)[part - 1], options, seed, part)
 
@@ -172,11 +188,20 @@ def _agreement(options: Options, data: MultiLabel, count: int, seed: int) -> dic
     agreed = {"features": ", ".join(data.features)}
     if count > 1:
         share = _global_share(options, count)
-        how = f"by name {options.node_labels}" if options.node_labels else f"{options.deal or 'evenly'}"
-        agreed["dealing"] = (
-            f"{len(data)} rows from {options.first_row} to {count} nodes by seed {seed} of {options.draws}, "
-            f"global test {share:g}, "
-            f"labels {', '.join(data.labels)} {how}"
+        how = (
+            text("by name {names}", options.node_labels) if options.node_labels else f"{options.deal or 'evenly'}"
+        )
+        agreed["dealing"] = text(
+            "{rows} rows from {first} to {nodes} nodes by seed {seed} of {draws}, global test "
+            "{share}, labels {names} {which}",
+            len(data),
+            options.first_row,
+            count,
+            seed,
+            options.draws,
+            f"{share:g}",
+            ", ".join(data.labels),
+            how,
         )
     return agreed
 
@@ -198,7 +223,13 @@ def _read(path: Path, options: Options) -> MultiLabel:
     if not options.labels:
         return data
     if sorted(options.labels) != sorted(data.labels):
-        raise TrainerError(f"{OPTIONS_FILE}: labels are not those of the data, which are {', '.join(data.labels)}")
+        raise TrainerError(
+            text(
+                "{path}: labels are not those of the data, which are {labels}",
+                OPTIONS_FILE,
+                ", ".join(data.labels),
+            )
+        )
     order = [data.labels.index(name) for name in options.labels]
     return replace(data, labels=tuple(options.labels), y=data.y[:, order])
 
@@ -225,11 +256,17 @@ def _keep_global_test(path: Path, data: MultiLabel, common: Array, seed: int) ->
         else:
             return
     except (OSError, ValueError) as exc:
-        raise TrainerError(f"{path} cannot be kept: {exc}") from exc
+        raise TrainerError(text("{path} cannot be kept: {reason}", path, exc)) from exc
     if before != now:
         raise TrainerError(
-            f"the global test was drawn from {before}, and now would be from {now}: it would hold rows that were "
-            f"trained on. Bring that back, or delete {path.parent} and start with untrained parameters"
+            text(
+                "the global test was drawn from {one}, and now would be from {other}: it would hold "
+                "rows that were trained on. Bring that back, or delete {path} and start with "
+                "untrained parameters",
+                before,
+                now,
+                path.parent,
+            )
         )
 
 
@@ -237,16 +274,22 @@ def _info(
     path: Path, options: Options, data: MultiLabel, mine: Array, sides: Mapping[str, Side], common: int
 ) -> DataInfo:
     rows = {side: len(part.y) for side, part in sides.items()}
-    notes = [f"this node has {len(mine)} of {len(data.labels)} labels; rows without any of them are left out"]
+    notes: list[str] = [
+        text(
+            "this node has {count} of {number} labels; rows without any of them are left out",
+            len(mine),
+            len(data.labels),
+        )
+    ]
     if common:
         rows["global_test"] = common
     if options.noise != "none":
-        notes.append(f"{options.noise} noise was added to this node's own rows")
+        notes.append(text("{kind} noise was added to this node's own rows", options.noise))
     if data.skipped:
         notes.append(data.skipped)
     counts = {side: part.y.sum(axis=0, dtype=np.int64).tolist() for side, part in sides.items()}
     names = tuple(_names(data, mine))
-    source, note = f"multi-label data set {path.resolve()}", "; ".join(notes)
+    source, note = text("multi-label data set {name}", path.resolve()), joined(notes)
     return DataInfo(source, rows, names, note=note, counts=counts, checksum=fingerprint(sides))
 
 

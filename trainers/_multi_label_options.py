@@ -1,4 +1,4 @@
-"""What `multi_label.toml` may say, and where the data set is."""
+"""Options of multi-label trainers (`multi_label.toml`), and the place of the data set."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flnet.training.api import DataMissing, TrainerError
+from flnet.text import text
+from flnet.trainer import DataMissing, TrainerError
 
 from ._options import Fits, is_whole, read_lines
 
@@ -18,9 +19,11 @@ LARGEST_SIGMA = 0.5  # standard deviations of the nodes' noise lie between 0 and
 _ORDERS = ("file", "drawn")
 _DRAWS = ("flnet", "notebook")
 _NOISES = ("none", "normal", "half-normal")
-_REMEDY = (
-    f"put a data set (.arff with Mulan's .xml, .csv or .npz) into a folder, name the file in {OPTIONS_FILE} "
-    'beside it (file = "scene.arff"), and name the folder in FLNET_DATASETS_PATH'
+_REMEDY = text(
+    "put a data set (.arff with Mulan's .xml, .csv or .npz) into a folder, name the file "
+    'in {options} beside it (file = "scene.arff"), and name the folder in '
+    "FLNET_DATASETS_PATH",
+    OPTIONS_FILE,
 )
 
 
@@ -73,19 +76,22 @@ def find(folder: Path | None) -> tuple[Options, Path]:
         TrainerError: the options are wrong.
     """
     if folder is None:
-        raise DataMissing("FLNET_DATASETS_PATH is not set", _REMEDY)
+        raise DataMissing(text("FLNET_DATASETS_PATH is not set"), _REMEDY)
     folder = folder / OWN_FOLDER if (folder / OWN_FOLDER).is_dir() else folder
     options = read_options(folder / OPTIONS_FILE)
     if options.file:
         path = folder / options.file
         if not path.is_file():
-            raise DataMissing(f"{folder / OPTIONS_FILE} names {options.file}, but {path} is not there", _REMEDY)
+            raise DataMissing(
+                text("{path} names {name}, but {file} is not there", folder / OPTIONS_FILE, options.file, path),
+                _REMEDY,
+            )
         return options, path
     for name in KNOWN:
         for path in (folder / f"ml_{name}.npz", folder / f"{name}.arff", folder / name / f"{name}.arff"):
             if path.is_file():
                 return options, path
-    raise DataMissing(f"no multi-label data set was found in {folder}", _REMEDY)
+    raise DataMissing(text("no multi-label data set was found in {folder}", folder), _REMEDY)
 
 
 def read_options(path: Path) -> Options:
@@ -97,13 +103,19 @@ def read_options(path: Path) -> Options:
     options = Options(**read_lines(path, _RULES))
     names = [label for labels in options.node_labels for label in labels]
     if len(set(names)) != len(names):
-        raise TrainerError(f"{path}: node_labels gives a label to two nodes")
+        raise TrainerError(text("{path}: node_labels gives a label to two nodes", path))
     if options.node_labels and options.deal:
-        raise TrainerError(f"{path}: node_labels and deal are two ways to say the same; expected one of them")
+        raise TrainerError(
+            text("{path}: node_labels and deal are two ways to say the same; expected one of them", path)
+        )
     if options.node_labels and options.draws == "notebook":
-        raise TrainerError(f'{path}: draws = "notebook" deals the labels itself; expected deal, not node_labels')
+        raise TrainerError(
+            text('{path}: draws = "notebook" deals the labels itself; expected deal, not node_labels', path)
+        )
     if options.first_row and options.draws != "notebook":
-        raise TrainerError(f'{path}: first_row is for draws = "notebook"; expected that, or no first_row')
+        raise TrainerError(
+            text('{path}: first_row is for draws = "notebook"; expected that, or no first_row', path)
+        )
     return options
 
 
@@ -120,25 +132,25 @@ def _each(value: Any, fits: Callable[[Any], bool]) -> bool:
 
 
 _RULES: dict[str, tuple[str, Fits]] = {
-    "file": ("the name of a file", lambda v: isinstance(v, str)),
-    "labels_xml": ("the name of a file", lambda v: isinstance(v, str)),
+    "file": (text("the name of a file"), lambda v: isinstance(v, str)),
+    "labels_xml": (text("the name of a file"), lambda v: isinstance(v, str)),
     "label_columns": (
-        "names, the beginning of names, or a number",
+        text("names, the beginning of names, or a number"),
         lambda v: is_whole(v, 0) or isinstance(v, str) or _texts(v),
     ),
-    "ignore_columns": ("names of columns", _texts),
+    "ignore_columns": (text("names of columns"), _texts),
     "node_labels": (
-        "a list of names for each node",
+        text("a list of names for each node"),
         lambda v: _each(v, lambda names: bool(names) and _texts(names)),
     ),
-    "deal": ("how many labels each node gets, above 0", lambda v: _each(v, is_whole)),
-    "labels": ("all names", _texts),
-    "first_row": ("a whole number from 0", lambda v: is_whole(v, 0)),
+    "deal": (text("how many labels each node gets, above 0"), lambda v: _each(v, is_whole)),
+    "labels": (text("all names"), _texts),
+    "first_row": (text("a whole number from 0"), lambda v: is_whole(v, 0)),
     "label_order": (" or ".join(_ORDERS), lambda v: v in _ORDERS),
     "noise": (" or ".join(_NOISES), lambda v: v in _NOISES),
-    "seed": ("a whole number from 0", lambda v: is_whole(v, 0)),
-    "on_bad_rows": ("stop or skip", lambda v: v in ("stop", "skip")),
-    "global_test": ("a share from 0 to below 1", lambda v: _number(v) and 0 <= v < 1),
+    "seed": (text("a whole number from 0"), lambda v: is_whole(v, 0)),
+    "on_bad_rows": (text("stop or skip"), lambda v: v in ("stop", "skip")),
+    "global_test": (text("a share from 0 to below 1"), lambda v: _number(v) and 0 <= v < 1),
     "draws": (" or ".join(_DRAWS), lambda v: v in _DRAWS),
-    "split": ("three shares above 0", lambda v: _each(v, lambda n: _number(n) and n > 0) and len(v) == 3),
+    "split": (text("three shares above 0"), lambda v: _each(v, lambda n: _number(n) and n > 0) and len(v) == 3),
 }

@@ -1,4 +1,4 @@
-"""Rows, labels, noise and weights as the notebook of MLFedAvg draws them: equal seeds draw what its files are of.
+"""Random draws of the MLFedAvg notebook (rows, labels, noise, weights), reproduced number by number from its seeds.
 
 D. Delgado Bejarano, "Aprendizaje multi-etiqueta en entornos federados" (2024), the program published with it.
 Its draws come from numpy's older generator and from Python's own, which give the same numbers for ever; so with
@@ -15,7 +15,8 @@ from math import ceil, floor
 
 import numpy as np
 
-from flnet.training.api import Array, TrainerError
+from flnet.text import text
+from flnet.trainer import Array, TrainerError
 
 from ._multi_label_options import LARGEST_SIGMA, OPTIONS_FILE, Options
 
@@ -60,10 +61,18 @@ def draws(y: Array, features: int, options: Options, shard: tuple[int, int], see
     """
     part, count = shard
     if len(options.deal) != count or sum(options.deal) != y.shape[1]:
-        rule = f"expected numbers for {count} nodes whose sum is {y.shape[1]}, how many labels there are"
-        raise TrainerError(f'{OPTIONS_FILE}: with draws = "notebook" deal = {options.deal}; {rule}')
+        rule = text(
+            "expected numbers for {number} nodes whose sum is {count}, how many labels there are",
+            count,
+            y.shape[1],
+        )
+        raise TrainerError(
+            text('{path}: with draws = "notebook" deal = {value}; {rule}', OPTIONS_FILE, options.deal, rule)
+        )
     if options.first_row >= len(y):
-        raise TrainerError(f"{OPTIONS_FILE}: first_row = {options.first_row}; there are {len(y)} rows")
+        raise TrainerError(
+            text("{path}: first_row = {number}; there are {rows} rows", OPTIONS_FILE, options.first_row, len(y))
+        )
     y = np.roll(y, -options.first_row, axis=0)
     share = 0.1 if options.global_test is None else options.global_test
     rest, common = (rows[y[rows].any(axis=1)] for rows in held_back(len(y), share, seed))

@@ -1,4 +1,4 @@
-"""What a person may write into a file of options beside a data set: one way to read it for all trainers."""
+"""Reads the TOML file of options next to a data set, for all trainers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from flnet.training.api import TrainerError
+from flnet.text import text
+from flnet.trainer import TrainerError
 
 Fits = Callable[[Any], bool]
 
@@ -27,13 +28,17 @@ def read_lines(path: Path, rules: Mapping[str, tuple[str, Fits]]) -> dict[str, A
     try:
         lines = tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
-        raise TrainerError(f"{path} cannot be read: {exc}") from exc
+        raise TrainerError(text("{path} cannot be read: {reason}", path, exc)) from exc
     for name, value in lines.items():
         if name not in rules:
-            raise TrainerError(f"{path}: {name} is no option; expected {', '.join(rules)}")
+            raise TrainerError(
+                text("{path}: {name} is no option; expected {expected}", path, name, ", ".join(rules))
+            )
         expected, fits = rules[name]
         if not fits(value):
-            raise TrainerError(f"{path}: {name} = {value!r}; expected {expected}")
+            raise TrainerError(
+                text("{path}: {name} = {value}; expected {expected}", path, name, repr(value), expected)
+            )
     return lines
 
 

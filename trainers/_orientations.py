@@ -1,4 +1,4 @@
-"""Pictures as short rows of numbers: how much of their edges runs in which direction, and where.
+"""Histograms of edge orientations: pictures as short rows of features.
 
 Histograms of oriented gradients (Dalal, Triggs, "Histograms of Oriented Gradients for Human Detection", CVPR
 2005), in a plain form: cells without blocks, and one norm for the whole picture. Nothing in it is learnt or drawn,
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flnet.training.api import Array
+from flnet.trainer import Array
 
 CELLS, DIRECTIONS = 4, 8  # on each side of the picture; of half a turn, for an edge has no sign
 NUMBERS = CELLS * CELLS * DIRECTIONS

@@ -1,6 +1,6 @@
 """Trainers without code: the data that a TOML file names, with a small network; PyTorch.
 
-A file `<ID>.toml` in FLNET_TRAINERS_PATH makes one: see flnet/training/own.py for what may stand in it.
+A file `<ID>.toml` in FLNET_TRAINERS_PATH makes one: see flnet/datasets/no_code.py for what may stand in it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from flnet.training.api import (
+from flnet.compute.export import OnnxGraph
+from flnet.datasets.no_code import OwnImages, OwnTable
+from flnet.datasets.no_code_images import ImageData, load_images
+from flnet.datasets.no_code_table import load_table, standardised
+from flnet.text import text
+from flnet.trainer import (
     Array,
     DataInfo,
     Fit,
@@ -27,10 +32,6 @@ from flnet.training.api import (
     Trainer,
     TrainerSettings,
 )
-from flnet.training.onnx_graph import OnnxGraph
-from flnet.training.own import OwnImages, OwnTable
-from flnet.training.own_images import ImageData, load_images
-from flnet.training.own_table import load_table, standardised
 
 from ._fed_mt import noisy, shifted, taught_steps
 from ._own_nets import Net, fresh, mlp, small_cnn
@@ -89,12 +90,12 @@ class OwnTrainer(Trainer):
         self._net, self._sides, self._info = net, sides, info
         self._scale = own.target_scale if isinstance(own, OwnTable) else None
         self._spec, self._inputs, self._prepared = spec, inputs, prepared
-        found = np.unique(sides["train"].targets)
-        self._labels = 1 if self._scale is not None else int((found >= 0).sum())
+        targets = np.unique(sides["train"].targets)
+        self._labels = 1 if self._scale is not None else int((targets >= 0).sum())
         self._device, self._coarse = device, coarse or {}
 
     def data_info(self) -> DataInfo:
-        """What was found, and what was left out."""
+        """Description of the data, with what was left out."""
         return self._info
 
     def initial_params(self, seed: int) -> Mapping[str, Array]:
@@ -210,7 +211,7 @@ class OwnNumbers(OwnTrainer):
 
 
 def _regression(guess: Array, truth: Array, spread: float) -> Score:
-    """R squared, clipped at 0, beside the errors in the target's own unit."""
+    """R squared, clipped at 0, and the errors in the target's own unit."""
     errors = guess - truth
     around_mean = float(((truth - truth.mean()) ** 2).sum())
     r2 = 1 - float((errors**2).sum()) / around_mean if around_mean > 0 else 0.0
@@ -227,7 +228,7 @@ def _batches(rows: Array, task: Task) -> list[Array]:
 
 
 def on_images(own: OwnImages, data: ImageData, settings: TrainerSettings) -> OwnTrainer:
-    """The trainer of images, wherever they are from."""
+    """A trainer on images from any source."""
     channels = 1 if own.colour == "grey" else 3
 
     def inputs(images: Array) -> Tensor:
@@ -250,7 +251,9 @@ def on_images(own: OwnImages, data: ImageData, settings: TrainerSettings) -> Own
         for side, rows in data.sides.items()
     }
     coarse = None if data.coarse is None else {side: data.coarse[rows] for side, rows in data.sides.items()}
-    spec = InputSpec("image", data.images.shape[1:], 0, 255, hint=f"one image, {own.colour}; any size as a file")
+    spec = InputSpec(
+        "image", data.images.shape[1:], 0, 255, hint=text("one image, {size}; any size as a file", own.colour)
+    )
     device = chosen_device(settings.device)
     trainer = OwnTrainer(own, net, sides, data.info, spec, inputs, prepared, device, coarse)
     trainer.agreement = own.agreement(data.classes)
@@ -264,7 +267,7 @@ def _table(own: OwnTable, settings: TrainerSettings) -> OwnTrainer:
     net = mlp(data.table.x.shape[1], own.hidden if own.model == "mlp" else (), outputs)
     names = own.inputs(data.table.features)
     spec = InputSpec(
-        "table", (len(names),), names=names, hint="numbers as they stand in the table; 1 for a category"
+        "table", (len(names),), names=names, hint=text("numbers as they stand in the table; 1 for a category")
     )
     device = chosen_device(settings.device)
 

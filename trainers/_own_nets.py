@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from flnet.training.api import Array
-from flnet.training.onnx_graph import OnnxGraph
+from flnet.compute.export import OnnxGraph
+from flnet.trainer import Array
 
 Shapes = Mapping[str, tuple[int, ...]]
 FILTERS = (16, 32)  # of the two blocks
@@ -19,7 +19,7 @@ DENSE = 64
 
 @dataclass(frozen=True)
 class Net:
-    """What parameters there are, and what a network with these makes of inputs: one row of outputs each.
+    """A network: the shapes of its parameters, and a function from parameters and inputs to outputs, one row each.
 
     Attributes:
         layers: adds the same network with these parameters to an ONNX graph.

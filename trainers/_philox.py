@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from flnet.training.api import Array
+from flnet.trainer import Array
 
 ROUNDS = 10
 _FACTORS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))  # of the first and the third word

@@ -1,4 +1,4 @@
-"""Image files as bytes of one size: decoded with Pillow, and remembered: a folder takes a minute."""
+"""Image files as bytes of one size, decoded with Pillow once and then stored, because a folder takes a minute."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from typing import IO, Literal
 
 import numpy as np
 
-from flnet.training.api import Array, DataMissing, TrainerError
-from flnet.training.data import read_npz
-from flnet.training.files import replacing
+from flnet.datasets.files import replacing
+from flnet.datasets.labelled import read_npz
+from flnet.text import text
+from flnet.trainer import Array, DataMissing, TrainerError
 
 _FAULTS = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error)  # as Pillow's decoders raise them
 
@@ -42,8 +43,8 @@ def decoded(file: Path | IO[bytes], mode: Literal["L", "RGB"], side: int) -> Arr
     try:
         from PIL import Image  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415  not for all data
     except ImportError as exc:
-        what = "the pictures are JPEG or PNG files, and Pillow, which reads those, is not installed"
-        raise DataMissing(what, 'install it: pip install "flnet[tensorflow]"') from exc
+        what = text("the pictures are JPEG or PNG files, and Pillow, which reads those, is not installed")
+        raise DataMissing(what, text("install it: pip install {package}", '"flnet[tensorflow]"')) from exc
     try:
         with Image.open(file) as picture:
             picture.draft(

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from flnet.training.api import Array
+from flnet.trainer import Array
 
 from ._dense import BETAS, EPSILON, Learner, Learnt, orders, train
 
@@ -27,11 +27,11 @@ STEPS_AT_ONCE = 8  # whose rows are gathered together
 
 def train_together(learners: Sequence[Learner]) -> list[Learnt]:
     """What `train` gives for each of them, in their order."""
-    found: dict[int, Learnt] = {}
+    results: dict[int, Learnt] = {}
     for numbers in _stackable(learners):
         some = [learners[number] for number in numbers]
-        found.update(zip(numbers, [train(some[0])] if len(some) == 1 else _Training(some).run(), strict=True))
-    return [found[number] for number in range(len(learners))]
+        results.update(zip(numbers, [train(some[0])] if len(some) == 1 else _Training(some).run(), strict=True))
+    return [results[number] for number in range(len(learners))]
 
 
 def _stackable(learners: Sequence[Learner]) -> Iterator[list[int]]:
@@ -77,22 +77,22 @@ class Stack:
 
     def params(self, number: int) -> dict[str, Array]:
         """Copies of the parameters of one network."""
-        found = {}
+        arrays = {}
         for at, layer in enumerate(self.layers):
             width = self.widths[number] if at == len(self.layers) - 1 else None
             weights, biases = (tensor[number].clone() for tensor in self.tensors[2 * at : 2 * at + 2])
-            found[f"{layer}.weight"] = weights[:width].cpu().numpy()
-            found[f"{layer}.bias"] = biases[0, :width].cpu().numpy()
-        return found
+            arrays[f"{layer}.weight"] = weights[:width].cpu().numpy()
+            arrays[f"{layer}.bias"] = biases[0, :width].cpu().numpy()
+        return arrays
 
 
 def activations(tensors: Sequence[Tensor], x: Tensor) -> list[Tensor]:
     """What goes into each layer, and the scores at the end."""
-    found = [x]
+    layers = [x]
     for at in range(0, len(tensors), 2):
-        scores = torch.baddbmm(tensors[at + 1], found[-1], tensors[at].transpose(1, 2))
-        found.append(scores if at == len(tensors) - 2 else scores.relu_())
-    return found
+        scores = torch.baddbmm(tensors[at + 1], layers[-1], tensors[at].transpose(1, 2))
+        layers.append(scores if at == len(tensors) - 2 else scores.relu_())
+    return layers
 
 
 class _Training:
@@ -185,11 +185,11 @@ class _Training:
 
     def _learnt(self, counts: Sequence[int]) -> list[Learnt]:
         losses = torch.nn.utils.rnn.pad_sequence(self._losses).cpu().double()  # (network, step)
-        found = []
+        results = []
         for number, count in enumerate(counts):
             params, done = self._ended.get(number) or (self._stack.params(number), count)
-            found.append(Learnt(params, float(losses[number, :done].mean()), done))
-        return found
+            results.append(Learnt(params, float(losses[number, :done].mean()), done))
+        return results
 
 
 class _StackedAdam:
@@ -230,7 +230,7 @@ class _StackedAdam:
 def _padded(arrays: Sequence[Array]) -> Array:
     """Arrays that differ in their first axis, stacked, with zeros where one is shorter."""
     longest = max(map(len, arrays))
-    found = np.zeros((len(arrays), longest, *arrays[0].shape[1:]), arrays[0].dtype)
-    for row, array in zip(found, arrays, strict=True):
+    padded = np.zeros((len(arrays), longest, *arrays[0].shape[1:]), arrays[0].dtype)
+    for row, array in zip(padded, arrays, strict=True):
         row[: len(array)] = array
-    return found
+    return padded

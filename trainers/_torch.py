@@ -1,4 +1,4 @@
-"""What trainers in PyTorch share: where it works, a step of gradient descent, and how equal arrays are known."""
+"""Helpers of trainers in PyTorch: choice of the device, a step of gradient descent, digests of arrays."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
-from flnet.training.api import Array, Fit, Optimiser, Task, TrainerError
+from flnet.text import text
+from flnet.trainer import Array, Fit, Optimiser, Task, TrainerError
 
 CPU = torch.device("cpu")
 MOMENTUM = 0.9
@@ -17,7 +18,7 @@ B = TypeVar("B")  # what a batch is told by: its row numbers
 
 
 def chosen_device(wanted: str) -> torch.device:
-    """What FLNET_DEVICE asks for; of "auto" a GPU if there is one.
+    """The device that FLNET_DEVICE names; "auto" is a GPU if there is one.
 
     Raises:
         TrainerError: PyTorch cannot use it on this machine.
@@ -31,8 +32,13 @@ def chosen_device(wanted: str) -> torch.device:
     elif wanted in present and not present[wanted]():
         what = {"cuda": "an NVIDIA GPU", "mps": "an Apple GPU"}[wanted]
         raise TrainerError(
-            f"FLNET_DEVICE={wanted} asks for {what}, but PyTorch {torch.__version__} can use none here; "
-            "set FLNET_DEVICE to auto or cpu"
+            text(
+                "FLNET_DEVICE={device} asks for {what}, but PyTorch {version} can use none here; set "
+                "FLNET_DEVICE to auto or cpu",
+                wanted,
+                what,
+                torch.__version__,
+            )
         )
     return torch.device(wanted)
 
@@ -65,12 +71,12 @@ class Proximal:
         """The gradients with it; without such a term they themselves."""
         if not self._mu:
             return gradients
-        there = zip(params, self._start, gradients, strict=True)
-        return tuple(gradient + self._mu * (param - start) for param, start, gradient in there)
+        triples = zip(params, self._start, gradients, strict=True)
+        return tuple(gradient + self._mu * (param - start) for param, start, gradient in triples)
 
 
 class Steps(Generic[B]):
-    """A training of a network in PyTorch, batch by batch: `flnet.training.api.Gradients`."""
+    """A training of a network in PyTorch, batch by batch: `flnet.trainer.Gradients`."""
 
     def __init__(
         self,
@@ -92,19 +98,21 @@ class Steps(Generic[B]):
 
     def __call__(self, params: Mapping[str, Array], step: int) -> tuple[float, Mapping[str, Array]]:
         """Loss and gradient on the batch of this step."""
-        there = {name: torch.tensor(value, device=self._device) for name, value in params.items()}
-        error = self._loss({name: tensor.requires_grad_() for name, tensor in there.items()}, self._batches[step])
-        gradients = torch.autograd.grad(error, list(there.values()))
-        return float(error.detach()), {n: g.cpu().numpy() for n, g in zip(there, gradients, strict=True)}
+        tensors = {name: torch.tensor(value, device=self._device) for name, value in params.items()}
+        error = self._loss(
+            {name: tensor.requires_grad_() for name, tensor in tensors.items()}, self._batches[step]
+        )
+        gradients = torch.autograd.grad(error, list(tensors.values()))
+        return float(error.detach()), {n: g.cpu().numpy() for n, g in zip(tensors, gradients, strict=True)}
 
     def fit(self, params: Mapping[str, Array], steps: int, loss: float) -> Fit:
-        """What is said of a training that ended here."""
+        """The result of a training that ended here."""
         return self._fit(params, steps, loss)
 
     def descended(self, task: Task) -> Fit:
         """All steps, by gradient descent with momentum."""
-        there = {name: torch.tensor(value, device=self._device) for name, value in task.params.items()}
-        params = {name: tensor.requires_grad_() for name, tensor in there.items()}
+        tensors = {name: torch.tensor(value, device=self._device) for name, value in task.params.items()}
+        params = {name: tensor.requires_grad_() for name, tensor in tensors.items()}
         speed = {name: torch.zeros_like(tensor) for name, tensor in params.items()}
         drawn, losses = Proximal(params.values(), task.proximal), 0.0
         for done, batch in enumerate(self._batches, start=1):
@@ -115,14 +123,14 @@ class Steps(Generic[B]):
             task.progress(done, self.steps)
             if task.is_over():
                 break
-        learnt = {name: tensor.detach().cpu().numpy() for name, tensor in params.items()}
-        return self._fit(learnt, done, losses / done)
+        learned = {name: tensor.detach().cpu().numpy() for name, tensor in params.items()}
+        return self._fit(learned, done, losses / done)
 
 
 def digest(arrays: Mapping[str, Array]) -> bytes:
     """Sixteen bytes, equal for arrays of equal names and contents: what was measured need not be again."""
-    found = hashlib.blake2b(digest_size=16)
+    checksum = hashlib.blake2b(digest_size=16)
     for name in sorted(arrays):
-        found.update(f"{name} {arrays[name].shape} ".encode())
-        found.update(arrays[name].tobytes())
-    return found.digest()
+        checksum.update(f"{name} {arrays[name].shape} ".encode())
+        checksum.update(arrays[name].tobytes())
+    return checksum.digest()

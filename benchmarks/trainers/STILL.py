@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from flnet.training.api import Array, DataInfo, Fit, Score, Task, Trainer, TrainerSettings
+from flnet.trainer import Array, DataInfo, Fit, Score, Task, Trainer, TrainerSettings
 
 BYTES = "BENCH_STILL_BYTES"
 

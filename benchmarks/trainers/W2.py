@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.trainers._work import WORKS, WorkTrainer
-from flnet.training.api import Trainer, TrainerSettings
+from flnet.trainer import Trainer, TrainerSettings
 
 
 def make_trainer(settings: TrainerSettings) -> Trainer:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from flnet.training.api import Array, DataInfo, Fit, HyperParams, Score, Task, Trainer, TrainerSettings
+from flnet.trainer import Array, DataInfo, Fit, HyperParams, Score, Task, Trainer, TrainerSettings
 
 FEATURES, CLASSES, TEST_ROWS = 784, 10, 500
 NOISE = 6.0  # standard deviation around a class's prototype, so that the accuracy stays below 1 for a while

@@ -8,41 +8,42 @@ import sys
 import click
 
 from flnet import __version__
-from flnet.cli.text import printable
+from flnet.cli.output import printable
 from flnet.errors import FlnetError, PeerTimeout, PeerUnreachable, SettingsError
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_UNREACHABLE = 3
 
-# A module is imported when its command is asked for: `flnet status` needs no web server and no numpy.
+# Module, and the function if it is not `command`. A module is imported when its command is asked for: `flnet status`
+# needs no web server and no numpy.
 COMMANDS = {
     "run": "flnet.cli.run",
     "demo": "flnet.cli.demo",
     "status": "flnet.cli.status",
-    "peers": "flnet.cli.peers",
+    "peers": "flnet.cli.status:peers_command",
     "train": "flnet.cli.train",
-    "schedule": "flnet.cli.schedule",
+    "schedule": "flnet.cli.train:schedule_command",
     "history": "flnet.cli.history",
-    "watch": "flnet.cli.watch",
-    "params": "flnet.cli.params",
+    "watch": "flnet.cli.status:watch_command",
+    "params": "flnet.cli.train:params_command",
     "predict": "flnet.cli.predict",
-    "labels": "flnet.cli.labels",
-    "groups": "flnet.cli.groups",
-    "export": "flnet.cli.export",
+    "labels": "flnet.cli.diagnostics:labels_command",
+    "groups": "flnet.cli.diagnostics:groups_command",
+    "export": "flnet.cli.models:export_command",
     "models": "flnet.cli.models",
-    "audit": "flnet.cli.audit",
-    "doctor": "flnet.cli.doctor",
-    "keygen": "flnet.cli.keygen",
-    "pair": "flnet.cli.pair",
-    "token": "flnet.cli.token",
+    "audit": "flnet.cli.history:audit_command",
+    "doctor": "flnet.cli.diagnostics:doctor_command",
+    "keygen": "flnet.cli.keys",
+    "pair": "flnet.cli.keys:pair_command",
+    "token": "flnet.cli.keys:token_command",
     "data": "flnet.cli.data",
     "experiment": "flnet.cli.experiment",
 }
 
 
 def exit_code(error: FlnetError) -> int:
-    """What the process ends with: 2 for wrong settings, 3 for an unreachable node, 1 for all else."""
+    """The exit code: 2 for wrong settings, 3 for an unreachable node, 1 for everything else."""
     if isinstance(error, SettingsError):
         return EXIT_USAGE
     return EXIT_UNREACHABLE if isinstance(error, PeerUnreachable | PeerTimeout) else EXIT_FAILED
@@ -52,19 +53,20 @@ class Commands(click.Group):
     """Loads sub-commands lazily and turns flnet's errors into a line on stderr and an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names in the order in which a newcomer needs them."""
+        """Names of commands, in the order in which a new user needs them."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the module of that command; None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
-        command = importlib.import_module(COMMANDS[cmd_name]).command
+        module, _, function = COMMANDS[cmd_name].partition(":")
+        command = getattr(importlib.import_module(module), function or "command")
         assert isinstance(command, click.Command)
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; what a person can mend is told without a traceback."""
+        """Run the command; errors of flnet are printed without a traceback."""
         try:
             return super().invoke(ctx)
         except FlnetError as exc:

@@ -1,32 +1,213 @@
-"""`flnet data`: what data sets are there, and how to get more of them; no node need run."""
+"""`flnet data`: list, check, download and import data sets; no node has to run."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import secrets
 import tempfile
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from flnet.cli.bring import bring_here, bring_to_node, brought_lines
-from flnet.cli.client import parse_address
-from flnet.cli.data_views import check_lines, data_lines, data_views
+from flnet.cli.client import NodeClient, View, parse_address
 from flnet.cli.options import read_config, variable_name
-from flnet.cli.tables import console, print_json
-from flnet.cli.text import counted, printable
-from flnet.errors import DataMissing
-from flnet.setting_types import Shard
-from flnet.settings import Settings, load_settings
-from flnet.training.bringing import MAX_GIGABYTES, bring
-from flnet.training.download import DATA_SETS, fetch
-from flnet.training.files import replacing
-from flnet.training.samples import SAMPLES, Sample, is_sample, write_sample
-from flnet.training.soundness import looked_through, missing_files
+from flnet.cli.output import console, counted, print_json, printable
+from flnet.compute.loader import find_trainers
+from flnet.compute.queue import make_queue
+from flnet.compute.verbs import PrepareRequest
+from flnet.datasets.archives import MAX_GIGABYTES, bring
+from flnet.datasets.dataset_import import bring_to, files_of, place_of
+from flnet.datasets.download import DATA_SETS, FileCheck, check_files, fetch, missing_files
+from flnet.datasets.files import replacing
+from flnet.datasets.samples import SAMPLES, Sample, is_sample, write_sample
+from flnet.errors import DataMissing, FlnetError, ImportRefused, SettingsError
+from flnet.params.params import TrainerId
+from flnet.settings import Settings, Shard, load_settings
 
-__all__ = ["command"]
+_MOST_CLASSES = 12  # of which the counts are shown; JSON has them all
+
+
+def data_views(settings: Settings, telling: Callable[[str], None] = lambda trainer: None) -> Iterator[View]:
+    """Describe the data of each trainer in turn; `missing` says why a trainer has none.
+
+    Args:
+        settings: of a node; its state folder is written to.
+        telling: told whom is asked next.
+    """
+    pool = make_queue(settings)
+    with asyncio.Runner() as runner:
+        try:
+            for file in find_trainers(settings):
+                telling(file.id)
+                yield runner.run(_view(pool, file.id, settings))
+        finally:
+            runner.run(pool.close())
+
+
+async def _view(pool: Any, trainer: str, settings: Settings) -> View:
+    try:
+        declaration, _ = await pool.call(TrainerId(trainer), PrepareRequest())
+    except FlnetError as exc:
+        return {"trainer": trainer, "missing": exc.message}
+    data = dict(declaration.data)
+    return {
+        "trainer": trainer,
+        "missing": "",
+        "label": declaration.label,
+        **data,
+        "counts": dict(declaration.offers.get("counts") or {}),
+        "checksum": declaration.offers.get("checksum") or "",
+        "bytes": size_of(str(data.get("source", "")), settings.datasets_path),
+    }
+
+
+def size_of(source: str, datasets: Path | None) -> int | None:
+    """The size on disk of the path at the end of this description; None if it has none."""
+    start = -1 if datasets is None else source.find(str(datasets))
+    place = Path(source[start if start >= 0 else source.find("/") :])
+    if not source or place == datasets or not place.exists():
+        return None
+    files = [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
+    return sum(path.stat().st_size for path in files)
+
+
+def data_lines(view: Mapping[str, Any]) -> list[str]:
+    """One trainer's data, as lines of text."""
+    name = printable(view["trainer"])
+    if view["missing"]:
+        return [f"{name}: no data", f"    {printable(view['missing'])}", ""]
+    size = "" if view.get("bytes") is None else f" ({view['bytes'] / 1e6:,.1f} MB)"
+    kind = "sample data: " if view.get("sample") else ""
+    lines = [f"{name}: {kind}{printable(view['source'])}{size}"]
+    classes, counts = view.get("classes", ()), view.get("counts", {})
+    for side, rows in view.get("rows", {}).items():
+        lines.append(f"    {printable(side):<12}{rows:>9,} rows{_per_class(classes, counts.get(side, ()))}")
+    if view.get("checksum"):
+        lines.append(f"    checksum of these rows {printable(view['checksum'])[:16]}")
+    if view.get("note"):
+        lines.append(f"    {printable(view['note'])}")
+    return [*lines, ""]
+
+
+def _per_class(classes: Sequence[str], counts: Sequence[int]) -> str:
+    pairs = [f"{printable(name)}: {n:,}" for name, n in zip(classes, counts, strict=False)]
+    more = f"; and {len(pairs) - _MOST_CLASSES} more" if len(pairs) > _MOST_CLASSES else ""
+    return f"   {'; '.join(pairs[:_MOST_CLASSES])}{more}" if pairs else ""
+
+
+def check_lines(folder: Path, findings: Sequence[FileCheck], missing: Mapping[str, Sequence[str]]) -> list[str]:
+    """The result of a check, as lines of text: counts, and the name of every damaged file."""
+    kinds: Counter[tuple[str, str]] = Counter()
+    lines = []
+    for finding in findings:
+        place = finding.path.relative_to(folder)
+        state = "damaged" if finding.fault else "whole" if finding.right else "not looked at"
+        kinds[str(place.parent), state] += 1
+        if finding.fault:
+            lines.append(f"{printable(finding.path)}: {printable(finding.fault)}")
+        elif finding.right and len(place.parts) == 1:
+            lines.append(f"{printable(finding.path)}: whole, {printable(finding.right)}")
+    for where, names in missing.items():
+        lines.append(f"{printable(where)}: {', '.join(names)} missing")
+    for (parent, state), number in sorted(kinds.items()):
+        lines.append(f"{printable(folder / parent)}: {counted(number, 'file')} {state}")
+    return lines or [f"{printable(folder)}: no files"]
+
+
+_PIECE = 1024 * 1024
+
+
+def import_to_node(address: str, trainer: str, source: Path, *, replace: bool, add: bool = False) -> View:
+    """Send all files to a running node of this machine, with a progress bar; returns its answer.
+
+    Raises:
+        ImportRefused: they cannot be read here. PeerUnreachable, PeerTimeout, PeerRefused: by the node.
+    """
+    boundary = secrets.token_hex(16)
+    with NodeClient(address) as node, _bar(source) as moved:
+        return node.import_files(trainer, _form(source, boundary, moved), boundary, replace=replace, add=add)
+
+
+def import_here(settings: Settings, trainer: str, source: Path, *, replace: bool, add: bool = False) -> View:
+    """Copy all files to where this trainer reads them, and load the trainer once to check them.
+
+    Raises:
+        ImportRefused, DataThere, NoRoom: nothing has changed; says why.
+        SettingsError: there is no such trainer.
+    """
+    (file,) = find_trainers(settings.model_copy(update={"trainers": (trainer,)}))
+    place = place_of(file, settings.datasets_path)
+    with _bar(source) as moving:
+        moved = bring_to(place, source, settings.max_import_gigabytes, replace=replace, add=add, report=moving)
+    view = _asked(settings, trainer)
+    read = str(place.path) in view.get("source", "")
+    if not view["missing"] and not read:  # its words need not name the place: see whether they changed
+        moved.undo()
+        before = _asked(settings, trainer)
+        if (before.get("source"), before.get("checksum")) != (view.get("source"), view.get("checksum")):
+            moved, read = bring_to(place, source, settings.max_import_gigabytes, replace=replace, add=add), True
+    elif view["missing"]:
+        moved.undo()
+    if view["missing"] or not read:
+        why = view["missing"] or f"it goes on with {view['source']}; {view.get('note', '')}"
+        raise ImportRefused(f"{trainer} cannot use what came, and nothing was changed: {why}")
+    aside = None if moved.aside is None else str(moved.aside)
+    wanted = ("source", "rows", "classes", "counts", "checksum")
+    told = {"trainer_id": trainer, "place": str(moved.place), "files": moved.files, "bytes": moved.size}
+    return {**told, "aside": aside, **{name: view[name] for name in wanted}}
+
+
+def imported_lines(told: View) -> list[str]:
+    """The result of an import, as lines of text."""
+    if not told["files"]:
+        return [f"{printable(told['place'])}: all of it is there already"]
+    size = f"{counted(int(told['files']), 'file')}, {told['bytes'] / 1e6:,.1f} MB"
+    lines = [f"{printable(told['place'])}: {size}"]
+    if told["aside"]:
+        lines.append(f"the data that were there before are now in {printable(told['aside'])}")
+    rows = ", ".join(f"{printable(side)} {count:,}" for side, count in told["rows"].items())
+    return [*lines, f"{printable(told['trainer_id'])}: {printable(told['source'])} ({rows})"]
+
+
+def _asked(settings: Settings, trainer: str) -> View:
+    """Describe one trainer's data without touching the state of a node."""
+    with tempfile.TemporaryDirectory(prefix="flnet-data-") as state:
+        more = {"trainers": (trainer,), "state_path": Path(state), "compute": "process"}
+        views = list(data_views(settings.model_copy(update=more)))
+    if not views:
+        raise SettingsError(f"there is no trainer {trainer}")
+    return views[0]
+
+
+def _form(source: Path, boundary: str, moved: Any) -> Iterator[bytes]:
+    """Generate a multipart form with all files; only one file is open at a time."""
+    for name, path in files_of(source):
+        safe = name.replace("\\", "\\\\").replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
+        head = f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{safe}"\r\n'
+        yield head.encode() + b"Content-Type: application/octet-stream\r\n\r\n"
+        with path.open("rb") as file:
+            while piece := file.read(_PIECE):
+                yield piece
+                moved(len(piece))
+        yield b"\r\n"
+    yield f"--{boundary}--\r\n".encode()
+
+
+@contextmanager
+def _bar(source: Path) -> Iterator[Any]:
+    """A progress bar; yields a function that adds a number of bytes."""
+    total = sum(path.stat().st_size for _, path in files_of(source))
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    with Progress(*columns, console=console(stderr=True)) as bars:
+        task = bars.add_task(printable(source.name), total=total)
+        yield lambda count: bars.update(task, advance=count)
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,10 +233,10 @@ def _folder(path: Path | None) -> Path:
 
 @click.group("data")
 def command() -> None:
-    """See what data sets are there, check them, and get more.
+    """List, check, download and import data sets.
 
     \b
-    Exit codes: 0 done; 1 refused, damaged or not to be had; 2 wrong usage or settings.
+    Exit codes: 0 done; 1 refused, damaged or not available; 2 wrong usage or settings.
     """
 
 
@@ -63,9 +244,9 @@ def command() -> None:
 @_path_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 def list_data(path: Path | None, as_json: bool) -> None:
-    """What each trainer finds: where, how many rows of which class; or what it lacks and how to get that.
+    """List each trainer's data: source and rows per class, or what is missing and how to get it.
 
-    Trainers are loaded one after the other, each with all its rows, so this may take a minute.
+    Trainers are loaded one after the other with all their rows, which may take a minute.
 
     \b
     Exit codes: 0 listed, also where data are missing; 2 wrong usage or settings.
@@ -90,20 +271,20 @@ def list_data(path: Path | None, as_json: bool) -> None:
 @click.argument("name", type=click.Choice(sorted(DATA_SETS)))
 @_path_option
 def fetch_data(name: str, path: Path | None) -> None:
-    """Download a published data set; what is there already and whole is not fetched again.
+    """Download a published data set. Files that exist and are intact are not downloaded again.
 
-    A file is there when it is complete and its checksum is right, and not before.
+    A file appears only once it is complete and its checksum is correct.
 
     \b
-    Exit codes: 0 everything is there; 1 no network, a wrong file, or no room; 2 wrong usage.
+    Exit codes: 0 the data set is complete; 1 no network, a wrong file, or no space; 2 wrong usage.
     """
-    folder, one = _folder(path), DATA_SETS[name]
-    target = folder / one.folder
+    folder, data_set = _folder(path), DATA_SETS[name]
+    target = folder / data_set.folder
     if is_sample(target / "any"):
         raise DataMissing(f"{target} holds sample data", "remove that folder first")
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
     with Progress(*columns, console=console(stderr=True)) as bars:
-        for file in one.files:
+        for file in data_set.files:
             bar = bars.add_task(file.name, total=file.size)
 
             def told(done: int, total: int, bar: Any = bar) -> None:
@@ -118,17 +299,17 @@ def fetch_data(name: str, path: Path | None) -> None:
 @_path_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 def check_data(path: Path | None, as_json: bool) -> None:
-    """Look whether the files are whole: checksums of published ones, and that the others can be read.
+    """Check the files of all data sets: checksums of published ones, readability of the others.
 
     \b
-    Exit codes: 0 nothing is wrong; 1 some files are damaged or missing, they are named; 2 wrong usage.
+    Exit codes: 0 all files are intact; 1 files are damaged or missing, and named; 2 wrong usage.
     """
     folder = _folder(path)
-    findings = list(looked_through(folder))
+    findings = list(check_files(folder))
     missing = {
-        str(folder / one.folder): names
-        for one in DATA_SETS.values()
-        if (names := missing_files(one, folder)) and len(names) < len(one.files)
+        str(folder / data_set.folder): names
+        for data_set in DATA_SETS.values()
+        if (names := missing_files(data_set, folder)) and len(names) < len(data_set.files)
     }
     if as_json:
         files = [{"path": str(f.path), "right": f.right, "fault": f.fault} for f in findings]
@@ -141,14 +322,14 @@ def check_data(path: Path | None, as_json: bool) -> None:
 
 @command.command("import")
 @click.argument("words", metavar="[TRAINER] SOURCE", nargs=-1, required=True)
-@click.option("--as", "name", help="What it is called in the folder of data sets.  [default: its own name]")
+@click.option("--as", "name", help="Name in the folder of data sets.  [default: the name of SOURCE]")
 @click.option(
     "--limit-gigabytes",
     type=click.FloatRange(min=0, min_open=True),
     help=f"Refuse more than this.  [default: {MAX_GIGABYTES:g}; FLNET_MAX_IMPORT_GIGABYTES with TRAINER]",
 )
 @click.option("--node", "address", metavar="HOST:PORT", help="With TRAINER: a running node of this machine.")
-@click.option("--replace", is_flag=True, help="With TRAINER: data that are there are kept aside.")
+@click.option("--replace", is_flag=True, help="With TRAINER: move existing data aside.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 @_path_option
 def import_data(
@@ -162,12 +343,12 @@ def import_data(
 ) -> None:
     """Copy a folder or file, or unpack a .zip or .tar archive, into the folder of data sets.
 
-    SOURCE stays as it is. Links, devices and names that lead out of the folder are refused. It is there whole or
-    not at all. With TRAINER it goes where this trainer looks for its data, which then is loaded once, or by a
-    running node for good (--node); what it cannot read is taken out again.
+    SOURCE is not changed. Links, devices and paths that lead out of the folder are refused. An import is complete
+    or has no effect. With TRAINER, the data are placed where this trainer reads them, and loaded to check them:
+    once, or by a running node (--node). Data that the trainer cannot read are removed again.
 
     \b
-    Exit codes: 0 it is there; 1 it was refused or cannot be read; 2 wrong usage.
+    Exit codes: 0 imported; 1 refused or unreadable; 2 wrong usage.
     """
     if len(words) > 2:
         raise click.UsageError("expected SOURCE, or TRAINER and SOURCE")
@@ -175,14 +356,14 @@ def import_data(
     if len(words) == 1:
         if address or replace:
             raise click.UsageError("--node and --replace go with TRAINER and SOURCE")
-        found = bring(source, _folder(path), name, limit_gigabytes or MAX_GIGABYTES)
-        told = {"place": str(found.place), "files": found.files, "bytes": found.size}
-        lines = [f"{printable(found.place)}: {counted(found.files, 'file')}, {found.size / 1e6:,.1f} MB"]
+        imported = bring(source, _folder(path), name, limit_gigabytes or MAX_GIGABYTES)
+        told = {"place": str(imported.place), "files": imported.files, "bytes": imported.size}
+        lines = [f"{printable(imported.place)}: {counted(imported.files, 'file')}, {imported.size / 1e6:,.1f} MB"]
     elif name:
         raise click.UsageError("--as goes without TRAINER, which knows how its data are called")
     else:
         told = _for_trainer(words[0], source, address, replace, limit_gigabytes, path)
-        lines = brought_lines(told)
+        lines = imported_lines(told)
     if as_json:
         print_json(told)
     else:
@@ -196,19 +377,19 @@ def import_data(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 @_path_option
 def add_data(trainer: str, source: Path, address: str | None, as_json: bool, path: Path | None) -> None:
-    """Add further examples to the data of a trainer: rows of a table, or images in folders of their classes.
+    """Add examples to the data of a trainer: rows of a table, or images in one folder per class.
 
-    What is there already is not added again; old rows stay on their side of the split. A running node (--node)
-    counts what came for its schedule, see `flnet schedule`.
+    Examples that exist already are not added again, and existing rows stay in their split. A running node (--node)
+    counts new examples for its schedule, see `flnet schedule`.
 
     \b
-    Exit codes: 0 added, or there already; 1 it was refused or cannot be read; 2 wrong usage.
+    Exit codes: 0 added, or nothing new; 1 refused or unreadable; 2 wrong usage.
     """
     told = _for_trainer(trainer, source, address, False, None, path, add=True)
     if as_json:
         print_json(told)
     else:
-        click.echo("\n".join(brought_lines(told)))
+        click.echo("\n".join(imported_lines(told)))
 
 
 def _for_trainer(
@@ -224,7 +405,7 @@ def _for_trainer(
         if path is not None or gigabytes is not None:
             raise click.UsageError("a running node knows its folder and its limit: leave out the options for them")
         try:
-            return dict(bring_to_node(parse_address(address), trainer, source, replace=replace, add=add))
+            return dict(import_to_node(parse_address(address), trainer, source, replace=replace, add=add))
         except ValueError as exc:
             raise click.UsageError(f"--node: {exc}") from exc
     settings = _settings(path)
@@ -232,17 +413,17 @@ def _for_trainer(
         _folder(path)
     if gigabytes is not None:
         settings = settings.model_copy(update={"max_import_gigabytes": gigabytes})
-    return dict(bring_here(settings, trainer, source, replace=replace, add=add))
+    return dict(import_here(settings, trainer, source, replace=replace, add=add))
 
 
 @command.command("sample")
 @click.argument("name", type=click.Choice(list(SAMPLES)))
 @_path_option
 def sample_data(name: str, path: Path | None) -> None:
-    """Make up a small data set for a first try: sample data, called so wherever they are shown.
+    """Generate a small sample data set to try flnet with. It is always shown as sample data.
 
     \b
-    Exit codes: 0 written; 1 it is there already, or cannot be written; 2 wrong usage.
+    Exit codes: 0 written; 1 it exists already, or cannot be written; 2 wrong usage.
     """
     sample, folder = SAMPLES[name], _folder(path)
     target = write_sample(sample, folder)

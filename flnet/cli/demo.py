@@ -1,25 +1,94 @@
-"""`flnet demo`: a mesh of real nodes on this machine that trains before one's eyes."""
+"""`flnet demo`: starts a mesh of real nodes on this machine, trains with it and shows the results."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 import click
 from rich.console import Console
+from rich.table import Table
 
-from flnet.cli.alone import Comparison, comparison_table, different_data
 from flnet.cli.client import View
-from flnet.cli.figures import metrics_option
-from flnet.cli.follow import RoundFailed
-from flnet.cli.local_run import LocalRun, Plan, opened
-from flnet.cli.processes import Interrupted, NodeEnded, interruptible
-from flnet.cli.results import RoundResult, failure, figures_tables, results_table, summary
-from flnet.cli.tables import console
+from flnet.cli.local_mesh import DemoPlan, Interrupted, LocalRun, NodeEnded, interruptible, opened
+from flnet.cli.output import ACCURACY, Metrics, accuracy, chosen_metrics, console, metrics_option, printable, table
+from flnet.cli.progress import RoundFailed, RoundResult, failure, metrics_tables, results_table, summary
 
-__all__ = ["command"]
+EQUAL = 0.00005  # less is not seen in four digits
+
+
+@dataclass(frozen=True)
+class DemoComparison:
+    """Metrics of the same nodes after the same number of rounds, trained together and alone.
+
+    Attributes:
+        together: after the last average.
+        alone: of the model that never met another.
+    """
+
+    together: Mapping[str, Metrics]
+    alone: Mapping[str, Metrics]
+
+    def names(self, every: bool) -> list[str]:
+        """The figures that some node has in both; the accuracy first."""
+        shared = [name for node, figures in self.together.items() for name in figures if self.pair(node, name)]
+        return [ACCURACY, *chosen_metrics(shared, every)]
+
+    def pair(self, node: str, name: str) -> tuple[float, float] | None:
+        """A node's figure together and alone; None unless it has both."""
+        both = self.together[node].get(name), self.alone.get(node, {}).get(name)
+        return None if both[0] is None or both[1] is None else (both[0], both[1])
+
+    def mean(self, name: str) -> tuple[float, float] | None:
+        """The means together and alone, over the nodes that have both."""
+        pairs = [pair for node in self.together if (pair := self.pair(node, name))]
+        return (fmean(together for together, _ in pairs), fmean(alone for _, alone in pairs)) if pairs else None
+
+    def words(self) -> str:
+        """One sentence: which mean accuracy is higher, and by how much."""
+        mean = self.mean(ACCURACY)
+        if mean is None:
+            return "no node has an accuracy both together and alone: there is nothing to compare"
+        together, alone = mean
+        difference = together - alone
+        verdict = (
+            "they are equal in four digits"
+            if abs(difference) < EQUAL
+            else f"{'together' if difference > 0 else 'alone'} it is higher by {abs(difference):.4f}"
+        )
+        return f"mean accuracy {together:.4f} together and {alone:.4f} alone: {verdict}"
+
+
+def comparison_table(comparison: DemoComparison, every: bool) -> Table:
+    """A table with a row per metric and node, and one for the mean."""
+    shown = table("figure", "node", "together", "alone", "difference", title="Together and alone")
+    for name in comparison.names(every):
+        for node in comparison.together:
+            shown.add_row(printable(name), printable(node), *_cells(comparison.pair(node, name)))
+        shown.add_row(printable(name), "mean", *_cells(comparison.mean(name)), end_section=True)
+    return shown
+
+
+def _cells(pair: tuple[float, float] | None) -> Sequence[str]:
+    if pair is None:
+        return "-", "-", "-"
+    return accuracy(pair[0]), accuracy(pair[1]), f"{pair[0] - pair[1]:+.4f}"
+
+
+def different_data(together: Mapping[str, View], alone: Mapping[str, View]) -> str | None:
+    """A warning when a node did not have the same data both times; None when all had."""
+    keys = ("source", "rows", "classes", "sample")
+    nodes = [
+        node
+        for node, data in together.items()
+        if any(data.get(key) != alone.get(node, {}).get(key) for key in keys)
+    ]
+    return f"beware: the data changed meanwhile on {', '.join(map(printable, nodes))}" if nodes else None
+
 
 SIGNAL_EXIT = 128  # plus the signal's number, as shells count
 
@@ -27,14 +96,14 @@ SIGNAL_EXIT = 128  # plus the signal's number, as shells count
 @click.command("demo")
 @click.option("--nodes", "count", type=click.IntRange(1, 64), default=4, show_default=True, help="How many nodes.")
 @click.option("--rounds", type=click.IntRange(0, 10_000), default=5, show_default=True, help="How many rounds.")
-@click.option("--trainer", default="MNIST", show_default=True, metavar="ID", help="What is trained.")
-@click.option("--exit", "leave", is_flag=True, help="End after the last round instead of staying for the browser.")
+@click.option("--trainer", default="MNIST", show_default=True, metavar="ID", help="Trainer to use.")
+@click.option("--exit", "leave", is_flag=True, help="Stop after the last round instead of keeping the pages open.")
 @click.option(
     "--base-port",
     type=click.IntRange(1, 65535),
     default=4000,
     show_default=True,
-    help="First port to try; ports in use are passed over.",
+    help="First port to try; ports in use are skipped.",
 )
 @click.option(
     "--patience",
@@ -42,9 +111,9 @@ SIGNAL_EXIT = 128  # plus the signal's number, as shells count
     default=180.0,
     show_default=True,
     metavar="SECONDS",
-    help="Give up when nothing has moved for this long.",
+    help="Give up after this time without progress.",
 )
-@click.option("--alone", is_flag=True, help="Then train the same nodes each by itself, and compare.")
+@click.option("--alone", is_flag=True, help="Then train each node by itself with the same data, and compare.")
 @metrics_option
 def command(
     *,
@@ -59,12 +128,12 @@ def command(
 ) -> None:
     """Start several nodes on this machine and train with them.
 
-    After the rounds the nodes stay up for the browser. Everything stays on loopback and needs no network;
-    states and logs lie in a temporary folder that is removed at the end. Data sets are taken from
-    $FLNET_DATASETS_PATH where they are there, otherwise the trainer's bundled sample is used.
+    After the rounds the nodes keep running, so that you can open their pages. They use loopback only and need no
+    network; states and logs are in a temporary folder that is removed at the end. Data sets are read from
+    $FLNET_DATASETS_PATH if they exist, otherwise the trainer's bundled sample is used.
 
-    With --alone the nodes are started once more with the same data, not knowing each other; each does as many
-    rounds by itself, and a table shows what training together brought each of them.
+    With --alone the nodes are started again with the same data but without peers. Each trains as many rounds by
+    itself, and a table compares the results.
 
     \b
     Exit codes: 0 all rounds finished, or ended by Ctrl-C; 1 a node, the mesh or a round failed; 2 wrong usage;
@@ -72,7 +141,7 @@ def command(
     """
     if alone and not rounds:
         raise click.UsageError("--alone compares the models after the rounds: --rounds must be 1 or more")
-    out, plan = console(), Plan(trainer, count, rounds, base_port, patience)
+    out, plan = console(), DemoPlan(trainer, count, rounds, base_port, patience)
     try:
         with interruptible(), _folder() as folder, ExitStack() as stack:
             together = stack.enter_context(opened(plan, folder / "together", out))
@@ -98,7 +167,7 @@ def _train(together: LocalRun, out: Console, every: bool) -> list[RoundResult]:
     results = together.train()
     if results:
         out.print(results_table(results))
-        for shown in figures_tables(results, every):
+        for shown in metrics_tables(results, every):
             out.print(shown)
         out.print(summary(results, every), soft_wrap=True)
     if failed := failure(results):
@@ -107,16 +176,20 @@ def _train(together: LocalRun, out: Console, every: bool) -> list[RoundResult]:
 
 
 def _compare(
-    plan: Plan, folder: Path, out: Console, together: tuple[Mapping[str, View], Sequence[RoundResult]], every: bool
+    plan: DemoPlan,
+    folder: Path,
+    out: Console,
+    together: tuple[Mapping[str, View], Sequence[RoundResult]],
+    every: bool,
 ) -> None:
-    """Train the same nodes without each other and print what that makes of their models."""
+    """Train the same nodes without peers, and print the comparison."""
     data, results = together
     out.print()
     with opened(plan, folder / "alone", out, alone=True) as run:
         lone = run.train()
     if failed := failure(lone):
         raise RoundFailed("alone: " + failed)
-    comparison = Comparison(results[-1].figures, lone[-1].figures)
+    comparison = DemoComparison(results[-1].figures, lone[-1].figures)
     out.print(comparison_table(comparison, every))
     out.print(comparison.words(), soft_wrap=True)
     if differing := different_data(data, run.data):

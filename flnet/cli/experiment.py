@@ -1,4 +1,4 @@
-"""`flnet experiment`: a paper's table, or one's own, from one command; no node need run."""
+"""`flnet experiment`: run the table of a paper, or your own, and write a report; no node has to run."""
 
 from __future__ import annotations
 
@@ -9,21 +9,16 @@ from pathlib import Path
 import click
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from flnet.cli.local_mesh import Interrupted, interruptible
 from flnet.cli.options import read_config
-from flnet.cli.processes import Interrupted, interruptible
-from flnet.cli.tables import console, print_table, table
-from flnet.cli.text import counted, printable
+from flnet.cli.output import console, counted, print_table, printable, table
+from flnet.compute.assignment import processors
 from flnet.errors import LocalError
-from flnet.experiments.base import Cell, Engine, Outcome
-from flnet.experiments.local import LocalEngine
+from flnet.experiments.cells import Cell, Engine, Outcome, Results
 from flnet.experiments.plan import Plan, find_plan, shipped
-from flnet.experiments.ray_engine import RayEngine
 from flnet.experiments.report import REPORT, write_report
-from flnet.experiments.results import Results
+from flnet.experiments.run import LocalEngine, RayEngine
 from flnet.settings import Settings, load_settings
-from flnet.training.processors import processors
-
-__all__ = ["command"]
 
 FOLDER = Path("experiments")  # in the working directory, if no other is named
 SIGNAL_EXIT = 128  # plus the signal's number, as shells count
@@ -31,24 +26,26 @@ SIGNAL_EXIT = 128  # plus the signal's number, as shells count
 
 @click.command("experiment")
 @click.argument("name", required=False)
-@click.option("--list", "lists", is_flag=True, help="Show which tables there are.")
+@click.option("--list", "lists", is_flag=True, help="List the available tables.")
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="Folder for results and report; experiments/NAME if absent."
+    "--out", type=click.Path(path_type=Path), help="Folder for results and report.  [default: experiments/NAME]"
 )
 @click.option(
-    "--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True, help="What computes."
+    "--engine",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    help="Where trainings run.",
 )
-@click.option("--workers", type=click.IntRange(1, 1024), help="Processes; one for each processor if absent.")
+@click.option("--workers", type=click.IntRange(1, 1024), help="Number of processes.  [default: one per processor]")
 @click.option(
-    "--ray-address", metavar="ADDRESS", help="Of a Ray cluster that runs; one is started here if absent."
+    "--ray-address", metavar="ADDRESS", help="Address of a running Ray cluster.  [default: start one here]"
 )
-@click.option("--seeds", type=click.IntRange(1, 10_000), help="Of each cell, in place of what the table says.")
-@click.option("--only", default="", metavar="TEXT", help="Run only rows whose name holds this text.")
-@click.option("--report", "reports", is_flag=True, help="Run nothing; write the report of what is finished anew.")
-@click.option("--quick", is_flag=True, help="Two rounds of one seed: only to see it work.")
-@click.option(
-    "--nice", type=click.IntRange(0, 19), default=0, help="How far the processes step back behind others."
-)
+@click.option("--seeds", type=click.IntRange(1, 10_000), help="Number of seeds per cell, instead of the table's.")
+@click.option("--only", default="", metavar="TEXT", help="Run only rows whose name contains this text.")
+@click.option("--report", "reports", is_flag=True, help="Run nothing; rewrite the report from finished trainings.")
+@click.option("--quick", is_flag=True, help="Two rounds of one seed, to check that everything works.")
+@click.option("--nice", type=click.IntRange(0, 19), default=0, help="Niceness of the processes.")
 def command(
     *,
     name: str | None,
@@ -63,16 +60,16 @@ def command(
     quick: bool,
     nice: int,
 ) -> None:
-    """Run the table NAME (or the one in the TOML file NAME), and write a report beside what was published.
+    """Run the table NAME (or the one in the TOML file NAME), and write a report next to the published figures.
 
-    Nodes are simulated in this process's children: their jobs, rounds, merging rules and trainers are the real
-    ones, the network is memory, and time is virtual. Data sets are taken from $FLNET_DATASETS_PATH.
+    Nodes are simulated in child processes: jobs, rounds, aggregation rules and trainers are the real ones, the
+    network is in memory, and time is virtual. Data sets are read from $FLNET_DATASETS_PATH.
 
-    What is finished is kept in the output folder; Ctrl-C ends a run, and the same command goes on with it.
+    Finished trainings are kept in the output folder. Ctrl-C ends a run; the same command continues it.
 
     \b
-    Exit codes: 0 done, also where a data set is missing (its row says so); 1 failed; 2 wrong usage or table;
-    128 + signal when it was ended before.
+    Exit codes: 0 done, also if a data set is missing (its row says so); 1 failed; 2 wrong usage or table;
+    128 + signal if a signal ended it.
     """
     if lists or name is None:
         _show_tables()
@@ -101,7 +98,7 @@ def _run(
     ray_address: str | None,
     nice: int,
 ) -> None:
-    """Run what is missing of `cells`; who ends it gets the report of `told` before the program ends."""
+    """Run the missing cells; when interrupted, write the report of `told` before exiting."""
     with _bar() as bar:
         shown = _Shown(bar, cells, results)
         settings = load_settings({}, os.environ, read_config(None))
@@ -118,7 +115,7 @@ def _run(
 
 
 class _Shown:
-    """The bar: cells count by the rounds and epochs that they have."""
+    """The progress bar, in which cells count by their rounds and epochs."""
 
     def __init__(self, bar: Progress, cells: Sequence[Cell], results: Results) -> None:
         self._bar, self._cells = bar, cells
@@ -131,7 +128,7 @@ class _Shown:
         self._move(self._done)
 
     def finished(self, cell: Cell, outcome: Outcome) -> None:
-        """A cell is done; one without numbers is told."""
+        """Note that a cell is done; print the reason if it has no numbers."""
         self._done += self._left.pop(cell.key, 0)
         where = f"{cell.row}, {cell.column}, seed {cell.seed}"
         self._open -= 1
@@ -141,18 +138,18 @@ class _Shown:
         self._move(self._done, printable(where))
 
     def progress(self, at_work: Mapping[int, tuple[Sequence[Cell], float]]) -> None:
-        """The workers are so far with what they have in hand."""
+        """Note the progress of all workers."""
         part = sum(done * sum(map(_cost, cells)) for cells, done in at_work.values())
         self._move(self._done + part)
 
     def _move(self, done: float, words: str | None = None) -> None:
-        """Move the bar, never back: what other workers have in hand is not known when a cell is done."""
+        """Move the bar forward only: the progress of other workers is unknown when a cell is done."""
         self._shown = max(self._shown, done)
         self._bar.update(self._task, completed=self._shown, description=words)
 
 
 def _cost(cell: Cell) -> float:
-    """What a cell takes beside others, roughly: the passes over the data."""
+    """The approximate cost of a cell: its number of passes over the data."""
     return float(cell.setup.rounds * (cell.setup.epochs or 1) * cell.setup.participation)
 
 
@@ -175,8 +172,8 @@ def _write(plan: Plan, cells: Sequence[Cell], results: Results) -> None:
 
 
 def _show_tables() -> None:
-    there = table("name", "table", "cells")
+    rows = table("name", "table", "cells")
     for name in shipped():
         plan = find_plan(name)
-        there.add_row(name, plan.title, counted(len(plan.cells()), "training"))
-    print_table(there)
+        rows.add_row(name, plan.title, counted(len(plan.cells()), "training"))
+    print_table(rows)

@@ -1,39 +1,46 @@
-"""`flnet history`: what came of a job's rounds, as a table or as a file."""
+"""What a job's rounds brought (`flnet history`), and who contributed to a model (`flnet audit`)."""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.table import Table
 
 from flnet.cli.client import WORK_SECONDS, NodeClient, View, node_option
-from flnet.cli.export import write_file
-from flnet.cli.tables import print_json, print_table, table
-from flnet.cli.text import accuracy, printable
-
-__all__ = ["command"]
+from flnet.cli.models import write_file
+from flnet.cli.output import accuracy, print_json, print_table, printable, share, short, table
+from flnet.errors import LocalError
+from flnet.fingerprints import check_key
+from flnet.fingerprints import short as short_key
+from flnet.protocol.updates import Contribution
 
 SHOWN = 20  # newest rounds, if nobody says how many
 
 
 @click.command("history")
 @click.argument("trainer")
-@click.option("--last", type=click.IntRange(1, 999_999_999), help="So many of the newest rounds only.")
+@click.option("--last", type=click.IntRange(1, 999_999_999), help="Only this many of the newest rounds.")
 @click.option("--csv", "form", flag_value="csv", help="Write all figures as CSV.")
 @click.option("--svg", "form", flag_value="svg", help="Draw accuracy, participants, seconds and bytes as SVG.")
-@click.option("--png", "form", flag_value="png", help="The same as PNG; the node needs Pillow for it.")
+@click.option("--png", "form", flag_value="png", help="The same as PNG; the node needs Pillow.")
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
     help='File to write; "-" for stdout.  [default: TRAINER-history.FORM]',
 )
-@click.option("--force", is_flag=True, help="Write over a file that exists.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @node_option
 def command(
     trainer: str, last: int | None, form: str | None, output: Path | None, force: bool, address: str, as_json: bool
 ) -> None:
-    """Show what came of a job's rounds, or take it away as a file.
+    """Show the results of a job's rounds, or write them to a file.
 
     \b
     Exit codes: 0 shown or written; 1 the node refused, or the disk failed; 2 wrong usage, or the file exists;
@@ -77,7 +84,7 @@ def history_table(records: list[View]) -> Table:
 
 
 def reasons(record: View) -> list[str]:
-    """What was decided, and on which figures."""
+    """The decisions after a round, with their reasons."""
     number, decision = printable(record.get("round")), record.get("decision")
     lines = (
         [f"round {number} was started by the schedule: {printable(record['why'])}"] if record.get("why") else []
@@ -101,3 +108,162 @@ def _write(node: NodeClient, trainer: str, form: str, last: int | None, output: 
             return
         size = write_file(target, parts)
     click.echo(f"{target}: {size:,} bytes")
+
+
+SIGNED, UNSIGNED, WRONG, LEFT_OUT = "signed", "not signed", "WRONG", "left out"
+MAX_CARD_BYTES = 4 * 1024 * 1024
+_BLOCK = re.compile(r"^```json\n(\{.*\})\n```$", re.MULTILINE)
+
+
+@click.command("audit")
+@click.argument("trainer", required=False)
+@click.option(
+    "--model", metavar="DIGEST", help="Only the round whose average has this digest, or a digest with this prefix."
+)
+@click.option(
+    "--last", type=click.IntRange(1), default=100, show_default=True, help="Number of newest rounds to check."
+)
+@click.option(
+    "--card", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A model's card instead."
+)
+@node_option
+def audit_command(
+    trainer: str | None, model: str | None, last: int, card: Path | None, address: str, as_json: bool
+) -> None:
+    """Verify the signed statements of nodes about their updates: of TRAINER's rounds on a node, or on a model card.
+
+    A statement names the node, the round, the model that its training started from, and the number of examples.
+    In a mesh with keys, each node signs it. WRONG means that a statement was changed after it was signed. The
+    weight is the update's share of the average, if the aggregation rule gives one. It is not signed: the node that
+    computed the average reports it.
+
+    \b
+    Exit codes: 0 nothing is wrong; 1 something is, or it was refused; 2 wrong usage; 3 the node cannot be reached.
+    """
+    if (trainer is None) == (card is None):
+        raise click.UsageError("give a trainer, or --card with a file")
+    if card is not None:
+        trainer, records = _from_card(card)
+    else:
+        assert trainer is not None
+        with NodeClient(address) as node:
+            records = node.history(trainer, last)
+    statements = [
+        statement for record in records for statement in _of_round(trainer, record) if _is_asked(record, model)
+    ]
+    if as_json:
+        print_json(statements)
+    elif not statements:
+        click.echo("no round here says who contributed to it")
+    else:
+        _print_statements(statements)
+    if any(statement["verdict"] == WRONG for statement in statements):
+        raise click.exceptions.Exit(1)
+
+
+def judged(stated: Contribution) -> str:
+    """Whether a contribution is signed, and by the key that it names."""
+    if not stated.is_signed:
+        return UNSIGNED
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - other commands do without
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
+
+    try:
+        key = Ed25519PublicKey.from_public_bytes(base64.b64decode(check_key(stated.key)))
+        key.verify(base64.b64decode(stated.signature, validate=True), stated.statement())
+    except (InvalidSignature, ValueError, binascii.Error):
+        return WRONG
+    return SIGNED
+
+
+def _of_round(trainer: str, record: Mapping[str, Any]) -> Iterator[View]:
+    round, initiator = record.get("round"), record.get("initiator")
+    yield from _left_out(record)
+    for view in record.get("contributions") or ():
+        statement = {
+            "round": view.get("round", round),  # without common rounds, the version that it is
+            "model": record.get("digest"),
+            "peer": view.get("peer"),
+            "key": view.get("key", ""),
+        }
+        statement["examples"], statement["weight"] = (
+            view.get("examples"),
+            _weighed(record, view.get("peer")).get("weight"),
+        )
+        if not view.get("digest"):  # who stated nothing, as in the thesis' form
+            yield {**statement, "verdict": UNSIGNED}
+            continue
+        try:
+            stated = Contribution.read(view, trainer, int(f"{round}"), str(initiator))
+        except (KeyError, TypeError, ValueError):
+            yield {**statement, "verdict": WRONG}
+        else:
+            yield {**statement, "verdict": judged(stated)}
+
+
+def _left_out(record: Mapping[str, Any]) -> Iterator[View]:
+    """The updates that arrived but were left out of the average; their statements are not stored."""
+    weighed, stated = record.get("weighed"), record.get("contributions") or ()
+    here = {view.get("peer") for view in stated}
+    for peer in sorted(weighed) if isinstance(weighed, dict) else ():
+        reason = _weighed(record, peer).get("reason")
+        if not reason or peer in here:
+            continue
+        where = {"round": record.get("round"), "model": record.get("digest"), "peer": peer, "key": ""}
+        yield {**where, "examples": None, "weight": 0.0, "verdict": LEFT_OUT, "reason": reason}
+
+
+def _weighed(record: Mapping[str, Any], peer: object) -> Mapping[str, Any]:
+    """How an update counted, as reported by the node or the card."""
+    weighed = record.get("weighed")
+    entry = weighed.get(peer) if isinstance(weighed, dict) and isinstance(peer, str) else None
+    return entry if isinstance(entry, dict) else {}
+
+
+def _is_asked(record: Mapping[str, Any], model: str | None) -> bool:
+    return model is None or str(record.get("digest") or "").startswith(model.lower())
+
+
+def _from_card(card: Path) -> tuple[str, list[View]]:
+    """Read the trainer and the record of a model card.
+
+    Raises:
+        LocalError: nothing on it says who contributed.
+    """
+    with card.open("rb") as file:
+        text = file.read(MAX_CARD_BYTES).decode(errors="replace")
+    for block in _BLOCK.findall(text):
+        try:
+            content = json.loads(block)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(content.get("contributions"), list) and isinstance(content.get("trainer"), str):
+            views = [view for view in content["contributions"] if isinstance(view, dict)]
+            return content["trainer"], [{**content, "contributions": views}]
+    raise LocalError(f"{card} does not say who contributed; cards of models that were never averaged do not")
+
+
+def _print_statements(statements: list[View]) -> None:
+    shown = table("round", "model", "node", "key", "examples", "weight", "statement")
+    for statement in statements:
+        shown.add_row(
+            printable(statement["round"]),
+            short(statement["model"]),
+            printable(statement["peer"]),
+            _key(statement["key"]),
+            printable("-" if statement["examples"] is None else statement["examples"]),
+            share(statement["weight"]),
+            str(statement["verdict"]),
+        )
+    print_table(shown)
+    for statement in statements:
+        if statement["verdict"] == LEFT_OUT:
+            who = f"round {printable(statement['round'])}: {printable(statement['peer'])}"
+            click.echo(f"{who} was left out: {printable(statement['reason'])}")
+
+
+def _key(key: object) -> str:
+    try:
+        return short_key(check_key(str(key))) if key else "-"
+    except ValueError:
+        return "?"

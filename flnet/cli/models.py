@@ -1,14 +1,16 @@
-"""`flnet models`: the models that a node keeps; pin and unpin them, and go back to one."""
+"""Commands for the models that a node keeps: `flnet models` lists, pins and restores them, `flnet export` writes a file."""
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
 import click
 
-from flnet.cli.client import NodeClient, View, node_option
-from flnet.cli.tables import print_json, print_table, table
-from flnet.cli.text import accuracy, printable, short
-
-__all__ = ["command"]
+from flnet.cli.client import WORK_SECONDS, NodeClient, View, node_option
+from flnet.cli.output import accuracy, print_json, print_table, printable, short, table
 
 BEFORE = (
     "The next round starts from this model on all nodes if it is started at this node. If another node starts the "
@@ -20,9 +22,9 @@ BEFORE = (
 @click.command("models")
 @click.argument("trainer")
 @click.option("--pin", metavar="DIGEST", help="Keep this model until it is unpinned.")
-@click.option("--unpin", metavar="DIGEST", help="Let this model go when its turn comes.")
-@click.option("--restore", metavar="DIGEST", help="Go back to this model, after a question.")
-@click.option("--yes", is_flag=True, help="Do not ask before going back.")
+@click.option("--unpin", metavar="DIGEST", help="Do not keep this model any longer than others.")
+@click.option("--restore", metavar="DIGEST", help="Go back to this model, after a confirmation.")
+@click.option("--yes", is_flag=True, help="Do not ask for the confirmation.")
 @node_option
 def command(
     trainer: str,
@@ -33,9 +35,9 @@ def command(
     address: str,
     as_json: bool,
 ) -> None:
-    """List the models that a node keeps, and pin, unpin or go back to one.
+    """List the models that a node keeps; pin, unpin or restore one.
 
-    A model is named by its digest, or by the beginning of it. The list is shown as it is afterwards.
+    A model is named by its digest or a prefix of it. The list is shown after the change.
 
     \b
     Exit codes: 0 done; 1 refused, or answered with no; 2 wrong usage; 3 the node cannot be reached.
@@ -76,3 +78,103 @@ def _print(models: list[View]) -> None:
 
 def _round(number: object) -> str:
     return "-" if number is None or number == -1 else printable(number)
+
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}")  # a file name that is no path, whoever gave it
+
+
+@click.command("export")
+@click.argument("trainer")
+@click.option(
+    "--format", "form", type=click.Choice(["safetensors", "onnx"]), default="safetensors", show_default=True
+)
+@click.option(
+    "--model",
+    "which",
+    type=click.Choice(["common", "personal"]),
+    help="Which of the two, where the node has a personal model.  [default: safetensors: both; ONNX: the one that "
+    "answers alone]",
+)
+@click.option("--digest", help="Which model, by the beginning of its digest.  [default: the one that is held]")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path(),
+    help="File, or folder to write it into under its own name.  [default: the working directory]",
+)
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@node_option
+def export_command(
+    trainer: str,
+    form: str,
+    which: str | None,
+    digest: str | None,
+    output: Path,
+    force: bool,
+    address: str,
+    as_json: bool,
+) -> None:
+    """Write a model to a file.
+
+    Its card, in Markdown, is written next to it. No file is left behind half written.
+
+    \b
+    Exit codes: 0 written; 1 refused by the node, or the disk failed; 2 wrong usage, or a file exists and there
+    was no --force; 3 the node cannot be reached.
+    """
+    with NodeClient(address, WORK_SECONDS) as node:
+        chosen = digest or _held(node, trainer)
+        with node.model(trainer, chosen, f"{form}-{which}" if which else form) as (name, parts):
+            target = output / _safe(name, f"{trainer}.{form}") if output.is_dir() else output
+            card = _card_beside(target, force)
+            size = write_file(target, parts)
+        with node.card(trainer, chosen) as (_, parts):
+            write_file(card, parts)
+    if as_json:
+        print_json({"file": str(target), "card": str(card), "bytes": size, "digest": chosen})
+    else:
+        click.echo(f"{target}: {size:,} bytes, model {short(chosen)} of {printable(trainer)}; card: {card}")
+
+
+def _held(node: NodeClient, trainer: str) -> str:
+    models = node.models(trainer)
+    return str(next((model["digest"] for model in models if model.get("held")), ""))
+
+
+def _safe(name: str, otherwise: str) -> str:
+    return name if _NAME.fullmatch(name) else re.sub(r"[^A-Za-z0-9_.]", "_", otherwise)
+
+
+def _card_beside(target: Path, force: bool) -> Path:
+    """The path of the card, after checking that both files may be written."""
+    card = target.with_suffix(".md")
+    if card == target:
+        raise click.UsageError(f"{target} would be the card's own name; give the model another ending")
+    existing = [str(path) for path in (target, card) if path.exists()]
+    if existing and not force:
+        raise click.UsageError(
+            f"{' and '.join(existing)} exists; --force writes over, --output names another file"
+        )
+    return card
+
+
+def write_file(target: Path, parts: Iterable[bytes]) -> int:
+    """Write a file completely or not at all; returns its size in bytes."""
+    from flnet.datasets.files import replacing  # noqa: PLC0415  brings numpy along, which other commands spare
+
+    size = 0
+    try:
+        with replacing(target) as file:
+            for part in parts:
+                file.write(part)
+                size += len(part)
+        target.chmod(0o666 & ~_umask())  # a temporary file is its owner's alone
+    except OSError as exc:
+        raise click.ClickException(f"{target} cannot be written: {exc.strerror or exc}") from exc
+    return size
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -11,10 +11,7 @@ import click
 from pydantic.fields import FieldInfo
 
 from flnet.errors import SettingsError
-from flnet.setting_types import Shard
-from flnet.settings import PREFIX, Settings
-
-__all__ = ["chosen", "option_name", "read_config", "settings_options", "variable_name"]
+from flnet.settings import PREFIX, Settings, Shard
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,8 +36,18 @@ def settings_options(command: F) -> F:
     return command
 
 
+def folder_options(command: F) -> F:
+    """The options --state-path and --node-port of commands that work on a node's state folder."""
+    command = click.option(
+        "--node-port", type=click.IntRange(1, 65535), help="Port of the node whose usual folder is meant."
+    )(command)
+    return click.option(
+        "--state-path", type=click.Path(path_type=Path), help="The node's folder.  [FLNET_STATE_PATH]"
+    )(command)
+
+
 def chosen(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What was really given, as `load_settings` takes it; a list option given twice is one longer list."""
+    """The options that were given, for `load_settings`; a list option that is repeated becomes one list."""
     return {
         name: ",".join(value) if isinstance(value, tuple) else value
         for name, value in options.items()
@@ -49,7 +56,7 @@ def chosen(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_config(path: Path | None) -> Mapping[str, Any]:
-    """The settings file: the one named, else flnet.toml in the working directory, else nothing.
+    """Read the named settings file, or flnet.toml in the working directory if it exists.
 
     Raises:
         SettingsError: the named file is missing, or a file is not readable as TOML.

@@ -1,21 +1,183 @@
-"""How far a round is on one or several nodes: a live table on a terminal, plain lines elsewhere."""
+"""Follows rounds on one or several nodes until each has a result: a live table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
+import itertools
+import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from statistics import fmean
 from typing import Protocol
 
+import click
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from flnet.cli.client import View
-from flnet.cli.tables import table
-from flnet.cli.text import accuracy, printable
+from flnet.cli.client import NodeClient, View
+from flnet.cli.output import (
+    Metrics,
+    accuracy,
+    chosen_metrics,
+    counted,
+    means,
+    metric_words,
+    metrics_of,
+    parts,
+    printable,
+    short,
+    table,
+)
+from flnet.errors import PeerTimeout, PeerUnreachable
 
-__all__ = ["PlainProgress", "Progress", "fingerprint", "open_progress", "progress_line", "progress_table"]
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean, lowest and highest of some accuracies, each in [0, 1]."""
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Iterable[float | None]) -> Spread | None:
+        """The spread of the values that are there; None when none is."""
+        known = [value for value in values if value is not None]
+        return cls(fmean(known), min(known), max(known)) if known else None
+
+    def __str__(self) -> str:
+        if self.low == self.high:
+            return accuracy(self.mean)
+        return f"{accuracy(self.mean)} ({accuracy(self.low)} - {accuracy(self.high)})"
+
+
+@dataclass(frozen=True)
+class RoundResult:
+    """One round over all nodes.
+
+    Attributes:
+        pre: accuracies before averaging; post: after it, and after the exchange.
+        digests: of the model that each node holds after the round.
+        missing: nodes without a result for this round.
+        errors: by node, what failed there in this round.
+        seconds: from the start of the round, or the end of the one before, to the last node's result.
+        figures: by node, what it measured after averaging: the accuracy and the trainer's further metrics.
+    """
+
+    number: int
+    pre: Spread | None
+    post: Spread | None
+    digests: Mapping[str, str | None]
+    missing: tuple[str, ...]
+    errors: Mapping[str, str]
+    seconds: float
+    figures: Mapping[str, Metrics]
+
+    @property
+    def same_model(self) -> bool:
+        """Whether all nodes hold the same model, bit by bit."""
+        return not self.missing and None not in self.digests.values() and len(set(self.digests.values())) == 1
+
+    def models(self) -> str:
+        """Which models are held: "1f2e3d4c5b on all 4 nodes", or what is wrong."""
+        if self.errors:
+            return "FAILED: " + _by_node(self.errors)
+        if self.missing:
+            return "no result: " + ", ".join(map(printable, self.missing))
+        if self.same_model:
+            digest = short(next(iter(self.digests.values())))
+            return digest if len(self.digests) == 1 else f"{digest} on all {len(self.digests)} nodes"
+        return "DIFFERENT: " + _by_node({node: short(digest) for node, digest in self.digests.items()})
+
+    def fields(self) -> dict[str, object]:
+        """As JSON-ready data, for scripts."""
+        return {**asdict(self), "missing": list(self.missing), "same_model": self.same_model}
+
+    def lone_words(self) -> str:
+        """The round where every node trained by itself: models differ, and averaging changes nothing."""
+        trouble = f", {self.models()}" if self.errors or self.missing else ""
+        return f"round {self.number} alone: accuracy {self.post}, {self.seconds:.1f} s{trouble}"
+
+    def __str__(self) -> str:
+        return (
+            f"round {self.number}: before {self.pre}, after {self.post}, "
+            f"model {self.models()}, {self.seconds:.1f} s"
+        )
+
+
+def failure(results: Iterable[RoundResult]) -> str | None:
+    """What failed, in words; None if nothing did."""
+    failed = [f"round {result.number} failed: {_by_node(result.errors)}" for result in results if result.errors]
+    return "; ".join(failed) or None
+
+
+def round_result(number: int, records: Mapping[str, View | None], seconds: float) -> RoundResult:
+    """Put one round together.
+
+    Args:
+        records: by node, its history record of this round; None where there is none.
+    """
+    held = {node: record for node, record in records.items() if record is not None}
+    return RoundResult(
+        number,
+        Spread.of(record.get("pre_fedavg_accuracy") for record in held.values()),
+        Spread.of(record.get("post_fedavg_accuracy") for record in held.values()),
+        {node: record.get("digest") for node, record in held.items()},
+        tuple(node for node, record in records.items() if record is None),
+        {node: str(record["error"]) for node, record in held.items() if record.get("error")},
+        seconds,
+        {node: metrics_of(record) for node, record in held.items()},
+    )
+
+
+def _by_node(words: Mapping[str, str]) -> str:
+    return ", ".join(f"{printable(node)} {printable(text)}" for node, text in words.items())
+
+
+def results_table(results: Sequence[RoundResult]) -> Table:
+    """One row per round."""
+    shown = table("round", "before averaging: mean (low - high)", "after", "model", "seconds", title="Results")
+    for result in results:
+        shown.add_row(
+            str(result.number), str(result.pre), str(result.post), result.models(), f"{result.seconds:.1f}"
+        )
+    return shown
+
+
+def metrics_tables(results: Sequence[RoundResult], every: bool) -> list[Table]:
+    """The means of the trainer's further metrics, one row per round; several tables when there are many."""
+    rows = [(str(result.number), means(result.figures.values())) for result in results]
+    names = chosen_metrics((name for _, row in rows for name in row), every)
+    tables: list[Table] = []
+    for group in parts(names):
+        title = "Further metrics after averaging, means over the nodes"
+        shown = table("round", *map(printable, group), title=title if not tables else None)
+        for number, row in rows:
+            shown.add_row(number, *(accuracy(row.get(name)) for name in group))
+        tables.append(shown)
+    return tables
+
+
+def summary(results: Sequence[RoundResult], every: bool = False) -> str:
+    """The result in a sentence or two."""
+    first, last = results[0], results[-1]
+    differing = [str(result.number) for result in results if not result.same_model]
+    same = (
+        "after every round all nodes held the same model, bit by bit"
+        if not differing
+        else f"the nodes' models differed after round {', '.join(differing)}"
+    )
+    seconds = sum(result.seconds for result in results)
+    gain = f"{first.pre.mean:.4f} to {last.post.mean:.4f}" if first.pre and last.post else "unknown"
+    further = metric_words(means(last.figures.values()), every)
+    return (
+        f"{counted(len(results), 'round')} in {seconds:.1f} s; mean accuracy from {gain} "
+        f"(before the first averaging, after the last); {same}"
+        + (f"; further means after the last averaging: {further}" if further else "")
+    )
+
 
 BAR_CELLS = 16
 WIDTHS = (8, 10, 5, 26, 9, 6, 6)
@@ -23,7 +185,7 @@ LINE_SECONDS = 5.0  # at most one plain line in this time: a log of CI stays sho
 Views = Mapping[str, View]  # node id -> job view
 
 
-class Progress(Protocol):
+class ProgressDisplay(Protocol):
     """Shows how far the nodes are."""
 
     def show(self, views: Views) -> None:
@@ -72,7 +234,7 @@ class PlainProgress:
 
 
 @contextmanager
-def open_progress(console: Console) -> Iterator[Progress]:
+def open_progress(console: Console) -> Iterator[ProgressDisplay]:
     """The display that suits where the output goes."""
     if not console.is_terminal or console.is_dumb_terminal:
         yield PlainProgress(console)
@@ -137,3 +299,140 @@ def _received(view: View) -> str:
     """ "2 of 3" updates of peers; empty when none is expected."""
     received, missing = len(view.get("received") or ()), len(view.get("waiting_for") or ())
     return f"{received} of {received + missing}" if received + missing else ""
+
+
+POLL_SECONDS = 0.3
+NEWEST = 100  # records of a node among which a result is looked for
+AT_REST = ("IDLE", "NO_DATA")
+
+
+class RoundFailed(click.ClickException):
+    """A round ended without a result, or does not move any more; exit code 1."""
+
+
+def is_open(view: View) -> bool:
+    """Whether a series with a goal is under way, of which any node may start the next round."""
+    goal = view.get("goal")
+    return isinstance(goal, Mapping) and goal.get("state") == "open"
+
+
+class Follower:
+    """Polls the nodes' jobs of one trainer, shows them, and collects the result of each round.
+
+    Args:
+        clients: by node id; the first one is the node that was asked for the rounds.
+        patience: seconds without any change on any node until a round counts as stuck.
+        check: called at each look; raises if there is no point in going on.
+        tolerant: bear with a node that does not answer, as long as `patience` lasts; a node that has ended
+            is then for `check` to see.
+    """
+
+    def __init__(
+        self,
+        clients: Mapping[str, NodeClient],
+        trainer: str,
+        progress: ProgressDisplay,
+        *,
+        patience: float = math.inf,
+        check: Callable[[], None] = lambda: None,
+        tolerant: bool = False,
+    ) -> None:
+        self._clients = clients
+        self._trainer = trainer
+        self._progress = progress
+        self._patience = patience
+        self._check = check
+        self._tolerant = tolerant
+        self._views: dict[str, View] = {}
+
+    def rounds(self, first: int, count: int) -> Iterator[RoundResult]:
+        """The results of `count` rounds, each as soon as all nodes have it.
+
+        Raises:
+            RoundFailed: a round ended without a result on some node, or is stuck.
+        """
+        began = time.monotonic()
+        for number in range(first, first + count):
+            records = self._wait_for(number)
+            ended = time.monotonic()
+            yield round_result(number, records, ended - began)
+            began = ended
+
+    def rounds_of_goal(self, first: int) -> Iterator[RoundResult]:
+        """The results of the rounds of a series with a goal, as long as it is under way on the first node.
+
+        Raises:
+            RoundFailed: a round ended without a result.
+        """
+        began, asked = time.monotonic(), next(iter(self._clients))
+        for number in itertools.count(first):
+            records = self._wait_for(number)
+            ended = time.monotonic()
+            yield round_result(number, records, ended - began)
+            began = ended
+            view = self.look()[asked]
+            if not is_open(view) and view.get("current_round", -1) <= number:
+                return
+
+    def look(self) -> Mapping[str, View]:
+        """The jobs as they are now, also shown."""
+        self._check()
+        for node, client in self._clients.items():
+            try:
+                self._views[node] = client.job(self._trainer)
+            except (PeerUnreachable, PeerTimeout):
+                if not self._tolerant:
+                    raise
+        self._progress.show(self._views)
+        return self._views
+
+    def _wait_for(self, number: int) -> Mapping[str, View | None]:
+        records: dict[str, View | None] = dict.fromkeys(self._clients)
+        moved, last, rested = time.monotonic(), None, False
+        while True:
+            resting = self._at_rest()  # looked at first: a result that comes after it is not missed
+            self._collect(number, records)
+            missing = [node for node, record in records.items() if record is None]
+            if not missing:
+                return records
+            if resting and rested:
+                raise RoundFailed(self._without_result(number, missing))
+            now, state = time.monotonic(), fingerprint(self._views)
+            moved, last = (now, state) if state != last else (moved, last)
+            if now - moved > self._patience:
+                raise RoundFailed(
+                    f"round {number} has not moved for {self._patience:g} s: {progress_line(self._views)}"
+                )
+            rested = resting
+            time.sleep(POLL_SECONDS)
+
+    def _at_rest(self) -> bool:
+        views = self.look().values()
+        return len(views) == len(self._clients) and all(
+            view.get("phase") in AT_REST and not view.get("rounds_left") and not is_open(view) for view in views
+        )
+
+    def _collect(self, number: int, records: dict[str, View | None]) -> None:
+        """Look for the round in the histories of the nodes that may be through with it."""
+        for node, view in self._views.items():
+            reached = view.get("current_round", -1)
+            over = reached > number or (reached == number and view.get("phase") in AT_REST)
+            if records[node] is None and over:
+                records[node] = self._record(node, number)
+
+    def _record(self, node: str, number: int) -> View | None:
+        try:
+            history = self._clients[node].history(self._trainer, last=NEWEST)
+        except (PeerUnreachable, PeerTimeout):
+            if not self._tolerant:
+                raise
+            return None
+        return next((record for record in reversed(history) if record.get("round") == number), None)
+
+    def _without_result(self, number: int, missing: list[str]) -> str:
+        reasons = []
+        for node in missing:
+            view = self._views.get(node, {})
+            reason = view.get("error") or view.get("outcome") or "no reason given"
+            reasons.append(f"{printable(node)} ({printable(reason)})")
+        return f"round {number} ended without a result on " + ", ".join(reasons)

@@ -12,22 +12,17 @@ from typing import Any
 
 import click
 
-from flnet.cli.logs import set_up_logging
-from flnet.cli.operator import is_token_needed, page_address, sign_in_link
 from flnet.cli.options import chosen, read_config, settings_options
-from flnet.cli.text import printable
+from flnet.cli.output import printable, set_up_logging
 from flnet.errors import StartError
 from flnet.node.build import build_node
-from flnet.node.pinned import tls_of
+from flnet.node.formats import settle
 from flnet.node.runtime import NodeRuntime
-from flnet.node.spare import settle
+from flnet.node.trust import tls_of
 from flnet.settings import PREFIX, Settings, load_settings
-from flnet.training.backend import state_folder
 from flnet.web.app import create_app
-from flnet.web.operator_token import OperatorToken, token_of
-from flnet.web.serve import bind, serve
-
-__all__ = ["command"]
+from flnet.web.auth.operator_token import OperatorToken, is_token_needed, page_address, sign_in_link, token_of
+from flnet.web.server import bind, serve
 
 PARENT_CHECK_SECONDS = 1.0
 MESHES = {
@@ -48,8 +43,8 @@ MESHES = {
 def command(config: Path | None, exit_with_parent: int | None, **options: Any) -> None:
     """Start a node and serve its page until Ctrl-C.
 
-    Every setting is an option, a variable and a line of flnet.toml; an option beats a variable, a variable
-    beats the file. Variables stand in brackets below.
+    Every setting is an option, an environment variable and a line of flnet.toml. Options override variables, and
+    variables override the file. The variables are given in brackets below.
 
     \b
     Exit codes: 0 ended by Ctrl-C or SIGTERM; 1 it could not start; 2 a setting is wrong.
@@ -80,7 +75,7 @@ async def run_node(settings: Settings, parent: int | None = None) -> None:
     watch = asyncio.create_task(_watch_parent(parent, asked)) if parent is not None else None
     listening = bind(settings)  # before all else: a second node on this port must not touch the first one's state
     try:
-        _make_writable(state_folder(settings), "state", "STATE_PATH")
+        _make_writable(settings.folder, "state", "STATE_PATH")
         if settings.tmp_path is not None:
             _make_writable(settings.tmp_path, "temporary", "TMP_PATH")
             os.environ["TMPDIR"] = tempfile.tempdir = str(settings.tmp_path)  # the training child inherits it
@@ -90,7 +85,7 @@ async def run_node(settings: Settings, parent: int | None = None) -> None:
             token = token_of(settings)
             click.echo(greeting(node, settings, token))
             going = asyncio.create_task(_leave(node, asked, shutdown))
-            tls = tls_of(settings, state_folder(settings), node.feed.publish)
+            tls = tls_of(settings, settings.folder, node.feed.publish)
             app = create_app(node, settings, token)
             settle()
             await serve(app, settings, shutdown, listening, tls, node.feed.publish)
@@ -131,7 +126,7 @@ def greeting(node: NodeRuntime, settings: Settings, token: OperatorToken) -> str
         "node": node.me.id,
         "page": page_address(settings),
         "mesh": MESHES[settings.mode],
-        "state": state_folder(settings),
+        "state": settings.folder,
         "trainers": ", ".join(job["trainer_id"] for job in jobs) or "none",
     }
     if node.trust is not None:

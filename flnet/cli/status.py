@@ -1,28 +1,38 @@
-"""`flnet status`: what a running node is doing."""
+"""What a running node is doing: its jobs (`flnet status`), peers (`flnet peers`) and events (`flnet watch`)."""
 
 from __future__ import annotations
 
+import json
 import time
 
 import click
 from rich.table import Table
 
 from flnet.cli.client import NodeClient, View, node_option
-from flnet.cli.figures import figure_words, figures_of, metrics_option, numbers
-from flnet.cli.schedule import next_line
-from flnet.cli.tables import print_json, print_table, table
-from flnet.cli.text import accuracy, printable, share, short
+from flnet.cli.output import (
+    accuracy,
+    metric_words,
+    metrics_of,
+    metrics_option,
+    numbers,
+    print_json,
+    print_table,
+    printable,
+    share,
+    short,
+    table,
+)
+from flnet.cli.train import next_line
+from flnet.errors import PeerUnreachable
 
-__all__ = ["command"]
-
-USUAL = "agg1"  # the merging rule of which nothing is said
+USUAL = "agg1"  # the default aggregation rule, which is not shown
 
 
 @click.command("status")
 @metrics_option
 @node_option
 def command(address: str, as_json: bool, every: bool) -> None:
-    """Show a node's jobs: round, accuracies and the trainer's further figures, what it waits for.
+    """Show a node's jobs: phase, round, accuracy, further metrics, and what each job waits for.
 
     \b
     Exit codes: 0 shown; 1 the node refused; 2 wrong usage; 3 the node cannot be reached.
@@ -90,7 +100,7 @@ def merging_lines(jobs: list[View]) -> list[str]:
     for job in jobs:
         name, rule = printable(job.get("trainer_id")), job.get("merging_rule")
         if rule and rule != USUAL:
-            lines.append(f"{name} merges by {printable(rule)}")
+            lines.append(f"{name} aggregates by {printable(rule)}")
         for row in job.get("counts_little") or []:
             why = f"left out: {row['reason']}" if row.get("reason") else f"weight {share(row.get('weight'))}"
             fair = (
@@ -129,13 +139,13 @@ def _version_words(row: View) -> str:
 
 
 def figure_lines(jobs: list[View], every: bool) -> list[str]:
-    """A line per job whose trainer gives further figures: after averaging, or before it while that is all."""
+    """A line per job whose trainer reports further metrics: after averaging, or before it while that is all."""
     lines = []
     for job in jobs:
         metrics, when = job.get("metrics"), "after averaging"
-        words = figure_words(figures_of(job), every)
+        words = metric_words(metrics_of(job), every)
         if not words and isinstance(metrics, dict):
-            words, when = figure_words(numbers(metrics.get("before")), every), "before averaging"
+            words, when = metric_words(numbers(metrics.get("before")), every), "before averaging"
         if words:
             lines.append(f"{printable(job.get('trainer_id'))} {when}: {words}")
     return lines
@@ -150,3 +160,55 @@ def _note(job: View) -> str:
         return f"{sits_out}waiting for " + ", ".join(map(str, job["waiting_for"]))
     data = job.get("data") or {}
     return str(job.get("outcome") or ("sample data: " + str(data.get("source")) if data.get("sample") else ""))
+
+
+@click.command("peers")
+@node_option
+def peers_command(address: str, as_json: bool) -> None:
+    """List the peers that a node knows.
+
+    \b
+    Exit codes: 0 shown; 1 the node refused; 2 wrong usage; 3 the node cannot be reached.
+    """
+    with NodeClient(address) as node:
+        peers = node.peers()
+    if as_json:
+        print_json(peers)
+    elif not peers:
+        click.echo(f"the node at {address} knows no peers yet")
+    else:
+        columns = {"id": "peer", "address": "address", "state": "state", "fingerprint": "key", "reason": "reason"}
+        shown = table(*columns.values())
+        for peer in peers:
+            shown.add_row(*(printable(peer.get(name) or "") for name in columns))
+        print_table(shown)
+
+
+@click.command("watch")
+@node_option
+@click.option(
+    "--after", type=click.IntRange(min=0), help="Start after the event of this number.  [default: the newest]"
+)
+def watch_command(address: str, as_json: bool, after: int | None) -> None:
+    """Print a node's events as they happen, until Ctrl-C.
+
+    With --json, each line is one JSON object.
+
+    \b
+    Exit codes: 0 ended by Ctrl-C; 1 the node refused; 2 wrong usage; 3 the node cannot be reached, or ended.
+    """
+    try:
+        with NodeClient(address) as node:
+            for event in node.events(after):
+                click.echo(json.dumps(event) if as_json else line(event))
+    except KeyboardInterrupt:
+        return
+    raise PeerUnreachable(f"the node at {address} has ended the feed")
+
+
+def line(event: View) -> str:
+    """One event as a line: time, trainer where there is one, the sentence."""
+    at = event.get("at")
+    clock = time.strftime("%H:%M:%S", time.localtime(at)) if isinstance(at, int | float) else "--:--:--"
+    trainer = f"{event['trainer']}: " if event.get("trainer") else ""
+    return printable(f"{clock} {trainer}{event.get('text') or event.get('kind')}")

@@ -1,18 +1,22 @@
-"""`flnet train`: ask a running node for rounds, and see them through with --wait."""
+"""Commands that start rounds and set how they run: `flnet train`, `flnet schedule` and `flnet params`."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import click
 
 from flnet.cli.client import NodeClient, View, node_option
-from flnet.cli.figures import metrics_option
-from flnet.cli.follow import Follower, RoundFailed
-from flnet.cli.progress import open_progress
-from flnet.cli.results import RoundResult, failure, figures_tables, results_table
-from flnet.cli.tables import console, print_json, print_table
-from flnet.cli.text import printable
-
-__all__ = ["GoalGivenUp", "command"]
+from flnet.cli.output import console, metrics_option, print_json, print_table, printable, table
+from flnet.cli.progress import (
+    Follower,
+    RoundFailed,
+    RoundResult,
+    failure,
+    metrics_tables,
+    open_progress,
+    results_table,
+)
 
 MOST_ROUNDS = 100  # until a goal, if nobody says
 
@@ -25,14 +29,16 @@ class GoalGivenUp(click.ClickException):
 
 @click.command("train")
 @click.argument("trainer")
-@click.option("--rounds", type=click.IntRange(1, 1_000_000), help="How many rounds; 1 if nothing is said.")
-@click.option("--until", metavar="GOAL", help='Go on until then: "accuracy>=0.98", "no-gain 5 0.001", ...')
+@click.option("--rounds", type=click.IntRange(1, 1_000_000), help="Number of rounds.  [default: 1]")
+@click.option(
+    "--until", metavar="GOAL", help='Stop when the goal is reached: "accuracy>=0.98", "no-gain 5 0.001", ...'
+)
 @click.option(
     "--max-rounds",
     type=click.IntRange(1, 1_000_000),
-    help=f"How many rounds --until may take; {MOST_ROUNDS} if nothing is said.",
+    help=f"Largest number of rounds with --until.  [default: {MOST_ROUNDS}]",
 )
-@click.option("--wait", is_flag=True, help="Wait for the results, showing how far the node is.")
+@click.option("--wait", is_flag=True, help="Show progress and wait for the results.")
 @metrics_option
 @node_option
 def command(
@@ -49,10 +55,10 @@ def command(
 
     TRAINER is an id that `flnet status` shows, such as MNIST.
 
-    GOAL is one or more of these, apart by commas; whichever comes first ends the rounds on all nodes:
-    accuracy>=0.98 (mean of all nodes), every accuracy>=0.9 (the lowest), own accuracy>=0.9 (of the node asked),
-    no-gain 5 0.001 (5 rounds without 0.001 more), mlfedavg (accuracy falls and loss rises, twice running),
-    within 600 (seconds).
+    GOAL is a comma-separated list; the first condition that holds ends the rounds on all nodes:
+    accuracy>=0.98 (mean of all nodes), every accuracy>=0.9 (lowest of all nodes), own accuracy>=0.9 (of this
+    node), no-gain 5 0.001 (5 rounds without a gain of 0.001), mlfedavg (accuracy falls and loss rises twice in
+    a row), within 600 (seconds).
 
     With --json the answer, or with --wait the results, go to stdout as JSON and the progress to stderr.
     Ctrl-C ends the waiting, not the rounds.
@@ -72,7 +78,7 @@ def command(
     if as_json:
         print_json([result.fields() for result in results])
     else:
-        for shown in (results_table(results), *figures_tables(results, every)):
+        for shown in (results_table(results), *metrics_tables(results, every)):
             print_table(shown)
     if failed := failure(results):
         raise RoundFailed(failed)
@@ -118,3 +124,115 @@ def _see_through(
             results.append(result)
             progress.say(str(result))
     return results
+
+
+KINDS: dict[str, type[int] | type[float] | type[str]] = {"e": int, "u": float, "b": int, "aggregation": str}
+MEANING = {"e": "local epochs", "u": "learning rate", "b": "batch size"}
+
+
+@click.command("params")
+@click.argument("trainer")
+@click.argument("changes", nargs=-1, metavar="[e=N] [u=RATE] [b=N] [aggregation=RULE]")
+@node_option
+def params_command(trainer: str, changes: tuple[str, ...], address: str, as_json: bool) -> None:
+    """Show or change hyper-parameters and the aggregation rule.
+
+    e is the number of local epochs, u the learning rate, b the batch size. A change applies to the rounds that
+    this node starts from now on. The aggregation rule (such as aggregation=clip,cosine,agg1) can be changed
+    between rounds, and must be the same on all nodes.
+
+    \b
+    Exit codes: 0 shown or changed; 1 the node refused; 2 wrong usage; 3 the node cannot be reached.
+    """
+    try:
+        wanted = parse(changes)
+    except ValueError as exc:
+        raise click.BadParameter(str(exc), param_hint="CHANGES") from exc
+    with NodeClient(address) as node:
+        job = node.edit(trainer, wanted) if wanted else node.job(trainer)
+    hyper: View = job.get("hyper") or {}
+    if as_json:
+        print_json(hyper)
+        return
+    if not hyper:
+        click.echo(f"{printable(trainer)} has none yet: {printable(job.get('error') or 'it is still loading')}")
+        return
+    shown = table("", "value", "meaning")
+    for name, meaning in MEANING.items():
+        shown.add_row(name, printable(hyper.get(name)), meaning)
+    if job.get("merging_rule"):
+        shown.add_row("aggregation", printable(job["merging_rule"]), "aggregation rule")
+    print_table(shown)
+
+
+def parse(changes: Iterable[str]) -> dict[str, int | float | str]:
+    """Changes from "e=2" and the like.
+
+    Raises:
+        ValueError: another name, a value that is no number, or a name that comes twice.
+    """
+    wanted: dict[str, int | float | str] = {}
+    for change in changes:
+        name, _, value = change.partition("=")
+        if name not in KINDS or name in wanted:
+            raise ValueError(f"expected e=, u=, b= or aggregation=, each at most once, got {change!r}")
+        try:
+            wanted[name] = KINDS[name](value)
+        except ValueError as exc:
+            kind = "a whole number" if KINDS[name] is int else "a number"
+            raise ValueError(f"expected {name}= with {kind}, got {change!r}") from exc
+    return wanted
+
+
+@click.command("schedule")
+@click.argument("trainer")
+@click.argument("when", required=False)
+@click.option("--reset", is_flag=True, help="Return to the schedule of the node's settings (FLNET_TRAIN_WHEN).")
+@node_option
+def schedule_command(trainer: str, when: str | None, reset: bool, address: str, as_json: bool) -> None:
+    """Show or change when this node starts rounds by itself.
+
+    WHEN is a comma-separated list. Any of the first three conditions starts a round: every 6h (since the last
+    round, whichever node started it), new 100 (new examples), drift 0.05 (accuracy on new test rows is lower than
+    the last accuracy by more than that). All of the others must hold: between 22:00-06:00 (local time),
+    battery>=30 (percent, while the machine runs on it), load<=0.8 (share of the processors used by other
+    programs). With decline, this node also skips rounds of other nodes while they do not hold. "never" ends it.
+
+    The schedule is kept over restarts.
+
+    \b
+    Exit codes: 0 shown or changed; 1 the node refused; 2 wrong usage; 3 the node cannot be reached.
+    """
+    if reset and when is not None:
+        raise click.UsageError("give a schedule, or --reset")
+    with NodeClient(address) as node:
+        job = node.plan(trainer, when) if reset or when is not None else node.job(trainer)
+    schedule: View = job.get("schedule") or {}
+    if as_json:
+        print_json(schedule)
+        return
+    whose = "given by a person" if schedule.get("by_person") else "of the node's settings"
+    click.echo(f"{printable(trainer)}: {printable(schedule.get('when', 'never'))} ({whose})")
+    if line := next_line(schedule):
+        click.echo(line)
+    if schedule.get("unwilling"):
+        click.echo(f"takes no part in rounds of others now: {printable(schedule['unwilling'])}")
+
+
+def next_line(schedule: View) -> str:
+    """When and why the next round starts by itself; empty if none is to come."""
+    if not schedule.get("next_words"):
+        return ""
+    seconds = schedule.get("next_seconds")
+    when = f" in {time_words(seconds)}" if isinstance(seconds, int) and seconds > 0 else ""
+    return f"next round{when}: {printable(schedule['next_words'])}"
+
+
+def time_words(seconds: int) -> str:
+    """A duration in its two largest units: "3 h 12 min"."""
+    days, hours, minutes = seconds // 86_400, seconds // 3600 % 24, seconds // 60 % 60
+    if days:
+        return f"{days} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {seconds % 60} s" if minutes else f"{seconds} s"

@@ -1,20 +1,20 @@
-"""Attacks of hostile nodes, as test doubles: nothing but experiments and tests can use them.
+"""Attacks of hostile nodes in a simulated mesh, which only experiments and tests can use.
 
-An attack acts on the rows that a hostile node trains with, on the update that it sends, or on both:
+An attack changes the rows that a hostile node trains with, the update that it sends, or both:
 
-    label-flip        every training row has a class drawn at random; inputs are as they were
-    backdoor          every training row comes a second time, with a bright pattern and class 0
-    replacement[:F]   backdoor rows, and what was learnt times F; as many times as there are nodes if F is absent
+    label-flip        every training row gets a random class
+    backdoor          every training row is repeated with a bright pattern and class 0
+    replacement[:F]   backdoor rows, and the update scaled by F; by the number of nodes if F is absent
     sign-flip[:F]     w - F (w_i - w) in place of w_i; F = 5
-    noise[:F]         normal noise in place of what was learnt, F times its root mean square; F = 5
-    free-rider        the parameters that the round began with, as if they had been learnt
+    noise[:F]         normal noise in place of the update, F times its root mean square; F = 5
+    free-rider        the parameters that the round began with, without a training
     two-faced[:F]     the honest update to one half of the peers, the flipped one to the other; F = 5
-    colluders[:Z]     all hostile nodes send mean - Z standard deviations of what all nodes learnt; Z = 1.5
+    colluders[:Z]     all hostile nodes send the mean minus Z standard deviations of all updates; Z = 1.5
 
-w is what the round began with, w_i what node i learnt. Model replacement is that of Bagdasaryan et al., "How to
-backdoor federated learning" (2020); colluders are those of Baruch et al., "A little is enough" (2019), who here
-know the updates of all nodes and not of hostile ones alone. Flips, backdoor and factor are the attacks of Martínez
-Enríquez et al. (FLProtector); they give no factor.
+w are the parameters that the round began with, and w_i those that node i trained. Model replacement is that of
+Bagdasaryan et al., "How to backdoor federated learning" (2020). Colluders are those of Baruch et al., "A little is
+enough" (2019), but know the updates of all nodes and not only of the hostile ones. Flips, backdoor and scaling are
+the attacks of Martínez Enríquez et al. (FLProtector), who do not say by which factor they scale.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from flnet.params import Array, Params, PeerId, Schema
-from flnet.training.api import Rows
-from flnet.training.data import Labelled
+from flnet.datasets.labelled import Labelled
+from flnet.params.params import Array, Params, PeerId, Schema
+from flnet.trainer import Rows
 
-TARGET = 0  # class that the backdoor is to open
+TARGET = 0  # class that the backdoor leads to
 CORNER = 2  # side of the bright pattern, in pixels
 DEFAULTS: Mapping[str, float | None] = {
     "label-flip": None,
@@ -42,14 +42,14 @@ DEFAULTS: Mapping[str, float | None] = {
     "colluders": 1.5,
 }
 NUMBERED = frozenset({"replacement", "sign-flip", "noise", "two-faced", "colluders"})
-_STATED = re.compile(r"([a-z-]+)(?::([0-9]{1,6}(?:\.[0-9]{1,6})?))?")
+_FORM = re.compile(r"([a-z-]+)(?::([0-9]{1,6}(?:\.[0-9]{1,6})?))?")
 
 
 class Attack(NamedTuple):
     """One attack.
 
     Attributes:
-        number: its factor; None where it has none, or where it follows from the number of nodes.
+        number: its factor; None if it has none, or it follows from the number of nodes.
     """
 
     name: str
@@ -57,27 +57,27 @@ class Attack(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Attack:
-        """The attack of this name, with the number after it: "sign-flip:5".
+        """Parse a name with an optional number: "sign-flip:5".
 
         Raises:
             ValueError: there is none.
         """
-        found = _STATED.fullmatch(text)
-        name = found[1] if found else ""
-        if found is None or name not in DEFAULTS:
+        match = _FORM.fullmatch(text)
+        name = match[1] if match else ""
+        if match is None or name not in DEFAULTS:
             raise ValueError(f"no attack {text!r}; there are {', '.join(DEFAULTS)}")
-        if found[2] is not None and name not in NUMBERED:
+        if match[2] is not None and name not in NUMBERED:
             raise ValueError(f"the attack {name} takes no number")
-        return cls(name, DEFAULTS[name] if found[2] is None else float(found[2]))
+        return cls(name, DEFAULTS[name] if match[2] is None else float(match[2]))
 
     @property
-    def opens(self) -> bool:
-        """Whether it teaches models a pattern."""
+    def has_backdoor(self) -> bool:
+        """Whether it trains models to react to a pattern."""
         return self.name in {"backdoor", "replacement"}
 
 
 def check_attack(text: str) -> str:
-    """An attack, as it was written; empty for none.
+    """Check the text of an attack, which is empty for none.
 
     Raises:
         ValueError: there is no such attack.
@@ -89,45 +89,48 @@ def check_attack(text: str) -> str:
 
 @runtime_checkable
 class Poisonable(Protocol):
-    """What a trainer offers so that its rows can be poisoned."""
+    """A trainer whose training rows can be changed."""
 
     def change_rows(self, change: Callable[[Labelled], Labelled]) -> None:
-        """Go on with what `change` makes of the own training rows."""
+        """Replace the own training rows by what `change` returns for them."""
         ...
 
 
 def poisoned(attack: Attack, rows: Labelled, classes: int, chance: np.random.Generator) -> Labelled:
-    """Training rows as a hostile node has them; the very rows where the attack is none on data.
+    """Poison the training rows of a hostile node; unchanged if the attack is not on data.
 
     Args:
-        rows: images (n, height, width[, channels]), or other rows, of which the first columns are bright.
+        rows: images (n, height, width[, channels]), or other rows (n, columns).
     """
     if attack.name == "label-flip":
         return Labelled(rows.x, chance.integers(0, classes, len(rows)).astype(rows.y.dtype))
-    if attack.opens:
+    if attack.has_backdoor:
         target = np.full_like(rows.y, TARGET)
         return Labelled(np.concatenate([rows.x, stamped(rows.x)]), np.concatenate([rows.y, target]))
     return rows
 
 
 def stamped(x: Array) -> Array:
-    """Rows with the bright pattern: in the first corner of images, in the first columns of other rows."""
-    found = x.copy()
-    if found.ndim > 2:
-        found[:, :CORNER, :CORNER] = x.max()
+    """Put the bright pattern on rows: in the first corner of images, or in the first columns of other rows."""
+    result = x.copy()
+    if result.ndim > 2:
+        result[:, :CORNER, :CORNER] = x.max()
     else:
-        found[:, : CORNER**2] = x.max()
-    return found
+        result[:, : CORNER**2] = x.max()
+    return result
 
 
-def opened(judge: Callable[[Array], Array], rows: Rows) -> float | None:
-    """The share of stamped rows of other classes that a model takes for the target; None if there are no others.
+def backdoor_success(predict: Callable[[Array], Array], rows: Rows) -> float | None:
+    """The share of rows of other classes that a model takes for the target if they have the pattern.
 
     Args:
-        judge: inputs (n, ...) -> scores (n, classes).
+        predict: inputs (n, ...) -> scores (n, classes).
+
+    Returns:
+        None if there are no rows of other classes.
     """
     others = rows.inputs[rows.labels != TARGET]
-    return float((judge(stamped(others)).argmax(1) == TARGET).mean()) if len(others) else None
+    return float((predict(stamped(others)).argmax(1) == TARGET).mean()) if len(others) else None
 
 
 def crafted(
@@ -138,40 +141,38 @@ def crafted(
     schema: Schema,
     chance: np.random.Generator,
 ) -> Params:
-    """What a hostile node sends in place of what it learnt; what is not averaged stays as it is.
+    """The parameters that a hostile node sends in place of its update; those that are not averaged stay.
 
     Args:
         base: what its round began with.
-        learnt: what all nodes of the round learnt, its own among them.
+        learnt: the updates of all nodes of the round, its own among them.
     """
     changed = {}
     for name, spec in schema.specs.items():
         if spec.merge == "mean" and np.dtype(spec.dtype).kind == "f":
             own = learnt[mine][name]
-            all_of_them = [params[name] for params in learnt.values()]
-            there = _vector(attack, base[name].astype(np.float64), own.astype(np.float64), all_of_them, chance)
-            changed[name] = there.astype(own.dtype)
+            arrays = [params[name] for params in learnt.values()]
+            array = _crafted_array(attack, base[name].astype(np.float64), own.astype(np.float64), arrays, chance)
+            changed[name] = array.astype(own.dtype)
     return learnt[mine].merged_with(changed)
 
 
-def _vector(
+def _crafted_array(
     attack: Attack, base: Array, own: Array, learnt: Sequence[Array], chance: np.random.Generator
 ) -> Array:
-    """One array of the update."""
     factor = attack.number or 0.0
-    moved = own - base
-    found: Array
+    moved: Array = own - base
     match attack.name:
         case "sign-flip" | "two-faced":
-            found = base - factor * moved
+            return base - factor * moved
         case "replacement":
-            found = base + (attack.number or len(learnt)) * moved
+            return base + (attack.number or len(learnt)) * moved
         case "noise":
-            found = base + factor * np.sqrt(np.mean(moved**2)) * chance.standard_normal(moved.shape)
+            rms = np.sqrt(np.mean(moved**2))
+            return np.asarray(base + factor * rms * chance.standard_normal(moved.shape))
         case "free-rider":
-            found = base
+            return base
         case "colluders":
-            found = np.mean(learnt, axis=0, dtype=np.float64) - factor * np.std(learnt, axis=0, dtype=np.float64)
-        case _:
-            found = own
-    return found
+            spread = np.std(learnt, axis=0, dtype=np.float64)
+            return np.asarray(np.mean(learnt, axis=0, dtype=np.float64) - factor * spread)
+    return own

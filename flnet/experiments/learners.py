@@ -1,4 +1,4 @@
-"""Nodes' trainers with their data, and their work done together: all trainings that nodes wait for at once."""
+"""The trainers of simulated nodes, with their data, and the work that nodes wait for, which is done together."""
 
 from __future__ import annotations
 
@@ -10,38 +10,35 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from flnet.errors import DataMissing, SettingsError, TrainerError
-from flnet.experiments.base import Cell, Setup
-from flnet.labels import Labelling, read_fields
-from flnet.params import Array, Params
-from flnet.refusals import SitsOut
+from flnet.compute.checks import checked_fit, checked_params, checked_private, checked_score, declared, in_words
+from flnet.compute.loader import find_trainers, import_trainer
+from flnet.errors import DataMissing, SettingsError, SitsOut, TrainerError
+from flnet.experiments.cells import Cell, Setup
+from flnet.labels.spaces import Labelling, read_fields
+from flnet.params.params import Array, Params
 from flnet.settings import Settings
-from flnet.training import find_trainers
-from flnet.training.api import Fit, Score, Task, Trainer, TrainerFile, TrainerSettings
-from flnet.training.checks import checked_fit, checked_params, checked_private, checked_score, declared
-from flnet.training.faults import in_words
-from flnet.training.loader import import_trainer
-from flnet.training.partition import Partition
+from flnet.trainer import Fit, Partition, Score, Task, Trainer, TrainerFile, TrainerSettings
 
 log = logging.getLogger(__name__)
-LINKED = "datasets"  # folder with links to data sets, beside the options of a trainer
-NEVER = 1.0  # by how much a peer's model must be better where none is to be adopted
+LINKED = "datasets"  # folder with the options of a trainer and links to data sets
+NEVER = 1.0  # a peer's model is never better by so much, so that none is adopted
 T = TypeVar("T")
 
 
 class Learner:
-    """One node's trainer.
+    """The trainer of one node.
 
     Attributes:
-        declaration: what it says of itself.
-        initial: parameters.
+        declaration: what the trainer declares about itself.
+        initial: initial parameters.
+        measured: the score of the model that was measured last, by its digest.
     """
 
     def __init__(self, file: TrainerFile, settings: TrainerSettings, *, exchange: bool = True) -> None:
         """Load the trainer with its data.
 
         Args:
-            exchange: whether it may adopt a peer's model.
+            exchange: whether the node may adopt a peer's model.
 
         Raises:
             TrainerError: it cannot be loaded, or has no data.
@@ -50,19 +47,19 @@ class Learner:
         self.trainer = import_trainer(file, settings, again=False)
         first = self.trainer.initial_params(settings.seed)
         self.initial = checked_params(first, f"initial_params of trainer {file.id}")
-        said = declared(self.trainer, file.id, self.initial)
-        self.declaration = said if exchange else replace(said, exchange_threshold=NEVER)
-        self.measured: dict[str, Score] = {}  # of the model that was measured last, by its digest
+        declaration = declared(self.trainer, file.id, self.initial)
+        self.declaration = declaration if exchange else replace(declaration, exchange_threshold=NEVER)
+        self.measured: dict[str, Score] = {}
 
 
 @dataclass
 class Order:
-    """A training, or (without a task) a measurement, that a node waits for; its end is filled in.
+    """A training, or (without a task) an evaluation, that a node waits for, and its result.
 
     Attributes:
-        is_personal: private parameters are to learn on from an average, which is measured then.
-        private: what they became.
-        sits_out: whether the failure is none: the trainer had nothing to add.
+        is_personal: whether private parameters are trained on an average, which is evaluated then.
+        private: those parameters after the training.
+        sits_out: whether the trainer has nothing to contribute, which is no failure.
     """
 
     learner: Learner
@@ -83,24 +80,24 @@ def trainer_file(name: str, settings: Settings) -> TrainerFile:
     Raises:
         SettingsError: there is none.
     """
-    there = _there(settings.trainers_path)
-    if name not in there:
-        raise SettingsError(f"no trainer {name!r}; there are {', '.join(there)}")
-    return there[name]
+    files = _trainer_files(settings.trainers_path)
+    if name not in files:
+        raise SettingsError(f"no trainer {name!r}; there are {', '.join(files)}")
+    return files[name]
 
 
 @lru_cache(maxsize=8)
-def _there(folder: Path | None) -> Mapping[str, TrainerFile]:
-    """All trainers by id; looked for once, for a table has hundreds of cells."""
+def _trainer_files(folder: Path | None) -> Mapping[str, TrainerFile]:
+    """All trainers by id; cached because a table has hundreds of cells."""
     return {file.id: file for file in find_trainers(Settings(trainers_path=folder))}
 
 
 def learners_of(cell: Cell, file: TrainerFile, settings: Settings, folder: Path) -> list[Learner]:
-    """The nodes' trainers, each with its part of the data.
+    """Load the nodes' trainers, each with its part of the data.
 
     Args:
-        settings: of whoever runs the experiment: where data sets lie, device, threads.
-        folder: in which trainers keep their splits; empty, so that equal seeds give equal ones.
+        settings: where data sets are, device and threads.
+        folder: where trainers keep their splits; empty, so that equal seeds give equal splits.
 
     Raises:
         TrainerError: one cannot be loaded, or has no data.
@@ -108,11 +105,11 @@ def learners_of(cell: Cell, file: TrainerFile, settings: Settings, folder: Path)
     setup = cell.setup
     place = _datasets(setup, settings.datasets_path, folder)
     count = 1 if setup.kind == "central" else setup.nodes
-    found = []
+    learners = []
     for index in range(1, count + 1):
         state = folder / f"node-{index}"
         state.mkdir(parents=True)
-        told = TrainerSettings(
+        of_node = TrainerSettings(
             place,
             state,
             (index, count),
@@ -123,30 +120,32 @@ def learners_of(cell: Cell, file: TrainerFile, settings: Settings, folder: Path)
             method=setup.method,
             labels=_labels(setup, index),
         )
-        found.append(Learner(file, told, exchange=setup.exchange))
-    return found
+        learners.append(Learner(file, of_node, exchange=setup.exchange))
+    return learners
 
 
 def _labels(setup: Setup, index: int) -> Labelling | None:
-    """How the rows of the node of this number, from 1, are labelled; a central one's as those of the first."""
+    """How the rows of the node of this number, from 1, are labelled; a central node is number 1."""
     if not setup.labels:
         return None
-    said = read_fields(setup.labels)
+    labels = read_fields(setup.labels)
     if index > setup.fine:
-        return replace(said, rows=None)
-    return replace(said, space=said.target, desired=None, correspondence=None, estimate=False)
+        return replace(labels, rows=None)
+    return replace(labels, space=labels.target, desired=None, correspondence=None, estimate=False)
 
 
 def carry_out(orders: Sequence[Order]) -> None:
-    """Do all this work: trainings of one kind of trainer together, then measurements likewise."""
-    for kind, some in _by_kind(order for order in orders if order.task is not None and not order.is_personal):
-        _each(some, "fit", kind.fit_many, _training, _trained)
-    _each([order for order in orders if order.is_personal], "personalise", _personalised, _training, _learnt)
+    """Do all this work: trainings of one class of trainers together, then evaluations likewise."""
+    for kind, group in _by_kind(order for order in orders if order.task is not None and not order.is_personal):
+        _do(group, "fit", kind.fit_many, _training, _take_fit)
+    _do([order for order in orders if order.is_personal], "personalise", _personalise, _training, _take_private)
     for order in orders:
         if not order.failure:
             order.score = order.learner.measured.get(order.params.digest)
-    for kind, some in _by_kind(order for order in orders if not order.failure and order.score is None):
-        _each(some, "evaluate", kind.evaluate_many, _measurement, _measured)
+    for kind, group in _by_kind(order for order in orders if not order.failure and order.score is None):
+        _do(
+            group, "evaluate", kind.evaluate_many, lambda order: (order.learner.trainer, order.params), _take_score
+        )
 
 
 def _by_kind(orders: Iterable[Order]) -> list[tuple[type[Trainer], list[Order]]]:
@@ -156,31 +155,31 @@ def _by_kind(orders: Iterable[Order]) -> list[tuple[type[Trainer], list[Order]]]
     return list(kinds.items())
 
 
-def _each(
+def _do(
     orders: Sequence[Order],
-    what: str,
+    verb: str,
     work: Callable[[Sequence[Any]], Sequence[T]],
-    job: Callable[[Order], tuple[Trainer, Any]],
-    end: Callable[[Order, T], None],
+    argument: Callable[[Order], tuple[Trainer, Any]],
+    take: Callable[[Order, T], None],
 ) -> None:
-    """Do work for all at once; where that fails, one by one, so that each has an end of its own."""
+    """Do work for all orders together, or one by one if that fails, so that each has a result of its own."""
     try:
-        results = work([job(order) for order in orders])
+        results = work([argument(order) for order in orders])
         pairs: list[tuple[Order, T]] = list(zip(orders, results, strict=True))
     except Exception as exc:
         if len(orders) == 1:
-            words = exc.message if isinstance(exc, TrainerError) else ""
+            message = exc.message if isinstance(exc, TrainerError) else ""
             orders[0].sits_out = isinstance(exc, SitsOut)
-            orders[0].failure = words or in_words(exc, f"trainer {orders[0].learner.name} failed in {what}")
+            orders[0].failure = message or in_words(exc, f"trainer {orders[0].learner.name} failed in {verb}")
             return
         if not isinstance(exc, SitsOut):
-            log.warning("%s of %d at once failed: %s", what, len(orders), exc)
+            log.warning("%s of %d at once failed: %s", verb, len(orders), exc)
         for order in orders:
-            _each([order], what, work, job, end)
+            _do([order], verb, work, argument, take)
         return
     for order, result in pairs:
         try:
-            end(order, result)
+            take(order, result)
         except TrainerError as exc:
             order.failure = exc.message
 
@@ -190,40 +189,36 @@ def _training(order: Order) -> tuple[Trainer, Task]:
     return order.learner.trainer, order.task
 
 
-def _trained(order: Order, fit: Fit) -> None:
+def _take_fit(order: Order, fit: Fit) -> None:
     assert order.task is not None
     order.fit = checked_fit(fit, order.task.params, order.learner.name)
     order.params = Params(order.fit.params)
 
 
-def _personalised(jobs: Sequence[tuple[Trainer, Task]]) -> list[Mapping[str, Array]]:
-    return [trainer.personalise(task) for trainer, task in jobs]
+def _personalise(tasks: Sequence[tuple[Trainer, Task]]) -> list[Mapping[str, Array]]:
+    return [trainer.personalise(task) for trainer, task in tasks]
 
 
-def _learnt(order: Order, learnt: Mapping[str, Array]) -> None:
+def _take_private(order: Order, learnt: Mapping[str, Array]) -> None:
     assert order.task is not None
     learner = order.learner
     order.private = checked_private(learnt, order.task.params, learner.declaration.shared, learner.name)
     order.params = order.params.merged_with(order.private)
 
 
-def _measurement(order: Order) -> tuple[Trainer, Params]:
-    return order.learner.trainer, order.params
-
-
-def _measured(order: Order, score: Score) -> None:
+def _take_score(order: Order, score: Score) -> None:
     order.score = checked_score(score, order.learner.name)
     order.learner.measured = {order.params.digest: order.score}
 
 
 def _datasets(setup: Setup, place: Path | None, folder: Path) -> Path | None:
-    """Where the trainers find their data: with options, a folder of links beside the file with them.
+    """Where the trainers find their data; if they have options, a folder with those and links to the data sets.
 
     Raises:
-        DataMissing: nothing of what the setup needs is there.
+        DataMissing: nothing that the setup needs exists.
     """
-    there = [] if place is None else [name for name in setup.needs if (place / name).exists()]
-    if setup.needs and not there:
+    existing = [] if place is None else [name for name in setup.needs if (place / name).exists()]
+    if setup.needs and not existing:
         where = "FLNET_DATASETS_PATH is not set" if place is None else f"not found in {place}"
         raise DataMissing(f"needs {' or '.join(setup.needs)}: {where}", "see docs/experiments.md")
     if not setup.options_file:
@@ -238,10 +233,10 @@ def _datasets(setup: Setup, place: Path | None, folder: Path) -> Path | None:
 
 
 def as_toml(options: Mapping[str, Any]) -> str:
-    """Options as lines of TOML, whose texts, numbers and lists are written as those of JSON are.
+    """Write options as TOML, whose texts, numbers and lists look like those of JSON.
 
     Raises:
-        SettingsError: a value has another form.
+        SettingsError: a value is of another type.
     """
     for name, value in options.items():
         if not _is_plain(value):

@@ -1,21 +1,34 @@
-"""One cell as a mesh: the nodes' own jobs, membership and merging rule, in virtual time and over memory.
+"""The mesh of one cell: real jobs, membership and aggregation, in virtual time and over an in-memory network.
 
-What the nodes are is `flnet.simulation`, without faults. Only their work is done otherwise: a training or a
-measurement that falls due stops the mesh, with all others that were begun before; whoever drives it has them done,
-those of several meshes at once if it likes, and lets it go on. So the number of nodes that are trained as one
-computation changes nothing about who hears what when.
+The nodes are those of `flnet.simulation`, without faults, but really train. A training or an evaluation that is due
+stops the mesh. Its driver then carries out all the work that nodes have begun, possibly of several meshes together,
+and resumes the mesh. So the order of messages does not depend on how many nodes are trained in one computation.
+
+Some nodes may be hostile (`Attackers`). What their attack does to rows and updates stands in `flnet.experiments.attacks`.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from flnet.effects import Average, Evaluate, Train
+import numpy as np
+
+from flnet.aggregation.base import AggregationRule, Merged, RoundStart, State
+from flnet.aggregation.screening import Bounds, Measure
+from flnet.algorithms.registry import parse_rule
+from flnet.compute.tasks import round_seed
 from flnet.errors import LocalError
-from flnet.events import (
+from flnet.experiments.attacks import Attack, Poisonable, backdoor_success, crafted, poisoned
+from flnet.experiments.cells import Cell, Outcome
+from flnet.experiments.learners import Learner, Order
+from flnet.membership.probing import Pauses
+from flnet.params.arithmetic import distance
+from flnet.params.params import Digest, Params, PeerId, Schema, TrainerId
+from flnet.protocol.effects import Average, Evaluate, Send, Train
+from flnet.protocol.events import (
     AnnounceReceived,
     Evaluated,
     EvaluationFailed,
@@ -26,101 +39,230 @@ from flnet.events import (
     Trained,
     TrainingFailed,
 )
-from flnet.experiments.assault import WEIGHT, Assault, DeceivedLedger, TwoFacedCalls
-from flnet.experiments.base import Cell, Outcome
-from flnet.experiments.learners import Learner, Order
-from flnet.experiments.remembering import remembered, remembering
-from flnet.jobs import Rules, Waits
-from flnet.membership import Pauses
-from flnet.node.lane import round_seed
-from flnet.node.merging import strategy_for
-from flnet.params import Params, PeerId, TrainerId
-from flnet.policies import Participation
-from flnet.screening import Bounds
-from flnet.simulation import TRAINER, Cluster, Weather
-from flnet.simulation.node import SimulatedNode
-from flnet.training.api import Task
-from flnet.training.method import Choice
-from flnet.vectors import distance
+from flnet.protocol.messages import ModelParams, Packet
+from flnet.protocol.updates import RoundKey, Update
+from flnet.rounds.participation import Participation
+from flnet.rounds.settings import Rules, Waits
+from flnet.simulation.cluster import Cluster
+from flnet.simulation.invariants import Ledger
+from flnet.simulation.network import Calls, Receiver, SimulatedNetwork
+from flnet.simulation.node import TRAINER, SimulatedNode
+from flnet.simulation.schedule import Faults
+from flnet.trainer import Choice, Task
 
-# Longer than it takes until all nodes heard of a round, so that all that they will do is begun before any ends.
+WEIGHT, SUCCESS = "hostile_weight", "backdoor_success"  # names of figures
+Updates = Mapping[PeerId, Params]
+
+
+class Attackers:
+    """The hostile nodes of one mesh, which are its last ones.
+
+    Attributes:
+        hostile: their names.
+    """
+
+    def __init__(self, attack: str, hostile: float, names: Sequence[PeerId], seed: int) -> None:
+        """Args:
+        attack: as for `Attack.parse`; empty for none.
+        hostile: number of nodes, or their share if it is below 1.
+        """
+        count = round(hostile * len(names)) if hostile < 1 else int(hostile)
+        self.attack = Attack.parse(attack) if attack and count else None
+        self.hostile = frozenset(names[len(names) - count :] if self.attack else ())
+        self._names, self._seed = tuple(names), seed
+
+    def poison(self, learners: Mapping[PeerId, Learner]) -> None:
+        """Poison the training rows of the hostile nodes, if the attack is on data.
+
+        Raises:
+            LocalError: their trainer does not let its rows be changed.
+        """
+        attack = self.attack
+        if attack is None or not (attack.has_backdoor or attack.name == "label-flip"):
+            return
+        for name in sorted(self.hostile):
+            trainer = poisonable(learners[name])
+            classes, chance = len(learners[name].trainer.data_info().classes), self._chance(name, 0)
+            trainer.change_rows(lambda rows: poisoned(attack, rows, classes, chance))  # noqa: B023  called at once
+
+    def crafted(self, number: int, bases: Updates, learnt: Updates, schema: Schema) -> Updates:
+        """The updates that hostile nodes send to all others instead of those that they learnt.
+
+        Args:
+            number: of the round.
+            bases: the parameters that each node began with.
+        """
+        if self.attack is None or self.deceives:
+            return {}
+        return {
+            name: crafted(self.attack, bases[name], name, learnt, schema, self._chance(name, number + 1))
+            for name in sorted(self.hostile & learnt.keys())
+        }
+
+    def success(self, learner: Learner, params: Params) -> Mapping[str, float]:
+        """How often the backdoor works in a model, as a figure; nothing for other attacks."""
+        tests = learner.trainer.tests() if self.attack is not None and self.attack.has_backdoor else {}
+        if "accuracy" not in tests:
+            return {}
+        share = backdoor_success(lambda x: learner.trainer.predict(params, x).values, tests["accuracy"])
+        return {} if share is None else {SUCCESS: share}
+
+    def weight(self, weighed: Mapping[str, Mapping[str, Any]]) -> float | None:
+        """The share that hostile nodes had in an average; None if the aggregation rule gives no weights."""
+        weights = [weighed[name].get("weight") for name in self.hostile if name in weighed]
+        known = [weight for weight in weights if weight is not None]
+        return sum(known) if known else None
+
+    @property
+    def deceives(self) -> bool:
+        """Whether hostile nodes send different updates to different peers."""
+        return self.attack is not None and self.attack.name == "two-faced"
+
+    def is_deceived(self, sender: PeerId, receiver: PeerId) -> bool:
+        """Whether a two-faced sender sends this peer the flipped update, as it does to every second one."""
+        if not self.deceives or sender not in self.hostile:
+            return False
+        others = sorted(name for name in self._names if name not in self.hostile)
+        return receiver in others[1::2]
+
+    def _chance(self, name: PeerId, number: int) -> np.random.Generator:
+        return np.random.default_rng((self._seed, self._names.index(name), number))
+
+
+class DeceivedLedger(Ledger):
+    """The invariants of a mesh with two-faced senders, where averages of equal sets may differ."""
+
+    def averaged(self, *args: Any, **kwargs: Any) -> None:
+        """Check all invariants except that one."""
+        self._results.clear()
+        super().averaged(*args, **kwargs)
+
+
+class TwoFacedCalls(Calls):
+    """Calls of a mesh in which two-faced nodes send flipped updates to some of their peers."""
+
+    def __init__(self, network: SimulatedNetwork, ledger: Ledger, attackers: Attackers) -> None:
+        super().__init__(network, ledger)
+        self.attackers = attackers
+
+    def send(self, node: Receiver, owner: TrainerId, effect: Send) -> None:
+        """Send a message, with a flipped update to those peers that the sender deceives."""
+        message = effect.message
+        deceived = [peer for peer in effect.to if self.attackers.is_deceived(node.id, peer)]
+        if not deceived or not isinstance(message, ModelParams) or effect.params is None:
+            super().send(node, owner, effect)
+            return
+        super().send(node, owner, Send(tuple(p for p in effect.to if p not in deceived), message, effect.params))
+        flipped = self._flipped(node, effect.params)
+        key = RoundKey(message.round, PeerId(message.initiator or message.i_am.id))
+        self._ledger.sent.setdefault((node.id, key), set()).add(flipped.digest)
+        message = message.model_copy(update={"digest": flipped.digest})
+        body = self._network.encode(Packet(message, flipped))
+        for peer in deceived:
+            self.send_to(node, owner, peer, message, key, body)
+
+    def _flipped(self, node: Receiver, params: Params) -> Params:
+        job, attack = node.core.jobs[next(iter(node.core.jobs))], self.attackers.attack
+        model = job.held.model
+        assert attack is not None
+        assert model is not None
+        chance = np.random.default_rng(0)  # not used by this attack
+        return crafted(attack, job.screened_from, node.id, {node.id: params}, model.schema, chance)
+
+
+def poisonable(learner: Learner) -> Poisonable:
+    """The trainer of a node without the methods around it.
+
+    Raises:
+        LocalError: its rows cannot be changed.
+    """
+    trainer: object = learner.trainer
+    while not isinstance(trainer, Poisonable):
+        inner = getattr(trainer, "inner", None)
+        if inner is None:
+            raise LocalError(f"trainer {learner.name} does not let its rows be poisoned; it needs change_rows")
+        trainer = inner
+    return trainer
+
+
+# Longer than a round needs to reach all nodes, so that all of its work begins before any of it ends.
 WORK_SECONDS = 5.0
 FORMING_SECONDS = 60.0
-LONGEST = 1e9  # seconds of virtual time; nobody waits for them
+LONGEST = 1e9  # seconds of virtual time, which cost nothing
 WAITS = Waits(average=600.0, margin=5.0, start=60.0, claims=600.0)
-QUIET = Pauses(tick=30.0)  # nobody dies here, so nobody need be looked after
+QUIET = Pauses(tick=30.0)  # nobody dies here, so probes may be rare
 FIGURES = (("before", "pre_fedavg_accuracy"), ("after", "post_fedavg_accuracy"))
-FEW = 5  # rounds
+LAST_ROUNDS = 5  # over which the weight of hostile nodes is averaged
 Record = dict[str, Any]
 
 
-class Mesh(Cluster):
-    """The nodes of one cell; `advance` and `go_on` in turn take them through their rounds."""
+class CellMesh(Cluster):
+    """The nodes of one cell; `advance` and `resume` in turn take them through their rounds."""
 
     def __init__(self, cell: Cell, learners: Sequence[Learner]) -> None:
         """Args:
-        learners: one for each node, in the order of the nodes.
+        learners: one for each node, in order.
         """
         self.cell = cell
         setup = cell.setup
         participation = Participation(setup.participation, setup.min_participants)
-        weather = Weather(digests=1.0)
-        super().__init__(len(learners), cell.seed, weather, WAITS, QUIET, rules=Rules(participation))
+        faults = Faults(digests=1.0)
+        super().__init__(len(learners), cell.seed, faults, WAITS, QUIET, rules=Rules(participation))
         own = learners[0].declaration.merging if learners else ""
-        self.strategy = remembering(strategy_for(own or setup.aggregation))
-        self.bounds, self.measure = Bounds(setup.max_update_norm), remembered(distance)
+        self.strategy = cached_rule(parse_rule(own or setup.aggregation))
+        self.bounds, self.measure = Bounds(setup.max_update_norm), cached_measure(distance)
         self.learners = dict(zip(self.nodes, learners, strict=True))
         self.records: dict[PeerId, list[Record]] = {name: [] for name in self.nodes}
         self.failures: dict[PeerId, str] = {}
-        self._begun: list[tuple[SimulatedNode, Train | Evaluate, Order]] = []  # and nothing of it is done
-        self._ends: dict[int, Event] = {}  # by the order's identity, from when it is done until its node hears it
-        self._is_due = self._is_asked = False
+        self._begun: list[tuple[SimulatedNode, Train | Evaluate, Order]] = []  # work that is not done yet
+        self._results: dict[int, Event] = {}  # of work that is done, by id of its order, until its node is told
+        self._is_due = self._is_formed = False
         attack = setup.attack if setup.kind == "federated" else ""
-        self.assault = Assault(attack, setup.hostile, list(self.nodes), cell.seed)
-        self.assault.poison(self.learners)
-        if self.assault.deceives:
+        self.attackers = Attackers(attack, setup.hostile, list(self.nodes), cell.seed)
+        self.attackers.poison(self.learners)
+        if self.attackers.deceives:
             self.ledger = DeceivedLedger()
-            self.calls = TwoFacedCalls(self.network, self.ledger, self.assault)
+            self.calls = TwoFacedCalls(self.network, self.ledger, self.attackers)
 
     @property
     def done(self) -> float:
-        """The part of all rounds that is over, in [0, 1]."""
+        """The part of the rounds that is done, in [0, 1]."""
         return min(map(len, self.records.values())) / self.cell.setup.rounds
 
     def name_of(self, number: int) -> str:
-        """With the seed, so that others train in its rounds than in those of another seed."""
+        """The id of a node, which contains the seed, so that other nodes train in the rounds of another seed."""
         return f"n{number:03}-{self.cell.seed}"
 
     def advance(self) -> list[Order]:
-        """Let things happen until work falls due; all of it that was begun, or nothing if all rounds are over.
+        """Run until work is due, and return all work that was begun; nothing if all rounds are over.
 
         Raises:
             LocalError: the rounds do not end.
         """
-        if not self._is_asked:
+        if not self._is_formed:
             self._form()
         self.clock.run(lambda: self._is_due or self._is_over(), LONGEST)
         self._collect()
         if not self._is_due and not self._is_over():
             raise LocalError(f"rounds do not end on {', '.join(self.busy()) or 'any node'}")
-        self._begun.sort(key=lambda begun: begun[0].id)  # not as they came: what is summed in one go has one order
+        self._begun.sort(key=lambda begun: begun[0].id)  # a fixed order, in which sums are computed
         return [order for _, _, order in self._begun] if self._is_due else []
 
-    def go_on(self) -> None:
-        """All that `advance` gave is done."""
+    def resume(self) -> None:
+        """Take the results of the work that `advance` returned."""
         crafted = self._crafted()
         for node, effect, order in self._begun:
-            self._ends[id(order)] = self._end(node, effect, order, crafted.get(node.id))
+            self._results[id(order)] = self._result(node, effect, order, crafted.get(node.id))
         self._begun.clear()
         self._is_due = False
 
     def outcome(self) -> Outcome:
-        """What came of the rounds."""
+        """The outcome of the rounds."""
         last = max(map(len, self.records.values()))
         if not last or self.failures:
-            why = "; ".join(f"{name}: {words}" for name, words in list(self.failures.items())[:3])
-            return Outcome(rounds=last, reason=why or "no round came about", data=self._data())
-        ends_alone = self.cell.setup.kind == "lone"  # after rounds of its own number
+            reason = "; ".join(f"{name}: {failure}" for name, failure in list(self.failures.items())[:3])
+            return Outcome(rounds=last, reason=reason or "no round took place", data=self._data())
+        ends_alone = self.cell.setup.kind == "lone"  # nodes have different numbers of rounds
         newest = [
             self._last_figures(name, records if records and (ends_alone or len(records) == last) else [])
             for name, records in self.records.items()
@@ -136,18 +278,18 @@ class Mesh(Cluster):
         )
 
     def begins(self, node: SimulatedNode, owner: TrainerId | None, effect: Train | Average | Evaluate) -> None:
-        """A training or a measurement waits for all others; an average is the simulation's."""
+        """Start a training or an evaluation, which stops the mesh when it is due; averages take virtual time only."""
         if isinstance(effect, Average):
-            node.shelf.clear()  # nobody goes back to a model here
+            node.models.clear()  # not needed here
             super().begins(node, owner, effect)
             return
         order = self._order(node, effect)
         self._begun.append((node, effect, order))
-        self.clock.after(WORK_SECONDS, lambda: self._falls_due(node, owner, order))
+        self.clock.after(WORK_SECONDS, lambda: self._due(node, owner, order))
 
     def _form(self) -> None:
-        """Let the nodes find each other, and the first one (of lone nodes each) be asked for rounds."""
-        self._is_asked = True
+        """Let the nodes meet, and start the rounds at the first node, or at every lone node."""
+        self._is_formed = True
         setup, first = self.cell.setup, next(iter(self.nodes.values()))
         is_one = setup.kind == "federated"
         for name, node in self.nodes.items():
@@ -160,8 +302,8 @@ class Mesh(Cluster):
         self.network.moved.clear()
         for node in [first] if is_one else self.nodes.values():
             defaults = self.learners[node.id].declaration.defaults
-            said = {"e": setup.epochs, "u": setup.rate, "b": setup.batch}
-            hyper = defaults.model_copy(update={name: value for name, value in said.items() if value is not None})
+            given = {"e": setup.epochs, "u": setup.rate, "b": setup.batch}
+            hyper = defaults.model_copy(update={name: value for name, value in given.items() if value is not None})
             node.hear(TRAINER, RoundTriggered(setup.rounds, hyper, until=setup.until))
 
     def _order(self, node: SimulatedNode, effect: Train | Evaluate) -> Order:
@@ -172,41 +314,41 @@ class Mesh(Cluster):
         task = Task(effect.params, effect.hyper, seed, round=effect.key.number)
         return Order(learner, effect.params, task, is_personal=isinstance(effect, Evaluate))
 
-    def _falls_due(self, node: SimulatedNode, owner: TrainerId | None, order: Order) -> None:
-        if id(order) in self._ends:
-            node.tell(owner, self._ends.pop(id(order)))
+    def _due(self, node: SimulatedNode, owner: TrainerId | None, order: Order) -> None:
+        if id(order) in self._results:
+            node.tell(owner, self._results.pop(id(order)))
             return
         self._is_due = True
-        self.clock.after(0.0, lambda: self._falls_due(node, owner, order))
+        self.clock.after(0.0, lambda: self._due(node, owner, order))
 
     def _crafted(self) -> Mapping[PeerId, Params]:
-        """What hostile nodes send in place of what they learnt, in the round whose trainings were begun."""
+        """What hostile nodes send in place of their updates in the round whose trainings were begun."""
         trained = {
             node.id: (effect, Params(order.fit.params))
             for node, effect, order in self._begun
             if isinstance(effect, Train) and order.fit is not None and not order.failure
         }
-        if not self.assault.hostile & trained.keys():
+        if not self.attackers.hostile & trained.keys():
             return {}
         bases = {name: effect.params for name, (effect, _) in trained.items()}
         learnt = {name: params for name, (_, params) in trained.items()}
-        number, model = next(iter(trained.values()))[0].key.number, next(iter(self.nodes.values())).job.state.model
+        number, model = next(iter(trained.values()))[0].key.number, next(iter(self.nodes.values())).job.held.model
         assert model is not None
-        return self.assault.crafted(number, bases, learnt, model.schema)
+        return self.attackers.crafted(number, bases, learnt, model.schema)
 
-    def _end(
+    def _result(
         self, node: SimulatedNode, effect: Train | Evaluate, order: Order, crafted: Params | None = None
     ) -> Event:
         if order.sits_out:
             return TrainingFailed(effect.key, order.failure, is_choice=True)
         if order.failure or order.score is None:
-            self.failures.setdefault(node.id, order.failure or "its model was not measured")
+            self.failures.setdefault(node.id, order.failure or "its model was not evaluated")
             if isinstance(effect, Train):
                 return TrainingFailed(effect.key, order.failure)
             return EvaluationFailed(effect.key, effect.shared.digest, order.failure)
         score = order.score
         if isinstance(effect, Evaluate):
-            metrics = {**score.metrics, **self.assault.success(order.learner, order.params)}
+            metrics = {**score.metrics, **self.attackers.success(order.learner, order.params)}
             accuracy, digest = score.accuracy, effect.shared.digest
             return Evaluated(effect.key, digest, accuracy, score.examples, metrics, order.private)
         assert order.fit is not None
@@ -217,49 +359,47 @@ class Mesh(Cluster):
     def _is_over(self) -> bool:
         if self._open_rounds:
             return False
-        states = [node.job.state for node in self.nodes.values()]
-        return not any(node.job.busy for node in self.nodes.values()) and not any(
-            state.rounds_left or state.pursuit.series for state in states
-        )
+        jobs = [node.job for node in self.nodes.values()]
+        return not any(job.busy or job.series.is_under_way for job in jobs)
 
     def _collect(self) -> None:
-        """Take the records of rounds that are over; a job holds only the newest ones."""
+        """Copy the records of finished rounds, because a job keeps only the newest ones."""
         for name, node in self.nodes.items():
             known = self.records[name]
             after = known[-1]["round"] if known else -1
-            known += [dict(record.view()) for record in node.job.state.history if record.key.number > after]
+            known += [dict(record.view()) for record in node.job.history.records if record.key.number > after]
 
     def _curve(self, name: str, rounds: int) -> tuple[tuple[float | None, ...], ...]:
-        found = []
+        curves = []
         for node, records in self.records.items():
             course = [self._figures(node, record).get(name) for record in records]
-            found.append((*course, *[None] * (rounds - len(course))))
-        return tuple(found)
+            curves.append((*course, *[None] * (rounds - len(course))))
+        return tuple(curves)
 
     def _figures(self, node: PeerId, record: Record) -> dict[str, float | None]:
-        """All figures of a round; of honest nodes alone, and with the weight that hostile ones had there."""
-        if node in self.assault.hostile:
+        """All figures of a round on an honest node, with the weight that hostile nodes had in its average."""
+        if node in self.attackers.hostile:
             return {}
-        found, weight = _figures(record), self.assault.weight(record.get("weighed") or {})
-        answers = _answered(found, self.cell.setup.model_choice) if self.cell.setup.method.kind != "none" else {}
-        return {**found, **answers, **({} if weight is None else {f"after.{WEIGHT}": weight})}
+        figures, weight = _figures(record), self.attackers.weight(record.get("weighed") or {})
+        answers = _answered(figures, self.cell.setup.model_choice) if self.cell.setup.method.kind != "none" else {}
+        return {**figures, **answers, **({} if weight is None else {f"after.{WEIGHT}": weight})}
 
     def _last_figures(self, node: PeerId, records: Sequence[Record]) -> dict[str, float | None]:
-        """Those of the last round; of hostile nodes' weight the mean of the last few, for it goes up and down."""
-        found = self._figures(node, records[-1] if records else {})
-        few = [self._figures(node, record).get(f"after.{WEIGHT}") for record in records[-FEW:]]
-        weights = [weight for weight in few if weight is not None]
-        return {**found, f"after.{WEIGHT}": fmean(weights)} if weights else found
+        """The figures of the last round; the weight of hostile nodes, which varies, is a mean of the last rounds."""
+        figures = self._figures(node, records[-1] if records else {})
+        last = [self._figures(node, record).get(f"after.{WEIGHT}") for record in records[-LAST_ROUNDS:]]
+        weights = [weight for weight in last if weight is not None]
+        return {**figures, f"after.{WEIGHT}": fmean(weights)} if weights else figures
 
     def _data(self) -> str:
         return str(next(iter(self.learners.values())).declaration.data.get("source", ""))
 
 
 def _introduce(nodes: Iterable[SimulatedNode]) -> None:
-    """Have each node hear each other one announce itself.
+    """Announce every node to every other one.
 
-    Nodes that are told of one peer come to know all others, too, but by messages that each name all nodes: the
-    third power of them. How a mesh forms decides none of an experiment's numbers.
+    If nodes knew one peer each, they would meet all others, too, but in messages whose size grows with the third
+    power of the number of nodes. How a mesh forms has no effect on the numbers of an experiment.
     """
     everyone = list(nodes)
     for node, other in itertools.permutations(everyone, 2):
@@ -267,21 +407,58 @@ def _introduce(nodes: Iterable[SimulatedNode]) -> None:
 
 
 def _answered(figures: Mapping[str, float | None], choice: Choice) -> dict[str, float | None]:
-    """Accuracies of the model that answers: the chosen one, or of two models the one that was asked for."""
+    """The accuracies of the model that answers: the one chosen by input, the personal or the common one."""
     kinds = {"by-input": ("chosen_", "local_"), "local": ("local_",), "global": ("",)}[choice]
-    found: dict[str, float | None] = {}
+    answered: dict[str, float | None] = {}
     for name in ("accuracy", "global_accuracy"):
-        there = [figures[one] for kind in kinds if (one := f"after.{kind}{name}") in figures]
-        found |= {f"after.answered_{name}": number for number in there[:1]}
-    return found
+        known = [figures[figure] for kind in kinds if (figure := f"after.{kind}{name}") in figures]
+        answered |= {f"after.answered_{name}": value for value in known[:1]}
+    return answered
 
 
 def _figures(record: Record) -> dict[str, float | None]:
-    """All figures of a round by name: "before.accuracy", "after.f1_macro"; without those that are not finite."""
-    found: dict[str, float | None] = {}
+    """All finite figures of a round by name: "before.accuracy", "after.f1_macro"."""
+    figures: dict[str, float | None] = {}
     for when, accuracy in FIGURES:
         if record.get(accuracy) is not None:
-            found[f"{when}.accuracy"] = record[accuracy]
+            figures[f"{when}.accuracy"] = record[accuracy]
         metrics = record.get("metrics", {}).get(when, {})
-        found |= {f"{when}.{name}": float(value) for name, value in metrics.items() if abs(value) < 1e300}
-    return found
+        figures |= {f"{when}.{name}": float(value) for name, value in metrics.items() if abs(value) < 1e300}
+    return figures
+
+
+# All nodes of a round screen and merge the same updates, and are in one process: it is computed once for all of them.
+
+
+def cached_measure(measure: Measure) -> Measure:
+    """A measure of distance that computes each distance once per round."""
+    known: dict[tuple[Digest, Digest, Digest], float] = {}
+    last: list[Digest] = []  # the base of the round
+
+    def cached(base: Params, params: Params, schema: Schema) -> float:
+        if last != [base.digest]:
+            known.clear()
+            last[:] = [base.digest]
+        key = (params.digest, schema.digest, base.digest)
+        if key not in known:
+            known[key] = measure(base, params, schema)
+        return known[key]
+
+    return cached
+
+
+def cached_rule(rule: AggregationRule) -> AggregationRule:
+    """An aggregation rule that merges equal updates once, whichever node merges them."""
+    last: dict[Hashable, Merged] = {}
+
+    def merge(state: State, start: RoundStart, updates: Sequence[Update]) -> Merged:
+        described = tuple((u.peer, u.params.digest, u.examples, u.labels, u.staleness) for u in updates)
+        remembered = None if state is None else state.digest
+        key = (start.schema.digest, start.base.digest, start.number, start.members, remembered, described)
+        if key not in last:
+            result = rule.merge(state, start, updates)
+            last.clear()
+            last[key] = result
+        return last[key]
+
+    return rule._replace(merge=merge, running=None)

@@ -1,24 +1,24 @@
-"""A table as a TOML file: its rows and columns, what decides each cell, and what was published.
+"""Plans of experiments: TOML files that describe a table, its cells, and the values that were published.
 
     title = "..."                        # of the report
     source = "..."                       # whose table it is
-    words = "..."                        # what differs from it, and why; Markdown
-    seeds = 3                            # of each cell, counted from first_seed; in a row or column also a list
+    words = "..."                        # how this table differs from it, and why; Markdown
+    seeds = 3                            # of each cell, from first_seed on; a row or column may list them
 
-    [base]                               # of all cells; see Setup for every line that may stand here
+    [base]                               # the setup of all cells; `Setup` has all fields
     trainer = "MNIST"
     rounds = 20
 
-    [[rows]]                             # each may say otherwise
+    [[rows]]                             # each may override fields of the base
     name = "10 nodes, alpha {alpha}"
-    each = { alpha = [0.1, 1.0] }        # stands for as many rows as there are combinations
+    each = { alpha = [0.1, 1.0] }        # one row for each combination of values
     partition = "dirichlet:{alpha}"
 
     [[columns]]
     name = "central"
     kind = "central"
 
-    [[measures]]                         # the numbers that the report shows of a cell
+    [[measures]]                         # the numbers of a cell that the report shows
     name = "accuracy"
     figure = "after.accuracy"
 
@@ -28,8 +28,8 @@
     measure = "accuracy"
     value = 0.98
 
-A column's line beats a row's, and a row's beats the base's. A name in braces is replaced by its value; alone in
-its text it keeps its type, so that `epochs = "{E}"` is a number.
+A column overrides a row, and a row the base. A name in braces is replaced by its value; if the text is nothing
+else, the value keeps its type, so that `epochs = "{E}"` is a number.
 """
 
 from __future__ import annotations
@@ -45,23 +45,22 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from flnet.errors import SettingsError
-from flnet.experiments.base import Cell, Over, Record, Setup
-from flnet.explaining import explain
+from flnet.experiments.cells import Cell, Over, Record, Setup
+from flnet.protocol.messages import explain
 
-QUICK_ROUNDS, QUICK_SEEDS = 2, 1  # of a table that is only to be seen working
+QUICK_ROUNDS, QUICK_SEEDS = 2, 1  # of `--quick`
 Seed = Annotated[int, Field(ge=0, le=2**31)]
 _PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_JOINED = ("options", "labels")  # tables that are joined line by line, and not replaced as one
-_OF_LINE = frozenset({"name", "each", "seeds"})  # what a row or column says beside the setup
+_JOINED = ("options", "labels")  # tables that are merged entry by entry, and not replaced as a whole
+_OF_LINE = frozenset({"name", "each", "seeds"})  # fields of a row or column that are not of the setup
 
 
 class Measure(Record):
-    """A number that the report shows of a cell.
+    """A number of a cell that the report shows.
 
     Attributes:
-        figure: as `Outcome.value` takes it.
-        over: what is made of the nodes' figures.
-        lower_is_better: for ranks and for what is printed bold.
+        figure, over: arguments of `Outcome.value`.
+        lower_is_better: for ranks.
     """
 
     name: str
@@ -71,11 +70,11 @@ class Measure(Record):
 
 
 class Published(Record):
-    """What the source has in a cell.
+    """The published value of a cell.
 
     Attributes:
-        spread: standard deviation over its seeds.
-        seeds: how many they were.
+        spread: standard deviation over the seeds of the source.
+        seeds: their number.
     """
 
     row: str
@@ -87,7 +86,7 @@ class Published(Record):
 
 
 class Note(Record):
-    """Words on some cells, for the report: of all rows, columns or measures where none is named."""
+    """A note about some cells, for the report; an empty row, column or measure stands for all of them."""
 
     words: str
     row: str = ""
@@ -95,11 +94,12 @@ class Note(Record):
     measure: str = ""
 
 
-class Line(Record):
-    """A row or a column: its name, and what its cells say otherwise.
+class PlanLine(Record):
+    """A row or a column.
 
     Attributes:
-        seeds: how many its cells have, if not as many as the table says; or which ones.
+        seeds: how many seeds its cells have, or which ones, if they differ from those of the table.
+        says: fields of the setup that it overrides.
     """
 
     name: str
@@ -111,10 +111,10 @@ class Plan(Record):
     """One table.
 
     Attributes:
-        id: its name in the command.
+        id: its name on the command line.
         statistics: names of the measures whose columns are compared by ranks.
-        compared: the sets of columns that are compared; all columns as one set if there is none.
-        tolerance: a larger distance from what was published is told, with the notes on it.
+        compared: the sets of columns that are compared; all columns as one set if empty.
+        tolerance: larger differences from published values are listed, with the notes about them.
     """
 
     id: str
@@ -124,8 +124,8 @@ class Plan(Record):
     seeds: int = Field(default=1, ge=1, le=10_000)
     first_seed: int = Field(default=0, ge=0, le=2**30)
     base: Mapping[str, Any] = Field(default_factory=dict)
-    rows: tuple[Line, ...] = Field(min_length=1)
-    columns: tuple[Line, ...] = Field(min_length=1)
+    rows: tuple[PlanLine, ...] = Field(min_length=1)
+    columns: tuple[PlanLine, ...] = Field(min_length=1)
     measures: tuple[Measure, ...] = (Measure(name="accuracy"),)
     published: tuple[Published, ...] = ()
     statistics: tuple[str, ...] = ()
@@ -137,57 +137,57 @@ class Plan(Record):
         """All trainings of the table, row by row.
 
         Args:
-            seeds: how many of each cell, in place of what the table says; of a list the first ones.
-            quick: few rounds of one seed, to see it work.
+            seeds: how many of each cell, in place of the number in the table; the first ones of a list.
+            quick: two rounds of one seed, to see it work.
 
         Raises:
             SettingsError: a cell's setup is wrong.
         """
-        found = []
+        cells = []
         for row, column in itertools.product(self.rows, self.columns):
             setup = self.setup(row, column)
             if quick:
                 setup = setup.model_copy(update={"rounds": min(setup.rounds, QUICK_ROUNDS)})
             numbers = self._seeds(column.seeds or row.seeds or self.seeds, QUICK_SEEDS if quick else seeds)
-            found += [Cell(row=row.name, column=column.name, seed=seed, setup=setup) for seed in numbers]
-        return found
+            cells += [Cell(row=row.name, column=column.name, seed=seed, setup=setup) for seed in numbers]
+        return cells
 
-    def _seeds(self, said: int | Sequence[int], count: int | None) -> Sequence[int]:
-        """The seeds of a cell; the first `count` of them if that is a number."""
-        if isinstance(said, int):
-            return range(self.first_seed, self.first_seed + (count or said))
-        return said[:count]
+    def _seeds(self, given: int | Sequence[int], count: int | None) -> Sequence[int]:
+        """The seeds of a cell, or the first `count` of them."""
+        if isinstance(given, int):
+            return range(self.first_seed, self.first_seed + (count or given))
+        return given[:count]
 
-    def setup(self, row: Line, column: Line) -> Setup:
-        """What decides the cells at this place.
+    def setup(self, row: PlanLine, column: PlanLine) -> Setup:
+        """The setup of the cells at this place.
 
         Raises:
             SettingsError: it is wrong.
         """
-        lines = (self.base, row.says, column.says)
-        joined = {name: {k: v for said in lines for k, v in _table(said, name).items()} for name in _JOINED}
-        said = {**self.base, **row.says, **column.says}
+        parts = (self.base, row.says, column.says)
+        joined = {name: {k: v for part in parts for k, v in _table(part, name).items()} for name in _JOINED}
+        fields = {**self.base, **row.says, **column.says}
         try:
-            return Setup.model_validate({**said, **{name: table for name, table in joined.items() if table}})
+            return Setup.model_validate({**fields, **{name: table for name, table in joined.items() if table}})
         except ValidationError as exc:
             raise SettingsError(f"{self.id}, row {row.name!r}, column {column.name!r}: {explain(exc)}") from exc
 
 
 def read_plan(path: Path) -> Plan:
-    """The table that a file describes.
+    """Read a plan from a TOML file.
 
     Raises:
-        SettingsError: it cannot be read, or a line of it is wrong.
+        SettingsError: the file cannot be read, or a line of it is wrong.
     """
     try:
         lines = tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
         raise SettingsError(f"{path} cannot be read: {exc}") from exc
     for kind in ("rows", "columns"):
-        there = lines.get(kind)
-        if not isinstance(there, list) or not all(isinstance(line, dict) and "name" in line for line in there):
+        given = lines.get(kind)
+        if not isinstance(given, list) or not all(isinstance(line, dict) and "name" in line for line in given):
             raise SettingsError(f"{path}: expected [[{kind}]] with a name each")
-        lines[kind] = [made for line in there for made in _written_out(line, path)]
+        lines[kind] = [expanded for line in given for expanded in _expanded(line, path)]
     try:
         plan = Plan.model_validate({"id": path.stem, **lines})
     except ValidationError as exc:
@@ -197,27 +197,27 @@ def read_plan(path: Path) -> Plan:
 
 
 def shipped() -> dict[str, Path]:
-    """The files of the tables that flnet ships, by name."""
+    """The files of the plans that flnet ships, by name."""
     folder = Path(str(files("flnet_resources") / "experiments"))
     return {path.stem: path for path in sorted(folder.glob("*/*.toml"))}
 
 
 def find_plan(name: str) -> Plan:
-    """The table of this name, or of this file.
+    """The plan of this name, or in this file.
 
     Raises:
         SettingsError: there is none, or it is wrong.
     """
-    there = shipped()
-    if name in there:
-        return read_plan(there[name])
+    plans = shipped()
+    if name in plans:
+        return read_plan(plans[name])
     if name.endswith(".toml"):
         return read_plan(Path(name))
-    raise SettingsError(f"no experiment {name!r}; expected {', '.join(there)}, or the path of a TOML file")
+    raise SettingsError(f"no experiment {name!r}; expected {', '.join(plans)}, or the path of a TOML file")
 
 
-def _written_out(line: Mapping[str, Any], path: Path) -> Iterator[dict[str, Any]]:
-    """A line for each combination of what it names in `each`."""
+def _expanded(line: Mapping[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    """One row or column for each combination of the values in `each`."""
     each = line.get("each", {})
     if not isinstance(each, dict) or not all(isinstance(values, list) and values for values in each.values()):
         raise SettingsError(f"{path}: each of {line['name']!r} gives no list of values for every name")
@@ -231,42 +231,38 @@ def _written_out(line: Mapping[str, Any], path: Path) -> Iterator[dict[str, Any]
 
 def _filled(value: Any, known: Mapping[str, Any]) -> Any:
     if isinstance(value, list):
-        return [_filled(one, known) for one in value]
+        return [_filled(item, known) for item in value]
     if isinstance(value, dict):
-        return {name: _filled(one, known) for name, one in value.items()}
+        return {name: _filled(item, known) for name, item in value.items()}
     if not isinstance(value, str):
         return value
     if (whole := _PLACE.fullmatch(value)) and whole[1] in known:
         return known[whole[1]]
-    return _PLACE.sub(lambda found: f"{known[found[1]]}" if found[1] in known else found[0], value)
+    return _PLACE.sub(lambda match: f"{known[match[1]]}" if match[1] in known else match[0], value)
 
 
-def _table(said: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    table = said.get(name, {})
+def _table(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    table = fields.get(name, {})
     return table if isinstance(table, dict) else {}
 
 
 def _check(plan: Plan, path: Path) -> None:
-    """Names are one each, what was published has its place, and every setup is one.
+    """Check that names are unique, that every name exists that is referred to, and that all setups are valid.
 
     Raises:
-        SettingsError: they are not.
+        SettingsError: something is wrong.
     """
     names = {
         "row": [row.name for row in plan.rows],
         "column": [column.name for column in plan.columns],
         "measure": [measure.name for measure in plan.measures],
     }
-    for what, there in names.items():
-        if twice := sorted({name for name in there if there.count(name) > 1}):
+    for what, existing in names.items():
+        if twice := sorted({name for name in existing if existing.count(name) > 1}):
             raise SettingsError(f"{path}: two {what}s are named {twice[0]!r}")
-    for one in plan.published:
-        for what, there in names.items():
-            _known(getattr(one, what), what, there, path)
-    for note in plan.notes:
-        for what, there in names.items():
-            if getattr(note, what):
-                _known(getattr(note, what), what, there, path)
+        for reference in (*plan.published, *plan.notes):
+            if isinstance(reference, Published) or getattr(reference, what):
+                _known(getattr(reference, what), what, existing, path)
     for name in itertools.chain(*plan.compared):
         _known(name, "column", names["column"], path)
     for name in plan.statistics:
@@ -275,6 +271,6 @@ def _check(plan: Plan, path: Path) -> None:
         plan.setup(row, column)
 
 
-def _known(name: str, what: str, there: Sequence[str], path: Path) -> None:
-    if name not in there:
-        raise SettingsError(f"{path}: no {what} {name!r}; there are {', '.join(there)}")
+def _known(name: str, what: str, existing: Sequence[str], path: Path) -> None:
+    if name not in existing:
+        raise SettingsError(f"{path}: no {what} {name!r}; there are {', '.join(existing)}")

@@ -1,213 +1,291 @@
-"""The report of a table: Markdown with pictures for people, CSV for whoever computes on."""
+"""The report of an experiment: Markdown with plots for readers, and CSV for further computation."""
 
 from __future__ import annotations
 
 import csv
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from flnet.errors import LocalError, NotOffered
-from flnet.experiments.base import Cell, Outcome
-from flnet.experiments.markdown import line, plain
+from flnet.experiments.cells import Cell, Results
 from flnet.experiments.plan import Plan
-from flnet.experiments.report_pictures import Shown, write_pictures
-from flnet.experiments.report_ranks import ranks_compared
-from flnet.experiments.results import Results
-from flnet.experiments.summary import Comparison, Entry, comparisons, entries
+from flnet.experiments.plots import Plot, write_plots
+from flnet.experiments.statistics import Done, RankComparison, TableEntry, comparisons, entries, groups_alike
 
 REPORT, TABLE, CELLS = "report.md", "table.csv", "cells.csv"
 DIGITS = 4
 CHANCE = 2.0  # standard errors within which a difference may well be chance
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would take for one
+MOST_PAIRS = 15  # rows of a table of pairs
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would take text that starts so for a formula
 
 
-def write_report(plan: Plan, wanted: Sequence[Cell], results: Results, folder: Path) -> list[Path]:
-    """Write the report of what is there by now; the paths of all files.
+def write_report(plan: Plan, cells: Sequence[Cell], results: Results, folder: Path) -> list[Path]:
+    """Write the report of all results so far, and return the paths of its files.
 
     Args:
-        wanted: the cells that were asked for; those without a result are counted as missing.
+        cells: those that were asked for; the ones without a result are counted as missing.
 
     Raises:
-        LocalError: it cannot be written.
+        LocalError: the report cannot be written.
     """
-    there = entries(plan, wanted, results)
-    done = [(cell, outcome) for cell in wanted if (outcome := results.get(cell)) is not None]
-    remarks: list[str] = []
-    tests: list[Comparison] = []
+    table = entries(plan, cells, results)
+    done = [(cell, outcome) for cell in cells if (outcome := results.get(cell)) is not None]
+    missing_parts: list[str] = []
+    tests: list[RankComparison] = []
+    plots: list[Plot] = []
     try:
-        tests = comparisons(plan, there)
+        tests = comparisons(plan, table)
     except NotOffered as exc:
-        remarks.append(exc.message)
+        missing_parts.append(exc.message)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        pictures, words = write_pictures(plan, there, done, tests, folder)
-        remarks += words
-        text = "\n".join(_report(plan, there, done, tests, pictures, remarks, len(wanted))) + "\n"
-        (folder / REPORT).write_text(text, "utf-8")
-        _write_csv(folder / TABLE, _table_lines(there))
-        _write_csv(folder / CELLS, _cell_lines(plan, done))
+        try:
+            plots = write_plots(plan, table, done, tests, folder)
+        except NotOffered as exc:
+            missing_parts.append(exc.message)
+        lines = _report(plan, table, done, tests, plots, missing_parts, len(cells))
+        (folder / REPORT).write_text("\n".join(lines) + "\n", "utf-8")
+        _write_csv(folder / TABLE, _table_rows(table))
+        _write_csv(folder / CELLS, _cell_rows(plan, done))
     except OSError as exc:
         raise LocalError(f"the report cannot be written to {folder}: {exc}") from exc
-    drawn = [path for picture in pictures for path in picture.paths]
-    return [folder / name for name in (REPORT, TABLE, CELLS)] + drawn
+    return [folder / name for name in (REPORT, TABLE, CELLS)] + [path for plot in plots for path in plot.paths]
 
 
 def _report(
     plan: Plan,
-    there: Sequence[Entry],
-    done: Sequence[tuple[Cell, Outcome]],
-    tests: Sequence[Comparison],
-    pictures: Sequence[Shown],
-    remarks: Sequence[str],
-    wanted: int,
+    table: Sequence[TableEntry],
+    done: Done,
+    tests: Sequence[RankComparison],
+    plots: Sequence[Plot],
+    missing_parts: Sequence[str],
+    count: int,
 ) -> Iterator[str]:
     yield f"# {plan.title}"
     if plan.source:
-        yield f"\nBeside: {plan.source}."
-    yield from _effort(done, wanted)
+        yield f"\nCompared with: {plan.source}."
+    yield from _effort(done, count)
     if plan.words:
         yield f"\n{plan.words.strip()}"
     for measure in plan.measures:
-        yield from _measure(plan, measure.name, [entry for entry in there if entry.measure == measure.name])
-        yield from _shown(pictures, f"bars {measure.name}")
-    yield from _beside(plan, there)
-    yield from ranks_compared(tests)
-    yield from _shown(pictures, "ranks")
-    yield from _absent(there)
-    yield from _shown(pictures, "curves", "\n## Round by round")
-    if remarks:
-        yield "\n" + "\n".join(f"Not in this report: {remark}." for remark in remarks)
+        yield from _measure(plan, measure.name, [entry for entry in table if entry.measure == measure.name])
+        yield from _images(plots, f"bars {measure.name}")
+    yield from _published(plan, table)
+    yield from _rank_tests(tests)
+    yield from _images(plots, "ranks")
+    yield from _missing(table)
+    yield from _images(plots, "curves", "\n## Round by round")
+    if missing_parts:
+        yield "\n" + "\n".join(f"Not in this report: {part}." for part in missing_parts)
 
 
-def _effort(done: Sequence[tuple[Cell, Outcome]], wanted: int) -> Iterator[str]:
-    """How much was computed, on what, and in which time."""
-    whole = [outcome for _, outcome in done if not outcome.reason]
-    seconds = _time(sum(outcome.seconds for outcome in whole))
-    worked = _time(sum(outcome.processor_seconds for outcome in whole))
-    yield f"\n{len(whole)} of {wanted} trainings are done; they took {seconds}, and {worked} of a processor."
-    for machine in sorted({outcome.machine for outcome in whole if outcome.machine}):
+def _effort(done: Done, count: int) -> Iterator[str]:
+    """How much was computed, in how much time, on which machine, with which data."""
+    complete = [outcome for _, outcome in done if not outcome.reason]
+    seconds = _time(sum(outcome.seconds for outcome in complete))
+    processor_seconds = _time(sum(outcome.processor_seconds for outcome in complete))
+    yield f"\n{len(complete)} of {count} trainings are done, in {seconds} ({processor_seconds} of processor time)."
+    for machine in sorted({outcome.machine for outcome in complete if outcome.machine}):
         yield f"\nMachine: {machine}."
-    for data in sorted({outcome.data for outcome in whole if outcome.data}):
+    for data in sorted({outcome.data for outcome in complete if outcome.data}):
         yield f"\nData: {data}."
 
 
-def _measure(plan: Plan, name: str, there: Sequence[Entry]) -> Iterator[str]:
-    """The table of one measure: rows as in the plan, a column each."""
-    has_published = any(entry.published for entry in there)
-    beside = "; below it what was published, and by how much ours is above it" if has_published else ""
-    yield f"\n## {name}\n\nMean ± standard deviation over seeds (how many){beside}.\n"
+def _measure(plan: Plan, name: str, table: Sequence[TableEntry]) -> Iterator[str]:
+    """The table of one measure, with the rows and columns of the plan."""
+    has_published = any(entry.published for entry in table)
+    below = "; below it the published value and the difference" if has_published else ""
+    yield f"\n## {name}\n\nMean ± standard deviation over seeds (number of seeds){below}.\n"
     columns = [column.name for column in plan.columns]
-    at = {(entry.row, entry.column): entry for entry in there}
-    yield line(["", *columns])
-    yield line(["---"] * (len(columns) + 1))
+    at = {(entry.row, entry.column): entry for entry in table}
+    yield from _head("", *columns)
     for row in plan.rows:
         cells = [at.get((row.name, column)) for column in columns]
         if any(cell is not None for cell in cells):
-            yield line([row.name, *(_cell(cell) for cell in cells)])
+            yield _row(row.name, *map(_cell, cells))
 
 
-def _cell(entry: Entry | None) -> str:
+def _cell(entry: TableEntry | None) -> str:
     if entry is None:
         return ""
-    words = "-"
+    text = "-"
     if entry.mean is not None:
-        spread = f" ± {_number(entry.spread, beside=entry.mean)}" if entry.spread is not None else ""
-        words = f"{_number(entry.mean)}{spread} ({len(entry.values)})"
+        spread = f" ± {_number(entry.spread, like=entry.mean)}" if entry.spread is not None else ""
+        text = f"{_number(entry.mean)}{spread} ({len(entry.values)})"
     if entry.published is not None:
-        words += f"<br>{_number(entry.published.value)}"
-        words += f" {entry.difference:+.{DIGITS}f}" if entry.difference is not None else ""
-    return words
+        text += f"<br>{_number(entry.published.value)}"
+        text += f" {entry.difference:+.{DIGITS}f}" if entry.difference is not None else ""
+    return text
 
 
-def _beside(plan: Plan, there: Sequence[Entry]) -> Iterator[str]:
-    """How many cells are near what was published, and what is known of those that are not."""
-    compared = [entry for entry in there if entry.difference is not None]
+# Published values.
+
+
+def _published(plan: Plan, table: Sequence[TableEntry]) -> Iterator[str]:
+    """How many cells agree with what was published, and the notes about those that do not."""
+    compared = [entry for entry in table if entry.difference is not None]
     if not compared:
         return
     far = [entry for entry in compared if abs(entry.difference or 0) > plan.tolerance]
     near = len(compared) - len(far)
-    yield f"\n## Beside what was published\n\n{near} of {len(compared)} cells are within {plan.tolerance:g} of it."
-    if far:
-        errors = [entry.standard_errors for entry in far]
-        chance = sum(error is not None and error <= CHANCE for error in errors)
-        if any(error is not None for error in errors):
-            yield (
-                f"{chance} of the other {len(far)} are no farther than {CHANCE:g} standard errors: two means of "
-                "so few seeds differ by that much by chance."
-            )
-        yield "\nThe others:\n"
-        names = ["published", "ours", "difference", "spread", "standard errors", "nearest in round"]
-        yield line(["row", "column", "measure", *names])
-        yield line(["---"] * 9)
+    yield "\n## Comparison with published values\n"
+    yield f"{near} of {len(compared)} cells are within {plan.tolerance:g} of the published value."
+    if not far:
+        return
+    errors = [entry.standard_errors for entry in far if entry.standard_errors is not None]
+    if errors:
+        yield (
+            f"{sum(error <= CHANCE for error in errors)} of the other {len(far)} differ by at most {CHANCE:g} "
+            "standard errors, which may be chance with so few seeds."
+        )
+    yield "\nThe others:\n"
+    names = ("published", "ours", "difference", "spread", "standard errors", "nearest in round")
+    yield from _head("row", "column", "measure", *names)
     for entry in far:
         published, mean, difference = entry.published, entry.mean, entry.difference
         assert published is not None and mean is not None and difference is not None
         spread = f"{entry.spread:.{DIGITS}f}" if entry.spread is not None else "-"
         errors_off = f"{entry.standard_errors:.1f}" if entry.standard_errors is not None else "-"
-        numbers = [_number(published.value), _number(mean), f"{difference:+.{DIGITS}f}", spread, errors_off]
-        nearest = str(entry.nearest or "-")
-        yield line([entry.row, entry.column, entry.measure, *numbers, nearest])
+        numbers = (_number(published.value), _number(mean), f"{difference:+.{DIGITS}f}", spread, errors_off)
+        yield _row(entry.row, entry.column, entry.measure, *numbers, str(entry.nearest or "-"))
     yield from _notes(plan, far)
 
 
-def _notes(plan: Plan, far: Sequence[Entry]) -> Iterator[str]:
-    """What the plan says of cells that are far off, and which of them nothing is said of."""
-    explained: set[Entry] = set()
+def _notes(plan: Plan, far: Sequence[TableEntry]) -> Iterator[str]:
+    """The plan's notes about cells that are far off, and how many cells have none."""
+    explained: set[TableEntry] = set()
     for note in plan.notes:
+        about = (note.row, note.column, note.measure)
         meant = [
             entry
             for entry in far
-            if note.row in {"", entry.row}
-            and note.column in {"", entry.column}
-            and note.measure in {"", entry.measure}
+            if all(
+                name in {"", own}
+                for name, own in zip(about, (entry.row, entry.column, entry.measure), strict=True)
+            )
         ]
         if meant:
             explained.update(meant)
-            about = ", ".join(filter(None, (note.row, note.column, note.measure))) or "all of them"
-            yield f"\n- **{about}** ({len(meant)}): {note.words.strip()}"
-    open_ones = len(far) - len(explained)
-    if open_ones and plan.notes:
-        yield f"\n{open_ones} of them have no explanation yet."
+            yield f"\n- **{', '.join(filter(None, about)) or 'all of them'}** ({len(meant)}): {note.words.strip()}"
+    unexplained = len(far) - len(explained)
+    if unexplained and plan.notes:
+        yield f"\n{unexplained} of them have no explanation yet."
 
 
-def _absent(there: Sequence[Entry]) -> Iterator[str]:
-    """Rows without numbers, each with its reason, and how many trainings are still to be done."""
-    reasons: dict[str, list[str]] = {}
-    for entry in there:
+# Rank tests.
+
+
+def _rank_tests(tests: Sequence[RankComparison]) -> Iterator[str]:
+    """Friedman's and Nemenyi's tests, and Wilcoxon's for each pair of columns."""
+    if not tests:
+        return
+    yield "\n## Do the columns differ?"
+    yield (
+        "\nFriedman's test without a correction for ties; a row of the test is a row and seed of the table, and "
+        "rank 1 is the best. Nemenyi's critical difference at 0.05.\n"
+    )
+    yield from _head("measure", "mean ranks", "rows", "Q", "p", "critical difference", "differ")
+    for test in tests:
+        friedman = test.friedman
+        ranks = ", ".join(f"{name} {rank:.4f}" for name, rank in zip(test.columns, friedman.ranks, strict=True))
+        numbers = (str(friedman.rows), f"{friedman.statistic:.4f}", f"{friedman.p:.3g}", f"{test.distance:.4f}")
+        yield _row(test.measure, ranks, *numbers, _different(test))
+    for test in tests:
+        yield from _pairs(test)
+
+
+def _pairs(test: RankComparison) -> Iterator[str]:
+    if len(test.pairs) == 1:
+        (pair,) = test.pairs
+        yield (
+            f"\nWilcoxon's signed ranks, {test.measure}, {test.columns[0]} and {test.columns[1]}: "
+            f"W {pair.test.statistic:g}, p {pair.test.p:.3g}, {pair.test.rows} rows that differ."
+        )
+        return
+    yield (
+        f"\nWilcoxon's signed ranks, {test.measure}, {len(test.columns)} columns: each pair, with p after Holm's "
+        f"correction for all {len(test.pairs)} of them. The column on the left is the better one in the mean.\n"
+    )
+    yield from _head("better", "other", "W", "rows that differ", "p", "p after Holm")
+    for pair in test.pairs[:MOST_PAIRS]:
+        numbers = (f"{pair.test.statistic:g}", str(pair.test.rows), f"{pair.test.p:.3g}", f"{pair.p:.3g}")
+        yield _row(pair.better, pair.other, *numbers)
+    if rest := test.pairs[MOST_PAIRS:]:
+        least = min(pair.p for pair in rest)
+        yield f"\nThe other {len(rest)} pairs have a p of {least:.3g}{' or more' if least < 1 else ''} after Holm."
+
+
+def _different(test: RankComparison) -> str:
+    """The pairs whose mean ranks differ by more than the critical difference."""
+    ranks = test.friedman.ranks
+    alike = {
+        frozenset(pair)
+        for group in groups_alike(ranks, test.distance)
+        for pair in itertools.combinations(group, 2)
+    }
+    named = [
+        " above ".join(test.columns[number] for number in sorted(pair, key=lambda number: ranks[number]))
+        for pair in itertools.combinations(range(len(ranks)), 2)
+        if frozenset(pair) not in alike
+    ]
+    return "; ".join(named) or "none"
+
+
+# What is missing, images and tables.
+
+
+def _missing(table: Sequence[TableEntry]) -> Iterator[str]:
+    """Cells without numbers, with the reasons, and how many trainings are still to be done."""
+    reasons: dict[str, dict[str, None]] = {}
+    for entry in table:
         for reason in entry.reasons:
-            where = reasons.setdefault(reason, [])
-            if (place := f"{entry.row}, {entry.column}") not in where:
-                where.append(place)
-    first = there[0].measure if there else ""
-    missing = sum(entry.missing for entry in there if entry.measure == first)
+            reasons.setdefault(reason, {})[f"{entry.row}, {entry.column}"] = None
+    first = table[0].measure if table else ""
+    missing = sum(entry.missing for entry in table if entry.measure == first)
     if reasons or missing:
-        yield "\n## What is not there\n"
+        yield "\n## Missing results\n"
     for reason, places in reasons.items():
         yield f"- {'; '.join(places)}: {reason.rstrip('.')}."
     if missing:
-        yield f"- {missing} trainings were not run yet; the same command goes on with them."
+        yield f"- {missing} trainings have not been run yet; the same command continues with them."
 
 
-def _shown(pictures: Sequence[Shown], kind: str, heading: str = "") -> Iterator[str]:
-    found = [picture for picture in pictures if picture.kind == kind]
-    if found and heading:
+def _images(plots: Sequence[Plot], kind: str, heading: str = "") -> Iterator[str]:
+    shown = [plot for plot in plots if plot.kind == kind]
+    if shown and heading:
         yield heading
-    for picture in found:
-        yield f"\n![{plain(picture.title)}]({picture.link})"
+    for plot in shown:
+        yield f"\n![{_one_line(plot.title)}]({plot.link})"
 
 
-def _table_lines(there: Iterable[Entry]) -> Iterator[list[Any]]:
-    yield [
-        *("measure", "row", "column", "seeds", "mean", "standard_deviation", "published", "difference", "reason")
-    ]
-    for entry in there:
+def _head(*names: str) -> Iterator[str]:
+    """The first two lines of a Markdown table."""
+    yield _row(*names)
+    yield _row(*["---"] * len(names))
+
+
+def _row(*cells: str) -> str:
+    """A line of a Markdown table."""
+    return f"| {' | '.join(map(_one_line, cells))} |"
+
+
+def _one_line(text: str) -> str:
+    """Text that ends neither a cell of a table nor a line."""
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def _table_rows(table: Iterable[TableEntry]) -> Iterator[list[Any]]:
+    names = ("seeds", "mean", "standard_deviation", "published", "difference", "reason")
+    yield ["measure", "row", "column", *names]
+    for entry in table:
         published = entry.published.value if entry.published else None
         numbers = [len(entry.values), entry.mean, entry.spread, published, entry.difference]
         yield [entry.measure, entry.row, entry.column, *numbers, "; ".join(entry.reasons)]
 
 
-def _cell_lines(plan: Plan, done: Iterable[tuple[Cell, Outcome]]) -> Iterator[list[Any]]:
+def _cell_rows(plan: Plan, done: Done) -> Iterator[list[Any]]:
     names = [measure.name for measure in plan.measures]
     yield ["row", "column", "seed", *names, "rounds", "bytes", "seconds", "processor_seconds", "machine", "reason"]
     for cell, outcome in done:
@@ -216,19 +294,19 @@ def _cell_lines(plan: Plan, done: Iterable[tuple[Cell, Outcome]]) -> Iterator[li
         yield [cell.row, cell.column, cell.seed, *values, *costs, outcome.machine, outcome.reason]
 
 
-def _write_csv(path: Path, lines: Iterable[Sequence[Any]]) -> None:
+def _write_csv(path: Path, rows: Iterable[Sequence[Any]]) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, lineterminator="\r\n").writerows([_safe(value) for value in line] for line in lines)
+        csv.writer(file, lineterminator="\r\n").writerows([_no_formula(value) for value in row] for row in rows)
 
 
-def _safe(value: Any) -> Any:
-    """Words so that no spreadsheet takes them for a formula."""
+def _no_formula(value: Any) -> Any:
+    """Text that no spreadsheet takes for a formula."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
-def _number(value: float, beside: float | None = None) -> str:
-    """Four digits after the point, fewer of larger numbers, as many as the one that it stands beside has."""
-    size = abs(value if beside is None else beside)
+def _number(value: float, like: float | None = None) -> str:
+    """Four digits after the point, fewer for larger numbers, or as many as another number has."""
+    size = abs(value if like is None else like)
     return f"{value:.{DIGITS}f}" if size < 2 else f"{value:.1f}" if size < 1000 else f"{value:,.0f}"
 
 

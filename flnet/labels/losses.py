@@ -1,4 +1,4 @@
-"""What rows teach that are labelled in another space: FedMT's projected loss, its companions, and their gradients.
+"""Losses of rows that are labelled in another label space: FedMT's projected loss, related losses, and their gradients.
 
 Q. Zhang et al., "FedMT: Federated Learning with Mixed-type Labels", arXiv 2210.02042, section 3. A model gives f,
 the probabilities of K desired classes; with M[j, k] = P(label j | class k) a row labelled j costs -log (M f)[j].
@@ -13,12 +13,13 @@ Labels are numbers from 0. Any other number, -1 for instance, says that the row 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flnet.labels.correspondence import Matrix
+from flnet.labels.spaces import Matrix
 
 Labels = NDArray[np.int64]
 FLOOR = 1e-6  # under probabilities that are given as such
@@ -26,7 +27,7 @@ FLOOR = 1e-6  # under probabilities that are given as such
 
 @dataclass(frozen=True)
 class Loss:
-    """A mean over rows, and where it leads.
+    """The mean loss of rows, and its gradient.
 
     Attributes:
         value: mean over the rows that count; 0 if none does.
@@ -47,17 +48,17 @@ class Loss:
 
 
 def teaching(labels: Labels, matrix: Matrix) -> NDArray[np.bool_]:
-    """(n,) which rows teach: their label is one of the J classes, and some desired class lies in it."""
-    there = (labels >= 0) & (labels < len(matrix))
-    classes: NDArray[np.int64] = np.where(there, labels, 0)
-    found: NDArray[np.bool_] = there & (np.count_nonzero(matrix, axis=1)[classes] > 0)
-    return found
+    """(n,) whether each row teaches: its label is one of the J classes and contains a desired class."""
+    has_label = (labels >= 0) & (labels < len(matrix))
+    classes: NDArray[np.int64] = np.where(has_label, labels, 0)
+    counted: NDArray[np.bool_] = has_label & (np.count_nonzero(matrix, axis=1)[classes] > 0)
+    return counted
 
 
 def projected(probabilities: Matrix, matrix: Matrix) -> Matrix:
     """Probabilities of the J coarse classes, (n, J), from those of the K desired ones, (n, K)."""
-    found: Matrix = np.asarray(probabilities, np.float64) @ matrix.T
-    return found
+    result: Matrix = np.asarray(probabilities, np.float64) @ matrix.T
+    return result
 
 
 def projected_loss(logits: Matrix, matrix: Matrix, labels: Labels) -> Loss:
@@ -78,7 +79,7 @@ def projected_loss(logits: Matrix, matrix: Matrix, labels: Labels) -> Loss:
 
 
 def cross_entropy(logits: Matrix, labels: Labels) -> Loss:
-    """The ordinary loss, of labels of the desired space: what `projected_loss` is where M is the identity."""
+    """The usual cross-entropy loss for labels of the desired space: `projected_loss` with the identity for M."""
     scores = _shifted(logits)
     counts = (labels >= 0) & (labels < scores.shape[1])
     truth = np.zeros_like(scores)
@@ -87,12 +88,12 @@ def cross_entropy(logits: Matrix, labels: Labels) -> Loss:
 
 
 def mixed_cross_entropy(logits: Matrix, first: Labels, second: Labels, share: float) -> Loss:
-    """The loss of rows that were mixed of two others (`mixed`): share * CE(first) + (1 - share) * CE(second)."""
+    """The loss of mixed rows (`mixed`): share * CE(first) + (1 - share) * CE(second)."""
     return cross_entropy(logits, first).times(share) + cross_entropy(logits, second).times(1 - share)
 
 
 def mixed(first: Matrix, second: Matrix, share: float) -> Matrix:
-    """Rows between two others: share * first + (1 - share) * second, of one shape."""
+    """Interpolated rows: share * first + (1 - share) * second, of one shape."""
     between: Matrix = share * first + (1 - share) * second
     return between
 
@@ -114,12 +115,12 @@ def loss_of_probabilities(probabilities: Matrix, matrix: Matrix, labels: Labels,
         probabilities: (n, K); exact zeros may stand in it, so (M f)[label] is taken as `floor` at least.
     """
     counts = teaching(labels, matrix)
-    said = projected(probabilities, matrix)[np.arange(len(labels)), np.where(counts, labels, 0)]
-    return float(-np.log(np.maximum(said[counts], floor)).mean()) if counts.any() else 0.0
+    chance = projected(probabilities, matrix)[np.arange(len(labels)), np.where(counts, labels, 0)]
+    return float(-np.log(np.maximum(chance[counts], floor)).mean()) if counts.any() else 0.0
 
 
 def _shifted(logits: Matrix) -> Matrix:
-    """The same scores up to a constant for each row: the largest is 0."""
+    """The scores shifted so that the largest of each row is 0."""
     scores = np.array(logits, np.float64)
     scores -= scores.max(axis=1, keepdims=True)
     return scores
@@ -143,3 +144,108 @@ def _mean(each: Matrix, gradient: Matrix, counts: NDArray[np.bool_]) -> Loss:
     if not rows:
         return Loss(0.0, np.zeros_like(gradient), 0)
     return Loss(float(each[counts].mean()), np.where(counts[:, None], gradient, 0) / rows, rows)
+
+
+def step_batches(rows: int, size: int, steps: int, chance: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+    """Row numbers of exactly `steps` batches, pass after pass, each pass in a new order.
+
+    A batch has `size` rows, or all there are if they are fewer. What is left of a pass goes before the next one.
+
+    Raises:
+        ValueError: there are no rows.
+    """
+    if rows < 1 or size < 1:
+        raise ValueError(f"rows={rows}, size={size}")
+    size, left = min(size, rows), np.zeros(0, np.int64)
+    for _ in range(steps):
+        if len(left) < size:
+            left = np.concatenate([left, chance.permutation(rows)])
+        yield left[:size]
+        left = left[size:]
+
+
+MOSTLY_ONE = 0.75  # both parameters of the beta distribution of shares: a mix is mostly of one row
+
+
+@dataclass(frozen=True)
+class Mix:
+    """Rows of a batch between two others: share of the first ones, the rest of the second ones.
+
+    Attributes:
+        first, second: (m,) numbers of training rows; none where fewer than two rows of the batch are guessed.
+        share: of the first ones, in [0, 1].
+    """
+
+    first: Labels
+    second: Labels
+    share: float
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One training; all numbers are of the own training rows, in the order of `Trainer.inputs`.
+
+    Attributes:
+        labels: (n,) of the desired space, -1 where a row has none.
+        coarse: (n,) of the node's own space, likewise.
+        matrix: (J, K): chance of each coarse class for rows of each desired one.
+        steps: how many batches there are, whatever the number of rows.
+        guesses: (n,) desired classes that the model is sure of, -1 elsewhere.
+        fixed: weight of the loss on changed rows by those guesses.
+        mixed: weight of the loss on rows between two others by the guesses for both.
+    """
+
+    labels: Labels
+    coarse: Labels
+    matrix: Matrix
+    steps: int
+    guesses: Labels
+    fixed: float = 0.0
+    mixed: float = 0.0
+
+    @property
+    def rows(self) -> Labels:
+        """Numbers of the rows that teach."""
+        return np.flatnonzero((self.labels >= 0) | teaching(self.coarse, self.matrix)).astype(np.int64)
+
+    def batches(self, size: int, seed: int) -> list[Labels]:
+        """Numbers of the rows of every batch; empty if no row teaches.
+
+        Args:
+            size: rows of a batch, or all there are if they are fewer.
+            seed: of their order.
+        """
+        rows = self.rows
+        if not len(rows):
+            return []
+        return [rows[some] for some in step_batches(len(rows), size, self.steps, np.random.default_rng(seed))]
+
+    def loss(self, scores: Matrix, rows: Labels) -> Loss:
+        """On a batch: the ordinary loss of its desired labels, and the projected one of its coarse ones.
+
+        Args:
+            scores: (b, K) before the softmax.
+            rows: (b,) which ones they are.
+        """
+        return loss_of_both(scores, self.labels[rows], self.coarse[rows], self.matrix)
+
+    def loss_of_changed(self, scores: Matrix, rows: Labels) -> Loss:
+        """On changed rows (noise, shifts): held to the guesses for the unchanged ones, with its weight."""
+        return cross_entropy(scores, self.guesses[rows]).times(self.fixed)
+
+    def mix(self, rows: Labels, chance: np.random.Generator) -> Mix:
+        """How the rows of a batch that have a guess are mixed, each with another one of them or with itself.
+
+        Args:
+            rows: (b,) of a batch.
+            chance: draws partners, and one share for the batch.
+        """
+        sure = rows[self.guesses[rows] >= 0]
+        share = float(chance.beta(MOSTLY_ONE, MOSTLY_ONE))
+        return Mix(sure, chance.permutation(sure), share) if len(sure) > 1 else Mix(sure[:0], sure[:0], share)
+
+    def loss_of_mixed(self, scores: Matrix, mix: Mix) -> Loss:
+        """On rows between two others (m, K): held to both guesses by their shares, with its weight."""
+        return mixed_cross_entropy(scores, self.guesses[mix.first], self.guesses[mix.second], mix.share).times(
+            self.mixed
+        )

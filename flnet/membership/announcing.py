@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from flnet.effects import Effect, Publish, SendAnnounce, SetTimer
-from flnet.membership.pace import Pauses
+from flnet.membership.probing import Pauses
 from flnet.membership.roster import Roster
-from flnet.messages import MAX_PEERS, News, Peer
-from flnet.params import PeerId
+from flnet.params.params import PeerId
+from flnet.protocol.effects import Effect, Publish, SendAnnounce, SetTimer
+from flnet.protocol.messages import MAX_PEERS, News, Peer
+from flnet.text import text
 
 RETRY = "announce:"  # name of the timer after which an address is tried again, before the address
 
@@ -51,7 +52,9 @@ class Announcer:
         if not owned and not needed and count >= self._pauses.hearsay_attempts:
             del self.failures[address]
             return []
-        words = f"{address} does not answer the announcement ({reason}); trying again until it does"
+        words = text(
+            "{address} does not answer the announcement ({reason}); trying again until it does", address, reason
+        )
         tell = [Publish("announce_failed", words, {"address": address})] if count == 1 else []
         return [self.retry(address), *tell]
 

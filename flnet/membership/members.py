@@ -1,18 +1,40 @@
 """Who is in the mesh: announcements, probes, suspicion, refutation, and what jobs hear of it; pure like the jobs.
 
-Every tick this node probes one member. One that does not answer is probed by others too; if nobody gets through it
-is suspected, and declared dead when it did not show in time that it is there. What is found out travels beside
-probes and their answers. Time is counted in ticks, so a node whose own loop stands still accuses nobody meanwhile.
+Every tick this node probes one member. If it does not answer, other members probe it too; if nobody gets through, it is
+suspected, and declared dead when it does not show in time that it is there. News travels with probes and their answers.
+Time is counted in ticks, so a node whose own loop stands still accuses nobody meanwhile.
+
+`Members` routes events. The steps of announcements follow it, and those of a pinned mesh, in which a node is a member
+only while its key is accepted; the steps of probes are in `flnet.membership.suspicion`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from flnet.effects import Effect, SendAnnounce, SetTimer, in_order
-from flnet.errors import IllegalStep
-from flnet.events import (
+from flnet.errors import IdTaken, IllegalStep, NotAccepted, Pending, StrangerThere
+from flnet.fingerprints import fingerprint
+from flnet.membership.announcing import RETRY
+from flnet.membership.names import NameTaken, admit, disputed, forget, refused
+from flnet.membership.roster import Member, State
+from flnet.membership.state import MeshState
+from flnet.membership.suspicion import (
+    TICK,
+    announce_to,
+    check,
+    hear,
+    leave,
+    meet,
+    probe_answered,
+    probe_failed,
+    probed,
+    seen,
+    ticked,
+)
+from flnet.params.params import PeerId
+from flnet.protocol.effects import Answer, Effect, Publish, SendAnnounce, SetTimer, TellJobs, in_order
+from flnet.protocol.events import (
     AnnounceAnswered,
     AnnounceFailed,
     AnnounceReceived,
@@ -31,17 +53,8 @@ from flnet.events import (
     TimerFired,
     TrustChanged,
 )
-from flnet.membership.announcing import RETRY
-from flnet.membership.checking import TICK, leave, probe_answered, probe_failed, probed, ticked
-from flnet.membership.greeting import announced, answered, unanswered
-from flnet.membership.knowing import announce_to, check, seen
-from flnet.membership.naming import NameTaken, disputed, forget
-from flnet.membership.roster import Member
-from flnet.membership.standing import State
-from flnet.membership.state import MeshState
-from flnet.membership.trusting import changed, shut_out
-from flnet.messages import MAX_PEERS
-from flnet.params import PeerId
+from flnet.protocol.messages import MAX_PEERS, AnnounceReply
+from flnet.text import text
 
 
 class Members:
@@ -97,7 +110,9 @@ class Members:
         """
         if self.is_doubtful(peer):
             dispute = IdentityDisputed(peer, self.state.disputes[peer], "")
-            raise NameTaken(f"another node uses the name {peer!r}, and this one has not shown its key", dispute)
+            raise NameTaken(
+                text("another node uses the name {peer}, and this one has not shown its key", repr(peer)), dispute
+            )
 
     def introduction(self, address: str) -> SendAnnounce:
         """The announcement of this node at an address, as it would be made now."""
@@ -174,3 +189,113 @@ class Members:
                 self.state.roster.reads(peer, frozenset())  # until it announces itself again
                 return []
         raise IllegalStep(f"the membership cannot take {type(event).__name__}")
+
+
+# --- announcements
+
+
+def announced(s: MeshState, event: AnnounceReceived) -> list[Effect]:
+    """A node announced itself: who it lacks, and what all know of members.
+
+    Raises:
+        IdTaken: it has this node's id, or one that belongs to a node with another key.
+    """
+    peer, known = event.peer, event.known
+    admit(s, peer, event.key)
+    accepts = s.accepts if event.accepts else None  # who says nothing of it gets the thesis' answer
+    if peer.id == s.me.id:
+        elsewhere = s.me.ip is not None and peer.ip != s.me.ip
+        if elsewhere or peer.port != s.me.port:
+            raise IdTaken(peer.id)
+        return [Answer(AnnounceReply(i_am=s.me, accepts=accepts, key=event.key))]  # our own call
+    told = {p.id for p in known} | {peer.id}
+    lacks = [m.peer for m in s.roster if m.alive and m.peer.id not in told]
+    s.joined = True
+    met = meet(s, peer, event.accepts, event.incarnation or 0, event.key)
+    heard = [effect for news in event.members for effect in hear(s, news)]
+    reply = AnnounceReply(announce_yourself_to_peers=lacks[:MAX_PEERS], i_am=s.me, accepts=accepts)
+    if event.incarnation is not None:
+        news = list(s.all_news())
+        reply = reply.model_copy(update={"incarnation": s.incarnation, "members": news, "key": s.key})
+    return [Answer(reply), *met, *heard, *announce_to(s, s.announcer.new_among(known))]
+
+
+def answered(s: MeshState, event: AnnounceAnswered) -> list[Effect]:
+    """An announcement of this node was answered."""
+    if not s.fits(PeerId(event.peer.id), event.key):
+        trying = s.announcer.failed(event.address, text("it calls itself {peer}", event.peer.id))
+        timers = [effect for effect in trying if isinstance(effect, SetTimer)]
+        return [*timers, *disputed(s, PeerId(event.peer.id), event.key, event.address)]
+    told = s.announcer.answered(event.address)
+    s.refused_at.discard(event.address)
+    s.waits_at.discard(event.address)
+    if event.peer.id == s.me.id:  # we called ourselves
+        rest = tuple(address for address in s.announcer.bootstrap if address != event.address)
+        s.announcer.bootstrap = rest
+        s.joined = s.joined or not rest
+        return []
+    s.joined = True
+    met = meet(s, event.peer, event.accepts, event.incarnation or 0, event.key)
+    heard = [effect for news in event.members for effect in hear(s, news)]
+    untold = set(s.roster.alive) - told - {PeerId(event.peer.id)}
+    again = [event.address] if untold else []
+    return [*met, *heard, *announce_to(s, [*again, *s.announcer.new_among(event.announce_to)])]
+
+
+def unanswered(s: MeshState, address: str, reason: str, code: str = "") -> list[Effect]:
+    """An announcement of this node was not answered, or refused with this code."""
+    again = s.announcer.failed(address, reason)
+    if code in (Pending.code, NotAccepted.code, StrangerThere.code):
+        told = waiting(s, address, reason) if code != StrangerThere.code else []  # of strangers here people know
+        return [*(effect for effect in again if isinstance(effect, SetTimer)), *told]
+    if code == IdTaken.code:
+        again = [*(effect for effect in again if isinstance(effect, SetTimer)), *refused(s, address, reason)]
+    owner = next((m for m in s.roster if m.peer.address == address), None)
+    if owner is None or owner.state is State.DEAD:
+        return again
+    if code == IdTaken.code:
+        return again
+    s.announcer.failures.pop(address, None)  # a member: probes say what becomes of it
+    return check(s, PeerId(owner.peer.id))
+
+
+# --- a pinned mesh
+
+
+def changed(s: MeshState, gone: Collection[str], come: Collection[str]) -> list[Effect]:
+    """Keys are not trusted any more, by fingerprint, and others are: their nodes are announced to at once."""
+    names = [peer for peer, key in s.roster.all_keys().items() if fingerprint(key) in gone]
+    left = [
+        effect for peer in names for effect in _drop(s, peer, text("{peer} is not accepted here any more", peer))
+    ]
+    s.waits_at -= set(come)
+    return [*left, *announce_to(s, come)]
+
+
+def shut_out(s: MeshState, peer: PeerId) -> list[Effect]:
+    """A member does not accept this node any more: it is none for this node either, and is asked again."""
+    member = s.roster.known.get(peer)
+    if member is None:
+        return []
+    address = member.peer.address
+    left = _drop(s, peer, text("{peer} does not accept this node any more", peer))
+    trying = [effect for effect in s.announcer.failed(address, "") if isinstance(effect, SetTimer)]
+    return [*left, *trying]
+
+
+def waiting(s: MeshState, address: str, reason: str) -> list[Effect]:
+    """Who is at an address has not accepted this node; people hear of it once for each address."""
+    if address in s.waits_at:
+        return []
+    s.waits_at.add(address)
+    words = text("this node waits to be accepted at {address}: {reason}", address, reason)
+    return [Publish("trust_waits", words, {"address": address})]
+
+
+def _drop(s: MeshState, peer: PeerId, words: str) -> list[Effect]:
+    s.disputes.pop(peer, None)
+    s.prober.forget(peer)
+    s.troubled.discard(peer)
+    jobs = [effect for effect in s.roster.forget(peer) if isinstance(effect, TellJobs)]
+    told = [TellJobs(effect.peer, alive=effect.alive, reason=words) for effect in jobs]
+    return [*told, Publish("peer_untrusted", words, {"peer": peer})]

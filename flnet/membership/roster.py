@@ -1,24 +1,70 @@
 """Who is known: one record for each member, changed by what is seen at first hand and by what others say.
 
-What changes a record is worked out here, and nothing else: who is asked when stands in probing.py and members.py.
+Das, Gupta, Motivala (2002), SWIM, section 4.2: a claim carries the member's incarnation, a number that rises when
+somebody shows an accusation to be wrong. Claims are ordered by incarnation, then by state in the order of `State`, and
+of two claims the greater one counts. So it does not matter in which order, how often and by whom they were passed
+on: nodes that heard the same claims hold the same. `State`, `News` in `flnet/protocol/messages.py` and the table in
+docs/membership.md, which is made from `Status.beats`, change together.
+
+`Status` compares two claims, `Roster` holds the members, and `Gossip` the news that is passed on with probes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from flnet.effects import Effect, Publish, TellJobs
 from flnet.fingerprints import short
-from flnet.membership.gossip import Gossip
-from flnet.membership.standing import STATES, Standing, State
-from flnet.messages import MAX_PEERS, News, Peer
-from flnet.params import PeerId
+from flnet.params.params import PeerId
+from flnet.protocol.effects import Effect, Publish, TellJobs
+from flnet.protocol.messages import MAX_INCARNATION, MAX_PEERS, News, Peer
+from flnet.text import text
 
-NEW = Standing()
-GONE = "it left the mesh"
+
+class State(Enum):
+    """What a member is held for; the values stand in messages and in views.
+
+    Attributes:
+        rank: which of two claims with equal incarnations counts: the higher one.
+        takes_part: whether rounds count on such a member.
+    """
+
+    ALIVE = "alive"  # it answers
+    SUSPECT = "suspect"  # it did not answer, and can still show that it is there
+    DEAD = "dead"  # it did not show it in time
+    LEFT = "left"  # it said that it goes
+
+    def __init__(self, word: str) -> None:
+        self.rank = ("alive", "suspect", "dead", "left").index(word)
+        self.takes_part = word in ("alive", "suspect")
+
+
+STATES = {state.value: state for state in State}  # by the word for them, which comes with every piece of news
+
+
+@dataclass(frozen=True)
+class Status:
+    """A state, and the incarnation for which it was said."""
+
+    state: State = State.ALIVE
+    incarnation: int = 0
+
+    def beats(self, other: Status) -> bool:
+        """Whether this claim counts and the other one does not."""
+        if self.incarnation != other.incarnation:
+            return self.incarnation > other.incarnation
+        return self.state.rank > other.state.rank
+
+    def refuted(self) -> Status:
+        """The claim that the member is there all the same; beyond the highest incarnation there is none."""
+        return Status(State.ALIVE, min(self.incarnation + 1, MAX_INCARNATION))
+
+
+NEW = Status()
+GONE = text("it left the mesh")
 
 
 @dataclass(frozen=True)
@@ -34,7 +80,7 @@ class Member:
     """
 
     peer: Peer
-    standing: Standing = NEW
+    standing: Status = NEW
     reason: str = ""
     accepts: frozenset[str] = frozenset()
     since: int = 0
@@ -80,10 +126,55 @@ class Member:
         }
 
 
-def news_of(peer: Peer, standing: Standing, by: PeerId | None = None) -> News:
+def news_of(peer: Peer, standing: Status, by: PeerId | None = None) -> News:
     """A claim as it travels."""
     number = standing.incarnation
     return News(id=peer.id, ip=peer.ip, port=peer.port, state=standing.state.value, incarnation=number, by=by)
+
+
+PER_MESSAGE = 32  # pieces of news beside one probe
+
+
+@dataclass
+class _Waiting:
+    news: News
+    told: int = 0
+
+
+class Gossip:
+    """What is still to be told, at most one piece for each member and accuser."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[PeerId, PeerId | None], _Waiting] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, news: News) -> None:
+        """Tell this from now on; older claims about the same member are dropped."""
+        for key in [key for key in self._waiting if key[0] == news.id and self._older(key, news)]:
+            del self._waiting[key]
+        self._waiting[PeerId(news.id), PeerId(news.by) if news.by else None] = _Waiting(news)
+
+    def take(self, limit: int, first: PeerId | None = None) -> list[News]:
+        """Some pieces for one message, those told least first; what was told `limit` times is forgotten.
+
+        Args:
+            first: news of this member goes first, as the message is for it.
+        """
+        if not self._waiting:
+            return []
+        in_turn = sorted(self._waiting.items(), key=lambda item: (item[0][0] != first, item[1].told))
+        taken = in_turn[:PER_MESSAGE]
+        for key, waiting in taken:
+            waiting.told += 1
+            if waiting.told >= limit:
+                del self._waiting[key]
+        return [waiting.news for _, waiting in taken]
+
+    def _older(self, key: tuple[PeerId, PeerId | None], news: News) -> bool:
+        old = self._waiting[key].news
+        return (old.incarnation, old.state) != (news.incarnation, news.state)
 
 
 class Roster:
@@ -130,16 +221,16 @@ class Roster:
         before = self.known.get(peer_id)
         self.keys.pop(peer_id, None)
         if before is None:
-            self._put(Member(peer, Standing(incarnation=incarnation), "", accepts, self.tick, key=key))
+            self._put(Member(peer, Status(incarnation=incarnation), "", accepts, self.tick, key=key))
             self.gossip.add(self.known[peer_id].news())
-            words = f"{peer_id} joined at {peer.address}"
+            words = text("{peer} joined at {address}", peer_id, peer.address)
             return [*gone, TellJobs(peer_id, alive=True), Publish("peer_joined", words, {"peer": peer_id})]
         self._put(replace(before, peer=peer, accepts=accepts, key=key or before.key))
         if key and not before.key:
-            words = f"{peer_id} is known by the fingerprint {short(key)} from now on"
+            words = text("{peer} is known by the fingerprint {part} from now on", peer_id, short(key))
             gone.append(Publish("peer_key", words, {"peer": peer_id}))
         if before.peer.address != peer.address:
-            words = f"{peer_id} moved from {before.peer.address} to {peer.address}"
+            words = text("{peer} moved from {address} to {other}", peer_id, before.peer.address, peer.address)
             gone.append(Publish("peer_moved", words, {"peer": peer_id}))
         return [*gone, *self.seen(peer_id, incarnation)]
 
@@ -152,7 +243,7 @@ class Roster:
         member = self.known[peer_id]
         if member.state is State.ALIVE and incarnation <= member.standing.incarnation:
             return []
-        claim = Standing(State.ALIVE, incarnation)
+        claim = Status(State.ALIVE, incarnation)
         if member.state is State.ALIVE:
             self._put(replace(member, standing=claim))
             return []
@@ -166,9 +257,13 @@ class Roster:
         member = self.known.get(PeerId(news.id))
         if member is None:
             return []
-        claim, by = Standing(STATES[news.state], news.incarnation), PeerId(news.by) if news.by else None
+        claim, by = Status(STATES[news.state], news.incarnation), PeerId(news.by) if news.by else None
         if claim.beats(member.standing):
-            reasons = {State.SUSPECT: f"{by or 'a peer'} says so", State.DEAD: "others say so", State.LEFT: GONE}
+            reasons = {
+                State.SUSPECT: text("{peer} says so", by) if by else text("a peer says so"),
+                State.DEAD: text("others say so"),
+                State.LEFT: GONE,
+            }
             return self._set(member, claim, reasons.get(claim.state, ""), by)
         if claim == member.standing and by is not None and by not in member.accusers:
             self._second(member, by)
@@ -183,12 +278,12 @@ class Roster:
             if self.me not in member.accusers:
                 self._second(member, self.me)
             return []
-        return self._set(member, Standing(State.SUSPECT, member.standing.incarnation), reason, self.me)
+        return self._set(member, Status(State.SUSPECT, member.standing.incarnation), reason, self.me)
 
     def bury(self, peer_id: PeerId) -> list[Effect]:
         """A suspect did not show in time that it is there."""
         member = self.known[peer_id]
-        return self._set(member, Standing(State.DEAD, member.standing.incarnation), member.reason)
+        return self._set(member, Status(State.DEAD, member.standing.incarnation), member.reason)
 
     def forget_old(self, ticks: int) -> None:
         """Forget those that died or left so many ticks ago, and whose name was whose."""
@@ -201,11 +296,13 @@ class Roster:
         """Forget a name and its key, because a person says so."""
         self.keys.pop(peer_id, None)
         member = self.known.get(peer_id)
-        tell = Publish("peer_forgotten", f"a person forgot {peer_id}; its name is free here", {"peer": peer_id})
+        tell = Publish(
+            "peer_forgotten", text("a person forgot {peer}; its name is free here", peer_id), {"peer": peer_id}
+        )
         if member is None:
             return [tell]
         self._drop(peer_id)
-        gone = TellJobs(peer_id, alive=False, reason="a person forgot it")
+        gone = TellJobs(peer_id, alive=False, reason=text("a person forgot it"))
         return [gone, tell] if member.alive else [tell]
 
     def make_room(self, most: int) -> bool:
@@ -242,7 +339,7 @@ class Roster:
         self._put(replace(member, accusers=member.accusers | {by}))
         self.gossip.add(member.news(by))
 
-    def _set(self, member: Member, standing: Standing, reason: str = "", by: PeerId | None = None) -> list[Effect]:
+    def _set(self, member: Member, standing: Status, reason: str = "", by: PeerId | None = None) -> list[Effect]:
         """Give a member a new standing, and pass it on."""
         peer_id, was = PeerId(member.peer.id), member.state
         same = was is standing.state
@@ -258,7 +355,7 @@ class Roster:
         effects = [] if same else _told(now, was)
         if self._prune and standing.state is State.DEAD:
             self._drop(peer_id, keep_key=True)
-            words = f"{peer_id} was forgotten: {reason}"
+            words = text("{peer} was forgotten: {reason}", peer_id, reason)
             effects = [*effects[:1], Publish("peer_pruned", words, {"peer": peer_id})]
         return effects
 
@@ -271,8 +368,14 @@ class Roster:
         for peer_id in sorted(renamed.union(old)):
             alive = self.known[peer_id].alive
             self._drop(peer_id, keep_key=peer_id not in renamed)
-            reason = f"it is called {peer.id} now" if peer_id in renamed else f"{peer.id} is at {peer.address} now"
-            tell = Publish("peer_replaced", f"{peer_id} was forgotten: {reason}", {"peer": peer_id})
+            reason = (
+                text("it is called {peer} now", peer.id)
+                if peer_id in renamed
+                else text("{peer} is at {address} now", peer.id, peer.address)
+            )
+            tell = Publish(
+                "peer_replaced", text("{peer} was forgotten: {reason}", peer_id, reason), {"peer": peer_id}
+            )
             effects += [TellJobs(peer_id, alive=False, reason=reason), tell] if alive else [tell]
         return effects
 
@@ -282,17 +385,17 @@ def _told(member: Member, was: State) -> list[Effect]:
     peer_id, reason = PeerId(member.peer.id), member.reason
     match member.state:
         case State.ALIVE if was is State.SUSPECT:
-            words = f"{peer_id} answers again"
+            words = text("{peer} answers again", peer_id)
             return [TellJobs(peer_id, alive=True), Publish("peer_answers", words, {"peer": peer_id})]
         case State.ALIVE:
-            words = f"{peer_id} is back at {member.peer.address}"
+            words = text("{peer} is back at {address}", peer_id, member.peer.address)
             return [TellJobs(peer_id, alive=True), Publish("peer_back", words, {"peer": peer_id})]
         case State.SUSPECT:
-            words = f"{peer_id} may be gone: {reason}"
+            words = text("{peer} may be gone: {reason}", peer_id, reason)
             return [Publish("peer_suspected", words, {"peer": peer_id})]
         case State.LEFT:
-            words, kind = f"{peer_id} left the mesh", "peer_left"
+            words, kind = text("{peer} left the mesh", peer_id), "peer_left"
         case _:
-            words, kind = f"{peer_id} does not answer: {reason}", "peer_lost"
+            words, kind = text("{peer} does not answer: {reason}", peer_id, reason), "peer_lost"
     gone = TellJobs(peer_id, alive=False, reason=reason)
     return [gone, Publish(kind, words, {"peer": peer_id})] if was.takes_part else []

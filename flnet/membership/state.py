@@ -1,15 +1,14 @@
-"""What the membership knows: one record that its steps read and change."""
+"""The state of the membership, which its steps read and change."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from flnet.membership.announcing import Announcer
-from flnet.membership.pace import Pauses
-from flnet.membership.probing import Prober
+from flnet.membership.probing import Pauses, Prober
 from flnet.membership.roster import Roster
-from flnet.messages import MAX_PEERS, News, Peer
-from flnet.params import PeerId, Rng
+from flnet.params.params import PeerId, Rng
+from flnet.protocol.messages import MAX_PEERS, News, Peer
 
 
 class MeshState:

@@ -1,54 +1,97 @@
-"""Puts a node together from its settings: which codec, transport, store, pool and strategy it uses."""
+"""Builds a node from its settings: which transport, store, process pool, aggregation rule and networks it uses."""
 
 from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from flnet.errors import InvalidMessage, SettingsError
-from flnet.events import TrustChanged
-from flnet.jobs import Rules, Waits
-from flnet.jobs.rules import TRAINING
-from flnet.keys import own_key
-from flnet.messages import Peer
-from flnet.node import gate
-from flnet.node.chronicle import Chronicle
-from flnet.node.conditions import Conditions
-from flnet.node.core import NodeCore
-from flnet.node.desk import Desk
-from flnet.node.door import Door
-from flnet.node.gains import Gains
-from flnet.node.importing import Imports
-from flnet.node.keyed import signing_of
-from flnet.node.lane import Lane
-from flnet.node.merging import stated_rule, strategy_for
-from flnet.node.perform import Performer
-from flnet.node.pinned import pinned_of
-from flnet.node.post import Post
-from flnet.node.runtime import NodeRuntime
-from flnet.node.scheduling import Schedules
-from flnet.node.shelf import Shelf
-from flnet.node.spare import SpareMemory
-from flnet.node.timers import Timers
-from flnet.node.trust import Trust
-from flnet.node.watching import Watch
-from flnet.node.wire import Wire, accepted, encoding_of
-from flnet.params import PeerId, TrainerId
-from flnet.policies import Participation
-from flnet.policies.schedule import Schedule
-from flnet.screening import Bounds
-from flnet.settings import Settings
-from flnet.signing import NodeKey
-from flnet.store import Retention, Store
-from flnet.store.disk import DiskStore, identity
-from flnet.training import Pool, TrainerFile, find_trainers, make_pool
-from flnet.training.backend import method_of, state_folder
-from flnet.training.labelling import labels_of
-from flnet.transport import HttpTransport, Transport
+import psutil
 
+from flnet.aggregation.screening import Bounds
+from flnet.algorithms.registry import parse_rule, stated_rule
+from flnet.compute.assignment import labels_of, method_of
+from flnet.compute.loader import find_trainers
+from flnet.compute.queue import ComputeQueue, make_queue
+from flnet.compute.tasks import ComputeTasks
+from flnet.errors import InvalidMessage, SettingsError
+from flnet.networks import OWN_MACHINE, PRIVATE, Networks, address_of, networks_of
+from flnet.node.core import NodeCore
+from flnet.node.data_import import DataImports, FolderWatcher
+from flnet.node.effects import Performer
+from flnet.node.event_queue import Timers
+from flnet.node.formats import BodyFormats, BufferPool, accepted, encoding_of
+from flnet.node.leave_one_out import LeaveOneOut
+from flnet.node.model_registry import ModelRegistry
+from flnet.node.model_service import ModelService
+from flnet.node.outbox import Outbox
+from flnet.node.round_history import RoundHistory
+from flnet.node.runtime import NodeRuntime
+from flnet.node.schedules import Conditions, Schedules
+from flnet.node.trust import Trust, pinned_of, signing_of
+from flnet.params.params import PeerId, TrainerId
+from flnet.protocol.events import TrustChanged
+from flnet.protocol.messages import Peer
+from flnet.rounds.participation import Participation
+from flnet.rounds.schedule import Schedule
+from flnet.rounds.settings import TRAINING, Rules, Waits
+from flnet.security.keys import own_key
+from flnet.security.signatures import NodeKey
+from flnet.settings import LOOPBACK, Settings
+from flnet.store.base import Retention, Store
+from flnet.store.sqlite_store import DiskStore
+from flnet.store.state_folder import identity
+from flnet.trainer import TrainerFile
+from flnet.wire.http import HttpTransport
+from flnet.wire.transport import Transport
+
+WIDEST = 16  # bits at least that the network of an own interface has in common
 MEGABYTE = 1024 * 1024
+
+
+def networks_for(settings: Settings) -> Networks:
+    """The networks of the settings; see FLNET_ALLOWED_NETWORKS for what they are if nobody says.
+
+    The default lets a mesh inside of one site work, where addresses are private or those of the machine's own
+    network, and reaches nothing beyond it: what lies elsewhere a person has to name.
+    """
+    pairs = [pair.rpartition(":") for pair in settings.bootstrap_pairs]
+    hosts, ports = [host.strip("[]") for host, _, _ in pairs], [int(port) for _, _, port in pairs]
+    host, port = settings.listen_address.strip("[]"), settings.node_port
+    at_home = host in LOOPBACK or host.startswith("127.")
+    allowed = settings.allowed_networks or (OWN_MACHINE if at_home else (*OWN_MACHINE, *PRIVATE, *interfaces()))
+    everywhere = (address_of(host) or address_of("0.0.0.0")) in (address_of("0.0.0.0"), address_of("::"))  # noqa: S104
+    own = [settings.node_ip or "", *(own_addresses() if everywhere else [host])]
+    return Networks(allowed, named=hosts, ports=ports, own=own, port=port)
+
+
+def own_addresses() -> list[str]:
+    """The IP addresses of this machine."""
+    addresses = [
+        entry.address.partition("%")[0] for entries in psutil.net_if_addrs().values() for entry in entries
+    ]
+    return [address for address in addresses if address_of(address) is not None]
+
+
+def interfaces() -> list[str]:
+    """The networks that this machine has an address in, but for those that are too wide to be its own."""
+    networks = []
+    for entry in (address for entries in psutil.net_if_addrs().values() for address in entries):
+        address = address_of(entry.address.partition("%")[0])
+        if address is None or entry.netmask is None:
+            continue
+        length = sum(
+            bin(int(part, 16 if ":" in entry.netmask else 10)).count("1") for part in _parts(entry.netmask)
+        )
+        if length >= WIDEST:
+            wide = int(address) >> (address.max_prefixlen - length) << (address.max_prefixlen - length)
+            networks += [str(network) for network in networks_of([f"{type(address)(wide)}/{length}"])]
+    return networks
+
+
+def _parts(netmask: str) -> Iterable[str]:
+    return filter(None, netmask.partition("/")[0].replace(":", ".").split("."))
 
 
 def build_node(settings: Settings) -> NodeRuntime:
@@ -59,13 +102,13 @@ def build_node(settings: Settings) -> NodeRuntime:
             says too little, or the key of the mesh is too short.
         StartError: a key cannot be read.
     """
-    labels_of(settings)
+    labels_of(settings.labels)
     nodes: list[NodeRuntime] = []
 
-    def tell(*told: Any) -> None:
-        nodes[0].feed.publish(*told)
+    def tell(*notice_of_name: Any) -> None:
+        nodes[0].feed.publish(*notice_of_name)
 
-    folder = state_folder(settings)
+    folder = settings.folder
     key = own_key(folder)
     files, signing = find_trainers(settings), signing_of(settings, folder)
     store = DiskStore(folder, Retention.of(settings))
@@ -75,29 +118,29 @@ def build_node(settings: Settings) -> NodeRuntime:
     def on_progress(trainer: str, done: int, total: int) -> None:
         nodes[0].on_progress(TrainerId(trainer), done, total)
 
-    pool = make_pool(settings, on_progress, files)
-    networks = gate.networks_for(settings)
+    pool = make_queue(settings, on_progress, files)
+    networks = networks_for(settings)
     transport = HttpTransport(
         settings.request_timeout_in_seconds,
         random.Random(),
         networks=networks,
         max_reply_bytes=settings.max_body_megabytes * MEGABYTE,
-        seal=signing.seal if signing else None,
+        signer=signing.signer if signing else None,
         channel=pinned.channel if pinned else None,
     )
-    trainers = [TrainerId(found.id) for found in files]
-    name, told = identity(folder, settings.node_id)
+    trainers = [TrainerId(file.id) for file in files]
+    name, notice_of_name = identity(folder, settings.node_id)
     me = Peer(id=name, ip=settings.node_ip, port=settings.node_port)
     trust, parts = pinned.trust if pinned else None, (pool, transport, store)
     signer = signing.node if signing else None
     node = assemble(settings, me, trainers, *parts, files=files, key=key.text, trust=trust, signer=signer)
-    node.door = Door(signing.gate, node.feed.publish, node.trust) if signing else None
+    node.signing = signing.verifier if signing else None
     nodes.append(node)
-    if told:
-        node.feed.publish("renamed", told)
+    if notice_of_name:
+        node.feed.publish("renamed", notice_of_name)
     for notice in key.notices:
         node.feed.publish("key_was_open", notice)
-    node.gate.networks = networks
+    node.checks.networks = networks
     return node
 
 
@@ -105,7 +148,7 @@ def assemble(
     settings: Settings,
     me: Peer,
     trainers: list[TrainerId],
-    pool: Pool,
+    pool: ComputeQueue,
     transport: Transport,
     store: Store,
     *,
@@ -121,19 +164,21 @@ def assemble(
         trust: of a pinned mesh.
         signer: with which it signs what it states of its updates.
     """
-    spare = SpareMemory()
-    strategy, form = strategy_for(settings.aggregation, spare.take), settings.wire
-    core = _core(settings, me, trainers, strategy.running is not None, key)
-    shelf, chronicle = Shelf(core, store), Chronicle(core, store)
-    wire = Wire(core, store, form, settings.max_body_megabytes * MEGABYTE)
+    buffers = BufferPool()
+    rule, form = parse_rule(settings.aggregation, buffers.take), settings.wire
+    core = _core(settings, me, trainers, rule.adds_as_they_come, key)
+    registry, history = ModelRegistry(core, store), RoundHistory(core, store)
+    wire = BodyFormats(core, store, form, settings.max_body_megabytes * MEGABYTE)
 
     def make_performer(node: NodeRuntime) -> Performer:
-        said = _lane_settings(settings, signer)
-        lane = Lane(pool, strategy, PeerId(me.id), settings.seed, lambda one: core.jobs[one].state, **said)
-        post = Post(transport, wire, core.members, node.deliver, spare, node.traffic, node.distances)
-        _compare(node, settings, pool, lane)
-        post.must_prove, post.trust = settings.mode != "open", trust
-        return Performer(store, shelf, post, lane, Timers(node.deliver, random.Random()), node.feed, node.deliver)
+        options = _task_settings(settings, signer)
+        tasks = ComputeTasks(pool, rule, PeerId(me.id), settings.seed, core.jobs.__getitem__, **options)
+        outbox = Outbox(transport, wire, core.members, node.deliver, buffers, node.traffic, node.distances)
+        _compare(node, settings, pool, tasks)
+        outbox.must_prove, outbox.trust = settings.mode != "open", trust
+        return Performer(
+            store, registry, outbox, tasks, Timers(node.deliver, random.Random()), node.feed, node.deliver
+        )
 
     node = NodeRuntime(
         core,
@@ -142,23 +187,23 @@ def assemble(
         transport=transport,
         store=store,
         pool=pool,
-        shelf=shelf,
-        desk=Desk(core, shelf, pool, chronicle),
-        chronicle=chronicle,
-        spare=spare,
+        registry=registry,
+        service=ModelService(core, registry, pool, history),
+        history=history,
+        buffers=buffers,
         bootstrap=settings.bootstrap_pairs,
     )
     node.imports, node.trust = _imports(node, pool, settings, files), _pinned(node, trust)
-    node.gate.signer = signer
+    node.checks.signer = signer
     _plan(node, settings)
     return node
 
 
-def _compare(node: NodeRuntime, settings: Settings, pool: Pool, lane: Lane) -> None:
+def _compare(node: NodeRuntime, settings: Settings, pool: ComputeQueue, tasks: ComputeTasks) -> None:
     """Who measures what each peer brings; without common rounds, no average is made by all."""
     is_on = settings.leave_one_out and settings.rounds == "common"
-    node.gains = Gains(node.core, pool, node.feed.publish, is_on=is_on)
-    lane.keep = node.gains.keep if is_on else None
+    node.leave_one_out = LeaveOneOut(node.core, pool, node.feed.publish, is_on=is_on)
+    tasks.keep = node.leave_one_out.keep if is_on else None
 
 
 def _pinned(node: NodeRuntime, trust: Trust | None) -> Trust | None:
@@ -171,7 +216,7 @@ def _plan(node: NodeRuntime, settings: Settings) -> None:
     """What the node does without being asked: rounds by a schedule, and data from watched folders."""
     node.schedules = Schedules(node.core, node.deliver, usual_schedule(settings), Conditions())
     if settings.watch_data is not None:
-        node.watch = Watch(node.core, node.imports, node.feed, settings.watch_data)
+        node.watch = FolderWatcher(node.core, node.imports, node.feed, settings.watch_data)
 
 
 def _core(settings: Settings, me: Peer, trainers: list[TrainerId], folds: bool, key: str | None) -> NodeCore:
@@ -190,9 +235,11 @@ def _core(settings: Settings, me: Peer, trainers: list[TrainerId], folds: bool, 
     )
 
 
-def _imports(node: NodeRuntime, pool: Pool, settings: Settings, files: Sequence[TrainerFile]) -> Imports:
+def _imports(
+    node: NodeRuntime, pool: ComputeQueue, settings: Settings, files: Sequence[TrainerFile]
+) -> DataImports:
     where = (files, settings.datasets_path, settings.max_import_gigabytes)
-    return Imports(node.core, pool, node.feed, node.deliver, *where)
+    return DataImports(node.core, pool, node.feed, node.deliver, *where)
 
 
 def usual_schedule(settings: Settings) -> Schedule:
@@ -215,7 +262,7 @@ def own_hyper_of(settings: Settings) -> dict[str, int]:
     return {name: value for name, value in own.items() if value is not None}
 
 
-def _lane_settings(settings: Settings, signer: NodeKey | None) -> dict[str, Any]:
+def _task_settings(settings: Settings, signer: NodeKey | None) -> dict[str, Any]:
     """How a node trains and averages, beside what rounds say."""
     form = encoding_of(settings.wire)
     return {"own_hyper": own_hyper_of(settings), "encoding": form, "bounds": bounds_of(settings), "signer": signer}
@@ -225,7 +272,7 @@ def rules_of(settings: Settings) -> Rules:
     """What people set of rounds."""
     participation = Participation(settings.participation, settings.min_participants)
     mu = method_of(settings).mu
-    training = {TRAINING: f"proximal:{mu:g}"} if mu else {}
+    training: dict[str, str] = {TRAINING: f"proximal:{mu:g}"} if mu else {}
     alike = {**bounds_of(settings).stated(), **stated_rule(settings.aggregation), **training}
     return Rules(participation, settings.max_staleness, alike, settings.rounds == "asynchronous")
 

@@ -1,4 +1,4 @@
-"""The logic of a whole node without any I/O: membership and jobs, fed with events, answering with effects.
+"""The logic of a whole node without any I/O: events go to the membership and the jobs, and effects come out.
 
 The running node and the simulation both drive this class; they differ only in who performs the effects.
 """
@@ -9,16 +9,20 @@ from collections.abc import Iterable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from flnet.effects import Effect, TellJobs
-from flnet.errors import IdTaken, UnknownTrainer
-from flnet.events import ContactMade, Event, PeerLost, PeerSeen
-from flnet.jobs import AsynchronousJob, Job, Rules, Waits
-from flnet.membership import Members, MeshState, Pauses
-from flnet.messages import AskVersion, JobMessage, ModelParams, Packet, Peer, StartTraining
-from flnet.node.translate import to_event
-from flnet.params import Digest, Params, PeerId, Rng, TrainerId
-from flnet.refusals import NotAnnounced
-from flnet.topologies import Topology, full_mesh
+from flnet.errors import IdTaken, NotAnnounced, UnknownTrainer
+from flnet.membership.members import Members
+from flnet.membership.probing import Pauses
+from flnet.membership.state import MeshState
+from flnet.node.inbound import to_event
+from flnet.params.params import Digest, Params, PeerId, Rng, TrainerId
+from flnet.protocol.effects import Effect, TellJobs
+from flnet.protocol.events import ContactMade, Event, PeerLost, PeerSeen
+from flnet.protocol.messages import AskVersion, JobMessage, ModelParams, Packet, Peer, StartTraining
+from flnet.rounds.asynchronous import AsynchronousJob
+from flnet.rounds.base import AnyJob
+from flnet.rounds.job import Job
+from flnet.rounds.participation import Topology, full_mesh
+from flnet.rounds.settings import JobSettings, NoChance, Rules, Waits
 
 
 class Owned(NamedTuple):
@@ -60,13 +64,14 @@ class NodeCore:
         """
         self.me = me
         self.members = Members(MeshState(me, rng or Random(me.id), prune, pauses, accepts, key))
-        kind = AsynchronousJob if rules is not None and rules.asynchronous else Job
-        self.jobs = {
-            trainer: kind(me, trainer, waits, topology=topology, rng=rng, folds=folds, rules=rules, run=run)
+        rules, waits, chance = rules or Rules(), waits or Waits(), rng or NoChance()
+        kind = AsynchronousJob if rules.asynchronous else Job
+        self.jobs: dict[TrainerId, AnyJob] = {
+            trainer: kind(JobSettings(me, trainer, waits, rules, topology, chance, folds, run))
             for trainer in trainers
         }
 
-    def job(self, trainer: str) -> Job:
+    def job(self, trainer: str) -> AnyJob:
         """The job of this trainer.
 
         Raises:
@@ -80,7 +85,7 @@ class NodeCore:
     def find(self, digest: Digest) -> tuple[TrainerId, Params] | None:
         """The parameters of this digest, and whose job they are of, if a peer may fetch them here."""
         for trainer, job in self.jobs.items():
-            if (params := job.state.holds(digest)) is not None:
+            if (params := job.held.find(digest)) is not None:
                 return trainer, params
         return None
 
@@ -114,7 +119,7 @@ class NodeCore:
             ParamsRefused: they do not fit.
             NotAnnounced: the sender is no member; so it opens no round, and counts in none.
         """
-        model = self.job(message.trainer_id).state.model
+        model = self.job(message.trainer_id).held.model
         if model is not None and packet.params is not None:
             model.schema.conform(packet.params)
         raise NotAnnounced(message.sender)

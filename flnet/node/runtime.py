@@ -1,4 +1,4 @@
-"""The running node: one queue, one consumer, and the views that people see."""
+"""The running node: it receives messages, passes events to the core, performs effects, and gives views."""
 
 from __future__ import annotations
 
@@ -8,57 +8,94 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any
 
 import flnet
-from flnet.blob import Blob
-from flnet.errors import NotComparable, NotReady, PeerError, UnknownPath
-from flnet.events import Event, Leaving, MeshStarted, PeerForgotten
+from flnet.compute.queue import ComputeQueue
+from flnet.errors import NotComparable, NotReady, PeerError, Pending, UnknownPath
 from flnet.fingerprints import short
-from flnet.jobs import Phase
-from flnet.membership.naming import NameTaken
-from flnet.messages import EditHyperParams, JobMessage, Packet, Peer
-from flnet.node.base import Body, Download, FeedItem, Order, Points, Question, View
-from flnet.node.chronicle import Chronicle
+from flnet.membership.names import NameTaken
 from flnet.node.core import NodeCore
-from flnet.node.desk import Desk
-from flnet.node.diary import Diary
-from flnet.node.discretion import for_peers
-from flnet.node.distances import Distances
-from flnet.node.door import Door, check_speaker, check_trusted
-from flnet.node.feed import RingFeed
-from flnet.node.gains import Gains
-from flnet.node.gate import Gate
-from flnet.node.histories import Histories
-from flnet.node.importing import Imports
-from flnet.node.introductions import Introductions
-from flnet.node.line import Answered
-from flnet.node.mailbox import Mailbox
-from flnet.node.merging import edit_of
-from flnet.node.perform import Performer
-from flnet.node.readiness import readiness
-from flnet.node.scheduling import Schedules
-from flnet.node.shelf import Shelf
-from flnet.node.spare import IDLE_SECONDS, SpareMemory, give_back_when_idle
-from flnet.node.survey import Survey
-from flnet.node.translate import KINDS, ORDERS, STATUS
+from flnet.node.data_import import DataImports, FolderWatcher
+from flnet.node.effects import Answered, Performer
+from flnet.node.event_log import EventLog, EventLogStore
+from flnet.node.event_queue import EventQueue
+from flnet.node.formats import IDLE_SECONDS, BodyFormats, BufferPool, give_back_when_idle
+from flnet.node.inbound import KINDS, ORDERS, STATUS, MessageChecks, check_speaker, check_trusted
+from flnet.node.interface import (
+    Body,
+    Download,
+    EditHyperParams,
+    FeedItem,
+    Order,
+    PeerInfo,
+    Points,
+    Question,
+    View,
+)
+from flnet.node.leave_one_out import LeaveOneOut
+from flnet.node.mesh_calls import Distances, Introductions, PeerInfos
+from flnet.node.model_registry import ModelRegistry
+from flnet.node.model_service import ModelService
+from flnet.node.round_history import PeerHistory, RoundHistory
+from flnet.node.schedules import Schedules
 from flnet.node.trust import Trust
-from flnet.node.watching import Watch
-from flnet.node.wire import Wire
-from flnet.params import Digest, PeerId, RoundKey, TrainerId
-from flnet.signing.refusals import Pending
-from flnet.store import Store
-from flnet.training import Pool
-from flnet.transport import Reply, Transport
+from flnet.params.blob import Blob
+from flnet.params.params import Digest, PeerId, TrainerId
+from flnet.protocol.events import Event, Leaving, MeshStarted, PeerForgotten
+from flnet.protocol.messages import JobMessage, Packet, Peer
+from flnet.protocol.updates import RoundKey
+from flnet.rounds.steps import Phase
+from flnet.rounds.view import JobView, ProgressView, ScheduleView
+from flnet.security.signing import RequestVerifier
+from flnet.store.base import Store
+from flnet.text import text
+from flnet.wire.transport import Reply, Transport
 
 LEAVE_SECONDS = 5.0  # for what is on its way when this node is asked to end
 
 
-class NodeRuntime:
-    """A node that runs: takes messages, feeds the core, performs effects. Made by `build`."""
+def readiness(core: NodeCore, bootstrap: Sequence[str], trouble: str = "") -> View:
+    """The view of `flnet.node.interface.Node.ready`.
 
-    imports: Imports
+    Args:
+        core: the node.
+        bootstrap: addresses of which one has to answer before the mesh is joined; none for the first node.
+        trouble: why state cannot be kept; empty while it can.
+    """
+    joined = core.members.joined or not bootstrap
+    jobs = core.jobs
+    waits_at = ", ".join(sorted(core.members.state.waits_at))
+    waits = text("a person has to accept the fingerprint of this node at {names}", waits_at)
+    reasons: list[str] = (
+        []
+        if joined
+        else [waits if waits_at else text("no bootstrap peer has answered yet: {names}", ", ".join(bootstrap))]
+    )
+    reasons += [
+        text("{trainer} is still loading", trainer) for trainer, job in jobs.items() if job.phase is Phase.LOADING
+    ]
+    usable = [job for job in jobs.values() if job.phase not in (Phase.LOADING, Phase.NO_DATA)]
+    reasons += [
+        text("{trainer}: {reason}", t, job.error)
+        for t, job in jobs.items()
+        if job.phase is Phase.NO_DATA and not usable
+    ]
+    reasons += [trouble] if trouble else []
+    loaded = bool(usable) and not any(job.phase is Phase.LOADING for job in jobs.values())
+    return {
+        "ready": joined and loaded and not trouble,
+        "mesh_joined": joined,
+        "data_loaded": loaded,
+        "reasons": reasons,
+    }
+
+
+class NodeRuntime:
+    """A running node; `flnet.node.build` makes it. See `flnet.node.interface.Node` for what it offers."""
+
+    imports: DataImports
     schedules: Schedules
-    gains: Gains
-    watch: Watch | None = None  # of folders into which people drop files
-    door: Door | None = None  # of a mesh with a key
+    leave_one_out: LeaveOneOut
+    watch: FolderWatcher | None = None  # of folders into which people drop files
+    signing: RequestVerifier | None = None  # of a mesh with keys: verifies signed requests
     trust: Trust | None = None  # of a pinned mesh
 
     def __init__(
@@ -66,78 +103,82 @@ class NodeRuntime:
         core: NodeCore,
         make_performer: Callable[[NodeRuntime], Performer],
         *,
-        wire: Wire,
+        wire: BodyFormats,
         transport: Transport,
         store: Store,
-        pool: Pool,
-        shelf: Shelf,
-        desk: Desk,
-        chronicle: Chronicle,
-        spare: SpareMemory,
+        pool: ComputeQueue,
+        registry: ModelRegistry,
+        service: ModelService,
+        history: RoundHistory,
+        buffers: BufferPool,
         bootstrap: Sequence[str] = (),
     ) -> None:
         """Args:
-        make_performer: who carries out what the core asks for.
+        make_performer: makes what performs the effects of the core.
         """
         self.me: Peer = core.me
         self.core = core
-        self.feed = RingFeed(time.time)
-        self._diary = Diary(self.feed, store)
+        self.feed = EventLog(time.time)
+        self._log_store = EventLogStore(self.feed, store)
         self._wire, self._transport, self._store, self._pool = wire, transport, store, pool
-        self._shelf, self._desk, self.studies, self._spare = shelf, desk, desk, spare
-        self._chronicle, self.traffic = chronicle, chronicle.traffic
+        self._registry, self._service, self.studies, self._buffers = registry, service, service, buffers
+        self._history, self.traffic = history, history.traffic
         self.distances = Distances()
-        self._survey = Survey(transport, self.peers, self.distances)
-        self._histories, self._bootstrap = Histories(transport), tuple(bootstrap)
-        self.gate = Gate(core.me.id, time.monotonic, self.feed.publish)
-        self._mailbox = Mailbox(self._handle, lambda words: self.feed.publish("fault", words, data={}))
-        self._progress: dict[TrainerId, Mapping[str, int]] = {}
+        self._peer_infos = PeerInfos(transport, self.peers, self.distances)
+        self._peer_history, self._bootstrap = PeerHistory(transport), tuple(bootstrap)
+        self.checks = MessageChecks(core.me.id, time.monotonic, self.feed.publish)
+        self._queue = EventQueue(self._handle, lambda words: self.feed.publish("fault", words, data={}))
+        self._progress: dict[TrainerId, ProgressView] = {}
         self._performer = make_performer(self)
-        self._beside: list[asyncio.Task[None]] = []  # what looks after this node from time to time
+        self._background: list[asyncio.Task[None]] = []  # what looks after this node from time to time
 
     async def start(self) -> None:
         """Load the trainers, and announce this node to its bootstrap peers; returns at once."""
-        await self._diary.begin()
+        await self._log_store.begin()
         if self.trust is not None:
             await self.trust.begin()
-        self._mailbox.start()
+        self._queue.start()
         for trainer in self.core.jobs:
             self._performer.prepare(trainer)
-        remembered = tuple(await self._performer.keeper.addresses())
-        keys = tuple((PeerId(peer), key) for peer, key in self._performer.keeper.keys.items())
+        remembered = tuple(await self._performer.saver.addresses())
+        keys = tuple((PeerId(peer), key) for peer, key in self._performer.saver.keys.items())
         self.deliver(None, MeshStarted(self._bootstrap, remembered, keys))
-        beside: list[Coroutine[Any, Any, None]] = [self.schedules.keep(), self._diary.write(), self.gains.run()]
-        beside.append(give_back_when_idle(self._spare, self._is_busy, IDLE_SECONDS))
+        background: list[Coroutine[Any, Any, None]] = [
+            self.schedules.keep(),
+            self._log_store.write(),
+            self.leave_one_out.run(),
+        ]
+        background.append(give_back_when_idle(self._buffers, self._is_busy, IDLE_SECONDS))
         if self.trust is not None:
-            beside.append(Introductions(self.trust, self._transport, self.peers).run())
-        beside += [self.watch.keep()] if self.watch else []
-        self._beside = [asyncio.create_task(one) for one in beside]
+            background.append(Introductions(self.trust, self._transport, self.peers).run())
+        background += [self.watch.keep()] if self.watch else []
+        self._background = [asyncio.create_task(work) for work in background]
 
     async def leave(self) -> None:
         """Tell the peers that this node goes, and let what is on its way arrive, for LEAVE_SECONDS at most."""
-        await self._mailbox.ask(None, Leaving())
+        await self._queue.ask(None, Leaving())
         await self._performer.settle(LEAVE_SECONDS)
 
     async def stop(self) -> None:
         """End everything; waiting callers get an error, watchers of the feed their end."""
-        for task in self._beside:
+        for task in self._background:
             task.cancel()
-        await asyncio.gather(*self._beside, return_exceptions=True)
-        await self._mailbox.stop()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._queue.stop()
         await self._performer.close()
         self.feed.close()
-        await self._diary.end()
+        await self._log_store.end()
         await self._pool.close()
         await self._transport.close()
         await self._store.close()
 
     def deliver(self, owner: TrainerId | None, event: Event) -> None:
         """Put an event on the queue; from the event loop's own thread only."""
-        self._mailbox.put(owner, self.gate.heard(event, self.core.members.address_of))
+        self._queue.put(owner, self.checks.heard(event, self.core.members.address_of))
 
     def on_progress(self, trainer: TrainerId, done: int, total: int) -> None:
         """Note how far a local training is; may be called from any thread."""
-        self._progress[trainer] = {"done": done, "total": total}
+        self._progress[trainer] = ProgressView(done=done, total=total)
 
     def body_limit(self, path: str) -> int:
         """How many bytes a request to this path may have: what the largest model here needs, as JSON."""
@@ -148,7 +189,7 @@ class NodeRuntime:
         try:
             return self._wire.inspect(path, content_type, head, total)
         except PeerError as exc:
-            self.gate.tell_refused(f"a request to {path} was refused by its head: {exc}")
+            self.checks.tell_refused(text("a request to {path} was refused by its head: {reason}", path, exc))
             raise
 
     async def held(self, digest: str, codings: Collection[str] = ()) -> Blob:
@@ -157,13 +198,13 @@ class NodeRuntime:
 
     def gave(self, digest: str, nbytes: int) -> None:
         """Count what was handed out for the round that its job is in."""
-        found = self.core.find(Digest(digest))
-        key = self.core.jobs[found[0]].state.key if found else None
-        if found and key is not None:
-            self.traffic.sent(found[0], key, nbytes)
+        held = self.core.find(Digest(digest))
+        key = self.core.jobs[held[0]].key if held else None
+        if held and key is not None:
+            self.traffic.sent(held[0], key, nbytes)
 
     async def receive(self, path: str, body: Body, content_type: str, caller_ip: str, signer: str = "") -> Reply:
-        """Take one POSTed message and answer it; see `flnet.node.base.Node`."""
+        """Take one POSTed message and answer it; see `flnet.node.interface.Node`."""
         kind = KINDS.get(path)
         if kind is None:
             raise UnknownPath(path)
@@ -174,7 +215,10 @@ class NodeRuntime:
             if isinstance(exc, NameTaken):
                 self.deliver(None, exc.dispute)  # the membership tells it, once
             elif exc.status != NotComparable.status and not isinstance(exc, NotReady | Pending):  # no faults
-                self.gate.tell_refused(f"a request from {caller_ip} to {path} was refused: {exc}", caller_ip)
+                self.checks.tell_refused(
+                    text("a request from {caller} to {path} was refused: {reason}", caller_ip, path, exc),
+                    caller_ip,
+                )
             raise
         status = STATUS.get(path, 200)
         if answer is None:
@@ -182,21 +226,21 @@ class NodeRuntime:
         answered, form = await self._wire.write(answer)
         return Reply(status, bytes(answered), form)
 
-    async def edit_hyper_params(self, trainer: TrainerId, changes: EditHyperParams) -> View:
+    async def edit_hyper_params(self, trainer: TrainerId, changes: EditHyperParams) -> JobView:
         """Change hyper-parameters; the job's view afterwards."""
         self.core.job(trainer)
-        await self._mailbox.ask(trainer, edit_of(changes))
+        await self._queue.ask(trainer, changes.as_event())
         return self.job(trainer)
 
-    async def steer(self, trainer: TrainerId, order: Order) -> View:
+    async def steer(self, trainer: TrainerId, order: Order) -> JobView:
         """End a series, pause or resume; the job's view afterwards."""
         self.core.job(trainer)
-        await self._mailbox.ask(trainer, ORDERS[order])
+        await self._queue.ask(trainer, ORDERS[order])
         return self.job(trainer)
 
-    async def plan(self, trainer: TrainerId, when: str | None) -> View:
+    async def plan(self, trainer: TrainerId, when: str | None) -> JobView:
         """Give a job a schedule; the job's view afterwards."""
-        await self._mailbox.ask(trainer, self.schedules.plan(trainer, when))
+        await self._queue.ask(trainer, self.schedules.plan(trainer, when))
         return self.job(trainer)
 
     def info(self) -> View:
@@ -204,55 +248,60 @@ class NodeRuntime:
         return {
             "iAm": self.me.fields(),
             **{"fingerprint": short(self.core.members.key), "key": self.core.members.key or ""},
-            "jobsInfo": [for_peers(self.job(trainer)) for trainer in self.core.jobs],
-            "mode": self.trust.mode if self.trust else "keyed" if self.door else "open",
+            "jobsInfo": [job.for_peers() for job in self.all_jobs()],
+            "mode": self.trust.mode if self.trust else "keyed" if self.signing else "open",
             "lastNodeStatus": "BUSY" if self._is_busy() else "IDLE",
             "peers": list(self.peers()),
             "version": flnet.__version__,
         }
 
-    def job(self, trainer: TrainerId) -> View:
-        """The job's view, with the progress of a training that runs."""
+    def all_jobs(self) -> Sequence[JobView]:
+        """All jobs of this node."""
+        return [self.job(trainer) for trainer in self.core.jobs]
+
+    def job(self, trainer: TrainerId) -> JobView:
+        """The job's view, with its schedule and the progress of a training that runs."""
         job = self.core.job(trainer)
         progress = self._progress.get(trainer) if job.phase is Phase.TRAINING else None
-        return {**job.view(), "schedule": self.schedules.view(trainer), "progress": progress}
+        schedule = ScheduleView.model_validate(self.schedules.view(trainer))
+        return job.view().model_copy(update={"schedule": schedule, "progress": progress})
 
     def history(self, trainer: TrainerId) -> Sequence[View]:
         """The records of the newest rounds, oldest first, with the seconds and bytes that they took."""
-        return self._chronicle.newest(trainer)
+        return self._history.newest(trainer)
 
     async def records(self, trainer: TrainerId, last: int | None = None) -> Sequence[View]:
         """The records of the newest `last` rounds, or of all that are kept, oldest first."""
-        return await self._chronicle.records(trainer, last)
+        return await self._history.records(trainer, last)
 
     async def events(self) -> Sequence[FeedItem]:
         """What happened, as far back as it is kept, oldest first."""
-        return await self._diary.all()
+        return await self._log_store.all()
 
     async def models(self, trainer: TrainerId) -> Sequence[View]:
         """The models that are kept."""
-        return await self._shelf.views(trainer)
+        return await self._registry.views(trainer)
 
-    async def restore(self, trainer: TrainerId, digest: str) -> View:
+    async def restore(self, trainer: TrainerId, digest: str) -> JobView:
         """Go back to a model that is kept."""
-        await self._mailbox.ask(trainer, await self._shelf.way_back(trainer, digest))
+        await self._queue.ask(trainer, await self._registry.rollback_to(trainer, digest))
         return self.job(trainer)
 
     async def pin(self, trainer: TrainerId, digest: str, pinned: bool) -> View:
         """Keep a model until it is unpinned, or let it go in its turn."""
-        return await self._shelf.pin(trainer, digest, pinned)
+        return await self._registry.pin(trainer, digest, pinned)
 
     async def predict(self, trainer: TrainerId, question: Question) -> View:
         """What the model says of inputs."""
-        return await self._desk.predict(trainer, question)
+        return await self._service.predict(trainer, question)
 
     async def export(self, trainer: TrainerId, digest: str, form: str, *, same_machine: bool) -> Download:
         """The model as a file."""
-        return await self._desk.export(trainer, digest, form, same_machine=same_machine)
+        return await self._service.export(trainer, digest, form, same_machine=same_machine)
 
     async def card(self, trainer: TrainerId, digest: str) -> Download:
         """What is known of the model."""
-        return await self._desk.card(trainer, digest)
+        return await self._service.card(trainer, digest)
 
     def peers(self) -> Sequence[View]:
         """The other nodes."""
@@ -260,20 +309,20 @@ class NodeRuntime:
 
     async def forget(self, peer: str) -> Sequence[View]:
         """Forget a peer, so that its name is free; those that are left."""
-        await self._mailbox.ask(None, PeerForgotten(PeerId(peer)))
+        await self._queue.ask(None, PeerForgotten(PeerId(peer)))
         return self.peers()
 
-    async def peer_infos(self) -> Sequence[View]:
+    async def peer_infos(self) -> Sequence[PeerInfo]:
         """What the peers say of themselves."""
-        return await self._survey.get()
+        return await self._peer_infos.get()
 
     async def peer_rounds(self, trainer: TrainerId) -> Mapping[str, Points]:
         """Accuracies on the peers by round."""
-        return await self._histories.get(trainer, await self._survey.get())
+        return await self._peer_history.get(trainer, await self._peer_infos.get())
 
     def ready(self) -> View:
         """Whether the mesh is joined and data are loaded, and if not, why."""
-        return readiness(self.core, self._bootstrap, self._performer.keeper.trouble)
+        return readiness(self.core, self._bootstrap, self._performer.saver.trouble)
 
     def _is_busy(self) -> bool:
         return any(job.busy for job in self.core.jobs.values())
@@ -281,11 +330,11 @@ class NodeRuntime:
     async def _take(self, packet: Packet, nbytes: int, caller_ip: str, signer: str) -> Packet | None:
         check_speaker(self.core.members, packet.message, signer)
         trainer, event = self.core.read(packet, caller_ip)
-        event = self.gate.admit(packet.message, event, caller_ip)
+        event = self.checks.admit(packet.message, event, caller_ip)
         check_trusted(self.trust, packet.message, event, signer, self.me.id)
         for contact in self.core.contacts(packet):
             self.deliver(None, contact)
-        answer = await self._mailbox.ask(trainer, event)
+        answer = await self._queue.ask(trainer, event)
         message = packet.message
         if packet.params is not None and isinstance(message, JobMessage):
             key = RoundKey(message.round, PeerId(message.initiator or message.sender))
@@ -294,6 +343,6 @@ class NodeRuntime:
 
     async def _handle(self, owner: TrainerId | None, event: Event) -> Answered:
         owned = self.core.hear(owner, event)
-        self._chronicle.note(owner, event)
-        self.gains.note()
-        return await self._performer.perform(self._chronicle.measured(owned), (owner, event))
+        self._history.note(owner, event)
+        self.leave_one_out.note()
+        return await self._performer.perform(self._history.measured(owned), (owner, event))

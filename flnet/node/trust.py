@@ -1,23 +1,37 @@
-"""Whom this node of a pinned mesh trusts, while it runs: what people decide is on the disk before it holds.
+"""What a node of a closed mesh needs: the mesh key or the trusted keys, what signs, what verifies, and TLS.
 
-`node.trust` is one of these in a pinned mesh, and None in an open or keyed one. In a test, `Trust(key)` is whole
-without a node: it keeps its book in memory.
+In a keyed mesh all nodes share a secret. In a pinned mesh people accept the keys of nodes: `node.trust` is a
+`Trust` there, and None elsewhere. A decision is on the disk before it holds. In a test, `Trust(key)` works without
+a node: it keeps its book in memory.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
+import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flnet.effects import Publish
+from flnet.errors import SettingsError, StartError
 from flnet.fingerprints import fingerprint, words_of
-from flnet.store import MemoryStore, Store
-from flnet.trust import Book, Entry
-from flnet.trust.entry import fingerprint_of
+from flnet.protocol.effects import Publish
+from flnet.security.signatures import MeshKey, NodeKey
+from flnet.security.signing import RequestSigner, RequestVerifier
+from flnet.security.trust import TrustBook, TrustEntry, fingerprint_of
+from flnet.settings import PREFIX, Settings
+from flnet.store.base import Store
+from flnet.store.memory import MemoryStore
+from flnet.text import text
+
+if TYPE_CHECKING:
+    from flnet.security.tls import Channel
 
 View = Mapping[str, Any]
+SHORTEST, LONGEST = 16, 1024  # characters of the secret
+MAX_FILE_BYTES = 64 * 1024
 
 
 class Trust:
@@ -56,7 +70,7 @@ class Trust:
         """
         self._configured = frozenset(peers), frozenset(introducers)
         self._store, self._publish, self._now = store or MemoryStore(), publish, now
-        self._book = Book(own)
+        self._book = TrustBook(own)
         self._lock = asyncio.Lock()  # one decision after the other
         self.changed: Callable[[Sequence[str], Sequence[str]], object] = lambda gone, come: None
 
@@ -66,10 +80,10 @@ class Trust:
         Raises:
             LocalError: the store cannot be read, or written.
         """
-        self._book = Book(self._book.own, await self._store.load_trust())
-        told = self._book.configured(*self._configured, self._now())
+        self._book = TrustBook(self._book.own, await self._store.load_trust())
+        events = self._book.configured(*self._configured, self._now())
         await self._store.save_trust(self._book.rows())
-        self._tell(told)
+        self._tell(events)
 
     def own(self) -> View:
         """This node's own key, as people at other nodes have to see it: key, fingerprint, words."""
@@ -82,8 +96,10 @@ class Trust:
 
     def accepted(self) -> Sequence[View]:
         """Who is trusted, by name."""
-        found = sorted(self._book.accepted.values(), key=lambda one: (one.name, one.fingerprint))
-        return [_view(one) | {"is_introducer": one.is_introducer, "accepted_by": one.by} for one in found]
+        entries = sorted(self._book.accepted.values(), key=lambda entry: (entry.name, entry.fingerprint))
+        return [
+            _view(entry) | {"is_introducer": entry.is_introducer, "accepted_by": entry.by} for entry in entries
+        ]
 
     def refused(self) -> Sequence[View]:
         """Who was rejected or forgotten and stays out, oldest decision first."""
@@ -102,7 +118,7 @@ class Trust:
             LocalError: it could not be kept on the disk; nothing has changed.
         """
         await self._decide(lambda book: book.accept(who, self._now(), introducer=introducer))
-        return next(one for one in self.accepted() if one["fingerprint"] == fingerprint_of(who)[0])
+        return next(view for view in self.accepted() if view["fingerprint"] == fingerprint_of(who)[0])
 
     async def reject(self, who: str) -> None:
         """Let a key wait no longer; it stays out until a person accepts it. Forgets one that was accepted.
@@ -149,29 +165,29 @@ class Trust:
         """
         await self._decide(lambda book: book.introduced(introducer, vouched, self._now()))
 
-    async def _decide(self, change: Callable[[Book], list[Publish]]) -> None:
+    async def _decide(self, change: Callable[[TrustBook], list[Publish]]) -> None:
         """Make a change, kept before it holds."""
         async with self._lock:
-            tried = Book(self._book.own, self._book.rows())
+            tried = TrustBook(self._book.own, self._book.rows())
             tried.waiting = self._book.waiting.copy()
             change(tried)
             if tried.rows() != self._book.rows():
                 await self._store.save_trust(tried.rows())
             before = dict(self._book.accepted)
-            told = change(self._book)
+            events = change(self._book)
             after = self._book.accepted
-        self._tell(told)
+        self._tell(events)
         gone = [mark for mark in before if mark not in after]
         come = [entry.address for mark, entry in after.items() if mark not in before and entry.address]
         if gone or come:
             self.changed(gone, come)
 
-    def _tell(self, told: Sequence[Publish]) -> None:
-        for one in told:
-            self._publish(one.kind, one.text, "", one.data)
+    def _tell(self, events: Sequence[Publish]) -> None:
+        for event in events:
+            self._publish(event.kind, event.text, "", event.data)
 
 
-def _view(entry: Entry) -> dict[str, Any]:
+def _view(entry: TrustEntry) -> dict[str, Any]:
     return {
         "name": entry.name,
         "address": entry.address,
@@ -181,3 +197,115 @@ def _view(entry: Entry) -> dict[str, Any]:
         "since": entry.since,
         "introduced_by": entry.introduced_by or None,
     }
+
+
+class Signing(NamedTuple):
+    """The two sides of signed exchanges, and the key of the node itself."""
+
+    signer: RequestSigner
+    verifier: RequestVerifier
+    node: NodeKey
+
+
+def signing_of(settings: Settings, folder: Path) -> Signing | None:
+    """What signs and checks as the settings say; None for a mesh without a key.
+
+    Args:
+        folder: where the node's own key is.
+
+    Raises:
+        SettingsError: the key of the mesh is too short, or too long.
+        StartError: a key cannot be read.
+    """
+    if settings.mode != "keyed":
+        return None
+    from flnet.security.keys import load_signer  # noqa: PLC0415 - it takes nine megabytes, which an open mesh saves
+
+    return made_of(load_signer(folder), MeshKey(secret_of(settings)))
+
+
+def made_of(node: NodeKey, mesh: MeshKey | None, trusts: Callable[[str], bool] | None = None) -> Signing:
+    """The two sides for these keys, as for a node that starts now.
+
+    Args:
+        mesh: the key that all nodes share; None in a pinned mesh.
+        trusts: whether the node with this public key may be asked; None: any.
+    """
+    signer = RequestSigner(node, mesh, secrets.token_hex(8), trusts)
+    return Signing(signer, RequestVerifier(node, mesh, lambda: secrets.token_hex(16)), node)
+
+
+def secret_of(settings: Settings) -> str:
+    """The key that all nodes of the mesh share: of the settings, or of the file that they name.
+
+    Raises:
+        SettingsError: it is too short, or too long.
+        StartError: the file cannot be read.
+    """
+    secret = settings.mesh_key
+    if secret is None:
+        assert settings.mesh_key_file is not None  # the settings see to that
+        try:
+            with settings.mesh_key_file.open("rb") as file:
+                secret = file.read(MAX_FILE_BYTES).decode().strip()
+        except (OSError, UnicodeDecodeError) as exc:
+            words = exc.strerror if isinstance(exc, OSError) else "it is no text"
+            raise StartError(f"the key of the mesh in {settings.mesh_key_file} cannot be read: {words}") from exc
+    if not SHORTEST <= len(secret) <= LONGEST:
+        raise SettingsError(
+            f"the key of the mesh has {len(secret)} characters; {PREFIX}MESH_KEY takes {SHORTEST} to {LONGEST} "
+            "(openssl rand -base64 32 makes a good one)"
+        )
+    return secret
+
+
+class Pinned(NamedTuple):
+    """The parts of it."""
+
+    trust: Trust
+    signing: Signing
+    channel: Channel
+
+
+def pinned_of(
+    settings: Settings, folder: Path, own: str, store: Store, publish: Callable[..., object]
+) -> Pinned | None:
+    """What a node of a pinned mesh needs; None where the settings want another mesh.
+
+    Args:
+        folder: where the node's own key is.
+        own: its public key.
+        publish: tells people: kind, sentence, trainer, data.
+
+    Raises:
+        StartError: the key cannot be read.
+    """
+    if settings.mode != "pinned":
+        return None
+    from flnet.security.keys import load_signer  # noqa: PLC0415 - it takes nine megabytes, which others save
+    from flnet.security.tls import Channel  # noqa: PLC0415
+
+    trust = Trust(own, store, publish, peers=settings.trusted_peers, introducers=settings.introducers)
+    return Pinned(trust, made_of(load_signer(folder), None, trust.trusts), Channel(trust.trusts))
+
+
+def tls_of(settings: Settings, folder: Path, publish: Callable[..., object]) -> ssl.SSLContext | None:
+    """TLS of the node's port; None where the settings want no pinned mesh.
+
+    Raises:
+        StartError: the certificates cannot be made or read.
+    """
+    if settings.mode != "pinned":
+        return None
+    from flnet.security.tls import server_context  # noqa: PLC0415
+
+    told: list[bool] = []
+
+    def tell() -> None:
+        if not told:
+            told.append(True)
+            publish(
+                "refused_here", text("somebody asked without TLS (http://), and this node answers with TLS only")
+            )
+
+    return server_context(folder, tell)

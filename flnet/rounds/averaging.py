@@ -1,4 +1,4 @@
-"""One round of averaging: gather updates until every expected peer has spoken or the timer forces the rest.
+"""Gathers the updates of one round until all expected peers have answered, or a timer forces the average.
 
 García Pérez, "Red de Federated Learning: de modelo cliente/servidor a P2P" (2021), section 3.2.4.2. The
 thesis counts models against known nodes, which waits for ever on a dead one; here the peers expected are
@@ -10,13 +10,14 @@ there is room for, those that come first in the order of the peers are folded in
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum, auto
 
-from flnet.effects import Average, CancelTimer, Effect, Fetch, Fold, SetTimer
 from flnet.errors import LocalError
-from flnet.events import (
+from flnet.params.params import Digest, Params, PeerId
+from flnet.protocol.effects import Average, CancelTimer, Effect, Fetch, Fold, Publish, SetTimer
+from flnet.protocol.events import (
     DeclineReceived,
     Event,
     Fetched,
@@ -26,9 +27,79 @@ from flnet.events import (
     UpdateOffered,
     UpdateReceived,
 )
-from flnet.params import Digest, Params, PeerId, RoundKey, Update
-from flnet.rounds.pace import wait_for
-from flnet.rounds.refolding import Refolding
+from flnet.protocol.updates import RoundKey, Update
+from flnet.rounds.peers import wait_for
+from flnet.rounds.settings import Tell, publish
+from flnet.text import text
+
+
+class Refolding:
+    """Computes a sum again that holds updates which turned out not to count, then asks for the average, once.
+
+    Updates that were folded are not kept, and sums in float64 cannot be undone to the last bit. So all other updates
+    are fetched once more from their senders, one after another in the order of the peers, and folded as they
+    arrive; those that had not been folded join them in the average. Only an attack or a broken node causes this.
+    """
+
+    def __init__(
+        self, key: RoundKey, folded: Sequence[tuple[Update, Digest]], held: Sequence[Update], patience: float
+    ) -> None:
+        """Args:
+        folded: what was in the sum and counts, sorted by peer, with the digests of the parameters; what is here
+            with its parameters is not fetched.
+        held: what counts and was never folded, sorted by peer.
+        patience: seconds for all of it; what has not come by then is left out.
+        """
+        self.timer = f"sum-again:{key.number}:{key.initiator}"
+        self.lost: dict[PeerId, str] = {}
+        self.done = False
+        self._key, self._patience = key, patience
+        self._waiting, self._held = list(folded), tuple(held)
+        self._folded: list[PeerId] = []
+
+    def start(self) -> list[Effect]:
+        """Begin."""
+        return [SetTimer(self.timer, self._patience), *self._go_on()]
+
+    def receive(self, event: Event) -> list[Effect]:
+        """Take the end of a fetch, or the timer."""
+        match event:
+            case _ if self.done:
+                return []
+            case Fetched(_, peer, digest, params) if self._awaits(peer, digest):
+                update, _ = self._waiting[0]
+                self._waiting[0] = replace(update, params=params), digest
+                return self._go_on()
+            case FetchFailed(_, peer, digest, reason) if self._awaits(peer, digest):
+                self._leave(self._waiting[0][0], text("its update could not be fetched again: {reason}", reason))
+                return self._go_on()
+            case TimerFired(name) if name == self.timer:
+                for update in [update for update, _ in self._waiting if not update.params]:
+                    self._leave(update, text("there was no time to fetch its update again"))
+                return self._go_on()
+        return []
+
+    def _awaits(self, peer: PeerId, digest: Digest) -> bool:
+        update, wanted = self._waiting[0]
+        return update.peer == peer and wanted == digest
+
+    def _leave(self, update: Update, reason: str) -> None:
+        self._waiting = [entry for entry in self._waiting if entry[0].peer != update.peer]
+        self.lost[update.peer] = reason
+
+    def _go_on(self) -> list[Effect]:
+        """Fold what is here, then fetch the next one; after the last one, average."""
+        here: list[Update] = []
+        while self._waiting and self._waiting[0][0].params:
+            here.append(self._waiting.pop(0)[0])
+        self._folded += [update.peer for update in here]
+        folds: list[Effect] = [Fold(self._key, tuple(here))] if here else []
+        if self._waiting:
+            update, digest = self._waiting[0]
+            return [*folds, Fetch(self._key, update.peer, digest)]
+        self.done = True
+        return [*folds, CancelTimer(self.timer), Average(self._key, self._held, tuple(self._folded))]
+
 
 _SUM = 2  # in updates: it is in float64
 RESTING = 4  # times the patience, in which who does not train itself waits for the first update
@@ -37,13 +108,13 @@ RESTING = 4  # times the patience, in which who does not train itself waits for 
 class Closing(Enum):
     """Why a round of averaging was closed."""
 
-    COMPLETE = auto()  # everyone expected has spoken
+    COMPLETE = auto()  # all expected peers have answered
     TIMER = auto()  # the forced-averaging timer fired
     NEXT_ROUND = auto()  # the next round was asked for
 
 
 class Averaging:
-    """Gathers the updates of one round, and closes once; the timer starts with this node's own word."""
+    """Gathers the updates of one round, and closes once; the timer starts with this node's own update or refusal."""
 
     def __init__(
         self,
@@ -56,6 +127,7 @@ class Averaging:
         chosen: Collection[PeerId] | None = None,
         seconds: Mapping[PeerId, float] | None = None,
         way: float = 0.0,
+        tell: Tell = publish,
     ) -> None:
         """Args:
         peers: the other nodes expected in this round.
@@ -65,7 +137,8 @@ class Averaging:
             one does not count: it stays here for peers that fetch it. A sum takes the room of two.
         chosen: who trains in this round; None for all. Nobody waits for others, but what they send counts.
         seconds: that nodes will train, as far as that is known; the patience may be shorter then, never longer.
-        way: seconds in which an update is here when it is ready, also when it has to be said again.
+        way: seconds in which an update is here when it is ready, also when it has to be sent again.
+        tell: makes the news that an update was fetched, or could not be.
         """
         self.key = key
         self.me = me
@@ -81,7 +154,7 @@ class Averaging:
         self.closed: Closing | None = None
         self.timer = f"forced-averaging:{key.number}:{key.initiator}"
         self._patience, self._margin, self._room = patience, margin, room
-        self._seconds, self._way = dict(seconds or {}), way
+        self._seconds, self._way, self._tell = dict(seconds or {}), way, tell
         self._digests: dict[PeerId, Digest] = {}  # of updates that are, or may be, folded
         self._left = 0.0  # of the patience, when the timer fires
         self._rests = False  # not chosen, and no update has come yet
@@ -100,6 +173,10 @@ class Averaging:
         """Say who trains, where that was not known when the round opened; then close or go on by `rest`."""
         self.chosen = frozenset(chosen)
         self.expected &= self.chosen | self.updates.keys() | self.offers.keys()
+
+    def expect(self, peer: PeerId) -> None:
+        """Wait for this peer, too."""
+        self.expected.add(peer)
 
     def took(self, peer: PeerId, seconds: float | None) -> None:
         """A node says that it trained so long in this round."""
@@ -144,9 +221,11 @@ class Averaging:
                 self.expected.add(update.peer)  # who has something to say is waited for
                 return self._pull()
             case Fetched(_, peer, digest, params) if self._awaits(peer, digest):
-                return self._take(replace(self.offers[peer][0], params=params))
+                update = replace(self.offers[peer][0], params=params)
+                return [*self._take(update), self.counted(update)]
             case FetchFailed(_, peer, digest, reason) if self._awaits(peer, digest):
-                return self._leave(peer, f"its update could not be fetched: {reason}")
+                why = text("its update could not be fetched: {reason}", reason)
+                return [*self._leave(peer, why), self._failed(event)]
             case DeclineReceived(peer, _, reason, late) if peer not in self.updates:
                 self.late |= {peer} if late else set()
                 return self._leave(peer, reason)
@@ -180,9 +259,9 @@ class Averaging:
             refused: whose updates do not count.
             own: parameters of this node's own update, which need not be fetched.
         """
-        there = {self.me: own or Params()}
+        held_here = {self.me: own or Params()}
         folded = [
-            (replace(self.updates[peer], params=there.get(peer, Params())), self._digests[peer])
+            (replace(self.updates[peer], params=held_here.get(peer, Params())), self._digests[peer])
             for peer in self.folded
             if peer not in refused
         ]
@@ -190,11 +269,24 @@ class Averaging:
         self.again = Refolding(self.key, folded, held, self._patience)
         return self.again.start()
 
+    def counted(self, update: Update) -> Publish:
+        """The news that an update is here."""
+        have = len(self.updates)
+        words = text("update from {peer}: {count} of {number}", update.peer, have, have + len(self.missing))
+        return self._tell("update_received", words, peer=update.peer, bytes=update.params.nbytes)
+
+    def _failed(self, event: FetchFailed) -> Publish:
+        words = text("the update of {peer} could not be fetched: {reason}", event.peer, event.reason)
+        return self._tell("fetch_failed", words, peer=event.peer)
+
     def _made_again(self, again: Refolding, event: Event) -> list[Effect]:
+        before = set(again.lost)
         effects = again.receive(event)
         for peer in again.lost.keys() & self.updates.keys():
             del self.updates[peer]
             self.declined[peer] = again.lost[peer]
+        if isinstance(event, FetchFailed) and event.peer in again.lost.keys() - before:
+            return [*effects, self._failed(event)]
         return effects
 
     def let_go(self) -> None:

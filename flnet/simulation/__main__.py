@@ -1,4 +1,4 @@
-"""`python -m flnet.simulation`: schedules of faults by the thousand, or one of them and all that happens in it."""
+"""`python -m flnet.simulation`: run thousands of schedules of faults, or replay one and print all its events."""
 
 from __future__ import annotations
 
@@ -6,49 +6,55 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from flnet.simulation.hunting import Options, hunt, replay
-from flnet.simulation.schedule import WEATHER_FIELDS, Reduction
+from flnet.simulation.schedule import FAULT_NAMES, Reduction
+from flnet.simulation.search import Options, replay, search
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
     Returns:
-        The exit code: 1 if anything was broken.
+        The exit code: 1 if an invariant was broken.
     """
-    asked = _parser().parse_args(words)
-    if asked.replay is not None:
-        reduction = Reduction(asked.nodes, asked.actions, asked.mild, asked.asynchronous)
-        return int(replay(asked.replay, reduction, _tell) is not None)
-    return int(hunt(Options(asked.schedules, asked.seed, asked.jobs, asynchronous=asked.asynchronous), _tell) > 0)
+    given = _parser().parse_args(arguments)
+    if given.replay is not None:
+        reduction = Reduction(given.nodes, given.actions, given.mild, given.asynchronous)
+        return int(replay(given.replay, reduction, _print) is not None)
+    options = Options(given.schedules, given.seed, given.jobs, asynchronous=given.asynchronous)
+    return int(search(options, _print) > 0)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m flnet.simulation", description=__doc__)
-    parser.add_argument("--schedules", type=int, default=1000, help="how many to play")
-    parser.add_argument("--seed", type=int, default=0, help="of the first of them; the others follow it")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--replay", type=int, metavar="SEED", help="play one schedule, and tell all of it")
-    parser.add_argument("--nodes", type=int, help="of a replay: with so many nodes")
-    parser.add_argument("--actions", type=_numbers, help="of a replay: with these actions only, as 0,3,4 or none")
-    parser.add_argument("--asynchronous", action="store_true", help="in a mesh without common rounds")
-    mild = "of a replay: with these faults of the weather left out"
-    parser.add_argument("--mild", type=_names, default=(), help=mild)
+    parser.add_argument("--schedules", type=int, default=1000, help="number of schedules to run")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the first schedule; the others count up from it"
+    )
+    parser.add_argument("--jobs", type=int, default=1, help="number of processes")
+    parser.add_argument("--replay", type=int, metavar="SEED", help="run one schedule and print all its events")
+    parser.add_argument("--nodes", type=int, help="for a replay: number of nodes")
+    parser.add_argument("--actions", type=_numbers, help="for a replay: only these actions, as 0,3,4 or none")
+    parser.add_argument(
+        "--asynchronous", action="store_true", help="run asynchronous meshes, without common rounds"
+    )
+    parser.add_argument("--mild", type=_names, default=(), help="for a replay: leave out these faults")
     return parser
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    return () if text == "none" else tuple(int(word) for word in text.split(","))
+    return () if text == "none" else tuple(int(number) for number in text.split(","))
 
 
 def _names(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
-    if unknown := [name for name in names if name not in WEATHER_FIELDS]:
-        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: expected some of {', '.join(WEATHER_FIELDS)}")
+    if unknown := [name for name in names if name not in FAULT_NAMES]:
+        raise argparse.ArgumentTypeError(
+            f"unknown faults {', '.join(unknown)}; expected some of {', '.join(FAULT_NAMES)}"
+        )
     return names
 
 
-def _tell(line: str) -> None:
+def _print(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""A whole mesh in one process: the nodes' own logic and codec, a virtual clock, a network with seeded faults.
+"""A whole mesh in one process: the nodes' own logic and codec, a virtual clock, and a network with seeded faults.
 
 Equal seeds give equal runs, so a schedule that breaks an invariant is replayed by its seed alone.
 """
@@ -9,51 +9,51 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
-from flnet.effects import Average, Evaluate, Train
+from flnet.aggregation.base import RoundStart
+from flnet.aggregation.fed_avg import fed_avg
+from flnet.aggregation.screening import USUAL, Measure, Screening
 from flnet.errors import PeerError
-from flnet.events import Event, MeshStarted, RoundTriggered
-from flnet.jobs import Rules, Waits
-from flnet.membership import Pauses
-from flnet.messages import SAFETENSORS, Peer
+from flnet.membership.probing import Pauses
 from flnet.node.core import NodeCore
-from flnet.params import PeerId, TrainerId
-from flnet.screening import USUAL, Measure
-from flnet.simulation.calls import Calls
+from flnet.node.effects import restored_of
+from flnet.params.arithmetic import distance
+from flnet.params.params import PeerId, TrainerId
+from flnet.protocol.effects import Average, Evaluate, Train
+from flnet.protocol.events import Averaged, Evaluated, Event, MeshStarted, RoundTriggered, SumSpoilt
+from flnet.protocol.messages import SAFETENSORS, Peer
+from flnet.rounds.settings import Rules, Waits
 from flnet.simulation.clock import VirtualClock
-from flnet.simulation.ledger import Ledger
-from flnet.simulation.network import SimulatedNetwork
-from flnet.simulation.node import TRAINER, SimulatedNode
-from flnet.simulation.versions import VersionLedger
-from flnet.simulation.weather import Weather
-from flnet.simulation.work import prepared, work
-from flnet.strategies import fed_avg
-from flnet.vectors import distance
+from flnet.simulation.invariants import Ledger, VersionLedger, peers_of
+from flnet.simulation.network import Calls, SimulatedNetwork
+from flnet.simulation.node import TRAINER, Environment, SimulatedNode, accuracy, prepared, train
+from flnet.simulation.schedule import Faults
 
-Listen = Callable[[float, str, str], object]  # takes the time, who (a node, or nobody), and words
+Listen = Callable[[float, str, str], object]  # takes the time, the node (or ""), and the text
+QUICK = 0.05  # seconds of an average or a measurement
 
 
-class Cluster:
-    """N nodes with one job each."""
+class Cluster(Environment):
+    """Nodes with one job each."""
 
     def __init__(
         self,
         size: int,
         seed: int,
-        weather: Weather | None = None,
+        faults: Faults | None = None,
         waits: Waits | None = None,
         pauses: Pauses | None = None,
         listen: Listen | None = None,
         rules: Rules | None = None,
     ) -> None:
         """Args:
-        listen: is told all that happens, in words.
+        listen: is called with everything that happens.
         rules: of the rounds, the same on all nodes.
         """
         self.rules = rules
         self.rng = Random(seed)
         self.clock = VirtualClock()
         self.ledger = VersionLedger() if rules is not None and rules.asynchronous else Ledger()
-        self.network = SimulatedNetwork(self.clock, self.rng, weather or Weather())
+        self.network = SimulatedNetwork(self.clock, self.rng, faults or Faults())
         self.calls = Calls(self.network, self.ledger)
         self.nodes: dict[PeerId, SimulatedNode] = {}
         self.strategy, self.bounds = fed_avg(), USUAL
@@ -62,20 +62,11 @@ class Cluster:
         self._open_rounds = self._runs = 0
         self._listen = listen
         if listen is not None:
-            self.network.listen = lambda text: self.says("", text)
+            self.network.listen = lambda text: self.log("", text)
         self._waits = waits or Waits(average=30, margin=5, start=3, claims=35)
         for i in range(size):
             me = Peer(id=self.name_of(i), ip=f"10.0.0.{i + 1}", port=4000)
-            self.add(me, (SAFETENSORS,) if i < self.weather.digests * size else ())
-
-    @property
-    def weather(self) -> Weather:
-        """What happens by chance."""
-        return self.network.weather
-
-    @weather.setter
-    def weather(self, weather: Weather) -> None:
-        self.network.weather = weather
+            self.add(me, (SAFETENSORS,) if i < self.faults.digests * size else ())
 
     @property
     def alive(self) -> list[SimulatedNode]:
@@ -83,7 +74,7 @@ class Cluster:
         return [node for node in self.nodes.values() if not node.is_dead]
 
     def add(self, me: Peer, accepts: Sequence[str] = ()) -> SimulatedNode:
-        """A node that does nothing yet, in place of the one of that id, if there was one."""
+        """Add a node that has not been started, in place of the one with its id, if there was one."""
         self._runs += 1
         run, waits = f"run {self._runs}", self._waits
         core = NodeCore(me, [TRAINER], waits, pauses=self.pauses, accepts=accepts, rules=self.rules, run=run)
@@ -93,15 +84,38 @@ class Cluster:
         return node
 
     def name_of(self, number: int) -> str:
-        """The id of a node, counted from 0; who trains in a round is drawn by the ids."""
+        """The id of a node by its number, from 0; ids decide which nodes train in a round."""
         return f"n{number:02}"
 
     def start(self, bootstrap: Callable[[int], Sequence[int]] = lambda i: [0] if i else []) -> None:
-        """Start every node; `bootstrap(i)` gives the indices of the nodes that node i is told of."""
+        """Start every node; `bootstrap(i)` gives the numbers of the nodes that node i knows at first."""
         addresses = list(self.network.nodes)
         for i, node in enumerate(self.nodes.values()):
             node.tell(TRAINER, prepared(i))
             node.tell(None, MeshStarted(tuple(addresses[j] for j in bootstrap(i))))
+
+    def kill(self, name: PeerId) -> SimulatedNode:
+        """Kill a node: nothing that it had in progress comes to an end, and what is sent to it is lost."""
+        node = self.nodes[name]
+        self.network.nodes.pop(node.address)
+        node.end()
+        return node
+
+    def restart(self, dead: SimulatedNode, *, keeps_disk: bool = True) -> SimulatedNode:
+        """Start a killed node again under its id and address, with its disk or with an empty one."""
+        node = self.add(dead.core.me, dead.core.members.accepts or ())
+        index = list(self.nodes).index(node.id)
+        self.network.refusing.discard(node.address)
+        if keeps_disk:
+            node.saved = dead.saved
+            self.ledger.restarted(node.id, node.saved.snapshot, ran_without_disk=dead.disk.has_failed)
+            if node.saved.snapshot:
+                node.tell(TRAINER, restored_of(node.saved))
+        else:
+            self.ledger.lost_disk(node.id)
+        node.tell(None, MeshStarted(tuple(a for a in self.network.nodes if a != node.address)))
+        node.tell(TRAINER, prepared(index))
+        return node
 
     def trigger(self, node: PeerId, rounds: int = 1, until: str | None = None) -> bool:
         """Ask a node for rounds; whether it accepted."""
@@ -117,54 +131,82 @@ class Cluster:
         """Nodes with an open round."""
         return [i for i, node in self.nodes.items() if not node.is_dead and node.job.busy]
 
-    def notes(self, node: SimulatedNode, is_busy: bool) -> None:
-        """A node has an open round now, or none."""
-        self._open_rounds += is_busy - node.is_busy
-        node.is_busy = is_busy
+    def run_for(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        self.clock.run_to(self.clock.now + seconds)
 
     def run_until_idle(self, seconds: float = 600.0) -> bool:
-        """Let things happen until no round is open anywhere; whether that came about within the time."""
+        """Run until no round is open on any node, for so many seconds at most; whether that was reached."""
         self.clock.run(lambda: not self._open_rounds, self.clock.now + seconds)
         return not self.busy()
 
-    def cut(self, one: Iterable[PeerId], other: Iterable[PeerId]) -> None:
-        """Let nothing pass between these nodes, either way, until `heal`."""
-        ways = list(itertools.product(one, other))
+    def cut(self, some: Iterable[PeerId], others: Iterable[PeerId]) -> None:
+        """Close the ways between these nodes in both directions, until `heal`."""
+        ways = list(itertools.product(some, others))
         self.network.cuts |= {*ways, *((b, a) for a, b in ways)}
 
     def heal(self) -> None:
-        """Open every way that was cut."""
+        """Open all ways that were cut."""
         self.network.cuts.clear()
 
-    def run_for(self, seconds: float) -> None:
-        """Let things happen for a while."""
-        self.clock.run_to(self.clock.now + seconds)
-
     def begins(self, node: SimulatedNode, owner: TrainerId | None, effect: Train | Average | Evaluate) -> None:
-        """A node begins a piece of work, whose end it hears of."""
+        """Start a piece of work for a node, which is told the result later."""
         seconds, event = self.work(node, effect)
         self.clock.after(seconds, lambda: node.tell(owner, event))
 
     def work(self, node: SimulatedNode, effect: Train | Average | Evaluate) -> tuple[float, Event]:
-        """What a piece of work takes, in seconds, and how it ends."""
-        return work(self, node, effect)
+        """How many seconds a piece of work takes, and its result."""
+        match effect:
+            case Train():
+                return train(self.rng, self.faults, effect, node.slowness)
+            case Evaluate(key, _, shared):
+                return QUICK * node.slowness, Evaluated(key, shared.digest, accuracy(node.id, shared.digest))
+            case Average():
+                return QUICK * node.slowness, self._average(node, effect)
+
+    def is_now_busy(self, node: SimulatedNode, is_busy: bool) -> None:
+        """A node reports whether it has an open round."""
+        self._open_rounds += is_busy - node.is_busy
+        node.is_busy = is_busy
 
     def publishes(self, node: SimulatedNode, text: str) -> None:
-        """A node tells people something."""
+        """A node publishes an event."""
         if self._listen is not None:
-            self.says(node.id, text)
+            self.log(node.id, text)
+
+    def log(self, node: str, text: str) -> None:
+        """Report something that happens at a node, or in the mesh, to the listener."""
+        if self._listen is not None:
+            self._listen(self.clock.now, node, text)
 
     def end(self) -> None:
-        """Let go of everything: nodes and appointments name each other, and would lie about until a search for
-        such circles finds them.
-        """
+        """Break the reference cycles between nodes and scheduled calls, which would keep all of it in memory."""
         for node in self.nodes.values():
             node.end()
         self.clock.clear()
         self.nodes.clear()
         self.network.clear()
 
-    def says(self, who: str, text: str) -> None:
-        """Tell whoever listens."""
-        if self._listen is not None:
-            self._listen(self.clock.now, who, text)
+    def _average(self, node: SimulatedNode, effect: Average) -> Event:
+        key, model = effect.key, node.job.held.model
+        assert model is not None
+        self.ledger.started_average(node.id, key.number)
+        summed, spoilt = node.sums.pop(key, []), node.spoilt.pop(key, [])
+        base, needs_base = node.job.screened_from, self.strategy.needs_base
+        screening = Screening(self.bounds, base, model.schema, needs_base, self.measure)
+        screening.take(spoilt)  # decisions about these stand
+        taken, refused = screening.take((*summed, *effect.updates)), screening.refused()
+        if refused.keys() & peers_of(summed):
+            node.spoilt[key] = [*summed, *effect.updates]
+            return SumSpoilt(key, refused)
+        counting = [update for update in taken if update.peer not in refused]
+        members = frozenset({node.id, *node.job.peers.here})
+        start = RoundStart(model.schema, base, key.number, node.id, members)
+        merged, remembered, weighed, alike = self.strategy.merge(node.job.held.remembered, start, counting)
+        is_common = screening.is_common and alike
+        apart = None if is_common else model.shared.digest
+        averaging = node.job.round.averaging if node.job.round else None
+        again = averaging.again if averaging else None
+        left_out = {*refused, *(again.lost if again else ())}
+        self.ledger.averaged(node.id, effect, merged, summed, apart, left_out=left_out)
+        return Averaged(key, merged, 0.0, refused, is_common, screening.weighed(weighed), remembered)

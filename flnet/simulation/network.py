@@ -1,4 +1,4 @@
-"""The simulated network: bodies are delayed, lost, doubled or damaged on their way, and so are the answers."""
+"""The simulated network: requests and replies are delayed, lost, duplicated or corrupted in transit."""
 
 from __future__ import annotations
 
@@ -8,42 +8,61 @@ from functools import lru_cache
 from random import Random
 from typing import Protocol
 
-from flnet.codec import JsonCodec
-from flnet.errors import PeerError
-from flnet.events import Event
-from flnet.messages import (
+from flnet.errors import NotAnnounced, PeerError
+from flnet.node.core import NodeCore
+from flnet.node.inbound import KINDS, claim_of, located, version_in
+from flnet.node.outbox import goes_along
+from flnet.params.params import PeerId, TrainerId
+from flnet.protocol.effects import Fetch, Send, SendAnnounce, SendProbe
+from flnet.protocol.events import (
+    AnnounceAnswered,
+    AnnounceFailed,
+    ClaimAnswered,
+    ContactLost,
+    ContactMade,
+    Event,
+    Fetched,
+    FetchFailed,
+    ProbeAnswered,
+    ProbeFailed,
+    SendFailed,
+    SendRefused,
+    VersionAnswered,
+)
+from flnet.protocol.messages import (
     Accuracy,
     AccuracyReply,
     Announce,
     AnnounceReply,
     AskVersion,
+    JobMessage,
     Message,
+    ModelParams,
     Packet,
     Peer,
     Probe,
     ProbeReply,
     VersionReply,
 )
-from flnet.node.core import NodeCore
-from flnet.node.translate import KINDS
-from flnet.params import PeerId, TrainerId
-from flnet.simulation.clock import VirtualClock
-from flnet.simulation.local_clock import LocalClock
-from flnet.simulation.node import Answered
-from flnet.simulation.tasks import Died
-from flnet.simulation.weather import Weather
+from flnet.protocol.updates import RoundKey
+from flnet.simulation.clock import Died, LocalClock, VirtualClock
+from flnet.simulation.invariants import Ledger
+from flnet.simulation.schedule import Faults
+from flnet.wire.json_codec import JsonCodec
 
+Answered = Callable[[Packet | PeerError | Died | None], None]  # takes a reply, a refusal, or nothing
 REPLIES: dict[str, type[Message]] = {
     Announce.path: AnnounceReply,
     Probe.path: ProbeReply,
     Accuracy.path: AccuracyReply,
     AskVersion.path: VersionReply,
 }
-REMEMBERED = 4096  # bodies whose content is known; most probes are equal to earlier ones
+FETCHED = "parameters"  # key in `moved` of parameters that were fetched by their digest
+REMEMBERED = 4096  # bodies whose decoded content is cached; most probes are equal to earlier ones
 
 
 class Receiver(Protocol):
-    """A node as the network sees it."""
+    """A node as the network knows it."""
 
     core: NodeCore
     address: str
@@ -51,11 +70,11 @@ class Receiver(Protocol):
     local: LocalClock
 
     def ask(self, owner: TrainerId | None, event: Event, answered: Answered) -> None:
-        """Take an event, and hand on the answer to it."""
+        """Handle an event, and pass on the reply to it."""
         ...
 
     def tell(self, owner: TrainerId | None, event: Event) -> None:
-        """Take an event that nobody waits for."""
+        """Handle an event whose reply nobody waits for."""
         ...
 
 
@@ -63,16 +82,16 @@ class SimulatedNetwork:
     """Carries bodies between nodes by address.
 
     Attributes:
-        cuts: ways (from, to) that are closed. A request crosses one way, the answer to it the other.
-        refusing: addresses at which a machine is, but no node: a connection to them fails at once.
-        moved: bytes of bodies by path, of each that was sent.
+        cuts: ways (from, to) that are closed. A request takes one way, its reply the other.
+        refusing: addresses of machines without a running node: connections to them fail at once.
+        moved: bytes of the bodies that were sent, by path.
     """
 
-    def __init__(self, clock: VirtualClock, rng: Random, weather: Weather) -> None:
+    def __init__(self, clock: VirtualClock, rng: Random, faults: Faults) -> None:
         self.cuts: set[tuple[PeerId, PeerId]] = set()
         self.refusing: set[str] = set()
         self.moved: Counter[str] = Counter()
-        self.weather = weather
+        self.faults = faults
         self.nodes: dict[str, Receiver] = {}
         self.clock, self.rng = clock, rng
         self.listen: Callable[[str], None] | None = None
@@ -81,29 +100,29 @@ class SimulatedNetwork:
         self._bare_reply = lru_cache(1024)(self._encoded_reply)  # most are equal
 
     def clear(self) -> None:
-        """Forget all nodes and bodies."""
+        """Forget all nodes and cached bodies."""
         self.nodes.clear()
         self._read.cache_clear()
         self._bare_reply.cache_clear()
 
     def encode(self, packet: Packet) -> bytes:
-        """The body of a message."""
+        """Encode a message."""
         return self._codec.encode(packet)
 
     def _encoded_reply(self, me: Peer, incarnation: int) -> bytes:
         return self.encode(Packet(ProbeReply(i_am=me, incarnation=incarnation)))
 
     def is_open(self, sender: PeerId, receiver: PeerId) -> bool:
-        """Whether anything passes this way."""
+        """Whether messages pass from one node to the other."""
         return not self.cuts or (sender, receiver) not in self.cuts
 
     def chance(self, probability: float) -> bool:
-        """Whether something happens that has this probability."""
+        """Draw whether something of this probability happens."""
         return probability > 0 and self.rng.random() < probability
 
     def delay(self) -> float:
-        """Seconds of one way."""
-        shortest, longest = self.weather.delay
+        """Draw how long a message takes one way, in seconds."""
+        shortest, longest = self.faults.delay
         return shortest + (longest - shortest) * self.rng.random()
 
     def carry(
@@ -116,46 +135,44 @@ class SimulatedNetwork:
         failed: Callable[[], None],
         background: bool = False,
     ) -> None:
-        """Take a message across and its answer back, as the weather allows."""
-        weather, receiver, way = self.weather, self.nodes.get(address), self.delay()
+        """Carry a request to its receiver and the reply back, subject to faults."""
+        faults, receiver, delay = self.faults, self.nodes.get(address), self.delay()
         self.moved[path] += len(body)
         if receiver is None and address in self.refusing:
-            self.clock.after(way, failed, background=background)
+            self.clock.after(delay, failed, background=background)
             return
-        if receiver is None or not self.is_open(sender.id, receiver.id) or self.chance(weather.lose_request):
-            self._says(f"{path} of {sender.id} to {address} is lost")
-            self.clock.after(weather.give_up, failed, background=background)
+        if receiver is None or not self.is_open(sender.id, receiver.id) or self.chance(faults.lose_request):
+            self._log(f"{path} of {sender.id} to {address} is lost")
+            self.clock.after(faults.give_up, failed, background=background)
             return
-        is_lost = self.chance(weather.lose_reply)
-        if self.chance(weather.corrupt):
-            self._says(f"{path} of {sender.id} to {receiver.id} is damaged")
-            body = damaged(body, self.rng)
-            is_lost = is_lost or self._is_readable(
-                KINDS[path], body
-            )  # by its checksum, which codecs do not look at
+        is_lost = self.chance(faults.lose_reply)
+        if self.chance(faults.corrupt):
+            self._log(f"{path} of {sender.id} to {receiver.id} is damaged")
+            body = corrupted(body, self.rng)
+            is_lost = is_lost or self._is_readable(KINDS[path], body)  # a checksum would notice
             if is_lost:
-                self.clock.after(weather.give_up, failed, background=background)
+                self.clock.after(faults.give_up, failed, background=background)
                 return
 
         def reply(answer: Packet | PeerError | Died | None) -> None:
             closed = is_lost or not self.is_open(receiver.id, sender.id)
             if closed or isinstance(answer, Died):
-                self._says(f"the answer of {receiver.id} to {path} of {sender.id} is lost")
-                self.clock.after(weather.give_up, failed, background=background)
+                self._log(f"the answer of {receiver.id} to {path} of {sender.id} is lost")
+                self.clock.after(faults.give_up, failed, background=background)
                 return
             if isinstance(answer, Packet):
                 answer = self._across(path, answer)
             self.clock.after(self.delay(), lambda: answered(answer), background=background)
 
-        self.clock.after(way, lambda: self._arrive(receiver, sender, path, body, reply), background=background)
-        if self.chance(weather.duplicate):
-            again = way + self.delay()
-            self.clock.after(
-                again, lambda: self._arrive(receiver, sender, path, body, lambda _: None), background=background
-            )
+        def arrive(answered: Answered) -> Callable[[], None]:
+            return lambda: self._arrive(receiver, sender, path, body, answered)
+
+        self.clock.after(delay, arrive(reply), background=background)
+        if self.chance(faults.duplicate):
+            self.clock.after(delay + self.delay(), arrive(lambda reply: None), background=background)
 
     def _arrive(self, receiver: Receiver, sender: Receiver, path: str, body: bytes, reply: Answered) -> None:
-        if self.nodes.get(receiver.address) is not receiver:  # it was killed meanwhile
+        if self.nodes.get(receiver.address) is not receiver:  # it was killed in the meantime
             reply(Died())
             return
         try:
@@ -170,16 +187,16 @@ class SimulatedNetwork:
         receiver.ask(owner, event, reply)
 
     def _across(self, path: str, answer: Packet) -> Packet | PeerError:
-        """An answer as its bytes tell it at the other end."""
+        """A reply as the other end decodes it."""
         message = answer.message
         if isinstance(message, ProbeReply) and not message.news and message.key is None:
             body = self._bare_reply(message.i_am, message.incarnation)
         else:
             body = self.encode(answer)
-        if self.chance(self.weather.corrupt):
-            body = damaged(body, self.rng)
+        if self.chance(self.faults.corrupt):
+            body = corrupted(body, self.rng)
             if self._is_readable(REPLIES[path], body):
-                return self._read(REPLIES[path], self.encode(answer))  # the checksum had it sent again
+                return self._read(REPLIES[path], self.encode(answer))  # a checksum would notice, and it is resent
         try:
             return self._read(REPLIES[path], body)
         except PeerError as exc:
@@ -192,14 +209,164 @@ class SimulatedNetwork:
             return False
         return True
 
-    def _says(self, text: str) -> None:
+    def _log(self, text: str) -> None:
         if self.listen is not None:
             self.listen(text)
 
 
-def damaged(body: bytes, rng: Random) -> bytes:
-    """The same bytes but for one, which is another one."""
+def corrupted(body: bytes, rng: Random) -> bytes:
+    """The same bytes with one of them changed."""
     if not body:
         return body
     at = rng.randrange(len(body))
     return body[:at] + bytes([body[at] ^ rng.randint(1, 255)]) + body[at + 1 :]
+
+
+class Calls:
+    """Carries Send, Fetch, SendAnnounce and SendProbe over a simulated network."""
+
+    def __init__(self, network: SimulatedNetwork, ledger: Ledger) -> None:
+        self._network, self._ledger = network, ledger
+        self._bare_probe = lru_cache(1024)(self._encoded_probe)
+
+    def send(self, node: Receiver, owner: TrainerId, effect: Send) -> None:
+        """Send a job's message to all its recipients."""
+        message = effect.message
+        assert isinstance(message, JobMessage)
+        key = RoundKey(message.round, PeerId(message.initiator or message.i_am.id))
+        if isinstance(message, ModelParams) and effect.params is not None:
+            self._ledger.sent_update(node.id, key, effect.params)
+        if isinstance(message, AskVersion) and effect.to:
+            self._ledger.told_version(node.id, message.round, message)
+        bodies: dict[bool, bytes] = {}
+        for peer in effect.to:
+            accepts = node.core.members.accepts_of(peer) if node.core.members.accepts else frozenset()
+            inline = goes_along(message, effect.params, accepts, self._network.faults.push_bytes)
+            if inline not in bodies:
+                bodies[inline] = self._network.encode(Packet(message, effect.params if inline else None))
+            self.send_to(node, owner, peer, message, key, bodies[inline])
+
+    def send_to(
+        self, node: Receiver, owner: TrainerId, peer: PeerId, message: JobMessage, key: RoundKey, body: bytes
+    ) -> None:
+        """Send an encoded message to one peer, after an announcement if the peer does not know the node."""
+        address = node.core.members.address_of(peer) or ""
+        was_announced = False
+
+        def answered(reply: Packet | PeerError | Died | None) -> None:
+            nonlocal was_announced
+            if isinstance(reply, NotAnnounced):  # the peer was restarted, or does not know this node yet
+                if was_announced:
+                    failed()
+                else:
+                    was_announced = True
+                    self.announce(node, node.core.members.introduction(address), again)
+                return
+            if not node.core.members.settled(peer):
+                node.tell(None, ContactMade(peer))
+            if isinstance(reply, Packet) and isinstance(reply.message, AccuracyReply):
+                node.tell(owner, ClaimAnswered(claim_of(message.round, reply)))
+            elif isinstance(reply, Packet) and isinstance(reply.message, VersionReply):
+                node.tell(owner, VersionAnswered(version_in(reply, owner)))
+            elif isinstance(reply, PeerError):
+                current = reply.details().get("round")
+                number = current if isinstance(current, int) else None
+                refusal = SendRefused(peer, message.path, key, reply.status, reply.code, str(reply), number)
+                node.tell(owner, refusal)
+
+        def failed() -> None:
+            node.tell(owner, SendFailed(peer, message.path, key, "lost"))
+            node.tell(None, ContactLost(peer, "lost"))
+
+        def again() -> None:
+            self._network.carry(node, address, message.path, body, answered, failed)
+
+        again()
+
+    def fetch(self, node: Receiver, owner: TrainerId, effect: Fetch) -> None:
+        """Fetch parameters from a peer by their digest."""
+        network, peer = self._network, effect.peer
+        faults, seconds = network.faults, 2 * network.delay()
+        fails = network.chance(faults.fail_fetch + faults.corrupt)
+        address = node.core.members.address_of(peer) or ""
+
+        def end() -> None:
+            server = network.nodes.get(address)
+            ways = [] if server is None else [(node.id, server.id), (server.id, node.id)]
+            arrives = server is not None and not fails and all(network.is_open(*way) for way in ways)
+            held = server.core.find(effect.digest) if server is not None and arrives else None
+            if not arrives:
+                node.tell(None, ContactLost(peer, "lost"))
+            if held is not None:
+                network.moved[FETCHED] += held[1].nbytes
+                node.tell(owner, Fetched(effect.key, peer, effect.digest, held[1]))
+            else:
+                node.tell(owner, FetchFailed(effect.key, peer, effect.digest, "lost"))
+
+        network.clock.after(seconds, end)
+
+    def announce(self, node: Receiver, effect: SendAnnounce, then: Callable[[], None] = lambda: None) -> None:
+        """Announce a node at an address, and call `then` when that is over."""
+        address = effect.address
+        message = Announce(
+            i_am=node.core.me,
+            my_known_peers=list(effect.known),
+            accepts=node.core.members.accepts,
+            incarnation=effect.incarnation,
+            members=list(effect.members),
+        )
+
+        def answered(reply: Packet | PeerError | Died | None) -> None:
+            if not isinstance(reply, Packet) or not isinstance(reply.message, AnnounceReply):
+                node.tell(None, AnnounceFailed(address, str(reply)))
+                then()
+                return
+            peer = located(reply.message.i_am, address.partition(":")[0])
+            others = tuple(reply.message.announce_yourself_to_peers)
+            accepts = frozenset(reply.message.accepts or ())
+            incarnation, members = reply.message.incarnation, tuple(reply.message.members or ())
+            node.tell(None, AnnounceAnswered(address, peer, others, accepts, incarnation, members))
+            then()
+
+        def failed() -> None:
+            node.tell(None, AnnounceFailed(address, "lost"))
+            then()
+
+        body = self._network.encode(Packet(message))
+        self._network.carry(node, address, Announce.path, body, answered, failed, True)
+
+    def probe(self, node: Receiver, effect: SendProbe) -> None:
+        """Probe a peer, with a timeout by the sender's own clock."""
+        peer, message = effect.to, effect.message
+        about = PeerId(message.target.id) if message.target else None
+        is_over = False
+
+        def end(event: Event) -> None:
+            nonlocal is_over
+            if not is_over:
+                is_over = True
+                node.local.cancel(timeout)
+                node.tell(None, event)
+
+        def answered(reply: Packet | PeerError | Died | None) -> None:
+            if not isinstance(reply, Packet) or not isinstance(reply.message, ProbeReply):
+                end(ProbeAnswered(peer, about))
+            elif reply.message.i_am.id != peer:
+                end(ProbeFailed(peer, about, "somebody else is there now"))
+            else:
+                end(ProbeAnswered(peer, about, reply.message.incarnation, tuple(reply.message.news)))
+
+        def failed() -> None:
+            end(ProbeFailed(peer, about, "lost"))
+
+        timeout = node.local.after(effect.seconds, lambda late: failed())
+        address = node.core.members.address_of(peer) or ""
+        self._network.carry(node, address, Probe.path, self._probe_body(message), answered, failed, True)
+
+    def _probe_body(self, message: Probe) -> bytes:
+        if message.news or message.target or message.reached or message.missed:
+            return self._network.encode(Packet(message))
+        return self._bare_probe(message.i_am, message.incarnation)
+
+    def _encoded_probe(self, me: Peer, incarnation: int) -> bytes:
+        return self._network.encode(Packet(Probe(i_am=me, incarnation=incarnation)))

@@ -1,13 +1,25 @@
-"""One node of a simulated mesh: its core, line and keeper are the real ones, all else is simulated."""
+"""One node of a simulated mesh. Its core, commit queue and saving are those of a real node; all else is simulated.
+
+Its trainer has a model of seven numbers, which a training moves at random.
+"""
 
 from __future__ import annotations
 
+import zlib
+from abc import ABC, abstractmethod
 from asyncio import Future
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, cast
+from random import Random
+from typing import cast
 
-from flnet.effects import (
+import numpy as np
+
+from flnet.errors import LocalError, PeerError
+from flnet.node.core import NodeCore, Owned
+from flnet.node.effects import RETRY_SECONDS, CommitQueue, StateSaver, Step
+from flnet.params.params import Digest, Params, PeerId, TrainerId
+from flnet.protocol.effects import (
     Answer,
     Average,
     CancelTimer,
@@ -24,64 +36,160 @@ from flnet.effects import (
     SetTimer,
     Train,
 )
-from flnet.errors import PeerError
-from flnet.events import Event, RolledBack, TimerFired
-from flnet.messages import Packet, VersionReply
-from flnet.node.core import NodeCore, Owned
-from flnet.node.keeper import RETRY_SECONDS, Keeper
-from flnet.node.line import Line, Step
-from flnet.params import Digest, Params, PeerId, RoundKey, TrainerId, Update
-from flnet.simulation.disk import Disk, Pause
-from flnet.simulation.local_clock import LocalClock
-from flnet.simulation.tasks import Died, Promise, Tasks
-from flnet.simulation.work import THRESHOLD, accuracy
-from flnet.store import SavedJob
+from flnet.protocol.events import Declaration, Event, Prepared, RolledBack, TimerFired, Trained, TrainingFailed
+from flnet.protocol.messages import HyperParams, Packet, VersionReply
+from flnet.protocol.updates import RoundKey, Update
+from flnet.simulation.clock import Died, LocalClock, Pause, Promise, Tasks, VirtualClock
+from flnet.simulation.invariants import Ledger
+from flnet.simulation.network import Answered, Calls, SimulatedNetwork
+from flnet.simulation.schedule import Faults
+from flnet.store.base import SavedJob
+from flnet.store.memory import MemoryStore
 
-if TYPE_CHECKING:
-    from flnet.simulation.cluster import Cluster
+THRESHOLD = 0.02  # by how much a peer's model must be better to be adopted
+
+
+def declared() -> Declaration:
+    """What the trainer declares about itself."""
+    return Declaration("Simulated", HyperParams(e=1, u=0.1, b=8), THRESHOLD, ("w", "b"))
+
+
+def initial(index: int) -> Params:
+    """Initial parameters: four weights and three biases, different on every node."""
+    return Params({"w": np.full((2, 2), index, np.float32), "b": np.zeros(3, np.float32)})
+
+
+def prepared(index: int) -> Event:
+    """The event of a trainer that has been loaded."""
+    return Prepared(declared(), initial(index))
+
+
+def train(rng: Random, faults: Faults, effect: Train, slowness: float) -> tuple[float, Event]:
+    """How many seconds a training takes, and its result."""
+    seconds = rng.uniform(*faults.training) * slowness
+    if rng.random() < faults.fail_training:
+        return seconds, TrainingFailed(effect.key, "the weather")
+    pull = np.float32(rng.uniform(-1, 1))
+    trained = Params({name: value * np.float32(0.9) + pull for name, value in effect.params.items()})
+    return seconds, Trained(effect.key, trained, rng.randint(1, 500), rng.random(), seconds=seconds)
+
+
+def accuracy(node: PeerId, digest: Digest) -> float:
+    """The accuracy of a model on a node's own test data: arbitrary, but always the same."""
+    return zlib.crc32(f"{node} {digest}".encode()) / 2**32
+
 
 TRAINER = TrainerId("SIMULATED")
-AT_ONCE = (CancelWork, Train, Fold, Average, Evaluate, SetTimer, CancelTimer)  # before anything is saved
+AT_ONCE = (CancelWork, Train, Fold, Average, Evaluate, SetTimer, CancelTimer)  # performed before anything is saved
 
 
-Answered = Callable[[Packet | PeerError | Died | None], None]
+class Disk(MemoryStore):
+    """The disk of a node, with the state of its one job: it survives a crash, takes time, and can break.
+
+    Attributes:
+        saved: what a restart finds.
+        fails: whether saves fail at present.
+        has_failed: whether any save has failed since the node started.
+    """
+
+    def __init__(self, takes: Callable[[], tuple[float, float]]) -> None:
+        """Args:
+        takes: seconds until saved data would survive a crash, and from then until the node is told so.
+        """
+        super().__init__()
+        self.saved = SavedJob()
+        self.fails = self.has_failed = False
+        self._takes = takes
+        self._requested = self._done = 0  # saves by number: a later one includes an earlier one that failed
+
+    async def save(self, trainer: TrainerId, job: SavedJob) -> None:
+        """Save the state of the job.
+
+        Raises:
+            LocalError: the disk is broken.
+        """
+        before, after = self._takes()
+        self._requested += 1
+        number = self._requested
+        await Pause(before)
+        if self.fails:
+            self.has_failed = True
+            raise LocalError("no space is left on the disk")
+        if number > self._done:  # a real store has one thread, so no save overtakes another
+            self.saved, self._done = self.saved.then(job), number
+        await Pause(after)
 
 
-def nobody(_: object) -> None:
-    """Whoever waits for no answer."""
+class Environment(ABC):
+    """What the nodes of one simulation share, and what they report to it.
+
+    Attributes:
+        calls: carries what nodes send each other.
+        ledger: checks the invariants.
+    """
+
+    clock: VirtualClock
+    rng: Random
+    network: SimulatedNetwork
+    calls: Calls
+    ledger: Ledger
+
+    @property
+    def faults(self) -> Faults:
+        """The random faults at present."""
+        return self.network.faults
+
+    @faults.setter
+    def faults(self, faults: Faults) -> None:
+        self.network.faults = faults
+
+    @abstractmethod
+    def begins(self, node: SimulatedNode, owner: TrainerId | None, effect: Train | Average | Evaluate) -> None:
+        """Start a piece of work for a node, which is told the result later."""
+
+    @abstractmethod
+    def is_now_busy(self, node: SimulatedNode, is_busy: bool) -> None:
+        """A node reports whether it has an open round."""
+
+    @abstractmethod
+    def publishes(self, node: SimulatedNode, text: str) -> None:
+        """A node publishes an event."""
 
 
 class SimulatedNode:
-    """One node of the cluster: its core, and who performs what it asks for.
+    """A node of a simulated mesh: hands events to its core, and performs the effects that the core asks for.
 
     Attributes:
-        job: its only one.
-        slowness: how many times longer its trainings take.
-        shelf: the models that it held, for people who go back to one.
+        job: its only job.
+        slowness: factor by which its trainings take longer.
+        models: models that it has held, which a rollback can return to.
+        sums: updates that were added up in rounds that have not been averaged yet.
+        spoilt: updates of sums that have to be computed again.
+        is_busy: whether it has an open round, as its environment counts.
     """
 
-    def __init__(self, core: NodeCore, cluster: Cluster) -> None:
+    def __init__(self, core: NodeCore, environment: Environment) -> None:
         self.core, self.job = core, core.jobs[TRAINER]
         self.address = core.me.address
         self.id = PeerId(core.me.id)
-        self._cluster = cluster
-        self.local = LocalClock(cluster.clock)
+        self._environment = environment
+        self.local = LocalClock(environment.clock)
         self.disk = Disk(self._save_times)
-        self.keeper = Keeper(self.disk, self._tells)
-        self.sums: dict[RoundKey, list[Update]] = {}  # what was folded in rounds that are not averaged yet
-        self.spoilt: dict[RoundKey, list[Update]] = {}  # what sums held that have to be made again
-        self.shelf: dict[Digest, RolledBack] = {}
+        self.saver = StateSaver(self.disk, lambda kind, text: environment.publishes(self, text))
+        self.sums: dict[RoundKey, list[Update]] = {}
+        self.spoilt: dict[RoundKey, list[Update]] = {}
+        self.models: dict[Digest, RolledBack] = {}
         self.slowness = 1.0
         self.is_dead = False
-        self.is_busy = False  # a round is open, as the cluster counts it
+        self.is_busy = False
         self._inbox: deque[tuple[TrainerId | None, Event, Answered]] = deque()
-        self._tasks = Tasks(cluster.clock)
-        self._line = Line(self._save, self._finish, self._tasks.spawn)
+        self._tasks = Tasks(environment.clock)
+        self._queue = CommitQueue(self._save, self._finish, self._tasks.spawn)
         self._stalls = 0
 
     @property
     def saved(self) -> SavedJob:
-        """What its disk holds."""
+        """What is on its disk."""
         return self.disk.saved
 
     @saved.setter
@@ -89,100 +197,100 @@ class SimulatedNode:
         self.disk.saved = saved
 
     def tell(self, owner: TrainerId | None, event: Event) -> None:
-        """An event that nobody waits for; a refusal ends there, and so does all when the node was killed."""
-        self.ask(owner, event, nobody)
+        """Hand over an event whose reply or refusal nobody waits for."""
+        self.ask(owner, event, lambda reply: None)
 
     def hear(self, owner: TrainerId | None, event: Event) -> Packet | None:
-        """An event of a person: its answer, None if it has to wait.
+        """Hand over a user's event, and return the reply; None if the event has to wait.
 
         Raises:
-            PeerError: it was refused.
+            PeerError: the event was refused.
         """
-        answers: list[Packet | PeerError | Died | None] = []
-        self.ask(owner, event, answers.append)
-        answer = answers[0] if answers else None
-        if isinstance(answer, PeerError):
-            raise answer
-        return answer if isinstance(answer, Packet) else None
+        replies: list[Packet | PeerError | Died | None] = []
+        self.ask(owner, event, replies.append)
+        reply = replies[0] if replies else None
+        if isinstance(reply, PeerError):
+            raise reply
+        return reply if isinstance(reply, Packet) else None
 
     def ask(self, owner: TrainerId | None, event: Event, answered: Answered) -> None:
-        """Take an event when its turn comes, and hand on the answer to it, or the refusal."""
+        """Handle an event when its turn comes, and pass on the reply or the refusal."""
         if self.is_dead:
             answered(Died())
-        elif self._stalls or self._line.is_long or self._inbox:
+        elif self._stalls or self._queue.is_long or self._inbox:
             self._inbox.append((owner, event, answered))
         else:
-            self._take(owner, event, answered)
+            self._handle(owner, event, answered)
 
     def stall(self, seconds: float) -> None:
-        """Its loop stands still for so long: it hears nothing, its timers are late, and so is what it saves."""
+        """Stop its event loop for a while: it handles nothing, and its timers and saves are late."""
         self._stalls += 1
         self.local.stop()
         self._tasks.stop()
-        self._cluster.clock.after(seconds, self._wake)
+        self._environment.clock.after(seconds, self._end_stall)
 
     def end(self) -> None:
-        """It was killed: nothing that it has under way comes to an end."""
+        """Kill it: nothing that is in progress comes to an end."""
         self.is_dead = True
         self.local.close()
         self._tasks.close()
-        self._line.close()
+        self._queue.close()
         while self._inbox:
             self._inbox.popleft()[2](Died())
-        self._cluster.notes(self, is_busy=False)
+        self._environment.is_now_busy(self, False)
 
-    def _wake(self) -> None:
+    def _end_stall(self) -> None:
         self._stalls -= 1
         if self.is_dead or self._stalls:
             return
-        came, self._inbox = self._inbox, deque()
-        self._stalls = 1  # late timers stand in line before what came meanwhile
-        self.local.go_on()
+        waiting, self._inbox = self._inbox, deque()
+        self._stalls = 1  # late timers come before what arrived meanwhile
+        self.local.resume()
         self._stalls = 0
-        self._inbox += came
-        self._tasks.go_on()
-        self._take_next()
+        self._inbox += waiting
+        self._tasks.resume()
+        self._handle_next()
 
-    def _take_next(self) -> None:
-        while self._inbox and not (self._stalls or self.is_dead or self._line.is_long):
-            self._take(*self._inbox.popleft())
+    def _handle_next(self) -> None:
+        while self._inbox and not (self._stalls or self.is_dead or self._queue.is_long):
+            self._handle(*self._inbox.popleft())
 
-    def _take(self, owner: TrainerId | None, event: Event, answered: Answered) -> None:
-        """Pass an event to the core and perform what it asks for, in the order of flnet.node.perform."""
+    def _handle(self, owner: TrainerId | None, event: Event, answered: Answered) -> None:
+        """Pass an event to the core and perform what it asks for, in the order of flnet.node.effects."""
         try:
             owned = self.core.hear(owner, event)
         except PeerError as exc:
             answered(exc)
             return
-        saves, shown = self._begin(owned)
+        saves, visible = self._begin(owned)
         if saves:
-            self._look_at(owned)
-        ledger, state = self._cluster.ledger, self.job.state
-        ledger.made(state)
-        number, taken = state.number, None if owner is None else ledger.takes(state, event)
+            self._check_model(owned)
+        ledger, job = self._environment.ledger, self.job
+        ledger.stepped(job)
+        number, accepted = job.number, None if owner is None else ledger.accepted(job, event)
 
-        def kept(answer: Packet | None) -> None:
-            ledger.look(self.id, number)
-            if answer is not None and isinstance(answer.message, VersionReply):
-                ledger.tells(self.id, answer.message.round, answer.message)
-            if taken is not None:
-                ledger.acknowledges(self.id, taken, self.saved)
-            answered(answer)
+        def saved(reply: Packet | None) -> None:
+            ledger.entered_round(self.id, number)
+            if reply is not None and isinstance(reply.message, VersionReply):
+                ledger.told_version(self.id, reply.message.round, reply.message)
+            if accepted is not None:
+                ledger.acknowledged_update(self.id, accepted, self.saved)
+            answered(reply)
             if self._inbox:
-                self._take_next()
+                self._handle_next()
 
-        if saves or self.keeper.trouble or not self._line.is_empty:
-            promise = Promise(kept, lambda why: self._broken(why, answered))
-            self._line.add(Step(saves, (), shown, (owner, event), cast(Future[Packet | None], promise)))
+        if saves or self.saver.trouble or not self._queue.is_empty:
+            promise = Promise(saved, lambda reason: self._refuse(reason, answered))
+            self._queue.add(Step(saves, (), visible, (owner, event), cast(Future[Packet | None], promise)))
         else:
-            kept(self._show(shown) if shown else None)
+            saved(self._show(visible) if visible else None)
         if owner is not None or owned:
-            self._cluster.notes(self, self.job.busy)
+            self._environment.is_now_busy(self, self.job.busy)
 
     def _begin(self, owned: Sequence[Owned]) -> tuple[list[tuple[TrainerId, Save]], list[Owned]]:
-        """Begin what nobody else sees; what is to be saved, and then what is to be shown."""
+        """Perform the effects that nobody else sees; return the saves, and the effects that others may see then."""
         saves: list[tuple[TrainerId, Save]] = []
-        shown = []
+        visible = []
         for item in owned:
             effect = item.effect
             if isinstance(effect, AT_ONCE):
@@ -190,96 +298,94 @@ class SimulatedNode:
             elif isinstance(effect, Save) and item.owner is not None:
                 saves.append((item.owner, effect))
             else:
-                shown.append(item)
-        return saves, shown
+                visible.append(item)
+        return saves, visible
 
     async def _save(self, steps: Sequence[Step]) -> None:
-        """Keep what these steps want kept, as one."""
-        was_well = not self.keeper.trouble
-        await self.keeper.save(TRAINER, *(save for step in steps for _, save in step.saves))
-        if was_well and self.keeper.trouble:
-            self._tasks.spawn(self._mend(), background=True)
+        """Save what these steps ask for, as one."""
+        worked = not self.saver.trouble
+        await self.saver.save(TRAINER, *(save for step in steps for _, save in step.saves))
+        if worked and self.saver.trouble:
+            self._tasks.spawn(self._retry_saving(), background=True)
 
     async def _finish(self, step: Step) -> Packet | None:
-        answer = self._show(step.effects)
+        reply = self._show(step.effects)
         if step.heard is not None:
-            await self.keeper.must_be_kept(*step.heard)
-        return answer
+            await self.saver.ensure_saved(*step.heard)
+        return reply
 
-    def _show(self, shown: Sequence[Owned]) -> Packet | None:
-        """Perform what others may see; the answer among it."""
-        answer = None
-        for item in shown:
+    def _show(self, visible: Sequence[Owned]) -> Packet | None:
+        """Perform what others may see, and return the reply if there is one."""
+        reply = None
+        for item in visible:
             effect = item.effect
             if isinstance(effect, Answer):
-                answer = Packet(effect.message, effect.params)
+                reply = Packet(effect.message, effect.params)
             elif isinstance(effect, Send) and item.owner is not None:
-                self._perform(item.owner, self.keeper.allowed(item.owner, effect))
+                self._perform(item.owner, self.saver.allowed(item.owner, effect))
             else:
                 self._perform(item.owner, effect)
-        return answer
+        return reply
 
-    def _broken(self, why: Exception, answered: Answered) -> None:
-        """A step has no answer: it is refused, its node was killed, or there is a bug."""
-        if not isinstance(why, PeerError | Died):
-            raise why
-        answered(why)
-        self._take_next()
+    def _refuse(self, reason: Exception, answered: Answered) -> None:
+        """A step has no reply: it is refused, its node was killed, or there is a bug."""
+        if not isinstance(reason, PeerError | Died):
+            raise reason
+        answered(reason)
+        self._handle_next()
 
-    def _look_at(self, owned: Sequence[Owned]) -> None:
-        """Note the model that the job holds now, and check why, if it is a peer's."""
-        effects, state = [item.effect for item in owned], self.job.state
-        if state.model is not None and state.model.round >= 0:
-            held = state.model
-            self.shelf[held.shared.digest] = RolledBack(held.shared, Params(), held.round, held.contributors)
-        told = [e.data["round"] for e in effects if isinstance(e, Publish) and e.kind == "exchanged"]
-        if not told:
+    def _check_model(self, owned: Sequence[Owned]) -> None:
+        """Remember the model that the job holds now; if it was adopted from a peer, check that it is better."""
+        effects, model = [item.effect for item in owned], self.job.held.model
+        if model is not None and model.round >= 0:
+            self.models[model.shared.digest] = RolledBack(model.shared, Params(), model.round, model.contributors)
+        exchanged = [e.data["round"] for e in effects if isinstance(e, Publish) and e.kind == "exchanged"]
+        if not exchanged:
             return
-        taken = next(e.params for e in effects if isinstance(e, Save) and e.params is not None)
-        records = [*state.history, *([state.record] if state.record else [])]
-        left = next(r.digest for r in reversed(records) if r.key.number == told[0] and r.digest is not None)
-        before, after = accuracy(self.id, left), accuracy(self.id, taken.digest)
-        self._cluster.ledger.adopts(self.id, left, before, after, THRESHOLD)
+        adopted = next(e.params for e in effects if isinstance(e, Save) and e.params is not None)
+        record = self.job.record_of(exchanged[0])
+        assert record is not None and record.digest is not None
+        own = record.digest
+        before, after = accuracy(self.id, own), accuracy(self.id, adopted.digest)
+        self._environment.ledger.adopted(self.id, own, before, after, THRESHOLD)
 
     def _perform(self, owner: TrainerId | None, effect: Effect) -> None:
-        cluster = self._cluster
+        environment = self._environment
         match effect:
             case Publish(_, text):
-                cluster.publishes(self, text)
+                environment.publishes(self, text)
             case CancelTimer(name):
                 self.local.cancel((owner, name))
             case SetTimer(name, seconds, margin):
-                wait = seconds + (cluster.rng.random() * margin if margin else 0.0)
+                wait = seconds + (environment.rng.random() * margin if margin else 0.0)
                 self.local.set((owner, name), wait, self._fires(owner, name), background=owner is None)
             case SendProbe():
-                cluster.calls.probe(self, effect)
+                environment.calls.probe(self, effect)
             case Send() if owner is not None:
-                cluster.calls.send(self, owner, effect)
+                environment.calls.send(self, owner, effect)
             case SendAnnounce():
-                cluster.calls.announce(self, effect)
+                environment.calls.announce(self, effect)
             case Fetch() if owner is not None:
-                cluster.calls.fetch(self, owner, effect)
+                environment.calls.fetch(self, owner, effect)
             case Fold(key, updates):
                 self.sums.setdefault(key, []).extend(updates)
             case Train() | Average() | Evaluate():
-                cluster.begins(self, owner, effect)
+                environment.begins(self, owner, effect)
             case _:
-                pass  # CancelWork: what it gives comes late
+                pass  # CancelWork: the result comes too late
 
     def _fires(self, owner: TrainerId | None, name: str) -> Callable[[float], None]:
         return lambda late: self.tell(owner, TimerFired(name, late))
 
     def _save_times(self) -> tuple[float, float]:
-        shortest, longest = self._cluster.weather.saving
+        shortest, longest = self._environment.faults.saving
         if longest <= 0:
             return 0.0, 0.0
-        seconds, part = self._cluster.rng.uniform(shortest, longest), self._cluster.rng.random()
+        rng = self._environment.rng
+        seconds, part = rng.uniform(shortest, longest), rng.random()
         return seconds * part, seconds * (1 - part)
 
-    def _tells(self, kind: str, text: str) -> None:
-        self._cluster.publishes(self, text)
-
-    async def _mend(self) -> None:
-        while self.keeper.trouble:
+    async def _retry_saving(self) -> None:
+        while self.saver.trouble:
             await Pause(RETRY_SECONDS)
-            await self.keeper.retry()
+            await self.saver.retry()

@@ -1,4 +1,4 @@
-"""What befalls a simulated mesh, and when: drawn from a seed, and made smaller when it breaks something."""
+"""Schedules: the actions and random faults of a simulated run, drawn from a seed, and the reduction of a schedule."""
 
 from __future__ import annotations
 
@@ -6,12 +6,53 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from random import Random
 
-from flnet.jobs import Rules, Waits
-from flnet.membership import Pauses
-from flnet.policies import Participation
-from flnet.simulation.weather import Weather
+from flnet.membership.probing import Pauses
+from flnet.rounds.participation import Participation
+from flnet.rounds.settings import Rules, Waits
 
-DEEDS: Mapping[str, int] = {  # what may happen, and how often beside the others
+
+@dataclass(frozen=True)
+class Faults:
+    """Random faults: probabilities in [0, 1], and durations in seconds.
+
+    Faults that happen at a certain moment (cuts, crashes, broken disks) are actions of a schedule; see schedule.py.
+
+    Attributes:
+        delay: shortest and longest time of a message in transit; if they differ, messages overtake each other.
+        lose_request: a message is lost; its sender notices after `give_up`.
+        lose_reply: a message is handled, but its sender believes that it was lost.
+        duplicate: a message arrives twice.
+        corrupt: one byte of a request, a reply or a fetched model is wrong.
+        fail_training: a local training fails.
+        training: shortest and longest local training.
+        saving: shortest and longest save; events that come during a save wait for it.
+        give_up: time until the sender of a lost message notices.
+        digests: share of the nodes that name models by digest and fetch them; the others send whole models.
+        push_bytes: those nodes offer updates that are larger than this, and let peers fetch them.
+        fail_fetch: a fetch fails.
+    """
+
+    delay: tuple[float, float] = (0.001, 0.05)
+    lose_request: float = 0.0
+    lose_reply: float = 0.0
+    duplicate: float = 0.0
+    corrupt: float = 0.0
+    fail_training: float = 0.0
+    training: tuple[float, float] = (0.5, 3.0)
+    saving: tuple[float, float] = (0.0, 0.0)
+    give_up: float = 5.0
+    digests: float = 0.0
+    push_bytes: int = 0
+    fail_fetch: float = 0.0
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether every message arrives intact before a probe times out."""
+        lost = self.lose_request + self.lose_reply + self.corrupt
+        return lost == 0 and 2 * self.delay[1] + self.saving[1] < 0.5
+
+
+ACTIONS: Mapping[str, int] = {  # kinds of actions, and how often each is drawn
     "trigger": 36,
     "series": 6,
     "goal": 4,
@@ -36,25 +77,26 @@ DEEDS: Mapping[str, int] = {  # what may happen, and how often beside the others
     "clock jumps": 3,
     "slow down": 3,
 }
-OF_SCHEDULES = ("new examples", "schedule", "hours end", "hours begin")  # what a part of the runs has as well
-GAPS = (0.0, 0.0, 0.02, 0.3, 1.0, 1.0, 3.0, 3.0, 8.0, 40.0)  # seconds between two deeds, longest of each draw
-ENDINGS = ("", "one dies", "one blinks", "one reboots")  # what befalls a peer in the last round
+OF_SCHEDULES = ("new examples", "schedule", "hours end", "hours begin")  # further kinds, in a part of the runs
+GAPS = (0.0, 0.0, 0.02, 0.3, 1.0, 1.0, 3.0, 3.0, 8.0, 40.0)  # longest seconds between two actions
+ENDINGS = ("", "one dies", "one blinks", "one reboots")  # faults of one peer in the last round
+FAULT_NAMES: Collection[str] = tuple(field.name for field in fields(Faults))
 GOALS = ("accuracy>=0.65", "no-gain 3 0.01", "every accuracy>=0.3", "within 8")
 
 
 @dataclass(frozen=True)
 class Action:
-    """One thing that happens.
+    """One thing that happens to the mesh.
 
     Attributes:
-        wait: seconds since the one before.
-        deed: one of DEEDS, or of OF_SCHEDULES.
-        node, other: indices of nodes, taken modulo the number of nodes.
-        size: in [0, 1): how much, how long, which.
+        wait: seconds since the action before.
+        kind: one of ACTIONS or OF_SCHEDULES.
+        node, other: numbers of nodes, taken modulo the size of the mesh.
+        size: in [0, 1): how much, how long, or which.
     """
 
     wait: float
-    deed: str
+    kind: str
     node: int
     other: int
     size: float
@@ -65,20 +107,20 @@ class Schedule:
     """A whole run.
 
     Attributes:
-        seed: of the chances in it.
-        size: nodes.
-        tick: seconds between two steps of the membership; others of its times are longer with it.
-        stays_dead: whether nodes that are dead at the end stay so.
+        seed: of all random draws during the run.
+        size: number of nodes.
+        tick: seconds between two steps of the membership, whose other times grow with it.
+        stays_dead: whether nodes that are dead at the end are not restarted.
         ending: one of ENDINGS.
-        starters: nodes that start the last round at the same moment.
-        participation: part of the nodes that train in a round.
+        starters: how many nodes start the last round at the same moment.
+        participation: share of the nodes that train in a round.
         staleness: by how many rounds updates may be late.
-        asynchronous: there are no common rounds.
+        asynchronous: whether there are no common rounds.
     """
 
     seed: int
     size: int
-    weather: Weather
+    faults: Faults
     tick: float
     actions: tuple[Action, ...]
     stays_dead: bool = False
@@ -90,34 +132,34 @@ class Schedule:
 
     @property
     def pauses(self) -> Pauses:
-        """How fast its membership is: the usual pace where a tick is a second, else what makes a run short."""
+        """The timing of the membership: the default if a tick is a second, otherwise one that makes runs short."""
         if self.tick == 1.0:
             return Pauses()
         return Pauses(tick=self.tick, probe=self.tick / 2, longest=2 * self.tick, refresh=4, hearsay_attempts=3)
 
     @property
     def rules(self) -> Rules:
-        """How its rounds go."""
+        """The rules of its rounds."""
         if self.asynchronous:
             return Rules(asynchronous=True)
         return Rules(Participation(self.participation), self.staleness)
 
     @property
     def waits(self) -> Waits:
-        """How long its jobs wait: two turns of all peers, within which who was away is certainly heard of."""
+        """How long its jobs wait: two turns of all peers, in which a peer that was away is certainly noticed."""
         average = 12.0 + 2 * self.size * self.tick
         return Waits(average=average, margin=2.0, start=2.0, claims=average + 2, turn=self.tick)
 
 
 @dataclass(frozen=True)
 class Reduction:
-    """What is left of a schedule.
+    """Which part of a schedule is run.
 
     Attributes:
-        size: nodes; None for all.
-        actions: which of its actions happen; None for all.
-        mild: fields of its weather that are as in fine weather.
-        asynchronous: whether it is played without common rounds.
+        size: number of nodes; None for as many as in the schedule.
+        actions: numbers of the actions that happen; None for all.
+        mild: names of random faults that are left out.
+        asynchronous: whether there are no common rounds.
     """
 
     size: int | None = None
@@ -126,35 +168,35 @@ class Reduction:
     asynchronous: bool = False
 
     def of(self, schedule: Schedule) -> Schedule:
-        """The smaller schedule."""
+        """The reduced schedule."""
         kept = range(len(schedule.actions)) if self.actions is None else self.actions
-        fine = {name: getattr(Weather(), name) for name in self.mild}
+        none = {name: getattr(Faults(), name) for name in self.mild}
         return replace(
             schedule,
             size=schedule.size if self.size is None else self.size,
             actions=tuple(schedule.actions[i] for i in kept),
-            weather=replace(schedule.weather, **fine),
+            faults=replace(schedule.faults, **none),
             asynchronous=self.asynchronous,
         )
 
     def options(self) -> list[str]:
-        """As the command line has it."""
-        words = [] if self.size is None else ["--nodes", str(self.size)]
+        """Options of the command line for this reduction."""
+        options = [] if self.size is None else ["--nodes", str(self.size)]
         if self.actions is not None:
-            words += ["--actions", ",".join(map(str, self.actions)) or "none"]
-        words += ["--asynchronous"] if self.asynchronous else []
-        return [*words, *(["--mild", ",".join(self.mild)] if self.mild else [])]
+            options += ["--actions", ",".join(map(str, self.actions)) or "none"]
+        options += ["--asynchronous"] if self.asynchronous else []
+        return [*options, *(["--mild", ",".join(self.mild)] if self.mild else [])]
 
 
 def draw(seed: int) -> Schedule:
-    """The schedule of a seed."""
+    """Draw the schedule of a seed."""
     rng = Random(seed)
-    deeds, weights = list(DEEDS), list(DEEDS.values())
+    kinds, weights = list(ACTIONS), list(ACTIONS.values())
     count = rng.randint(4, 16)
     actions = tuple(
         Action(
             round(rng.uniform(0, rng.choice(GAPS)), 3),
-            rng.choices(deeds, weights)[0] if i else "trigger",
+            rng.choices(kinds, weights)[0] if i else "trigger",
             rng.randrange(100),
             rng.randrange(100),
             int(rng.random() * 1000) / 1000,
@@ -164,7 +206,7 @@ def draw(seed: int) -> Schedule:
     return Schedule(
         seed,
         rng.choice((5, 5, 5, 6, 7, 8, 9)),
-        draw_weather(rng),
+        draw_faults(rng),
         rng.choice((1.0, *(4.0,) * 6, 6.0)),
         _with_schedules(actions, Random(f"{seed} schedules")),
         stays_dead=rng.random() < 0.25,
@@ -176,7 +218,7 @@ def draw(seed: int) -> Schedule:
 
 
 def _with_schedules(actions: tuple[Action, ...], rng: Random) -> tuple[Action, ...]:
-    """In a quarter of the runs, what schedules do between the other deeds, which stay as they are."""
+    """In a quarter of the runs, put kinds of OF_SCHEDULES between the other actions, which stay the same."""
     if rng.random() >= 0.25:
         return actions
     drawn: list[Action] = []
@@ -188,38 +230,37 @@ def _with_schedules(actions: tuple[Action, ...], rng: Random) -> tuple[Action, .
     return tuple(drawn)
 
 
-def draw_weather(rng: Random) -> Weather:
-    """Any weather; every third is fine but for the length of ways and trainings."""
+def draw_faults(rng: Random) -> Faults:
+    """Draw random faults; every third run has none, apart from varying delays and trainings."""
     storm = rng.random() < 0.66
 
-    def some(*often: float) -> float:
+    def probability(*often: float) -> float:
         drawn = rng.choice((0.0, 0.0, *often))
         return drawn if storm else 0.0
 
-    return Weather(
+    return Faults(
         delay=(0.001, rng.choice((0.02, 0.02, 0.2, 2.0 if storm else 0.2))),
-        lose_request=some(0.02, 0.1, 0.3),
-        lose_reply=some(0.02, 0.1, 0.3),
-        duplicate=some(0.1, 0.5),
-        corrupt=some(0.02, 0.1),
-        fail_training=some(0.05, 0.3),
+        lose_request=probability(0.02, 0.1, 0.3),
+        lose_reply=probability(0.02, 0.1, 0.3),
+        duplicate=probability(0.1, 0.5),
+        corrupt=probability(0.02, 0.1),
+        fail_training=probability(0.05, 0.3),
         training=(0.2, rng.choice((0.5, 2.0))),
         saving=(0.0, rng.choice((0.0, 0.0, 0.05, 1.0 if storm else 0.05))),
         give_up=rng.choice((1.0, 5.0)),
         digests=rng.choice((0.0, 0.5, 1.0)),
         push_bytes=rng.choice((0, 1000)),
-        fail_fetch=some(0.05, 0.3),
+        fail_fetch=probability(0.05, 0.3),
     )
 
 
 def described(schedule: Schedule) -> list[str]:
-    """The schedule in lines."""
-    fine = Weather()
-    bad = {f.name: getattr(schedule.weather, f.name) for f in fields(Weather)}
-    faults = [f"{name} {value}" for name, value in bad.items() if value != getattr(fine, name)]
+    """Describe a schedule in lines of text."""
+    values = {name: getattr(schedule.faults, name) for name in FAULT_NAMES}
+    faults = [f"{name} {value}" for name, value in values.items() if value != getattr(Faults(), name)]
     ends = [
-        words
-        for words, holds in (
+        text
+        for text, holds in (
             ("the dead stay dead", schedule.stays_dead),
             (f"{schedule.ending} in the last round", bool(schedule.ending)),
             (f"{schedule.starters} start it at once", schedule.starters > 1),
@@ -229,16 +270,13 @@ def described(schedule: Schedule) -> list[str]:
         if holds
     ]
     head = f"seed {schedule.seed}: {schedule.size} nodes, a tick of {schedule.tick:g} s"
-    lines = [", ".join([head, *ends]), f"weather: {'; '.join(faults) or 'fine'}"]
-    return [*lines, *(f"  +{a.wait:g} s  {words_of(a, schedule.size)}" for a in schedule.actions)]
+    lines = [", ".join([head, *ends]), f"faults: {'; '.join(faults) or 'fine'}"]
+    return [*lines, *(f"  +{a.wait:g} s  {described_action(a, schedule.size)}" for a in schedule.actions)]
 
 
-def words_of(action: Action, size: int) -> str:
-    """What happens, and to whom."""
+def described_action(action: Action, size: int) -> str:
+    """Describe an action in one line of text."""
     node, other = action.node % size, action.other % size
-    who = "" if action.deed in ("heal", "part") else f" n{node:02}"
-    towards = f" to n{other:02}" if action.deed == "cut one way" else ""
-    return f"{action.deed}{who}{towards} ({action.size:g})"
-
-
-WEATHER_FIELDS: Collection[str] = tuple(f.name for f in fields(Weather))
+    target = "" if action.kind in ("heal", "part") else f" n{node:02}"
+    towards = f" to n{other:02}" if action.kind == "cut one way" else ""
+    return f"{action.kind}{target}{towards} ({action.size:g})"

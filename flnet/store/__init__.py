@@ -1,6 +1,1 @@
-"""What a node remembers."""
-
-from flnet.store.base import USUAL, KeptModel, Retention, SavedJob, Store
-from flnet.store.memory import MemoryStore
-
-__all__ = ["USUAL", "KeptModel", "MemoryStore", "Retention", "SavedJob", "Store"]
+"""What a node remembers: SQLite and files, and a twin in memory."""

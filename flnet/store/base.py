@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from flnet.effects import KeptUpdate, Save
 from flnet.errors import LocalError
-from flnet.params import Digest, Params, TrainerId
+from flnet.params.params import Digest, Params, TrainerId
+from flnet.protocol.effects import KeptUpdate, Save
 from flnet.settings import Settings
+from flnet.text import text
 
 MOST_UNSAVED = 10_000  # records that are collected while a disk does not work
 MOST_MODELS = 2  # models, likewise: an average, and one that beat it
@@ -107,8 +108,8 @@ class SavedJob:
         """This state after `new` was saved: what is None in it stays, updates and records are added."""
         first = new.snapshot.get("updates_from", 0)
         updates = {(kept.update.key, kept.update.peer): kept for kept in (*self.updates, *new.updates)}
-        records = {(one["round"], one["initiator"]): one for one in self.records}
-        records |= {(one["round"], one["initiator"]): one for one in new.records}
+        records = {(record["round"], record["initiator"]): record for record in self.records}
+        records |= {(record["round"], record["initiator"]): record for record in new.records}
         return SavedJob(
             new.snapshot,
             self.params if new.params is None else new.params,
@@ -117,9 +118,9 @@ class SavedJob:
             tuple(kept for (key, _), kept in sorted(updates.items()) if key.number >= first),
             tuple(records[at] for at in sorted(records)[-MOST_UNSAVED:]),
             self.remembered if new.remembered is None else new.remembered,
-        ).beside(*self.models, *new.models)
+        ).with_models(*self.models, *new.models)
 
-    def beside(self, *models: KeptModel) -> SavedJob:
+    def with_models(self, *models: KeptModel) -> SavedJob:
         """The same, with these models in place of those that it came with."""
         newest: dict[Digest, KeptModel] = {}
         for model in models:
@@ -249,4 +250,4 @@ def as_text(fields: Mapping[str, Any]) -> str:
     try:
         return json.dumps(dict(fields), allow_nan=False)
     except (TypeError, ValueError) as exc:
-        raise LocalError(f"what is kept of a job must be plain JSON data: {exc}") from exc
+        raise LocalError(text("what is kept of a job must be plain JSON data: {reason}", exc)) from exc

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from flnet.params import Digest, Params, TrainerId
+from flnet.params.params import Digest, Params, TrainerId
 from flnet.store.base import USUAL, KeptModel, Retention, SavedJob, as_text
+from flnet.text import coded, decoded
 
 Records = dict[tuple[int, str], str]  # as JSON, by round and initiator, in that order
 
@@ -38,8 +39,8 @@ class MemoryStore:
         Raises:
             LocalError: the snapshot holds something that is not plain JSON data.
         """
-        text = as_text(job.snapshot)
-        records = {(one["round"], one["initiator"]): as_text(one) for one in job.records}
+        text = as_text(coded(job.snapshot))
+        records = {(record["round"], record["initiator"]): as_text(coded(record)) for record in job.records}
         _, before = self._jobs.get(trainer, ("", SavedJob()))
         for model in job.models:
             as_text(model.figures)
@@ -56,7 +57,7 @@ class MemoryStore:
         if trainer not in self._jobs:
             return None
         text, job = self._jobs[trainer]
-        return replace(job, snapshot=json.loads(text), records=tuple(await self.records(trainer, rounds)))
+        return replace(job, snapshot=decoded(json.loads(text)), records=tuple(await self.records(trainer, rounds)))
 
     async def records(
         self, trainer: TrainerId, last: int | None = None, until: int | None = None
@@ -64,7 +65,9 @@ class MemoryStore:
         """The records of the newest `last` rounds, oldest first."""
         kept = self._records.get(trainer, {})
         texts = [text for (round, _), text in kept.items() if until is None or round <= until]
-        return [json.loads(text) for text in (texts if last is None else texts[max(0, len(texts) - last) :])]
+        return [
+            decoded(json.loads(text)) for text in (texts if last is None else texts[max(0, len(texts) - last) :])
+        ]
 
     async def keep_model(
         self, trainer: TrainerId, figures: Mapping[str, Any], shared: Params, private: Params
@@ -88,8 +91,8 @@ class MemoryStore:
     async def models(self, trainer: TrainerId) -> Sequence[KeptModel]:
         """All that are kept, newest first, without their parameters."""
         kept = reversed(self._models.get(trainer, {}))
-        found = [self._model(trainer, digest) for digest in kept]
-        return [replace(model, shared=None, private=None) for model in found]
+        models = [self._model(trainer, digest) for digest in kept]
+        return [replace(model, shared=None, private=None) for model in models]
 
     async def load_model(self, trainer: TrainerId, digest: Digest) -> KeptModel | None:
         """The model with its parameters, or None if it is not kept (any more)."""
@@ -120,7 +123,7 @@ class MemoryStore:
 
     async def load_trust(self) -> Sequence[Mapping[str, Any]]:
         """The decisions that were saved last, by fingerprint."""
-        return [json.loads(self._trust[one]) for one in sorted(self._trust)]
+        return [json.loads(self._trust[fingerprint]) for fingerprint in sorted(self._trust)]
 
     async def begin_events(self) -> int:
         """The number behind which this run numbers its events."""
@@ -128,7 +131,7 @@ class MemoryStore:
 
     async def add_events(self, events: Sequence[Mapping[str, Any]]) -> None:
         """Keep events, each with its "id"."""
-        self._events |= {one["id"]: as_text(one) for one in events}
+        self._events |= {event["id"]: as_text(event) for event in events}
         surplus = max(0, len(self._events) - self._retention.events)
         for number in sorted(self._events)[:surplus]:
             del self._events[number]

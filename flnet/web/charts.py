@@ -1,4 +1,4 @@
-"""Figures by round as lines of an SVG: plain coordinates, drawn by the template, coloured by the style sheet."""
+"""Charts of figures by round: their coordinates, and the SVG that the page and the history files show."""
 
 from __future__ import annotations
 
@@ -7,20 +7,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flnet.web.view import NONE, accuracy, text
+from markupsafe import Markup
+
+from flnet.web.formatting import NONE, accuracy, one_line
 
 WIDTH, HEIGHT = 640, 240
 LEFT, RIGHT, TOP, BOTTOM = 60, 12, 12, 30  # room for the axes
 SPARK_WIDTH, SPARK_HEIGHT, SPARK_MARGIN = 120, 28, 3
 MAX_ROUNDS = 100  # the newest, in a chart
 MAX_LINES = 8  # this node's two and six peers; so many can be told apart
+BEFORE, AFTER = "pre_fedavg_accuracy", "post_fedavg_accuracy"  # figures of a record
+MAX_DOTS = 40  # of one line; more of them would hide it
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.25)
 
 Point = tuple[int, float]  # round, and what was measured in it
 
 
 @dataclass(frozen=True)
-class Series:
+class ChartSeries:
     """One figure by round, in rising order: an accuracy in [0, 1], or seconds, or bytes."""
 
     name: str
@@ -55,7 +59,55 @@ class Chart:
     levels: tuple[Tick, ...]
 
 
-def accuracy_chart(series: Sequence[Series], most: int = MAX_ROUNDS) -> Chart | None:
+@dataclass(frozen=True)
+class Look:
+    """The attributes of the parts of a chart: classes of a style sheet, or colours.
+
+    Attributes:
+        line, dot: with a gap for the colour of the line, or for its number where the look has no colours.
+    """
+
+    grid: Markup
+    level: Markup
+    round: Markup
+    line: Markup
+    dot: Markup
+    colours: tuple[str, ...] = ()
+
+    def mark(self, number: int) -> str:
+        """What tells a line from the others."""
+        return self.colours[number % len(self.colours)] if self.colours else str(number)
+
+
+PAGE_LOOK = Look(
+    Markup('class="grid"'),
+    Markup('class="level"'),
+    Markup('class="round"'),
+    Markup('class="line line-{}"'),
+    Markup(),
+)
+_GRID = Markup('<path {} d="M{} {}H{}"/><text {} x="{}" y="{}" dy="4">{}</text>')
+_ROUND = Markup('<text {} x="{}" y="{}">{}</text>')
+_LINE = Markup('<g {}><title>{}</title><path d="{}"/>{}</g>')
+_DOT = Markup('<circle cx="{}" cy="{}" r="{}"{}/>')
+
+
+def svg_of(chart: Chart, look: Look) -> Markup:
+    """The axes and lines of a chart, for an SVG of WIDTH by HEIGHT."""
+    parts = [
+        _GRID.format(look.grid, LEFT, level.at, WIDTH - RIGHT, look.level, LEFT - 6, level.at, level.label)
+        for level in chart.levels
+    ]
+    parts += [_ROUND.format(look.round, tick.at, HEIGHT - 12, tick.label) for tick in chart.rounds]
+    for line in reversed(chart.lines):
+        mark, radius = look.mark(line.number), 3.5 if line.number == 0 else 2.5
+        shown = line.dots if len(line.dots) <= MAX_DOTS else ()
+        dots = Markup().join(_DOT.format(x, y, radius, look.dot.format(mark)) for x, y in shown)
+        parts.append(_LINE.format(look.line.format(mark), line.name, line.path, dots))
+    return Markup("\n").join(parts)
+
+
+def accuracy_chart(series: Sequence[ChartSeries], most: int = MAX_ROUNDS) -> Chart | None:
     """Lines of accuracy by round on common axes, of the `most` newest rounds; None while there is no point."""
     shown = _shown(series, most)
     if not shown:
@@ -64,7 +116,7 @@ def accuracy_chart(series: Sequence[Series], most: int = MAX_ROUNDS) -> Chart | 
 
 
 def figure_chart(
-    series: Sequence[Series],
+    series: Sequence[ChartSeries],
     words: Callable[[float], str],
     most: int = MAX_ROUNDS,
     level_words: Callable[[float], str] | None = None,
@@ -83,22 +135,22 @@ def figure_chart(
     return _chart(shown, _levels_from_zero(highest), words, level_words or words)
 
 
-def _shown(series: Sequence[Series], most: int) -> list[Series]:
-    newest = (Series(text(one.name, 64), one.points[-most:]) for one in series)
-    return [one for one in newest if one.points][:MAX_LINES]
+def _shown(series: Sequence[ChartSeries], most: int) -> list[ChartSeries]:
+    newest = (ChartSeries(one_line(each.name, 64), each.points[-most:]) for each in series)
+    return [each for each in newest if each.points][:MAX_LINES]
 
 
-def _values(series: Sequence[Series]) -> list[float]:
-    return [value for one in series for _, value in one.points]
+def _values(series: Sequence[ChartSeries]) -> list[float]:
+    return [value for each in series for _, value in each.points]
 
 
 def _chart(
-    shown: Sequence[Series],
+    shown: Sequence[ChartSeries],
     axis: tuple[float, float, float],
     words: Callable[[float], str],
     level_words: Callable[[float], str],
 ) -> Chart:
-    rounds = [round for one in shown for round, _ in one.points]
+    rounds = [round for each in shown for round, _ in each.points]
     (bottom, top, step), first, last = axis, min(rounds), max(rounds)
 
     def x(round: int) -> float:
@@ -107,7 +159,9 @@ def _chart(
     def y(value: float) -> float:
         return TOP + (HEIGHT - TOP - BOTTOM) * (top - value) / (top - bottom)
 
-    lines = [_line(number, one, [(x(r), y(v)) for r, v in one.points], words) for number, one in enumerate(shown)]
+    lines = [
+        _line(number, each, [(x(r), y(v)) for r, v in each.points], words) for number, each in enumerate(shown)
+    ]
     marks = math.floor((top - bottom) / step + 0.5)
     levels = [bottom + step * mark for mark in range(marks + 1)]
     return Chart(
@@ -139,11 +193,11 @@ def points_of(history: Sequence[Mapping[str, Any]], name: str, part: str = "") -
     Args:
         name: of an accuracy in a record, or of the figures of which `part` is one.
     """
-    found = {
+    values = {
         record["round"]: (record.get(name) or {}).get(part) if part else record.get(name) for record in history
     }
     sound = _is_figure if part else lambda value: accuracy(value) != NONE
-    return tuple(sorted((r, float(v)) for r, v in found.items() if v is not None and sound(v)))
+    return tuple(sorted((r, float(v)) for r, v in values.items() if v is not None and sound(v)))
 
 
 def _is_figure(value: Any) -> bool:
@@ -151,7 +205,7 @@ def _is_figure(value: Any) -> bool:
 
 
 def _line(
-    number: int, series: Series, places: Sequence[tuple[float, float]], words: Callable[[float], str]
+    number: int, series: ChartSeries, places: Sequence[tuple[float, float]], words: Callable[[float], str]
 ) -> Line:
     dots = tuple((_short(x), _short(y)) for x, y in places)
     return Line(series.name, number, _path(places), dots, words(series.points[-1][1]))

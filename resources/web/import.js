@@ -28,7 +28,7 @@ function bring(form) {
     if (!event.lengthComputable) return;
     const percent = Math.floor((100 * event.loaded) / event.total);
     bar.value = percent;
-    const words = form.dataset.sending.replace("{percent}", percent);
+    const words = form.dataset.sending.replace("{percent}", `${percent} %`);
     form.querySelector("[data-state]").textContent = words;
     if (percent - told >= QUARTER && percent < 100) {
       told = percent;

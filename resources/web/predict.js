@@ -91,7 +91,7 @@ function takeStrokes(drawing) {
     canvas.addEventListener(kind, () => {
       if (!last) return;
       last = null;
-      judge();
+      predict();
     });
   }
   drawing.querySelector("[data-clear]").addEventListener("click", clear);
@@ -117,7 +117,7 @@ function takeStrokes(drawing) {
     pixels.value = "";
   }
 
-  function judge() {
+  function predict() {
     const picture = pen.getImageData(0, 0, canvas.width, canvas.height);
     const grey = asMnist(picture, Number(drawing.dataset.draw));
     if (!grey) return;

@@ -11,8 +11,6 @@ import pytest
 from benchmarks.machine import (
     cpu_seconds,
     descendants,
-    described,
-    in_words,
     peak_mb,
     proportional_mb,
     received_bytes,
@@ -40,26 +38,13 @@ def test_memory_of_this_process_is_told_in_its_three_ways() -> None:
     assert cpu_seconds(me) > 0
 
 
-def test_a_process_that_has_gone_uses_nothing() -> None:
-    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
-        pass
-    assert (proportional_mb(ended.pid), resident_mb(ended.pid), cpu_seconds(ended.pid)) == (0, 0, 0)
-
-
 def test_children_and_their_children_are_found() -> None:
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()'])"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"1\n"
-        found = descendants(os.getpid())
-        assert child.pid in found
+        result = descendants(os.getpid())
+        assert child.pid in result
         assert len(descendants(child.pid)) == 1
-        assert set(descendants(child.pid)) < set(found)
+        assert set(descendants(child.pid)) < set(result)
         child.communicate(b"\n")
-
-
-def test_the_machine_is_described_on_one_line() -> None:
-    machine = described()
-    assert int(machine["cores"]) >= 1
-    assert machine["numpy"] != "absent"
-    assert "\n" not in in_words(machine)

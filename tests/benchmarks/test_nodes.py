@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.nodes import Series, is_end, known, only, parse_events
+from benchmarks.nodes import Series, is_end, only, parse_events
 
 
 def event(kind: str, at: float, number: int, **data: Any) -> dict[str, Any]:
@@ -39,15 +39,9 @@ def test_rounds_without_someone_and_rounds_that_did_not_end_are_lost() -> None:
 
 def test_events_are_read_from_a_stream_until_the_round_is_over() -> None:
     lines = ["retry: 2000", "", ": still here", "id: 1", "event: x", 'data: {"kind": "x", "trainer": "T"}', ""]
-    (found,) = parse_events(iter(lines))
-    assert found == {"kind": "x", "trainer": "T"}
-    assert only([found, {"trainer": ""}], "T") == [found]
+    (result,) = parse_events(iter(lines))
+    assert result == {"kind": "x", "trainer": "T"}
+    assert only([result, {"trainer": ""}], "T") == [result]
     assert is_end(closed(1.0, 5), "T", 5)
     assert not is_end(closed(1.0, 5), "T", 6)
     assert not is_end(event("trained", 1.0, 5), "T", 5)
-
-
-def test_settings_that_this_version_does_not_know_are_told() -> None:
-    assert known({"seed": 3})
-    assert not known({"seed": -1})
-    assert not known({"no_such_setting": 1})

@@ -11,7 +11,7 @@ def test_works_take_turns_after_each_was_called_once() -> None:
     calls: list[str] = []
     seconds = in_turns({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 3)
     assert "".join(calls) == "ab" + "ab" * 3
-    assert {name: len(found) for name, found in seconds.items()} == {"a": 3, "b": 3}
+    assert {name: len(result) for name, result in seconds.items()} == {"a": 3, "b": 3}
 
 
 def test_memory_counts_the_result_and_what_was_needed_for_it() -> None:

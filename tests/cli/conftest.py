@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from click.testing import CliRunner, Result
 
-from flnet.cli import follow
+from flnet.cli import progress as follow
 from flnet.cli.commands import cli
 from tests.cli.fake_node import FakeNode, running_fake_node
 
@@ -29,6 +29,12 @@ def fake_node() -> Iterator[FakeNode]:
 def flnet() -> Callable[..., Result]:
     """Runs the command line in this process."""
     return lambda *args: CliRunner().invoke(cli, args)
+
+
+@pytest.fixture
+def ask(fake_node: FakeNode) -> Callable[..., Result]:
+    """Runs a command in this process that speaks to the fake node."""
+    return lambda *args: CliRunner().invoke(cli, [*args, "--node", fake_node.address])
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ TINY_TRAINER = '''
 
 import numpy as np
 
-from flnet.training.api import DataInfo, Fit, Score, Trainer
+from flnet.trainer import DataInfo, Fit, Score, Trainer
 
 
 class Tiny(Trainer):

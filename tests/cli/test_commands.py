@@ -9,7 +9,7 @@ from click.testing import Result
 
 from flnet.cli.commands import COMMANDS, exit_code
 from flnet.errors import FlnetError, PeerRefused, PeerTimeout, PeerUnreachable, SettingsError, StartError
-from flnet.jobs import Rules
+from flnet.rounds.settings import Rules
 from tests.cli.fake_node import FakeNode, job, measured, record
 
 Run = Callable[..., Result]
@@ -78,14 +78,14 @@ def test_the_port_of_the_environment_is_asked(
     assert flnet("status").exit_code == 0
 
 
-def test_status_for_people(flnet: Run, fake_node: FakeNode) -> None:
+def test_status_for_people(ask: Run, fake_node: FakeNode) -> None:
     fake_node.views = [job(current_round=2, post_fedavg_accuracy=0.875, digest="0123456789abcdef")]
     fake_node.peer_views = [
         {"id": "b", "state": "alive"},
         {"id": "c", "state": "dead"},
         {"id": "d", "state": "left"},
     ]
-    shown = flnet("status", "--node", fake_node.address)
+    shown = ask("status")
     assert shown.exit_code == 0
     assert "node-a at" in shown.output
     assert "1 of 2 peers alive" in shown.output
@@ -102,26 +102,26 @@ def test_status_for_people(flnet: Run, fake_node: FakeNode) -> None:
         ({"outcome": "averaged 4 updates"}, "averaged 4 updates"),
     ],
 )
-def test_status_notes(flnet: Run, fake_node: FakeNode, changes: dict[str, object], note: str) -> None:
+def test_status_notes(ask: Run, fake_node: FakeNode, changes: dict[str, object], note: str) -> None:
     fake_node.views = [job(**changes)]
-    assert note in flnet("status", "--node", fake_node.address).output
+    assert note in ask("status").output
 
 
-def test_status_tells_the_further_figures(flnet: Run, fake_node: FakeNode) -> None:
-    assert "averaging" not in flnet("status", "--node", fake_node.address).output
+def test_status_tells_the_further_figures(ask: Run, fake_node: FakeNode) -> None:
+    assert "averaging" not in ask("status").output
     many = {f"n{i}": 0.5 for i in range(7)}
     fake_node.views = [job(metrics={"before": many, "after": {}})]
-    shown = flnet("status", "--node", fake_node.address).output
+    shown = ask("status").output
     assert "MNIST before averaging: n0 0.5000" in shown
     assert "and 1 more (--metrics all)" in shown
     fake_node.views = [job(metrics={"before": many, "after": many | {"f1_macro": 0.25}})]
-    shown = flnet("status", "--metrics", "all", "--node", fake_node.address).output
+    shown = ask("status", "--metrics", "all").output
     assert "MNIST after averaging: f1_macro 0.2500, n0 0.5000" in shown
     assert "n6 0.5000" in shown
 
 
-def test_status_tells_versions_where_there_are_no_common_rounds(flnet: Run, fake_node: FakeNode) -> None:
-    assert "version" not in flnet("status", "--node", fake_node.address).output
+def test_status_tells_versions_where_there_are_no_common_rounds(ask: Run, fake_node: FakeNode) -> None:
+    assert "version" not in ask("status").output
     merged = {"peer": "b", "version": 7, "merged": 6, "into": 9, "at": 0.0, "newer": True, "reachable": True}
     heard = {
         "peer": "c",
@@ -133,70 +133,58 @@ def test_status_tells_versions_where_there_are_no_common_rounds(flnet: Run, fake
         "reachable": False,
     }
     fake_node.views = [job(versions={"own": 9, "peers": [merged, heard]})]
-    shown = flnet("status", "--node", fake_node.address).output
+    shown = ask("status").output
     assert "MNIST has version 9 here; there are no common rounds" in shown
     assert "MNIST b: version 7, 6 merged into 9 at " in shown
     assert "MNIST c: version 1, none merged (does not answer)" in shown
 
 
-def test_status_names_whose_updates_count_little_and_why(flnet: Run, fake_node: FakeNode) -> None:
+def test_status_names_whose_updates_count_little_and_why(ask: Run, fake_node: FakeNode) -> None:
     row = {"since": 3, "fair": 0.25, "reason": ""}
     little = [{"peer": "b", "weight": 0.004, **row}, {"peer": "c", "weight": 0.0, **row, "reason": "it moved 9"}]
     fake_node.views = [job(merging_rule="median", counts_little=little)]
-    shown = flnet("status", "--node", fake_node.address).output
-    assert "MNIST merges by median\n" in shown
+    shown = ask("status").output
+    assert "MNIST aggregates by median\n" in shown
     assert "MNIST: updates of b count little since round 3 (weight 0.4 %, 25.0 % was fair)" in shown
     assert "MNIST: updates of c count little since round 3 (left out: it moved 9)" in shown
     fake_node.views = [job(merging_rule=Rules().merging)]
-    shown = flnet("status", "--node", fake_node.address).output
+    shown = ask("status").output
     assert "merges" not in shown
     assert "little" not in shown
 
 
-def test_status_for_scripts(flnet: Run, fake_node: FakeNode) -> None:
-    shown = flnet("status", "--json", "--node", fake_node.address)
+def test_status_for_scripts(ask: Run) -> None:
+    shown = ask("status", "--json")
     assert json.loads(shown.output)["iAm"]["id"] == "node-a"
 
 
-def test_peers(flnet: Run, fake_node: FakeNode) -> None:
-    assert "no peers yet" in flnet("peers", "--node", fake_node.address).output
+def test_peers(ask: Run, fake_node: FakeNode) -> None:
+    assert "no peers yet" in ask("peers").output
     fake_node.peer_views = [{"id": "n\n1", "address": "127.0.0.1:4001", "state": "dead", "reason": "refused"}]
     fake_node.peer_views[0]["fingerprint"] = "AAAAA-BBBBB"
-    shown = flnet("peers", "--node", fake_node.address).output
+    shown = ask("peers").output
     assert r"n\n1" in shown
     assert "dead" in shown
     assert "AAAAA-BBBBB" in shown
-    assert json.loads(flnet("peers", "--json", "--node", fake_node.address).output) == fake_node.peer_views
+    assert json.loads(ask("peers", "--json").output) == fake_node.peer_views
 
 
-def test_train_starts_rounds(flnet: Run, fake_node: FakeNode) -> None:
-    shown = flnet("train", "MNIST", "--rounds", "3", "--node", fake_node.address)
+def test_train_starts_rounds(ask: Run, fake_node: FakeNode) -> None:
+    shown = ask("train", "MNIST", "--rounds", "3")
     assert shown.exit_code == 0
     assert "rounds 0 to 2 of MNIST started" in shown.output
     assert fake_node.posted == [{"trainerId": "MNIST", "rounds": 3}]
 
 
-def test_train_for_scripts(flnet: Run, fake_node: FakeNode) -> None:
-    shown = flnet("train", "MNIST", "--json", "--node", fake_node.address)
+def test_train_for_scripts(ask: Run) -> None:
+    shown = ask("train", "MNIST", "--json")
     assert json.loads(shown.output) == {"trainerId": "MNIST", "round": 0, "rounds": 1}
 
 
-def test_train_refused(flnet: Run, fake_node: FakeNode) -> None:
-    shown = flnet("train", "NOPE", "--node", fake_node.address)
-    assert shown.exit_code == 1
-    assert "no trainer 'NOPE'" in shown.stderr
-
-
-@pytest.mark.parametrize("rounds", ["0", "-1", "many"])
-def test_train_wants_a_number_of_rounds(flnet: Run, fake_node: FakeNode, rounds: str) -> None:
-    assert flnet("train", "MNIST", "--rounds", rounds, "--node", fake_node.address).exit_code == 2
-    assert fake_node.posted == []
-
-
-def test_train_and_wait(flnet: Run, fake_node: FakeNode) -> None:
+def test_train_and_wait(ask: Run, fake_node: FakeNode) -> None:
     fake_node.views = [job(phase="TRAINING", current_round=0), job(current_round=0)]
     fake_node.records = [record(0, digest="feedface00")]
-    shown = flnet("train", "MNIST", "--wait", "--node", fake_node.address)
+    shown = ask("train", "MNIST", "--wait")
     assert shown.exit_code == 0
     assert "feedface00" in shown.output
     assert "0.7500" in shown.output
@@ -213,41 +201,41 @@ def test_train_and_wait_shows_the_further_figures(flnet: Run, fake_node: FakeNod
     assert "n6" in every.output
 
 
-def test_train_and_wait_for_scripts(flnet: Run, fake_node: FakeNode) -> None:
+def test_train_and_wait_for_scripts(ask: Run, fake_node: FakeNode) -> None:
     fake_node.views = [job(current_round=0)]
     fake_node.records = [record(0)]
-    shown = flnet("train", "MNIST", "--wait", "--json", "--node", fake_node.address)
+    shown = ask("train", "MNIST", "--wait", "--json")
     [result] = json.loads(shown.stdout)
     assert result["number"] == 0
     assert result["post"]["mean"] == 0.75
     assert result["digests"] == {"node-a": "d1"}
 
 
-def test_train_and_wait_for_a_round_that_fails(flnet: Run, fake_node: FakeNode) -> None:
+def test_train_and_wait_for_a_round_that_fails(ask: Run, fake_node: FakeNode) -> None:
     fake_node.views = [job(phase="TRAINING", current_round=0), job(current_round=0, error="out of memory")]
-    shown = flnet("train", "MNIST", "--wait", "--node", fake_node.address)
+    shown = ask("train", "MNIST", "--wait")
     assert shown.exit_code == 1
     assert "out of memory" in shown.stderr
 
 
-def test_train_and_wait_for_a_round_that_ends_in_an_error(flnet: Run, fake_node: FakeNode) -> None:
+def test_train_and_wait_for_a_round_that_ends_in_an_error(ask: Run, fake_node: FakeNode) -> None:
     fake_node.views, fake_node.records = [job(current_round=0)], [record(0) | {"error": "averaging failed"}]
-    shown = flnet("train", "MNIST", "--wait", "--json", "--node", fake_node.address)
+    shown = ask("train", "MNIST", "--wait", "--json")
     assert shown.exit_code == 1
     assert json.loads(shown.stdout)[0]["errors"] == {"node-a": "averaging failed"}
     assert "round 0 failed: node-a averaging failed" in shown.stderr
 
 
-def test_watch_prints_lines_until_the_feed_ends(flnet: Run, fake_node: FakeNode) -> None:
+def test_watch_prints_lines_until_the_feed_ends(ask: Run, fake_node: FakeNode) -> None:
     fake_node.events = [{"id": 1, "at": 0.5, "kind": "x", "text": "node-b joined\x07", "trainer": "MNIST"}]
-    shown = flnet("watch", "--node", fake_node.address)
+    shown = ask("watch")
     assert shown.exit_code == 3
     assert shown.stdout.endswith("MNIST: node-b joined\\x07\n")
     assert "ended the feed" in shown.stderr
 
 
-def test_watch_for_scripts(flnet: Run, fake_node: FakeNode) -> None:
+def test_watch_for_scripts(ask: Run, fake_node: FakeNode) -> None:
     fake_node.events = [{"id": 7}, {"id": 8}]
-    shown = flnet("watch", "--json", "--after", "6", "--node", fake_node.address)
+    shown = ask("watch", "--json", "--after", "6")
     assert [json.loads(line)["id"] for line in shown.stdout.splitlines()] == [7, 8]
     assert fake_node.headers[-1]["Last-Event-ID"] == "6"

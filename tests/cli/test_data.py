@@ -1,4 +1,4 @@
-"""`flnet data` as a person uses it; no node runs, and nothing is fetched from outside."""
+"""`flnet data`: listing, checking, downloading, importing and adding data, with stopped and running nodes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 import threading
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -15,7 +15,11 @@ import numpy as np
 import pytest
 from click.testing import Result
 
-from flnet.training.download import DATA_SETS, DataSet, Download
+from flnet.cli.data import check_lines, data_lines, size_of
+from flnet.datasets.download import DATA_SETS, FileCheck, PublishedData, PublishedFile
+from tests.processes.harness import RealNode, harness, until
+from tests.processes.test_arriving import TRAINER as TABLE_TRAINER
+from tests.web.digit_files import TRAINER, digit_archive
 
 Flnet = Callable[..., Result]
 
@@ -81,9 +85,9 @@ def test_a_check_names_what_is_damaged_or_missing(flnet: Flnet, tmp_path: Path) 
     assert "t10k-labels-idx1-ubyte.gz: its checksum is not that of the published file" in checked.stdout
     assert "t10k-images-idx3-ubyte.gz missing" in checked.stdout
     assert "good.npz: whole, x [3]" in checked.stdout
-    found = json.loads(flnet("data", "check", "--json", "--path", str(tmp_path)).stdout)
-    assert len(found["files"]) == 2
-    assert len(found["missing"][str(tmp_path / "mnist")]) == 3
+    result = json.loads(flnet("data", "check", "--json", "--path", str(tmp_path)).stdout)
+    assert len(result["files"]) == 2
+    assert len(result["missing"][str(tmp_path / "mnist")]) == 3
 
 
 def test_an_archive_is_imported(flnet: Flnet, tmp_path: Path) -> None:
@@ -111,8 +115,8 @@ def test_a_data_set_is_fetched_once(flnet: Flnet, tmp_path: Path, monkeypatch: p
 
     with HTTPServer(("127.0.0.1", 0), Server) as server:
         url = f"http://127.0.0.1:{server.server_port}/x.gz"
-        file = Download(url, hashlib.sha256(body).hexdigest(), len(body))
-        monkeypatch.setitem(DATA_SETS, "mnist", DataSet("mnist", "made up", (file,)))
+        file = PublishedFile(url, hashlib.sha256(body).hexdigest(), len(body))
+        monkeypatch.setitem(DATA_SETS, "mnist", PublishedData("mnist", "made up", (file,)))
         answering = threading.Thread(target=server.handle_request)
         answering.start()
         first = flnet("data", "fetch", "mnist", "--path", str(tmp_path))
@@ -141,3 +145,157 @@ def test_nothing_is_fetched_over_sample_data_or_without_network(
         "holds sample data; remove that folder first"
         in flnet("data", "fetch", "mnist", "--path", str(tmp_path)).stderr
     )
+
+
+# What is shown of data: sizes of what is named, long lists cut, strangers' names harmless.
+
+
+def test_the_size_of_what_is_named_at_the_end(tmp_path: Path) -> None:
+    (tmp_path / "my data").mkdir()
+    (tmp_path / "my data" / "x").write_bytes(bytes(10))
+    assert size_of(f"images in {tmp_path / 'my data'}", tmp_path) == 10
+    assert size_of(f"table {tmp_path / 'my data' / 'x'}", None) == 10
+    assert size_of(f"the digits, because MNIST was not found in {tmp_path}", tmp_path) is None
+    assert size_of("made up", tmp_path) is None
+    assert size_of("", None) is None
+
+
+def test_lines_for_people() -> None:
+    classes = [f"c{number}" for number in range(20)]
+    view = {
+        "trainer": "T\x1b",
+        "missing": "",
+        "source": "here",
+        "bytes": 1_500_000,
+        "sample": True,
+        "rows": {"train": 2000, "test": 20},
+        "classes": classes,
+        "counts": {"train": [100] * 20},
+        "note": "a word",
+    }
+    assert data_lines(view) == [
+        r"T\x1b: sample data: here (1.5 MB)",
+        "    train           2,000 rows   " + "; ".join(f"c{n}: 100" for n in range(12)) + "; and 8 more",
+        "    test               20 rows",
+        "    a word",
+        "",
+    ]
+    assert data_lines({"trainer": "T", "missing": "why"}) == ["T: no data", "    why", ""]
+
+
+def test_an_empty_folder_is_said_to_be_empty(tmp_path: Path) -> None:
+    assert check_lines(tmp_path, [], {}) == [f"{tmp_path}: no files"]
+    many = [FileCheck(tmp_path / "a" / f"{n}.png", "1x1") for n in range(3)]
+    assert check_lines(tmp_path, many, {}) == [f"{tmp_path / 'a'}: 3 files whole"]
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The data of a node with one trainer."""
+    for name in ("code", "data"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "code/NUMBERS.py").write_text(TABLE_TRAINER)
+    monkeypatch.setenv("FLNET_TRAINERS_PATH", str(tmp_path / "code"))
+    monkeypatch.setenv("FLNET_DATASETS_PATH", str(tmp_path / "data"))
+    table = tmp_path / "data/numbers.csv"
+    table.write_text("x\n" + "".join(f"{number}\n" for number in range(20)))
+    return table
+
+
+def test_examples_are_added_once(flnet: Flnet, table: Path, tmp_path: Path) -> None:
+    (tmp_path / "more.csv").write_text("x\n19\n20\n21\n")
+    added = flnet("data", "add", "NUMBERS", str(tmp_path / "more.csv"), "--json")
+    assert added.exit_code == 0, added.stderr
+    assert (json.loads(added.stdout)["files"], table.read_text().splitlines()[-3:]) == (1, ["19", "20", "21"])
+    again = flnet("data", "add", "NUMBERS", str(tmp_path / "more.csv"))
+    assert again.stdout.splitlines()[0] == f"{table}: all of it is there already"
+    assert len(table.read_text().splitlines()) == 23
+
+
+def test_what_cannot_be_read_changes_nothing(flnet: Flnet, table: Path, tmp_path: Path) -> None:
+    before = table.read_text()
+    (tmp_path / "more.csv").write_text("x\nseven\n")
+    refused = flnet("data", "add", "NUMBERS", str(tmp_path / "more.csv"))
+    assert (refused.exit_code, table.read_text()) == (1, before)
+    assert "cannot use what came, and nothing was changed" in refused.stderr
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    return digit_archive(tmp_path / "packed")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of data sets of a node with one trainer."""
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/DIGITS.py").write_text(TRAINER)
+    monkeypatch.setenv("FLNET_TRAINERS_PATH", str(tmp_path / "code"))
+    monkeypatch.setenv("FLNET_DATASETS_PATH", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+def test_data_go_where_the_trainer_of_a_stopped_node_looks(flnet: Flnet, here: Path, archive: Path) -> None:
+    brought = flnet("data", "import", "DIGITS", str(archive))
+    assert brought.exit_code == 0, brought.stderr
+    assert brought.stdout.splitlines() == [
+        f"{here / 'digits'}: 4 files, {sum(p.stat().st_size for p in (here / 'digits').iterdir()) / 1e6:,.1f} MB",
+        f"DIGITS: idx files in {here / 'digits'} (train 1,500, test 297)",
+    ]
+    there = flnet("data", "import", "DIGITS", str(archive))
+    assert (there.exit_code, "with replace=true" in there.stderr) == (1, True)
+    again = flnet("data", "import", "DIGITS", str(archive.with_suffix("")), "--replace", "--json")
+    told = json.loads(again.stdout)
+    assert (told["aside"], told["files"], sum(told["counts"]["train"])) == (str(here / "digits.before-1"), 4, 1500)
+
+
+def test_what_the_trainer_cannot_read_is_not_left_there(flnet: Flnet, here: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no digits")
+    refused = flnet("data", "import", "DIGITS", str(tmp_path / "notes.txt"))
+    assert refused.exit_code == 1
+    assert "DIGITS cannot use what came, and nothing was changed" in refused.stderr
+    assert list(here.iterdir()) == []
+
+
+def test_wrong_usage_is_told(flnet: Flnet, here: Path, archive: Path) -> None:
+    for words in (
+        ["a", "b", "c"],
+        [str(archive), "--replace"],
+        ["DIGITS", str(archive), "--as", "x"],
+        ["DIGITS", str(archive), "--node", "nowhere"],
+        ["DIGITS", str(archive), "--node", "127.0.0.1:1", "--path", str(here)],
+    ):
+        assert flnet("data", "import", *words).exit_code == 2
+    assert flnet("data", "import", "NONE", str(archive)).exit_code == 2
+    assert flnet("data", "import", "DIGITS", str(archive.with_suffix(".none"))).exit_code == 1
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[RealNode]:
+    with harness(tmp_path) as h:
+        (h.trainers / "DIGITS.py").write_text(TRAINER)
+        one = h.start(TRAINERS="DIGITS", DATA_SHARD="1/1", DATASETS_PATH=str(tmp_path / "own"), COMPUTE="thread")
+        until(lambda: _answers(one), "the node to answer")
+        yield one
+
+
+def _answers(node: RealNode) -> bool:
+    try:
+        return bool(node.get("/jobs/DIGITS")["phase"] == "NO_DATA")
+    except Exception as exc:
+        if type(exc).__module__.startswith("httpx"):
+            return False
+        raise
+
+
+@pytest.mark.slow
+def test_a_running_node_takes_them_in(flnet: Flnet, running: RealNode, archive: Path, tmp_path: Path) -> None:
+    node = f"127.0.0.1:{running.port}"
+    brought = flnet("data", "import", "DIGITS", str(archive.with_suffix("")), "--node", node)
+    assert brought.exit_code == 0, brought.stderr
+    assert f"{tmp_path / 'own/digits'}: 4 files" in brought.stdout
+    until(lambda: running.get("/jobs/DIGITS")["phase"] == "IDLE", "the job to be ready")
+    refused = flnet("data", "import", "DIGITS", str(archive), "--node", node)
+    assert refused.exit_code == 1
+    assert "has data in" in refused.stderr

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from flnet.experiments.results import FILE
+from flnet.experiments.cells import FILE
 from tests.experiments.cells import TRAINERS
 
 TABLE = """
@@ -113,7 +113,7 @@ def test_a_missing_data_set_gives_its_row_the_reason(flnet: Callable[..., Result
     why = "needs mnist or mnist.npz or MNIST: FLNET_DATASETS_PATH is not set"
     assert why in shown.output
     assert why in Path("missing/report.md").read_text("utf-8")
-    assert [one["cell"]["row"] for one in kept(Path("missing"))] == [  # type: ignore[index]
+    assert [each["cell"]["row"] for each in kept(Path("missing"))] == [  # type: ignore[index]
         "MNIST, 10 of 10 nodes, R = 20, E = 1",
         "MNIST, 10 of 10 nodes, R = 20, E = 1",
     ]
@@ -141,7 +141,7 @@ def test_what_ctrl_c_ended_goes_on_and_gives_the_same_numbers(
     command = [sys.executable, "-m", "flnet", "experiment", str(path), "--workers", "1", "--out"]
 
     def numbers(folder: Path) -> dict[object, object]:
-        return {one["key"]: one["outcome"]["figures"] for one in kept(folder)}  # type: ignore[index]
+        return {each["key"]: each["outcome"]["figures"] for each in kept(folder)}  # type: ignore[index]
 
     with subprocess.Popen([*command, "ended"], stderr=subprocess.PIPE, text=True) as run:
         assert run.stderr is not None

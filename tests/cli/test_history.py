@@ -1,31 +1,38 @@
-"""`flnet history`: the rounds in a table, and as files."""
+"""`flnet history` and `flnet audit`: rounds as a table or file, and the statements of contributors."""
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import Result
 
+from flnet.cli.history import LEFT_OUT, SIGNED, UNSIGNED, WRONG, judged
+from flnet.protocol.updates import Contribution
 from tests.cli.fake_node import FakeNode, record
+from tests.security.keypairs import TestKey
 
 Flnet = Callable[..., Result]
 
 
-def test_rounds_are_shown_with_what_was_decided(fake_node: FakeNode, flnet: Flnet) -> None:
+def test_rounds_are_shown_with_what_was_decided(fake_node: FakeNode, ask: Flnet) -> None:
     decision = {"over": "given_up", "words": "it was the last round that was asked for"}
     first = record(0) | {"why": "5 new examples have come", "contributors": ["a", "b"], "bytes": {"sent": 7}}
     fake_node.records = [first, record(1) | {"decision": decision, "seconds": {"train": 1.25, "wait": 1}}]
-    done = flnet("history", "MNIST", "--node", fake_node.address)
+    done = ask("history", "MNIST")
     assert done.exit_code == 0 and "2.25" in done.output
     assert "round 0 was started by the schedule: 5 new examples have come" in done.output
     assert "after round 1: the goal is given up: it was the last round that was asked for" in done.output
 
 
-def test_nothing_is_a_history_too_and_scripts_get_json(fake_node: FakeNode, flnet: Flnet) -> None:
-    assert "no rounds yet" in flnet("history", "MNIST", "--node", fake_node.address).output
-    assert flnet("history", "MNIST", "--json", "--node", fake_node.address).output == "[]\n"
+def test_nothing_is_a_history_too_and_scripts_get_json(ask: Flnet) -> None:
+    assert "no rounds yet" in ask("history", "MNIST").output
+    assert ask("history", "MNIST", "--json").output == "[]\n"
 
 
 @pytest.mark.parametrize("form", ["csv", "svg", "png"])
@@ -40,11 +47,119 @@ def test_it_is_written_to_a_file_that_is_not_there(
     assert flnet(*options, "--force").exit_code == 0
 
 
-def test_it_goes_to_stdout_for_scripts(fake_node: FakeNode, flnet: Flnet) -> None:
+def test_it_goes_to_stdout_for_scripts(fake_node: FakeNode, ask: Flnet) -> None:
     fake_node.files["/jobs/MNIST/history.csv?last=3"] = ("x.csv", b"round\n")
-    done = flnet("history", "MNIST", "--csv", "--last", "3", "--output", "-", "--node", fake_node.address)
+    done = ask("history", "MNIST", "--csv", "--last", "3", "--output", "-")
     assert (done.exit_code, done.stdout) == (0, "round\n")
 
 
-def test_output_needs_a_form(fake_node: FakeNode, flnet: Flnet) -> None:
-    assert flnet("history", "MNIST", "--force", "--node", fake_node.address).exit_code == 2
+def test_output_needs_a_form(ask: Flnet) -> None:
+    assert ask("history", "MNIST", "--force").exit_code == 2
+
+
+Run = Callable[..., Result]
+AVERAGE = "ab" * 32
+
+
+def stated(peer: str = "b", seed: int = 7) -> Contribution:
+    """A signed contribution to round 0 that "a" started."""
+    signer = TestKey(seed)
+    plain = Contribution(peer, "MNIST", 0, "a", "1" * 64, "2" * 64, "3" * 64, 40, key=signer.text)
+    return replace(plain, signature=base64.b64encode(signer.sign(plain.statement())).decode())
+
+
+def audited(*views: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A record of round 0 that these contributed to."""
+    return {"round": 0, "initiator": "a", "digest": AVERAGE, "contributions": list(views), **more}
+
+
+@pytest.fixture
+def node(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Let the node answer with these records; its address."""
+
+    def answer(*records: dict[str, Any]) -> str:
+        monkeypatch.setattr("flnet.cli.client.NodeClient.history", lambda self, trainer, last: list(records))
+        return fake_node.address
+
+    return answer
+
+
+def test_who_contributed_is_listed_with_keys_and_verdicts(flnet: Run, node: Callable[..., str]) -> None:
+    address = node(audited(stated().view(), {"peer": "old", "examples": None}))
+    shown = flnet("audit", "MNIST", "--node", address)
+    assert shown.exit_code == 0
+    lines = [line.split() for line in shown.output.splitlines() if "ababab" in line]
+    assert [line[2] for line in lines] == ["b", "old"]
+    assert lines[0][-3:] == ["40", "-", SIGNED]
+    assert " ".join(lines[1][-4:]) == f"- - {UNSIGNED}"
+
+
+def test_weights_are_shown_and_who_was_left_out(flnet: Run, node: Callable[..., str]) -> None:
+    weighed = {"b": {"weight": 0.625}, "c\x1b": {"weight": 0.0, "reason": "it moved 9"}, "d": {"norm": 1.0}}
+    address = node(audited(stated().view(), stated("d").view(), weighed=weighed))
+    shown = flnet("audit", "MNIST", "--node", address)
+    assert "round 0: c\\x1b was left out: it moved 9" in shown.output
+    result = json.loads(flnet("audit", "MNIST", "--json", "--node", address).stdout)
+    assert [(each["peer"], each["weight"], each["verdict"]) for each in result] == [
+        ("c\x1b", 0.0, LEFT_OUT),
+        ("b", 0.625, SIGNED),
+        ("d", None, SIGNED),
+    ]
+    assert "62.5 %" in shown.output
+
+
+@pytest.mark.parametrize("weighed", [None, [], 7, {"b": 7}, {"b": {"weight": "x", "reason": 0}}, {"x": None}])
+def test_weights_that_are_none_do_no_harm(flnet: Run, node: Callable[..., str], weighed: object) -> None:
+    shown = flnet("audit", "MNIST", "--node", node(audited(stated().view(), weighed=weighed)))
+    assert shown.exit_code == 0
+    assert SIGNED in shown.output
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        {**stated().view(), "examples": 41},
+        {**stated().view(), "peer": "c"},
+        {**stated().view(), "key": TestKey(8).text},
+        {**stated().view(), "key": "no key"},
+        {**stated().view(), "signature": "%"},
+        {**stated().view(), "labels": "1"},
+    ],
+)
+def test_what_was_changed_is_wrong_and_the_command_fails(
+    flnet: Run, node: Callable[..., str], view: dict[str, Any]
+) -> None:
+    shown = flnet("audit", "MNIST", "--json", "--node", node(audited(stated("c").view(), view)))
+    assert shown.exit_code == 1
+    assert [each["verdict"] for each in json.loads(shown.stdout)] == [SIGNED, WRONG]
+
+
+def test_one_model_may_be_asked_for(flnet: Run, node: Callable[..., str]) -> None:
+    address = node(audited(stated().view()), audited({"peer": "x", "examples": 1}, digest="cd" * 32))
+    shown = flnet("audit", "MNIST", "--model", "CDCD", "--json", "--node", address)
+    assert [each["peer"] for each in json.loads(shown.stdout)] == ["x"]
+
+
+def test_rounds_of_older_versions_say_nothing(flnet: Run, node: Callable[..., str]) -> None:
+    shown = flnet("audit", "MNIST", "--node", node({"round": 0, "initiator": "a", "digest": AVERAGE}))
+    assert (shown.exit_code, shown.output) == (0, "no round here says who contributed to it\n")
+
+
+@pytest.mark.parametrize("given", [(), ("MNIST", "--card", "pyproject.toml")])
+def test_a_trainer_or_a_card_is_needed(flnet: Run, given: tuple[str, ...]) -> None:
+    assert flnet("audit", *given).exit_code == 2
+
+
+@pytest.mark.parametrize("text", ["", "```json\n{no}\n```", '```json\n{"contributions": 1}\n```', "\0\xff"])
+def test_a_card_without_contributions_is_told(flnet: Run, tmp_path: Path, text: str) -> None:
+    card = tmp_path / "card.md"
+    card.write_text(text)
+    shown = flnet("audit", "--card", str(card))
+    assert shown.exit_code == 1
+    assert "does not say who contributed" in shown.output
+
+
+def test_a_signature_of_another_statement_is_wrong() -> None:
+    assert judged(stated()) == SIGNED
+    assert judged(replace(stated(), signature=stated("c").signature)) == WRONG
+    assert judged(replace(stated(), signature="")) == UNSIGNED

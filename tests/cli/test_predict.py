@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+import pytest
 from click.testing import Result
 
+from flnet.cli import predict as inputs
+from flnet.cli.predict import question_of
 from tests.cli.fake_node import FakeNode
 
 Run = Callable[..., Result]
@@ -18,7 +23,7 @@ def asked(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_answers_for_people(flnet: Run, fake_node: FakeNode, tmp_path: Path) -> None:
+def test_answers_for_people(ask: Run, fake_node: FakeNode, tmp_path: Path) -> None:
     fake_node.prediction = {
         "classes": ["a", "b", "c", "d"],
         "probabilities": [[0.1, 0.6, 0.2, 0.1], [0, 0, 0, 1]],
@@ -26,7 +31,7 @@ def test_answers_for_people(flnet: Run, fake_node: FakeNode, tmp_path: Path) -> 
         "model": MODEL,
         "note": "this is no diagnosis",
     }
-    shown = flnet("predict", "MNIST", "--input", asked(tmp_path), "--node", fake_node.address)
+    shown = ask("predict", "MNIST", "--input", asked(tmp_path))
     assert shown.exit_code == 0
     assert "b 0.6000, c 0.2000, d 0.1000" in shown.output
     assert "model 0123456789 of round 3" in shown.output
@@ -34,14 +39,14 @@ def test_answers_for_people(flnet: Run, fake_node: FakeNode, tmp_path: Path) -> 
     assert fake_node.posted == [{"inputs": [[1, 2], [3, 4]]}]
 
 
-def test_several_labels_none_and_scores(flnet: Run, fake_node: FakeNode, tmp_path: Path) -> None:
+def test_several_labels_none_and_scores(ask: Run, fake_node: FakeNode, tmp_path: Path) -> None:
     fake_node.prediction = {
         "classes": ["a", "b"],
         "scores": [[7.5, -1], [0, 0]],
         "predicted": [["a", "b"], []],
         "model": {**MODEL, "round": -1},
     }
-    shown = flnet("predict", "MNIST", "--input", asked(tmp_path), "--node", fake_node.address)
+    shown = ask("predict", "MNIST", "--input", asked(tmp_path))
     assert "a, b" in shown.output
     assert "none" in shown.output
     assert "a 7.5000, b -1.0000" in shown.output
@@ -66,19 +71,14 @@ def test_answers_for_scripts_by_a_model_of_choice(flnet: Run, fake_node: FakeNod
     assert fake_node.posted[0]["digest"] == "01"
 
 
-def test_a_file_that_cannot_be_used_is_wrong_usage(flnet: Run, fake_node: FakeNode, tmp_path: Path) -> None:
-    shown = flnet("predict", "MNIST", "--input", str(tmp_path / "none.csv"), "--node", fake_node.address)
+def test_a_file_that_cannot_be_used_is_wrong_usage(ask: Run, fake_node: FakeNode, tmp_path: Path) -> None:
+    shown = ask("predict", "MNIST", "--input", str(tmp_path / "none.csv"))
     assert shown.exit_code == 2
     assert "cannot be read" in shown.stderr
     assert fake_node.posted == []
 
 
-def test_a_refusal_is_told_and_is_failure(flnet: Run, fake_node: FakeNode, tmp_path: Path) -> None:
-    with_no_such_job = flnet("predict", "MNIST", "--input", asked(tmp_path), "--node", "127.0.0.1:1")
-    assert with_no_such_job.exit_code == 3
-
-
-def test_which_of_two_models_answered_and_why(flnet: Run, fake_node: FakeNode, tmp_path: Path) -> None:
+def test_which_of_two_models_answered_and_why(ask: Run, fake_node: FakeNode, tmp_path: Path) -> None:
     fake_node.prediction = {
         "classes": ["a", "b"],
         "probabilities": [[0.1, 0.9], [1, 0]],
@@ -86,17 +86,17 @@ def test_which_of_two_models_answered_and_why(flnet: Run, fake_node: FakeNode, t
         "model": MODEL,
         "choice": {"answered": ["local", "global"], "errors": [0.0125, 0.5], "limit": 0.0412},
     }
-    shown = flnet("predict", "MNIST", "--input", asked(tmp_path), "--node", fake_node.address).output
+    shown = ask("predict", "MNIST", "--input", asked(tmp_path)).output
     rows = [line.split() for line in shown.splitlines()]
     assert [row[-2:] for row in rows if row[:1] in (["0"], ["1"])] == [["local", "0.0125"], ["global", "0.5"]]
     assert "answers where the error of rebuilding the input is at most 0.0412" in shown
     fake_node.prediction["choice"] = {"answered": ["local", "local"], "errors": [], "limit": None}
-    shown = flnet("predict", "MNIST", "--input", asked(tmp_path), "--node", fake_node.address).output
+    shown = ask("predict", "MNIST", "--input", asked(tmp_path)).output
     assert "local" in shown
     assert "rebuilding" not in shown
 
 
-def test_what_it_means_in_the_labels_of_the_own_rows(flnet: Run, fake_node: FakeNode, tmp_path: Path) -> None:
+def test_what_it_means_in_the_labels_of_the_own_rows(ask: Run, fake_node: FakeNode, tmp_path: Path) -> None:
     coarse = {"space": "pairs", "classes": ["ab", "cd"], "estimated": True}
     fake_node.prediction = {
         "classes": ["a", "b", "c", "d"],
@@ -105,9 +105,74 @@ def test_what_it_means_in_the_labels_of_the_own_rows(flnet: Run, fake_node: Fake
         "model": MODEL,
         "coarse": {**coarse, "probabilities": [[0.75, 0.25]], "predicted": ["ab"]},
     }
-    shown = flnet("predict", "MNIST", "--input", asked(tmp_path), "--node", fake_node.address)
+    shown = ask("predict", "MNIST", "--input", asked(tmp_path))
     assert "in the labels of pairs, by an estimated correspondence:" in shown.output
     assert "ab 0.7500, cd 0.2500" in shown.output
     fake_node.prediction = {**fake_node.prediction, "coarse": {**coarse, "probabilities": [], "predicted": []}}
-    shown = flnet("predict", "MNIST", "--input", asked(tmp_path), "--node", fake_node.address)
-    assert "nothing can be said yet" in shown.output
+    shown = ask("predict", "MNIST", "--input", asked(tmp_path))
+    assert "not available yet" in shown.output
+
+
+# Files of every kind become the question that a node is asked.
+
+
+def written(folder: Path, name: str, contents: str | bytes) -> Path:
+    path = folder / name
+    path.write_bytes(contents.encode() if isinstance(contents, str) else contents)
+    return path
+
+
+def test_json_is_a_list_of_inputs_or_the_whole_question(tmp_path: Path) -> None:
+    assert question_of(written(tmp_path, "a.json", "[[1, 2]]")) == {"inputs": [[1, 2]]}
+    assert question_of(written(tmp_path, "b.json", '{"inputs": [[1]]}')) == {"inputs": [[1]]}
+
+
+def test_an_array_of_numpy(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.arange(4, dtype=np.float32).reshape(1, 2, 2))
+    assert question_of(tmp_path / "a.npy") == {"inputs": [[[0.0, 1.0], [2.0, 3.0]]]}
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.JPG", "a.jpeg"])
+def test_a_picture_goes_as_it_is(tmp_path: Path, name: str) -> None:
+    assert question_of(written(tmp_path, name, b"\x89x")) == {"image": base64.b64encode(b"\x89x").decode()}
+
+
+def test_csv_with_names_of_columns_and_without(tmp_path: Path) -> None:
+    assert question_of(written(tmp_path, "a.csv", "1,2\n\n3,4.5\n")) == {"inputs": [[1, 2], [3, 4.5]]}
+    named = question_of(written(tmp_path, "b.csv", "\ufeffage, height\n1,2\n3,4\n"))
+    assert named == {"inputs": [{"age": 1, "height": 2}, {"age": 3, "height": 4}]}
+    assert question_of(written(tmp_path, "c.csv", "")) == {"inputs": []}
+
+
+@pytest.mark.parametrize(
+    ("name", "contents", "words"),
+    [
+        ("a.txt", "1", r"ends in '.txt'; expected .json, .csv"),
+        ("a", "1", "ends in 'nothing'"),
+        ("a.json", "[1", "holds no usable inputs"),
+        ("a.json", "[NaN]", "holds no usable inputs"),
+        ("a.csv", "1,2\n3,x\n", "line 2: could not convert"),
+        ("a.csv", "a,b\n3\n", "line 2 has 1 values for 2 columns"),
+        ("a.csv", "1,nan\n", "holds no usable inputs"),
+        ("a.npy", "no array", "holds no usable inputs"),
+    ],
+)
+def test_what_cannot_be_used_is_said_with_its_name(tmp_path: Path, name: str, contents: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        question_of(written(tmp_path, name, contents))
+
+
+def test_a_file_that_is_not_there_and_one_that_is_too_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ValueError, match="cannot be read: No such file"):
+        question_of(tmp_path / "a.json")
+    monkeypatch.setattr(inputs, "MAX_BYTES", 3)
+    with pytest.raises(ValueError, match="has 4 bytes; a node takes at most 3"):
+        question_of(written(tmp_path, "a.png", b"1234"))
+
+
+def test_objects_in_an_array_of_numpy_are_not_revived(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.array([{}], dtype=object))  # numpy pickles it; reading it back is refused
+    with pytest.raises(ValueError, match="holds no usable inputs"):
+        question_of(tmp_path / "a.npy")

@@ -1,18 +1,31 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from io import StringIO
+from typing import Any
 
+import pytest
 from rich.console import Console
 
+from flnet.cli.client import NodeClient
 from flnet.cli.progress import (
+    Follower,
     LiveProgress,
     PlainProgress,
+    RoundFailed,
+    Spread,
+    Views,
+    failure,
     fingerprint,
+    metrics_tables,
     open_progress,
     progress_line,
     progress_table,
+    round_result,
+    summary,
 )
-from tests.cli.fake_node import job
+from flnet.errors import PeerUnreachable, StartError
+from tests.cli.fake_node import FakeNode, job, measured, record, running_fake_node
 
 TRAINING = job(phase="TRAINING", current_round=1, progress={"done": 30, "total": 120})
 GATHERING = job(phase="GATHERING", current_round=1, received=["a", "b"], waiting_for=["c"])
@@ -76,3 +89,159 @@ def test_the_fingerprint_changes_with_what_moves() -> None:
     assert fingerprint({"a": job()}) != fingerprint({"a": TRAINING})
     further = TRAINING | {"progress": {"done": 31, "total": 120}}
     assert fingerprint({"a": TRAINING}) != fingerprint({"a": further})
+
+
+# follow
+
+
+class Quiet:
+    """Remembers the phases it was shown."""
+
+    def __init__(self) -> None:
+        self.phases: list[str] = []
+
+    def show(self, views: Views) -> None:
+        self.phases += [view["phase"] for view in views.values()]
+
+    def say(self, words: str) -> None:
+        pass
+
+
+@pytest.fixture
+def second_node() -> Iterator[FakeNode]:
+    with running_fake_node() as node:
+        yield node
+
+
+def follower(*nodes: FakeNode, **options: Any) -> Follower:
+    clients = {chr(ord("a") + i): NodeClient(node.address) for i, node in enumerate(nodes)}
+    return Follower(clients, "MNIST", options.pop("progress", Quiet()), **options)
+
+
+def test_rounds_come_one_by_one(fake_node: FakeNode) -> None:
+    quiet = Quiet()
+    fake_node.views = [
+        job(phase="TRAINING", current_round=0, rounds_left=1),
+        job(phase="AVERAGING", current_round=1, rounds_left=0),
+        job(current_round=1),
+    ]
+    fake_node.records = [record(0, "d0"), record(1, "d1")]
+    results = list(follower(fake_node, progress=quiet).rounds(0, 2))
+    assert [(result.number, result.digests["a"]) for result in results] == [(0, "d0"), (1, "d1")]
+    assert quiet.phases == ["TRAINING", "AVERAGING", "IDLE"]
+
+
+def test_a_round_is_over_when_every_node_has_its_result(fake_node: FakeNode, second_node: FakeNode) -> None:
+    fake_node.views, fake_node.records = [job(current_round=0)], [record(0)]
+    second_node.views = [job(phase="MEASURING", current_round=0), job(current_round=0)]
+    second_node.records = [record(0)]
+    [result] = follower(fake_node, second_node).rounds(0, 1)
+    assert result.same_model
+    assert set(result.digests) == {"a", "b"}
+
+
+def test_all_at_rest_without_a_result_is_a_failure(fake_node: FakeNode, second_node: FakeNode) -> None:
+    fake_node.views, fake_node.records = [job(current_round=0)], [record(0)]
+    second_node.views = [job(outcome="took no part: busy\x1b")]
+    with pytest.raises(RoundFailed, match=r"without a result on b \(took no part: busy\\x1b\)"):
+        list(follower(fake_node, second_node).rounds(0, 1))
+
+
+def test_a_round_that_does_not_move_is_a_failure(fake_node: FakeNode) -> None:
+    fake_node.views = [job(phase="GATHERING", current_round=0, waiting_for=["node-b"])]
+    with pytest.raises(RoundFailed, match=r"round 0 has not moved for 0.05 s: a gathering, 0 of 1 received"):
+        list(follower(fake_node, patience=0.05).rounds(0, 1))
+
+
+def test_the_check_ends_the_waiting(fake_node: FakeNode) -> None:
+    def check() -> None:
+        raise StartError("node-b has ended")
+
+    with pytest.raises(StartError):
+        list(follower(fake_node, check=check).rounds(0, 1))
+
+
+def test_a_node_that_is_gone_is_an_error_unless_borne_with(fake_node: FakeNode) -> None:
+    with running_fake_node() as gone:
+        pass
+    with pytest.raises(PeerUnreachable):
+        list(follower(gone).rounds(0, 1))
+    with pytest.raises(RoundFailed, match="has not moved"):
+        list(follower(gone, tolerant=True, patience=0.05).rounds(0, 1))
+
+
+# results
+
+
+def test_spread_of_what_is_there() -> None:
+    assert Spread.of([0.5, None, 1.0]) == Spread(0.75, 0.5, 1.0)
+    assert Spread.of([None]) is None
+    assert str(Spread(0.75, 0.5, 1.0)) == "0.7500 (0.5000 - 1.0000)"
+    assert str(Spread(0.75, 0.75, 0.75)) == "0.7500"
+
+
+def test_equal_digests_are_one_model() -> None:
+    result = round_result(3, {"a": record(3, "0123456789abcdef"), "b": record(3, "0123456789abcdef")}, 1.25)
+    assert result.same_model
+    assert str(result) == ("round 3: before 0.5000, after 0.7500, model 0123456789 on all 2 nodes, 1.2 s")
+
+
+def test_unequal_digests_are_told_apart() -> None:
+    result = round_result(0, {"a": record(0, "aaaa"), "b": record(0, "bbbb")}, 1)
+    assert not result.same_model
+    assert result.models() == "DIFFERENT: a aaaa, b bbbb"
+
+
+def test_no_digest_is_no_equal_model() -> None:
+    assert not round_result(0, {"a": {"round": 0, "digest": None}}, 1).same_model
+
+
+def test_a_node_without_result_is_named() -> None:
+    result = round_result(0, {"a": record(0), "b": None}, 1)
+    assert not result.same_model
+    assert result.models() == "no result: b"
+
+
+def test_what_failed_on_a_node_is_said() -> None:
+    good = round_result(1, {"a": record(1)}, 1)
+    bad = round_result(2, {"a": record(2), "b": record(2) | {"error": "out of memory\x1b"}}, 1)
+    assert bad.models() == r"FAILED: b out of memory\x1b"
+    assert failure([good]) is None
+    assert failure([good, bad]) == r"round 2 failed: b out of memory\x1b"
+
+
+def test_the_summary_says_gain_and_sameness() -> None:
+    rounds = [round_result(n, {"a": record(n), "b": record(n)}, 2.0) for n in range(2)]
+    assert summary(rounds) == (
+        "2 rounds in 4.0 s; mean accuracy from 0.5000 to 0.7500 (before the first averaging, after the last); "
+        "after every round all nodes held the same model, bit by bit"
+    )
+
+
+def test_the_summary_names_rounds_with_different_models() -> None:
+    rounds = [round_result(4, {"a": record(4, "x"), "b": record(4, "y")}, 1)]
+    assert summary(rounds).endswith("the nodes' models differed after round 4")
+
+
+def test_the_summary_gives_the_means_of_the_last_round() -> None:
+    a, b = measured(0, 0.5, auc=0.5, accuracy=0.5), measured(0, 0.5, auc=0.75, f1_macro=0.25, accuracy=0.5)
+    message = summary([round_result(0, {"a": a, "b": b}, 1)])
+    assert message.endswith("; further means after the last averaging: f1_macro 0.2500, auc 0.6250")
+
+
+def shown(*, every: bool) -> str:
+    many = {f"figure_{i}": i / 100 for i in range(7)}
+    results = [round_result(n, {"a": measured(n, 0.5, **many, global_f1_macro=0.125 * n)}, 1) for n in (0, 1)]
+    out = StringIO()
+    for table in metrics_tables(results, every):
+        Console(file=out, width=160).print(table)
+    return out.getvalue()
+
+
+def test_the_most_telling_figures_stand_first_and_the_rest_on_request() -> None:
+    few = shown(every=False)
+    header = next(line for line in few.splitlines() if "round" in line and "figure_0" in line)
+    assert header.split() == ["round", "global_f1_macro", *(f"figure_{i}" for i in range(5))]
+    assert "0.1250" in few
+    assert "figure_6" not in few
+    assert "figure_6" in shown(every=True)

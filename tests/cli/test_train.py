@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from flnet.cli.train import parse, time_words
 from tests.cli.fake_node import FakeNode, job, record
 
 Run = Callable[..., Result]
@@ -19,11 +20,11 @@ def goal(state: str, number: int, words: str = "") -> dict[str, Any]:
     return {"until": "accuracy>=0.9", "state": state, "round": number, "words": words}
 
 
-def test_a_goal_is_asked_for_with_its_bound(flnet: Run, fake_node: FakeNode) -> None:
-    shown = flnet("train", "MNIST", *GOAL, "--max-rounds", "7", "--node", fake_node.address)
+def test_a_goal_is_asked_for_with_its_bound(ask: Run, fake_node: FakeNode) -> None:
+    shown = ask("train", "MNIST", *GOAL, "--max-rounds", "7")
     assert shown.exit_code == 0
     assert "rounds of MNIST from 0 on, 7 at most, until accuracy>=0.9" in shown.output
-    told = flnet("train", "MNIST", *GOAL, "--json", "--node", fake_node.address)
+    told = ask("train", "MNIST", *GOAL, "--json")
     assert json.loads(told.stdout) == {"trainerId": "MNIST", "round": 0, "rounds": 100, "until": "accuracy>=0.9"}
     assert fake_node.posted == [{"trainerId": "MNIST", "rounds": n, "until": "accuracy>=0.9"} for n in (7, 100)]
 
@@ -31,15 +32,13 @@ def test_a_goal_is_asked_for_with_its_bound(flnet: Run, fake_node: FakeNode) -> 
 @pytest.mark.parametrize(
     "options", [("--max-rounds", "3"), (*GOAL, "--rounds", "3"), (*GOAL, "--max-rounds", "0")]
 )
-def test_rounds_and_bounds_are_not_mixed_up(flnet: Run, fake_node: FakeNode, options: tuple[str, ...]) -> None:
-    assert flnet("train", "MNIST", *options, "--node", fake_node.address).exit_code == 2
+def test_rounds_and_bounds_are_not_mixed_up(ask: Run, fake_node: FakeNode, options: tuple[str, ...]) -> None:
+    assert ask("train", "MNIST", *options).exit_code == 2
     assert fake_node.posted == []
 
 
 @pytest.mark.parametrize(("state", "code"), [("reached", 0), ("given_up", 4)])
-def test_the_end_of_a_series_is_waited_for_and_told(
-    flnet: Run, fake_node: FakeNode, state: str, code: int
-) -> None:
+def test_the_end_of_a_series_is_waited_for_and_told(ask: Run, fake_node: FakeNode, state: str, code: int) -> None:
     fake_node.views = [
         job(phase="TRAINING", current_round=0, goal=goal("open", 0)),
         job(current_round=0, goal=goal("open", 0)),  # another node is to start the next round
@@ -48,7 +47,117 @@ def test_the_end_of_a_series_is_waited_for_and_told(
         job(current_round=1, goal=goal(state, 1, "as it is")),
     ]
     fake_node.records = [record(0, "d0"), record(1, "d1")]
-    shown = flnet("train", "MNIST", *GOAL, "--wait", "--json", "--node", fake_node.address)
+    shown = ask("train", "MNIST", *GOAL, "--wait", "--json")
     assert shown.exit_code == code
     assert [result["number"] for result in json.loads(shown.stdout)] == [0, 1]
     assert f"{state.replace('_', ' ')}: accuracy>=0.9: as it is" in shown.stderr
+
+
+HYPER = {"e": 2, "u": 0.05, "b": 16}
+
+
+def test_they_are_shown(ask: Run, fake_node: FakeNode) -> None:
+    fake_node.views = [job(hyper=HYPER)]
+    shown = ask("params", "MNIST")
+    assert shown.exit_code == 0
+    assert "learning rate" in shown.output
+    assert "0.05" in shown.output
+    assert fake_node.posted == []
+
+
+def test_they_are_changed_one_by_one(ask: Run, fake_node: FakeNode) -> None:
+    fake_node.prediction = job(hyper={**HYPER, "e": 5})
+    shown = ask("params", "MNIST", "e=5", "u=1e-3", "--json")
+    assert json.loads(shown.stdout) == {**HYPER, "e": 5}
+    assert fake_node.posted == [{"e": 5, "u": 0.001}]
+
+
+def test_a_job_that_has_none_yet_says_why(ask: Run, fake_node: FakeNode) -> None:
+    fake_node.views = [job(hyper=None, error="no MNIST files")]
+    assert "none yet: no MNIST files" in ask("params", "MNIST").output
+
+
+def test_the_merging_rule_is_shown_and_changed(ask: Run, fake_node: FakeNode) -> None:
+    fake_node.views = [job(hyper=HYPER, merging_rule="clip,agg1")]
+    assert "clip,agg1" in ask("params", "MNIST").output
+    fake_node.prediction = job(hyper=HYPER, merging_rule="median")
+    shown = ask("params", "MNIST", "aggregation=median")
+    assert shown.exit_code == 0
+    assert "median" in shown.output
+    assert fake_node.posted == [{"aggregation": "median"}]
+
+
+@pytest.mark.parametrize("change", ["x=1", "e", "e=", "e=1.5", "u=fast", "b=1e3", "=3"])
+def test_a_change_that_is_none_is_wrong_usage(ask: Run, fake_node: FakeNode, change: str) -> None:
+    shown = ask("params", "MNIST", change)
+    assert shown.exit_code == 2
+    assert "got" in shown.stderr
+    assert fake_node.posted == []
+
+
+def test_a_name_comes_once() -> None:
+    with pytest.raises(ValueError, match="at most once"):
+        parse(["e=1", "e=2"])
+
+
+# `flnet schedule`, and what `flnet status` says of goals and of the next start.
+
+
+Flnet = Callable[..., Result]
+
+
+def schedule(**changes: Any) -> dict[str, Any]:
+    usual = {
+        "when": "every 6h",
+        "by_person": False,
+        "next_seconds": 11_520,
+        "next_words": "6h after the last round",
+    }
+    return {**usual, "new_examples": 0, "unwilling": "", **changes}
+
+
+def test_it_is_shown_with_the_next_start(fake_node: FakeNode, ask: Flnet) -> None:
+    fake_node.views = [job(schedule=schedule())]
+    done = ask("schedule", "MNIST")
+    assert done.exit_code == 0
+    assert done.output.splitlines() == [
+        "MNIST: every 6h (of the node's settings)",
+        "next round in 3 h 12 min: 6h after the last round",
+    ]
+
+
+@pytest.mark.parametrize(("given", "when"), [(["new 5"], "new 5"), (["--reset"], None)])
+def test_it_is_changed(fake_node: FakeNode, ask: Flnet, given: list[str], when: str | None) -> None:
+    message = schedule(
+        when="new 5", by_person=True, next_seconds=None, next_words="", unwilling="the battery is low"
+    )
+    fake_node.prediction = job(schedule=message)
+    done = ask("schedule", "MNIST", *given)
+    assert fake_node.posted == [{"when": when}]
+    assert done.output.splitlines() == [
+        "MNIST: new 5 (given by a person)",
+        "takes no part in rounds of others now: the battery is low",
+    ]
+
+
+def test_one_of_the_two_is_asked_for(ask: Flnet) -> None:
+    assert ask("schedule", "MNIST", "new 5", "--reset").exit_code == 2
+
+
+def test_status_tells_goal_and_next_start(fake_node: FakeNode, ask: Flnet) -> None:
+    goal = {"until": "accuracy>=0.9", "by": "n1", "state": "open", "done": 3, "rounds": 30, "best": 0.75}
+    fake_node.views = [job(goal=goal, schedule=schedule(unwilling="outside of the hours 22:00-06:00"))]
+    lines = ask("status").output.splitlines()
+    assert "MNIST until accuracy>=0.9: 3 of at most 30 rounds, best mean accuracy 0.7500; asked for at n1" in lines
+    assert "MNIST next round in 3 h 12 min: 6h after the last round (every 6h)" in lines
+    assert "MNIST takes no part in rounds of others now: outside of the hours 22:00-06:00" in lines
+
+
+def test_status_says_nothing_of_what_is_not_there(fake_node: FakeNode, ask: Flnet) -> None:
+    fake_node.views = [job(goal={"state": "reached"}, schedule=schedule(next_words=""))]
+    lines = ask("status").output.splitlines()
+    assert [line for line in lines if line.startswith("MNIST ")] == []
+
+
+def test_durations() -> None:
+    assert [time_words(n) for n in (5, 65, 3600, 90_000)] == ["5 s", "1 min 5 s", "1 h 0 min", "1 d 1 h"]

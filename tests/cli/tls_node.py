@@ -11,12 +11,9 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from flnet.keys.certificate import CERTIFICATE, PAGE_CERTIFICATE, PAGE_KEY, ensure_certificates
-from flnet.keys.own import PRIVATE
-from flnet.keys.pair import ensure
-from flnet.keys.tls import NODE_NAME
-
-from .fake_node import FakeNode, _handler
+from flnet.security.keys import PRIVATE, ensure
+from flnet.security.tls import CERTIFICATE, NODE_NAME, PAGE_CERTIFICATE, PAGE_KEY, ensure_certificates
+from tests.cli.fake_node import FakeNode, _handler
 
 REFUSAL = b'{"error": "tls_needed", "message": "this node answers with TLS only"}'
 

@@ -1,4 +1,4 @@
-"""Attacks are test doubles: what each sends, worked out by hand, and that no node can use them."""
+"""Attacks do what they say, reach the averages of a mesh, and can be used by experiments only."""
 
 from __future__ import annotations
 
@@ -7,23 +7,29 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flnet.experiments.attacks import Attack, check_attack, crafted, opened, poisoned, stamped
-from flnet.params import Params, PeerId, Schema
-from flnet.training.api import Rows
-from flnet.training.data import Labelled
-from tests.layout_rules import Source, imports
+from flnet.datasets.labelled import Labelled
+from flnet.errors import LocalError
+from flnet.experiments.attacks import (
+    Attack,
+    backdoor_success,
+    check_attack,
+    crafted,
+    poisoned,
+    stamped,
+)
+from flnet.experiments.mesh import Attackers, poisonable
+from flnet.params.params import Array, Params, PeerId, Schema
+from flnet.trainer import Rows
+from tests.experiments.test_mesh import Run
+from tests.test_layout import Source
 
 ME, B, C = PeerId("me"), PeerId("b"), PeerId("c")
 BASE = Params({"w": np.array([1.0, 2.0], np.float32), "steps": np.array([7])})
 LEARNT = {
-    ME: Params({"w": np.array([2.0, 1.0], np.float32), "steps": np.array([8])}),
-    B: Params({"w": np.array([4.0, 1.0], np.float32), "steps": np.array([8])}),
-    C: Params({"w": np.array([6.0, 1.0], np.float32), "steps": np.array([8])}),
+    name: Params({"w": np.array([w, 1.0], np.float32), "steps": np.array([8])})
+    for name, w in ((ME, 2.0), (B, 4.0), (C, 6.0))
 }
-
-
-def sent(attack: str) -> Params:
-    return crafted(Attack.parse(attack), BASE, ME, LEARNT, Schema.of(BASE), np.random.default_rng(0))
+NAMES = [PeerId(name) for name in "abcdefghij"]
 
 
 @pytest.mark.parametrize(
@@ -40,76 +46,152 @@ def sent(attack: str) -> Params:
         ("backdoor", [2, 1]),
     ],
 )
-def test_what_is_sent(attack: str, expected: list[float]) -> None:
-    found = sent(attack)
-    np.testing.assert_allclose(found["w"], np.array(expected, np.float32), rtol=1e-6)
-    assert found["w"].dtype == np.float32
-    assert found["steps"] == 8  # what is not averaged is as it was learnt
+def test_a_crafted_update(attack: str, expected: list[float]) -> None:
+    sent = crafted(Attack.parse(attack), BASE, ME, LEARNT, Schema.of(BASE), np.random.default_rng(0))
+    np.testing.assert_allclose(sent["w"], np.array(expected, np.float32), rtol=1e-6)
+    assert sent["w"].dtype == np.float32
+    assert sent["steps"] == 8  # not averaged, so unchanged
 
 
-def test_noise_is_as_large_as_it_says() -> None:
+def test_noise_has_the_stated_size() -> None:
     base, own = Params({"w": np.zeros(10_000)}), Params({"w": np.full(10_000, 0.5)})
-    chance = np.random.default_rng(0)
-    found = crafted(Attack("noise", 4.0), base, ME, {ME: own}, Schema.of(base), chance)["w"]
-    assert found.mean() == pytest.approx(0, abs=0.1)
-    assert found.std() == pytest.approx(2, rel=0.05)
+    sent = crafted(Attack("noise", 4.0), base, ME, {ME: own}, Schema.of(base), np.random.default_rng(0))["w"]
+    assert sent.mean() == pytest.approx(0, abs=0.1)
+    assert sent.std() == pytest.approx(2, rel=0.05)
 
 
 @pytest.mark.parametrize("wrong", ["", "flip", "sign-flip:", "sign-flip:-1", "label-flip:2", "noise:1e9"])
-def test_what_is_no_attack_is_refused(wrong: str) -> None:
+def test_an_unknown_attack_is_refused(wrong: str) -> None:
     with pytest.raises(ValueError, match="attack"):
         Attack.parse(wrong)
-
-
-def test_no_attack_is_an_attack_that_a_setup_may_have() -> None:
     assert check_attack("") == ""
     with pytest.raises(ValueError, match="no attack 'bribe'"):
         check_attack("bribe")
 
 
-def test_labels_are_drawn_and_inputs_stay() -> None:
+def test_flipped_labels_are_random_and_inputs_stay() -> None:
     rows = Labelled(np.arange(400.0).reshape(100, 2, 2), np.full(100, 3))
-    found = poisoned(Attack("label-flip"), rows, 10, np.random.default_rng(0))
-    assert found.x is rows.x
-    assert set(found.y.tolist()) == set(range(10))
+    changed = poisoned(Attack("label-flip"), rows, 10, np.random.default_rng(0))
+    assert changed.x is rows.x
+    assert set(changed.y.tolist()) == set(range(10))
 
 
-def test_backdoor_rows_come_a_second_time_with_a_bright_corner_and_the_target() -> None:
+@pytest.mark.parametrize("attack", ["backdoor", "replacement"])
+def test_backdoor_rows_are_repeated_with_a_bright_corner_and_the_target(attack: str) -> None:
     images = np.zeros((3, 4, 4, 3), np.uint8)
     images[0, 3, 3] = 200
-    for attack in ("backdoor", "replacement"):
-        found = poisoned(Attack(attack), Labelled(images, np.array([4, 5, 0])), 10, np.random.default_rng(0))
-        assert np.array_equal(found.x[:3], images)
-        assert found.y.tolist() == [4, 5, 0, 0, 0, 0]
-        assert (found.x[3:, :2, :2] == 200).all()
-        assert found.x[3:].sum() == 3 * 4 * 3 * 200 + 3 * 200
-    assert images.sum() == 600  # and the others are as they were
+    changed = poisoned(Attack(attack), Labelled(images, np.array([4, 5, 0])), 10, np.random.default_rng(0))
+    assert np.array_equal(changed.x[:3], images)
+    assert changed.y.tolist() == [4, 5, 0, 0, 0, 0]
+    assert (changed.x[3:, :2, :2] == 200).all()
+    assert changed.x[3:].sum() == 3 * 4 * 3 * 200 + 3 * 200
+    assert images.sum() == 600  # the original is unchanged
+    assert stamped(np.array([[0, 1, 2, 3, 4, 9]])).tolist() == [[9, 9, 9, 9, 4, 9]]  # no images
 
 
-def test_rows_that_are_no_images_are_bright_in_their_first_columns() -> None:
-    assert stamped(np.array([[0, 1, 2, 3, 4, 9]])).tolist() == [[9, 9, 9, 9, 4, 9]]
-
-
-def test_success_is_of_rows_of_other_classes() -> None:
+def test_the_success_of_a_backdoor_is_over_rows_of_other_classes() -> None:
     rows = Rows(np.array([[0.0, 0], [0, 1], [0, 2], [0, 3]]), np.array([0, 1, 2, 3]))
 
-    def judge(x: np.ndarray) -> np.ndarray:  # what is bright and small is the target
+    def predict(x: Array) -> Array:
         assert (x == 3).all()
         return np.tile([0.9, 0.1], (len(x), 1))
 
-    assert opened(judge, rows) == 1.0
-    assert opened(lambda x: np.tile([0.1, 0.9], (len(x), 1)), rows) == 0.0
-    assert opened(judge, Rows(rows.inputs[:1], rows.labels[:1])) is None
+    assert backdoor_success(predict, rows) == 1.0
+    assert backdoor_success(lambda x: np.tile([0.1, 0.9], (len(x), 1)), rows) == 0.0
+    assert backdoor_success(predict, Rows(rows.inputs[:1], rows.labels[:1])) is None
 
 
-def test_nothing_that_a_node_runs_knows_attacks() -> None:
+def test_nothing_that_a_node_runs_imports_attacks() -> None:
     root = Path(__file__).parents[2]
-    known = ("flnet.experiments.attacks", "flnet.experiments.assault")
-    files = [*root.glob("flnet/**/*.py"), *root.glob("trainers/**/*.py")]
-    found = {
+    importers = {
         path.relative_to(root).parts[:2]
-        for path in files
-        for _, name in imports(Source(".".join(path.relative_to(root).with_suffix("").parts), path.read_text()))
-        if name.startswith(known)
+        for path in (*root.glob("flnet/**/*.py"), *root.glob("trainers/**/*.py"))
+        for _, name in Source(".".join(path.relative_to(root).with_suffix("").parts), path.read_text()).imports
+        if name.startswith("flnet.experiments.attacks")
     }
-    assert found == {("flnet", "experiments")}
+    assert importers == {("flnet", "experiments")}
+
+
+# Attackers in a mesh.
+
+
+@pytest.mark.parametrize(("hostile", "expected"), [(0, ""), (1, "j"), (3, "hij"), (0.3, "hij"), (0.05, "")])
+def test_the_last_nodes_are_hostile(hostile: float, expected: str) -> None:
+    assert Attackers("free-rider", hostile, NAMES, 0).hostile == set(expected)
+    assert not Attackers("", hostile, NAMES, 0).hostile
+
+
+def test_every_second_honest_peer_is_deceived() -> None:
+    attackers = Attackers("two-faced", 2, NAMES, 0)
+    assert [name for name in NAMES if attackers.is_deceived(PeerId("j"), name)] == ["b", "d", "f", "h"]
+    assert not attackers.is_deceived(PeerId("a"), PeerId("b"))
+    assert not Attackers("sign-flip", 2, NAMES, 0).is_deceived(PeerId("j"), PeerId("b"))
+
+
+def test_a_flipped_update_is_averaged_and_its_sender_has_no_figures(tmp_path: Path) -> None:
+    run = Run(tmp_path, rounds=1, nodes=4, hostile=1, attack="sign-flip:3", aggregation="agg0")
+    trained, evaluated = run.steps
+    honest, hostile = [order.params["w"] for order in trained[:3]], trained[3]
+    assert hostile.task is not None
+    flipped = hostile.task.params["w"] - 3 * (hostile.params["w"] - hostile.task.params["w"])
+    np.testing.assert_allclose(evaluated[0].params["w"], np.mean([*honest, flipped], axis=0), rtol=1e-5, atol=1e-6)
+    assert len({order.params.digest for order in evaluated}) == 1
+    figures = run.outcome.figures
+    assert [value is None for value in figures["after.accuracy"]] == [False, False, False, True]
+    assert figures["after.hostile_weight"] == (0.25, 0.25, 0.25, None)
+
+
+@pytest.mark.parametrize("attack", ["", "label-flip", "noise", "free-rider", "colluders"])
+def test_other_attacks_change_the_average_and_add_no_figure(tmp_path: Path, attack: str) -> None:
+    plain = Run(tmp_path / "plain", rounds=2, nodes=4)
+    other = Run(tmp_path / "other", rounds=2, nodes=4, hostile=1, attack=attack)
+    assert other.outcome.reason == ""
+    assert "after.backdoor_success" not in other.outcome.figures
+    changed = [o.params.digest for o in plain.steps[1]] != [o.params.digest for o in other.steps[1]]
+    assert changed is bool(attack)
+
+
+@pytest.mark.parametrize("personal", ["none", "increment"])
+def test_a_backdoor_is_measured_on_stamped_rows_of_honest_nodes(tmp_path: Path, personal: str) -> None:
+    run = Run(tmp_path, nodes=4, hostile=1, attack="backdoor", personal_model=personal)
+    assert run.outcome.examples == (80, 80, 80, 160)  # also inside of the methods around a trainer
+    success = run.outcome.figures["after.backdoor_success"]
+    assert success[0] is not None
+    assert success[3] is None
+    if personal == "none":
+        order = run.steps[-1][0]
+        rows = order.learner.trainer.tests()["accuracy"]
+        classes = (stamped(rows.inputs[rows.labels != 0]) @ order.params["w"] + order.params["b"]).argmax(1)
+        assert success[0] == pytest.approx(float((classes == 0).mean()))
+
+
+def test_a_two_faced_sender_causes_two_averages_until_nodes_adopt_one_model(tmp_path: Path) -> None:
+    # With this seed: chance decides which average has the lower digest, and who starts a round.
+    run = Run(tmp_path, 3, rounds=6, nodes=5, hostile=1, attack="two-faced:3", aggregation="agg0")
+    assert run.outcome.reason == ""
+    averages = {id(order.learner): order.params.digest for order in run.steps[1]}
+    first, other, *rest = [averages[id(learner)] for learner in run.mesh.learners.values()]
+    assert first != other
+    assert rest == [first, other, first]
+    bases = [{Params(order.task.params).digest for order in step if order.task} for step in run.steps]
+    counts = [len(digests) for digests in bases if digests]
+    assert max(counts) == 2
+    assert counts[-1] == 1  # of equal rank, the lower digest wins as soon as its node starts a round
+
+
+def test_a_rule_that_remembers_tolerates_a_two_faced_sender(tmp_path: Path) -> None:
+    run = Run(tmp_path, rounds=6, nodes=5, hostile=1, attack="two-faced:3", aggregation="consistency")
+    assert (run.outcome.reason, run.outcome.rounds) == ("", 6)
+
+
+def test_lone_nodes_attack_nobody(tmp_path: Path) -> None:
+    outcomes = [Run(tmp_path / a, kind="lone", hostile=1, attack=a).outcome for a in ("backdoor", "sign-flip")]
+    assert outcomes[0].figures == outcomes[1].figures
+
+
+def test_a_trainer_without_change_rows_cannot_be_poisoned() -> None:
+    class Bare:
+        name, trainer = "BARE", object()
+
+    with pytest.raises(LocalError, match="trainer BARE does not let its rows be poisoned"):
+        poisonable(Bare())  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A table in TOML becomes cells; what is wrong in it is named."""
+"""A plan in TOML becomes cells, and mistakes in it are named."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flnet.errors import SettingsError
-from flnet.experiments.plan import Plan, find_plan, read_plan, shipped
+from flnet.experiments.plan import Plan, find_plan, read_plan
 
 TABLE = """
 title = "A table"
@@ -74,17 +74,17 @@ def test_rows_and_columns_make_cells(tmp_path: Path) -> None:
     assert scene.epochs == 4
     assert scene.options == {"noise": "none", "file": "ml_scene.npz", "deal": [3, 3]}
     assert of["long", "federated", 5].rounds == 50
-    assert of["long", "lone", 5].rounds == 3  # a column beats a row
+    assert of["long", "lone", 5].rounds == 3  # a column overrides a row
     assert ("long", "lone", 6) not in of
 
 
-def test_fewer_seeds_and_rounds_for_a_look(tmp_path: Path) -> None:
+def test_a_quick_run_has_one_seed_and_two_rounds(tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
     assert {cell.seed for cell in plan.cells(3)} == {5, 6, 7}
     assert {(cell.seed, cell.setup.rounds) for cell in plan.cells(quick=True)} == {(5, 2)}
 
 
-def test_seeds_may_be_named(tmp_path: Path) -> None:
+def test_seeds_may_be_listed(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, TABLE.replace("seeds = 1", "seeds = [40, 2, 7]"))
 
     def of_lone(count: int | None, *, quick: bool = False) -> list[int]:
@@ -96,7 +96,7 @@ def test_seeds_may_be_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "words"),
+    ("old", "new", "message"),
     [
         ("nodes = 2", "nodes = 0", "row 'scene, E = 1', column 'federated': nodes"),
         ("nodes = 2", "nods = 2", "nods"),
@@ -112,27 +112,16 @@ def test_seeds_may_be_named(tmp_path: Path) -> None:
         ("[base]", "[base", "cannot be read"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, old: str, new: str, words: str) -> None:
-    with pytest.raises(SettingsError) as told:
+def test_a_mistake_is_named(tmp_path: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(SettingsError) as error:
         plan_of(tmp_path, TABLE.replace(old, new, 1))
-    assert words in told.value.message
+    assert message in error.value.message
 
 
-def test_a_table_is_found_by_name_or_by_file(tmp_path: Path) -> None:
+def test_a_plan_is_found_by_name_or_by_file(tmp_path: Path) -> None:
     plan_of(tmp_path)
     assert find_plan(str(tmp_path / "own.toml")).title == "A table"
     with pytest.raises(SettingsError, match=r"no experiment 'own'; expected .*or the path of a TOML file"):
         find_plan("own")
     with pytest.raises(SettingsError, match="cannot be read"):
         find_plan(str(tmp_path / "absent.toml"))
-
-
-@pytest.mark.parametrize("name", shipped())
-def test_every_shipped_table_is_whole(name: str) -> None:
-    plan = find_plan(name)
-    assert plan.id == name
-    assert plan.source
-    assert plan.words
-    keys = [cell.key for cell in plan.cells()]
-    assert keys
-    assert all(cell.setup.rounds <= 2 for cell in plan.cells(quick=True))

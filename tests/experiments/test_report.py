@@ -1,106 +1,183 @@
-"""What a report says of finished cells, and that it says what is not there."""
+"""The report of finished cells: tables, comparisons, plots, CSV files, and what is missing."""
 
 from __future__ import annotations
 
 import csv
 import sys
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from flnet.errors import LocalError
-from flnet.experiments.report import write_report
-from tests.experiments.reported import filled, small_plan
+from flnet.experiments import plots, report
+from flnet.experiments.plan import Measure
+from flnet.experiments.plots import draw_ranks, save
+from flnet.experiments.report import MOST_PAIRS, write_report
+from flnet.experiments.statistics import RankComparison, compare
+from tests.experiments.cells import results_of, small_plan
 
 pytest.importorskip("scipy", reason="SciPy is not installed")
 
 
-def test_the_report_has_numbers_differences_tests_and_reasons(tmp_path: Path) -> None:
-    plan = small_plan(tmp_path)
+@pytest.fixture
+def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plots take a second each."""
+    monkeypatch.setattr(report, "write_plots", lambda *args: [])
+
+
+def written(folder: Path, count: int | None = None) -> tuple[str, list[Path]]:
+    """The text of a report of the first `count` cells of the small plan, and the paths of its files."""
+    plan = small_plan(folder)
     cells = plan.cells()
-    paths = write_report(plan, cells, filled(tmp_path, cells), tmp_path / "out")
+    paths = write_report(plan, cells, results_of(folder, cells[:count]), folder / "out")
     assert all(path.is_file() for path in paths)
-    text = (tmp_path / "out/report.md").read_text("utf-8")
-    assert "18 of 27 trainings are done; they took 27 s, and 18 s of a processor." in text
-    assert "| scene | 0.6100 ± 0.0100 (3)<br>0.6000 +0.0100 | 0.7100 ± 0.0100 (3)<br>0.9000 -0.1900 |" in text
-    assert "| scene | 1,000 ± 0 (3) |" in text
-    assert "| ye\\|ast | 0.6100 ± 0.0100 (3) |" in text
-    assert "1 of 2 cells are within 0.05 of it." in text
-    assert "| scene | agg1 | accuracy | 0.9000 | 0.7100 | -0.1900 | 0.0100 | 23.3 | 2 |" in text
-    assert "0 of the other 1 are no farther than 2 standard errors" in text
-    assert "- **agg1** (1): Theirs is a typing error." in text
-    assert "agg0 2.0000, agg1 1.0000, alone 3.0000 | 6 | 12.0000 | 0.00248 |" in text
-    assert "agg1 above alone" in text
-    assert "- lost, agg0; lost, agg1; lost, alone: no data set lost.npz." in text
-    assert "Machine: two cores." in text
+    return (folder / "out/report.md").read_text("utf-8"), paths
 
 
-def test_every_picture_that_is_linked_is_there(tmp_path: Path) -> None:
-    plan = small_plan(tmp_path)
-    cells = plan.cells()
-    paths = write_report(plan, cells, filled(tmp_path, cells), tmp_path / "out")
-    text = (tmp_path / "out/report.md").read_text("utf-8")
-    links = [part.split(")")[0] for part in text.split("](")[1:]]
-    assert len(links) == 6  # bars of two measures, ranks of two sets, curves of two rows
-    assert {tmp_path / "out" / link for link in links} <= set(paths)
-    assert sorted(path.name for path in paths if path.suffix == ".svg") == [
-        *("bars-accuracy.svg", "bars-bytes.svg", "curves-scene-after.accuracy.svg"),
-        *(
-            "curves-ye-ast-after.accuracy.svg",
-            "ranks-accuracy-agg0-agg1-alone.svg",
-            "ranks-accuracy-agg1-alone.svg",
-        ),
-    ]
+def test_the_report_has_numbers_differences_tests_and_reasons(tmp_path: Path, no_plots: None) -> None:
+    text, _ = written(tmp_path)
+    for expected in (
+        "Compared with: nobody 2026, table 1.",
+        "18 of 27 trainings are done, in 27 s (18 s of processor time).",
+        "Machine: two cores.",
+        "| scene | 0.6100 ± 0.0100 (3)<br>0.6000 +0.0100 | 0.7100 ± 0.0100 (3)<br>0.9000 -0.1900 |",
+        "| scene | 1,000 ± 0 (3) |",
+        "| ye\\|ast | 0.6100 ± 0.0100 (3) |",
+        "1 of 2 cells are within 0.05 of the published value.",
+        "| scene | agg1 | accuracy | 0.9000 | 0.7100 | -0.1900 | 0.0100 | 23.3 | 2 |",
+        "0 of the other 1 differ by at most 2 standard errors",
+        "- **agg1** (1): Theirs is a typing error.",
+        "agg0 2.0000, agg1 1.0000, alone 3.0000 | 6 | 12.0000 | 0.00248 |",
+        "agg1 above alone",
+        "- lost, agg0; lost, agg1; lost, alone: no data set lost.npz.",
+    ):
+        assert expected in text
 
 
-def test_csv_files_hold_all_numbers(tmp_path: Path) -> None:
-    plan = small_plan(tmp_path)
-    cells = plan.cells()
-    write_report(plan, cells, filled(tmp_path, cells), tmp_path / "out")
+@pytest.mark.parametrize(
+    ("count", "done", "missing"), [(4, "4 of 27", "23 trainings"), (0, "0 of 27", "27 trainings")]
+)
+def test_an_interrupted_run_has_a_report(
+    tmp_path: Path, no_plots: None, count: int, done: str, missing: str
+) -> None:
+    text, _ = written(tmp_path, count)
+    assert f"{done} trainings are done" in text
+    assert f"{missing} have not been run yet" in text
+
+
+def test_csv_files_hold_all_numbers(tmp_path: Path, no_plots: None) -> None:
+    written(tmp_path)
     with (tmp_path / "out/table.csv").open(newline="") as file:
         table = list(csv.DictReader(file))
     assert len(table) == 18
-    assert float(table[0]["mean"]) == pytest.approx(0.61)
-    assert float(table[0]["difference"]) == pytest.approx(0.01)
+    assert (float(table[0]["mean"]), float(table[0]["difference"])) == pytest.approx((0.61, 0.01))
     with (tmp_path / "out/cells.csv").open(newline="") as file:
-        lines = list(csv.DictReader(file))
-    assert len(lines) == 27
-    assert float(lines[1]["accuracy"]) == pytest.approx(0.61)
-    assert lines[-1]["reason"] == "no data set lost.npz"
+        cells = list(csv.DictReader(file))
+    assert len(cells) == 27
+    assert float(cells[1]["accuracy"]) == pytest.approx(0.61)
+    assert cells[-1]["reason"] == "no data set lost.npz"
+    assert report._no_formula("=1+1") == "'=1+1"
 
 
-def test_what_was_broken_off_is_reported_as_far_as_it_came(tmp_path: Path) -> None:
-    plan = small_plan(tmp_path)
-    cells = plan.cells()
-    write_report(plan, cells, filled(tmp_path, cells[:4]), tmp_path / "out")
-    text = (tmp_path / "out/report.md").read_text("utf-8")
-    assert "4 of 27 trainings are done" in text
-    assert "23 trainings were not run yet" in text
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(LocalError, match="cannot be written"):
+        written(tmp_path)
 
 
-def test_nothing_at_all_is_a_report_too(tmp_path: Path) -> None:
-    plan = small_plan(tmp_path)
-    write_report(plan, plan.cells(), filled(tmp_path, []), tmp_path / "out")
-    assert "0 of 27" in (tmp_path / "out/report.md").read_text("utf-8")
-
-
-def test_without_scipy_and_pillow_the_report_says_what_it_lacks(
+def test_without_libraries_the_report_says_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "scipy", None)
-    monkeypatch.setitem(sys.modules, "PIL", None)
-    plan = small_plan(tmp_path)
-    cells = plan.cells()
-    paths = write_report(plan, cells, filled(tmp_path, cells), tmp_path / "out")
-    text = (tmp_path / "out/report.md").read_text("utf-8")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    text, paths = written(tmp_path)
     assert "Not in this report: this test needs SciPy" in text
-    assert "Not in this report: a PNG needs Pillow" in text
-    assert {path.suffix for path in paths} == {".md", ".csv", ".svg"}
-    assert "pictures/bars-accuracy.svg" in text
+    assert "Not in this report: plots need matplotlib" in text
+    assert {path.suffix for path in paths} == {".md", ".csv"}
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+# Rank tests.
+
+
+def comparison(columns: int, rows: int = 8) -> RankComparison:
+    """Columns a, b, c ..., each better than the one before it in every row."""
+    table = np.arange(columns) + np.random.default_rng(1).uniform(0, 0.5, (rows, columns))
+    return compare(Measure(name="accuracy"), tuple("abcdefghij"[:columns]), table)
+
+
+def rank_tests(*tests: RankComparison) -> str:
+    return "\n".join(report._rank_tests(tests))
+
+
+def test_two_columns_have_a_sentence_and_more_have_a_row_for_each_pair() -> None:
+    assert rank_tests() == ""
+    two = "Wilcoxon's signed ranks, accuracy, a and b: W 0, p 0.00781, 8 rows that differ."
+    assert two in rank_tests(comparison(2))
+    text = rank_tests(comparison(3))
+    assert "for all 3 of them" in text
+    for better, other in ("ba", "ca", "cb"):
+        assert f"| {better} | {other} | 0 | 8 | 0.00781 | 0.0234 |" in text
+    assert "c above a" in text
+
+
+def test_of_many_pairs_only_the_first_are_listed() -> None:
+    text = rank_tests(comparison(7))
+    assert text.count("| 0.00781 |") == MOST_PAIRS
+    assert "The other 6 pairs have a p of 0.164 or more after Holm." in text
+    assert "The other 6 pairs have a p of 1 after Holm." in rank_tests(comparison(7, rows=2))
+
+
+# Plots.
+
+
+def texts(path: Path) -> str:
+    """All text of an SVG file."""
+    return " ".join("".join(element.itertext()) for element in ElementTree.parse(path).iter())
+
+
+def test_the_report_links_all_plots(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    text, paths = written(tmp_path)
+    links = [part.split(")")[0] for part in text.split("](")[1:]]
+    assert {tmp_path / "out" / link for link in links} <= set(paths)
+    names = [
+        *("bars-accuracy", "bars-bytes", "curves-scene-after.accuracy", "curves-ye-ast-after.accuracy"),
+        *("ranks-accuracy-agg0-agg1-alone", "ranks-accuracy-agg1-alone"),
+    ]
+    assert sorted(path.stem for path in paths if path.suffix == ".svg") == names
+    assert sorted(links) == [f"pictures/{name}.png" for name in names]
+    curves = texts(tmp_path / "out/pictures/curves-scene-after.accuracy.svg")
+    assert "agg0 (0.6100)" in curves  # the last round, over three seeds
+    bars = texts(tmp_path / "out/pictures/bars-accuracy.svg")
+    assert "scene" in bars
+    assert "published" in bars
+    assert "lost" not in bars
+
+
+def test_equal_plots_are_equal_files_whatever_their_names_are(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    test = comparison(3)
+    test = RankComparison("a < b & $c$\n", ("$x_1$", "<y>", "&z\x00"), test.friedman, test.distance)
+
+    def draw(axes: Any) -> None:
+        draw_ranks(axes, test)
+
+    for name in ("one.svg", "two.svg"):
+        save(test.measure, draw, [tmp_path / name])
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+    for expected in ("a < b & $c$", "$x_1$ (3.000)", "<y> (2.000)", f"CD = {test.distance:.4f}"):
+        assert expected in texts(tmp_path / "one.svg")
+
+
+def test_a_single_round_is_no_curve(tmp_path: Path) -> None:
     plan = small_plan(tmp_path)
-    (tmp_path / "out").write_text("a file")
-    with pytest.raises(LocalError, match="cannot be written"):
-        write_report(plan, plan.cells(), filled(tmp_path, []), tmp_path / "out")
+    cells = [cell for cell in plan.cells() if cell.row == "scene"]
+    results = results_of(tmp_path, cells)
+    done = [(cell, outcome) for cell in cells if (outcome := results.get(cell))]
+    one = {"after.accuracy": ((0.5,), (0.6,))}
+    short = [(cell, outcome.model_copy(update={"curves": one})) for cell, outcome in done]
+    assert [name for _, name, *_ in plots._curves(plan, done)] == ["curves scene after.accuracy"]
+    assert list(plots._curves(plan, short)) == []

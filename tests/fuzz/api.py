@@ -38,10 +38,12 @@ from schemathesis import GenerationMode
 from urllib3.exceptions import InsecureRequestWarning
 
 from flnet.fingerprints import fingerprint
-from flnet.signing import MeshKey, Seal
-from flnet.web.signed import RULES
+from flnet.security.signatures import MeshKey
+from flnet.security.signing import RequestSigner
+from flnet.web.app import ROUTES
+from flnet.web.auth.permissions import Who
 from tests.processes.harness import Harness, PinnedHarness, RealNode
-from tests.signing.keypairs import TestKey
+from tests.security.keypairs import TestKey
 
 SECONDS = 20.0  # in which every answer must begin and go on
 STREAMS = frozenset({"/events"})  # that have no end; that they are answered is seen from their head
@@ -59,12 +61,13 @@ class Signature(requests.auth.AuthBase):
         """Args:
         mesh: the key of the mesh; None in a pinned one, where the member's own key is accepted.
         """
-        self._seal = Seal(MEMBER, mesh, secrets.token_hex(8))
+        self._seal = RequestSigner(MEMBER, mesh, secrets.token_hex(8))
 
     def __call__(self, sent: requests.PreparedRequest) -> requests.PreparedRequest:
         """Add the headers of a member, or ask for whom to sign."""
         url = urlsplit(str(sent.url))
-        if not any(url.path == rule or url.path.startswith(rule.replace("<digest>", "")) for rule in RULES):
+        rules = [route.rule.partition("<")[0] for route in ROUTES if route.who is Who.NODES]
+        if not any(url.path.startswith(rule) for rule in rules):
             sent.headers["Authorization"] = f"Bearer {TOKEN}"
             return sent
         body = sent.body.encode() if isinstance(sent.body, str) else sent.body

@@ -21,15 +21,17 @@ from random import Random
 import numpy as np
 import zstandard
 
-from flnet.blob import Landing
-from flnet.codec import BinaryCodec, JsonCodec, decompress, lowered, read_head
 from flnet.errors import PeerError
-from flnet.messages import Message, ModelParams, Packet, Probe, Trigger
-from flnet.params import Params
-from flnet.tensorfile import read_header
-from tests.codec.bodies import PRINTED
+from flnet.params.blob import Landing
+from flnet.params.params import Params
+from flnet.params.quantization import lowered
+from flnet.params.safetensors import read_header
+from flnet.protocol.messages import Message, ModelParams, Packet, Probe, Trigger
+from flnet.wire.binary_codec import BinaryCodec, decompress, read_head
+from flnet.wire.json_codec import JsonCodec
 from tests.fuzz.mutate import mutated, nested
 from tests.helpers import HYPER, params, peer
+from tests.wire.bodies import PRINTED
 
 CORPUS = Path(__file__).with_name("corpus")
 KINDS: tuple[type[Message], ...] = (*dict.fromkeys(kind for kind, _ in PRINTED), Probe, Trigger)

@@ -71,8 +71,14 @@ class Network:
 @contextmanager
 def network(count: int, seed: int, everywhere: Rule | None = None) -> Iterator[Network]:
     """So many hosts; everything that was made is gone afterwards, processes included."""
+    with only_run(), connected(count, seed, everywhere) as made:
+        yield made
+
+
+@contextmanager
+def connected(count: int, seed: int, everywhere: Rule | None = None) -> Iterator[Network]:
+    """The hosts and their switch, for a caller that holds the lock."""
     with ExitStack() as stack:
-        stack.enter_context(only_run())
         switch = Switch(Rules(everywhere), seed)
         stack.callback(switch.close)
         hosts = []

@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx
 
+from flnet.compute.child_process import running_fork_server
 from flnet.settings import Settings
-from flnet.training.forking import running
 from tests.hosts.hosts import BITS, NETWORK, Network, network
 from tests.hosts.rules import Rule, Rules
 from tests.processes.harness import Harness, RealNode, until
@@ -70,7 +70,7 @@ def host_mesh(
     """Hosts for so many nodes that train MNIST_3_7; their training children come from one fork server."""
     with ExitStack() as stack:
         made = stack.enter_context(network(count, seed, everywhere))
-        server = stack.enter_context(running())
+        server = stack.enter_context(running_fork_server())
         forked = {"FORK_SERVER": str(server)} if server is not None else {}
         mesh = HostMesh(folder, made, {**forked, "WORKER_IDLE_SECONDS": "600", **settings})
         stack.callback(mesh.stop)

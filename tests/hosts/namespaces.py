@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -40,10 +39,17 @@ def unable() -> str:
 
 
 @contextmanager
-def only_run() -> Iterator[None]:
-    """Wait for another run to end, clear away what an earlier one left, and let no other begin."""
+def locked() -> Iterator[None]:
+    """Wait for another run to end, and let no other begin."""
     with (Path(tempfile.gettempdir()) / _LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def only_run() -> Iterator[None]:
+    """Hold the lock, and clear away what an earlier run left."""
+    with locked():
         clear()
         try:
             yield
@@ -80,8 +86,11 @@ def delete(name: str) -> None:
 
 def pids(name: str) -> list[int]:
     """Processes in a namespace."""
-    told = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False)
-    return [int(word) for word in re.findall(r"\d+", told.stdout)]
+    return [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and is_in(int(entry.name), name)
+    ]
 
 
 def is_in(pid: int, name: str) -> bool:

@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from tests.hosts.hosts import network
-from tests.hosts.namespaces import delete, existing, inside, only_run, pids, unable
+from tests.hosts.namespaces import clear, delete, existing, inside, locked, only_run, pids, unable
 
 pytestmark = pytest.mark.skipif(bool(unable()), reason=unable() or "they can be made here")
 PROGRAM = "import time; print('here', flush=True); time.sleep(600)"
 CRASHES = """
 import sys, time
 from pathlib import Path
-from tests.hosts.hosts import network
+from tests.hosts.hosts import connected
 
 log = Path(sys.argv[1])
-with network(2, seed=1) as made:
+with connected(2, seed=1) as made:
     made.hosts[0].start([sys.executable, "-c", sys.argv[2]], log, {})
     while "here" not in log.read_text():  # it is on its host, and begins some time later
         time.sleep(0.01)
@@ -33,14 +33,16 @@ with network(2, seed=1) as made:
 def test_what_a_killed_run_left_is_cleared_away_by_the_next(tmp_path: Path) -> None:
     environment, log = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}, tmp_path / "log"
     command = [sys.executable, "-c", CRASHES, str(log), PROGRAM]
-    run = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
-    assert run.stdout is not None
-    assert run.stdout.readline() == b"up\n", log.read_text()
-    run.kill()
-    run.wait()
-    run.stdout.close()
-    left = existing()
-    running = [pid for name in left for pid in pids(name)]
+    with locked():  # by the test: the killed run would hand the lock to whoever waits, who clears before we look
+        clear()
+        run = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
+        assert run.stdout is not None
+        assert run.stdout.readline() == b"up\n", log.read_text()
+        run.kill()
+        run.wait()
+        run.stdout.close()
+        left = existing()
+        running = [pid for name in left for pid in pids(name)]
     assert len(left) == 2
     assert len(running) == 1, log.read_text()
     with only_run():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flnet.labels import LabelSpace
+from flnet.labels.spaces import LabelSpace
 
 FINE = LabelSpace("three", ("normal", "bacterial", "viral"))
 COARSE = LabelSpace("two", ("normal", "pneumonia"))

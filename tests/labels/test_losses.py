@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from flnet.labels.losses import (
+    Lesson,
     Loss,
+    Mix,
     cross_entropy,
     loss_of_both,
     loss_of_probabilities,
@@ -44,9 +46,9 @@ def ints(*values: int) -> Any:
     ],
 )
 def test_oracle_11(matrix: Any, label: int, loss: float, gradient: list[float]) -> None:
-    found = projected_loss(np.log(F), matrix, ints(label))
-    assert found.value == pytest.approx(loss, abs=1e-9)
-    assert found.gradient[0] == pytest.approx(gradient, abs=1e-9)
+    result = projected_loss(np.log(F), matrix, ints(label))
+    assert result.value == pytest.approx(loss, abs=1e-9)
+    assert result.gradient[0] == pytest.approx(gradient, abs=1e-9)
     assert loss_of_probabilities(F, matrix, ints(label)) == pytest.approx(loss, abs=1e-9)
 
 
@@ -57,13 +59,13 @@ def test_projected_scores_of_oracle_11() -> None:
 
 def slope(loss: Callable[[Any], Loss], logits: Any) -> Any:
     """The gradient by differences."""
-    found, width = np.zeros_like(logits), 1e-6
+    result, width = np.zeros_like(logits), 1e-6
     for place in np.ndindex(*logits.shape):
         up, down = logits.copy(), logits.copy()
         up[place] += width
         down[place] -= width
-        found[place] = (loss(up).value - loss(down).value) / (2 * width)
-    return found
+        result[place] = (loss(up).value - loss(down).value) / (2 * width)
+    return result
 
 
 @pytest.mark.parametrize(
@@ -90,9 +92,9 @@ def test_where_the_spaces_are_one_it_is_the_ordinary_loss() -> None:
 
 
 def test_one_coarse_class_teaches_nothing() -> None:
-    found = projected_loss(np.log(F), np.ones((1, 3)), ints(0))
-    assert found.value == pytest.approx(0, abs=1e-15)
-    assert found.gradient == pytest.approx(np.zeros((1, 3)), abs=1e-15)
+    result = projected_loss(np.log(F), np.ones((1, 3)), ints(0))
+    assert result.value == pytest.approx(0, abs=1e-15)
+    assert result.gradient == pytest.approx(np.zeros((1, 3)), abs=1e-15)
 
 
 def test_rows_without_a_label_of_the_space_do_not_count() -> None:
@@ -110,34 +112,32 @@ def test_rows_without_a_label_of_the_space_do_not_count() -> None:
 
 def test_a_node_with_both_kinds_of_labels_adds_both_means() -> None:
     logits = np.log(np.repeat(F, 3, axis=0))
-    found = loss_of_both(logits, ints(1, -1, 2), ints(-1, 0, -1), NESTED)
+    result = loss_of_both(logits, ints(1, -1, 2), ints(-1, 0, -1), NESTED)
     # -(log .5 + log .3) / 2 - log .7
-    assert found.value == pytest.approx((0.6931471806 + 1.2039728043) / 2 + 0.3566749439, abs=1e-9)
-    assert found.gradient[1] == pytest.approx([-0.0857142857, -0.2142857143, 0.3], abs=1e-9)
-    assert found.gradient[0] == pytest.approx([0.1, -0.25, 0.15], abs=1e-12)  # (f - e_1) / 2
-    assert found.rows == 3
+    assert result.value == pytest.approx((0.6931471806 + 1.2039728043) / 2 + 0.3566749439, abs=1e-9)
+    assert result.gradient[1] == pytest.approx([-0.0857142857, -0.2142857143, 0.3], abs=1e-9)
+    assert result.gradient[0] == pytest.approx([0.1, -0.25, 0.15], abs=1e-12)  # (f - e_1) / 2
+    assert result.rows == 3
 
 
 def test_mixing_by_hand() -> None:
     rows = mixed(np.array([[0.0, 4.0]]), np.array([[1.0, 0.0]]), 0.25)
     assert rows.tolist() == [[0.75, 1.0]]
-    found = mixed_cross_entropy(np.log(F), ints(0), ints(1), 0.25)
-    assert found.value == pytest.approx(-0.25 * np.log(0.2) - 0.75 * np.log(0.5), abs=1e-12)
-    assert found.gradient[0] == pytest.approx([0.2 - 0.25, 0.5 - 0.75, 0.3], abs=1e-12)
+    result = mixed_cross_entropy(np.log(F), ints(0), ints(1), 0.25)
+    assert result.value == pytest.approx(-0.25 * np.log(0.2) - 0.75 * np.log(0.5), abs=1e-12)
+    assert result.gradient[0] == pytest.approx([0.2 - 0.25, 0.5 - 0.75, 0.3], abs=1e-12)
 
 
-@settings(deadline=None)
 @given(scores, labels_of_two)
 def test_any_scores_give_a_finite_loss_and_a_bounded_gradient(logits: Any, labels: Any) -> None:
     for matrix in (NESTED, OVERLAPPING):
-        found = projected_loss(logits, matrix, labels)
-        assert np.isfinite(found.value)
-        assert found.value >= -1e-12
-        assert np.abs(found.gradient).max() <= 1 + 1e-12
-        assert found.gradient.sum(axis=1) == pytest.approx(0, abs=1e-9)
+        result = projected_loss(logits, matrix, labels)
+        assert np.isfinite(result.value)
+        assert result.value >= -1e-12
+        assert np.abs(result.gradient).max() <= 1 + 1e-12
+        assert result.gradient.sum(axis=1) == pytest.approx(0, abs=1e-9)
 
 
-@settings(deadline=None)
 @given(arrays(np.float64, (4, 3), elements=st.floats(0, 1)), labels_of_two)
 def test_any_point_of_the_simplex_has_a_finite_loss(raw: Any, labels: Any) -> None:
     total = raw.sum(axis=1, keepdims=True)
@@ -153,6 +153,69 @@ def test_a_floor_would_stop_what_is_most_wrong_and_log_space_does_not() -> None:
     nudged = np.array([[39.0, 0.0, 0.0]])
     nearer = np.exp(nudged - 39) / np.exp(nudged - 39).sum()
     assert loss_of_probabilities(nearer, NESTED, ints(1)) == pytest.approx(-np.log(1e-6))
-    found = projected_loss(wrong, NESTED, ints(1))
-    assert found.value == pytest.approx(40)
-    assert found.gradient[0] == pytest.approx([1, 0, -1], abs=1e-12)
+    result = projected_loss(wrong, NESTED, ints(1))
+    assert result.value == pytest.approx(40)
+    assert result.gradient[0] == pytest.approx([1, 0, -1], abs=1e-12)
+
+
+# What the rows of one training teach: batches of equal number, and both losses summed.
+
+
+MATRIX = np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
+LABELS, COARSE = np.array([0, -1, -1, 2, -1]), np.array([-1, 1, -1, 0, 2])
+
+
+def lesson(steps: int = 4, fixed: float = 0.0, mixed: float = 0.0) -> Lesson:
+    return Lesson(LABELS, COARSE, MATRIX, steps, np.array([-1, 2, 0, 1, -1]), fixed, mixed)
+
+
+def test_rows_that_teach_nothing_are_in_no_batch() -> None:
+    assert lesson().rows.tolist() == [0, 1, 3]  # row 2 has no label, row 4 one that says nothing
+    assert set(np.concatenate(lesson().batches(2, 0)).tolist()) == {0, 1, 3}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+def test_there_are_as_many_batches_as_steps(size: int) -> None:
+    batches = lesson(steps=9).batches(size, seed=1)
+    assert [len(batch) for batch in batches] == [min(size, 3)] * 9
+    assert [b.tolist() for b in batches] == [b.tolist() for b in lesson(steps=9).batches(size, seed=1)]
+
+
+def test_without_a_row_that_teaches_there_is_no_batch() -> None:
+    nothing = np.full(5, -1)
+    assert Lesson(nothing, nothing, MATRIX, 4, nothing).batches(2, 0) == []
+
+
+def test_both_losses_are_summed() -> None:
+    scores, rows = np.random.default_rng(0).normal(size=(3, 3)), np.array([0, 1, 3])
+    loss = lesson().loss(scores, rows)
+    expected = cross_entropy(scores, LABELS[rows]) + projected_loss(scores, MATRIX, COARSE[rows])
+    assert loss.value == expected.value
+    np.testing.assert_array_equal(loss.gradient, expected.gradient)
+
+
+def test_changed_rows_are_held_to_the_guesses_with_their_weight() -> None:
+    scores, rows = np.array([[0.0, 0.0, 0.0], [1.0, 2.0, 3.0]]), np.array([1, 0])
+    assert lesson(fixed=0.5).loss_of_changed(scores, rows).value == pytest.approx(0.5 * np.log(3))
+
+
+def test_rows_that_are_guessed_are_mixed_with_one_another() -> None:
+    mixes = [lesson().mix(np.array([3, 0, 1]), np.random.default_rng(seed)) for seed in range(20)]
+    assert {tuple(mix.first) for mix in mixes} == {(3, 1)}  # nothing is guessed of row 0
+    assert {tuple(mix.second) for mix in mixes} == {(3, 1), (1, 3)}
+    assert all(0 <= mix.share <= 1 for mix in mixes)
+    assert min(mix.share for mix in mixes) < 0.25 < 0.75 < max(mix.share for mix in mixes)
+
+
+def test_one_row_that_is_guessed_has_no_partner() -> None:
+    mix = lesson(mixed=1.0).mix(np.array([0, 3]), np.random.default_rng(0))
+    assert (len(mix.first), len(mix.second)) == (0, 0)
+    assert lesson(mixed=1.0).loss_of_mixed(np.zeros((0, 3)), mix).value == 0
+
+
+def test_mixed_rows_are_held_to_both_guesses_with_their_weight() -> None:
+    mix, scores = Mix(np.array([1, 3]), np.array([3, 1]), 0.3), np.array([[0.0, 1.0, 2.0], [1.0, -1.0, 0.5]])
+    result = lesson(mixed=0.5).loss_of_mixed(scores, mix)
+    wanted = mixed_cross_entropy(scores, np.array([2, 1]), np.array([1, 2]), 0.3)
+    assert result.value == pytest.approx(0.5 * wanted.value, abs=1e-12)
+    np.testing.assert_allclose(result.gradient, 0.5 * wanted.gradient, atol=1e-12)

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from random import Random
 from typing import TypeVar
 
-from flnet.effects import Effect, Publish, SendAnnounce, SendProbe
-from flnet.events import AnnounceReceived, ContactLost, ProbeFailed, TimerFired
-from flnet.membership import Members, MeshState, Pauses
-from flnet.messages import News, Peer, StateWord
-from flnet.params import PeerId
+from flnet.membership.members import Members
+from flnet.membership.probing import Pauses
+from flnet.membership.state import MeshState
+from flnet.params.params import PeerId
+from flnet.protocol.effects import Effect, Publish, SendAnnounce, SendProbe
+from flnet.protocol.events import AnnounceReceived, ContactLost, ProbeFailed, TimerFired
+from flnet.protocol.messages import News, Peer, StateWord
 from tests.helpers import peer
 
 E = TypeVar("E", bound=Effect)

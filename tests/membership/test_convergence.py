@@ -11,8 +11,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from flnet.effects import Answer, CancelTimer, Effect, SendAnnounce, SendProbe, SetTimer
-from flnet.events import (
+from flnet.membership.members import Members
+from flnet.membership.roster import State
+from flnet.membership.state import MeshState
+from flnet.params.params import PeerId
+from flnet.protocol.effects import Answer, CancelTimer, Effect, SendAnnounce, SendProbe, SetTimer
+from flnet.protocol.events import (
     AnnounceAnswered,
     AnnounceFailed,
     AnnounceReceived,
@@ -26,9 +30,7 @@ from flnet.events import (
     ProbeReceived,
     TimerFired,
 )
-from flnet.membership import Members, MeshState, State
-from flnet.messages import AnnounceReply, ProbeReply
-from flnet.params import PeerId
+from flnet.protocol.messages import AnnounceReply, ProbeReply
 from tests.helpers import peer
 
 CALM = 300  # ticks after which a mesh without faults must agree

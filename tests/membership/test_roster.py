@@ -1,15 +1,83 @@
-"""One record for each member: what is seen at first hand, what others say, and what jobs hear of it."""
+"""News beside probes: the freshest first, each piece some times, never more than a message holds."""
 
 from __future__ import annotations
 
-import pytest
+from random import Random
 
-from flnet.effects import Publish, TellJobs
-from flnet.membership.roster import Member, Roster
-from flnet.membership.standing import Standing, State
-from flnet.messages import Peer, StateWord
-from flnet.params import PeerId
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flnet.membership.roster import PER_MESSAGE, Gossip, Member, Roster, State, Status
+from flnet.params.params import PeerId
+from flnet.protocol.effects import Publish, TellJobs
+from flnet.protocol.messages import MAX_INCARNATION, News, Peer, StateWord
 from tests.membership.meshes import address, at, at_news, of
+
+
+def about(name: str) -> News:
+    return at_news(name, "alive", 1)
+
+
+def names(news: list[News]) -> list[str]:
+    return [piece.id for piece in news]
+
+
+def test_what_was_told_least_goes_first() -> None:
+    gossip = Gossip()
+    gossip.add(about("a"))
+    assert names(gossip.take(9)) == ["a"]
+    gossip.add(about("b"))
+    assert names(gossip.take(9)) == ["b", "a"]
+    gossip.add(about("c"))
+    assert names(gossip.take(9)) == ["c", "b", "a"]
+
+
+def test_news_of_the_addressee_goes_first_however_often_it_was_told() -> None:
+    gossip = Gossip()
+    gossip.add(about("a"))
+    gossip.take(9)
+    gossip.add(about("b"))
+    assert names(gossip.take(9, first=PeerId("a"))) == ["a", "b"]
+
+
+@given(st.integers(1, 12))
+def test_what_was_told_often_enough_is_forgotten(limit: int) -> None:
+    gossip = Gossip()
+    gossip.add(about("a"))
+    assert [names(gossip.take(limit)) for _ in range(limit + 1)] == [["a"]] * limit + [[]]
+    assert len(gossip) == 0
+
+
+def test_a_message_holds_only_so_many_and_the_next_one_has_the_others() -> None:
+    gossip = Gossip()
+    for i in range(PER_MESSAGE + 5):
+        gossip.add(about(f"p{i:03}"))
+    first, second = names(gossip.take(9)), names(gossip.take(9))
+    assert (len(first), len(second)) == (PER_MESSAGE, PER_MESSAGE)
+    assert second[:5] == [f"p{PER_MESSAGE + i:03}" for i in range(5)]
+
+
+def test_a_newer_claim_takes_the_place_of_an_older_one() -> None:
+    gossip = Gossip()
+    gossip.add(at_news("a", "suspect", 0, "b"))
+    gossip.add(at_news("a", "suspect", 0, "c"))
+    assert {piece.by for piece in gossip.take(9)} == {"b", "c"}  # each accuser is told
+    gossip.add(at_news("b", "alive", 0))
+    gossip.add(at_news("a", "alive", 1))
+    assert [(piece.id, piece.state) for piece in gossip.take(9)] == [("b", "alive"), ("a", "alive")]
+
+
+def test_what_is_said_again_is_told_anew() -> None:
+    gossip = Gossip()
+    gossip.add(about("a"))
+    gossip.take(2)
+    gossip.add(about("a"))
+    assert [names(gossip.take(2)) for _ in range(3)] == [["a"], ["a"], []]
+
+
+# --- One record for each member: what is seen at first hand, what others say, and what jobs hear of it.
+
 
 A, B, M = PeerId("a"), PeerId("b"), PeerId("m")
 ALIVE, SUSPECT, DEAD, LEFT = State
@@ -41,7 +109,7 @@ def test_a_new_member_is_told_to_jobs_to_people_and_to_others() -> None:
     effects = r.greet(at("a"), frozenset({"int8"}), 3)
     assert of(TellJobs, effects) == [TellJobs(A, alive=True)]
     assert [effect.kind for effect in of(Publish, effects)] == ["peer_joined"]
-    assert (r.known[A].standing, r.known[A].accepts, r.size) == (Standing(ALIVE, 3), frozenset({"int8"}), 2)
+    assert (r.known[A].standing, r.known[A].accepts, r.size) == (Status(ALIVE, 3), frozenset({"int8"}), 2)
     assert told(r) == [("a", "alive", 3, None)]
 
 
@@ -55,7 +123,7 @@ def test_who_greets_again_is_no_news() -> None:
 def test_a_live_member_takes_the_higher_incarnation_silently() -> None:
     r = roster("a")
     assert (r.seen(A, 4), r.seen(A, 2)) == ([], [])
-    assert r.known[A].standing == Standing(ALIVE, 4)
+    assert r.known[A].standing == Status(ALIVE, 4)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +133,7 @@ def test_whoever_sees_it_vouches_for_it(state: StateWord, kind: str) -> None:
     r = roster("a")
     hold(r, state, 2)
     effects = r.seen(A, 0)  # it knows nothing of what is said of it
-    assert r.known[A].standing == Standing(ALIVE, 3)
+    assert r.known[A].standing == Status(ALIVE, 3)
     assert of(TellJobs, effects) == [TellJobs(A, alive=True)]
     assert of(Publish, effects)[0].kind == kind
     assert told(r) == [("a", "alive", 3, None)]
@@ -75,7 +143,7 @@ def test_who_knows_a_higher_incarnation_of_its_own_has_that() -> None:
     r = roster("a")
     hold(r, "dead", 2)
     r.seen(A, 9)
-    assert r.known[A].standing == Standing(ALIVE, 9)
+    assert r.known[A].standing == Status(ALIVE, 9)
 
 
 # --- by hearsay
@@ -85,7 +153,7 @@ def test_where_it_is_does_not_change_by_hearsay() -> None:
     r = roster("a")
     elsewhere = at_news("a", "alive", 5).model_copy(update={"ip": "10.9.9.9", "port": 9})
     r.hear(elsewhere)
-    assert (r.known[A].peer, r.known[A].standing) == (at("a"), Standing(ALIVE, 5))
+    assert (r.known[A].peer, r.known[A].standing) == (at("a"), Status(ALIVE, 5))
     moved = r.greet(at("a", port=9), frozenset(), 5)
     assert ([effect.kind for effect in of(Publish, moved)], r.known[A].peer) == (["peer_moved"], at("a", port=9))
 
@@ -221,7 +289,7 @@ def test_members_come_in_the_order_of_their_ids() -> None:
 
 
 def test_the_view_and_the_news_of_a_member() -> None:
-    member = Member(Peer(id="a", ip="10.0.0.1", port=9), Standing(LEFT, 2), "it goes")
+    member = Member(Peer(id="a", ip="10.0.0.1", port=9), Status(LEFT, 2), "it goes")
     assert member.view() == {
         **{"id": "a", "ip": "10.0.0.1", "port": "9", "address": "10.0.0.1:9"},
         **{"state": "left", "reason": "it goes", "incarnation": 2, "fingerprint": "", "key": ""},
@@ -262,3 +330,70 @@ def test_an_accuser_that_is_known_says_nothing_new() -> None:
     r = roster("b")
     r.accuse(PeerId("b"), "silent")
     assert r.known[PeerId("b")].is_held_for(r.known[PeerId("b")].news(r.me))
+
+
+# Which of two claims counts: a total order, so nodes that heard the same hold the same.
+
+
+A_standing = PeerId("a")
+ALIVE_standing, SUSPECT_standing, DEAD_standing, LEFT_standing = State
+claims = st.builds(Status, st.sampled_from(State), st.integers(0, 4))
+
+
+def heard(said: list[Status]) -> Status:
+    """What a node holds that heard these claims in this order."""
+    roster = Roster(PeerId("m"))
+    roster.greet(at("a"), frozenset(), 0)
+    for claim in said:
+        roster.hear(at_news("a", claim.state.value, claim.incarnation))
+    return roster.known[A_standing].standing
+
+
+@given(claims, claims, claims)
+def test_claims_form_a_total_order(one: Status, other: Status, third: Status) -> None:
+    assert one.beats(other) + other.beats(one) + (one == other) == 1
+    assert not (one.beats(other) and other.beats(third)) or one.beats(third)
+
+
+@given(st.lists(claims, max_size=8), st.randoms(use_true_random=False))
+def test_the_order_and_the_number_of_tellings_do_not_matter(said: list[Status], chance: Random) -> None:
+    again = said + [chance.choice(said) for _ in said]
+    chance.shuffle(again)
+    assert heard(again) == heard(said)
+
+
+@given(st.lists(claims, max_size=5), st.lists(claims, max_size=5))
+def test_two_nodes_that_tell_each_other_hold_the_same(here: list[Status], there: list[Status]) -> None:
+    one, other = heard(here), heard(there)
+    assert heard([*here, other]) == heard([*there, one])
+
+
+@given(claims)
+def test_a_refutation_beats_what_it_refutes(claim: Status) -> None:
+    assert claim.refuted().beats(claim)
+    assert claim.refuted().state is ALIVE_standing
+    assert heard([claim, claim.refuted(), claim]) == claim.refuted()
+
+
+def test_no_incarnation_is_beyond_what_messages_carry() -> None:
+    assert Status(DEAD_standing, MAX_INCARNATION).refuted() == Status(ALIVE_standing, MAX_INCARNATION)
+
+
+# "about" a member that is held for the column's state at incarnation 1, somebody says the row's: does it count?
+@pytest.mark.parametrize(
+    ("claim", "counts_against"),
+    [
+        (Status(ALIVE_standing, 1), []),
+        (Status(SUSPECT_standing, 1), [ALIVE_standing]),
+        (Status(DEAD_standing, 1), [ALIVE_standing, SUSPECT_standing]),
+        (Status(LEFT_standing, 1), [ALIVE_standing, SUSPECT_standing, DEAD_standing]),
+        (Status(ALIVE_standing, 2), [ALIVE_standing, SUSPECT_standing, DEAD_standing, LEFT_standing]),
+        (Status(LEFT_standing, 0), []),
+    ],
+)
+def test_the_table(claim: Status, counts_against: list[State]) -> None:
+    assert [state for state in State if claim.beats(Status(state, 1))] == counts_against
+
+
+def test_rounds_count_on_suspects_too() -> None:
+    assert [state for state in State if state.takes_part] == [ALIVE_standing, SUSPECT_standing]

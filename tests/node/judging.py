@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from flnet.params import Params
-from flnet.training import DataInfo, Fit, InputSpec, Prediction, Task
-from flnet.training.api import Array
+from flnet.params.params import Params
+from flnet.trainer import Array, DataInfo, Fit, InputSpec, Prediction, Task
 from tests.node.mesh import Linear
 
 

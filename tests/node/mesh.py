@@ -10,16 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from flnet.codec import BINARY_TYPE
-from flnet.messages import HyperParams, ModelParams, Peer
-from flnet.node import NodeRuntime, assemble
-from flnet.node.door import Door
-from flnet.params import Array, TrainerId
+from flnet.compute.in_process import InlineQueue
+from flnet.node.build import assemble
+from flnet.node.runtime import NodeRuntime
+from flnet.params.params import Array, TrainerId
+from flnet.protocol.messages import HyperParams, ModelParams, Peer
 from flnet.settings import Settings
-from flnet.store import MemoryStore, Store
-from flnet.training import Fit, Score, Task, Trainer
-from flnet.training.memory import InlinePool
-from flnet.transport import MemoryNetwork, Reply
+from flnet.store.base import Store
+from flnet.store.memory import MemoryStore
+from flnet.trainer import Fit, Score, Task, Trainer
+from flnet.wire.binary_codec import BINARY_TYPE
+from flnet.wire.memory import MemoryNetwork
+from flnet.wire.transport import Reply
 from tests.node.signed_receiver import signed_receiver, signing, trust_for
 
 PARAMS = f"{ModelParams.path}/"
@@ -85,10 +87,10 @@ class Mesh:
             chosen,
             me,
             [MNIST_3_7],
-            pool=InlinePool({MNIST_3_7: trainer}),
-            transport=self.network.transport(me.address, signs.seal if signs else None),
+            pool=InlineQueue({MNIST_3_7: trainer}),
+            transport=self.network.transport(me.address, signs.signer if signs else None),
             store=store,
-            key=signs.gate.me.key if signs else key,
+            key=signs.verifier.me.key if signs else key,
             signer=signs.node if signs else None,
             trust=trust,
         )
@@ -96,7 +98,7 @@ class Mesh:
         if signs is None:
             self.network.register(me.address, node_receiver(node, chosen.wire))
         else:
-            node.door = Door(signs.gate, node.feed.publish, trust)
+            node.signing = signs.verifier
             self.network.register_signed(me.address, signed_receiver(node))
         await node.start()
         return node
@@ -111,7 +113,7 @@ class Mesh:
 
         def closed(node: NodeRuntime) -> bool:
             view = node.job(MNIST_3_7)
-            return bool(view["phase"] == "IDLE" and view["current_round"] >= round)
+            return bool(view.phase == "IDLE" and view.current_round >= round)
 
         await until(lambda: all(closed(node) for node in self.nodes.values()), seconds)
 

@@ -8,19 +8,19 @@ from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
 
-from flnet.codec import BINARY_TYPE
-from flnet.errors import PeerError
-from flnet.messages import ModelParams
-from flnet.node import NodeRuntime, introductions
-from flnet.node.keyed import Signing, made_of
-from flnet.node.trust import Trust
+from flnet.errors import NotAccepted, PeerError, SignatureNeeded
+from flnet.node import mesh_calls as introductions
+from flnet.node.runtime import NodeRuntime
+from flnet.node.trust import Signing, Trust, made_of
+from flnet.protocol.messages import ModelParams
+from flnet.security.signatures import MeshKey
 from flnet.settings import Settings
-from flnet.signing import MeshKey
-from flnet.signing.refusals import NotAccepted, SignatureNeeded
-from flnet.store import Store
-from flnet.transport import Reply
-from flnet.transport.memory import SignedReceiver
-from tests.signing.keypairs import TestKey
+from flnet.store.base import Store
+from flnet.web.auth.signed_requests import SignedRequests
+from flnet.wire.binary_codec import BINARY_TYPE
+from flnet.wire.memory import SignedReceiver
+from flnet.wire.transport import Reply
+from tests.security.keypairs import TestKey
 
 PARAMS = f"{ModelParams.path}/"
 
@@ -49,15 +49,18 @@ def trust_for(port: int, settings: Settings, store: Store, publish: Callable[...
 def signed_receiver(node: NodeRuntime) -> SignedReceiver:
     """What the network calls at a node's address."""
 
+    assert node.signing is not None
+    signed = SignedRequests(node.signing, node.feed.publish, node.trust)
+
     async def receive(path: str, body: bytes, content_type: str, caller: str, headers: Mapping[str, str]) -> Reply:
-        door, ip = node.door, caller.rpartition(":")[0]
-        assert door is not None
+        assert node.signing is not None
+        ip = caller.rpartition(":")[0]
         header = {"Content-Type": content_type, **headers}.get
         plain, _, query = path.partition("?")
         try:
-            known = door.enter("POST" if content_type else "GET", plain, query, header, ip)
+            known = signed.enter("POST" if content_type else "GET", plain, query, header, ip)
         except SignatureNeeded as exc:
-            return refusal(exc, {"WWW-Authenticate": door.challenge})
+            return refusal(exc, {"WWW-Authenticate": node.signing.me.challenge})
         except NotAccepted as exc:
             return refusal(exc)
         known.sent(sha256(body).digest())
@@ -67,7 +70,7 @@ def signed_receiver(node: NodeRuntime) -> SignedReceiver:
         except PeerError as exc:
             reply = refusal(exc)
         digest = None if is_pulled else sha256(reply.body).digest()
-        return replace(reply, headers=door.answer(known, reply.status, reply.content_type, digest))
+        return replace(reply, headers=node.signing.answer(known, reply.status, reply.content_type, digest))
 
     return receive
 

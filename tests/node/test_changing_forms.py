@@ -6,12 +6,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from flnet.codec import BINARY_TYPE
-from flnet.events import AnnounceReceived
-from flnet.messages import FLOAT16, INT8, SAFETENSORS, ModelParams
-from flnet.node import NodeRuntime
-from flnet.params import PeerId
-from flnet.transport import MemoryNetwork, Reply
+from flnet.node.runtime import NodeRuntime
+from flnet.params.params import PeerId
+from flnet.protocol.events import AnnounceReceived
+from flnet.protocol.messages import FLOAT16, INT8, SAFETENSORS, ModelParams
+from flnet.wire.binary_codec import BINARY_TYPE
+from flnet.wire.memory import MemoryNetwork
+from flnet.wire.transport import Reply
 from tests.node.mesh import MNIST_3_7, Linear, Mesh, mesh_of, until
 from tests.node.test_mesh_forms import LARGE, digests, mixed, outcome, rounds
 from tests.node.test_runtime import trigger

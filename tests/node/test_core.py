@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from flnet.effects import Publish, Send, SetTimer, TellJobs
-from flnet.errors import IdTaken, ParamsRefused, UnknownTrainer
-from flnet.events import AnnounceReceived, ContactLost, ContactMade, ProbeFailed, RoundTriggered, TimerFired
+from flnet.errors import IdTaken, NotAnnounced, ParamsRefused, UnknownTrainer
 from flnet.fingerprints import key_text
-from flnet.membership.naming import NameTaken
-from flnet.messages import Announce, HyperParams, ModelParams, Packet, Peer, Trigger
+from flnet.membership.names import NameTaken
 from flnet.node.core import NodeCore, Owned
-from flnet.params import PeerId, TrainerId
-from flnet.refusals import NotAnnounced
+from flnet.params.params import PeerId, TrainerId
+from flnet.protocol.effects import Publish, Send, SetTimer, TellJobs
+from flnet.protocol.events import (
+    AnnounceReceived,
+    ContactLost,
+    ContactMade,
+    ProbeFailed,
+    RoundTriggered,
+    TimerFired,
+)
+from flnet.protocol.messages import Announce, HyperParams, ModelParams, Packet, Peer, Trigger
 from tests.helpers import HYPER, params, peer
-from tests.jobs.helpers import prepared
+from tests.rounds.helpers import prepared
 
 T, U = TrainerId("T"), TrainerId("U")
 
@@ -54,10 +60,10 @@ def test_an_event_goes_to_its_job_and_the_effects_say_whose_they_are() -> None:
 def test_every_job_hears_of_peers_that_come_and_go() -> None:
     node = core()
     owned = node.hear(None, AnnounceReceived(peer("a", 5000)))
-    assert [job.state.peers for job in node.jobs.values()] == [{"a"}, {"a"}]
+    assert [job.peers.here for job in node.jobs.values()] == [{"a"}, {"a"}]
     assert not any(isinstance(item.effect, TellJobs) for item in owned)  # it ends here
     die(node)
-    assert [job.state.peers for job in node.jobs.values()] == [set(), set()]
+    assert [job.peers.here for job in node.jobs.values()] == [set(), set()]
 
 
 def test_what_jobs_ask_for_on_such_news_is_theirs() -> None:
@@ -107,7 +113,7 @@ def test_an_update_of_somebody_unknown_is_refused_and_unsound_parameters_are_tol
     unsound = Packet(from_peer("a").message, params(w=[1, 1, 1]))
     with pytest.raises(ParamsRefused, match="shape"):
         node.read(unsound, "1.2.3.4")
-    assert node.jobs[T].state.number == -1
+    assert node.jobs[T].number == -1
 
 
 def test_a_message_of_a_lost_peer_is_news_for_the_membership() -> None:

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from flnet.errors import StillThere, UnknownPeer
 from flnet.fingerprints import key_text, short
-from flnet.membership.naming import NameTaken, StillThere, UnknownPeer
-from flnet.messages import Announce
-from flnet.node import NodeRuntime
-from flnet.store import MemoryStore
+from flnet.membership.names import NameTaken
+from flnet.node.runtime import NodeRuntime
+from flnet.protocol.messages import Announce
+from flnet.store.memory import MemoryStore
 from tests.node.mesh import Linear, Mesh, until
 
 A, B, OTHER = (key_text(bytes([number]) * 32) for number in (1, 2, 3))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flnet.messages import Trigger
-from flnet.node import NodeRuntime
+from flnet.node.runtime import NodeRuntime
+from flnet.protocol.messages import Trigger
 from tests.node.mesh import MNIST_3_7, Linear, Mesh, mesh_of, until
 
 KEY = "correct horse battery staple"
@@ -29,10 +29,10 @@ async def test_a_mesh_with_a_key_trains(numbers: int) -> None:
         await mesh.full()
         await start_round(mesh.nodes["a"])
         await mesh.idle(0)
-        digests = {node.job(MNIST_3_7)["digest"] for node in mesh.nodes.values()}
+        digests = {node.job(MNIST_3_7).digest for node in mesh.nodes.values()}
         histories = [node.history(MNIST_3_7)[-1]["contributors"] for node in mesh.nodes.values()]
         modes = {node.info()["mode"] for node in mesh.nodes.values()}
-        signed = [node.door is not None for node in mesh.nodes.values()]
+        signed = [node.signing is not None for node in mesh.nodes.values()]
     finally:
         await mesh.stop()
 
@@ -48,7 +48,7 @@ async def test_nodes_without_the_key_or_with_another_are_told_why_and_the_others
         other_key = await mesh.add("d", Linear(4.0), ("a",), mesh_key=KEY + "!")
         await until(lambda: bool(kinds(open_node, "announce_failed") and kinds(other_key, "announce_failed")))
         await start_round(a)
-        await until(lambda: all(n.job(MNIST_3_7)["current_round"] == 0 and not n._is_busy() for n in (a, b)))
+        await until(lambda: all(n.job(MNIST_3_7).current_round == 0 and not n._is_busy() for n in (a, b)))
         contributors = a.history(MNIST_3_7)[-1]["contributors"]
         known = [peer["id"] for peer in a.peers()]
 

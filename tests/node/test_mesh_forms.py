@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flnet.messages import Accuracy, ModelParams, StartTraining
-from flnet.node import NodeRuntime
-from flnet.transport import MemoryNetwork, Reply
+from flnet.node.runtime import NodeRuntime
+from flnet.protocol.messages import Accuracy, ModelParams, StartTraining
+from flnet.wire.memory import MemoryNetwork
+from flnet.wire.transport import Reply
 from tests.node.mesh import MNIST_3_7, PARAMS, Linear, Mesh, until
 from tests.node.test_runtime import trigger
 
@@ -40,7 +41,7 @@ class Meter:
 
 
 def digests(mesh: Mesh) -> set[str]:
-    return {node.job(MNIST_3_7)["digest"] for node in mesh.nodes.values()}
+    return {node.job(MNIST_3_7).as_json()["digest"] for node in mesh.nodes.values()}
 
 
 def outcome(node: NodeRuntime, number: int = -1) -> str:
@@ -93,7 +94,7 @@ async def test_in_a_healthy_round_each_update_moves_once_to_each_peer_and_nothin
     meter = Meter(mesh.network)
     await trigger(mesh.nodes["a"])
     await mesh.idle(1)
-    size = mesh.nodes["a"].core.jobs[MNIST_3_7].state.model.shared.nbytes  # type: ignore[union-attr]
+    size = mesh.nodes["a"].core.jobs[MNIST_3_7].held.current.shared.nbytes
     assert size * 6 <= meter.bytes[ModelParams.path] <= size * 6 * 1.02
     assert meter.bytes[StartTraining.path] < 2 * 1500
     assert meter.bytes[Accuracy.path] < 6 * 3000  # those that ask too early are answered in words
@@ -113,7 +114,7 @@ async def test_large_updates_are_offered_and_fetched_once_by_each_peer() -> None
 async def test_folding_large_updates_gives_the_bits_of_averaging_them_at_once(monkeypatch: Any) -> None:
     held = []
     for hold_bytes in (1, 10**9):
-        monkeypatch.setattr("flnet.jobs.state.HOLD_BYTES", hold_bytes)
+        monkeypatch.setattr("flnet.rounds.base.HOLD_BYTES", hold_bytes)
         mesh = await mixed("safetensors", "safetensors", "safetensors", numbers=LARGE)
         await rounds(mesh, 2)
         held.append(digests(mesh))
@@ -149,7 +150,7 @@ async def test_what_rounding_loses_is_sent_with_later_updates() -> None:
     """A step that is far smaller than one of int8 would never arrive without error feedback."""
     mesh = await mixed("int8", "int8", numbers=2000)
     await rounds(mesh, 12)
-    weights = mesh.nodes["a"].core.jobs[MNIST_3_7].state.model.shared["weights"]  # type: ignore[union-attr]
+    weights = mesh.nodes["a"].core.jobs[MNIST_3_7].held.current.shared["weights"]
     aim = (10 * 1.0 + 20 * 2.0) / 30
     assert np.allclose(weights, aim, atol=0.02)
     await mesh.stop()

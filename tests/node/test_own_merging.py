@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from flnet.aggregation.base import AggregationRule
+from flnet.algorithms.registry import parse_rule
+from flnet.compute.checks import declared
 from flnet.errors import TrainerError
-from flnet.node.merging import strategy_for
-from flnet.params import Params
-from flnet.strategies import Strategy
-from flnet.training.api import Array, Fit, Score, Task, Trainer
-from flnet.training.checks import declared
+from flnet.params.params import Params
+from flnet.trainer import Array, Fit, Score, Task, Trainer
 from tests.node.mesh import MNIST_3_7, Linear, Mesh
 from tests.node.test_runtime import trigger
 
@@ -39,12 +39,12 @@ async def test_the_rule_of_the_trainer_makes_the_average(usual: str) -> None:
         for name, step in (("b", 2), ("c", 9)):
             await mesh.add(name, Least(0.5, step), ("a",), aggregation=usual)
         await mesh.full()
-        before = first.core.jobs[MNIST_3_7].state.model
+        before = first.core.jobs[MNIST_3_7].held.model
         await trigger(first, 1)
         await mesh.idle(0)
-        after = first.core.jobs[MNIST_3_7].state.model
-        assert before is not None and after is not None and first.core.jobs[MNIST_3_7].state.folds is False
-        assert first.core.jobs[MNIST_3_7].state.agreement() == {"merging rule": "median"}
+        after = first.core.jobs[MNIST_3_7].held.model
+        assert before is not None and after is not None and first.core.jobs[MNIST_3_7].settings.folds is False
+        assert first.core.jobs[MNIST_3_7].settings.agreement == {"merging rule": "median"}
         for name, value in before.shared.items():
             assert np.allclose(after.shared[name], value + 2)
     finally:
@@ -54,11 +54,11 @@ async def test_the_rule_of_the_trainer_makes_the_average(usual: str) -> None:
 async def test_a_rule_is_made_once_and_not_for_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
 
-    def counted(rule: str, *more: Any) -> Strategy:
+    def counted(rule: str, *more: Any) -> AggregationRule:
         made.append(rule)
-        return strategy_for(rule, *more)
+        return parse_rule(rule, *more)
 
-    monkeypatch.setattr("flnet.node.lane.strategy_for", counted)
+    monkeypatch.setattr("flnet.compute.tasks.parse_rule", counted)
     mesh = Mesh()
     try:
         first = await mesh.add("a", Least(0.5, 1))

@@ -11,7 +11,7 @@ async def test_half_of_the_nodes_train_and_all_hold_one_model() -> None:
         await trigger(mesh.nodes["a"], rounds=3)
         await mesh.idle(2)
         views = [node.job(MNIST_3_7) for node in mesh.nodes.values()]
-        assert len({view["digest"] for view in views}) == 1
+        assert len({view.digest for view in views}) == 1
         for node in mesh.nodes.values():
             for record in node.history(MNIST_3_7):
                 assert record["contributors"] == record["chosen"] and len(record["chosen"]) == 2

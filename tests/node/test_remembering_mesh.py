@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from flnet.messages import Trigger
+from flnet.protocol.messages import Trigger
 from tests.node.mesh import MNIST_3_7, mesh_of
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from flnet.errors import LocalError
-from flnet.events import RoundTriggered
-from flnet.node import NodeRuntime
-from flnet.params import TrainerId
-from flnet.store import MemoryStore, SavedJob
-from flnet.store.disk import DiskStore
+from flnet.node.runtime import NodeRuntime
+from flnet.params.params import TrainerId
+from flnet.protocol.events import RoundTriggered
+from flnet.store.base import SavedJob
+from flnet.store.memory import MemoryStore
+from flnet.store.sqlite_store import DiskStore
 from tests.node.mesh import MNIST_3_7, Linear, Mesh, until
 
 
@@ -42,19 +43,19 @@ async def test_a_node_on_the_same_folder_goes_on_with_its_model_and_history(tmp_
     await mesh.add("b", Linear(2.0), ("a",), store=DiskStore(tmp_path))
     await mesh.full()
     await one_round(mesh, 0)
-    before, past = mesh.nodes["b"].job(MNIST_3_7), mesh.nodes["b"].history(MNIST_3_7)
+    before, past = mesh.nodes["b"].job(MNIST_3_7).as_json(), mesh.nodes["b"].history(MNIST_3_7)
     (model, *_) = await mesh.nodes["b"].models(MNIST_3_7)
     await mesh.nodes["b"].stop()
     await mesh.add("b", Linear(2.0), ("a",), store=DiskStore(tmp_path))
     await mesh.full()
-    after = mesh.nodes["b"].job(MNIST_3_7)
+    after = mesh.nodes["b"].job(MNIST_3_7).as_json()
     same = ("current_round", "digest", "fed_learn_done", "post_fedavg_accuracy", "hyper", "outcome")
     assert {name: after[name] for name in same} == {name: before[name] for name in same}
     assert [one["outcome"] for one in mesh.nodes["b"].history(MNIST_3_7)] == [one["outcome"] for one in past]
     assert (await mesh.nodes["b"].models(MNIST_3_7))[0] == model
     assert "restored" in kinds(mesh.nodes["b"])
     await one_round(mesh, 1)
-    assert len({node.job(MNIST_3_7)["digest"] for node in mesh.nodes.values()}) == 1
+    assert len({node.job(MNIST_3_7).as_json()["digest"] for node in mesh.nodes.values()}) == 1
     assert mesh.nodes["b"].history(MNIST_3_7)[-1]["contributors"] == ["a", "b"]
     await mesh.stop()
 
@@ -91,7 +92,7 @@ async def test_a_node_finds_its_mesh_again_without_a_bootstrap_peer(tmp_path: Pa
 async def test_with_a_full_disk_rounds_go_on_and_nothing_false_is_promised(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("flnet.node.perform.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("flnet.node.effects.RETRY_SECONDS", 0.01)
     mesh, disk = Mesh(), Disk()
     await mesh.add("a", Linear(1.0), wait_time_in_seconds_to_force_fedavg=1.0)
     await mesh.add("b", Linear(2.0), ("a",), store=disk, wait_time_in_seconds_to_force_fedavg=1.0)
@@ -122,14 +123,14 @@ async def test_a_series_goes_on_when_all_nodes_were_stopped_at_once(tmp_path: Pa
         await mesh.add(name, Linear(target), tuple(mesh.nodes), store=DiskStore(tmp_path / name))
     await mesh.full()
     mesh.nodes["a"].deliver(MNIST_3_7, RoundTriggered(15, until=goal))
-    await until(lambda: all(node.job(MNIST_3_7)["current_round"] >= 2 for node in mesh.nodes.values()))
+    await until(lambda: all(node.job(MNIST_3_7).as_json()["current_round"] >= 2 for node in mesh.nodes.values()))
     await asyncio.gather(*(node.stop() for node in mesh.nodes.values()))
-    assert max(node.job(MNIST_3_7)["current_round"] for node in mesh.nodes.values()) < 14
+    assert max(node.job(MNIST_3_7).as_json()["current_round"] for node in mesh.nodes.values()) < 14
     for name, target in (("b", 2.0), ("a", 1.0)):  # by the peers that they knew
         await mesh.add(name, Linear(target), store=DiskStore(tmp_path / name))
     await mesh.full()
     await mesh.idle(14, seconds=120.0)  # a dozen rounds, each of which waits for its disk some times
     histories = [await node.records(MNIST_3_7) for node in mesh.nodes.values()]
     assert [len(history) for history in histories] == [15, 15]
-    assert [node.job(MNIST_3_7)["rounds_left"] for node in mesh.nodes.values()] == [0, 0]
+    assert [node.job(MNIST_3_7).as_json()["rounds_left"] for node in mesh.nodes.values()] == [0, 0]
     await mesh.stop()

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from flnet.errors import JobBusy, UnknownModel, UnknownTrainer
-from flnet.node import NodeRuntime, shelf
-from flnet.params import TrainerId
-from flnet.store import USUAL
-from flnet.web.schemas.models import JobView
-from flnet.web.schemas.predictions import ModelView
+from flnet.node import model_registry as model_registry
+from flnet.node.runtime import NodeRuntime
+from flnet.params.params import TrainerId
+from flnet.store.base import USUAL
+from flnet.web.api.models import ModelView
 from tests.node.judging import Judge
 from tests.node.mesh import MNIST_3_7, Mesh, until
 from tests.node.test_runtime import trigger
@@ -40,12 +40,11 @@ async def test_the_model_comes_back_with_its_figures_and_private_part(mesh: Mesh
     node = mesh.nodes["b"]
     newer, older = await node.models(MNIST_3_7)
     view = await node.restore(MNIST_3_7, older["digest"][:12])
-    assert (view["digest"], view["model_round"], view["rolled_back"]) == (older["digest"], 0, True)
-    JobView.model_validate(view)
+    assert (view.digest, view.model_round, view.rolled_back) == (older["digest"], 0, True)
     held, other = await node.models(MNIST_3_7)
     assert held == {**older, "held": True}
     assert other == {**newer, "held": False}
-    model = node.core.jobs[MNIST_3_7].state.model
+    model = node.core.jobs[MNIST_3_7].held.model
     assert model is not None
     assert model.private["head"][0] == 1  # of two trainings
     await until(lambda: kinds(node)[-2:] == ["rolled_back", "measured"])
@@ -57,15 +56,15 @@ async def test_the_next_round_started_here_starts_from_it_on_every_node(mesh: Me
     node = mesh.nodes["b"]
     _, older = await node.models(MNIST_3_7)
     await node.restore(MNIST_3_7, older["digest"])
-    before = node.core.jobs[MNIST_3_7].state.model
+    before = node.core.jobs[MNIST_3_7].held.model
     assert before is not None
     await trigger(node)
     await mesh.idle(2)
-    views = [each.job(MNIST_3_7) for each in mesh.nodes.values()]
+    views = [each.job(MNIST_3_7).as_json() for each in mesh.nodes.values()]
     assert len({view["digest"] for view in views}) == 1
     assert [view["rolled_back"] for view in views] == [False, False]
     assert [record["contributors"] for record in node.history(MNIST_3_7)] == [["a", "b"]] * 3
-    after = node.core.jobs[MNIST_3_7].state.model
+    after = node.core.jobs[MNIST_3_7].held.model
     assert after is not None
     expected = (before.shared["bias"][0] + 1) / 2, (before.shared["bias"][0] + 3) / 2  # half way to 1 and to 3
     assert after.shared["bias"][0] == pytest.approx(sum(expected) / 2, abs=1e-6)
@@ -81,7 +80,7 @@ async def test_where_a_peer_starts_it_is_over_and_people_are_told(mesh: Mesh) ->
     await trigger(mesh.nodes["a"])
     await mesh.idle(2)
     assert "roll_back_ended" in kinds(node)
-    assert node.job(MNIST_3_7)["digest"] == mesh.nodes["a"].job(MNIST_3_7)["digest"]
+    assert node.job(MNIST_3_7).as_json()["digest"] == mesh.nodes["a"].job(MNIST_3_7).as_json()["digest"]
     assert node.history(MNIST_3_7)[-1]["contributors"] == ["a", "b"]
 
 
@@ -120,13 +119,13 @@ async def test_a_pinned_model_outlives_the_others_and_can_be_gone_back_to(mesh: 
 async def test_there_is_a_bound_on_pinned_models(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     node = mesh.nodes["a"]
     one, other = [view["digest"] for view in await node.models(MNIST_3_7)]
-    monkeypatch.setattr(shelf, "PINNED_BYTES", 20)  # a model has 16
+    monkeypatch.setattr(model_registry, "PINNED_BYTES", 20)  # a model has 16
     await node.pin(MNIST_3_7, one, True)
     await node.pin(MNIST_3_7, one, True)
     with pytest.raises(JobBusy, match="unpin one first"):
         await node.pin(MNIST_3_7, other, True)
-    monkeypatch.setattr(shelf, "PINNED_BYTES", 2000)
-    monkeypatch.setattr(shelf, "MOST_PINNED", 1)
+    monkeypatch.setattr(model_registry, "PINNED_BYTES", 2000)
+    monkeypatch.setattr(model_registry, "MOST_PINNED", 1)
     with pytest.raises(JobBusy, match="has 1 pinned models, as many as may be; unpin one first"):
         await node.pin(MNIST_3_7, other, True)
     await node.pin(MNIST_3_7, one, False)
@@ -139,6 +138,6 @@ async def test_the_untrained_model_is_not_kept_and_cannot_be_pinned() -> None:
         node = await mesh.add("a", Judge(1.0))
         await mesh.full()
         with pytest.raises(UnknownModel, match="no round averaged it"):
-            await node.pin(MNIST_3_7, node.job(MNIST_3_7)["digest"], True)
+            await node.pin(MNIST_3_7, node.job(MNIST_3_7).as_json()["digest"], True)
     finally:
         await mesh.stop()

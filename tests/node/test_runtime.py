@@ -17,23 +17,28 @@ from flnet.errors import (
     UnknownTrainer,
     UnreadableBody,
 )
-from flnet.messages import EditHyperParams
-from flnet.node import NodeRuntime
-from flnet.params import TrainerId
+from flnet.node.core import NodeCore
+from flnet.node.interface import EditHyperParams
+from flnet.node.runtime import NodeRuntime, readiness
+from flnet.params.params import TrainerId
+from flnet.protocol.events import Prepared, PrepareFailed
+from flnet.protocol.messages import HyperParams, Peer
+from tests.helpers import params
 from tests.node.mesh import MNIST_3_7, Linear, Mesh, mesh_of, until
+from tests.rounds.helpers import declaration
 
 JSON = "application/json"
 IAM = {"id": "NODE_1", "ip": None, "port": "4000"}
 HYPER = {"e": 2, "u": 1e-05, "b": 64}
 
 
-async def post(node: NodeRuntime, path: str, body: object) -> tuple[int, dict[str, object]]:
+async def send_json(node: NodeRuntime, path: str, body: object) -> tuple[int, dict[str, object]]:
     reply = await node.receive(path, json.dumps(body).encode(), JSON, "127.0.0.1")
     return reply.status, json.loads(reply.body)
 
 
 async def trigger(node: NodeRuntime, rounds: int = 1) -> tuple[int, dict[str, object]]:
-    return await post(node, "/training/trigger", {"trainerId": "MNIST_3_7", "rounds": rounds})
+    return await send_json(node, "/training/trigger", {"trainerId": "MNIST_3_7", "rounds": rounds})
 
 
 async def test_a_round_ends_with_one_model_everywhere() -> None:
@@ -41,11 +46,11 @@ async def test_a_round_ends_with_one_model_everywhere() -> None:
         assert await trigger(mesh.nodes["b"]) == (202, {"trainerId": "MNIST_3_7", "round": 0})
         await mesh.idle(0)
         views = [node.job(MNIST_3_7) for node in mesh.nodes.values()]
-        assert len({view["digest"] for view in views}) == 1
-        assert [view["contributors"] for view in views] == [3, 3, 3]
-        assert [view["fed_learn_done"] for view in views] == ["Yes"] * 3
+        assert len({view.digest for view in views}) == 1
+        assert [view.contributors for view in views] == [3, 3, 3]
+        assert [view.fed_learn_done for view in views] == ["Yes"] * 3
         # all start from 0 and go half way to 0, 1 and 2; weights 10, 20, 30: (20 * .5 + 30 * 1) / 60
-        model = mesh.nodes["a"].core.jobs[MNIST_3_7].state.model
+        model = mesh.nodes["a"].core.jobs[MNIST_3_7].held.model
         assert model is not None
         assert model.shared["bias"][0] == pytest.approx((20 * 0.5 + 30 * 1.0) / 60, abs=1e-6)
 
@@ -86,7 +91,7 @@ async def test_the_history_says_how_many_bytes_a_round_moved() -> None:
             each["received"] > 2 * 3 * 4 for each in moved
         )  # two updates of three numbers of 4 bytes, at least
         node = mesh.nodes["a"]
-        node.gave(node.job(MNIST_3_7)["digest"], 1000)
+        node.gave(str(node.job(MNIST_3_7).digest), 1000)
         node.gave("0" * 64, 5000)
         assert node.history(MNIST_3_7)[0]["bytes"]["sent"] == moved[0]["sent"] + 1000
 
@@ -105,9 +110,9 @@ async def test_what_is_refused_is_not_counted() -> None:
             "initiator": "a",
             "modelParams": right,
         }
-        await post(node, "/announce", {"iAm": late["iAm"], "myKnownPeers": []})
+        await send_json(node, "/announce", {"iAm": late["iAm"], "myKnownPeers": []})
         with pytest.raises(StaleRound):
-            await post(node, "/training/model_params", {**late, "federatedLearningParams": HYPER})
+            await send_json(node, "/training/model_params", {**late, "federatedLearningParams": HYPER})
         assert node.history(MNIST_3_7)[0]["bytes"] == before
 
 
@@ -123,12 +128,12 @@ async def test_a_peer_whose_training_fails_ends_nothing() -> None:
         await mesh.idle(0)
         for node in mesh.nodes.values():
             assert node.history(MNIST_3_7)[0]["contributors"] == ["a"]
-        assert "asked to fail" in mesh.nodes["b"].job(MNIST_3_7)["error"]
+        assert "asked to fail" in str(mesh.nodes["b"].job(MNIST_3_7).error)
         broken.fails = False
         await trigger(mesh.nodes["b"])
         await mesh.idle(1)
         assert mesh.nodes["a"].history(MNIST_3_7)[1]["contributors"] == ["a", "b"]
-        assert mesh.nodes["b"].job(MNIST_3_7)["error"] is None
+        assert mesh.nodes["b"].job(MNIST_3_7).error is None
     finally:
         await mesh.stop()
 
@@ -151,7 +156,7 @@ async def test_a_node_that_comes_back_takes_part_again() -> None:
         a, b = mesh.nodes["a"].me.address, mesh.nodes["b"].me.address
         mesh.network.part({a}, {b})
         await trigger(mesh.nodes["a"])
-        await until(lambda: mesh.nodes["a"].job(MNIST_3_7)["phase"] == "IDLE")
+        await until(lambda: mesh.nodes["a"].job(MNIST_3_7).phase == "IDLE")
         assert "averaged alone" in mesh.nodes["a"].history(MNIST_3_7)[0]["outcome"]
         mesh.network.heal_all()
         await until(lambda: mesh.nodes["a"].peers()[0]["state"] == "alive")
@@ -177,7 +182,7 @@ async def test_messages_that_cannot_be_used_are_refused_in_words_and_change_noth
             ({**update, "modelParams": right, "iAm": {"id": "x"}}, InvalidMessage, "port"),
         ]:
             with pytest.raises(error) as caught:
-                await post(node, "/training/model_params", wrong)
+                await send_json(node, "/training/model_params", wrong)
             assert words in str(caught.value)
             shown = node.feed.recent()[-1]
             assert shown.kind == "refused_here"
@@ -213,25 +218,25 @@ async def test_a_trigger_while_training_is_refused_with_the_reason() -> None:
 async def test_hyper_parameters_are_edited_and_used() -> None:
     async with mesh_of(1.0, 1.0) as mesh:
         view = await mesh.nodes["a"].edit_hyper_params(MNIST_3_7, EditHyperParams(e=5))
-        assert view["hyper"] == {"e": 5, "u": 1e-05, "b": 64}
+        assert view.hyper == HyperParams(e=5, u=1e-05, b=64)
         await trigger(mesh.nodes["a"])
         await mesh.idle(0)
-        assert mesh.nodes["b"].job(MNIST_3_7)["federated_learning_params"] == (
+        assert mesh.nodes["b"].job(MNIST_3_7).federated_learning_params == (
             "Learning Rate: 1e-05, Epochs: 5, Batch size: 64"
         )
 
 
 async def test_a_paused_node_is_not_waited_for_and_takes_part_again_when_resumed() -> None:
     async with mesh_of(1.0, 1.0) as mesh:
-        assert (await mesh.nodes["b"].steer(MNIST_3_7, "pause"))["paused"] is True
+        assert (await mesh.nodes["b"].steer(MNIST_3_7, "pause")).paused is True
         with pytest.raises(JobBusy, match="paused by a person here"):
             await trigger(mesh.nodes["b"])
         await trigger(mesh.nodes["a"])
         await mesh.idle(0)
         assert [node.history(MNIST_3_7)[0]["contributors"] for node in mesh.nodes.values()] == [["a"], ["a"]]
-        assert (await mesh.nodes["b"].steer(MNIST_3_7, "resume"))["paused"] is False
+        assert (await mesh.nodes["b"].steer(MNIST_3_7, "resume")).paused is False
         await trigger(mesh.nodes["b"], rounds=1_000_000)
-        assert (await mesh.nodes["b"].steer(MNIST_3_7, "stop"))["rounds_left"] == 0
+        assert (await mesh.nodes["b"].steer(MNIST_3_7, "stop")).rounds_left == 0
         await mesh.idle(1)
         assert [node.history(MNIST_3_7)[1]["contributors"] for node in mesh.nodes.values()] == [["a", "b"]] * 2
         with pytest.raises(UnknownTrainer):
@@ -242,10 +247,10 @@ async def test_peers_are_not_told_of_single_classes_of_the_own_data_nor_what_is_
     async with mesh_of(1.0) as mesh:
         node = mesh.nodes["a"]
         own_people_only = {"counts", "checksum", "inputs", "note", "parts", "counts_little", "finds"}
-        assert node.job(MNIST_3_7).keys() >= own_people_only
+        assert node.job(MNIST_3_7).as_json().keys() >= own_people_only
         (told,) = node.info()["jobsInfo"]
         assert not told.keys() & own_people_only
-        assert told.keys() == node.job(MNIST_3_7).keys() - own_people_only
+        assert told.keys() == node.job(MNIST_3_7).as_json().keys() - own_people_only
 
 
 async def test_the_body_limit_follows_the_model() -> None:
@@ -274,13 +279,41 @@ async def test_a_stopped_node_answers_with_an_error_and_does_not_hang() -> None:
             await trigger(node)
 
 
-async def test_readiness_says_what_is_missing() -> None:
-    mesh = Mesh()
-    try:
-        alone = await mesh.add("a", Linear(1.0), bootstrap_pairs=("127.0.0.1:9",))
-        await until(lambda: alone.ready()["data_loaded"])
-        ready = alone.ready()
-        assert ready["ready"] is False
-        assert "127.0.0.1:9" in ready["reasons"][0]
-    finally:
-        await mesh.stop()
+# A node says of itself whether it can take part, and what is missing.
+
+
+ONE, TWO = TrainerId("ONE"), TrainerId("TWO")
+
+
+def core() -> NodeCore:
+    return NodeCore(Peer(id="a", ip="127.0.0.1", port=4000), [ONE, TWO])
+
+
+def test_what_loads_and_who_does_not_answer_is_named() -> None:
+    view = readiness(core(), ["10.0.0.9:4000"])
+    assert (view["ready"], view["mesh_joined"], view["data_loaded"]) == (False, False, False)
+    assert view["reasons"] == [
+        "no bootstrap peer has answered yet: 10.0.0.9:4000",
+        "ONE is still loading",
+        "TWO is still loading",
+    ]
+
+
+def test_a_node_that_waits_to_be_accepted_says_where() -> None:
+    node = core()
+    node.members.state.waits_at |= {"10.0.0.9:4000", "10.0.0.10:4000"}
+    where = "a person has to accept the fingerprint of this node at 10.0.0.10:4000, 10.0.0.9:4000"
+    assert readiness(node, ["10.0.0.9:4000"])["reasons"][0] == where
+    node.members.state.joined = True
+    assert where not in readiness(node, ["10.0.0.9:4000"])["reasons"]
+
+
+def test_one_trainer_with_data_is_enough() -> None:
+    node = core()
+    node.hear(ONE, PrepareFailed("no rows"))
+    assert readiness(node, [])["reasons"] == ["TWO is still loading", "ONE: no rows"]
+    node.hear(TWO, Prepared(declaration(), params(w=[0, 0])))
+    view = readiness(node, [])
+    assert (view["ready"], view["reasons"]) == (True, [])
+    node.members.state.joined = False
+    assert readiness(node, ["10.0.0.9:4000"])["ready"] is False

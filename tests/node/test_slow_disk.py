@@ -7,12 +7,14 @@ import asyncio
 import pytest
 
 from flnet.errors import LocalError, NotReady
-from flnet.events import HyperParamsEdited, RoundTriggered, UpdateReceived
-from flnet.jobs import Phase
-from flnet.node import NodeRuntime
-from flnet.node.line import MOST_WAITING
-from flnet.params import Params, PeerId, TrainerId, Update
-from flnet.store import MemoryStore, SavedJob
+from flnet.node.effects import MOST_WAITING
+from flnet.node.runtime import NodeRuntime
+from flnet.params.params import Params, PeerId, TrainerId
+from flnet.protocol.events import HyperParamsEdited, RoundTriggered, UpdateReceived
+from flnet.protocol.updates import Update
+from flnet.rounds.steps import Phase
+from flnet.store.base import SavedJob
+from flnet.store.memory import MemoryStore
 from tests.node.mesh import MNIST_3_7, Linear, Mesh, until
 
 PEERS = [PeerId(f"p{i}") for i in range(6)]
@@ -38,28 +40,28 @@ async def gathering(mesh: Mesh, disk: SlowDisk) -> NodeRuntime:
     """A node that waits for the updates of PEERS, and for one more."""
     node = await mesh.add("a", Linear(1.0), store=disk)
     await mesh.full()
-    node.core.jobs[MNIST_3_7].state.peers |= {*PEERS, PeerId("late")}
-    await node._mailbox.ask(MNIST_3_7, RoundTriggered())
+    node.core.jobs[MNIST_3_7].peers.here |= {*PEERS, PeerId("late")}
+    await node._queue.ask(MNIST_3_7, RoundTriggered())
     await until(lambda: node.core.jobs[MNIST_3_7].phase is Phase.GATHERING)
     return node
 
 
 def pushes(node: NodeRuntime) -> list[asyncio.Task[object]]:
     """All of PEERS push an update."""
-    state = node.core.jobs[MNIST_3_7].state
-    assert state.model is not None
-    assert state.key is not None
-    events = [UpdateReceived(Update(peer, state.key, Params(state.model.shared), 10)) for peer in PEERS]
-    return [asyncio.create_task(node._mailbox.ask(MNIST_3_7, event)) for event in events]
+    job = node.core.jobs[MNIST_3_7]
+    assert job.key is not None
+    shared = job.held.current.shared
+    events = [UpdateReceived(Update(peer, job.key, Params(shared), 10)) for peer in PEERS]
+    return [asyncio.create_task(node._queue.ask(MNIST_3_7, event)) for event in events]
 
 
 async def test_updates_that_come_while_the_disk_is_at_work_are_saved_at_once_and_then_answered() -> None:
     mesh, disk = Mesh(), SlowDisk()
     node = await gathering(mesh, disk)
     disk.free.clear()
-    edited = asyncio.create_task(node._mailbox.ask(MNIST_3_7, HyperParamsEdited({"e": 7})))
+    edited = asyncio.create_task(node._queue.ask(MNIST_3_7, HyperParamsEdited({"e": 7})))
     pushed = pushes(node)
-    await until(lambda: len(node.job(MNIST_3_7)["received"]) == 1 + len(PEERS))  # it has heard them all
+    await until(lambda: len(node.job(MNIST_3_7).as_json()["received"]) == 1 + len(PEERS))  # it has heard them all
     assert not any(task.done() for task in (edited, *pushed))
     assert "params_edited" not in [item.kind for item in node.feed.recent()]
     before = disk.saves
@@ -82,7 +84,7 @@ async def test_where_they_cannot_be_saved_every_one_of_them_is_asked_to_come_aga
     disk.free.clear()
     disk.full = True
     pushed = pushes(node)
-    await until(lambda: len(node.job(MNIST_3_7)["received"]) == 1 + len(PEERS))
+    await until(lambda: len(node.job(MNIST_3_7).as_json()["received"]) == 1 + len(PEERS))
     disk.free.set()
     for task in pushed:
         with pytest.raises(NotReady, match="No space left"):
@@ -100,14 +102,14 @@ async def test_a_node_that_is_much_faster_than_its_disk_takes_no_further_events(
     node = await gathering(mesh, disk)
     disk.free.clear()
     edits = [HyperParamsEdited({"e": n}) for n in range(1, 3 * MOST_WAITING)]
-    edited = [asyncio.create_task(node._mailbox.ask(MNIST_3_7, edit)) for edit in edits]
-    await until(lambda: node.job(MNIST_3_7)["hyper"]["e"] >= MOST_WAITING)
+    edited = [asyncio.create_task(node._queue.ask(MNIST_3_7, edit)) for edit in edits]
+    await until(lambda: node.job(MNIST_3_7).as_json()["hyper"]["e"] >= MOST_WAITING)
     for _ in range(20):
         await asyncio.sleep(0)
-    assert node.job(MNIST_3_7)["hyper"]["e"] <= 2 * MOST_WAITING  # at the disk, and behind it
+    assert node.job(MNIST_3_7).as_json()["hyper"]["e"] <= 2 * MOST_WAITING  # at the disk, and behind it
     disk.free.set()
     await asyncio.gather(*edited)
-    assert node.job(MNIST_3_7)["hyper"]["e"] == 3 * MOST_WAITING - 1
+    assert node.job(MNIST_3_7).as_json()["hyper"]["e"] == 3 * MOST_WAITING - 1
     await mesh.stop()
 
 
@@ -116,7 +118,7 @@ async def test_a_node_that_ends_saves_what_it_has_heard() -> None:
     node = await gathering(mesh, disk)
     disk.free.clear()
     pushed = pushes(node)
-    await until(lambda: len(node.job(MNIST_3_7)["received"]) == 1 + len(PEERS))
+    await until(lambda: len(node.job(MNIST_3_7).as_json()["received"]) == 1 + len(PEERS))
     ending = asyncio.create_task(node.stop())
     disk.free.set()
     await ending

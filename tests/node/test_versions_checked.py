@@ -7,21 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from flnet.cli.audit import SIGNED, _of_round
-from flnet.contributions import Contribution
-from flnet.effects import Save, Send
-from flnet.errors import NotReady
-from flnet.events import Mark, SendFailed, Version, VersionAnswered, VersionReceived
-from flnet.messages import AskVersion
-from flnet.node.gate import Gate
-from flnet.node.translate import version_of
-from flnet.params import Digest, Params, PeerId, TrainerId, Update
-from flnet.refusals import ContributionRefused
+from flnet.cli.history import SIGNED, _of_round
+from flnet.errors import ContributionRefused, NotReady
+from flnet.node.inbound import MessageChecks, version_of
+from flnet.params.params import Digest, Params, PeerId, TrainerId
+from flnet.protocol.effects import Save, Send
+from flnet.protocol.events import Mark, SendFailed, Version, VersionAnswered, VersionReceived
+from flnet.protocol.messages import AskVersion
+from flnet.protocol.updates import Contribution, Update
 from tests.helpers import HYPER, key, peer
 from tests.node.mesh import MNIST_3_7, mesh_of, until
-from tests.node.test_keeper import FULL, Kept
+from tests.node.test_effects import FULL, Kept
 from tests.node.test_runtime import trigger
-from tests.signing.keypairs import TestKey
+from tests.security.keypairs import TestKey
 
 T = TrainerId("T")
 DIGEST = Digest("d" * 64)
@@ -39,22 +37,22 @@ def stated(signed_as: int = 10) -> Version:
     return Version(Mark("r", 3, DIGEST), update)
 
 
-def gate() -> Gate:
-    made = Gate("me", lambda: 0.0, lambda kind, text: None)
+def checks() -> MessageChecks:
+    made = MessageChecks("me", lambda: 0.0, lambda kind, text: None)
     made.signer = TestKey(2)
     return made
 
 
 def test_a_version_that_is_signed_as_it_says_comes_through() -> None:
     asked, answered = VersionReceived(stated()), VersionAnswered(stated())
-    assert gate().admit(MESSAGE, asked, "127.0.0.1") == asked
-    assert gate().heard(answered, lambda peer: None) == answered
+    assert checks().admit(MESSAGE, asked, "127.0.0.1") == asked
+    assert checks().heard(answered, lambda peer: None) == answered
 
 
 def test_one_that_is_not_is_refused_and_as_an_answer_counts_as_none() -> None:
     with pytest.raises(ContributionRefused):
-        gate().admit(MESSAGE, VersionReceived(stated(11)), "127.0.0.1")
-    event = gate().heard(VersionAnswered(stated(11)), lambda peer: None)
+        checks().admit(MESSAGE, VersionReceived(stated(11)), "127.0.0.1")
+    event = checks().heard(VersionAnswered(stated(11)), lambda peer: None)
     assert isinstance(event, SendFailed) and (event.peer, event.path) == ("b", AskVersion.path)
 
 
@@ -69,13 +67,13 @@ def test_what_a_message_states_is_what_was_signed() -> None:
 
 async def test_a_version_that_is_not_saved_is_told_to_nobody() -> None:
     kept, send = Kept(), Send((PeerId("c"),), MESSAGE)
-    assert kept.keeper.allowed(T, send) is send
-    await kept.keeper.must_be_kept(T, VersionReceived(stated()))
+    assert kept.saver.allowed(T, send) is send
+    await kept.saver.ensure_saved(T, VersionReceived(stated()))
     kept.disk.full = FULL
-    await kept.keeper.save(T, Save({}))
-    assert kept.keeper.allowed(T, send).to == ()
+    await kept.saver.save(T, Save({}))
+    assert kept.saver.allowed(T, send).to == ()
     with pytest.raises(NotReady, match="own version cannot be kept"):
-        await kept.keeper.must_be_kept(T, VersionReceived(stated()))
+        await kept.saver.ensure_saved(T, VersionReceived(stated()))
 
 
 async def test_the_records_of_versions_can_be_audited() -> None:
@@ -83,9 +81,9 @@ async def test_the_records_of_versions_can_be_audited() -> None:
         1.0, 2.0, mesh_key="a key of at least thirty-two characters", rounds="asynchronous"
     ) as mesh:
         for name in ("a", "b", "a"):
-            number = mesh.nodes[name].job(MNIST_3_7)["versions"]["own"] + 1
+            number = mesh.nodes[name].job(MNIST_3_7).as_json()["versions"]["own"] + 1
             await trigger(mesh.nodes[name])
-            await until(lambda n=name, k=number: mesh.nodes[n].job(MNIST_3_7)["versions"]["own"] == k)  # type: ignore[misc]
+            await until(lambda n=name, k=number: mesh.nodes[n].job(MNIST_3_7).as_json()["versions"]["own"] == k)  # type: ignore[misc]
         record = mesh.nodes["a"].history(MNIST_3_7)[-1]
         assert record["contributors"] == ["a", "b"] and record["round"] == 2
         rows = [(one["round"], one["peer"], one["verdict"]) for one in _of_round(MNIST_3_7, record)]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import orjson
 import pytest
 
+from flnet.algorithms.registry import parse_rule
 from flnet.errors import InvalidMessage
-from flnet.messages import EditHyperParams, Trigger
-from flnet.node.merging import strategy_for
+from flnet.node.interface import EditHyperParams
+from flnet.protocol.messages import Trigger
 from tests.node.mesh import MNIST_3_7, mesh_of, until
 
 
@@ -23,7 +24,7 @@ async def test_who_pulls_away_from_all_others_is_named_by_each_of_them() -> None
             assert (weighed["d"]["weight"], weighed["a"]["weight"]) == (0.0, 1 / 3)
             (told,) = [item for item in node.feed.recent() if item.kind == "weight_collapsed"]
             assert told.text.startswith("the updates of d have been left out since round 0: ")
-            assert [one["peer"] for one in node.job(MNIST_3_7)["counts_little"]] == ["d"]
+            assert [one.peer for one in node.job(MNIST_3_7).counts_little] == ["d"]
 
 
 async def test_where_all_pull_alike_nobody_is_named() -> None:
@@ -34,7 +35,7 @@ async def test_where_all_pull_alike_nobody_is_named() -> None:
             await mesh.idle(number)
         for node in mesh.nodes.values():
             assert {item.kind for item in node.feed.recent()} & {"weight_collapsed", "weight_recovered"} == set()
-            assert node.job(MNIST_3_7)["counts_little"] == []
+            assert node.job(MNIST_3_7).counts_little == []
 
 
 async def test_a_rule_that_people_choose_on_all_nodes_merges_the_next_round() -> None:
@@ -43,9 +44,9 @@ async def test_a_rule_that_people_choose_on_all_nodes_merges_the_next_round() ->
         nodes = list(mesh.nodes.values())
         for node in nodes[:2]:
             view = await node.edit_hyper_params(MNIST_3_7, EditHyperParams(aggregation="clip:1000,median"))
-            assert view["merging_rule"] == "clip:1000,median"
+            assert view.merging_rule == "clip:1000,median"
         await nodes[0].receive(Trigger.path, body, "application/json", "127.0.0.1")
-        await until(lambda: nodes[0].job(MNIST_3_7)["phase"] == "IDLE" and len(nodes[0].history(MNIST_3_7)) == 1)
+        await until(lambda: nodes[0].job(MNIST_3_7).phase == "IDLE" and len(nodes[0].history(MNIST_3_7)) == 1)
         assert nodes[0].history(MNIST_3_7)[0]["contributors"] == [
             "a",
             "b",
@@ -78,5 +79,5 @@ async def test_a_rule_that_people_choose_on_all_nodes_merges_the_next_round() ->
     ],
 )
 def test_the_name_of_a_rule_names_that_rule(rule: str) -> None:
-    name = strategy_for(rule).name
-    assert strategy_for(name).name == name
+    name = parse_rule(rule).name
+    assert parse_rule(name).name == name

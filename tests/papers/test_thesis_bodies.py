@@ -10,14 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flnet.messages import Peer
-from flnet.node import NodeRuntime, View, assemble
-from flnet.params import Array, TrainerId
+from flnet.compute.in_process import InlineQueue
+from flnet.node.build import assemble
+from flnet.node.interface import View
+from flnet.node.runtime import NodeRuntime
+from flnet.params.params import Array, TrainerId
+from flnet.protocol.messages import Peer
 from flnet.settings import Settings
-from flnet.store import MemoryStore
-from flnet.training.memory import InlinePool
-from flnet.transport import MemoryNetwork, Reply
-from flnet.web import create_app
+from flnet.store.memory import MemoryStore
+from flnet.web.app import create_app
+from flnet.wire.memory import MemoryNetwork
+from flnet.wire.transport import Reply
 from tests.node.mesh import Linear, until
 
 ANNOUNCE: dict[str, Any] = {
@@ -111,7 +114,7 @@ class Thesis:
             settings,
             Peer(id="NODE_4", ip=None, port=4003),
             [TrainerId(name) for name in trainers],
-            pool=InlinePool(trainers),
+            pool=InlineQueue(trainers),
             transport=network.transport("127.0.0.1:4003"),
             store=MemoryStore(),
         )
@@ -130,7 +133,7 @@ class Thesis:
         return answer
 
     def job(self) -> View:
-        return self.node.job(TrainerId("MNIST_3_7"))
+        return self.node.job(TrainerId("MNIST_3_7")).as_json()
 
     async def meet_old_node(self) -> None:
         await self.post("/announce", {"iAm": {"id": "NODE_1", "ip": None, "port": "4000"}, "myKnownPeers": []})

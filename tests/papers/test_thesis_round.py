@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flnet.params import Params
+from flnet.params.params import Params
 from tests.node.mesh import until
 from tests.papers.test_thesis_bodies import ACCURACY, TRAINING, Thesis, with_numbers
 

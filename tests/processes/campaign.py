@@ -11,7 +11,7 @@ from random import Random
 
 import httpx
 
-from flnet.cli.processes import free_ports
+from flnet.cli.local_mesh import free_ports
 from tests.processes.crashing import LEDGER, POINT, SEEN, Point, arm
 from tests.processes.harness import DEADLINE_SECONDS, Harness, RealNode, until
 from tests.processes.ledger import Taken, faults, gaps, read_ledger

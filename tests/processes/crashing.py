@@ -25,18 +25,18 @@ from typing import Any, NamedTuple
 import orjson
 
 from flnet.__main__ import main
-from flnet.effects import Answer, Save
-from flnet.events import Event
-from flnet.messages import JobMessage, ModelParams, Packet
 from flnet.node import build
 from flnet.node.core import NodeCore, Owned
-from flnet.node.line import Step
-from flnet.node.perform import Performer
-from flnet.node.post import Post
-from flnet.node.shelf import Chosen
-from flnet.node.timers import Deliver
-from flnet.params import PeerId, RoundKey, TrainerId
-from flnet.transport import Reply
+from flnet.node.effects import Performer, Step
+from flnet.node.event_queue import Deliver
+from flnet.node.model_registry import SelectedModel
+from flnet.node.outbox import Outbox
+from flnet.params.params import PeerId, TrainerId
+from flnet.protocol.effects import Answer, Save
+from flnet.protocol.events import Event
+from flnet.protocol.messages import JobMessage, ModelParams, Packet
+from flnet.protocol.updates import RoundKey
+from flnet.wire.transport import Reply
 
 POINT, SEEN, LEDGER = "CRASH_POINT", "CRASH_SEEN", "CRASH_LEDGER"
 
@@ -79,7 +79,7 @@ class _Crashes:
             *wanted, round = file.read_text().split()
         except FileNotFoundError:
             return
-        if Point(*wanted) == point and job.state.number >= int(round):
+        if Point(*wanted) == point and job.number >= int(round):
             file.unlink()  # so that the node that comes after this one lives
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -99,7 +99,7 @@ class CrashingPerformer(Performer):
                 self._pass_by("after", item)
         return answer
 
-    async def _save(self, owner: TrainerId, saves: Sequence[Save], models: Sequence[Chosen]) -> bool:
+    async def _save(self, owner: TrainerId, saves: Sequence[Save], models: Sequence[SelectedModel]) -> bool:
         self._pass_by("before", Owned(owner, saves[-1]))
         done = await super()._save(owner, saves, models)
         self._pass_by("after", Owned(owner, saves[-1]))
@@ -131,7 +131,7 @@ class CrashingPerformer(Performer):
         _crashes.pass_by(_core_of(self._deliver), item.owner, moment, type(item.effect).__name__)
 
 
-class CrashingPost(Post):
+class CrashingPost(Outbox):
     """May die when one peer has answered, and the others have not."""
 
     async def _outcome(self, peer: PeerId, message: JobMessage, key: RoundKey, reply: Reply) -> Event | None:
@@ -162,5 +162,5 @@ def _add(variable: str, line: bytes) -> None:
 
 
 if __name__ == "__main__":
-    vars(build).update(Performer=CrashingPerformer, Post=CrashingPost)
+    vars(build).update(Performer=CrashingPerformer, Outbox=CrashingPost)
     main()

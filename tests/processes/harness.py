@@ -10,16 +10,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import httpx
 import psutil
 
 from flnet.fingerprints import fingerprint
-from flnet.keys import own_key
+from flnet.security.keys import own_key
 from tests.alive import alive
 from tests.ports import free_port
+from tests.processes.forked import Forked, fork_node
 
+Process: TypeAlias = subprocess.Popen[bytes] | Forked
 DEADLINE_SECONDS = 60.0
 ROOT = Path(__file__).parents[2]
 # Trains until the file "go" lies beside it: a test decides when, not a clock.
@@ -31,7 +33,7 @@ import time
 
 import numpy as np
 
-from flnet.training.api import DataInfo, Fit, Score, Trainer
+from flnet.trainer import DataInfo, Fit, Score, Trainer
 
 GO = pathlib.Path(__file__).with_name("go")
 
@@ -66,9 +68,7 @@ def make_trainer(settings):
 class RealNode:
     """One `flnet run` and its REST API; the process changes when the node is started again."""
 
-    def __init__(
-        self, name: str, process: subprocess.Popen[bytes], port: int, http: httpx.Client, log: Path
-    ) -> None:
+    def __init__(self, name: str, process: Process, port: int, http: httpx.Client, log: Path) -> None:
         self.name, self.process, self.port, self.http, self.log = name, process, port, http, log
 
     def get(self, path: str) -> Any:
@@ -161,12 +161,13 @@ class Harness:
         """Speaks to the node from its own machine."""
         return httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=10)
 
-    def process(self, index: int, values: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    def process(self, index: int, values: Mapping[str, str]) -> Process:
         """Start the process of a node."""
-        with self.log(index).open("ab") as log:
-            return subprocess.Popen(
-                self.command(), env=self.variables(index, values), stdout=log, stderr=log, cwd=self.folder
-            )
+        return fork_node(self.module_of(index), self.variables(index, values), self.folder, self.log(index))
+
+    def module_of(self, index: int) -> str:
+        """What this node runs."""
+        return self.module
 
     def variables(self, index: int, values: Mapping[str, str]) -> dict[str, str]:
         """The environment of a node with these settings."""

@@ -10,36 +10,39 @@ from dataclasses import replace
 from typing import Any
 
 from flnet.__main__ import main
-from flnet.node.lane import Lane
-from flnet.training import Fit, Score
+from flnet.compute.tasks import ComputeTasks
+from flnet.compute.verbs import FitRequest
 
 FACTOR = 5
 
 
-class FlippingPool:
-    """The pool of a node, whose trainings end on the other side of where they began."""
+class FlippingQueue:
+    """The queue of a node, whose trainings end on the other side of where they began."""
 
-    def __init__(self, pool: Any) -> None:
-        self._pool = pool
+    def __init__(self, queue: Any) -> None:
+        self._queue = queue
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._pool, name)
+        return getattr(self._queue, name)
 
-    async def fit(self, trainer: Any, params: Any, hyper: Any, seed: int, number: int = 0) -> tuple[Fit, Score]:
+    async def call(self, trainer: Any, request: Any) -> Any:
         """w - FACTOR (w_i - w) in place of w_i."""
-        fit, score = await self._pool.fit(trainer, params, hyper, seed, number)
-        flipped = {name: params[name] - FACTOR * (learnt - params[name]) for name, learnt in fit.params.items()}
-        return replace(fit, params=flipped), score
+        result = await self._queue.call(trainer, request)
+        if not isinstance(request, FitRequest):
+            return result
+        start, learned = request.params, result.fit.params
+        flipped = {name: start[name] - FACTOR * (learned[name] - start[name]) for name in learned}
+        return result._replace(fit=replace(result.fit, params=flipped))
 
 
 def flip() -> None:
-    """Let every lane of this process have such a pool."""
-    honest = Lane.__init__
+    """Let every node of this process have such a queue."""
+    honest = ComputeTasks.__init__
 
-    def hostile(self: Lane, pool: Any, *arguments: Any, **options: Any) -> None:
-        honest(self, FlippingPool(pool), *arguments, **options)
+    def hostile(self: ComputeTasks, queue: Any, *arguments: Any, **options: Any) -> None:
+        honest(self, FlippingQueue(queue), *arguments, **options)
 
-    Lane.__init__ = hostile  # type: ignore[method-assign]
+    ComputeTasks.__init__ = hostile  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

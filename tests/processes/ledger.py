@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Record = Mapping[str, Any]
-Histories = Mapping[str, Sequence[Record]]  # by node
+PeerHistory = Mapping[str, Sequence[Record]]  # by node
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def read_ledger(lines: Iterable[str]) -> list[Taken]:
     return found
 
 
-def fate(update: Taken, histories: Histories) -> str:
+def fate(update: Taken, histories: PeerHistory) -> str:
     """What became of an update at the node that took it: "averaged", "missing", "left" or "lost".
 
     Left is a round that the node ended without an average, and says why; missing is an update that the record
@@ -51,7 +51,7 @@ def fate(update: Taken, histories: Histories) -> str:
     return "lost" if record["digest"] else "left"
 
 
-def faults(taken: Sequence[Taken], histories: Histories) -> list[str]:
+def faults(taken: Sequence[Taken], histories: PeerHistory) -> list[str]:
     """Every broken promise in a sentence; nothing if all were kept."""
     lost = [
         f"{update.receiver} took the update of {update.sender} in round {update.round} and forgot it"
@@ -77,7 +77,7 @@ def _record(history: Sequence[Record], update: Taken) -> Record | None:
     return next((record for record in history if (record["round"], record["initiator"]) == wanted), None)
 
 
-def _out_of_order(histories: Histories) -> list[str]:
+def _out_of_order(histories: PeerHistory) -> list[str]:
     found = []
     for node, history in sorted(histories.items()):
         numbers = [record["round"] for record in history]
@@ -90,7 +90,7 @@ def _out_of_order(histories: Histories) -> list[str]:
     return found
 
 
-def _different(histories: Histories) -> list[str]:
+def _different(histories: PeerHistory) -> list[str]:
     """Averages of the same updates that differ."""
     averages: dict[tuple[int, str, tuple[str, ...]], set[str]] = {}
     for history in histories.values():

@@ -19,8 +19,8 @@ import csv
 
 import numpy as np
 
-from flnet.training.api import DataInfo, Fit, Score, Trainer
-from flnet.training.split import stored_split
+from flnet.trainer import DataInfo, Fit, Score, Trainer
+from flnet.datasets.split import stored_split
 
 DATA_PLACE = "numbers.csv"
 SHARES = {"train": 70, "validation": 10, "test": 20}

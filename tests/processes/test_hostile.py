@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -18,9 +17,8 @@ ROUNDS, NAME = 8, "SMALL_DIGITS"
 class HostileHarness(Harness):
     """Its fifth node is hostile."""
 
-    def command(self) -> list[str]:
-        module = "tests.processes.hostile" if len(self.nodes) == 4 else "flnet"
-        return [sys.executable, "-m", module, *super().command()[3:]]
+    def module_of(self, index: int) -> str:
+        return "tests.processes.hostile" if index == 4 else self.module
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from flnet.jobs import Phase
+from flnet.rounds.steps import Phase
 from tests.processes.campaign import ANYWHERE, OTHER, RETURNING, STARTER
 from tests.processes.crashing import Point, arm
 from tests.processes.kills import plan, run, table

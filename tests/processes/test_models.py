@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from safetensors.numpy import load_file
 
 from flnet.cli.commands import cli
-from flnet.params import Params
+from flnet.params.params import Params
 from tests.processes.harness import RealNode, harness, until
 from trainers._digits import _scikit_digits
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load
 
-from flnet.params import Params
+from flnet.params.params import Params
 from tests.processes.harness import Harness, RealNode, harness, until
 
 pytestmark = pytest.mark.slow
 TRAINER = '''
 """Two clouds of points; where they lie, and which of them is which, differs from node to node."""
 
-from tests.training.methods.lines import Lines, clouds
+from tests.algorithms.lines import Lines, clouds
 
 
 def make_trainer(settings):

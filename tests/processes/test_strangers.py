@@ -13,9 +13,9 @@ import numpy as np
 import psutil
 import pytest
 
-from flnet.codec import BINARY_TYPE, BinaryCodec
-from flnet.messages import HyperParams, ModelParams, Packet, Peer
-from flnet.params import Array, Params
+from flnet.params.params import Array, Params
+from flnet.protocol.messages import HyperParams, ModelParams, Packet, Peer
+from flnet.wire.binary_codec import BINARY_TYPE, BinaryCodec
 from tests.processes.harness import RealNode, harness
 from tests.processes.test_wires import LARGE, MEGA, Wires, hears
 

@@ -19,7 +19,7 @@ TRAINER = '''
 
 import numpy as np
 
-from flnet.training.api import DataInfo, Fit, Score, Trainer
+from flnet.trainer import DataInfo, Fit, Score, Trainer
 
 
 class Many(Trainer):

@@ -1,4 +1,4 @@
-"""How soon a dead node is dead for all, and whether anyone is held for dead who is not, in simulated meshes.
+"""Measure how soon a dead node is declared dead by all, and how often a live one is, in simulated meshes.
 
 `python -m tests.simulation.deaths` prints the figures of docs/testing-faults.md.
 """
@@ -10,54 +10,54 @@ import statistics
 from collections.abc import Iterator
 from random import Random
 
-from flnet.membership import State
-from flnet.params import PeerId
-from flnet.simulation import Cluster, Weather
-from flnet.simulation.restarts import kill
+from flnet.membership.roster import State
+from flnet.params.params import PeerId
+from flnet.simulation.cluster import Cluster
+from flnet.simulation.schedule import Faults
 
-BAD_LINES = Weather(delay=(0.1, 0.1), lose_request=0.05, lose_reply=0.05, training=(0.2, 1.0))
-GOOD_LINES = Weather(delay=(0.01, 0.05))
+BAD_LINES = Faults(delay=(0.1, 0.1), lose_request=0.05, lose_reply=0.05, training=(0.2, 1.0))
+GOOD_LINES = Faults(delay=(0.01, 0.05))
 VICTIM = PeerId("n07")
-STALL = 0.8  # seconds for which a busy node's loop stands still at most
+STALL = 0.8  # longest stall of a busy node's event loop, in seconds
 JOINING = 20.0
 
 
-def joined(seed: int, weather: Weather, size: int = 20) -> Cluster:
-    """A mesh of nodes with the usual pauses that have found each other."""
-    cluster = Cluster(size, seed, weather)
+def joined(seed: int, faults: Faults, size: int = 20) -> Cluster:
+    """A mesh with the default timing whose nodes have found each other."""
+    cluster = Cluster(size, seed, faults)
     cluster.start()
     cluster.run_for(JOINING)
     return cluster
 
 
-def seconds_until_dead_for_all(seed: int, *, refuses: bool, weather: Weather, size: int = 20) -> float:
-    """How long after a kill the last of the others declares that node dead, to a tenth of a second.
+def seconds_until_dead_for_all(seed: int, *, refuses: bool, faults: Faults, size: int = 20) -> float:
+    """How long after a kill the last of the other nodes declares that node dead, to a tenth of a second.
 
     Args:
-        refuses: whether its machine refuses connections from then on, or is as silent as the node.
+        refuses: whether its machine refuses connections from then on, or does not answer.
     """
-    cluster = joined(seed, weather, size)
+    cluster = joined(seed, faults, size)
     cluster.run_for(Random(seed).random())
-    dead = kill(cluster, VICTIM)
+    dead = cluster.kill(VICTIM)
     if refuses:
         cluster.network.refusing.add(dead.address)
     at = cluster.clock.now
     while any(node.core.members.known[VICTIM].alive for node in cluster.alive):
         cluster.run_for(0.1)
         if cluster.clock.now > at + 300:
-            raise AssertionError(f"seed {seed}: {VICTIM} is still held for alive by some")
+            raise AssertionError(f"seed {seed}: some nodes still hold {VICTIM} for alive")
     return cluster.clock.now - at
 
 
 class Deaths:
-    """Notes whenever a node is declared dead which is not: who holds whom."""
+    """Records which nodes hold a live node for dead."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.false: set[tuple[PeerId, PeerId]] = set()
 
-    def look(self, seconds: float) -> None:
-        """Let so much time pass, and look every second."""
+    def watch(self, seconds: float) -> None:
+        """Let time pass, and look every second."""
         end = self.cluster.clock.now + seconds
         while self.cluster.clock.now < end:
             self.cluster.run_for(1.0)
@@ -72,7 +72,7 @@ class Deaths:
 
 
 def keep_busy(cluster: Cluster, name: PeerId, rng: Random) -> None:
-    """From now on this node's loop stands still again and again, as long as it runs, each time for up to STALL."""
+    """Stall a node's event loop again and again, each time for up to STALL."""
     node = cluster.nodes[name]
 
     def again() -> None:
@@ -84,12 +84,12 @@ def keep_busy(cluster: Cluster, name: PeerId, rng: Random) -> None:
 
 
 def false_deaths(seed: int, seconds: float, size: int = 20) -> int:
-    """How often, in so much time, a node was declared dead that was only busy, as all of them are."""
+    """How often a node was declared dead in a mesh in which all nodes are alive and busy."""
     cluster, rng = joined(seed, GOOD_LINES, size), Random(seed)
     for name in cluster.nodes:
         keep_busy(cluster, name, rng)
     deaths = Deaths(cluster)
-    deaths.look(seconds)
+    deaths.watch(seconds)
     return len(deaths.false)
 
 
@@ -98,18 +98,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.deaths", description=__doc__)
     parser.add_argument("--seeds", type=int, default=50)
     parser.add_argument("--nodes", type=int, default=20)
-    asked = parser.parse_args()
-    for what, refuses, weather in (
+    given = parser.parse_args()
+    for what, refuses, faults in (
         ("killed, its machine refuses connections", True, GOOD_LINES),
         ("killed with its machine", False, GOOD_LINES),
         ("killed with its machine, lines of 100 ms that lose 5 % each way", False, BAD_LINES),
     ):
         took = [
-            seconds_until_dead_for_all(seed, refuses=refuses, weather=weather, size=asked.nodes)
-            for seed in range(asked.seeds)
+            seconds_until_dead_for_all(seed, refuses=refuses, faults=faults, size=given.nodes)
+            for seed in range(given.seeds)
         ]
         print(f"{what}: median {statistics.median(took):.1f} s, worst {max(took):.1f} s", flush=True)
-    print(f"an hour of busy loops: {false_deaths(1, 3600.0, asked.nodes)} false deaths", flush=True)
+    print(f"an hour of busy loops: {false_deaths(1, 3600.0, given.nodes)} false deaths", flush=True)
 
 
 if __name__ == "__main__":

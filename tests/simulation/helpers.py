@@ -1,4 +1,4 @@
-"""Ways to drive a simulated mesh, and what to ask it afterwards."""
+"""Drive a simulated mesh, and ask for its state afterwards."""
 
 from __future__ import annotations
 
@@ -6,32 +6,37 @@ import hashlib
 from collections.abc import Sequence
 from random import Random
 
-from flnet.jobs import Rules
-from flnet.membership import Pauses
-from flnet.params import Digest, PeerId
-from flnet.simulation import Cluster, Weather
+import pytest
 
-STORM = Weather(delay=(0.001, 2.0), lose_request=0.05, lose_reply=0.05, duplicate=0.1, fail_training=0.03)
+from flnet.membership.probing import Pauses
+from flnet.params.params import Digest, PeerId
+from flnet.rounds.base import BaseJob
+from flnet.rounds.settings import Rules
+from flnet.simulation.cluster import Cluster
+from flnet.simulation.schedule import Faults
+
+STORM = Faults(delay=(0.001, 2.0), lose_request=0.05, lose_reply=0.05, duplicate=0.1, fail_training=0.03)
 TIMES = (0.05, 2.0, 6.0)
 
 
+def seeds(quick: int, count: int) -> list[object]:
+    """So many seeds, of which only the first few run without --long."""
+    return [pytest.param(seed, marks=[pytest.mark.long] if seed >= quick else []) for seed in range(count)]
+
+
 def mesh(
-    size: int,
-    seed: int,
-    weather: Weather | None = None,
-    pauses: Pauses | None = None,
-    rules: Rules | None = None,
+    size: int, seed: int, faults: Faults | None = None, pauses: Pauses | None = None, rules: Rules | None = None
 ) -> Cluster:
-    """A cluster whose nodes have met."""
-    cluster = Cluster(size, seed, weather, pauses=pauses, rules=rules)
+    """A cluster whose nodes know each other."""
+    cluster = Cluster(size, seed, faults, pauses=pauses, rules=rules)
     cluster.start()
     cluster.run_for(60)
     return cluster
 
 
-def any_weather(rng: Random) -> Weather:
-    """Faults of all kinds, from none to many."""
-    return Weather(
+def any_faults(rng: Random) -> Faults:
+    """Random faults of all kinds, from none to many."""
+    return Faults(
         delay=(0.001, rng.choice(TIMES)),
         lose_request=rng.choice([0, 0.05, 0.2]),
         lose_reply=rng.choice([0, 0.05, 0.2]),
@@ -43,15 +48,27 @@ def any_weather(rng: Random) -> Weather:
     )
 
 
+def idle(cluster: Cluster) -> None:
+    """Run until no round is open, and fail with the open rounds if that does not come."""
+    open_rounds = {name: f"{node.job.phase} {node.job.key}" for name, node in cluster.nodes.items()}
+    assert cluster.run_until_idle(), {name: open_rounds[name] for name in cluster.busy()}
+
+
+def play_round(cluster: Cluster, starter: str, rounds: int = 1) -> None:
+    """Have a node start rounds, and run to their end."""
+    assert cluster.trigger(PeerId(starter), rounds)
+    idle(cluster)
+
+
 def top(cluster: Cluster) -> int:
     """The newest round in the mesh."""
-    return max(node.job.state.number for node in cluster.nodes.values())
+    return max(node.job.number for node in cluster.nodes.values())
 
 
 def train_until(
     cluster: Cluster, last: int, seed: int, crowd: Sequence[int] = (1,), interrupt: float = 0.0
 ) -> None:
-    """Ask nodes for rounds until `last` is over: `crowd` of them at once, and again in mid-round at times."""
+    """Trigger rounds until `last` is over, at `crowd` nodes at once, and sometimes again in the middle of a round."""
     rng, names = Random(seed), list(cluster.nodes)
     for _ in range(3 * (last + 1)):
         if top(cluster) >= last:
@@ -61,45 +78,43 @@ def train_until(
         if rng.random() < interrupt:
             cluster.run_for(rng.uniform(0, 4))
             cluster.trigger(rng.choice(names))
-        assert cluster.run_until_idle(), stuck(cluster)
+        idle(cluster)
     raise AssertionError(f"the mesh got to round {top(cluster)} only")
 
 
-def clear_up(cluster: Cluster, starter: PeerId) -> None:
-    """Let all faults end, give the membership a minute, and play one more round."""
+def clear_up(cluster: Cluster, starter: PeerId | None = None) -> None:
+    """End all faults, give the membership a minute, and play one more round, after which all nodes are alike."""
     cluster.heal()
-    cluster.weather = cluster.network.weather = Weather()
+    cluster.faults = Faults()
     cluster.run_for(60)
-    assert cluster.trigger(starter)
-    assert cluster.run_until_idle(), stuck(cluster)
-
-
-def stuck(cluster: Cluster) -> dict[PeerId, str]:
-    """Which nodes still have an open round, and where."""
-    return {
-        name: f"{cluster.nodes[name].job.phase} {cluster.nodes[name].job.state.key}" for name in cluster.busy()
-    }
+    play_round(cluster, starter or next(iter(cluster.nodes)))
+    assert (rounds(cluster), len(digests(cluster))) == ({top(cluster)}, 1)
 
 
 def digests(cluster: Cluster) -> set[Digest]:
     """The models that the nodes hold."""
-    models = [node.job.state.model for node in cluster.nodes.values()]
+    models = [node.job.held.model for node in cluster.nodes.values()]
     return {model.shared.digest for model in models if model}
 
 
 def rounds(cluster: Cluster) -> set[int]:
     """The rounds that the nodes are in."""
-    return {node.job.state.number for node in cluster.nodes.values()}
+    return {node.job.number for node in cluster.nodes.values()}
 
 
 def whole(cluster: Cluster) -> bool:
-    """Whether everyone knows everyone."""
+    """Whether every node knows every other one."""
     return all(len(node.core.members.alive) == len(cluster.nodes) - 1 for node in cluster.nodes.values())
 
 
 def trace(cluster: Cluster) -> str:
-    """A digest over all that happened."""
-    told = [list(node.job.history()) for node in cluster.nodes.values()]
-    return hashlib.sha256(
-        repr((cluster.clock.now, sorted(cluster.ledger.averages.items()), told)).encode()
-    ).hexdigest()
+    """A digest of everything that happened."""
+    histories = [list(node.job.records()) for node in cluster.nodes.values()]
+    run = (cluster.clock.now, sorted(cluster.ledger.averages.items()), histories)
+    return hashlib.sha256(repr(run).encode()).hexdigest()
+
+
+def forget_updates(patch: pytest.MonkeyPatch) -> None:
+    """A bug: updates of peers are acknowledged and not saved."""
+    save = BaseJob.save
+    patch.setattr(BaseJob, "save", lambda self, *updates: save(self))

@@ -1,109 +1,178 @@
-"""What the simulated network does to messages: delay, loss, duplicates, cuts; codec and errors are real."""
+"""What happens to messages in a simulation: delays, losses, duplicates, corruption, cuts, and dead receivers."""
 
 from __future__ import annotations
 
 import pytest
 
-from flnet.errors import PeerError
-from flnet.events import Event, RoundTriggered, SendFailed, SendRefused, TrainingAsked, UpdateReceived
-from flnet.params import PeerId, RoundKey, TrainerId
-from flnet.simulation import TRAINER, Cluster, Weather
-from flnet.simulation.node import Answered, SimulatedNode
+from flnet.membership import members
+from flnet.membership.announcing import Announcer
+from flnet.params.params import PeerId
+from flnet.protocol.events import (
+    ContactLost,
+    Event,
+    FetchFailed,
+    ProbeAnswered,
+    ProbeFailed,
+    SendFailed,
+    SendRefused,
+    TrainingAsked,
+)
+from flnet.simulation.schedule import Faults
+from tests.simulation.helpers import clear_up, idle, mesh
 
 A, B = PeerId("n00"), PeerId("n01")
 
 
 class Heard:
-    """Everything that the nodes of a cluster hear, with the time."""
+    """A mesh, and every event that its nodes handle, with the time."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, weather: Weather | None = None, size: int = 2) -> None:
-        self.cluster = Cluster(size, seed=1, weather=Weather())
-        self.cluster.start()
-        self.cluster.run_for(5)
-        self.cluster.weather = self.cluster.network.weather = weather or Weather()
+    def __init__(self, faults: Faults | None = None, size: int = 2) -> None:
+        self.cluster = mesh(size, 1, Faults(digests=faults.digests) if faults else None)
+        self.cluster.faults = faults or Faults()
+        self.start = self.cluster.clock.now
         self.events: list[tuple[float, PeerId, Event]] = []
-        ask = SimulatedNode.ask
+        for node in self.cluster.nodes.values():
+            self._record(node.id)
 
-        def noted(node: SimulatedNode, owner: TrainerId | None, event: Event, answered: Answered) -> None:
-            if owner is not None:
-                self.events.append((self.cluster.clock.now, node.id, event))
-            ask(node, owner, event, answered)
+    def _record(self, name: PeerId) -> None:
+        core = self.cluster.nodes[name].core
+        hear = core.hear
 
-        monkeypatch.setattr(SimulatedNode, "ask", noted)
+        def recorded(owner: object, event: Event) -> object:
+            self.events.append((self.cluster.clock.now - self.start, name, event))
+            return hear(owner, event)  # type: ignore[arg-type]
 
-    def of(self, kind: type[Event], node: PeerId) -> list[float]:
+        core.hear = recorded  # type: ignore[assignment, method-assign]
+
+    def times(self, kind: type[Event], node: PeerId) -> list[float]:
         return [at for at, name, event in self.events if name == node and isinstance(event, kind)]
 
-
-def test_a_message_takes_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    heard = Heard(monkeypatch, Weather(delay=(0.5, 0.7)))
-    now = heard.cluster.clock.now
-    heard.cluster.trigger(A)
-    heard.cluster.run_until_idle()
-    (at,) = heard.of(TrainingAsked, B)
-    assert 0.5 <= at - now <= 0.7
+    def trigger(self, node: PeerId = A) -> None:
+        self.cluster.trigger(node)
+        self.cluster.run_until_idle()
 
 
-def test_a_lost_message_never_arrives_and_its_sender_notices(monkeypatch: pytest.MonkeyPatch) -> None:
-    heard = Heard(monkeypatch, Weather(lose_request=1.0, give_up=2.0))
-    now = heard.cluster.clock.now
+def test_a_message_takes_its_time() -> None:
+    heard = Heard(Faults(delay=(0.5, 0.7)))
+    heard.trigger()
+    (at,) = heard.times(TrainingAsked, B)
+    assert 0.5 <= at <= 0.7
+
+
+def test_the_sender_of_a_lost_message_notices_after_a_while() -> None:
+    heard = Heard(Faults(lose_request=1.0, give_up=2.0))
     heard.cluster.trigger(A)
     heard.cluster.run_for(2.5)
-    assert (heard.of(TrainingAsked, B), heard.of(SendFailed, A)) == ([], [now + 2.0])
+    assert heard.times(TrainingAsked, B) == []
+    assert heard.times(SendFailed, A) == [pytest.approx(2.0)]
     heard.cluster.run_for(30)
     assert heard.cluster.nodes[A].core.members.alive == []
 
 
-def test_a_lost_reply_leaves_the_message_handled_and_the_sender_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
-    heard = Heard(monkeypatch, Weather(lose_reply=1.0, give_up=2.0))
+@pytest.mark.parametrize(
+    ("faults", "arrivals", "failures"),
+    [(Faults(lose_reply=1.0, give_up=2.0), 1, 1), (Faults(duplicate=1.0), 2, 0)],
+    ids=["a lost reply", "a duplicate"],
+)
+def test_a_message_without_a_reply_is_handled_and_a_duplicate_twice(
+    faults: Faults, arrivals: int, failures: int
+) -> None:
+    heard = Heard(faults)
     heard.cluster.trigger(A)
-    heard.cluster.run_for(2.5)
-    assert (len(heard.of(TrainingAsked, B)), len(heard.of(SendFailed, A))) == (1, 1)
+    heard.cluster.run_for(2.05)
+    assert (len(heard.times(TrainingAsked, B)), len(heard.times(SendFailed, A))) == (arrivals, failures)
 
 
-def test_a_duplicate_arrives_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    heard = Heard(monkeypatch, Weather(duplicate=1.0))
-    heard.cluster.trigger(A)
-    heard.cluster.run_until_idle()
-    assert (len(heard.of(TrainingAsked, B)), len(heard.of(UpdateReceived, B))) == (2, 2)
-
-
-def test_nothing_passes_a_cut_and_everything_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    heard = Heard(monkeypatch)
+def test_nothing_passes_a_cut_until_it_is_healed() -> None:
+    heard = Heard()
     heard.cluster.cut([A], [B])
-    heard.cluster.trigger(A)
-    heard.cluster.run_until_idle()
-    assert (heard.of(TrainingAsked, B), heard.cluster.nodes[B].job.state.number) == ([], -1)
+    heard.trigger()
+    assert (heard.times(TrainingAsked, B), heard.cluster.nodes[B].job.number) == ([], -1)
     heard.cluster.heal()
     heard.cluster.run_for(60)
-    failed = len(heard.of(SendFailed, A))
+    failures = len(heard.times(SendFailed, A))
+    heard.trigger()
+    assert (len(heard.times(TrainingAsked, B)), len(heard.times(SendFailed, A))) == (1, failures)
+
+
+@pytest.mark.parametrize(("way", "arrives"), [((A, B), False), ((B, A), True)], ids=["requests", "replies"])
+def test_a_cut_of_one_way_loses_requests_or_replies(way: tuple[PeerId, PeerId], arrives: bool) -> None:
+    heard = Heard(Faults(give_up=1.0))
+    heard.cluster.network.cuts.add(way)
     heard.cluster.trigger(A)
-    heard.cluster.run_until_idle()
-    assert (len(heard.of(TrainingAsked, B)), len(heard.of(SendFailed, A))) == (1, failed)
+    heard.cluster.run_for(1.5)
+    assert (heard.cluster.nodes[B].job.number == 0) is arrives
+    assert heard.times(SendFailed, A)
 
 
-def test_a_refusal_comes_back_with_its_code_and_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    heard = Heard(monkeypatch)
+def test_a_refusal_comes_back_with_its_code_and_the_round() -> None:
+    heard = Heard()
     heard.cluster.cut([A], [B])
     for _ in range(2):
-        heard.cluster.trigger(B)
-        heard.cluster.run_until_idle()
+        heard.trigger(B)
     heard.cluster.heal()
     heard.cluster.run_for(60)
-    heard.cluster.trigger(A)
-    heard.cluster.run_until_idle()
+    heard.trigger()
     refusal = next(event for _, name, event in heard.events if name == A and isinstance(event, SendRefused))
-    assert (refusal.path, refusal.key) == ("/training", RoundKey(0, A))
-    assert (refusal.status, refusal.error, refusal.current) == (409, "stale_round", 1)
-    assert heard.cluster.nodes[A].job.state.number == 2
+    assert (refusal.path, refusal.key.number, refusal.status) == ("/training", 0, 409)
+    assert (refusal.error, refusal.current) == ("stale_round", 1)
+    assert heard.cluster.nodes[A].job.number == 2
 
 
-def test_a_refused_event_of_ones_own_ends_there() -> None:
-    cluster = Cluster(1, seed=1)
-    cluster.start()
-    node = cluster.nodes[A]
+def test_the_timeout_of_a_probe_is_by_the_clock_of_its_sender() -> None:
+    heard = Heard(Faults(delay=(0.6, 0.6)))
+    heard.cluster.run_for(3)
+    assert heard.times(ProbeFailed, A)
+    slow = Heard(Faults(delay=(0.6, 0.6)))
+    slow.cluster.nodes[A].local.rate = 0.5
+    slow.cluster.run_for(8)
+    assert slow.times(ProbeAnswered, A)
+    assert not slow.times(ProbeFailed, A)
+
+
+@pytest.mark.parametrize(("refuses", "at"), [(True, 0.1), (False, 5.0)])
+def test_connections_to_a_dead_node_fail_at_once_if_its_machine_refuses_them(refuses: bool, at: float) -> None:
+    heard = Heard()
+    node = heard.cluster.kill(B)
+    if refuses:
+        heard.cluster.network.refusing.add(node.address)
+    heard.cluster.trigger(A)
+    heard.cluster.run_for(at + 0.15)
+    failures = heard.times(SendFailed, A)
+    assert failures
+    assert (failures[0] < at - 0.05) is refuses
+
+
+def test_a_failed_fetch_makes_the_peer_suspect() -> None:
+    heard = Heard(Faults(digests=1.0, fail_fetch=1.0))
+    heard.trigger()
+    assert heard.times(FetchFailed, B)
+    assert heard.times(ContactLost, B)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_corruption_in_transit_never_changes_a_model(seed: int) -> None:
+    cluster = mesh(3, seed)
+    cluster.faults = Faults(corrupt=0.3, digests=seed % 2)
+    for _ in range(4):
+        cluster.trigger(A)
+        idle(cluster)
+    clear_up(cluster)
+
+
+def test_a_restarted_node_that_knows_nobody_is_announced_to_before_a_message_is_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heard = Heard(size=3)
+    cluster = heard.cluster
+    monkeypatch.setattr(Announcer, "to", lambda self, addresses, incarnation, members: [])
+    back = cluster.restart(cluster.kill(B))  # it announces itself to nobody
+    assert not back.core.members.known
+    heard.trigger()
+    assert back.job.records()[-1]["contributors"] == list(cluster.nodes)
+    monkeypatch.setattr(members, "announced", lambda state, event: [])  # and now it ignores announcements
+    cluster.restart(cluster.kill(B))
     cluster.trigger(A)
-    node.tell(TRAINER, RoundTriggered())  # busy: refused, and nobody waits for the answer
-    with pytest.raises(PeerError):
-        node.hear(TRAINER, RoundTriggered())
-    assert not cluster.trigger(A)
+    cluster.run_for(0.3)
+    assert heard.times(SendFailed, A)
+    assert heard.times(ContactLost, A)

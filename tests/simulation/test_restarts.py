@@ -1,4 +1,4 @@
-"""Nodes are killed at any moment and started again: no acknowledged update is lost, and the mesh stays one."""
+"""Nodes are killed and restarted: rounds and series continue. Kills at any moment under faults: `test_search.py`."""
 
 from __future__ import annotations
 
@@ -6,82 +6,50 @@ from random import Random
 
 import pytest
 
-from flnet.params import PeerId
-from flnet.simulation import Cluster, Weather
-from flnet.simulation.ledger import InvariantBroken
-from flnet.simulation.restarts import kill, start_again
-from flnet.store import SavedJob
-from tests.simulation.helpers import any_weather, clear_up, digests, mesh, rounds, stuck, top
-
-SEEDS = range(24)
-
-
-def kill_and_start(cluster: Cluster, rng: Random, *, keeps: bool = True) -> None:
-    """Kill some node now; it is back at once, or after a while."""
-    dead = kill(cluster, rng.choice(list(cluster.nodes)))
-    cluster.run_for(rng.choice([0.0, 0.01, 1.0, 20.0]))
-    start_again(cluster, dead, keeps=keeps)
+from flnet.params.params import PeerId
+from flnet.protocol.events import RoundTriggered
+from flnet.simulation.cluster import Cluster
+from flnet.simulation.invariants import InvariantBroken
+from flnet.simulation.node import TRAINER
+from flnet.store.base import SavedJob
+from tests.simulation.helpers import clear_up, digests, idle, mesh, play_round, rounds
 
 
-def play(seed: int, weather: Weather, *, keeps: bool, kills: int = 6) -> Cluster:
-    """Rounds, with kills at any moment in them."""
-    rng = Random(seed)
-    cluster = mesh(4, seed, weather)
-    for _ in range(kills):
-        cluster.trigger(rng.choice(list(cluster.nodes)), rng.choice([1, 2]))
-        cluster.run_for(rng.uniform(0, 6))
-        kill_and_start(cluster, rng, keeps=keeps)
-        if rng.random() < 0.3:
-            kill_and_start(cluster, rng, keeps=keeps)
-        assert cluster.run_until_idle(), stuck(cluster)
-    return cluster
+def restart_all(
+    cluster: Cluster, rng: Random, pauses: tuple[float, ...] = (0.0,), lost: PeerId | None = None
+) -> None:
+    """Kill all nodes at once, and restart them in a random order, except one that is lost."""
+    dead = [cluster.kill(name) for name in list(cluster.nodes)]
+    rng.shuffle(dead)
+    for node in dead:
+        if node.id != lost:
+            cluster.restart(node)
+            cluster.run_for(rng.choice(pauses))
+    if lost is not None:
+        del cluster.nodes[lost]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_nothing_that_was_acknowledged_is_lost(seed: int) -> None:
-    rng = Random(seed)
-    weather = any_weather(rng) if rng.random() < 0.5 else Weather(digests=rng.choice([0, 0.5, 1]))
-    cluster = play(seed, weather, keeps=True)
-    before = top(cluster)
-    clear_up(cluster, rng.choice(list(cluster.nodes)))
-    assert rounds(cluster) == {top(cluster)}
-    assert top(cluster) > before
-    assert len(digests(cluster)) == 1
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_a_mesh_bears_nodes_that_lose_their_disks(seed: int) -> None:
-    cluster = play(seed, Weather(digests=0.5), keeps=False, kills=3)
-    clear_up(cluster, next(iter(cluster.nodes)))
-    assert len(digests(cluster)) == 1
-
-
-def test_all_nodes_killed_at_once_go_on_from_the_last_round() -> None:
+def test_nodes_that_are_all_killed_at_once_continue_from_the_last_round() -> None:
     for seed in range(10):
         rng, cluster = Random(seed), mesh(4, seed)
         cluster.trigger(PeerId("n01"))
         cluster.run_for(rng.uniform(0, 4))
-        dead = [kill(cluster, name) for name in list(cluster.nodes)]
-        rng.shuffle(dead)
-        for node in dead:
-            start_again(cluster, node)
-        assert cluster.run_until_idle(), stuck(cluster)
+        restart_all(cluster, rng)
+        idle(cluster)
         clear_up(cluster, PeerId("n02"))
-        assert len(digests(cluster)) == 1
 
 
-def test_a_disk_that_forgets_updates_would_be_noticed() -> None:
-    """The check can fail: the same runs with updates left out of what is saved."""
+def test_a_disk_that_forgets_updates_is_noticed() -> None:
+    """The checks can fail: the same runs, with updates removed from a disk."""
     broken = 0
     for seed in range(20):
         rng, cluster = Random(seed), mesh(4, seed)
         cluster.trigger(PeerId("n01"))
         cluster.run_for(rng.uniform(1, 3))
-        dead = kill(cluster, PeerId("n02"))
-        dead.saved = SavedJob(
-            dead.saved.snapshot, dead.saved.params, dead.saved.private, dead.saved.sent, (), dead.saved.records
-        )
-        start_again(cluster, dead)
+        dead = cluster.kill(PeerId("n02"))
+        saved = dead.saved
+        dead.saved = SavedJob(saved.snapshot, saved.params, saved.private, saved.sent, (), saved.records)
+        cluster.restart(dead)
         try:
             cluster.run_until_idle()
         except InvariantBroken as exc:
@@ -89,15 +57,80 @@ def test_a_disk_that_forgets_updates_would_be_noticed() -> None:
     assert broken
 
 
-def test_who_lost_its_disk_does_not_take_part_alone_in_a_round_that_it_had_started_before() -> None:
+def test_a_node_that_lost_its_disk_does_not_repeat_alone_a_round_that_it_had_started() -> None:
     cluster = mesh(3, 1)
     first = next(iter(cluster.nodes))
-    cluster.trigger(first)
-    assert cluster.run_until_idle()
-    start_again(cluster, kill(cluster, first), keeps=False)  # before anybody misses it
+    play_round(cluster, first)
+    cluster.restart(cluster.kill(first), keeps_disk=False)  # before it is missed
     cluster.run_for(1.0)
-    cluster.trigger(first)
-    assert cluster.run_until_idle()
+    play_round(cluster, first)
     assert (rounds(cluster), len(digests(cluster))) == ({1}, 1)
     for node in cluster.nodes.values():
-        assert set(node.job.history()[-1]["contributors"]) == set(cluster.nodes) - {first}
+        assert set(node.job.records()[-1]["contributors"]) == set(cluster.nodes) - {first}
+
+
+# Series of rounds.
+
+ROUNDS = 8
+ASKED = PeerId("n01")
+GOALS = pytest.mark.parametrize("goal", [None, "accuracy>=1"])
+
+
+def in_a_series(seed: int, goal: str | None) -> tuple[Random, Cluster]:
+    """A mesh somewhere in the first rounds of a series of ROUNDS, which n01 was asked for."""
+    rng, cluster = Random(seed), mesh(4, seed)
+    cluster.nodes[ASKED].hear(TRAINER, RoundTriggered(ROUNDS, until=goal))
+    run_to(cluster, 1)
+    cluster.run_for(rng.uniform(0, 5))
+    assert max(rounds(cluster)) < ROUNDS - 1
+    return rng, cluster
+
+
+def run_to(cluster: Cluster, number: int) -> None:
+    """Run until all nodes are in this round."""
+    cluster.clock.run(lambda: min(rounds(cluster)) >= number, cluster.clock.now + 3600)
+    assert min(rounds(cluster)) >= number
+
+
+def check_end(cluster: Cluster) -> None:
+    """The series ends after as many rounds as were asked for, and nothing continues."""
+    run_to(cluster, ROUNDS - 1)
+    idle(cluster)
+    cluster.run_for(600)
+    assert rounds(cluster) == {ROUNDS - 1}
+    assert {node.job.series.left for node in cluster.nodes.values()} == {0}
+    assert not any(node.job.series.stopping.series for node in cluster.nodes.values())
+    assert len(digests(cluster)) == 1
+
+
+@GOALS
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("kills_all", [False, True], ids=["one node", "all nodes"])
+def test_a_series_continues_after_kills(seed: int, goal: str | None, kills_all: bool) -> None:
+    rng, cluster = in_a_series(seed, goal)
+    if kills_all:
+        restart_all(cluster, rng, (0.0, 0.1, 2.0))
+    else:
+        dead = cluster.kill(ASKED)
+        cluster.run_for(rng.choice([0.0, 0.5]))
+        cluster.restart(dead)
+    check_end(cluster)
+
+
+@GOALS
+def test_a_series_continues_after_a_while_without_a_node_that_never_comes_back(goal: str | None) -> None:
+    rng, cluster = in_a_series(3, goal)
+    restart_all(cluster, rng, lost=PeerId("n03"))
+    check_end(cluster)
+
+
+def test_a_disk_that_forgets_the_series_is_noticed() -> None:
+    _, cluster = in_a_series(1, None)
+    dead = [cluster.kill(name) for name in list(cluster.nodes)]
+    for node in dead:
+        snapshot = dict(node.saved.snapshot)
+        del snapshot["rounds_left"]
+        object.__setattr__(node.saved, "snapshot", snapshot)
+        cluster.restart(node)
+    cluster.run_for(3600)
+    assert max(rounds(cluster)) < ROUNDS - 1

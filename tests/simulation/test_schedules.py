@@ -1,4 +1,4 @@
-"""Nodes that start rounds by themselves: what arrives starts one round, however many nodes notice at once."""
+"""Nodes with schedules: new examples start one round, however many nodes notice them at once."""
 
 from __future__ import annotations
 
@@ -8,45 +8,43 @@ from random import Random
 
 import pytest
 
-from flnet.events import DataChanged, Event, RoundTriggered
-from flnet.jobs import Rules
-from flnet.node.scheduling import EVERY_SECONDS, Schedules
-from flnet.node.timers import Deliver
-from flnet.params import PeerId, TrainerId
-from flnet.policies import Participation
-from flnet.policies.schedule import Moment, Schedule
-from flnet.simulation import TRAINER, Cluster
-from flnet.simulation.node import SimulatedNode
-from flnet.simulation.restarts import kill, start_again
-from flnet.simulation.work import declared, initial
-from tests.simulation.helpers import any_weather, digests, mesh
+from flnet.node.event_queue import Deliver
+from flnet.node.schedules import EVERY_SECONDS, Schedules
+from flnet.params.params import PeerId, TrainerId
+from flnet.protocol.events import DataChanged, Event, RoundTriggered
+from flnet.rounds.participation import Participation
+from flnet.rounds.schedule import Moment, Schedule
+from flnet.rounds.settings import Rules
+from flnet.simulation.cluster import Cluster
+from flnet.simulation.node import TRAINER, SimulatedNode, declared, initial
+from tests.simulation.helpers import any_faults, digests, mesh
 
 
 class Scheduled:
-    """A mesh whose nodes have schedules, each asked every five seconds, at a time of its own."""
+    """A mesh whose nodes have schedules, which are checked every five seconds, at different times."""
 
     def __init__(self, cluster: Cluster, when: str, rng: Random | None = None) -> None:
         self.cluster = cluster
-        self.started: Counter[str] = Counter()  # rounds that schedules asked for, by node
+        self.started: Counter[str] = Counter()  # rounds that schedules started, by node
         self.schedules: dict[PeerId, Schedules] = {}
         self.when = Schedule.parse(when)
         for name in cluster.nodes:
-            self.take_over(name)
-            self._ask_again(name, rng.uniform(0, EVERY_SECONDS) if rng else EVERY_SECONDS)
+            self.attach(name)
+            self._check_again(name, rng.uniform(0, EVERY_SECONDS) if rng else EVERY_SECONDS)
 
-    def take_over(self, name: PeerId) -> None:
-        """Ask the node of this name from now on, which may have been started again."""
+    def attach(self, name: PeerId) -> None:
+        """Schedule rounds of the node of this name, which may have been restarted."""
         core = self.cluster.nodes[name].core
         self.schedules[name] = Schedules(core, self._teller(name), self.when, self._now)
 
     def arrive(self, *names: PeerId, rows: int = 10) -> None:
-        """New examples on these nodes."""
+        """Bring new examples to these nodes."""
         for name in names:
             self.cluster.nodes[name].tell(TRAINER, DataChanged(declared(), initial(0), rows))
 
     def rounds(self) -> int:
-        """How many there were."""
-        return 1 + max(node.job.state.number for node in self.cluster.nodes.values())
+        """How many rounds there were."""
+        return 1 + max(node.job.number for node in self.cluster.nodes.values())
 
     def _teller(self, name: PeerId) -> Deliver:
         def tell(owner: TrainerId | None, event: Event) -> None:
@@ -58,23 +56,23 @@ class Scheduled:
     def _now(self, machine: bool) -> Moment:
         return Moment(self.cluster.clock.now, self.cluster.clock.now % 86_400)
 
-    def _ask_again(self, name: PeerId, seconds: float) -> None:
-        def ask() -> None:
+    def _check_again(self, name: PeerId, seconds: float) -> None:
+        def check() -> None:
             if not self.cluster.nodes[name].is_dead:
                 self.schedules[name].tick()
-            self._ask_again(name, EVERY_SECONDS)
+            self._check_again(name, EVERY_SECONDS)
 
-        self.cluster.clock.after(seconds, ask, background=True)
+        self.cluster.clock.after(seconds, check, background=True)
 
 
 def trained(cluster: Cluster) -> Iterator[tuple[PeerId, SimulatedNode]]:
     """Nodes that trained in the newest round."""
     for name, node in cluster.nodes.items():
-        if node.job.history() and node.job.history()[-1]["examples"] is not None:
+        if node.job.records() and node.job.records()[-1]["examples"] is not None:
             yield name, node
 
 
-def test_new_data_of_one_node_start_a_round_within_a_minute_once() -> None:
+def test_new_examples_of_one_node_start_one_round_within_a_minute() -> None:
     cluster = mesh(4, seed=1)
     plan = Scheduled(cluster, "new 10")
     cluster.run_for(120)
@@ -83,20 +81,20 @@ def test_new_data_of_one_node_start_a_round_within_a_minute_once() -> None:
     cluster.run_for(60)
     assert (plan.rounds(), plan.started) == (1, {"n02": 1})
     assert len(list(trained(cluster))) == 4 and len(digests(cluster)) == 1
-    assert cluster.nodes[PeerId("n02")].job.history()[-1]["why"] == "10 new examples have come"
+    assert cluster.nodes[PeerId("n02")].job.records()[-1]["why"] == "10 new examples have come"
     cluster.run_for(300)
     assert plan.rounds() == 1
 
 
 @pytest.mark.parametrize("name", ["n00", "n01", "n02", "n03", "n04", "n05"])
-def test_new_data_start_one_round_also_where_other_nodes_are_chosen_for_it(name: str) -> None:
+def test_new_examples_start_one_round_even_if_other_nodes_are_chosen_for_it(name: str) -> None:
     cluster = mesh(6, seed=2, rules=Rules(Participation(0.34)))
     plan = Scheduled(cluster, "new 10")
     plan.arrive(PeerId(name))
     cluster.run_for(300)
     assert (plan.rounds(), plan.started) == (1, {name: 1})
-    chosen = name in (cluster.nodes[PeerId(name)].job.history()[-1]["chosen"] or ())
-    assert cluster.nodes[PeerId(name)].job.state.arrived.rows == (0 if chosen else 10)
+    chosen = name in (cluster.nodes[PeerId(name)].job.records()[-1]["chosen"] or ())
+    assert cluster.nodes[PeerId(name)].job.arrivals.arrived.rows == (0 if chosen else 10)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -107,7 +105,7 @@ def test_nodes_that_notice_at_the_same_moment_make_one_round(seed: int) -> None:
     cluster.run_for(120)
     assert plan.started.total() == 5
     assert (plan.rounds(), len(digests(cluster))) == (1, 1)
-    assert all(node.job.state.arrived.rows == 0 for node in cluster.nodes.values())
+    assert all(node.job.arrivals.arrived.rows == 0 for node in cluster.nodes.values())
 
 
 def test_nodes_with_the_same_interval_share_one_round_each_time() -> None:
@@ -118,7 +116,7 @@ def test_nodes_with_the_same_interval_share_one_round_each_time() -> None:
     assert len(digests(cluster)) == 1
 
 
-def test_an_unwilling_node_is_waited_for_by_nobody_and_averages_all_the_same() -> None:
+def test_nobody_waits_for_an_unwilling_node_which_averages_nevertheless() -> None:
     cluster = mesh(3, seed=4)
     plan = Scheduled(cluster, "new 10")
     night = PeerId("n01")
@@ -134,24 +132,24 @@ def test_an_unwilling_node_is_waited_for_by_nobody_and_averages_all_the_same() -
     assert len(list(trained(cluster))) == 3
 
 
-def test_a_series_goes_on_without_who_is_unwilling_and_with_it_again_later() -> None:
+def test_a_series_continues_without_a_node_that_becomes_unwilling() -> None:
     cluster = mesh(3, seed=5)
     plan = Scheduled(cluster, "never")
     first = PeerId("n00")
     plan.schedules[first].usual = Schedule.parse("between 00:00-00:02, decline")
     cluster.trigger(first, 60, until="accuracy>=1")
     cluster.run_for(240)
-    by = Counter(record["initiator"] for record in cluster.nodes[PeerId("n01")].job.history())
+    by = Counter(record["initiator"] for record in cluster.nodes[PeerId("n01")].job.records())
     assert by.keys() == {first, "n01"}
-    last = cluster.nodes[PeerId("n01")].job.history()[-1]
+    last = cluster.nodes[PeerId("n01")].job.records()[-1]
     assert first not in last["contributors"] and len(last["contributors"]) == 2
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_in_any_weather_arrivals_start_rounds_and_these_come_to_an_end(seed: int) -> None:
-    """Faults may cost a round, never bring endless ones: nobody starts more than there were arrivals."""
+def test_new_examples_start_rounds_under_faults_and_these_end(seed: int) -> None:
+    """Faults may cost a round, but there are never more rounds than arrivals."""
     rng = Random(seed)
-    cluster = mesh(4, seed, any_weather(rng))
+    cluster = mesh(4, seed, any_faults(rng))
     plan = Scheduled(cluster, "new 10", rng)
     arrivals = 0
     for _ in range(4):
@@ -161,22 +159,20 @@ def test_in_any_weather_arrivals_start_rounds_and_these_come_to_an_end(seed: int
         cluster.run_for(rng.uniform(0, 200))
     cluster.run_for(400)
     assert 1 <= plan.started.total() <= arrivals
-    assert all(node.job.state.arrived.rows == 0 for node in cluster.nodes.values())
+    assert all(node.job.arrivals.arrived.rows == 0 for node in cluster.nodes.values())
     rounds = plan.rounds()
     cluster.run_for(300)
     assert plan.rounds() == rounds <= arrivals
 
 
-def test_what_arrived_before_a_node_was_killed_starts_a_round_when_it_is_back() -> None:
+def test_examples_that_arrived_before_a_kill_count_after_the_restart() -> None:
     cluster = mesh(3, seed=6)
     plan, name = Scheduled(cluster, "new 10"), PeerId("n01")
     plan.arrive(name, rows=6)
-    cluster.nodes[name].tell(
-        TRAINER, plan.schedules[name].plan(TRAINER, "new 12")
-    )  # a person's word, kept as well
+    cluster.nodes[name].tell(TRAINER, plan.schedules[name].plan(TRAINER, "new 12"))  # saved, too
     cluster.run_for(5)
-    start_again(cluster, kill(cluster, name))
-    plan.take_over(name)
+    cluster.restart(cluster.kill(name))
+    plan.attach(name)
     cluster.run_for(60)
     plan.arrive(name, rows=5)
     cluster.run_for(60)
@@ -184,4 +180,4 @@ def test_what_arrived_before_a_node_was_killed_starts_a_round_when_it_is_back() 
     plan.arrive(name, rows=1)
     cluster.run_for(60)
     assert (plan.rounds(), plan.started) == (1, {name: 1})
-    assert cluster.nodes[name].job.history()[-1]["why"] == "12 new examples have come"
+    assert cluster.nodes[name].job.records()[-1]["why"] == "12 new examples have come"

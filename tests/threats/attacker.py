@@ -10,8 +10,9 @@ from contextlib import suppress
 from hashlib import sha256
 from typing import NamedTuple
 
-from flnet.signing import MeshKey, Seal
-from tests.signing.keypairs import TestKey
+from flnet.security.signatures import MeshKey
+from flnet.security.signing import RequestSigner
+from tests.security.keypairs import TestKey
 from tests.threats.stranger import JSON
 
 HERE = "127.0.0.66"  # where attacks come from, so that the bounds of one address hit nobody else
@@ -71,7 +72,7 @@ class Signer:
         run: 16 hexadecimal digits that no other signer of the same key has.
         """
         self.key = TestKey(77)
-        self._seal = Seal(self.key, mesh, run)
+        self._seal = RequestSigner(self.key, mesh, run)
 
     def signed(self, port: int, path: str, body: bytes, content_type: str = JSON) -> dict[str, str]:
         """The headers for this body; the node at the port is asked first who it is."""

@@ -14,7 +14,7 @@ from itertools import count, cycle
 
 import zstandard
 
-from flnet.signing import MeshKey
+from flnet.security.signatures import MeshKey
 from tests.threats.attacker import Signer, Target, ask, connected, ended, named
 from tests.threats.stranger import JSON, MEGA, head
 

@@ -13,13 +13,12 @@ import pytest_asyncio
 from quart import Quart, Response, request
 
 from flnet.settings import Settings, load_settings
-from flnet.web import create_app
-from flnet.web.operator_token import OperatorToken
-from flnet.web.serve import serve
+from flnet.web.app import create_app
+from flnet.web.auth.operator_token import OperatorToken
+from flnet.web.server import serve
 from tests.web.browsing import for_one_test, launched
 from tests.web.conftest import SETTINGS, Client, free_socket
 from tests.web.fake_node import FakeNode
-from tests.web.still import still
 
 TOKEN = "0123456789abcdefghij"
 CAREFUL = load_settings({"trust_loopback": "false"}, {})  # every caller has to sign in, those of these tests too
@@ -37,7 +36,7 @@ def node() -> FakeNode:
 
 @pytest.fixture
 def app(node: FakeNode) -> Quart:
-    return still(create_app(node, SETTINGS, OperatorToken(TOKEN)))
+    return create_app(node, SETTINGS, OperatorToken(TOKEN), clock=lambda: 0.0)
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from flnet.errors import PeerRefused
-from flnet.messages import ModelParams
-from flnet.transport import MemoryTransport
+from flnet.protocol.messages import ModelParams
+from flnet.wire.memory import MemoryTransport
 from tests.node.mesh import MNIST_3_7, Mesh, mesh_of
 from tests.node.signed_receiver import signing
 
@@ -25,7 +25,7 @@ def announcement(name: str = "stranger", key: str | None = None) -> bytes:
 def outsider(mesh: Mesh, secret: str | None) -> MemoryTransport:
     """Somebody on the network, who knows this key or none."""
     signs = signing(6666, secret)
-    return mesh.network.transport(STRANGER, signs.seal if signs else None)
+    return mesh.network.transport(STRANGER, signs.signer if signs else None)
 
 
 async def test_who_signs_nothing_is_refused_and_nothing_of_it_is_kept() -> None:
@@ -52,7 +52,7 @@ async def test_who_has_another_key_is_refused_and_told_why() -> None:
 async def test_no_model_is_handed_to_a_stranger() -> None:
     async with mesh_of(1.0, 2.0, mesh_key=KEY) as mesh:
         a = mesh.nodes["a"]
-        model = a.core.jobs[MNIST_3_7].state.model
+        model = a.core.jobs[MNIST_3_7].held.model
         assert model is not None
         path = f"{ModelParams.path}/{model.shared.digest}"
 
@@ -64,8 +64,8 @@ async def test_with_the_key_it_is_no_stranger() -> None:
     async with mesh_of(1.0, 2.0, mesh_key=KEY) as mesh:
         signs = signing(6666, KEY)
         assert signs is not None
-        said = announcement("newcomer", signs.gate.me.key)
-        transport = mesh.network.transport(STRANGER, signs.seal)
+        said = announcement("newcomer", signs.verifier.me.key)
+        transport = mesh.network.transport(STRANGER, signs.signer)
 
         reply = await transport.send(mesh.nodes["a"].me.address, "/announce", said, JSON)
 

@@ -8,14 +8,14 @@ import pytest
 
 from flnet.errors import PeerRefused, TransportError
 from flnet.fingerprints import fingerprint
-from flnet.messages import ModelParams
-from flnet.node.door import KNOCKS
-from flnet.node.keyed import made_of
-from flnet.transport import MemoryTransport
+from flnet.node.trust import made_of
+from flnet.protocol.messages import ModelParams
+from flnet.web.auth.signed_requests import KNOCKS, SignedRequests
+from flnet.wire.memory import MemoryTransport
 from tests.node.mesh import MNIST_3_7, Mesh
 from tests.node.test_keyed_mesh import start_round
-from tests.node.test_pinned import KEYS, add
-from tests.signing.keypairs import TestKey
+from tests.node.test_trust import KEYS, add
+from tests.security.keypairs import TestKey
 
 JSON = "application/json"
 X, Y = TestKey(201), TestKey(202)
@@ -28,7 +28,7 @@ def announcement(name: str, key: str) -> bytes:
 
 def caller(mesh: Mesh, key: TestKey) -> MemoryTransport:
     """Somebody with a key of its own, to whom any node is good enough."""
-    return mesh.network.transport("127.0.0.1:6666", made_of(key, None).seal)
+    return mesh.network.transport("127.0.0.1:6666", made_of(key, None).signer)
 
 
 async def pair() -> Mesh:
@@ -57,7 +57,7 @@ async def test_a_stranger_reads_no_model_and_says_nothing_else() -> None:
     mesh = await pair()
     try:
         a = mesh.nodes["a"]
-        model = a.core.jobs[MNIST_3_7].state.model
+        model = a.core.jobs[MNIST_3_7].held.model
         assert model is not None
         fetched = f"{ModelParams.path}/{model.shared.digest}"
         for path in (fetched, "/info", "/introductions"):
@@ -97,7 +97,7 @@ async def test_a_forgotten_node_stays_out_and_comes_back_under_no_name() -> None
         a = mesh.nodes["a"]
         assert a.trust is not None
         await a.trust.forget(KEYS["b"])
-        same = made_of(TestKey(4001 % 256), None).seal
+        same = made_of(TestKey(4001 % 256), None).signer
         for name in ("b", "another"):
             with pytest.raises(PeerRefused, match="not_accepted"):
                 await mesh.network.transport("127.0.0.1:6666", same).send(
@@ -128,15 +128,16 @@ async def test_a_recorded_request_of_an_accepted_node_is_refused_the_second_time
     mesh = await pair()
     try:
         a = mesh.nodes["a"]
-        assert a.door is not None
-        seal = made_of(TestKey(4001 % 256), None).seal
+        assert a.signing is not None
+        signed = SignedRequests(a.signing, a.feed.publish, a.trust)
+        seal = made_of(TestKey(4001 % 256), None).signer
         await mesh.network.transport("127.0.0.1:4001", seal).send(
             a.me.address, "/probe", json.dumps({"iAm": {"id": "b", "port": 4001}, "key": KEYS["b"]}).encode(), JSON
         )
         recorded = seal.request(a.me.address, "GET", "/info", "", bytes(32))
-        first = a.door.enter("GET", "/info", "", recorded.headers.get, "127.0.0.1")
+        first = signed.enter("GET", "/info", "", recorded.headers.get, "127.0.0.1")
         with pytest.raises(Exception, match="answered before"):
-            a.door.enter("GET", "/info", "", recorded.headers.get, "127.0.0.1")
+            signed.enter("GET", "/info", "", recorded.headers.get, "127.0.0.1")
     finally:
         await mesh.stop()
     assert first.key == KEYS["b"]

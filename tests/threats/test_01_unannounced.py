@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flnet.errors import PeerError
-from flnet.params import PeerId
+from flnet.params.params import PeerId
 from tests.node.mesh import MNIST_3_7, Mesh, mesh_of, until
 
 JSON = "application/json"
@@ -41,7 +41,7 @@ async def test_a_stranger_opens_no_round(path: str) -> None:
     async with mesh_of(1.0, 2.0) as mesh:
         for round in (0, 7):
             assert await send(mesh, path, said(round)) == 403
-        assert {node.job(MNIST_3_7)["current_round"] for node in mesh.nodes.values()} == {-1}
+        assert {node.job(MNIST_3_7).current_round for node in mesh.nodes.values()} == {-1}
         told = [item.text for item in mesh.nodes["a"].feed.recent() if item.kind == "refused_here"]
         assert any("announce it first with POST /announce" in text for text in told)
 
@@ -69,7 +69,7 @@ async def test_a_node_that_was_forgotten_introduces_itself_again_and_no_round_is
         b = mesh.nodes["b"]
         b.core.members.state.roster.known.pop(PeerId("a"))
         for job in b.core.jobs.values():
-            job.state.peers.clear()
+            job.peers.here.clear()
         await mesh.nodes["a"].receive("/training/trigger", TRIGGER, JSON, "127.0.0.1")
         await mesh.idle(0)
         await until(lambda: mesh.nodes["b"].core.members.alive == ["a"])

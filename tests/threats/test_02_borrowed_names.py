@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from flnet.node import NodeRuntime
-from flnet.transport import Reply
+from flnet.node.runtime import NodeRuntime
+from flnet.wire.transport import Reply
 from tests.node.mesh import MNIST_3_7, Mesh, mesh_of
 from tests.node.signed_receiver import signing
 
@@ -21,14 +21,14 @@ async def says(mesh: Mesh, path: str, body: dict[str, Any], to: NodeRuntime) -> 
     """What a node that knows the mesh's key, and has a key of its own, is answered."""
     signs = signing(6666, KEY)
     assert signs is not None
-    transport = mesh.network.transport("127.0.0.1:6666", signs.seal)
+    transport = mesh.network.transport("127.0.0.1:6666", signs.signer)
     return await transport.send(to.me.address, path, json.dumps(body).encode(), JSON)
 
 
 def own_key() -> str:
     signs = signing(6666, KEY)
     assert signs is not None
-    return signs.gate.me.key
+    return signs.verifier.me.key
 
 
 def named(name: str) -> dict[str, Any]:
@@ -68,4 +68,4 @@ async def test_nothing_is_said_in_a_round_in_the_name_of_another(path: str, more
         reply = await says(mesh, path, {**named("b"), **ROUND, **more}, a)
 
         assert (reply.status, json.loads(reply.body)["error"]) == (403, "signature_refused")
-        assert a.job(MNIST_3_7)["current_round"] == -1
+        assert a.job(MNIST_3_7).current_round == -1

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import pytest
 
 from flnet.errors import TransportError
-from flnet.transport import MemoryNetwork, Reply
+from flnet.wire.memory import MemoryNetwork
+from flnet.wire.transport import Reply
 from tests.node.mesh import MNIST_3_7, Linear, Mesh, mesh_of
 
 KEY = "correct horse battery staple"

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from flnet.errors import TransportError
-from flnet.keys.tls import Channel
-from flnet.node.keyed import made_of
-from flnet.signing.refusals import StrangerThere
-from flnet.transport import HttpTransport
-from tests.keys.test_tls import Listener, listening
-from tests.signing.keypairs import TestKey
+from flnet.errors import StrangerThere, TransportError
+from flnet.node.trust import made_of
+from flnet.security.tls import Channel
+from flnet.wire.http import HttpTransport
+from tests.security.keypairs import TestKey
+from tests.security.test_tls import Listener, listening
 
 A, B = TestKey(1), TestKey(2)
 MODEL = b"parameters that were learnt from patients"
@@ -23,7 +22,7 @@ MODEL = b"parameters that were learnt from patients"
 def transport(*trusted: str) -> HttpTransport:
     """Of a node that trusts these keys."""
     trusts = trusted.__contains__
-    return HttpTransport(5, random.Random(0), seal=made_of(A, None, trusts).seal, channel=Channel(trusts))
+    return HttpTransport(5, random.Random(0), signer=made_of(A, None, trusts).signer, channel=Channel(trusts))
 
 
 class Impostor(Listener):
@@ -54,7 +53,7 @@ async def test_nothing_is_sent_to_who_has_another_key(tmp_path: Path, path: str)
 async def test_who_names_the_key_of_a_trusted_node_has_to_have_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tests.keys.test_tls.Listener", Impostor)
+    monkeypatch.setattr("tests.security.test_tls.Listener", Impostor)
     here = transport(B.text)
     async with listening(tmp_path) as between:
         try:
@@ -70,7 +69,7 @@ async def test_a_key_that_is_forgotten_while_a_connection_is_open_gets_nothing_m
     here = HttpTransport(
         5,
         random.Random(0),
-        seal=made_of(A, None, trusted.__contains__).seal,
+        signer=made_of(A, None, trusted.__contains__).signer,
         channel=Channel(trusted.__contains__),
     )
     async with listening(tmp_path) as peer:

@@ -14,11 +14,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from flnet.errors import PeerRefused, TransportError
-from flnet.node.door import Door
-from flnet.transport import HttpTransport
-from flnet.web import create_app
-from flnet.web.serve import serve
-from tests.signing.keypairs import TestKey, gate, seal
+from flnet.web.app import create_app
+from flnet.web.server import serve
+from flnet.wire.http import HttpTransport
+from tests.security.keypairs import TestKey, gate, seal
 from tests.web.conftest import SETTINGS, free_socket
 from tests.web.fake_node import FakeNode
 
@@ -59,8 +58,7 @@ class Keyed(FakeNode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: list[str] = []
-        self.door = Door(gate(), lambda kind, words: self.told.append(words))
+        self.signing = gate()
 
 
 @asynccontextmanager
@@ -70,7 +68,7 @@ async def between() -> AsyncIterator[tuple[Keyed, OnThePath, str, HttpTransport]
     server = asyncio.create_task(serve(create_app(node, SETTINGS), SETTINGS, shutdown, listening))
     middle = OnThePath(listening.getsockname()[1])
     tapped = await asyncio.start_server(middle, "127.0.0.1", 0)
-    http = HttpTransport(5.0, random.Random(0), seal=seal())
+    http = HttpTransport(5.0, random.Random(0), signer=seal())
     try:
         yield node, middle, f"127.0.0.1:{tapped.sockets[0].getsockname()[1]}", http
     finally:
@@ -93,7 +91,7 @@ async def test_what_is_handed_on_unchanged_passes() -> None:
         reply = await http.send(address, "/announce", BODY, JSON)
 
         assert (reply.status, reply.signer) == (201, TestKey(2).text)
-        assert node.told == []
+        assert node.reported == []
 
 
 @pytest.mark.parametrize(
@@ -112,7 +110,7 @@ async def test_a_changed_request_is_refused_and_told(old: bytes, new: bytes) -> 
         assert await status_of(http, address) == 403
         middle.request = nothing
 
-        assert len(node.told) == 1
+        assert len(node.reported) == 1
         assert (await http.send(address, "/announce", BODY, JSON)).status == 201
 
 

@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 import pytest
 import zstandard
 
-from flnet.blob import Landing
-from flnet.codec import BINARY_TYPE, HEAD_LIMIT, ZSTD, decompress, read_head
 from flnet.errors import BodyTooLarge, FlnetError, UnreadableBody
-from flnet.transport import HttpTransport
+from flnet.params.blob import Landing
+from flnet.wire.binary_codec import BINARY_TYPE, HEAD_LIMIT, ZSTD, decompress, read_head
+from flnet.wire.http import HttpTransport
 from tests.processes.harness import RealNode
 from tests.threats.stranger import MEGA, NODE_ROUTES, peak, post, target
 

@@ -13,8 +13,8 @@ import httpx
 import psutil
 import pytest
 
-from flnet.web.doorman import EACH
-from flnet.web.serve import KEEP_ALIVE_SECONDS
+from flnet.web.connection_limits import MAX_PER_ADDRESS
+from flnet.web.server import KEEP_ALIVE_SECONDS
 from tests.processes.harness import RealNode, harness
 
 pytestmark = pytest.mark.slow
@@ -80,7 +80,7 @@ async def test_a_thousand_half_open_connections_keep_nobody_out(node: RealNode) 
     async with opened(node.port, MANY):
         for path in ("/health", "/info", "/peers"):
             assert (await answer(node, path)).status_code == 200
-        assert files_of(node) - before <= EACH + 16
+        assert files_of(node) - before <= MAX_PER_ADDRESS + 16
         assert psutil.Process(node.process.pid).memory_info().rss - memory < 96 * 1024 * 1024
     await until(lambda: files_of(node) <= before + 4, "the end of the connections")
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flnet.codec import BINARY_TYPE, BinaryCodec
-from flnet.messages import HyperParams, ModelParams, Packet, Peer
-from flnet.params import Array, Params
+from flnet.params.params import Array, Params
+from flnet.protocol.messages import HyperParams, ModelParams, Packet, Peer
+from flnet.wire.binary_codec import BINARY_TYPE, BinaryCodec
 from tests.node.mesh import until
 from tests.papers.test_thesis_bodies import ACCURACY, TRAINING, Thesis, with_numbers
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flnet.codec import BINARY_TYPE, BinaryCodec
 from flnet.errors import PeerError
-from flnet.messages import HyperParams, ModelParams, Packet, Peer
-from flnet.params import Array, Params
+from flnet.params.params import Array, Params
+from flnet.protocol.messages import HyperParams, ModelParams, Packet, Peer
+from flnet.wire.binary_codec import BINARY_TYPE, BinaryCodec
 from tests.node.mesh import MNIST_3_7, mesh_of, until
 
 TRIGGER = b'{"trainerId": "MNIST_3_7", "rounds": 1}'
@@ -55,7 +55,7 @@ async def test_it_is_refused_in_words_and_the_round_goes_on(name: str) -> None:
         announced = {"iAm": OTHER.fields(), "myKnownPeers": []}
         await a.receive("/announce", json.dumps(announced).encode(), JSON, HERE)
         await a.receive("/training/trigger", TRIGGER, JSON, HERE)
-        await until(lambda: a.job(MNIST_3_7)["current_round"] == 0)
+        await until(lambda: a.job(MNIST_3_7).current_round == 0)
         arrays, more = MUTATIONS[name]
         with pytest.raises(PeerError) as refused:
             await a.receive("/training/model_params", body(arrays, **more), BINARY_TYPE, HERE)
@@ -71,7 +71,7 @@ async def test_the_same_without_a_mutation_counts() -> None:
         announced = {"iAm": OTHER.fields(), "myKnownPeers": []}
         await a.receive("/announce", json.dumps(announced).encode(), JSON, HERE)
         await a.receive("/training/trigger", TRIGGER, JSON, HERE)
-        await until(lambda: a.job(MNIST_3_7)["current_round"] == 0)
+        await until(lambda: a.job(MNIST_3_7).current_round == 0)
         await a.receive("/training/model_params", body(RIGHT), BINARY_TYPE, HERE)
         await mesh.idle(0)
         assert "other" in a.history(MNIST_3_7)[0]["contributors"]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flnet.training import Fit, Task
+from flnet.trainer import Fit, Task
 from tests.node.mesh import MNIST_3_7, Linear, Mesh, mesh_of, until
 from tests.node.test_mesh_forms import LARGE
 
@@ -37,7 +37,7 @@ async def round_with(mesh: Mesh, times: float, **settings: Any) -> None:
 
 def held(mesh: Mesh, name: str) -> list[float]:
     """The weights of the average on a node."""
-    model = mesh.nodes[name].core.jobs[MNIST_3_7].state.model
+    model = mesh.nodes[name].core.jobs[MNIST_3_7].held.model
     assert model is not None
     return [float(number) for number in model.shared["weights"].ravel()]
 
@@ -85,7 +85,7 @@ async def test_the_own_update_is_clipped_before_it_is_sent() -> None:
     async with mesh_of(1.0, 2.0, clip_norm=3**0.5 / 4) as mesh:
         await mesh.nodes["a"].receive("/training/trigger", TRIGGER, "application/json", "127.0.0.1")
         await mesh.idle(0)
-        sent = mesh.nodes["b"].core.jobs[MNIST_3_7].state.sent
+        sent = mesh.nodes["b"].core.jobs[MNIST_3_7].held.sent
         assert sent is not None
         assert sent["weights"].ravel() == pytest.approx([0.25, 0.25], rel=1e-6)
 
@@ -102,7 +102,7 @@ async def test_nodes_of_other_rules_take_no_part_in_each_others_rounds(rule: dic
         await mesh.add("other", Linear(3.0), ("a",), **rule)
         await mesh.full()
         await mesh.nodes["a"].receive("/training/trigger", TRIGGER, "application/json", "127.0.0.1")
-        await until(lambda: mesh.nodes["a"].job(MNIST_3_7)["phase"] == "IDLE")
+        await until(lambda: mesh.nodes["a"].job(MNIST_3_7).phase == "IDLE")
         await until(lambda: len(mesh.nodes["a"].history(MNIST_3_7)) == 1)
         assert mesh.nodes["a"].history(MNIST_3_7)[0]["contributors"] == ["a", "b"]
         await until(lambda: any(words in news.text for news in mesh.nodes["a"].feed.recent()))
@@ -123,7 +123,7 @@ async def large(times: float, **rules: Any) -> Mesh:
 async def test_what_is_added_to_a_sum_is_clipped_to_the_same_bits(monkeypatch: Any) -> None:
     held = []
     for hold_bytes in (1, 10**9):
-        monkeypatch.setattr("flnet.jobs.state.HOLD_BYTES", hold_bytes)
+        monkeypatch.setattr("flnet.rounds.base.HOLD_BYTES", hold_bytes)
         mesh = await large(50, clip_norm=1.0)
         held.append(digests(mesh))
         await mesh.stop()
@@ -134,7 +134,7 @@ async def test_what_is_added_to_a_sum_is_clipped_to_the_same_bits(monkeypatch: A
 async def test_an_absurd_update_that_is_in_a_sum_already_counts_nowhere_either(monkeypatch: Any) -> None:
     seen, outcomes = [], []
     for hold_bytes in (1, 10**9):
-        monkeypatch.setattr("flnet.jobs.state.HOLD_BYTES", hold_bytes)
+        monkeypatch.setattr("flnet.rounds.base.HOLD_BYTES", hold_bytes)
         mesh = await large(1000)
         seen.append(digests(mesh))
         record = mesh.nodes["b"].history(MNIST_3_7)[-1]

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from flnet.messages import HyperParams
-from flnet.params import Array
-from flnet.training import Fit, Score, Task, Trainer
+from flnet.params.params import Array
+from flnet.protocol.messages import HyperParams
+from flnet.trainer import Fit, Score, Task, Trainer
 from tests.node.mesh import MNIST_3_7, Mesh
 
 TRIGGER = b'{"trainerId": "MNIST_3_7", "rounds": 3}'

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from flnet.transport import Reply
+from flnet.wire.transport import Reply
 from tests.node.mesh import until
 from tests.papers.test_thesis_bodies import ACCURACY, TRAINING, OldNode, Thesis, with_numbers
 

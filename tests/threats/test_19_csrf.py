@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from quart import Quart
 
+from tests.threats.conftest import CAREFUL, FOREIGN, TOKEN, Serve, Told, site
 from tests.web.browsing import MARKS
 from tests.web.conftest import SETTINGS, Client
 from tests.web.fake_node import FakeNode
-
-from .conftest import CAREFUL, FOREIGN, TOKEN, Serve, Told, site
 
 CHANGING = ("POST", "PUT", "PATCH", "DELETE", "PROPFIND")
 SENT_BY_BROWSERS = [

@@ -11,12 +11,11 @@ import pytest
 from quart import Quart
 
 from flnet.settings import load_settings
-from flnet.web import create_app
+from flnet.web.app import create_app
+from tests.threats.conftest import FOREIGN, Serve, Told
 from tests.web.browsing import MARKS
 from tests.web.conftest import Client
 from tests.web.fake_node import FakeNode
-
-from .conftest import FOREIGN, Serve, Told
 
 pytestmark = [mark for mark in MARKS if mark.name == "filterwarnings"]
 METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")

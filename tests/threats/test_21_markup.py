@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.threats.conftest import Serve
 from tests.web.browsing import HERE, MARKS
 from tests.web.fake_node import FakeNode
-
-from .conftest import Serve
 
 pytestmark = MARKS
 DO = "window.taken=1,alert(1)"
@@ -108,8 +107,8 @@ async def test_whatever_peers_say_is_text(serving: Serve, node: FakeNode, chromi
         page.on("console", lambda told: wrong.append(told.text) if "Content Security" in told.text else None)
         for place, text in enumerate(PAYLOADS[start : start + 10]):
             poison(node, text, place)
-            await node.feed.publish("update_received", text, "MNIST", peer=text)
-            await node.feed.publish(text, text, text)
+            node.feed.publish("update_received", text, "MNIST", peer=text)
+            node.feed.publish(text, text, text)
             for path in PATHS if place in (0, 9) else PATHS[:1]:
                 address = path.format(text.replace("%", "%25").replace("#", "%23"))
                 answer = await page.goto(f"http://127.0.0.1:{port}{address}")
@@ -134,8 +133,8 @@ async def test_what_comes_while_the_page_is_open_is_text_too(
             await page.goto(f"http://127.0.0.1:{port}/")
         for place, text in enumerate(PAYLOADS):
             poison(node, text, place)
-            await node.feed.publish("round_closed", text, "MNIST", peer=text)
-        await node.feed.publish("round_closed", "the last one", "MNIST")
+            node.feed.publish("round_closed", text, "MNIST", peer=text)
+        node.feed.publish("round_closed", "the last one", "MNIST")
         await page.locator(".events > li", has_text="the last one").first.wait_for()
         assert await page.evaluate("window.taken") is None
         assert await page.locator(OURS).count() == 0

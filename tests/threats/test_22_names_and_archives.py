@@ -12,13 +12,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from flnet.errors import InputRefused
-from flnet.training.api import InputSpec, TrainerFile
-from flnet.training.importing import bring_to
-from flnet.training.member_names import member_path
-from flnet.training.pictures import MAX_PIXELS, picture_input
-from flnet.training.places import ImportRefused, place_of
-from tests.training.evil_archives import EVIL
+from flnet.compute.prediction import MAX_PIXELS, picture_input
+from flnet.datasets.archives import member_path
+from flnet.datasets.dataset_import import bring_to, place_of
+from flnet.errors import ImportRefused, InputRefused
+from flnet.trainer import InputSpec, TrainerFile
+from tests.datasets.evil_archives import EVIL
 
 SIGNS = st.text(st.sampled_from("./\\ab:~\0\n%2e\u202e"), min_size=1, max_size=30)
 

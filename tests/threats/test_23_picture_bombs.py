@@ -8,10 +8,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from flnet.compute.prediction import picture_input
 from flnet.errors import InputRefused
-from flnet.training.api import InputSpec
-from flnet.training.pictures import picture_input
-from tests.training.test_pictures import header_of
+from flnet.trainer import InputSpec
+from tests.compute.test_prediction import header_of
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 SPEC = InputSpec("image", (28, 28), 0, 1)

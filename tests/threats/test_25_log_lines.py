@@ -12,8 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from flnet.cli.commands import cli
-from flnet.cli.logs import OneLine
-from flnet.cli.text import printable
+from flnet.cli.output import OneLine, printable
 from tests.processes.harness import Harness, harness
 
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ [\w.]+: .*")

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from flnet.cli.audit import SIGNED, WRONG, judged
 from flnet.cli.commands import cli
-from flnet.codec import BINARY_TYPE, BinaryCodec
-from flnet.contributions import Contribution
-from flnet.messages import HyperParams, ModelParams, Packet, Peer
-from flnet.node.gate import check_contribution
-from flnet.params import Params, PeerId, Update
-from flnet.refusals import ContributionRefused
+from flnet.cli.history import SIGNED, WRONG, judged
+from flnet.errors import ContributionRefused
+from flnet.node.inbound import check_contribution
+from flnet.params.params import Params, PeerId
+from flnet.protocol.messages import HyperParams, ModelParams, Packet, Peer
+from flnet.protocol.updates import Contribution, Update
+from flnet.wire.binary_codec import BINARY_TYPE, BinaryCodec
 from tests.helpers import key, params
 from tests.node.mesh import MNIST_3_7, Mesh, mesh_of, until
-from tests.signing.keypairs import TestKey
+from tests.security.keypairs import TestKey
 
 KEY = "correct horse battery staple"
 TRIGGER = b'{"trainerId": "MNIST_3_7", "rounds": 1}'

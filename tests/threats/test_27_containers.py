@@ -6,9 +6,8 @@ import re
 import stat
 from pathlib import Path
 
-from flnet.keys import own_key
-from flnet.keys.own import PRIVATE
-from flnet.store.disk import DiskStore
+from flnet.security.keys import PRIVATE, own_key
+from flnet.store.sqlite_store import DiskStore
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = (ROOT / "docker-compose.yml").read_text()

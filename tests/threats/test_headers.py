@@ -8,11 +8,10 @@ import re
 import pytest
 from quart import Quart
 
-from flnet.web.guard import HEADERS
+from flnet.web.auth.admission import HEADERS
+from tests.threats.conftest import Serve
 from tests.web.conftest import Client
 from tests.web.fake_node import FakeNode
-
-from .conftest import Serve
 
 OWN = {"Cache-Control"}  # which files of the pages set for themselves
 HEADS = [

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from flnet.signing import MeshKey
+from flnet.security.signatures import MeshKey
 from tests.threats.attacker import HERE, Target, ask, named
 from tests.threats.attacks import HELD, REPEATED, UNPACKED, again_and_again, held_open, zip_bomb_bytes
 from tests.threats.siege import attacks, besieged, siege

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from flnet.params import Array
-from tests.training.cifar_files import python2_batch
+from flnet.params.params import Array
 
 TRAIN = [f"data_batch_{number}.bin" for number in range(1, 6)]
 
@@ -36,24 +35,6 @@ def unpacked(folder: Path) -> Path:
     """A folder of data sets with the unpacked binary version."""
     for name, data in batch_files(folder / "cifar-10-batches-bin").items():
         (folder / "cifar-10-batches-bin" / name).write_bytes(data)
-    return folder
-
-
-def python_files() -> dict[str, bytes]:
-    """The same records as the six files of the Python version."""
-    names = [*(name.removesuffix(".bin") for name in TRAIN), "test_batch"]
-    parts = [made_up(40, seed) for seed in range(6)]
-    return {
-        name: python2_batch(x.transpose(0, 3, 1, 2).reshape(40, -1), y.tolist())
-        for name, (x, y) in zip(names, parts, strict=True)
-    }
-
-
-def python_version(folder: Path) -> Path:
-    """A folder of data sets with the unpacked Python version."""
-    (folder / "cifar-10-batches-py").mkdir(parents=True, exist_ok=True)
-    for name, data in python_files().items():
-        (folder / "cifar-10-batches-py" / name).write_bytes(data)
     return folder
 
 

@@ -10,13 +10,13 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
+from flnet.algorithms.fed_mt.local_training import with_labels
+from flnet.compute.checks import checked_fit, declared
 from flnet.errors import TrainerError
-from flnet.labels import read_fields
-from flnet.messages import HyperParams
-from flnet.params import Params, Schema
-from flnet.training.api import Task, TrainerSettings
-from flnet.training.checks import checked_fit, declared
-from flnet.training.methods import with_labels
+from flnet.labels.spaces import read_fields
+from flnet.params.params import Params, Schema
+from flnet.protocol.messages import HyperParams
+from flnet.trainer import Task, TrainerSettings
 from trainers._chest import SUBTYPES, load_xrays
 from trainers.CHEST_SUBTYPES import make_trainer
 

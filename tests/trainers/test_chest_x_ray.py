@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flnet.compute.checks import checked_fit, checked_score, declared
 from flnet.errors import DataMissing, TrainerError
-from flnet.messages import HyperParams
-from flnet.params import Params
-from flnet.training.api import Partition, Task, Trainer, TrainerSettings
-from flnet.training.checks import checked_fit, checked_score, declared
+from flnet.params.params import Params
+from flnet.protocol.messages import HyperParams
+from flnet.trainer import Partition, Task, Trainer, TrainerSettings
 from tests.trainers.real_data import datasets_path
 from trainers._chest import XRays, load_xrays, patient_of
 
@@ -275,7 +275,7 @@ def test_figures_by_hand() -> None:
 
 
 @pytest.mark.data
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_learns_from_real_x_rays(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow", reason="needs TensorFlow: pip install flnet[tensorflow]")
     if not (datasets_path() / "chest_xray_pneumonia_64.npz").is_file():

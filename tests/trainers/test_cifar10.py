@@ -10,22 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from flnet.algorithms.wrapper import Descent
+from flnet.compute.checks import checked_fit, checked_score, declared
+from flnet.datasets.download import DATA_SETS
 from flnet.errors import DataMissing, TrainerError
-from flnet.messages import HyperParams
-from flnet.params import Array, Params, Schema
-from flnet.personal import Descent
-from flnet.training.api import Partition, Task, Trainer, TrainerSettings
-from flnet.training.checks import checked_fit, checked_score, declared
-from flnet.training.download import DATA_SETS
-from tests.trainers.cifar_forms import (
-    archive_of,
-    batch_files,
-    made_up,
-    npz,
-    python_files,
-    python_version,
-    unpacked,
-)
+from flnet.params.params import Array, Params, Schema
+from flnet.protocol.messages import HyperParams
+from flnet.trainer import Partition, Task, Trainer, TrainerSettings
+from tests.trainers.cifar_forms import archive_of, batch_files, made_up, npz, unpacked
 from tests.trainers.real_data import datasets_path
 from trainers._cifar import CLASSES, SHA256, SIZE, URL, Photographs, load_photographs
 
@@ -46,16 +38,11 @@ def contents(data: Photographs) -> list[tuple[bytes, int]]:
 
 
 def test_every_form_gives_the_same_photographs(tmp_path: Path) -> None:
-    packed, packed_python = (tmp_path / name / "cifar10" for name in ("packed", "packed-python"))
     binary = {f"cifar-10-batches-bin/{k}": v for k, v in batch_files(tmp_path / "scratch").items()}
-    archive_of(binary, packed / "cifar-10-binary.tar.gz")
-    python = {f"cifar-10-batches-py/{k}": v for k, v in python_files().items()}
-    archive_of(python, packed_python / "cifar-10-python.tar.gz")
+    archive_of(binary, tmp_path / "packed" / "cifar10" / "cifar-10-binary.tar.gz")
     forms = {
         "binary": unpacked(tmp_path / "binary"),
         "packed": tmp_path / "packed",
-        "python": python_version(tmp_path / "python"),
-        "packed python": tmp_path / "packed-python",
         "npz": npz(tmp_path / "npz"),
         "column": npz(tmp_path / "column", column=True),
     }
@@ -147,17 +134,19 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
         load(archive.parent, tmp_path)
 
 
-def test_a_python_version_that_would_run_something_is_refused(tmp_path: Path) -> None:
-    data = python_version(tmp_path / "data")
-    assert "Python files in" in load(data, tmp_path).info.source
-    harm = b"\x80\x02cposix\nsystem\n" + b"U\x04true\x85R."
-    (data / "cifar-10-batches-py" / "data_batch_4").write_bytes(harm)
-    with pytest.raises(TrainerError, match=r"data_batch_4: global posix.system at byte 2 .* nothing was run"):
-        load(data, tmp_path)
-    files = {f"cifar-10-batches-py/{name}": inside for name, inside in python_files().items()}
-    archive_of(files | {"cifar-10-batches-py/test_batch": harm}, tmp_path / "packed" / "cifar-10-python.tar.gz")
-    with pytest.raises(TrainerError, match=r"python.tar.gz, test_batch: global posix.system at byte 2 "):
-        load(tmp_path / "packed", tmp_path)
+def test_the_pickled_version_is_refused_by_name(tmp_path: Path) -> None:
+    folder = tmp_path / "unpacked" / "cifar10" / "cifar-10-batches-py"
+    folder.mkdir(parents=True)
+    (folder / "test_batch").write_bytes(b"\x80\x02cposix\nsystem\n" + b"U\x04true\x85R.")
+    archive = tmp_path / "packed" / "cifar-10-python.tar.gz"
+    archive.parent.mkdir()
+    archive.write_bytes(b"")
+    for pickled in (folder, archive):
+        with pytest.raises(DataMissing, match=f"{pickled} holds pickles, which flnet does not read") as refused:
+            load(tmp_path / pickled.relative_to(tmp_path).parts[0], tmp_path)
+        assert URL in refused.value.remedy
+    unpacked(tmp_path / "unpacked")  # the binary version wins where both lie
+    assert "binary files in" in load(tmp_path / "unpacked", tmp_path).info.source
 
 
 # The network.
@@ -257,7 +246,7 @@ def test_it_judges_as_it_is_measured_and_so_does_its_onnx_file(trainer: Trainer)
 
 
 @pytest.mark.data
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_learns_from_real_photographs(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow", reason="needs TensorFlow: pip install flnet[tensorflow]")
     if not (datasets_path() / "cifar10_20k.npz").is_file():

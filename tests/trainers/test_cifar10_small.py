@@ -10,13 +10,13 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from flnet.labels import read_fields
-from flnet.messages import HyperParams
-from flnet.params import Params, Schema
-from flnet.training.api import Task
-from flnet.training.checks import checked_fit, checked_score
-from flnet.training.methods import with_labels
-from tests.training.own_files import node
+from flnet.algorithms.fed_mt.local_training import with_labels
+from flnet.compute.checks import checked_fit, checked_score
+from flnet.labels.spaces import read_fields
+from flnet.params.params import Params, Schema
+from flnet.protocol.messages import HyperParams
+from flnet.trainer import Task
+from tests.datasets.own_files import node
 from trainers._cifar import CLASSES
 from trainers.CIFAR10_SMALL import make_trainer
 

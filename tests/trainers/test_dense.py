@@ -6,8 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from flnet.messages import HyperParams  # noqa: E402
-from flnet.training.api import Task  # noqa: E402
+from flnet.protocol.messages import HyperParams  # noqa: E402
+from flnet.trainer import Task  # noqa: E402
 from trainers._dense import Adam, batches  # noqa: E402
 
 

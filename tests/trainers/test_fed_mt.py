@@ -13,9 +13,9 @@ from hypothesis.extra.numpy import arrays
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from flnet import labels as ours  # noqa: E402
-from flnet.messages import HyperParams  # noqa: E402
-from flnet.training.api import Fit, Lesson, Task  # noqa: E402
+from flnet.labels import losses as ours  # noqa: E402
+from flnet.protocol.messages import HyperParams  # noqa: E402
+from flnet.trainer import Fit, Lesson, Task  # noqa: E402
 from trainers import _fed_mt as twin  # noqa: E402
 
 MATRICES = [

@@ -11,15 +11,15 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from flnet.messages import HyperParams  # noqa: E402
-from flnet.params import Array, Params  # noqa: E402
-from flnet.personal import Descent  # noqa: E402
-from flnet.training.api import Fit, Task, Trainer, TrainerSettings  # noqa: E402
-from flnet.training.inputs import check_inputs  # noqa: E402
+from flnet.algorithms.wrapper import Descent  # noqa: E402
+from flnet.compute.prediction import check_inputs  # noqa: E402
+from flnet.params.params import Array, Params  # noqa: E402
+from flnet.protocol.messages import HyperParams  # noqa: E402
+from flnet.trainer import Fit, Task, Trainer, TrainerSettings  # noqa: E402
+from tests.datasets.own_files import class_folders, csv_file, images, table, two_clouds  # noqa: E402
+from tests.datasets.own_files import node as own_node  # noqa: E402
 from tests.trainers.mooc_files import write_data as write_enrolments  # noqa: E402
 from tests.trainers.test_multi_label import write_data as write_labels  # noqa: E402
-from tests.training.own_files import class_folders, csv_file, images, table, two_clouds  # noqa: E402
-from tests.training.own_files import node as own_node  # noqa: E402
 from trainers import MNIST, MNIST_3_7, MOOC, MULTI_LABEL  # noqa: E402
 from trainers._own import make_own  # noqa: E402
 
@@ -31,7 +31,7 @@ def made(name: str, folder: Path) -> Trainer:
     told.state_path.mkdir()
     match name:
         case "MNIST":
-            return MNIST.make_trainer(replace(told, datasets_path=None))
+            return MNIST.make_trainer(replace(told, datasets_path=None, shard=(1, 12)))
         case "MNIST_3_7":
             return MNIST_3_7.make_trainer(replace(told, datasets_path=None))
         case "MOOC":
@@ -108,7 +108,7 @@ def test_own_rows_come_as_predictions_take_them(trainers: dict[str, Trainer], na
     assert spec is not None and rows is not None
     assert len(rows) == trainer.data_info().rows["train"]
     assert check_inputs(np.asarray(rows[:5], np.float32), spec).shape == (5, *spec.shape)
-    params = trainer.fit(Task(Params(trainer.initial_params(0)), trainer.defaults, 0)).params
+    params = trainer.fit(Task(Params(trainer.initial_params(0)), HyperParams(e=1, u=0.02, b=16), 0)).params
     score = trainer.evaluate(params)
     measured = {"accuracy": score.accuracy, **score.metrics}
     for figure, test in trainer.tests().items():

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flnet.messages import HyperParams
-from flnet.params import Params
-from flnet.training.api import Task, Trainer, TrainerSettings
+from flnet.params.params import Params
+from flnet.protocol.messages import HyperParams
+from flnet.trainer import Task, Trainer, TrainerSettings
 from tests.trainers.real_data import datasets_path
 from trainers.MNIST_3_7 import make_trainer
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from flnet.compute.checks import checked_fit, checked_params, checked_score, declared
 from flnet.errors import DataMissing, TrainerError
-from flnet.params import Params
-from flnet.training.api import Partition, Task, TrainerSettings
-from flnet.training.checks import checked_fit, checked_params, checked_score, declared
+from flnet.params.params import Params
+from flnet.trainer import Partition, Task, TrainerSettings
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 

@@ -1,24 +1,43 @@
 """MLFedAvg's trainer: shared core and private head, its rows and labels dealt as the thesis deals them."""
 
+# ruff: noqa: E402
+
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from flnet.errors import DataMissing, TrainerError
-from flnet.merging import weighted_mean
-from flnet.params import Params, Schema
-from flnet.training.api import Array, Partition, Score, Task, Trainer, TrainerSettings
-from flnet.training.checks import checked_fit, checked_params, checked_score, declared
-
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from trainers._multi_label import dealt_rows, load_node_data, noise  # noqa: E402
-from trainers._multi_label_options import Options, find, read_options  # noqa: E402
-from trainers.MULTI_LABEL import CORE, make_trainer  # noqa: E402
+from flnet.compute.assignment import Assignment
+from flnet.compute.checks import checked_fit, checked_params, checked_score, declared
+from flnet.compute.in_process import InProcessBackend
+from flnet.compute.prediction import predicted
+from flnet.compute.verbs import ExportRequest, PredictRequest, PrepareRequest
+from flnet.errors import DataMissing, TrainerError
+from flnet.params.arithmetic import weighted_mean
+from flnet.params.params import Params, Schema
+from flnet.trainer import (
+    Array,
+    Fit,
+    Partition,
+    Score,
+    Task,
+    Trainer,
+    TrainerFile,
+    TrainerSettings,
+)
+from trainers._multi_label import dealt_rows, load_node_data, node_label_numbers, noise
+from trainers._multi_label_options import Options, find, read_options
+from trainers.MULTI_LABEL import (
+    CORE,
+    MultiLabelNet,
+    make_trainer,
+)
 
 LABELS = ("a", "b", "c", "d", "e", "f")
 
@@ -281,3 +300,83 @@ def test_another_partition_than_its_own_is_refused(tmp_path: Path) -> None:
     told = TrainerSettings(tmp_path, tmp_path, partition=Partition.parse("dirichlet:0.3"))
     with pytest.raises(TrainerError, match=r"MULTI_LABEL deals rows and labels by multi_label.toml"):
         load_node_data(told)
+
+
+def test_the_same_labels_in_the_order_of_the_file_or_in_a_drawn_one() -> None:
+    options, labels = Options(deal=[4, 2]), tuple("abcdef")
+    drawn = [node_label_numbers(replace(options, label_order="drawn"), labels, (1, 2), seed) for seed in range(8)]
+    ascending = [node_label_numbers(options, labels, (1, 2), seed) for seed in range(8)]
+    assert [sorted(numbers) for numbers in drawn] == [numbers.tolist() for numbers in ascending]
+    assert any(numbers.tolist() != sorted(numbers) for numbers in drawn)
+
+
+def test_columns_keep_their_names_in_a_drawn_order(tmp_path: Path) -> None:
+    write_data(tmp_path, options='node_labels = [["b", "f"], ["a", "c", "e", "d"]]\nlabel_order = "drawn"')
+    data = load_node_data(node(tmp_path, part=2))
+    assert sorted(data.info.classes) == list("acde")
+    truth = np.load(tmp_path / "ml_scene.npz", allow_pickle=False)
+    columns = ["abcdef".index(name) for name in data.info.classes]
+    known = {(x.tobytes(), y[columns].tobytes()) for x, y in zip(truth["X"], truth["Y"], strict=True)}
+    side = data.sides["train"]
+    assert {(x.tobytes(), y.tobytes()) for x, y in zip(side.x, side.y, strict=True)} <= known
+
+
+def test_rows_are_judged_by_the_nodes_own_labels_and_elsewhere_too(tmp_path: Path) -> None:
+    settings = node(write_data(tmp_path, options="deal = [4, 2]"))
+    trainer = make_trainer(settings)
+    who, backend = Assignment(TrainerFile("T", "here"), settings), InProcessBackend(lambda who: trainer)
+    declaration, _ = backend.call(who, PrepareRequest())
+    assert (declaration.offers["inputs"]["kind"], declaration.offers["inputs"]["shape"]) == ("features", [20])
+
+    params = trained(trainer, start(trainer), epochs=8)
+    rows = np.load(tmp_path / "ml_scene.npz", allow_pickle=False)["X"][:50]
+    prediction = backend.call(who, PredictRequest(params, rows))
+    assert (prediction.meaning, prediction.values.shape) == ("any_of", (50, 4))
+    names = predicted(prediction, declaration.data["classes"])
+    assert {len(labels) for labels in names} >= {0, 1, 2}
+
+    pytest.importorskip("onnx", reason="the extra onnx is not installed")
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime, which runs the file, is not here")
+    (values,) = runtime.InferenceSession(backend.call(who, ExportRequest(params, {}))).run(None, {"inputs": rows})
+    assert np.abs(values - prediction.values).max() < 1e-4
+
+
+SEVEN = tuple("abcdefg")
+
+
+def mesh_nodes(folder: Path, count: int, seed: int) -> list[MultiLabelNet]:
+    """All nodes of one mesh, with labels and rows of their own."""
+    chance = np.random.default_rng(0)
+    y = (chance.random((500, len(SEVEN))) < 0.25).astype(np.uint8)
+    x = (y @ chance.normal(size=(len(SEVEN), 20)) + 0.1 * chance.normal(size=(500, 20))).astype(np.float32)
+    np.savez(folder / "ml_scene.npz", X=x, Y=y, label_names=SEVEN)
+    found = []
+    for part in range(1, count + 1):
+        state = folder / f"state-{seed}-{part}"
+        state.mkdir()
+        trainer = make_trainer(TrainerSettings(folder, state, (part, count), seed))
+        assert isinstance(trainer, MultiLabelNet)
+        found.append(trainer)
+    return found
+
+
+def assert_alike(found: Fit, expected: Fit) -> None:
+    assert (found.examples, found.labels) == (expected.examples, expected.labels)
+    assert found.metrics == pytest.approx(expected.metrics, abs=1e-5)
+    assert found.params.keys() == expected.params.keys()
+    for name, value in expected.params.items():
+        np.testing.assert_allclose(found.params[name], value, rtol=0, atol=1e-5)
+
+
+def test_nodes_of_several_meshes_train_together_as_they_do_one_by_one(tmp_path: Path) -> None:
+    """Three nodes of one seed and three of another, with heads of 3, 2 and 2 labels and rows that differ."""
+    trainers = [trainer for seed in (1, 2) for trainer in mesh_nodes(tmp_path, 3, seed)]
+    jobs = [
+        (trainer, Task(Params(trainer.initial_params(at)), trainer.defaults, at))
+        for at, trainer in enumerate(trainers)
+    ]
+    assert len({trainer.data_info().rows["train"] for trainer in trainers}) > 1
+    fits = MultiLabelNet.fit_many(jobs)
+    for (trainer, task), fit in zip(jobs, fits, strict=True):
+        assert_alike(fit, trainer.fit(task))
+    assert {len(fit.params["head.bias"]) for fit in fits} == {2, 3}

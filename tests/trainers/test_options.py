@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flnet.training.api import TrainerError
+from flnet.trainer import TrainerError
 from trainers._options import Fits, is_whole, read_lines
 
 RULES: dict[str, tuple[str, Fits]] = {

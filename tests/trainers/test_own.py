@@ -1,4 +1,4 @@
-"""Trainers without code at work: real training, a mesh of two."""
+"""The networks of trainers without code: shapes, equal starts, and what each computes."""
 
 from __future__ import annotations
 
@@ -7,16 +7,59 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from flnet.messages import HyperParams
-from flnet.params import Array, Params
-from flnet.training.api import Task, Trainer
-from flnet.training.checks import checked_fit, checked_score, declared
-from flnet.training.data import read_npz
+from flnet.compute.checks import checked_fit, checked_score, declared
+from flnet.datasets.labelled import read_npz
+from flnet.params.params import Array, Params
+from flnet.protocol.messages import HyperParams
+from flnet.trainer import Task, Trainer
+from tests.datasets.own_files import class_folders, csv_file, images, node, save, table, two_clouds
 from tests.node.mesh import MNIST_3_7, Mesh, until
 from tests.trainers.real_data import datasets_path
-from tests.training.own_files import class_folders, csv_file, images, node, save, table, two_clouds
 from trainers._own import make_own
+from trainers._own_nets import Net, fresh, mlp, small_cnn
+
+
+@pytest.mark.parametrize(
+    ("net", "inputs", "outputs", "numbers"),
+    [
+        (small_cnn(8, 1, 3), (2, 1, 8, 8), 3, 160 + 4640 + (32 * 4 * 64 + 64) + (64 * 3 + 3)),
+        (small_cnn(33, 3, 2), (2, 3, 33, 33), 2, 448 + 4640 + (32 * 64 * 64 + 64) + (64 * 2 + 2)),
+        (mlp(12, (), 2), (5, 3, 2, 2), 2, 26),
+        (mlp(4, (8, 3), 1), (5, 4), 1, 40 + 27 + 4),
+    ],
+)
+def test_shapes_and_outputs(net: Net, inputs: tuple[int, ...], outputs: int, numbers: int) -> None:
+    params = fresh(net.shapes, 0)
+    assert {name: tuple(tensor.shape) for name, tensor in params.items()} == dict(net.shapes)
+    assert sum(tensor.numel() for tensor in params.values()) == numbers
+    assert net.outputs(params, torch.ones(inputs)).shape == (inputs[0], outputs)
+
+
+def test_equal_seeds_give_equal_starts() -> None:
+    shapes = small_cnn(8, 3, 2).shapes
+    one, same, other = fresh(shapes, 1), fresh(shapes, 1), fresh(shapes, 2)
+    assert all(torch.equal(one[name], same[name]) for name in shapes)
+    assert not torch.equal(one["dense.weight"], other["dense.weight"])
+    assert float(one["dense.bias"].abs().max()) == 0
+    assert float(one["dense.weight"].abs().max()) <= shapes["dense.weight"][1] ** -0.5
+
+
+def test_a_linear_model_is_linear_and_hidden_layers_are_rectified() -> None:
+    linear = mlp(2, (), 1)
+    params = {"output.weight": torch.tensor([[2.0, -1.0]]), "output.bias": torch.tensor([0.5])}
+    assert linear.outputs(params, torch.tensor([[1.0, 3.0]])).tolist() == [[-0.5]]
+    hidden = mlp(1, (1,), 1)
+    one = torch.tensor([[1.0]])
+    params = {
+        "dense1.weight": one,
+        "dense1.bias": torch.zeros(1),
+        "output.weight": one,
+        "output.bias": torch.zeros(1),
+    }
+    assert hidden.outputs(params, torch.tensor([[-4.0], [4.0]])).tolist() == [[0], [4]]
+
 
 CANCER = datasets_path() / "vfl_breast_cancer.npz"
 TRIGGER = b'{"trainerId": "MNIST_3_7", "rounds": 2}'
@@ -116,11 +159,11 @@ async def test_two_hospitals_with_other_classes_are_told_what_differs(tmp_path: 
         b = await mesh.add("b", make_own(images(), node(tmp_path / "b")), ("a",))
         await mesh.full()
         await a.receive("/training/trigger", TRIGGER, "application/json", "127.0.0.1")
-        await until(lambda: a.job(MNIST_3_7)["current_round"] == 1 and a.job(MNIST_3_7)["phase"] == "IDLE")
+        await until(lambda: a.job(MNIST_3_7).current_round == 1 and a.job(MNIST_3_7).phase == "IDLE")
         said = " | ".join(news.text for news in (*a.feed.recent(), *b.feed.recent()))
         assert "the nodes do not agree on classes: here cat, fox; there cat, dog" in said
         assert a.history(MNIST_3_7)[-1]["contributors"] == ["a"]
-        assert b.job(MNIST_3_7)["current_round"] == -1
+        assert b.job(MNIST_3_7).current_round == -1
     finally:
         await mesh.stop()
 
@@ -191,3 +234,43 @@ def test_a_number_is_told_in_the_targets_own_unit(tmp_path: Path) -> None:
     assert found.meaning == "scores"
     assert np.allclose(found.values[:, 0], [1100, 1900], atol=30)
     assert trainer.data_info().classes == ("y",)
+
+
+def furthest(trainer: Trainer, inputs: Array) -> float:
+    """By how much file and trainer differ, after a little training."""
+    pytest.importorskip("onnx", reason="the extra onnx is not installed")
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime, which runs the files, is not here")
+    fit = trainer.fit(Task(trainer.initial_params(0), HyperParams(e=2, u=0.05, b=8), seed=1))
+    file = trainer.onnx(fit.params)
+    assert file is not None
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = 1
+    (values,) = runtime.InferenceSession(file, options).run(None, {"inputs": inputs})
+    expected = trainer.predict(fit.params, inputs).values
+    assert values.shape == expected.shape
+    return float(np.abs(values - expected).max() / max(1.0, np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("model", ["small-cnn", "linear"])
+@pytest.mark.parametrize("colour", ["grey", "rgb"])
+def test_images(tmp_path: Path, model: str, colour: str) -> None:
+    class_folders(tmp_path / "pictures")
+    trainer = make_own(images(model=model, colour=colour), node(tmp_path))
+    spec = trainer.input_spec()
+    assert spec is not None
+    pictures = np.random.default_rng(0).integers(0, 256, (7, *spec.shape)).astype(np.float32)
+    assert furthest(trainer, pictures) < 1e-4
+
+
+@pytest.mark.parametrize("model", ["linear", "mlp"])
+def test_classes_of_a_table(tmp_path: Path, model: str) -> None:
+    rows = [[a, b, ("f", "m")[i % 2], y] for i, (a, b, y) in enumerate(two_clouds(200))]
+    csv_file(tmp_path / "t.csv", ["a", "b", "sex", "y"], rows)
+    trainer = make_own(table(model=model, categories={"sex": ["f", "m"]}), node(tmp_path))
+    assert furthest(trainer, np.array([[0, 100, 1, 0], [2, 140, 0, 1], [1, 120, 0, 1]], np.float32)) < 1e-4
+
+
+def test_numbers_of_a_table_come_in_the_targets_own_unit(tmp_path: Path) -> None:
+    csv_file(tmp_path / "t.csv", ["a", "y"], [[i, 1000 + 10 * i] for i in range(100)])
+    trainer = make_own(table(task="regress", target_scale=[1500, 300]), node(tmp_path))
+    assert furthest(trainer, np.array([[10], [90]], np.float32)) < 1e-4

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from flnet.params import Params
+from flnet.compute.checks import checked_fit, checked_score
+from flnet.compute.loader import find_trainers, import_trainer
+from flnet.datasets.no_code import KINDS
+from flnet.datasets.no_code_table import ABSENT
+from flnet.params.params import Params
 from flnet.settings import Settings
-from flnet.training.api import Task, Trainer
-from flnet.training.checks import checked_fit, checked_score
-from flnet.training.loader import find_trainers, import_trainer
-from flnet.training.own import KINDS
-from flnet.training.own_rows import ABSENT
-from tests.training.own_files import class_folders, csv_file, node, two_clouds
+from flnet.trainer import Task, Trainer
+from tests.datasets.own_files import class_folders, csv_file, node, two_clouds
 
 TEXT = (Path(__file__).parents[2] / "docs" / "own-data.md").read_text("utf-8")
 FILES: dict[str, str] = dict(re.findall(r"<!-- own:(\w+) -->\n```toml\n(.*?)```", TEXT, re.DOTALL))

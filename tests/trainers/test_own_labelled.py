@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from flnet.algorithms.fed_mt.local_training import ByLabels, with_labels
+from flnet.compute.checks import checked_fit, checked_score, declared
 from flnet.errors import TrainerError
-from flnet.labels import read_fields
-from flnet.params import Params
-from flnet.training.api import Task, Trainer
-from flnet.training.checks import checked_fit, checked_score, declared
-from flnet.training.methods import with_labels
-from flnet.training.methods.by_labels import ByLabels
-from tests.training.own_files import csv_file, images, node, save, table
+from flnet.labels.spaces import read_fields
+from flnet.params.params import Params
+from flnet.trainer import Task, Trainer
+from tests.datasets.own_files import csv_file, images, node, save, table
 from trainers._own import make_own
 
 CLASSES = ["healthy", "cold", "flu"]

@@ -11,14 +11,14 @@ import pytest
 
 pytest.importorskip("PIL", reason="Pillow is not installed")
 
-from flnet.clusters import pair_jaccard
+from flnet.algorithms.clustering import pair_jaccard
+from flnet.compute.checks import checked_fit, checked_params, checked_score
 from flnet.errors import DataMissing
-from flnet.params import Params
-from flnet.training.api import Task, TrainerSettings
-from flnet.training.checks import checked_fit, checked_params, checked_score
+from flnet.params.params import Params
+from flnet.trainer import Task, TrainerSettings
+from tests.datasets.own_files import node, save
 from tests.trainers.test_k_means import averaged
 from tests.trainers.test_orientations import stripes
-from tests.training.own_files import node, save
 from trainers.PICTURE_GROUPS import OPTIONS_FILE, SIDE, make_trainer
 
 ANGLES = (0, 60, 120)

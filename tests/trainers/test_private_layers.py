@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from flnet.merging import weighted_mean
-from flnet.params import Params
-from flnet.training.api import Task, Trainer, TrainerFile, TrainerSettings
-from flnet.training.checks import checked_fit, checked_private, declared
-from flnet.training.loader import import_trainer
-from flnet.training.method import Method
+from flnet.compute.checks import checked_fit, checked_private, declared
+from flnet.compute.loader import import_trainer
+from flnet.params.arithmetic import weighted_mean
+from flnet.params.params import Params
+from flnet.trainer import Method, Task, Trainer, TrainerFile, TrainerSettings
 from tests.trainers.cifar_forms import npz
 
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "trainers.md"
@@ -32,7 +31,7 @@ def nodes(folder: Path, count: int, method: Method) -> list[Trainer]:
     for part in range(1, count + 1):
         state = folder / f"state-{part}"
         state.mkdir()
-        told = TrainerSettings(None, state, (part, 6), method=method)
+        told = TrainerSettings(None, state, (part, 12), method=method)
         found.append(import_trainer(file, told, again=False))
     return found
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flnet.messages import HyperParams
-from flnet.params import Params, Schema
-from flnet.training.api import Lesson, Partition, Task, TrainerSettings
-from flnet.training.data import Labelled
+from flnet.datasets.labelled import Labelled
+from flnet.params.params import Params, Schema
+from flnet.protocol.messages import HyperParams
+from flnet.trainer import Lesson, Partition, Task, TrainerSettings
 from trainers.SMALL_DIGITS import SHAPES, SmallDigits, make_trainer
 
 FIVE = HyperParams(e=5, u=0.001, b=32)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from flnet.messages import HyperParams  # noqa: E402
-from flnet.training.api import Task  # noqa: E402
+from flnet.protocol.messages import HyperParams  # noqa: E402
+from flnet.trainer import Task  # noqa: E402
 from trainers import _stacked  # noqa: E402
 from trainers._dense import Learner, Learnt, train  # noqa: E402
 from trainers._stacked import train_together  # noqa: E402

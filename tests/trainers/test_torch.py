@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install flnet[torch]")
 
 from flnet.errors import TrainerError  # noqa: E402
-from flnet.training.api import TrainerSettings  # noqa: E402
+from flnet.trainer import TrainerSettings  # noqa: E402
 from trainers._torch import Proximal, chosen_device, descend, digest  # noqa: E402
 from trainers.MNIST import make_trainer  # noqa: E402
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flnet.effects import (
+from flnet.errors import PeerError
+from flnet.protocol.effects import (
     Answer,
     Average,
     CancelTimer,
@@ -28,8 +29,7 @@ from flnet.effects import (
     SetTimer,
     Train,
 )
-from flnet.errors import PeerError
-from flnet.events import (
+from flnet.protocol.events import (
     ClaimAnswered,
     ClaimReceived,
     DeclineReceived,
@@ -42,9 +42,9 @@ from flnet.events import (
     TrainingFailed,
     UpdateReceived,
 )
-from flnet.messages import Packet
-from flnet.params import RoundKey
-from tests.jobs.stage import Stage, learnt
+from flnet.protocol.messages import Packet
+from flnet.protocol.updates import RoundKey
+from tests.rounds.stage import Stage, learnt
 
 RULE = "----"
 
@@ -128,7 +128,7 @@ class Script(Stage):
 
     def do_show(self) -> None:
         for name, job in self.jobs.items():
-            view = job.view()
+            view = job.view().as_json()
             model = self.models.setdefault(view["digest"], len(self.models) + 1)
             waits = f", waits for {' '.join(view['waiting_for'])}" if view["waiting_for"] else ""
             made = (

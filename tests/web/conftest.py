@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pytest
-import pytest_asyncio
 from quart import Quart
 from quart.typing import TestClientProtocol
 
 from flnet.settings import load_settings
-from flnet.web import create_app
-from flnet.web.serve import serve
-from tests.processes.harness import RealNode
-
-from .browsing import ARGS, CHROMIUM, Watched, for_one_test, launched
-from .fake_node import FakeNode
+from flnet.web.app import create_app
+from flnet.web.server import serve
+from tests.web.fake_node import FakeNode
 
 SETTINGS = load_settings({}, {})
 Client: TypeAlias = TestClientProtocol  # by another name, because pytest collects what is called Test...
@@ -64,59 +60,3 @@ def running(app: Quart) -> Running:
             await asyncio.wait_for(server, 10)
 
     return run
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    """A real browser, for the tests of one module."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with sync_api.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=CHROMIUM, args=ARGS)
-        yield started
-        started.close()
-
-
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def shared_chromium() -> AsyncIterator[Any]:
-    """A real browser, for all tests with ASYNC_MARKS."""
-    async with launched() as chromium:
-        yield chromium
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def async_chromium(shared_chromium: Any) -> AsyncIterator[Any]:
-    """That browser for one test."""
-    async with for_one_test(shared_chromium) as chromium:
-        yield chromium
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def page(request: pytest.FixtureRequest, async_chromium: Any) -> AsyncIterator[Any]:
-    """A page that tells no error and opens no dialog; options of its context come as the parameter."""
-    wrong: list[str] = []
-    opened = await (await async_chromium.new_context(**getattr(request, "param", {}))).new_page()
-    opened.on("pageerror", lambda error: wrong.append(str(error)))
-    opened.on("dialog", lambda dialog: wrong.append(dialog.message))
-    opened.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
-    yield opened
-    assert wrong == []
-
-
-@pytest.fixture
-def browser(chromium: Any) -> Iterator[Watched]:
-    """That browser for one test, which fails when a page asks another host for anything, or has an error."""
-    watched = Watched(chromium)
-    yield watched
-    watched.end()
-
-
-@pytest.fixture
-def visit(browser: Watched) -> Callable[..., Any]:
-    """`visit(node, path, **options)`: a view of a node, for a person of their own."""
-
-    def open_page(node: RealNode, path: str = "/", **options: Any) -> Any:
-        page = browser.new_page(**options)
-        page.goto(f"http://127.0.0.1:{node.port}{path}")
-        return page
-
-    return open_page

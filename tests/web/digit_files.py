@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from flnet.params import Array
+from flnet.params.params import Array
 
 # Softmax regression in numpy; without the files there are no data.
 TRAINER = '''
@@ -18,10 +18,10 @@ TRAINER = '''
 
 import numpy as np
 
-from flnet.training.api import DataInfo, DataMissing, Fit, Score, Trainer
-from flnet.training.data import Labelled, fingerprint
-from flnet.training.dealing import dealt_counts
-from flnet.training.idx import read_idx
+from flnet.trainer import DataInfo, DataMissing, Fit, Score, Trainer
+from flnet.datasets.labelled import Labelled, fingerprint
+from flnet.datasets.split import dealt_counts
+from flnet.datasets.labelled import read_idx
 
 DATA_PLACE = "digits"
 NAMES = {"train": "train", "test": "t10k"}

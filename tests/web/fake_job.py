@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from flnet.errors import NotOffered
-from flnet.messages import HyperParams
-from flnet.node.base import View
+from flnet.node.interface import View
+from flnet.protocol.messages import HyperParams
+from flnet.rounds.view import JobView
+from flnet.text import text
 
 NO_SCHEDULE: View = {
     **{"when": "never", "by_person": False, "next_seconds": None, "next_words": ""},
@@ -34,7 +36,7 @@ class FakeStudies:
     async def findings(self, trainer: str, kind: str, digest: str | None = None) -> View:
         self.asked.append((trainer, kind, digest))
         if kind not in self.found:
-            raise NotOffered(f"{trainer} looks for no groups of rows: there is nothing to show")
+            raise NotOffered(text("{trainer} looks for no groups of rows: there is nothing to show", trainer))
         return self.found[kind]
 
 
@@ -65,8 +67,13 @@ class FakeJob:
     metrics: View = field(default_factory=dict)
     more: View = field(default_factory=dict)  # fields of its view beside these
 
-    def view(self) -> View:
+    def view(self) -> JobView:
+        return JobView.model_validate(self.fields())
+
+    def fields(self) -> View:
         return {
+            **dict.fromkeys(("used_hyper", "exchanged_with", "schema_digest", "initiator", "inputs")),
+            **{"model_round": -1, "formats": []},
             "trainer_id": self.trainer_id,
             "trainer_label": self.label,
             "phase": self.phase,
@@ -79,8 +86,7 @@ class FakeJob:
             "post_fedavg_accuracy": self.after,
             "metrics": self.metrics,
             "digest": self.digest,
-            "contributors": [],
-            "initiator": None,
+            "contributors": 0,
             "rounds_left": self.rounds_left,
             "goal": self.goal,
             "schedule": self.schedule,

@@ -8,8 +8,6 @@ from typing import Any
 
 import orjson
 
-from flnet.blob import Blob
-from flnet.codec.binary import BINARY_TYPE
 from flnet.errors import (
     FlnetError,
     JobBusy,
@@ -23,12 +21,14 @@ from flnet.errors import (
     UnknownTrainer,
     UnreadableBody,
 )
-from flnet.messages import (
+from flnet.node.interface import Body, Download, EditHyperParams, Order, PeerInfo, Points, Question, View
+from flnet.params.blob import Blob
+from flnet.params.params import TrainerId
+from flnet.protocol.messages import (
     Accuracy,
     Announce,
     AnnounceReply,
     AskVersion,
-    EditHyperParams,
     HyperParams,
     JobMessage,
     ModelParams,
@@ -38,14 +38,14 @@ from flnet.messages import (
     Trigger,
     Triggered,
 )
-from flnet.node.base import Body, Download, Order, Points, Question, View
-from flnet.params import TrainerId
-from flnet.policies.schedule import Schedule
-from flnet.transport.base import Reply
-
-from .fake_feed import FakeFeed
-from .fake_job import NO_SCHEDULE, FakeGains, FakeJob, FakeStudies
-from .fake_shelf import FakeShelf
+from flnet.rounds.schedule import Schedule
+from flnet.rounds.view import JobView
+from flnet.text import text
+from flnet.wire.binary_codec import BINARY_TYPE
+from flnet.wire.transport import Reply
+from tests.web.fake_feed import FakeFeed
+from tests.web.fake_job import NO_SCHEDULE, FakeGains, FakeJob, FakeStudies
+from tests.web.fake_shelf import FakeShelf
 
 KINDS = {kind.path: kind for kind in (Announce, AskVersion, Probe, StartTraining, ModelParams, Accuracy, Trigger)}
 CONTROL = 64 * 1024
@@ -60,7 +60,7 @@ class FakeNode(FakeShelf):
         self.me = Peer(id=node_id, port=port)
         self.feed = FakeFeed()
         self.imports: Any = None
-        self.gains = FakeGains()
+        self.leave_one_out = FakeGains()
         self.studies = FakeStudies()
         self.limit = limit
         self.jobs = {
@@ -79,6 +79,11 @@ class FakeNode(FakeShelf):
         self.given: list[tuple[str, int]] = []  # and how many bytes were handed out
         self.questions: list[Question] = []
         self.is_ready = True
+
+    @property
+    def reported(self) -> list[str]:
+        """What was told of refused requests."""
+        return [item.text for item in self.feed.recent() if item.kind == "refused_here"]
 
     def body_limit(self, path: str) -> int:
         model = path in (StartTraining.path, ModelParams.path, Accuracy.path)
@@ -130,12 +135,12 @@ class FakeNode(FakeShelf):
     async def _trigger(self, message: Trigger) -> Reply:
         job = self._job(message.trainer_id)
         if job.phase == "LOADING":
-            raise NotReady(f"{job.label} is still loading its data")
+            raise NotReady(text("{trainer} is still loading its data", job.label))
         if job.phase != "IDLE":
             raise JobBusy(f"{job.label} is in round {job.round} already; wait until it is averaged")
         job.round += 1
         job.phase, job.progress = "TRAINING", {"done": 1, "total": 4}
-        await self.feed.publish("round_started", f"Round {job.round} of {job.label} began", job.trainer_id)
+        self.feed.publish("round_started", f"Round {job.round} of {job.label} began", job.trainer_id)
         return _reply(202, Triggered(trainer_id=job.trainer_id, round=job.round).fields())
 
     def _round(self, message: JobMessage) -> Reply:
@@ -153,26 +158,26 @@ class FakeNode(FakeShelf):
         job.digest = f"{job.round:064x}"
         job.outcome = f"Round {job.round} was averaged from 1 update."
         job.records.append({"round": job.round, "pre_fedavg_accuracy": before, "post_fedavg_accuracy": after})
-        await self.feed.publish("averaged", f"Round {job.round} of {job.label} was averaged", trainer)
+        self.feed.publish("averaged", f"Round {job.round} of {job.label} was averaged", trainer)
 
     def add_peer(self, peer_id: str, address: str, state: str = "alive", reason: str = "") -> None:
         ip, _, port = address.rpartition(":")
         place = {"id": peer_id, "ip": ip, "port": port, "address": address}
         self.known.append({**place, "state": state, "reason": reason, "incarnation": 0})
 
-    async def edit_hyper_params(self, trainer: TrainerId, changes: EditHyperParams) -> View:
+    async def edit_hyper_params(self, trainer: TrainerId, changes: EditHyperParams) -> JobView:
         job, said = self._job(trainer), changes.model_dump(exclude_none=True)
         if "aggregation" in said:
             job.more = {**job.more, "merging_rule": said.pop("aggregation")}
         job.hyper = HyperParams.model_validate({**job.hyper.model_dump(), **said})
         return job.view()
 
-    async def plan(self, trainer: TrainerId, when: str | None) -> View:
+    async def plan(self, trainer: TrainerId, when: str | None) -> JobView:
         said = {"when": str(Schedule.parse(when or "")), "by_person": when is not None}
         self._job(trainer).schedule = {**NO_SCHEDULE, **said}
         return self.job(trainer)
 
-    async def steer(self, trainer: TrainerId, order: Order) -> View:
+    async def steer(self, trainer: TrainerId, order: Order) -> JobView:
         job = self._job(trainer)
         if order == "stop":
             job.rounds_left = 0
@@ -184,13 +189,16 @@ class FakeNode(FakeShelf):
         busy = any(job.phase not in ("IDLE", "NO_DATA") for job in self.jobs.values())
         return {
             "iAm": self.me.fields(),
-            "jobsInfo": [job.view() for job in self.jobs.values()],
+            "jobsInfo": [job.for_peers() for job in self.all_jobs()],
             "lastNodeStatus": "BUSY" if busy else "IDLE",
             "peers": self.peers(),
             "version": "0",
         }
 
-    def job(self, trainer: TrainerId) -> View:
+    def all_jobs(self) -> Sequence[JobView]:
+        return [self.job(TrainerId(trainer)) for trainer in self.jobs]
+
+    def job(self, trainer: TrainerId) -> JobView:
         return self._job(trainer).view()
 
     def history(self, trainer: TrainerId) -> Sequence[View]:
@@ -217,16 +225,16 @@ class FakeNode(FakeShelf):
     def peers(self) -> Sequence[View]:
         return list(self.known)
 
-    async def peer_infos(self) -> Sequence[View]:
+    async def peer_infos(self) -> Sequence[PeerInfo]:
         self.asked_peers += 1
         await asyncio.sleep(0)
-        return list(self.around)
+        return infos_of(self.around)
 
     async def peer_rounds(self, trainer: TrainerId) -> Mapping[str, Points]:
         return {peer: points for (peer, of), points in self.rounds_around.items() if of == trainer}
 
     def ready(self) -> View:
-        reasons = [] if self.is_ready else ["MNIST is still loading its data"]
+        reasons = [] if self.is_ready else [text("{trainer} is still loading its data", "MNIST")]
         return {"ready": self.is_ready, "mesh_joined": True, "data_loaded": self.is_ready, "reasons": reasons}
 
     def _known(self, trainer: str, digest: str) -> str:
@@ -238,6 +246,16 @@ class FakeNode(FakeShelf):
         if trainer not in self.jobs:
             raise UnknownTrainer(trainer, sorted(self.jobs))
         return self.jobs[trainer]
+
+
+def infos_of(around: Sequence[View]) -> list[PeerInfo]:
+    """What peers say of themselves, read as the node reads their answers."""
+    return [
+        PeerInfo(one["id"], one.get("address", ""), error=one.get("error"))
+        if one["info"] is None
+        else PeerInfo.claimed(one["id"], one.get("address", ""), one["info"])
+        for one in around
+    ]
 
 
 def _reply(status: int, fields: Any) -> Reply:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from flnet.node.base import FeedItem, View
+from flnet.node.interface import FeedItem, View
 from flnet.node.trust import Trust
-from flnet.params import TrainerId
+from flnet.params.params import TrainerId
+from flnet.rounds.view import JobView
+from flnet.security.signing import RequestVerifier
 
 
 class FakeShelf:
     """Notes what was to be done with which model."""
 
+    signing: RequestVerifier | None = None  # of a mesh with keys
     trust: Trust | None = None  # `Trust(key)` for a pinned mesh
 
     def __init__(self) -> None:
@@ -21,7 +24,7 @@ class FakeShelf:
         self.failure: Exception | None = None
         self.forgotten: list[str] = []  # peers
 
-    def job(self, trainer: TrainerId) -> View:
+    def job(self, trainer: TrainerId) -> JobView:
         """The job's view; refuses unknown trainers."""
         raise NotImplementedError
 
@@ -42,14 +45,14 @@ class FakeShelf:
         kept: Sequence[FeedItem] = self.feed.recent()
         return kept
 
-    async def restore(self, trainer: TrainerId, digest: str) -> View:
-        return {**self._ordered("restore", trainer, digest), "digest": digest}
+    async def restore(self, trainer: TrainerId, digest: str) -> JobView:
+        return self._ordered("restore", trainer, digest).model_copy(update={"digest": digest})
 
     async def pin(self, trainer: TrainerId, digest: str, pinned: bool) -> View:
         self._ordered("pin" if pinned else "unpin", trainer, digest)
         return {"digest": digest, "pinned": pinned}
 
-    def _ordered(self, order: str, trainer: TrainerId, digest: str) -> View:
+    def _ordered(self, order: str, trainer: TrainerId, digest: str) -> JobView:
         job = self.job(trainer)
         if self.failure:
             raise self.failure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html.parser import HTMLParser
 from urllib.parse import urlencode
 
-from .conftest import Client
+from tests.web.conftest import Client
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 

@@ -1,4 +1,4 @@
-"""Finds the sentences in the sources of flnet that people may read, as templates in which every gap is `GAP`."""
+"""Finds strings in the sources of flnet that people may read and that are no `flnet.text.Text`."""
 
 from __future__ import annotations
 
@@ -6,73 +6,59 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 
-GAP = "\0"
-MOST_VARIANTS = 16  # of one sentence
+GAP = "{}"
 TELLING = {"Publish": 1, "publish": 1, "tell": 1, "decline": 1, "Notice": 0, "show_fault": 1}
-"""Calls whose argument at this place is always words for people, however short."""
+"""Calls whose argument at this place is a sentence for people, however short."""
+TRANSLATED = {"text", "t", "_"}
+"""Calls whose first argument is a message id."""
 UNSEEN = {
-    "IllegalStep",
-    "TypeError",
-    "AssertionError",
-    "NotImplementedError",
-    "RuntimeError",
-    "compile",
-    "getLogger",
+    *("IllegalStep", "TypeError", "AssertionError", "NotImplementedError", "RuntimeError"),
+    *("StartError", "SettingsError", "compile", "getLogger", "_declare"),
 }
-"""Calls whose words nobody reads on the page: of bugs, of what cannot happen, of patterns."""
+"""Calls whose words nobody reads on the page: of bugs, of nodes that do not start, of patterns, of the API description."""
+UNSEEN_KEYWORDS = {"description", "help", "content_type", "what", "query"}
 _SQL = re.compile(r"\s*(CREATE|DELETE|INSERT|SELECT|UPDATE) [A-Za-z]")
 _WORD = re.compile(r"(?<![\w/.=-])[a-z]{2,}(?![\w/=-])")
 
 
 @dataclass(frozen=True)
 class Found:
-    """A sentence, and where it stands."""
+    """A string that reads like a sentence, with {} for gaps, and where it stands."""
 
     where: str
-    template: str
+    words: str
 
 
 def sentences_in(path: Path, name: str) -> list[Found]:
-    """What the module says: whatever reads like two words or more, and all that is told, but for the unseen."""
+    """The strings of a module that read like two words or more, and all that is told, but for the unseen."""
     tree = ast.parse(path.read_text("utf-8"))
-    skipped = set(_unseen(tree))
+    skipped = {id(node) for node in _unseen(tree)}
     told = {id(argument) for argument in _told(tree)}
-    found = []
-    for node in ast.walk(tree):
-        if id(node) in skipped or not isinstance(node, ast.Constant | ast.JoinedStr):
-            continue
-        if isinstance(node, ast.Constant) and not isinstance(node.value, str):
-            continue
-        for template in variants(node):
-            if reads_like_words(template) or (id(node) in told and re.search("[a-z]{2}", template)):
-                found.append(Found(f"{name}:{node.lineno}", template))
-    return found
+    return [
+        Found(f"{name}:{node.lineno}", words)
+        for node in ast.walk(tree)
+        if id(node) not in skipped and isinstance(node, ast.Constant | ast.JoinedStr)
+        if (words := words_of(node)) and (reads_like_words(words) or id(node) in told)
+    ]
 
 
-def variants(node: ast.AST) -> list[str]:
-    """All that an expression can say, with `GAP` for what is not known here."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return [node.value]
-    if isinstance(node, ast.FormattedValue) and node.conversion < 0:
-        return variants(node.value)
-    if isinstance(node, ast.IfExp):
-        return sorted({*variants(node.body), *variants(node.orelse)})
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.left, ast.Constant):
-        return ["", *variants(node.left)]
+def words_of(node: ast.Constant | ast.JoinedStr) -> str:
+    """A string literal with {} for each gap; nothing for any other constant."""
     if isinstance(node, ast.JoinedStr):
-        parts = [variants(part) for part in node.values]
-        return ["".join(one) for one in product(*parts)][:MOST_VARIANTS]
-    return [GAP]
+        return "".join(words_of(part) if isinstance(part, ast.Constant) else GAP for part in node.values)
+    return node.value if isinstance(node.value, str) else ""
 
 
-def reads_like_words(template: str) -> bool:
-    """Whether this is a sentence or a part of one, not a name, an address or a pattern."""
-    if _SQL.match(template):
-        return False
-    return " " in template.strip() and len(_WORD.findall(template)) >= 2
+def reads_like_words(words: str) -> bool:
+    """Whether this is a sentence or a part of one, not a name, an address, a pattern or markup."""
+    return (
+        not words.startswith("<")
+        and not _SQL.match(words)
+        and " " in words.strip()
+        and len(_WORD.findall(words)) >= 2
+    )
 
 
 def _told(tree: ast.AST) -> Iterator[ast.AST]:
@@ -81,29 +67,21 @@ def _told(tree: ast.AST) -> Iterator[ast.AST]:
             yield from call.args[place : place + 1]
 
 
-def _unseen(tree: ast.AST) -> Iterator[int]:
+def _unseen(tree: ast.AST) -> Iterator[ast.AST]:
     for node in ast.walk(tree):
-        parts: list[ast.AST] = []
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):  # a docstring
-            parts = [node.value]
-        elif isinstance(node, ast.JoinedStr):  # its pieces are read together
-            parts = [one for one in node.values if isinstance(one, ast.Constant)]
-            parts += [one for value in node.values for one in _chosen(value)]
-        elif isinstance(node, ast.Call) and (_name(node) in UNSEEN or _is_log(node) or _name(node) == "t"):
-            parts = [one for argument in node.args for one in ast.walk(argument)]
-        elif isinstance(node, ast.keyword) and node.arg in ("description", "help", "content_type"):
-            parts = list(ast.walk(node.value))
-        elif isinstance(node, ast.Assert) and node.msg is not None:
-            parts = list(ast.walk(node.msg))
-        yield from map(id, parts)
-
-
-def _chosen(value: ast.AST) -> list[ast.AST]:
-    """The texts that stand in a sentence by turns."""
-    inner = value.value if isinstance(value, ast.FormattedValue) and value.conversion < 0 else value
-    if isinstance(inner, ast.IfExp):
-        return [*_chosen(inner.body), *_chosen(inner.orelse)]
-    return [inner] if isinstance(inner, ast.Constant | ast.JoinedStr) else []
+        match node:
+            case ast.Expr(value=ast.Constant() as docstring):
+                yield docstring
+            case ast.JoinedStr():  # its parts are read together
+                yield from (part for part in node.values if isinstance(part, ast.Constant))
+            case ast.Call() if _name(node) in UNSEEN or _is_log(node):
+                yield from (part for argument in node.args for part in ast.walk(argument))
+            case ast.Call() if _name(node) in TRANSLATED:
+                yield from node.args[:1]
+            case ast.keyword() if node.arg in UNSEEN_KEYWORDS:
+                yield from ast.walk(node.value)
+            case ast.Assert(msg=ast.expr() as message):
+                yield from ast.walk(message)
 
 
 def _name(call: ast.Call) -> str:

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from flnet.messages import Peer
-from flnet.node import NodeRuntime, assemble
+from flnet.compute.in_process import InlineQueue
+from flnet.node.build import assemble
+from flnet.node.runtime import NodeRuntime
+from flnet.protocol.messages import Peer
 from flnet.settings import Settings
-from flnet.store import MemoryStore
-from flnet.training import TrainerFile
-from flnet.training.memory import InlinePool
-from flnet.transport import MemoryNetwork
-from flnet.web import create_app
-from tests.node.test_importing import ONE, Readers
-
-from .conftest import SETTINGS, Client
+from flnet.store.memory import MemoryStore
+from flnet.trainer import TrainerFile
+from flnet.web.app import create_app
+from flnet.wire.memory import MemoryNetwork
+from tests.node.test_data_import import ONE, Readers
+from tests.web.conftest import SETTINGS, Client
 
 HERE = "/data/MNIST_3_7/import?name=more.txt&add=true"
 
@@ -34,13 +34,13 @@ async def node(tmp_path: Path) -> AsyncIterator[NodeRuntime]:
         Settings(datasets_path=folder, train_when="new 2"),
         me,
         [ONE],
-        pool=InlinePool(Readers(folder)),
+        pool=InlineQueue(Readers(folder)),
         transport=MemoryNetwork(random.Random(0)).transport(me.address),
         store=MemoryStore(),
         files=[TrainerFile(ONE, "", place="numbers/numbers.txt")],
     )
     await running.start()
-    await until(lambda: running.job(ONE)["phase"] == "IDLE")
+    await until(lambda: running.job(ONE).as_json()["phase"] == "IDLE")
     yield running
     await running.stop()
 
@@ -60,17 +60,17 @@ async def test_rows_are_added_counted_and_trained_on(client: Client, node: NodeR
     told = await (await client.post(HERE, data=b"0\n2\n7\n")).get_json()
     assert (told["added"], told["rows"], told["aside"]) == (1, {"train": 4}, None)
     assert (tmp_path / "data/numbers/numbers.txt").read_text() == "0\n1\n2\n7\n"
-    await until(lambda: node.job(ONE)["schedule"]["new_examples"] == 1)
+    await until(lambda: node.job(ONE).as_json()["schedule"]["new_examples"] == 1)
     node.schedules.tick()
-    assert node.job(ONE)["schedule"]["next_words"] == "when 2 new examples have come (1 so far)"
+    assert node.job(ONE).as_json()["schedule"]["next_words"] == "when 2 new examples have come (1 so far)"
     again = await (await client.post(HERE, data=b"0\n2\n7\n")).get_json()
     assert (again["added"], again["files"]) == (0, 0)
     await client.post(HERE, data=b"0\n8\n")
-    await until(lambda: node.job(ONE)["schedule"]["new_examples"] == 2)
+    await until(lambda: node.job(ONE).as_json()["schedule"]["new_examples"] == 2)
     node.schedules.tick()
     await until(lambda: bool(node.history(ONE)))
     assert [(one["why"], one["examples"]) for one in node.history(ONE)] == [("2 new examples have come", 5)]
-    assert node.job(ONE)["schedule"]["new_examples"] == 0
+    assert node.job(ONE).as_json()["schedule"]["new_examples"] == 0
 
 
 async def test_what_the_trainer_cannot_read_is_taken_out_again(
@@ -80,7 +80,7 @@ async def test_what_the_trainer_cannot_read_is_taken_out_again(
     assert (answer.status_code, (await answer.get_json())["error"]) == (422, "import_refused")
     assert (tmp_path / "data/numbers/numbers.txt").read_text() == "0\n1\n2\n"
     assert [path.name for path in (tmp_path / "data/numbers").iterdir()] == ["numbers.txt"]
-    assert node.job(ONE)["schedule"]["new_examples"] == 0
+    assert node.job(ONE).as_json()["schedule"]["new_examples"] == 0
 
 
 async def test_other_columns_are_refused(client: Client, tmp_path: Path) -> None:

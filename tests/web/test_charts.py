@@ -1,3 +1,5 @@
+"""."""
+
 from __future__ import annotations
 
 import re
@@ -18,7 +20,7 @@ from flnet.web.charts import (
     SPARK_WIDTH,
     TOP,
     WIDTH,
-    Series,
+    ChartSeries,
     accuracy_chart,
     figure_chart,
     points_of,
@@ -29,7 +31,7 @@ POINTS = st.dictionaries(st.integers(0, 10**6), st.floats(0, 1), min_size=1, max
 
 
 def test_a_chart_puts_rounds_and_accuracies_where_they_belong() -> None:
-    chart = accuracy_chart([Series("a", ((0, 0.5), (1, 0.75), (2, 1.0)))])
+    chart = accuracy_chart([ChartSeries("a", ((0, 0.5), (1, 0.75), (2, 1.0)))])
     assert chart is not None
     (line,) = chart.lines
     # 640 wide with 60 and 12 at the sides: 60, 344, 628; 240 high with 12 and 30: from 210 (50 %) up to 12 (100 %)
@@ -43,7 +45,7 @@ def test_a_chart_puts_rounds_and_accuracies_where_they_belong() -> None:
 
 @pytest.mark.parametrize("value", [0.0, 0.333, 0.5, 0.999, 1.0])
 def test_a_single_round_is_a_dot_in_the_middle(value: float) -> None:
-    chart = accuracy_chart([Series("a", ((7, value),))])
+    chart = accuracy_chart([ChartSeries("a", ((7, value),))])
     assert chart is not None
     assert chart.lines[0].dots[0][0] == "344"
     assert [tick.label for tick in chart.rounds] == ["7"]
@@ -51,12 +53,12 @@ def test_a_single_round_is_a_dot_in_the_middle(value: float) -> None:
 
 def test_without_points_there_is_no_chart() -> None:
     assert accuracy_chart([]) is None
-    assert accuracy_chart([Series("a", ())]) is None
+    assert accuracy_chart([ChartSeries("a", ())]) is None
 
 
 @given(st.lists(POINTS, min_size=1, max_size=12))
 def test_every_line_lies_inside_the_axes(found: list[dict[int, float]]) -> None:
-    chart = accuracy_chart([Series("n", tuple(sorted(points.items()))) for points in found])
+    chart = accuracy_chart([ChartSeries("n", tuple(sorted(points.items()))) for points in found])
     assert chart is not None
     assert len(chart.lines) <= MAX_LINES
     for line in chart.lines:
@@ -91,7 +93,9 @@ def test_the_points_of_a_history_are_those_that_were_measured() -> None:
 
 
 def test_a_chart_of_figures_begins_with_zero_and_has_round_marks() -> None:
-    chart = figure_chart([Series("a", ((0, 0.5), (1, 1.75))), Series("b", ((0, 0.0), (1, 0.0)))], "{:g} s".format)
+    chart = figure_chart(
+        [ChartSeries("a", ((0, 0.5), (1, 1.75))), ChartSeries("b", ((0, 0.0), (1, 0.0)))], "{:g} s".format
+    )
     assert chart is not None
     # up to 2 s in steps of 0.5: 1.75 s is 198 * 0.25 / 2 = 24.75 below the top at 12
     assert [(tick.at, tick.label) for tick in chart.levels][::2] == [("210", "0 s"), ("111", "1 s"), ("12", "2 s")]
@@ -101,14 +105,14 @@ def test_a_chart_of_figures_begins_with_zero_and_has_round_marks() -> None:
 
 def test_figures_that_are_all_zero_or_missing_make_no_chart() -> None:
     assert figure_chart([], str) is None
-    assert figure_chart([Series("a", ((0, 0.0), (1, 0.0)))], str) is None
+    assert figure_chart([ChartSeries("a", ((0, 0.0), (1, 0.0)))], str) is None
 
 
 @given(
     st.lists(st.dictionaries(st.integers(0, 10**6), st.floats(1e-6, 1e15), min_size=1), min_size=1, max_size=12)
 )
 def test_every_line_of_figures_lies_inside_the_axes(found: list[dict[int, float]]) -> None:
-    chart = figure_chart([Series("n", tuple(sorted(points.items()))) for points in found], str)
+    chart = figure_chart([ChartSeries("n", tuple(sorted(points.items()))) for points in found], str)
     assert chart is not None
     assert all(TOP - 0.1 <= float(y) <= HEIGHT - BOTTOM + 0.1 for line in chart.lines for _, y in line.dots)
     assert 2 <= len(chart.levels) <= 6

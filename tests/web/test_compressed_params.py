@@ -14,24 +14,22 @@ import numpy as np
 import pytest
 import zstandard
 
-from flnet.blob import Blob
-from flnet.codec import BINARY_TYPE, ZSTD
-from flnet.effects import Fetch
-from flnet.events import AnnounceReceived, Event, Fetched, FetchFailed, Prepared
 from flnet.node.core import NodeCore
-from flnet.node.post import Post
-from flnet.node.spare import SpareMemory
-from flnet.node.wire import Form, Wire
-from flnet.packing import rounded
-from flnet.params import Digest, Params, PeerId, TrainerId
-from flnet.store import MemoryStore
-from flnet.transport import HttpTransport
+from flnet.node.formats import BodyFormats, BufferPool, Form
+from flnet.node.outbox import Outbox
+from flnet.params.blob import Blob
+from flnet.params.params import Digest, Params, PeerId, TrainerId
+from flnet.params.quantization import rounded
+from flnet.protocol.effects import Fetch
+from flnet.protocol.events import AnnounceReceived, Event, Fetched, FetchFailed, Prepared
+from flnet.store.memory import MemoryStore
+from flnet.wire.binary_codec import BINARY_TYPE, ZSTD
+from flnet.wire.http import HttpTransport
 from tests.helpers import key, peer
-from tests.jobs.helpers import declaration
 from tests.processes.proxy import ADDRESS, Proxy
-
-from .conftest import Client, Running
-from .fake_node import FakeNode
+from tests.rounds.helpers import declaration
+from tests.web.conftest import Client, Running
+from tests.web.fake_node import FakeNode
 
 T = TrainerId("T")
 MB = 1024 * 1024
@@ -41,10 +39,10 @@ SLOW, FAST = 1e6, 1e9  # bytes per second
 Serving: TypeAlias = Callable[..., AbstractAsyncContextManager[int]]
 
 
-def wire(form: Form, model: Params, core: NodeCore | None = None) -> Wire:
+def wire(form: Form, model: Params, core: NodeCore | None = None) -> BodyFormats:
     core = core or NodeCore(peer("b"), [T])
     core.hear(T, Prepared(declaration(), model))
-    return Wire(core, MemoryStore(), form, 10**9)
+    return BodyFormats(core, MemoryStore(), form, 10**9)
 
 
 @pytest.fixture
@@ -72,7 +70,7 @@ async def fetched(port: int, rate: float, digest: Digest = LOW.digest, host: str
     core, http = NodeCore(peer("c"), [T]), HttpTransport(10.0, random.Random(0))
     http._pace.measured(f"{host}:{port}", MB, MB / rate)
     core.hear(None, AnnounceReceived(peer("b", port, host)))
-    post = Post(http, wire("safetensors", FULL, core), core.members, lambda *_: None, SpareMemory())
+    post = Outbox(http, wire("safetensors", FULL, core), core.members, lambda *_: None, BufferPool())
     try:
         return await post.fetch(T, Fetch(key(), PeerId("b"), digest))
     finally:

@@ -14,21 +14,17 @@ import pytest
 from quart import Quart
 
 from flnet.errors import PeerRefused
-from flnet.keys import own_key
-from flnet.keys.signer import load_signer
-from flnet.keys.tls import NODE_NAME, Channel, server_context
-from flnet.node.door import Door
-from flnet.node.keyed import made_of
-from flnet.node.trust import Trust
+from flnet.node.trust import Trust, made_of
+from flnet.security.keys import load_signer, own_key
+from flnet.security.tls import NODE_NAME, Channel, server_context
 from flnet.settings import load_settings
-from flnet.transport import HttpTransport
-from flnet.web import create_app
-from flnet.web.serve import serve
-from tests.keys.test_tls import ask
-from tests.signing.keypairs import TestKey
-
-from .conftest import Client, free_socket
-from .fake_node import FakeNode
+from flnet.web.app import create_app
+from flnet.web.server import serve
+from flnet.wire.http import HttpTransport
+from tests.security.keypairs import TestKey
+from tests.security.test_tls import ask
+from tests.web.conftest import Client, free_socket
+from tests.web.fake_node import FakeNode
 
 CAREFUL = load_settings({"trust_loopback": "false"}, {})  # the caller of these tests is a stranger
 KNOWN, OTHER = TestKey(1), TestKey(2)
@@ -40,10 +36,9 @@ class Pinned(FakeNode):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         own = own_key(folder).text
-        self.own, self.told = own, list[str]()
+        self.own = own
         self.trust = Trust(own)
-        signing = made_of(load_signer(folder), None)
-        self.door = Door(signing.gate, lambda kind, words: self.told.append(words), self.trust)
+        self.signing = made_of(load_signer(folder), None).verifier
 
 
 @pytest.fixture
@@ -62,7 +57,9 @@ def app(node: Pinned) -> Quart:
 @asynccontextmanager
 async def caller(key: TestKey, receiver: str) -> AsyncIterator[HttpTransport]:
     trusts = receiver.__eq__
-    transport = HttpTransport(5, random.Random(0), seal=made_of(key, None, trusts).seal, channel=Channel(trusts))
+    transport = HttpTransport(
+        5, random.Random(0), signer=made_of(key, None, trusts).signer, channel=Channel(trusts)
+    )
     try:
         yield transport
     finally:
@@ -113,7 +110,7 @@ async def test_over_tls_an_accepted_node_reads_and_another_one_is_refused(
     assert (info.status, info.signer) == (200, node.own)
     assert vouched.status == 200 and b"fingerprint" in vouched.body
     assert b"tls_needed" in in_the_clear and plain == [True]
-    assert len(node.told) == 1 and "not accepted here" in node.told[0]
+    assert len(node.reported) == 1 and "not accepted here" in node.reported[0]
 
 
 async def test_a_caller_that_does_not_close_its_end_does_not_hold_up_the_end_of_the_node(
@@ -140,7 +137,7 @@ async def test_a_node_of_another_mesh_tells_once_that_tls_was_spoken() -> None:
     port = listening.getsockname()[1]
     app = create_app(FakeNode(), CAREFUL)
     server = asyncio.create_task(
-        serve(app, CAREFUL, shutdown, listening, tell=lambda kind, words: told.append(words))
+        serve(app, CAREFUL, shutdown, listening, publish=lambda kind, words: told.append(words))
     )
     try:
         for _ in range(2):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from flnet.fingerprints import fingerprint, key_text, words
-from flnet.node.base import View
+from flnet.node.interface import View
 from flnet.node.trust import Trust
-
-from .fake_node import FakeNode
+from tests.web.fake_node import FakeNode
 
 OWN, STRANGER, FRIEND, THIRD = (key_text(bytes([number]) * 32) for number in range(4))
 EVIL = "<img src=x onerror=alert(1)>"

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from flnet.codec import BinaryCodec
 from flnet.errors import OwnMachineOnly
-from flnet.node.base import Download, Question, View
-from flnet.params import Array, Params, TrainerId
-
-from .fake_node import FakeNode
+from flnet.node.interface import Download, Question, View
+from flnet.params.params import Array, Params, TrainerId
+from flnet.rounds.view import JobView
+from flnet.wire.binary_codec import BinaryCodec
+from tests.web.fake_node import FakeNode
 
 DIGITS: Mapping[str, Any] = {
     "kind": "image",
@@ -50,8 +50,9 @@ class ViewNode(FakeNode):
             "note": "",
         }
 
-    def job(self, trainer: TrainerId) -> View:
-        return {**super().job(trainer), **self.more.get(trainer, {})}
+    def job(self, trainer: TrainerId) -> JobView:
+        fields = super().job(trainer).as_json()
+        return JobView.model_validate({**fields, **self.more.get(trainer, {})})
 
     def keep(self, digest: str, params: Mapping[str, Array], **figures: Any) -> None:
         """Put a model on the shelf, after those that are there."""
@@ -63,7 +64,7 @@ class ViewNode(FakeNode):
         self._job(trainer)
         return list(self.listed)
 
-    async def restore(self, trainer: TrainerId, digest: str) -> View:
+    async def restore(self, trainer: TrainerId, digest: str) -> JobView:
         job = await super().restore(trainer, digest)
         self.listed = [{**one, "held": one["digest"] == digest} for one in self.listed]
         return job

@@ -10,7 +10,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from flnet.training.api import (
+from flnet.datasets.labelled import Labelled
+from flnet.datasets.split import own_rows
+from flnet.trainer import (
     Array,
     DataInfo,
     Fit,
@@ -23,8 +25,6 @@ from flnet.training.api import (
     TrainerError,
     TrainerSettings,
 )
-from flnet.training.data import Labelled
-from flnet.training.dealing import own_rows
 
 ROWS, CLASSES, COLUMNS = 400, 4, 6
 
@@ -104,8 +104,8 @@ class Tiny(Trainer):
 
 def _softmax(scores: Array) -> Array:
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    found: Array = powers / powers.sum(axis=1, keepdims=True)
-    return found
+    result: Array = powers / powers.sum(axis=1, keepdims=True)
+    return result
 
 
 def make_trainer(settings: TrainerSettings) -> Trainer:

@@ -1,0 +1,1 @@
+"""Aggregation rules, and the screening of updates before them."""

@@ -1,0 +1,305 @@
+"""What happens to updates before they are averaged: screening, and the filters that a rule may name.
+
+Every update is screened, in three steps: measure its distance from the base of the round, refuse it if it moved absurdly
+far, and shorten the others to the clip norm if there is one. Filters are chosen per mesh: "clip,cosine,median" shortens
+updates, drops some, and takes the median of the others. Each step is a function of the base and of the set of updates,
+so nodes that hold the same updates decide alike and get averages with the same bits (`flnet.params.arithmetic`).
+
+`clip` is norm clipping: Sun, Kairouz, Suresh, McMahan, "Can You Really Backdoor Federated Learning?" (2019), section 4,
+with a given norm. Without one it uses the median norm of the round, which fewer than half of the updates can move only
+within the range of the others.
+
+`cosine` drops updates that point away from the coordinate-wise median of all changes. An update with a flipped sign is
+as long as an honest one and as steady, so neither clipping nor a forecast detects it; its direction does. Honest nodes
+with very different data still point into the same half-space as the median. Fung, Yoon, Beschastnikh, "The Limitations
+of Federated Learning in Sybil Settings" (2020) compare directions of updates with each other; Yin et al. (2018) have the
+median.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from flnet.aggregation.base import AggregationRule, Filter, Filtered, Merged, RoundStart, State, counting
+from flnet.params.arithmetic import Total, blocks, clipped, distance, distances, longest, sort_columns, usual_norm
+from flnet.params.params import Digest, Params, PeerId, Schema
+from flnet.protocol.events import Weighed
+from flnet.protocol.updates import Update
+from flnet.text import text
+
+
+def composed(filters: Sequence[Filter], rule: AggregationRule) -> AggregationRule:
+    """The rule applied after these filters, which are applied in order.
+
+    Filters measure from the base of the round, and compare updates with each other: a rule that could take them
+    one after another no longer can.
+    """
+    if not filters:
+        return rule
+
+    def merge(state: State, start: RoundStart, updates: Sequence[Update]) -> Merged:
+        left, weighed = updates, dict[PeerId, Weighed]()
+        for each in filters:
+            left, measured = each.apply(start, left)
+            weighed |= measured
+        merged = rule.merge(state, start, left)
+        return merged._replace(weighed=_together(weighed, merged.weighed, {update.peer for update in left}))
+
+    name = ",".join([*(each.name for each in filters), rule.name])
+    return AggregationRule(name, merge, needs_base=True, changes_training=rule.changes_training)
+
+
+def _together(
+    by_filters: Mapping[PeerId, Weighed], by_rule: Mapping[PeerId, Weighed], left: set[PeerId]
+) -> Mapping[PeerId, Weighed]:
+    """The rule's view of each update, with the cosine and the reason from the filters."""
+    whole = dict(by_rule)
+    for peer, measured in by_filters.items():
+        weighed = by_rule.get(peer, Weighed() if peer in left else Weighed(0.0))
+        whole[peer] = replace(
+            weighed,
+            cosine=measured.cosine if weighed.cosine is None else weighed.cosine,
+            reason=weighed.reason or measured.reason,
+        )
+    return whole
+
+
+FEWEST = 3  # updates for a median norm: of two, nobody can say which one moved too far
+
+
+def clip(most: float | None = None) -> Filter:
+    """A filter that shortens long updates.
+
+    Args:
+        most: the L2 norm to which, above 0; None: the median norm of the round's updates that moved, of an even
+            number the lower one.
+
+    Raises:
+        ValueError: `most` is not in that range.
+    """
+    if most is not None and not 0 < most < math.inf:
+        raise ValueError(f"expected a norm above 0, got {most:g}")
+
+    def apply(start: RoundStart, updates: Sequence[Update]) -> Filtered:
+        return Filtered(shortened(start, updates, most))
+
+    return Filter("clip" if most is None else f"clip:{most:g}", apply)
+
+
+def shortened(start: RoundStart, updates: Sequence[Update], most: float | None = None) -> Sequence[Update]:
+    """These updates, shortened to the norm `most`, or to the median norm if it is None."""
+    counted = counting(updates)
+    if most is None and len(counted) < FEWEST:
+        return updates
+    moved = distances(start.base, {update.peer: update.params for update in updates}, start.schema)
+    norm = usual_norm(moved[update.peer] for update in counted) if most is None else most
+    if not 0 < norm < math.inf:
+        return updates
+    return [
+        replace(update, params=clipped(start.base, update.params, start.schema, norm, moved[update.peer]))
+        if moved[update.peer] > norm
+        else update
+        for update in updates
+    ]
+
+
+def cosine() -> Filter:
+    """A filter that drops updates whose cosine to the coordinate-wise median of all changes is not above 0.
+
+    Of fewer than three nothing is left out; nor is it where that would leave none.
+    """
+
+    def apply(start: RoundStart, updates: Sequence[Update]) -> Filtered:
+        counted = counting(updates)
+        angles = cosines(start, counted)
+        away = {peer for peer, angle in angles.items() if angle is not None and angle <= 0}
+        if len(counted) < FEWEST or len(away) == len(counted):
+            away = set()
+        weighed = {
+            peer: Weighed(cosine=angle, reason=_reason(angle) if peer in away else "")
+            for peer, angle in angles.items()
+        }
+        return Filtered([update for update in updates if update.peer not in away], weighed)
+
+    return Filter("cosine", apply)
+
+
+def cosines(start: RoundStart, updates: Sequence[Update]) -> Mapping[PeerId, float | None]:
+    """The cosine of each update's change and the coordinate-wise median of all changes.
+
+    In [-1, 1], 0 of changes too large to be computed with; None of one that changed nothing, and of all where the
+    median changed nothing.
+    """
+    most = longest(start.schema)
+    squares, products = [Total(most) for _ in updates], [Total(most) for _ in updates]
+    of_median = Total(most)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for base, *heres in blocks(start.schema, (start.base, *(update.params for update in updates))):
+            rows = np.stack([np.subtract(here, base, dtype=np.float64) for here in heres])
+            ordered = rows.copy()
+            sort_columns(ordered)
+            lower, upper = ordered[(len(rows) - 1) // 2], ordered[len(rows) // 2]
+            median = lower if len(rows) % 2 else lower * 0.5 + upper * 0.5
+            of_median.add(median * median)
+            for row, square, product in zip(rows, squares, products, strict=True):
+                product.add(row * median)
+                square.add(row * row)
+    return {
+        update.peer: _cosine(product.value, square.value, of_median.value)
+        for update, product, square in zip(updates, products, squares, strict=True)
+    }
+
+
+def _cosine(product: float, square: float, other: float) -> float | None:
+    if not square or not other or math.isinf(other):
+        return None
+    if math.isinf(product) or math.isinf(square):
+        return 0.0
+    cosine = product / (math.sqrt(square) * math.sqrt(other))
+    return max(-1.0, min(1.0, cosine))
+
+
+def _reason(angle: float | None) -> str:
+    return text("its change points away from the median of all changes, with a cosine of {cosine}", f"{angle:.2f}")
+
+
+Merge = Callable[[Sequence[Update]], Params]  # how updates of one round become one model
+Measure = Callable[[Params, Params, Schema], float]  # how far parameters are from a base
+GATE: str = text("largest update")  # what nodes agree on, by these names
+CLIP: str = text("clipping of updates")
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Bounds on how far updates may move; the same on all nodes of a mesh.
+
+    Attributes:
+        ratio: to the median of the round's distances, above which an update is refused; 0: none is.
+        clip: L2 norm to which updates are shortened; 0: they are not.
+    """
+
+    ratio: float = 100.0
+    clip: float = 0.0
+
+    def stated(self) -> dict[str, str]:
+        """The bounds that differ from the defaults, in words by name; peers must state the same."""
+        statements = {}
+        if self.ratio != Bounds.ratio:
+            statements[GATE] = text("{ratio} x the median", f"{self.ratio:g}") if self.ratio else "any"
+        if self.clip != Bounds.clip:
+            statements[CLIP] = text("to the norm {norm}", f"{self.clip:g}")
+        return statements
+
+
+USUAL = Bounds()
+
+
+class Screening:
+    """Screens the updates of one round, which may arrive in several parts."""
+
+    def __init__(
+        self,
+        bounds: Bounds,
+        base: Params,
+        schema: Schema,
+        needs_base: bool = False,
+        measure: Measure = distance,
+    ) -> None:
+        """Args:
+        base: the shared parameters that this node's round began with.
+        needs_base: whether the aggregation rule, too, looks at how updates differ from it.
+        measure: takes the distances; one that remembers them where many nodes in one process screen the same.
+        """
+        self.distances: dict[PeerId, float] = {}
+        self._bounds, self._base, self._schema = bounds, base, schema
+        self._measure = measure
+        self._needs_base = needs_base or bool(bounds.ratio or bounds.clip)
+        self._bases: dict[PeerId, Digest | None] = {}
+        self._unlike: dict[PeerId, str] = {}
+
+    def take(self, updates: Sequence[Update]) -> tuple[Update, ...]:
+        """Measure these updates, and shorten those beyond the clip norm."""
+        return tuple(self._taken(update) for update in updates)
+
+    def refused(self) -> Mapping[PeerId, str]:
+        """The peers whose updates do not count, with the reason."""
+        return {**too_far(self.distances, self._bounds.ratio), **self._unlike}
+
+    def weighed(self, by_rule: Mapping[PeerId, Weighed]) -> Mapping[PeerId, Weighed]:
+        """The rule's view of each update, with its distance and the reason if it does not count."""
+        usual, refused = usual_norm(self.distances.values()), self.refused()
+        weighed = {}
+        for peer, moved in self.distances.items():
+            entry = by_rule.get(peer, Weighed(0.0) if peer in refused else Weighed())
+            norm = moved / usual if usual and math.isfinite(moved) else None
+            weighed[peer] = replace(
+                entry,
+                norm=norm if entry.norm is None else entry.norm,
+                reason=entry.reason or refused.get(peer, ""),
+            )
+        return weighed
+
+    @property
+    def is_common(self) -> bool:
+        """Whether this node's base is the base of most updates, as far as they state one (rule R7).
+
+        If not, other nodes may have decided otherwise, and their average counts for more than the one made here.
+        """
+        if not self._needs_base:
+            return True
+        common = common_base(self._bases.values())
+        return common is None or common == self._base.digest
+
+    def _taken(self, update: Update) -> Update:
+        moved = self._measure(self._base, update.params, self._schema)
+        self.distances[update.peer], self._bases[update.peer] = moved, update.base
+        stated = update.contribution
+        if stated is not None and stated.is_signed and stated.digest != update.params.digest:
+            self._unlike[update.peer] = text("its parameters are not those that it signed for")
+        if not 0 < self._bounds.clip < moved:
+            return update
+        return replace(update, params=clipped(self._base, update.params, self._schema, self._bounds.clip, moved))
+
+
+def too_far(distances: Mapping[PeerId, float], ratio: float) -> Mapping[PeerId, str]:
+    """The peers whose update moved more than `ratio` times the median of those that moved, with the reason.
+
+    Of an even number the lower of the two in the middle counts: so fewer than half can neither raise nor lower it
+    beyond what the others did.
+    """
+    if ratio <= 0 or sum(moved > 0 for moved in distances.values()) < FEWEST:
+        return {}
+    usual = usual_norm(distances.values())
+    return {
+        peer: text(
+            "it moved {moved} from the base of the round, more than {ratio} times the median of {usual}",
+            f"{moved:.3g}",
+            f"{ratio:g}",
+            f"{usual:.3g}",
+        )
+        for peer, moved in sorted(distances.items())
+        if moved > usual * ratio
+    }
+
+
+def common_base(bases: Iterable[Digest | None]) -> Digest | None:
+    """The base that most updates name; with equal counts, the lower digest; None if no update names one."""
+    named = Counter(base for base in bases if base is not None)
+    return min(named, key=lambda base: (-named[base], base)) if named else None
+
+
+def remerge(bounds: Bounds, rule: AggregationRule, start: RoundStart, remembered: State) -> Merge:
+    """A function that aggregates updates of this round, always from the same base and memory."""
+
+    def merge(updates: Sequence[Update]) -> Params:
+        screening = Screening(bounds, start.base, start.schema)
+        taken, refused = screening.take(updates), screening.refused()
+        counting = [update for update in taken if update.peer not in refused]
+        return start.schema.conform(rule.merge(remembered, start, counting).params)
+
+    return merge

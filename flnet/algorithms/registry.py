@@ -1,0 +1,209 @@
+"""Every aggregation rule and filter by its name, and the grammar of the setting `aggregation`.
+
+A rule is written "name" or "name:argument:argument", after filters with commas between:
+"trimmed-mean:0.2", "clip,cosine,multi-krum:1:3". `parse_rule` reads the text once and gives a value that knows the
+rest: its full name, how to merge, whether it can add updates as they come, whether it changes local training.
+
+To add a rule, write its module and add one `RuleEntry` here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from flnet.aggregation.base import MERGING, AggregationRule, Filter
+from flnet.aggregation.consistency import KINDS, consistency
+from flnet.aggregation.fed_avg import fed_avg
+from flnet.aggregation.fed_opt import adaptive, fed_avg_m
+from flnet.aggregation.krum import bulyan, krum, multi_krum
+from flnet.aggregation.median import geometric_median, median
+from flnet.aggregation.screening import clip, composed, cosine
+from flnet.aggregation.trimmed_mean import DEFAULT_PART, trimmed_mean, winsorised_mean
+from flnet.algorithms.k_means import k_means
+from flnet.algorithms.scaffold import scaffold
+from flnet.params.blob import Memory, fresh
+
+USUAL = "agg1"
+MOST_FILTERS = 8
+Made = TypeVar("Made", AggregationRule, Filter)
+
+# Bounds of arguments: a number has at most nine digits before and after its point, so that names stay short.
+_DECIMAL = "[0-9]{1,9}([.][0-9]{1,9})?"
+_ABOVE_0 = f"(?=[0-9.]*[1-9]){_DECIMAL}"
+_BELOW_1 = "0([.][0-9]{1,9})?"
+_UP_TO_1 = "(0([.][0-9]{1,9})?|1)"
+_ABOVE_0_UP_TO_1 = "(1|(?=[0-9.]*[1-9])0[.][0-9]{1,9})"
+_BELOW_HALF = "0[.][0-4][0-9]{0,8}"
+_HOSTILE = "[0-9]{1,3}"
+_COUNT = "[1-9][0-9]{0,2}"
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a rule or filter.
+
+    Attributes:
+        form: regular expression of the whole argument, bounds included.
+        read: text -> value.
+        default: the value where the argument is absent.
+        is_optional: whether a text that is not of this form is the next argument.
+    """
+
+    form: str
+    read: Callable[[str], Any]
+    default: Any
+    is_optional: bool = False
+
+
+@dataclass(frozen=True)
+class RuleEntry(Generic[Made]):
+    """One rule or filter.
+
+    Attributes:
+        name: as it is written.
+        make: takes the values of all arguments, in their order.
+        arguments: what may stand after the name.
+        examples: how it may be written, for the message to who wrote something else; the name if empty.
+        uses_memory: whether `make` also takes where the memory for results comes from.
+    """
+
+    name: str
+    make: Callable[..., Made]
+    arguments: tuple[Argument, ...] = ()
+    examples: tuple[str, ...] = ()
+    uses_memory: bool = False
+
+    def made(self, texts: list[str], memory: Memory) -> Made:
+        """Build the rule with these arguments.
+
+        Raises:
+            ValueError: there are too many, or one is not of its form.
+        """
+        left, values = list(texts), []
+        for argument in self.arguments:
+            if left and re.fullmatch(argument.form, left[0]):
+                values.append(argument.read(left.pop(0)))
+            elif left and not argument.is_optional:
+                raise ValueError(f"{left[0]!r} is no argument of {self.name}")
+            else:
+                values.append(argument.default)
+        if left:
+            raise ValueError(f"{self.name} takes no further argument {left[0]!r}")
+        return self.make(*values, **({"memory": memory} if self.uses_memory else {}))
+
+
+def _adaptive(kind: str) -> RuleEntry[AggregationRule]:
+    def make(rate: float, first: float, second: float, adaptivity: float) -> AggregationRule:
+        return adaptive("fedadam" if kind == "fedadam" else "fedyogi", rate, (first, second), adaptivity)
+
+    arguments = (
+        Argument(_ABOVE_0, float, 0.01),
+        Argument(_BELOW_1, float, 0.9),
+        Argument(_BELOW_1, float, 0.99),
+        Argument(_ABOVE_0, float, 0.001),
+    )
+    return RuleEntry(kind, make, arguments, (f"{kind}:0.01",))
+
+
+_RULES = (
+    RuleEntry("agg0", partial(fed_avg, "agg0"), uses_memory=True),
+    RuleEntry("agg1", partial(fed_avg, "agg1"), uses_memory=True),
+    RuleEntry("agg2", partial(fed_avg, "agg2"), uses_memory=True),
+    RuleEntry("median", median, uses_memory=True),
+    RuleEntry(
+        "trimmed-mean", trimmed_mean, (Argument(_BELOW_HALF, float, DEFAULT_PART),), ("trimmed-mean:0.2",), True
+    ),
+    RuleEntry(
+        "winsorised-mean",
+        winsorised_mean,
+        (Argument(_BELOW_HALF, float, DEFAULT_PART),),
+        ("winsorised-mean:0.2",),
+        True,
+    ),
+    RuleEntry("geometric-median", geometric_median),
+    RuleEntry("krum", krum, (Argument(_HOSTILE, int, 1),), ("krum:1",)),
+    RuleEntry(
+        "multi-krum",
+        multi_krum,
+        (Argument(_HOSTILE, int, 1), Argument(_COUNT, int, None)),
+        ("multi-krum:1", "multi-krum:1:3"),
+    ),
+    RuleEntry("bulyan", bulyan, (Argument(_HOSTILE, int, 1),), ("bulyan:1",), True),
+    RuleEntry("k-means", k_means, (Argument(_ABOVE_0_UP_TO_1, float, 1.0),), ("k-means:1",)),
+    RuleEntry(
+        "consistency",
+        consistency,
+        (
+            Argument("|".join(KINDS), str, "mad", is_optional=True),
+            Argument(_COUNT, int, None),
+            Argument(_UP_TO_1, float, 0.0),
+        ),
+        ("consistency", "consistency:bounded"),
+    ),
+    RuleEntry("scaffold", scaffold, (Argument(_ABOVE_0, float, 1.0), Argument("examples", bool, False))),
+    RuleEntry(
+        "fedavgm",
+        fed_avg_m,
+        (Argument(_ABOVE_0, float, 1.0), Argument(_BELOW_1, float, 0.9)),
+        ("fedavgm:1:0.9",),
+    ),
+    _adaptive("fedadam"),
+    _adaptive("fedyogi"),
+)
+RULES: Mapping[str, RuleEntry[AggregationRule]] = {entry.name: entry for entry in _RULES}
+FILTERS: Mapping[str, RuleEntry[Filter]] = {
+    "clip": RuleEntry("clip", clip, (Argument(_ABOVE_0, float, None),)),
+    "cosine": RuleEntry("cosine", cosine),
+}
+
+
+def parse_rule(text: str, memory: Memory = fresh) -> AggregationRule:
+    """The aggregation rule that this text names, over its filters.
+
+    Args:
+        text: as in the setting; spaces around commas do not matter.
+        memory: where the memory for sums and averages comes from.
+
+    Raises:
+        ValueError: there is no such rule or filter; says what there is.
+    """
+    *filters, rule = (part.strip() for part in text.split(","))
+    try:
+        if len(filters) > MOST_FILTERS:
+            raise ValueError("too many filters")
+        made = [_made(FILTERS, part, memory) for part in filters]
+        return composed(made, _made(RULES, rule, memory))
+    except ValueError as exc:
+        raise ValueError(f"expected {_offered()}") from exc
+
+
+def _made(entries: Mapping[str, RuleEntry[Made]], text: str, memory: Memory) -> Made:
+    name, *arguments = text.split(":")
+    if name not in entries:
+        raise ValueError(f"no rule or filter is named {name!r}")
+    return entries[name].made(arguments, memory)
+
+
+def _offered() -> str:
+    """All rules with examples of their arguments, and the filters."""
+    *most, last = [example for entry in RULES.values() for example in entry.examples or (entry.name,)]
+    return f"{', '.join(most)} or {last}, after clip, clip:2.5 or cosine, with commas between"
+
+
+def check_rule(text: str) -> str:
+    """The text of an aggregation rule, without spaces around commas.
+
+    Raises:
+        ValueError: there is no such rule or filter.
+    """
+    parse_rule(text)
+    return ",".join(part.strip() for part in text.split(","))
+
+
+def stated_rule(text: str) -> Mapping[str, str]:
+    """The statement of the rule that peers must agree with; empty for the default rule."""
+    return {} if text == USUAL else {MERGING: parse_rule(text).name}

@@ -1,0 +1,453 @@
+"""Starts nodes as processes of this machine, takes them through some rounds, and ends them in any case."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import TypeVar
+
+import click
+from rich.console import Console
+
+from flnet.cli.client import NodeClient, View
+from flnet.cli.options import option_name, variable_name
+from flnet.cli.output import counted, printable
+from flnet.cli.progress import Follower, RoundResult, open_progress
+from flnet.compute.assignment import processors
+from flnet.compute.child_process import running_fork_server
+from flnet.errors import PeerRefused, PeerTimeout, PeerUnreachable, StartError
+
+HOST = "127.0.0.1"
+END_SECONDS = 10.0  # that nodes have to end by themselves
+LOG_LINES = 15  # of a dead node's log that are shown
+# What a person may want to set for all nodes; every other variable is left over from something else.
+KEPT_SETTINGS = (
+    "datasets_path", "data_partition", "trainers_path", "logging_level", "compute", "compute_threads", "device",
+    "aggregation", "local_training", "personal_model", "model_choice", "leave_one_out", "seed", "wire",
+    "wait_time_in_seconds_to_force_fedavg", "wait_time_in_seconds_to_force_fedavg_margin",
+    "request_timeout_in_seconds", "worker_idle_seconds", "tmp_path", "mesh_key", "mesh_key_file", "mesh_mode",
+)  # fmt: skip
+
+
+class Interrupted(BaseException):
+    """Raised when a signal asks this process to end; not an Exception, so that no handler swallows it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+class NodeEnded(click.ClickException):
+    """A node's process ended unexpectedly; exit code 1.
+
+    Attributes:
+        tail: the last lines of its log, printable.
+    """
+
+    def __init__(self, node: str, code: int, tail: Sequence[str]) -> None:
+        how = f"was killed by signal {-code}" if code < 0 else f"has ended with code {code}"
+        super().__init__(f"{node} {how}; " + ("the end of its log stands above" if tail else "its log is empty"))
+        self.tail = tail
+
+
+@dataclass(frozen=True)
+class NodeProcess:
+    """One started node."""
+
+    id: str
+    port: int
+    log: Path
+    process: subprocess.Popen[bytes]
+
+    @property
+    def address(self) -> str:
+        """The address of its REST API, "host:port"."""
+        return f"{HOST}:{self.port}"
+
+    def check(self) -> None:
+        """Do nothing while the node runs.
+
+        Raises:
+            NodeEnded: it ended; with the last lines of its log.
+        """
+        code = self.process.poll()
+        if code is not None:
+            log = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+            raise NodeEnded(self.id, code, [printable(line) for line in log[-LOG_LINES:]])
+
+
+def node_ids(count: int) -> list[str]:
+    """Node-a to node-z, then numbers."""
+    return [f"node-{chr(ord('a') + i) if i < 26 else i + 1}" for i in range(count)]
+
+
+def free_ports(count: int, base: int) -> list[int]:
+    """The first free TCP ports of this machine from `base` on.
+
+    Raises:
+        StartError: there are not that many.
+    """
+    ports = []
+    for port in range(base, 65536):
+        if _is_free(port):
+            ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise StartError(f"{count} free ports are needed from {base} on, but there are {len(ports)}")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # As a server does: a port whose last connections are still being forgotten counts as free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True
+
+
+def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a node of the demo, with only those settings that may apply to all nodes.
+
+    Raises:
+        StartError: they would have to be of a pinned mesh.
+    """
+    if environ.get(variable_name("mesh_mode")) == "pinned":
+        raise StartError("nodes of a demo have nobody who accepts their keys: leave FLNET_MESH_MODE=pinned away")
+    kept = {variable_name(name) for name in KEPT_SETTINGS}
+    prefix = variable_name("")
+    clean = {name: value for name, value in environ.items() if not name.startswith(prefix) or name in kept}
+    # Run from a source folder without being installed: a child must find flnet there too.
+    source = Path(__file__).parents[2]
+    if (source / "pyproject.toml").is_file():
+        clean["PYTHONPATH"] = os.pathsep.join(filter(None, [str(source), environ.get("PYTHONPATH")]))
+    return clean
+
+
+def node_command(settings: Mapping[str, object]) -> list[str]:
+    """The command line of one node; it reads no flnet.toml and ends when this process is gone."""
+    command = [
+        sys.executable,
+        "-m",
+        "flnet",
+        "run",
+        "--config",
+        os.devnull,
+        "--exit-with-parent",
+        str(os.getpid()),
+    ]
+    for name, value in settings.items():
+        command += [option_name(name), str(value)]
+    return command
+
+
+@contextmanager
+def local_nodes(
+    trainer: str, ports: Sequence[int], folder: Path, alone: bool = False
+) -> Iterator[list[NodeProcess]]:
+    """Start one node per port, each with its shard of the data; all are ended at the end.
+
+    Their training children come from one fork server, so that the framework is imported once.
+
+    Args:
+        folder: for states and logs; made if it is not there.
+        alone: no node is told of another one.
+    """
+    folder.mkdir(exist_ok=True)
+    nodes: list[NodeProcess] = []
+    with running_fork_server() as fork_server:
+        try:
+            for index, (name, port) in enumerate(zip(node_ids(len(ports)), ports, strict=True)):
+                settings = {
+                    "node_id": name,
+                    "node_port": port,
+                    "listen_address": HOST,
+                    "trainers": trainer,
+                    "data_shard": f"{index + 1}/{len(ports)}",
+                    "state_path": folder / name,
+                }
+                if os.environ.get(variable_name("compute_threads")) == "0":
+                    settings["compute_threads"] = max(1, processors() // len(ports))
+                if fork_server is not None:
+                    settings["fork_server"] = fork_server
+                if index > 0 and not alone:
+                    settings["bootstrap_pairs"] = f"{HOST}:{ports[0]}"
+                nodes.append(_start(name, port, folder / f"{name}.log", node_command(settings)))
+            yield nodes
+        finally:
+            end_all(nodes)
+
+
+def _start(name: str, port: int, log: Path, command: Sequence[str]) -> NodeProcess:
+    with log.open("wb") as output:
+        process = subprocess.Popen(  # noqa: S603 - our own command line
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=clean_environment(os.environ),
+            # A group of its own: Ctrl-C reaches us only, and a stuck node is killed with its children.
+            start_new_session=True,
+        )
+    return NodeProcess(name, port, log, process)
+
+
+def end_all(nodes: Sequence[NodeProcess], patience: float = END_SECONDS) -> None:
+    """Terminate all nodes, and kill those that do not end in time; a further Ctrl-C does not interrupt this."""
+    with _signals(signal.SIG_IGN):
+        for node in nodes:
+            with contextlib.suppress(ProcessLookupError):
+                node.process.terminate()
+        deadline = time.monotonic() + patience
+        for node in nodes:
+            try:
+                node.process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(node.process.pid, signal.SIGKILL)
+                node.process.wait()
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """While this is open, SIGINT, SIGTERM and SIGHUP raise Interrupted."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise Interrupted(number)
+
+    with _signals(interrupt):
+        yield
+
+
+@contextmanager
+def _signals(handler: object) -> Iterator[None]:
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, handler) for number in numbers}  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+LOOK_SECONDS = 0.1
+T = TypeVar("T")
+
+
+class DemoFailed(click.ClickException):
+    """The demo cannot go on; exit code 1."""
+
+
+@dataclass(frozen=True)
+class DemoPlan:
+    """Parameters of a demo.
+
+    Attributes:
+        base_port: the first port to try.
+        patience: seconds without any progress after which it is given up.
+    """
+
+    trainer: str
+    count: int
+    rounds: int
+    base_port: int
+    patience: float
+
+
+@contextmanager
+def opened(plan: DemoPlan, folder: Path, out: Console, alone: bool = False) -> Iterator[LocalRun]:
+    """Start the nodes of a plan; they are ended at the end."""
+    ports = free_ports(plan.count, plan.base_port)
+    with local_nodes(plan.trainer, ports, folder, alone) as nodes, ExitStack() as stack:
+        clients = {node.id: stack.enter_context(NodeClient(node.address)) for node in nodes}
+        yield LocalRun(out, nodes, clients, plan, alone)
+
+
+class LocalRun:
+    """One run of a demo, with nodes that are starting.
+
+    Attributes:
+        data: by node, what it trains on, as its job describes it; there after `train`.
+    """
+
+    def __init__(
+        self,
+        out: Console,
+        nodes: Sequence[NodeProcess],
+        clients: Mapping[str, NodeClient],
+        plan: DemoPlan,
+        alone: bool,
+    ) -> None:
+        self._out = out
+        self._nodes = nodes
+        self._clients = clients
+        self._plan = plan
+        self._alone = alone
+        self.data: Mapping[str, View] = {}
+        self._started = time.monotonic()  # the last node's process has just been started
+
+    def train(self) -> list[RoundResult]:
+        """Wait for nodes, mesh and data, then do the rounds.
+
+        Raises:
+            DemoFailed, RoundFailed: something does not come, fails, or does not move any more.
+            NodeEnded: a node died.
+        """
+        how = "again, each without the others and with the same share" if self._alone else "each with its share"
+        self._out.print(
+            f"starting {counted(len(self._nodes), 'node')} on this machine, {how} of the data", soft_wrap=True
+        )
+        self._wait_for_nodes()
+        if not self._alone:
+            self._wait_for_mesh()
+        self._wait_for_data()
+        return self._rounds() if self._plan.rounds else []
+
+    def stay(self) -> None:
+        """Keep the nodes running until a signal arrives.
+
+        Raises:
+            NodeEnded: a node died.
+        """
+        self._out.print("\nThe nodes stay up for the browser:")
+        for node in self._nodes:
+            self._out.print(f"  {node.id}  http://{node.address}/")
+        self._out.print("press Ctrl-C to end")
+        while True:
+            self._check()
+            time.sleep(5 * LOOK_SECONDS)
+
+    def _check(self) -> None:
+        for node in self._nodes:
+            node.check()
+
+    def _wait_for_nodes(self) -> None:
+        waiting = list(self._nodes)
+
+        def all_up() -> bool:
+            for node in list(waiting):
+                if self._is_up(node):
+                    waiting.remove(node)
+                    seconds = time.monotonic() - self._started
+                    self._out.print(f"  {node.id}  http://{node.address}/  up after {seconds:.1f} s")
+            return not waiting
+
+        self._until(all_up, lambda: "these nodes do not answer: " + ", ".join(node.id for node in waiting))
+
+    def _is_up(self, node: NodeProcess) -> bool:
+        try:
+            node_id = self._clients[node.id].info().get("iAm", {}).get("id")
+        except (PeerUnreachable, PeerTimeout):
+            return False
+        except PeerRefused as exc:
+            raise DemoFailed(f"something else answers on the port of {node.id}: {printable(exc.message)}") from exc
+        if node_id != node.id:
+            raise DemoFailed(f"at {node.address} is {printable(node_id)}, where {node.id} was expected")
+        return True
+
+    def _wait_for_mesh(self) -> None:
+        expected = len(self._nodes) - 1
+        known = dict.fromkeys(self._clients, 0)
+
+        def full() -> bool:
+            for name, client in self._clients.items():
+                known[name] = ask(partial(alive_peers, client), known[name])
+            return all(count >= expected for count in known.values())
+
+        self._until(full, lambda: f"the mesh is not complete, of {expected} peers are known: {known}")
+        self._out.print(
+            f"full mesh after {time.monotonic() - self._started:.1f} s (from the start of the last node)"
+        )
+
+    def _wait_for_data(self) -> None:
+        views: dict[str, View] = {}
+        self._out.print("every node loads its framework and its data ...")
+
+        def loaded() -> bool:
+            for name, client in self._clients.items():
+                views[name] = ask(partial(client.job, self._plan.trainer), views.get(name, {}))
+                if views[name].get("phase") == "NO_DATA":
+                    raise DemoFailed(
+                        f"{name} cannot train {self._plan.trainer}: {printable(views[name].get('error'))}"
+                    )
+            return all(view.get("phase", "LOADING") != "LOADING" for view in views.values())
+
+        self._until(loaded, lambda: "the data are not loaded")
+        self.data = {name: view.get("data") or {} for name, view in views.items()}
+        if not self._alone:  # the lone nodes have what has been said of the others
+            for line in data_lines(self.data):
+                self._out.print(line, soft_wrap=True)
+
+    def _rounds(self) -> list[RoundResult]:
+        results = []
+        with open_progress(self._out) as progress:
+            follower = Follower(
+                self._clients,
+                self._plan.trainer,
+                progress,
+                patience=self._plan.patience,
+                check=self._check,
+                tolerant=True,
+            )
+            first = self._trigger()
+            progress.say(self._asked_words())
+            for result in follower.rounds(first, self._plan.rounds):
+                results.append(result)
+                progress.say(result.lone_words() if self._alone else str(result))
+        return results
+
+    def _trigger(self) -> int:
+        """Start the rounds at one node of the mesh, or at every lone node; returns the number of the first round."""
+        asked = self._nodes if self._alone else self._nodes[:1]
+        firsts = [self._clients[node.id].trigger(self._plan.trainer, self._plan.rounds) for node in asked]
+        return firsts[0]
+
+    def _asked_words(self) -> str:
+        rounds = counted(self._plan.rounds, "round")
+        if self._alone:
+            return f"every node was asked for {rounds} by itself"
+        return f"{self._nodes[0].id} was asked for {rounds}; any other node would do"
+
+    def _until(self, done: Callable[[], bool], problem: Callable[[], str]) -> None:
+        deadline = time.monotonic() + self._plan.patience
+        while not done():
+            self._check()
+            if time.monotonic() > deadline:
+                raise DemoFailed(f"after {self._plan.patience:g} s {problem()}")
+            time.sleep(LOOK_SECONDS)
+
+
+def ask(question: Callable[[], T], otherwise: T) -> T:
+    """Ask a node; return `otherwise` if it is too busy to answer."""
+    try:
+        return question()
+    except (PeerUnreachable, PeerTimeout):
+        return otherwise
+
+
+def alive_peers(client: NodeClient) -> int:
+    """The number of alive peers of a node."""
+    return sum(peer.get("state") == "alive" for peer in client.peers())
+
+
+def data_lines(described: Mapping[str, View]) -> list[str]:
+    """Describe the data of the nodes; generated or bundled data are called samples."""
+    sources: dict[str, list[str]] = {}
+    for name, data in described.items():
+        kind = "SAMPLE DATA, not the real data set: " if data.get("sample") else ""
+        words = printable(f"{kind}{data.get('source', 'not described')}")
+        rows = data.get("rows") or {}
+        sources.setdefault(words, []).append(f"{name} {rows.get('train', '?')}+{rows.get('test', '?')}")
+    return [f"data: {words} (training + test examples: {', '.join(rows)})" for words, rows in sources.items()]

@@ -1,0 +1,179 @@
+"""Output of commands: tables for people, JSON for scripts, log lines, and metrics. Text of peers is made printable."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import Any, TypeVar
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+PIPE_WIDTH = 160  # columns where no terminal says its width: wide enough that no cell breaks
+
+
+def console(stderr: bool = False) -> Console:
+    """A console that prints text literally, without markup, emoji or highlighting."""
+    shown = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+    if not shown.is_terminal:
+        shown.width = PIPE_WIDTH
+    return shown
+
+
+def table(*columns: str, title: str | None = None) -> Table:
+    """A plain table; cells must be printable text."""
+    shown = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left")
+    for column in columns:
+        shown.add_column(column, overflow="fold")
+    return shown
+
+
+def print_table(shown: Table) -> None:
+    """Print it on stdout."""
+    console().print(shown)
+
+
+def print_json(data: object) -> None:
+    """Print it on stdout as one indented JSON document, ASCII only, so that any terminal can take it."""
+    click.echo(json.dumps(data, indent=2))
+
+
+def printable(text: object) -> str:
+    r"""The text on one line, with control, bidirectional and broken characters written as \x1b, \u202e."""
+    given = str(text)
+    if given.isprintable():
+        return given
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape", "backslashreplace").decode("ascii")
+        for char in given
+    )
+
+
+def short(digest: object) -> str:
+    """The first characters of a digest, enough to compare by eye; "-" for none."""
+    return printable(digest)[:10] if digest else "-"
+
+
+def accuracy(value: object) -> str:
+    """An accuracy in [0, 1] with four digits; "-" for none."""
+    return f"{value:.4f}" if isinstance(value, int | float) else "-"
+
+
+def share(value: object) -> str:
+    """A share in [0, 1] as per cent, with the digits that count; "-" for none."""
+    if not isinstance(value, int | float):
+        return "-"
+    return f"{100 * value:.1f} %" if value >= 0.01 or value <= 0 else f"{100 * value:.2g} %"
+
+
+def counted(number: int, thing: str) -> str:
+    """ "1 round", "2 rounds"."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+CHATTY = ("asyncio", "httpcore", "httpx", "hypercorn.access", "hypercorn.error", "quart.app")
+
+
+class OneLine(logging.Formatter):
+    """Formats a record as one line: time, level, logger, text, and a traceback with escaped line ends."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one printable line."""
+        return printable(super().format(record))
+
+
+def set_up_logging(level: str) -> None:
+    """Send all records of this level and above to stderr.
+
+    The libraries say each request at INFO; they are heard from WARNING on, or all of it at DEBUG.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(OneLine())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    for name in CHATTY:
+        logging.getLogger(name).setLevel(level if level == "DEBUG" else max(logging.WARNING, root.level))
+
+
+ACCURACY = "accuracy"  # shown in a column of its own; a further metric of this name is the same one
+FEW = 6
+# Of many figures those come first that hide least: a guess of the commonest class does not shine in them.
+TELLING = ("f1_macro", "balanced_accuracy", "auc", "argmax_accuracy", "r2")
+Metrics = Mapping[str, float]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def metrics_option(command: F) -> F:
+    """The option --metrics; the command gets `every`, whether to show all metrics."""
+    return click.option(
+        "--metrics",
+        "every",
+        type=click.Choice(["few", "all"]),
+        default="few",
+        show_default=True,
+        callback=lambda ctx, param, value: value == "all",
+        help=f"How many of the trainer's further metrics are shown; few means at most {FEW}.",
+    )(command)
+
+
+def numbers(values: Any) -> dict[str, float]:
+    """The numeric metrics in a node's answer, which may contain anything."""
+    if not isinstance(values, Mapping):
+        return {}
+    return {
+        str(name): float(value)
+        for name, value in values.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+
+
+def metrics_of(view: Mapping[str, Any]) -> dict[str, float]:
+    """The metrics of a job or record after averaging, with the accuracy first."""
+    metrics = view.get("metrics")
+    after = numbers(metrics.get("after")) if isinstance(metrics, Mapping) else {}
+    own = numbers({ACCURACY: view.get("post_fedavg_accuracy")})
+    return own | {name: value for name, value in after.items() if name != ACCURACY}
+
+
+def means(nodes: Iterable[Metrics]) -> dict[str, float]:
+    """The mean of each metric over the nodes that have it."""
+    values_of: dict[str, list[float]] = {}
+    for figures in nodes:
+        for name, value in figures.items():
+            values_of.setdefault(name, []).append(value)
+    return {name: fmean(values) for name, values in values_of.items()}
+
+
+def chosen_metrics(names: Iterable[str], every: bool) -> list[str]:
+    """The metrics to show besides accuracy, the most informative first."""
+    given = [name for name in dict.fromkeys(names) if name != ACCURACY]
+    ranked = sorted(given, key=_rank)
+    return ranked if every else ranked[:FEW]
+
+
+def _rank(name: str) -> int:
+    """Where the figure stands in TELLING, also as global_f1_macro or official_auc."""
+    ends = (place for place, end in enumerate(TELLING) if name == end or name.endswith("_" + end))
+    return next(ends, len(TELLING))
+
+
+def metric_words(figures: Metrics, every: bool) -> str:
+    """ "f1_macro 0.5103, auc 0.8012, and 3 more (--metrics all)"; empty when there is none."""
+    names = chosen_metrics(figures, every)
+    words = [f"{printable(name)} {accuracy(figures[name])}" for name in names]
+    hidden = len(chosen_metrics(figures, True)) - len(names)
+    return ", ".join([*words, f"and {hidden} more (--metrics all)"] if hidden else words)
+
+
+def parts(names: Sequence[str], most: int = FEW) -> list[Sequence[str]]:
+    """The names in groups that fit next to each other."""
+    return [names[start : start + most] for start in range(0, len(names), most)]

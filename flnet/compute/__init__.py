@@ -1,0 +1,1 @@
+"""The compute queue for heavy work, the training child process, and how trainers are found and loaded."""

@@ -1,0 +1,282 @@
+"""The process that forks training children: `python -m flnet.compute.fork_server`, started by child_process.py.
+
+Importing a framework takes a second and about 200 MB. Nodes on one machine can share that. For each set of
+frameworks this server keeps a template: a process that has imported them and forks a training child for every order
+that arrives over a Unix socket. The child runs the same worker that a node starts by itself otherwise. Two
+frameworks never meet in one process, and a process with threads never forks.
+
+The connection of a node stays open. It tells the node how its child ended; when it is closed, the child is killed.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import selectors
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from flnet.compute import worker
+from flnet.compute.assignment import thread_bounds
+from flnet.compute.channel import Garbled, receive_message, send_message
+
+IDLE_S = 60.0  # without a child, after which a template ends
+_ORDER_S = 5.0  # for a node to say what it wants
+Key = tuple[tuple[str, ...], int]  # frameworks, threads
+
+
+def main(listening: int) -> None:
+    """Pass orders on to the template of their frameworks until standard input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the exit code of a template says nothing
+    with socket.socket(fileno=listening) as listener:
+        listener.set_inheritable(False)
+        _Server(listener).run()
+
+
+class _Server:
+    """Keeps one template for each set of frameworks; imports nothing itself, so that it can fork all of them."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self._templates: dict[Key, socket.socket] = {}
+        self._watched = selectors.DefaultSelector()
+        self._watched.register(listener, selectors.EVENT_READ)
+        self._watched.register(0, selectors.EVENT_READ)
+
+    def run(self) -> None:
+        while True:
+            for key, _ in self._watched.select():
+                if key.fileobj == 0:
+                    return
+                if key.fileobj is self._listener:
+                    self._admit()
+                elif key.data in self._templates:
+                    self._drop(key.data)
+
+    def _admit(self) -> None:
+        connection, _ = self._listener.accept()
+        with connection:
+            connection.settimeout(_ORDER_S)
+            try:
+                asked = receive_message(connection, 2)
+            except (OSError, Garbled):
+                return
+            if asked is None:
+                return
+            order, descriptors = asked
+            try:
+                self._pass_on(order, (connection.fileno(), *descriptors))
+            except (OSError, KeyError, TypeError, ValueError):
+                pass  # the node sees its connection closed, and starts a child by itself
+            finally:
+                for descriptor in descriptors:
+                    os.close(descriptor)
+
+    def _pass_on(self, order: Mapping[str, Any], descriptors: Sequence[int]) -> None:
+        key = (tuple(map(str, order["frameworks"])), int(order["threads"]))
+        if key in self._templates:
+            try:
+                return send_message(self._templates[key], order, descriptors)
+            except OSError:  # it has just ended
+                self._drop(key)
+        self._begin(key, str(order["module"]), descriptors)
+        return send_message(self._templates[key], order, descriptors)
+
+    def _begin(self, key: Key, module: str, foreign: Sequence[int]) -> None:
+        """Fork a template for these frameworks; `foreign` descriptors belong to the order."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        parent = os.getpid()
+        if os.fork() == 0:
+            self._leave(ours, foreign)
+            _as_another(lambda: _template(theirs, key, module, parent))
+        theirs.close()
+        self._templates[key] = ours
+        self._watched.register(ours, selectors.EVENT_READ, key)
+
+    def _leave(self, ours: socket.socket, foreign: Sequence[int]) -> None:
+        """In a forked process: close what is the server's, or is being passed on by it."""
+        self._watched.close()
+        for end in (ours, self._listener, *self._templates.values()):
+            end.close()
+        for descriptor in foreign:
+            os.close(descriptor)
+
+    def _drop(self, key: Key) -> None:
+        end = self._templates.pop(key)
+        self._watched.unregister(end)
+        end.close()
+
+
+def _as_another(work: Any) -> NoReturn:
+    """In a forked process: do this work, then exit without returning to the code of the parent."""
+    try:
+        work()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(1)
+
+
+def _template(control: socket.socket, key: Key, module: str, parent: int) -> None:
+    """Import, then fork until the server is gone."""
+    worker.be_killed_with(parent)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    frameworks, threads = key
+    # Some are read when a framework is imported; the child gets all of them once more from its node.
+    os.environ.update({**thread_bounds(threads), "OPENBLAS_NUM_THREADS": "1"})
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    refusal = _import_all(frameworks, module)
+    gc.collect()
+    gc.freeze()  # a collection in a child would write to every page that it shares
+    _Template(control, refusal).run()
+
+
+def _import_all(frameworks: Sequence[str], module: str) -> str:
+    """Import the frameworks; the reason why this process cannot fork, or an empty string."""
+    try:
+        for name in (*frameworks, *filter(None, [module])):
+            importlib.import_module(name)
+    except Exception as exc:  # a child of the node's own will say more
+        return f"{type(exc).__name__}: {exc}"[:500]
+    count = _threads()
+    return f"{', '.join(frameworks) or 'numpy'} started {count - 1} threads when imported" if count > 1 else ""
+
+
+def _threads() -> int:
+    try:
+        return len(os.listdir("/proc/self/task"))  # noqa: PTH208  only the number
+    except OSError:  # another system than Linux
+        return 1
+
+
+@dataclass(frozen=True)
+class _ForkedChild:
+    """A running child, and the connection of its node."""
+
+    pid: int
+    connection: socket.socket
+
+
+class _Template:
+    """A process with its frameworks imported, which forks children; it has no threads and no other event loop."""
+
+    def __init__(self, control: socket.socket, refusal: str) -> None:
+        self._control, self._refusal = control, refusal
+        self._children: dict[int, _ForkedChild] = {}
+        self._bell, self._ringing = socket.socketpair()
+        for end in (self._bell, self._ringing):
+            end.setblocking(False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.set_wakeup_fd(self._ringing.fileno(), warn_on_full_buffer=False)
+        self._watched = selectors.DefaultSelector()
+        self._watched.register(control, selectors.EVENT_READ)
+        self._watched.register(self._bell, selectors.EVENT_READ)
+
+    def run(self) -> None:
+        """Work until the server is gone, or until there has been no child for a while."""
+        try:
+            while True:
+                ready = self._watched.select(None if self._children else IDLE_S)
+                if not ready and not self._children:
+                    return
+                for key, _ in ready:
+                    if key.fileobj is self._control and not self._take_order():
+                        return
+                    if key.data is not None:
+                        self._kill(key.data)
+                self._reap()
+        finally:
+            for child in self._children.values():
+                os.kill(child.pid, signal.SIGKILL)
+
+    def _take_order(self) -> bool:
+        try:
+            asked = receive_message(self._control, 3)
+        except (OSError, Garbled):
+            asked = None
+        if asked is None:
+            return False
+        order, descriptors = asked
+        connection, *rest = descriptors
+        node = socket.socket(fileno=connection)
+        try:
+            if self._refusal or len(rest) != 2:
+                send_message(node, {"refused": self._refusal or "it was not given a channel and a log"})
+                node.close()
+            else:
+                self._fork(order, node, *rest)
+        except OSError:
+            node.close()
+        finally:
+            for descriptor in rest:
+                os.close(descriptor)
+        return True
+
+    def _fork(self, order: Mapping[str, Any], node: socket.socket, channel: int, log: int) -> None:
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            _as_another(lambda: self._become_worker(order, node, channel, log, parent))
+        self._children[pid] = _ForkedChild(pid, node)
+        self._watched.register(node, selectors.EVENT_READ, pid)
+        with suppress(OSError):  # a node that is gone is noticed like any other
+            send_message(node, {"pid": pid})
+
+    def _become_worker(
+        self, order: Mapping[str, Any], node: socket.socket, channel: int, log: int, parent: int
+    ) -> None:
+        # Linux shares time out among sessions first: in one together, all children would get what one node gets.
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._watched.close()
+        others = (child.connection for child in self._children.values())
+        for end in (self._control, self._bell, self._ringing, node, *others):
+            end.close()
+        os.dup2(log, 2)
+        os.close(log)
+        os.environ.clear()
+        os.environ.update(order["environment"])
+        with suppress(OSError):
+            os.chdir(order["folder"])
+        np.random.seed()  # or siblings would draw the same numbers; the standard library sees to its own
+        worker.main(channel, parent)
+
+    def _kill(self, pid: int) -> None:
+        """Kill the child of a node that closed its connection; it is removed when it has ended."""
+        if pid in self._children:
+            self._watched.unregister(self._children[pid].connection)
+            os.kill(pid, signal.SIGKILL)
+
+    def _reap(self) -> None:
+        with suppress(BlockingIOError):
+            while self._bell.recv(4096):
+                pass
+        for pid in list(self._children):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                self._part_from(self._children.pop(pid), os.waitstatus_to_exitcode(status))
+
+    def _part_from(self, child: _ForkedChild, code: int) -> None:
+        with suppress(KeyError, ValueError):
+            self._watched.unregister(child.connection)
+        with suppress(OSError):
+            send_message(child.connection, {"ended": code})
+        child.connection.close()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,160 @@
+"""Trainers that work in this process: in the training child, in the thread of the compute queue, or in a test."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from itertools import count
+from pathlib import Path
+from typing import TypeVar
+
+from flnet.compute.assignment import Assignment
+from flnet.compute.loader import import_trainer
+from flnet.compute.verbs import VERBS, PrepareRequest, Report, TrainerRequest, Work
+from flnet.errors import TrainerError
+from flnet.params.params import TrainerId
+from flnet.text import text
+from flnet.trainer import Progress, Trainer, TrainerFile, TrainerSettings
+
+Result = TypeVar("Result")
+MakeIt = Callable[[Assignment], Trainer]
+_BETWEEN_REPORTS_S = 0.1
+
+
+class _Stop(BaseException):
+    """Leaves a cancelled training; no Exception, so that a trainer's own `except Exception` lets it pass."""
+
+
+class InProcessBackend:
+    """Makes each trainer once, when it is first needed, and does calls with it."""
+
+    def __init__(
+        self,
+        make: MakeIt = lambda assignment: import_trainer(assignment.file, assignment.settings),
+        *,
+        seconds_between_reports: float = _BETWEEN_REPORTS_S,
+        copies: bool = True,
+    ) -> None:
+        """Args:
+        make: makes a trainer.
+        seconds_between_reports: of progress, at least.
+        copies: whether to copy what a training gave, because the trainer's arrays may change before it is read.
+        """
+        self._make, self._copies = make, copies
+        self._made: dict[str, Trainer] = {}
+        self._between = seconds_between_reports
+        self._cancelled: set[int] = set()
+
+    def call(
+        self,
+        assignment: Assignment,
+        request: TrainerRequest[Result],
+        number: int = 0,
+        report: Report = lambda done, total: None,
+    ) -> Result:
+        """Do what the request asks; see `flnet.compute.queue.Backend`."""
+        name, settings = assignment.file.id, assignment.settings
+        if isinstance(request, PrepareRequest) and request.reload:
+            self._made.pop(name, None)  # first: two trainers with their data may not fit into memory
+        progress = _Progress(report, lambda: number in self._cancelled, self._between)
+        try:
+            trainer = self._trainer(assignment)
+            progress.stop_if_cancelled()
+            over = _over_after(settings.max_seconds)
+            work = Work(trainer, name, settings.seed, self._copies, progress, over)
+            result: Result = VERBS[type(request)].perform(work, request)
+            progress.stop_if_cancelled()
+            return result
+        except _Stop as exc:
+            raise TrainerError(text("the training of {trainer} was cancelled", name)) from exc
+        finally:
+            self._cancelled.discard(number)
+
+    def cancel(self, number: int) -> None:
+        """The next call of `progress` ends that training."""
+        self._cancelled.add(number)
+
+    def rest(self) -> None:
+        """Keep the trainers: without a child to end, loading them again would cost more than they do."""
+
+    def close(self) -> None:
+        """Nothing to stop here: the queue cancels what runs."""
+
+    def _trainer(self, assignment: Assignment) -> Trainer:
+        name = assignment.file.id
+        if name not in self._made:
+            self._made[name] = self._make(assignment)  # one that fails is tried again: its data may have come
+        return self._made[name]
+
+
+class _Progress:
+    """What a trainer calls after each batch: stops a cancelled training, and reports ten times a second."""
+
+    def __init__(self, report: Report, is_cancelled: Callable[[], bool], between_s: float) -> None:
+        self._report, self._is_cancelled, self._between_s = report, is_cancelled, between_s
+        self._next = float("-inf")
+
+    def __call__(self, done: int, total: int) -> None:
+        self.stop_if_cancelled()
+        now = time.monotonic()
+        if now >= self._next or done >= total:
+            self._next = now + self._between_s
+            self._report(int(done), int(total))
+
+    def stop_if_cancelled(self) -> None:
+        if self._is_cancelled():
+            raise _Stop
+
+
+def _over_after(seconds: float | None) -> Callable[[], bool]:
+    """Says whether so many seconds from now are over."""
+    end = float("inf") if seconds is None else time.monotonic() + seconds
+    return lambda: time.monotonic() >= end
+
+
+class InlineQueue:
+    """The compute queue's twin for tests: trainer objects work in the event loop, without thread or process.
+
+    A call has done its work when it first gives control back.
+    """
+
+    def __init__(
+        self,
+        trainers: Mapping[str, Trainer],
+        on_progress: Progress = lambda trainer, done, total: None,
+        seed: int = 0,
+    ) -> None:
+        """Take the trainers.
+
+        Args:
+            trainers: by id.
+            on_progress: told of every batch, (trainer id, batches done, batches in all).
+            seed: of the initial parameters.
+        """
+        self._trainers, self._on_progress, self._seed = trainers, on_progress, seed
+        self._backend = InProcessBackend(lambda given: trainers[given.file.id], seconds_between_reports=0.0)
+        self._numbers = count(1)
+        self._running: dict[str, int] = {}
+        self._closed = False
+
+    async def call(self, trainer: TrainerId, request: TrainerRequest[Result]) -> Result:
+        """Do what the request asks, at once."""
+        if self._closed:
+            raise TrainerError(text("the node is stopping"))
+        if trainer not in self._trainers:
+            known = ", ".join(self._trainers) or text("none")
+            raise TrainerError(text("this node has no trainer {trainer}; it has {known}", repr(trainer), known))
+        number = self._running[trainer] = next(self._numbers)
+        given = Assignment(TrainerFile(trainer, "given"), TrainerSettings(None, Path(), seed=self._seed))
+        return self._backend.call(
+            given, request, number, lambda done, total: self._on_progress(trainer, done, total)
+        )
+
+    def cancel(self, trainer: TrainerId) -> None:
+        """Stop the training at its next batch; only a callback of `on_progress` can be in time for that."""
+        if trainer in self._running:
+            self._backend.cancel(self._running[trainer])
+
+    async def close(self) -> None:
+        """Refuse further work."""
+        self._closed = True

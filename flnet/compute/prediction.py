@@ -1,0 +1,363 @@
+"""Predictions: what a trainer offers, the inputs that people send, and the check of the result.
+
+Inputs come as JSON numbers or as a PNG or JPEG file. Pictures are decoded in the training child, because a decoder of
+images may crash.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import struct
+import warnings
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, get_args
+
+import numpy as np
+
+from flnet.compute.export import formats_of, which_alone
+from flnet.errors import InputRefused, NotOffered, TrainerError
+from flnet.params.params import Array
+from flnet.text import text
+from flnet.trainer import InCoarse, InputSpec, Kind, Meaning, Prediction, Trainer
+
+_KINDS = ("image", "features", "table")
+_SLACK = 1e-3  # by which probabilities in float16 may miss [0, 1], or their sum 1
+
+
+def offered(trainer: Trainer, name: str) -> dict[str, Any]:
+    """The `offers` of a declaration, as JSON-ready data; see `flnet.protocol.events.Declaration`.
+
+    Raises:
+        TrainerError: what the trainer says of its inputs makes no sense.
+    """
+    spec = trainer.input_spec()
+    return {
+        "inputs": None if spec is None else _spec_fields(spec, name),
+        "formats": formats_of(trainer),
+        "alone": which_alone(trainer),
+        "finds": _kind(trainer, name),
+        "note": str(trainer.note),
+        "licence": str(trainer.licence),
+        "counts": {str(side): [int(n) for n in counts] for side, counts in trainer.data_info().counts.items()},
+        "checksum": str(trainer.data_info().checksum),
+        "parts": [[int(n) for n in counts] for counts in trainer.data_info().parts],
+    }
+
+
+def _kind(trainer: Trainer, name: str) -> str:
+    if trainer.finds not in get_args(Kind):
+        raise TrainerError(
+            text(
+                "trainer {trainer}: finds is {value}; expected labels or groups, or nothing",
+                name,
+                repr(trainer.finds),
+            )
+        )
+    return trainer.finds
+
+
+def spec_of(offers: Mapping[str, Any]) -> InputSpec | None:
+    """The `InputSpec` in the `offers` of a declaration; None if there is none."""
+    fields = offers.get("inputs")
+    if fields is None:
+        return None
+    return InputSpec(**{**fields, "shape": tuple(fields["shape"]), "names": tuple(fields["names"])})
+
+
+def checked_prediction(prediction: Prediction, inputs: int, classes: int, trainer: str) -> Prediction:
+    """A trainer's prediction, checked, as float32.
+
+    Args:
+        inputs: number of inputs.
+        classes: how many the trainer's data have; 0 if it names none.
+
+    Raises:
+        TrainerError: wrong type, shape or meaning, not finite, or no probabilities where it says so.
+    """
+    what = text("predict of trainer {trainer}", trainer)
+    if not isinstance(prediction, Prediction) or prediction.meaning not in get_args(Meaning):
+        raise TrainerError(text("{where} gave a {kind}; expected a Prediction", what, type(prediction).__name__))
+    try:
+        values = np.array(prediction.values, np.float32)
+    except (TypeError, ValueError) as exc:
+        raise TrainerError(text("{where} gave no numbers: {reason}", what, exc)) from exc
+    if values.ndim != 2 or len(values) != inputs or (classes and values.shape[1] != classes):
+        raise TrainerError(
+            text(
+                "{where} gave values {shape}; expected [{rows}, {columns}]",
+                what,
+                list(values.shape),
+                inputs,
+                classes or "k",
+            )
+        )
+    _refuse_nonsense(values, prediction.meaning, what)
+    models = _models(prediction, inputs, what)
+    coarse = None if prediction.coarse is None else _coarse(prediction.coarse, inputs, what)
+    return Prediction(values, prediction.meaning, float(prediction.threshold), *models, coarse)
+
+
+def _models(
+    prediction: Prediction, inputs: int, what: str
+) -> tuple[tuple[str, ...], tuple[float, ...], float | None]:
+    """The fields that say which model answered and why, checked."""
+    answered, why = tuple(prediction.answered), tuple(float(error) for error in prediction.why)
+    if answered and (len(answered) != inputs or not set(answered) <= {"local", "global"}):
+        raise TrainerError(
+            text(
+                "{where} says which model answered in other words than {count} times local or global", what, inputs
+            )
+        )
+    if why and (len(why) != inputs or not all(map(math.isfinite, why))):
+        raise TrainerError(
+            text("{where} says why a model answered in other numbers than {count} finite ones", what, inputs)
+        )
+    return answered, why, None if prediction.limit is None else float(prediction.limit)
+
+
+def _coarse(coarse: InCoarse, inputs: int, what: str) -> InCoarse:
+    """The prediction in another label space, checked, as float32."""
+    values = np.array(coarse.values, np.float32)
+    if values.ndim != 2 or len(values) not in (0, inputs) or values.shape[1] != len(coarse.classes):
+        where = f"{what} in {coarse.space!r}"
+        raise TrainerError(
+            text(
+                "{where} gave values {shape}; expected [{rows}, {columns}]",
+                where,
+                list(values.shape),
+                inputs,
+                len(coarse.classes),
+            )
+        )
+    _refuse_nonsense(values, "one_of", what)
+    return replace(coarse, values=values)
+
+
+def names_of_classes(classes: Sequence[str], values: Array) -> list[str]:
+    """The classes' names, or their numbers where the trainer names none."""
+    return list(classes) or [str(number) for number in range(values.shape[1])]
+
+
+def predicted(prediction: Prediction, classes: Sequence[str]) -> list[Any]:
+    """For each input the name of the class that wins; the list of names where several may hold."""
+    if prediction.meaning == "any_of":
+        chosen = prediction.values >= prediction.threshold
+        return [[classes[int(column)] for column in np.flatnonzero(row)] for row in chosen]
+    return [classes[int(column)] for column in prediction.values.argmax(axis=1)]
+
+
+def _refuse_nonsense(values: Array, meaning: Meaning, what: str) -> None:
+    if not np.isfinite(values).all():
+        raise TrainerError(text("{where} gave numbers that are not finite", what))
+    if meaning == "scores":
+        return
+    if values.size and not (values.min() >= -_SLACK and values.max() <= 1 + _SLACK):
+        raise TrainerError(text("{where} gave probabilities outside [0, 1]; are they scores?", what))
+    if meaning == "one_of" and (abs(values.sum(axis=1) - 1) > _SLACK).any():
+        raise TrainerError(
+            text("{where} gave probabilities that do not sum to 1; may several classes hold at once?", what)
+        )
+
+
+def _spec_fields(spec: InputSpec, name: str) -> dict[str, Any]:
+    what = text("input_spec of trainer {trainer}", name)
+    if not isinstance(spec, InputSpec) or spec.kind not in _KINDS:
+        raise TrainerError(
+            text(
+                "{where} gave {value}; expected an InputSpec of kind {kinds}", what, repr(spec), ", ".join(_KINDS)
+            )
+        )
+    shape = tuple(int(side) for side in spec.shape)
+    picture = len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3))
+    if min(shape, default=0) < 1 or not (picture if spec.kind == "image" else len(shape) == 1):
+        raise TrainerError(
+            text("{where} gave the shape {shape} for an input of kind {kind}", what, list(shape), repr(spec.kind))
+        )
+    if spec.names and (len(set(spec.names)) != len(spec.names) or len(spec.names) != math.prod(shape)):
+        raise TrainerError(
+            text(
+                "{where} gave {value} names; expected {expected} different ones",
+                what,
+                len(spec.names),
+                math.prod(shape),
+            )
+        )
+    return {
+        "kind": spec.kind,
+        "shape": list(shape),
+        "low": _bound(spec.low, what),
+        "high": _bound(spec.high, what),
+        "names": [str(column) for column in spec.names],
+        "hint": str(spec.hint),
+    }
+
+
+def _bound(value: float | None, what: str) -> float | None:
+    if value is None:
+        return None
+    number = float(value)
+    if not math.isfinite(number):
+        raise TrainerError(
+            text("{where} gave a bound of {value}; expected a finite number, or None for no bound", what, number)
+        )
+    return number
+
+
+MAX_INPUTS = 1000  # at once: a longer list would hold up the compute queue for everybody else
+
+
+def read_inputs(values: Any, spec: InputSpec) -> Array:
+    """Inputs (n, *spec.shape) as float32.
+
+    Args:
+        values: nested lists of numbers; an input may be an object by column name where the spec has names.
+
+    Raises:
+        InputRefused: none or too many, wrong shape, no numbers, not finite, or out of range.
+    """
+    if not isinstance(values, list) or not 1 <= len(values) <= MAX_INPUTS:
+        came = f"{len(values)}" if isinstance(values, list) else f"a {type(values).__name__}"
+        raise InputRefused(text("expected a list of 1 to {most} inputs, got {got}", MAX_INPUTS, came))
+    rows = [_by_name(row, spec, place) if isinstance(row, Mapping) else row for place, row in enumerate(values)]
+    return check_inputs(_numbers(rows, spec), spec)
+
+
+def check_inputs(inputs: Array, spec: InputSpec) -> Array:
+    """Check the shape of an array of inputs, and that all numbers are finite and in range.
+
+    Raises:
+        InputRefused: it is not.
+    """
+    if inputs.shape[1:] != spec.shape:
+        raise InputRefused(
+            text(
+                "inputs have shape {shape}; expected {expected}", _shown(inputs.shape), _shown(("n", *spec.shape))
+            )
+        )
+    with np.errstate(over="ignore"):
+        inputs = inputs.astype(np.float32)
+    bad = ~np.isfinite(inputs)
+    if bad.any():
+        raise InputRefused(text("input {place} is not a finite number in float32", _place(bad, spec)))
+    if spec.low is not None or spec.high is not None:
+        low = -math.inf if spec.low is None else spec.low
+        high = math.inf if spec.high is None else spec.high
+        bad = (inputs < low) | (inputs > high)
+        if bad.any():
+            raise InputRefused(
+                text(
+                    "input {place} is {value}; expected {low} to {high}",
+                    _place(bad, spec),
+                    f"{inputs[bad][0]:g}",
+                    f"{low:g}",
+                    f"{high:g}",
+                )
+            )
+    return inputs
+
+
+def _by_name(row: Mapping[str, Any], spec: InputSpec, place: int) -> list[Any]:
+    if not spec.names:
+        raise InputRefused(
+            text("input {place} is an object; expected {count} numbers in lists", place, _shown(spec.shape))
+        )
+    missing = [name for name in spec.names if name not in row]
+    unknown = sorted(row.keys() - set(spec.names))
+    columns = _some(spec.names)
+    if missing and not unknown:
+        raise InputRefused(
+            text("input {place} lacks {names}; the columns are {columns}", place, _some(missing), columns)
+        )
+    if unknown:
+        words = text("has unknown {names}", _some(unknown))
+        words = text("{one} and {other}", text("lacks {names}", _some(missing)), words) if missing else words
+        raise InputRefused(text("input {place} {words}; the columns are {columns}", place, words, columns))
+    return [row[name] for name in spec.names]
+
+
+def _numbers(rows: list[Any], spec: InputSpec) -> Array:
+    try:
+        array = np.asarray(rows)
+    except ValueError as exc:  # lists of different lengths
+        raise InputRefused(text("inputs are uneven; expected each of shape {shape}", _shown(spec.shape))) from exc
+    if array.dtype.kind not in "iuf":
+        raise InputRefused(
+            text("inputs hold something else than numbers; expected each of shape {shape}", _shown(spec.shape))
+        )
+    return array
+
+
+def _place(bad: Array, spec: InputSpec) -> str:
+    first = [int(axis[0]) for axis in np.nonzero(bad)]
+    if spec.names and len(first) == 2:
+        return f"{first[0]}, column {spec.names[first[1]][:60]!r},"
+    return str(first)
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name[:60]) for name in names[:8])
+    return text("{names} and {count} more", shown, len(names) - 8) if len(names) > 8 else shown
+
+
+def _shown(shape: Sequence[Any]) -> str:
+    return "[" + ", ".join(map(str, shape)) + "]"
+
+
+MAX_BYTES = 8 * 1024 * 1024  # of a file
+MAX_PIXELS = 40_000_000  # of a picture: a few kilobytes can stand for any number of them
+_FAULTS = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error)  # as Pillow's decoders raise them
+
+
+def picture_input(data: bytes, spec: InputSpec) -> Array:
+    """The picture squeezed to the spec's size, (1, *spec.shape) float32, in the spec's range (else 0 to 255).
+
+    Raises:
+        InputRefused: no PNG or JPEG, damaged, too large, or the trainer does not take pictures.
+        NotOffered: Pillow is not installed.
+    """
+    if spec.kind != "image":
+        raise InputRefused(
+            text("this trainer takes {kind} of shape {shape}, no pictures", spec.kind, list(spec.shape))
+        )
+    if not 0 < len(data) <= MAX_BYTES:
+        raise InputRefused(text("the picture has {count} bytes; expected 1 to {most}", len(data), MAX_BYTES))
+    pixels = _decoded(data, (spec.shape[1], spec.shape[0]), "RGB" if spec.shape[2:] == (3,) else "L")
+    low = 0.0 if spec.low is None else spec.low
+    high = 255.0 if spec.high is None else spec.high
+    return (low + (high - low) * (pixels.astype(np.float32) / 255)).reshape(1, *spec.shape).astype(np.float32)
+
+
+def _decoded(data: bytes, size: tuple[int, int], mode: str) -> Array:
+    try:
+        from PIL import Image, UnidentifiedImageError  # noqa: PLC0415  only for who hands in pictures
+    except ImportError as exc:
+        raise NotOffered(text("pictures need Pillow, which is not installed; send numbers as inputs")) from exc
+    bombs = (Image.DecompressionBombError, Image.DecompressionBombWarning)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            picture = Image.open(io.BytesIO(data), formats=("PNG", "JPEG"))
+        with picture:
+            if picture.width * picture.height > MAX_PIXELS:
+                raise InputRefused(
+                    text(
+                        "the picture has {width} x {height} pixels; {words}", picture.width, picture.height, _LIMIT
+                    )
+                )
+            picture.draft(mode, (2 * size[0], 2 * size[1]))  # a JPEG need not be decoded at its full size
+            small = picture.convert(mode)
+            if small.size != size:
+                small = small.resize(size, Image.Resampling.LANCZOS)
+            return np.array(small, np.uint8)
+    except UnidentifiedImageError as exc:
+        raise InputRefused(text("the picture is neither a PNG nor a JPEG file")) from exc
+    except bombs as exc:
+        raise InputRefused(text("the picture is far too large; {words}", _LIMIT)) from exc
+    except _FAULTS as exc:
+        raise InputRefused(text("the picture cannot be read as PNG or JPEG: {reason}", str(exc)[:200])) from exc
+
+
+_LIMIT = text("expected at most {most} in all", f"{MAX_PIXELS:,}")

@@ -1,0 +1,295 @@
+"""Performs the CPU-bound effects of jobs: prepare, train, evaluate, average. Each ends with an event, also on failure."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from flnet.aggregation.base import AggregationRule, Merged, RoundStart, Running
+from flnet.aggregation.screening import USUAL, Bounds, Merge, Screening, remerge
+from flnet.algorithms.registry import parse_rule
+from flnet.compute.queue import ComputeQueue
+from flnet.compute.verbs import EvaluateRequest, FitRequest, PersonaliseRequest, PrepareRequest
+from flnet.errors import FlnetError, LocalError, ParamsRefused, SitsOut
+from flnet.params.arithmetic import clipped
+from flnet.params.params import Digest, Params, PeerId, Schema, TrainerId
+from flnet.params.quantization import Encoding, lowered
+from flnet.protocol.effects import Average, CancelWork, Evaluate, Fold, Train
+from flnet.protocol.events import (
+    Averaged,
+    AveragingFailed,
+    Evaluated,
+    EvaluationFailed,
+    Event,
+    Prepared,
+    PrepareFailed,
+    SumSpoilt,
+    Trained,
+    TrainingFailed,
+)
+from flnet.protocol.updates import Contribution, RoundKey, Update
+from flnet.rounds.base import AnyJob
+from flnet.security.signatures import NodeKey
+from flnet.text import text
+from flnet.trainer import Fit
+
+_ARITHMETIC = (FlnetError, ArithmeticError, ValueError, MemoryError)
+
+
+@dataclass
+class _Sum:
+    """The running merge of one round; `failure` is what spoilt it."""
+
+    key: RoundKey
+    running: Running
+    screening: Screening
+    failure: Exception | None = None
+    is_second: bool = False  # in place of one that held what does not count
+
+
+class _SpoiltError(Exception):
+    """The sum holds updates that do not count, and they cannot be taken out of it."""
+
+
+@dataclass(frozen=True)
+class _Lost:
+    """What rounding took from an update, to be added to the next one if that update was sent."""
+
+    digest: Digest
+    residual: Params
+
+
+class ComputeTasks:
+    """Performs the CPU-bound effects of all jobs of a node.
+
+    Attributes:
+        keep: who is handed the updates of each round, with the way in which they are merged.
+    """
+
+    keep: Callable[[TrainerId, Average, Merge], None] | None = None
+
+    def __init__(
+        self,
+        queue: ComputeQueue,
+        rule: AggregationRule,
+        me: PeerId,
+        seed: int,
+        job_of: Callable[[TrainerId], AnyJob],
+        *,
+        own_hyper: Mapping[str, int] | None = None,
+        encoding: Encoding = "float32",
+        bounds: Bounds = USUAL,
+        signer: NodeKey | None = None,
+    ) -> None:
+        """Args:
+        rule: of all trainers that declare none of their own, and for which no person chose another one.
+        seed: of the run; every round and node trains with a seed of its own that follows from it.
+        job_of: the job of a trainer.
+        own_hyper: hyper-parameters (e, b) that this node trains with whatever a round says.
+        encoding: to what own updates are rounded before they are sent; what is lost goes into the next one.
+        bounds: how far updates may move, the own ones too.
+        signer: key with which this node signs what it states of its updates.
+        """
+        self._queue, self._usual, self._me, self._seed = queue, rule, me, seed
+        self._made = lru_cache(parse_rule)  # asked for several times in a round
+        self._job_of, self._encoding = job_of, encoding
+        self._own_hyper, self._bounds = dict(own_hyper or {}), bounds
+        self._signer = signer
+        self._sums: dict[TrainerId, _Sum] = {}
+        self._lost: dict[TrainerId, _Lost] = {}
+        self._residuals: dict[TrainerId, Params] = {}  # of the newest update that was sent
+        self._training: dict[TrainerId, RoundKey] = {}  # asked for last
+        self._merging: dict[TrainerId, asyncio.Lock] = {}  # merges of a job are done in the order asked for
+
+    async def prepare(self, trainer: TrainerId) -> Event:
+        """Load the trainer and its data."""
+        try:
+            declaration, params = await self._queue.call(trainer, PrepareRequest())
+        except FlnetError as exc:
+            return PrepareFailed(str(exc))
+        return Prepared(declaration, params)
+
+    async def train(self, trainer: TrainerId, effect: Train) -> Event:
+        """Train and measure."""
+        started = time.monotonic()
+        self._training[trainer] = effect.key
+        try:
+            seed = round_seed(self._seed, effect.key, self._me)
+            hyper = effect.hyper.model_copy(update=self._own_hyper)
+            request = FitRequest(effect.params, hyper, seed, effect.key.number)
+            fit, score = await self._queue.call(trainer, request)
+        except FlnetError as exc:
+            return TrainingFailed(effect.key, str(exc), isinstance(exc, SitsOut))
+        metrics = {**fit.metrics, **score.metrics}
+        params = Params(fit.params)
+        shared = await asyncio.to_thread(self._to_send, trainer, params, effect.params)
+        stated = None if shared is None else await asyncio.to_thread(self._stated, trainer, effect, fit, shared)
+        seconds = time.monotonic() - started
+        figures = (fit.examples, score.accuracy, fit.labels, seconds, metrics)
+        return Trained(effect.key, params, *figures, shared, hyper, stated, time.time())
+
+    def cancel(self, trainer: TrainerId, effect: CancelWork) -> None:
+        """Stop the training of a round that was left, and forget its sum."""
+        if self._training.get(trainer) == effect.key:
+            self._queue.cancel(trainer)
+        if trainer in self._sums and self._sums[trainer].key == effect.key:
+            del self._sums[trainer]
+
+    async def fold(self, trainer: TrainerId, effect: Fold) -> None:
+        """Add updates to the running merge of their round; a failure is told by `average`."""
+        async with self._turn(trainer):
+            open_sum = self._sums.get(trainer)
+            if open_sum is None or open_sum.key != effect.key:
+                open_sum = self._sums[trainer] = self._begun(trainer, effect.key, self._screening(trainer))
+            try:
+                await asyncio.to_thread(lambda: open_sum.running.add(open_sum.screening.take(effect.updates)))
+            except _ARITHMETIC as exc:
+                open_sum.failure = open_sum.failure or exc
+
+    async def average(self, trainer: TrainerId, effect: Average) -> Event:
+        """Merge the updates by the rule, with those that were folded before.
+
+        Not in the compute queue: a merge is short, and must not wait for another trainer's long training.
+        """
+        async with self._turn(trainer):
+            started = time.monotonic()
+            if self.keep is not None:
+                start, remembered = self._start(trainer, effect.key), self._job_of(trainer).held.remembered
+                self.keep(trainer, effect, remerge(self._bounds, self._rule(trainer), start, remembered))
+            try:
+                merged, screening = await asyncio.to_thread(self._merge, trainer, effect)
+            except _SpoiltError:
+                spoilt = self._sums[trainer]
+                return SumSpoilt(effect.key, spoilt.screening.refused())
+            except _ARITHMETIC as exc:
+                return AveragingFailed(effect.key, f"{type(exc).__name__}: {exc}")
+            seconds = time.monotonic() - started
+            is_common = screening.is_common and merged.is_common
+            verdict = (screening.refused(), is_common, screening.weighed(merged.weighed), merged.state)
+            return Averaged(effect.key, merged.params, seconds, *verdict)
+
+    async def evaluate(self, trainer: TrainerId, effect: Evaluate) -> Event:
+        """Measure a model on the own test split; if so asked, once private parameters have learnt on from it."""
+        digest, private = effect.shared.digest, None
+        try:
+            if effect.hyper is None:
+                score = await self._queue.call(trainer, EvaluateRequest(effect.params))
+            else:
+                self._training[trainer] = effect.key
+                seed = round_seed(self._seed, effect.key, self._me)
+                hyper = effect.hyper.model_copy(update=self._own_hyper)
+                request = PersonaliseRequest(effect.params, hyper, seed)
+                private, score = await self._queue.call(trainer, request)
+        except FlnetError as exc:
+            return EvaluationFailed(effect.key, digest, str(exc))
+        return Evaluated(effect.key, digest, score.accuracy, score.examples, score.metrics, private)
+
+    def _merge(self, trainer: TrainerId, effect: Average) -> tuple[Merged, Screening]:
+        open_sum = self._sums.pop(trainer, None)
+        if open_sum is not None and open_sum.key != effect.key:
+            open_sum = None
+        if open_sum is not None and open_sum.failure is not None:
+            raise open_sum.failure
+        screening = self._screening(trainer) if open_sum is None else open_sum.screening
+        counting = _counting(screening, effect)
+        if screening.refused().keys() & set(effect.folded):
+            if open_sum is not None and open_sum.is_second:
+                raise LocalError(
+                    text("other updates came when they were fetched again: the sum holds what does not count")
+                )
+            # What was decided of these updates stands for those of them that the next sum is made of.
+            self._sums[trainer] = replace(self._begun(trainer, effect.key, screening), is_second=True)
+            raise _SpoiltError
+        if effect.folded:
+            if open_sum is None:
+                raise LocalError(
+                    text("the updates of {names} were folded into a sum that is gone", ", ".join(effect.folded))
+                )
+            open_sum.running.add(counting)
+            merged = open_sum.running.result()
+        else:
+            remembered = self._job_of(trainer).held.remembered
+            merged = self._rule(trainer).merge(remembered, self._start(trainer, effect.key), counting)
+        merged = merged._replace(params=self._schema(trainer).conform(merged.params))
+        for result in (merged.params, merged.state):
+            assert result is None or result.digest  # computed here, where it does not hold up the event loop
+        return merged, screening
+
+    def _rule(self, trainer: TrainerId) -> AggregationRule:
+        settings = self._job_of(trainer).settings
+        own = settings.needed_rule or settings.rules.by_person
+        return self._made(own) if own else self._usual
+
+    def _begun(self, trainer: TrainerId, key: RoundKey, screening: Screening) -> _Sum:
+        begin = self._rule(trainer).running
+        assert begin is not None  # or the job would not fold
+        return _Sum(key, begin(self._job_of(trainer).held.remembered, self._start(trainer, key)), screening)
+
+    def _start(self, trainer: TrainerId, key: RoundKey) -> RoundStart:
+        job = self._job_of(trainer)
+        members = frozenset({self._me, *job.peers.here})
+        return RoundStart(self._schema(trainer), job.screened_from, key.number, self._me, members)
+
+    def _screening(self, trainer: TrainerId) -> Screening:
+        job = self._job_of(trainer)
+        return Screening(self._bounds, job.screened_from, job.held.schema, self._rule(trainer).needs_base)
+
+    def _to_send(self, trainer: TrainerId, params: Params, base: Params) -> Params | None:
+        """The part of trained parameters that leaves this node, rounded to what is sent, with its digest known."""
+        schema = self._schema(trainer)
+        try:
+            shared = schema.conform(params.select(schema.specs))
+        except ParamsRefused:
+            return None  # the job finds out too, and says so
+        if self._bounds.clip:
+            shared = clipped(base, shared, schema, self._bounds.clip)
+        if self._encoding != "float32":
+            shared = schema.conform(self._rounded(trainer, shared))
+        assert shared.digest
+        return shared
+
+    def _stated(self, trainer: TrainerId, effect: Train, fit: Fit, shared: Params) -> Contribution | None:
+        """What this node states of its update."""
+        model = self._job_of(trainer).held.model
+        if model is None:
+            return None
+        key, schema = effect.key, model.schema
+        base = self._job_of(trainer).training_from.digest
+        facts = (self._me, trainer, key.number, key.initiator, schema.digest, base, shared.digest)
+        stated = Contribution(*facts, fit.examples, fit.labels)
+        if self._signer is None:
+            return stated
+        stated = replace(stated, key=self._signer.text)
+        return replace(stated, signature=base64.b64encode(self._signer.sign(stated.statement())).decode())
+
+    def _rounded(self, trainer: TrainerId, shared: Params) -> Params:
+        lost, sent = self._lost.get(trainer), self._job_of(trainer).held.sent
+        if lost is not None and sent is not None and sent.digest == lost.digest:
+            self._residuals[trainer] = lost.residual
+        rounded, residual = lowered(shared, self._residuals.get(trainer), self._encoding)
+        self._lost[trainer] = _Lost(rounded.digest, residual)
+        return rounded
+
+    def _schema(self, trainer: TrainerId) -> Schema:
+        return self._job_of(trainer).held.schema
+
+    def _turn(self, trainer: TrainerId) -> asyncio.Lock:
+        return self._merging.setdefault(trainer, asyncio.Lock())
+
+
+def _counting(screening: Screening, effect: Average) -> tuple[Update, ...]:
+    """The updates that are not folded yet, without those that do not count."""
+    updates = screening.take(effect.updates)
+    refused = screening.refused()
+    return tuple(update for update in updates if update.peer not in refused)
+
+
+def round_seed(seed: int, key: RoundKey, me: PeerId) -> int:
+    """A seed for one node's training in one round: equal runs are equal, rounds and nodes differ."""
+    text = f"{seed}:{key.number}:{me}".encode()
+    return int.from_bytes(hashlib.sha256(text).digest()[:4], "big") >> 1

@@ -1,0 +1,246 @@
+"""What a trainer can be asked for: one entry of `VERBS` for each verb, with its request, its result and how it is done.
+
+The compute queue, the training child and the twins in this process pass requests on without looking at them. A new verb
+therefore needs a method in `flnet.trainer.Trainer`, a request and an entry here, and somebody who calls
+`queue.call(trainer, request)`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from flnet.compute.checks import checked_fit, checked_params, checked_private, checked_score, declared, in_words
+from flnet.compute.export import file_of
+from flnet.compute.prediction import check_inputs, checked_prediction, picture_input
+from flnet.errors import InputRefused, NotOffered, TrainerError
+from flnet.params.params import Array, Params
+from flnet.protocol.events import Declaration
+from flnet.protocol.messages import HyperParams
+from flnet.text import text
+from flnet.trainer import Fit, Prediction, Score, Task, Trainer, fields_of
+
+log = logging.getLogger(__name__)
+
+CALL_ERRORS = (TrainerError, InputRefused, NotOffered)  # all that a call may raise
+Inputs = Array | bytes  # of a prediction: numbers as `read_inputs` gives them, or a PNG or JPEG file
+Report = Callable[[int, int], None]  # (batches done, batches in all)
+Result = TypeVar("Result", covariant=True)  # noqa: PLC0105  named as everywhere in this package
+Asked = TypeVar("Asked", bound="TrainerRequest[Any]")
+
+
+class TrainerRequest(Generic[Result]):
+    """What a trainer is asked; the type parameter is the type of the result."""
+
+
+class PrepareResult(NamedTuple):
+    """What the mesh must know of a trainer, and its initial parameters."""
+
+    declaration: Declaration
+    params: Params
+
+
+class FitResult(NamedTuple):
+    """A finished training, and its score on the test split."""
+
+    fit: Fit
+    score: Score
+
+
+class PersonaliseResult(NamedTuple):
+    """The private parameters after they learned from a new average, and the score of the model with them."""
+
+    params: Params
+    score: Score
+
+
+@dataclass(frozen=True)
+class PrepareRequest(TrainerRequest[PrepareResult]):
+    """Load a trainer and its data.
+
+    Attributes:
+        reload: whether to forget a trainer that is loaded already, because its data have changed.
+    """
+
+    reload: bool = False
+
+
+@dataclass(frozen=True)
+class TrainingRequest(TrainerRequest[Result]):
+    """One local training; the only kind of request that reports progress and can be cancelled while it runs.
+
+    Attributes:
+        params: all parameters to start from, private ones included.
+        hyper: epochs, learning rate, batch size.
+        seed: of this training.
+        round: its number on the mesh, from 0.
+    """
+
+    params: Params
+    hyper: HyperParams
+    seed: int
+    round: int = 0
+
+
+class FitRequest(TrainingRequest[FitResult]):
+    """Train on the own rows, then measure."""
+
+
+class PersonaliseRequest(TrainingRequest[PersonaliseResult]):
+    """Let private parameters learn from a new average, then measure."""
+
+
+@dataclass(frozen=True)
+class EvaluateRequest(TrainerRequest[Score]):
+    """Measure parameters on the test split."""
+
+    params: Params
+
+
+@dataclass(frozen=True)
+class PredictRequest(TrainerRequest[Prediction]):
+    """Predict from inputs (n, ...), or from one picture."""
+
+    params: Params
+    inputs: Inputs
+
+
+@dataclass(frozen=True)
+class DiagnoseRequest(TrainerRequest[Mapping[str, Any]]):
+    """What a model shows on the own rows, as JSON-ready data (`flnet.trainer.Findings`)."""
+
+    params: Params
+
+
+@dataclass(frozen=True)
+class ExportRequest(TrainerRequest[bytes]):
+    """The model as a file, with text `metadata` in it; `metadata["format"]` says which format."""
+
+    params: Params
+    metadata: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Work:
+    """The trainer that does a call, and what it is given beside the request.
+
+    Attributes:
+        name: id of the trainer, for messages.
+        seed: of its initial parameters.
+        copies: whether to copy what a training gave, because the trainer's arrays may change before it is read.
+        progress: called after each batch.
+        is_over: whether the time for this training is over.
+    """
+
+    trainer: Trainer
+    name: str
+    seed: int = 0
+    copies: bool = True
+    progress: Report = field(default=lambda done, total: None)
+    is_over: Callable[[], bool] = lambda: False
+
+    def task(self, request: TrainingRequest[Any]) -> Task:
+        """The request as the trainer gets it."""
+        return Task(request.params, request.hyper, request.seed, self.progress, self.is_over, round=request.round)
+
+    @contextmanager
+    def failing_in(self, method: str) -> Iterator[None]:
+        """Turn whatever the trainer raises in this method into TrainerError, with its place in the trainer's source."""
+        try:
+            yield
+        except CALL_ERRORS:
+            raise
+        except (Exception, SystemExit) as exc:
+            log.warning("trainer %s failed in %s", self.name, method, exc_info=True)
+            raise TrainerError(
+                in_words(exc, text("trainer {trainer} failed in {what}", self.name, method))
+            ) from exc
+
+
+def _prepare(work: Work, request: PrepareRequest) -> PrepareResult:
+    with work.failing_in("prepare"):
+        initial = work.trainer.initial_params(work.seed)
+        params = checked_params(initial, text("initial_params of trainer {trainer}", work.name))
+        return PrepareResult(declared(work.trainer, work.name, params), params)
+
+
+def _fit(work: Work, request: FitRequest) -> FitResult:
+    with work.failing_in("fit"):
+        fit = checked_fit(work.trainer.fit(work.task(request)), request.params, work.name, copies=work.copies)
+    return FitResult(fit, _score(work, Params(fit.params)))
+
+
+def _personalise(work: Work, request: PersonaliseRequest) -> PersonaliseResult:
+    with work.failing_in("personalise"):
+        learned = work.trainer.personalise(work.task(request))
+        private = checked_private(learned, request.params, work.trainer.shared, work.name)
+    return PersonaliseResult(private, _score(work, request.params.merged_with(private)))
+
+
+def _evaluate(work: Work, request: EvaluateRequest) -> Score:
+    return _score(work, request.params)
+
+
+def _score(work: Work, params: Params) -> Score:
+    with work.failing_in("evaluate"):
+        return checked_score(work.trainer.evaluate(params), work.name)
+
+
+def _predict(work: Work, request: PredictRequest) -> Prediction:
+    with work.failing_in("predict"):
+        spec = work.trainer.input_spec()
+        if spec is None:
+            raise NotOffered(
+                text("{trainer} offers no predictions: its trainer says nothing of its inputs", work.name)
+            )
+        given = request.inputs
+        inputs = picture_input(given, spec) if isinstance(given, bytes) else check_inputs(given, spec)
+        prediction = work.trainer.predict(request.params, inputs)
+        return checked_prediction(prediction, len(inputs), len(work.trainer.data_info().classes), work.name)
+
+
+def _diagnose(work: Work, request: DiagnoseRequest) -> Mapping[str, Any]:
+    with work.failing_in("findings"):
+        findings = fields_of(work.trainer.findings(request.params) if work.trainer.finds else None, work.name)
+        if findings is None:
+            raise NotOffered(text("{trainer} finds nothing to show on the rows that this node has", work.name))
+        return findings
+
+
+def _export(work: Work, request: ExportRequest) -> bytes:
+    with work.failing_in("onnx"):
+        return file_of(work.trainer, work.name, request.params, request.metadata)
+
+
+@dataclass(frozen=True)
+class Verb(Generic[Asked, Result]):
+    """One thing that a trainer can be asked for.
+
+    Attributes:
+        name: for logs.
+        request: class of the requests.
+        result: class of the results.
+        perform: asks the trainer, and checks what it gives; runs where the trainer is.
+    """
+
+    name: str
+    request: type[Asked]
+    result: type[Any]
+    perform: Callable[[Work, Asked], Result]
+
+
+VERBS: Mapping[type[TrainerRequest[Any]], Verb[Any, Any]] = {
+    verb.request: verb
+    for verb in (
+        Verb("prepare", PrepareRequest, PrepareResult, _prepare),
+        Verb("fit", FitRequest, FitResult, _fit),
+        Verb("personalise", PersonaliseRequest, PersonaliseResult, _personalise),
+        Verb("evaluate", EvaluateRequest, Score, _evaluate),
+        Verb("predict", PredictRequest, Prediction, _predict),
+        Verb("diagnose", DiagnoseRequest, dict, _diagnose),
+        Verb("export", ExportRequest, bytes, _export),
+    )
+}

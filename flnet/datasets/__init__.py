@@ -1,0 +1,1 @@
+"""Data set formats, splits, partitions, imports, and trainers without code."""

@@ -1,0 +1,550 @@
+"""Import of data for one trainer: new data, a replacement, or further examples for data that exist.
+
+`place_of` says where the data of a trainer are. `Upload` collects files in a hidden folder next to it and moves them there
+when they are complete. Further examples are appended to a table, or added to the class folders of images; rows and images
+that exist already are skipped, so the same files may be imported repeatedly. Existing rows never change, so they stay on
+their side of the split.
+"""
+
+from __future__ import annotations
+
+import csv
+import errno
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from flnet.datasets.archives import Limit, broken, drafted, is_archive, member_path
+from flnet.datasets.tables import text_rows
+from flnet.errors import DataMissing, DataThere, FlnetError, ImportRefused, NoRoom
+from flnet.text import text
+from flnet.trainer import TrainerFile
+
+_FILES = (".csv", ".tsv", ".txt", ".parquet")  # a place that ends so is a file
+
+
+@dataclass(frozen=True)
+class Place:
+    """The place in which a trainer looks for its data: a folder, or one file (`is_file`)."""
+
+    trainer: str
+    datasets: Path
+    path: Path
+    is_file: bool
+
+    def must_be_free(self) -> None:
+        """Refuse an import over existing data.
+
+        Raises:
+            DataThere: there are data.
+        """
+        if self.path.is_symlink() or self.path.exists():
+            raise DataThere(
+                text(
+                    "{path} has data in {folder} already; with replace=true these take their place, and "
+                    "the old ones are kept aside",
+                    self.trainer,
+                    self.path,
+                )
+            )
+
+
+def place_of(file: TrainerFile, datasets: Path | None) -> Place:
+    """The place of the data of this trainer.
+
+    Raises:
+        ImportRefused: nobody said where, or it is not below the folder of data sets.
+    """
+    if datasets is None:
+        raise ImportRefused(
+            text("this node has no folder of data sets; set FLNET_DATASETS_PATH and start it again")
+        )
+    if not file.place:
+        raise ImportRefused(
+            text("{trainer} does not say where it looks for data (DATA_PLACE); put them there by hand", file.id)
+        )
+    root = datasets.resolve()
+    path = Path(os.path.normpath(root / Path(file.place).expanduser()))
+    if root not in path.parents:
+        raise ImportRefused(
+            text(
+                "{trainer} reads {place}, which is not below {folder}; put the data there by hand",
+                file.id,
+                path,
+                datasets,
+            )
+        )
+    return Place(file.id, root, path, is_file=path.suffix.lower() in _FILES)
+
+
+IMAGES = frozenset({".jpg", ".jpeg", ".png"})
+_TABLES = frozenset({".csv", ".tsv", ".txt", ".parquet", ".pq"})
+_TAIL = 64 * 1024  # bytes at the end of a picture in which its end mark lies
+_SEPARATORS = ",;\t"
+
+
+@dataclass(frozen=True)
+class AddedExamples:
+    """Examples that were added to existing data, and how to remove them again.
+
+    Attributes:
+        made: files that are new there.
+        length: bytes of a table before rows were added; None for a folder.
+    """
+
+    place: Path
+    files: int
+    size: int
+    made: tuple[Path, ...] = ()
+    length: int | None = None
+    aside: Path | None = None
+
+    def undo(self) -> None:
+        """Remove the added examples."""
+        for path in self.made:
+            path.unlink(missing_ok=True)
+        if self.length is not None:
+            draft = _draft(self.place)
+            with self.place.open("rb") as old, draft.open("wb") as new:
+                _copy(old, new, self.length)
+            draft.replace(self.place)
+
+
+def add_to(place: Place, came: Path) -> AddedExamples:
+    """Add the files of a folder to existing data.
+
+    Raises:
+        ImportRefused: they are no further examples of what is there; nothing has changed.
+        OSError: they cannot be read or written.
+    """
+    files = sorted(path for path in came.rglob("*") if path.is_file())
+    if not files:
+        raise ImportRefused(text("no files came"))
+    if place.is_file:
+        return _rows_to(place, files)
+    return _images_to(place, came, files)
+
+
+def _images_to(place: Place, came: Path, files: Sequence[Path]) -> AddedExamples:
+    root = place.path / "train" if (place.path / "train").is_dir() else place.path
+    classes = sorted(path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+    wanted = [(file, _class_of(file, came, classes)) for file in files]
+    made: list[Path] = []
+    size = 0
+    try:
+        for file, name in wanted:
+            if (target := _free_name(root / name, file)) is not None:
+                draft = _draft(target)
+                shutil.copyfile(file, draft)
+                draft.replace(target)
+                made.append(target)
+                size += target.stat().st_size
+    except BaseException:
+        AddedExamples(place.path, 0, 0, tuple(made)).undo()
+        raise
+    return AddedExamples(place.path, len(made), size, tuple(made))
+
+
+def _class_of(file: Path, came: Path, classes: Sequence[str]) -> str:
+    name, known = file.relative_to(came).as_posix(), ", ".join(classes[:12])
+    if file.suffix.lower() not in IMAGES:
+        raise ImportRefused(text("{name} is no .jpg, .jpeg or .png", name))
+    if file.parent == came or file.parent.name not in classes:
+        raise ImportRefused(
+            text("{name} does not lie in a folder of its class; expected one of {known}", name, known)
+        )
+    if not _is_whole(file):
+        raise ImportRefused(text("{name} is no whole image", name))
+    return file.parent.name
+
+
+def _is_whole(file: Path) -> bool:
+    """Whether a file begins and ends like an image of its format; the rest is checked when it is decoded."""
+    with file.open("rb") as opened:
+        head = opened.read(8)
+        opened.seek(max(0, file.stat().st_size - _TAIL))
+        tail = opened.read()
+    if head[:2] == b"\xff\xd8":
+        return b"\xff\xd9" in tail
+    return head == b"\x89PNG\r\n\x1a\n" and b"IEND" in tail
+
+
+def _free_name(folder: Path, file: Path) -> Path | None:
+    """A free path for a file; None if the same file exists, under its name or with a number appended."""
+    number, target = 0, folder / file.name
+    while target.exists():
+        if _alike(target, file):
+            return None
+        number += 1
+        target = folder / f"{file.stem}-{number}{file.suffix}"
+    return target
+
+
+def _alike(file: Path, other: Path) -> bool:
+    return file.stat().st_size == other.stat().st_size and file.read_bytes() == other.read_bytes()
+
+
+def _rows_to(place: Place, files: Sequence[Path]) -> AddedExamples:
+    path = place.path
+    if path.suffix.lower() in (".parquet", ".pq"):
+        raise ImportRefused(
+            text("{name} is a Parquet file, to which no rows can be added; save it as CSV", path.name)
+        )
+    separator = _separator(path)
+    try:
+        with text_rows(path, separator) as existing:
+            header, known = existing.header, Counter(_mark(cells) for _, cells in existing.rows)
+        rows = [row for file in files for row in _new_rows(file, header, known)]
+    except FlnetError as exc:
+        raise ImportRefused(exc.message) from exc
+    length = path.stat().st_size
+    if not rows:
+        return AddedExamples(path, 0, 0)
+    draft = _draft(path)
+    with path.open("rb") as old, draft.open("wb") as new:
+        _copy(old, new, length)
+        old.seek(max(0, length - 1))
+        if old.read() not in (b"\n", b""):
+            new.write(b"\n")
+    with draft.open("a", encoding="utf-8", newline="") as output:
+        csv.writer(output, delimiter=separator, lineterminator="\n").writerows(rows)
+    size = draft.stat().st_size - length
+    draft.replace(path)
+    return AddedExamples(path, len(files), size, length=length)
+
+
+def _new_rows(file: Path, header: Sequence[str], known: Counter[bytes]) -> Iterator[list[str]]:
+    """Rows of a file that do not exist yet, in the order of the header; repeated rows count as often as they occur.
+
+    Raises:
+        ImportRefused: it is no table, or one with other columns.
+        FlnetError: it cannot be read.
+    """
+    if file.suffix.lower() not in _TABLES:
+        raise ImportRefused(text("{name} is no table; expected .csv, .tsv or .parquet", file.name))
+    with text_rows(file, _separator(file)) as table:
+        if sorted(table.header) != sorted(header):
+            raise ImportRefused(
+                text(
+                    "{name} has the columns {columns}; expected {others}",
+                    file.name,
+                    ", ".join(table.header[:12]),
+                    ", ".join(header[:12]),
+                )
+            )
+        order = [table.header.index(name) for name in header]
+        seen: Counter[bytes] = Counter()
+        for where, cells in table.rows:
+            if len(cells) != len(order):
+                raise ImportRefused(
+                    text(
+                        "{where}: {count} values for {number} columns",
+                        where.replace(str(file), file.name),
+                        len(cells),
+                        len(order),
+                    )
+                )
+            row = [cells[place] for place in order]
+            mark = _mark(row)
+            seen[mark] += 1
+            if seen[mark] > known[mark]:
+                yield row
+    for mark, count in seen.items():
+        known[mark] = max(known[mark], count)
+
+
+def _mark(cells: Iterable[str]) -> bytes:
+    """A digest of a row, 16 bytes."""
+    return hashlib.blake2b("\0".join(cell.strip() for cell in cells).encode(), digest_size=16).digest()
+
+
+def _separator(path: Path) -> str:
+    """The separator of the columns, by the header."""
+    with path.open("rb") as file:
+        line = file.readline(1024 * 1024).decode("utf-8-sig", errors="replace")
+    return max(_SEPARATORS, key=line.count)
+
+
+def _draft(target: Path) -> Path:
+    """A hidden file in the same folder."""
+    return target.with_name(f".{target.name}.{os.getpid()}")
+
+
+def _copy(source: IO[bytes], target: IO[bytes], length: int) -> None:
+    left = length
+    while left > 0 and (piece := source.read(min(left, 1024 * 1024))):
+        target.write(piece)
+        left -= len(piece)
+
+
+GIGABYTE = 1e9
+DRAFT = ".import-"  # begins the names of folders in which data wait until they are whole
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_OF_PROCESS = re.compile(rf"{re.escape(DRAFT)}(\d+)-.*")
+
+
+@dataclass(frozen=True)
+class ImportedFolder:
+    """Imported data, and the folder to which earlier data were moved (None: there were none)."""
+
+    place: Path
+    files: int
+    size: int
+    aside: Path | None
+
+    def undo(self) -> None:
+        """Remove the imported data, and restore the data that were there before."""
+        with tempfile.TemporaryDirectory(dir=self.place.parent, prefix=_prefix()) as draft:
+            self.place.rename(Path(draft) / "undone")
+            if self.aside is not None:
+                self.aside.rename(self.place)
+
+
+class Upload:
+    """Files that are being imported: `begin` a file, `write` its parts, and finally `settle` or `discard` all of them."""
+
+    def __init__(self, place: Place, gigabytes: float, *, replace: bool = False, add: bool = False) -> None:
+        """Create the hidden folder in which files are collected.
+
+        Args:
+            place: where they go.
+            gigabytes: of all files together, unpacked.
+            replace: whether they may take the place of others.
+            add: whether they are further examples beside those that are there.
+
+        Raises:
+            DataThere: there are data, and they may not be replaced.
+            ImportRefused, NoRoom: the folder cannot be written.
+        """
+        self.adds = add and place.path.exists()
+        if not replace and not self.adds:
+            place.must_be_free()
+        self.place, self.replace = place, replace
+        self._remedy = text("FLNET_MAX_IMPORT_GIGABYTES={limit} allows no more", f"{gigabytes:g}")
+        self._limit = Limit(text("what came"), gigabytes * GIGABYTE, self._remedy)
+        self._open: IO[bytes] | None = None
+        with self._told():
+            place.datasets.mkdir(parents=True, exist_ok=True)
+            _sweep(place.datasets)
+            self._draft = Path(tempfile.mkdtemp(dir=place.datasets, prefix=_prefix()))
+            self._came = self._draft / "came"
+            self._came.mkdir()
+
+    def begin(self, name: str) -> None:
+        """Start a file; its name may contain folders.
+
+        Raises:
+            ImportRefused: of such a name, or a second one of the same name.
+        """
+        self._close()
+        with self._told():
+            self._limit.another_file()
+            try:
+                inside = member_path(name)
+            except ValueError as exc:
+                raise ImportRefused(text("{name} {reason}", repr(name[:200]), exc)) from exc
+            if inside is not None:
+                target = self._came.joinpath(*inside.parts)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                self._open = target.open("xb")
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Append to the file that was started last.
+
+        Raises:
+            ImportRefused: too much. NoRoom: the disk is full.
+        """
+        with self._told():
+            self._limit.more(len(data))
+            if self._open is not None:
+                self._open.write(data)
+
+    def settle(self) -> ImportedFolder | AddedExamples:
+        """Unpack archives, and move all files into their place.
+
+        Raises:
+            ImportRefused: nothing came, or it is not safe to unpack. NoRoom: the disk is full.
+            DataThere: there are data, and they may not be replaced.
+        """
+        self._close()
+        try:
+            with self._told():
+                if self.adds:
+                    return add_to(self.place, self._unpacked())
+                whole = self._whole()
+                aside = self._moved_aside()
+                try:
+                    self.place.path.parent.mkdir(parents=True, exist_ok=True)
+                    whole.rename(self.place.path)
+                except BaseException:
+                    if aside is not None:
+                        aside.rename(self.place.path)
+                    raise
+        finally:
+            self.discard()
+        files = [self.place.path] if self.place.is_file else [p for p in self.place.path.rglob("*") if p.is_file()]
+        return ImportedFolder(self.place.path, len(files), sum(file.stat().st_size for file in files), aside)
+
+    def discard(self) -> None:
+        """Delete all collected files; may be called repeatedly."""
+        with suppress(ImportRefused, NoRoom):
+            self._close()
+        shutil.rmtree(self._draft, ignore_errors=True)
+
+    def _unpacked(self) -> Path:
+        """The folder of collected files, or of the unpacked archive."""
+        files = [path for path in self._came.rglob("*") if path.is_file()]
+        if not files:
+            raise ImportRefused(text("no files came; choose a file, a folder, or a .zip or .tar archive"))
+        if len(files) > 1 or not is_archive(files[0].name):
+            return self._came
+        allowed = min(self._limit.size, shutil.disk_usage(self._draft).free)
+        return drafted(files[0], self._draft / "new", Limit(files[0].name, allowed, self._remedy))
+
+    def _whole(self) -> Path:
+        """The folder or file that is moved into the place."""
+        whole = self._unpacked()
+        files = [path for path in whole.rglob("*") if path.is_file()]
+        if self.place.is_file:
+            if len(files) != 1:
+                raise ImportRefused(
+                    text(
+                        "{trainer} reads one file, {name}; {value} came",
+                        self.place.trainer,
+                        self.place.path.name,
+                        len(files),
+                    )
+                )
+            return files[0]
+        if not files:
+            raise ImportRefused(text("the archive holds no files"))
+        return _inner(whole)
+
+    def _moved_aside(self) -> Path | None:
+        """The path to which existing data were moved."""
+        path = self.place.path
+        if not path.exists():
+            self.place.must_be_free()  # a link that leads nowhere
+            return None
+        if not self.replace:
+            self.place.must_be_free()
+        number = 1
+        while (aside := path.with_name(f"{path.name}.before-{number}")).exists():
+            number += 1
+        path.rename(aside)
+        return aside
+
+    def _close(self) -> None:
+        file, self._open = self._open, None
+        if file is not None:
+            with self._told():
+                file.close()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Turn every failure inside into ImportRefused or NoRoom."""
+        try:
+            yield
+        except DataMissing as exc:
+            raise ImportRefused(exc.message) from exc
+        except broken() as exc:
+            raise ImportRefused(
+                text("the archive cannot be unpacked: {reason}", exc or type(exc).__name__)
+            ) from exc
+        except OSError as exc:
+            if exc.errno in _NO_ROOM:
+                raise NoRoom(
+                    text("the disk of {folder} is full; make room, and try again", self.place.datasets)
+                ) from exc
+            raise ImportRefused(
+                text("it cannot be written to {folder}: {reason}", self.place.datasets, exc.strerror or exc)
+            ) from exc
+        except (RuntimeError, ValueError) as exc:  # RuntimeError: a zip file with a password
+            raise ImportRefused(text("it cannot be taken in: {reason}", exc)) from exc
+
+
+def bring_to(
+    place: Place,
+    source: Path,
+    gigabytes: float,
+    *,
+    replace: bool = False,
+    add: bool = False,
+    report: Callable[[int], None] = lambda count: None,
+) -> ImportedFolder | AddedExamples:
+    """Import a file, folder or archive of this machine for a trainer; the source is not changed.
+
+    Args:
+        place: where it goes.
+        source: what is brought.
+        gigabytes: of all files together, unpacked.
+        replace: whether it may take the place of others.
+        add: whether it is added to them.
+        report: called with the number of bytes of every part that was copied.
+
+    Raises:
+        ImportRefused, DataThere, NoRoom: as in `Upload`.
+    """
+    upload = Upload(place, gigabytes, replace=replace, add=add)
+    try:
+        for name, path in files_of(source):
+            upload.begin(name)
+            with path.open("rb") as file:
+                while piece := file.read(1024 * 1024):
+                    upload.write(piece)
+                    report(len(piece))
+    except OSError as exc:
+        upload.discard()
+        raise ImportRefused(text("{path} cannot be read: {reason}", source, exc.strerror or exc)) from exc
+    except BaseException:
+        upload.discard()
+        raise
+    return upload.settle()
+
+
+def files_of(source: Path) -> Iterator[tuple[str, Path]]:
+    """Every file of a source, with its name relative to the source.
+
+    Raises:
+        ImportRefused: there is none, or one is a link or a device.
+    """
+    if not source.exists():
+        raise ImportRefused(text("{path} is not there; name a folder, a file, or a .zip or .tar archive", source))
+    for path in sorted(source.rglob("*")) if source.is_dir() else [source]:
+        if path.is_symlink() or not (path.is_dir() or path.is_file()):
+            raise ImportRefused(
+                text("{path} is a link or a device; put the file itself in its place, or remove it", path)
+            )
+        if path.is_file():
+            yield (path.relative_to(source).as_posix() if source.is_dir() else path.name), path
+
+
+def _inner(folder: Path) -> Path:
+    """The folder, or its only subfolder if it holds nothing else: folders are chosen and packed as often as files."""
+    inside = list(folder.iterdir())
+    return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
+
+
+def _prefix() -> str:
+    return f"{DRAFT}{os.getpid()}-"
+
+
+def _sweep(datasets: Path) -> None:
+    """Remove the hidden folders of processes that were killed during an import."""
+    for path in datasets.glob(f"{DRAFT}*"):
+        named = _OF_PROCESS.fullmatch(path.name)
+        if named and int(named[1]) != os.getpid():
+            try:
+                os.kill(int(named[1]), 0)
+            except ProcessLookupError:
+                shutil.rmtree(path, ignore_errors=True)
+            except OSError:
+                continue

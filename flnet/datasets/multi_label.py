@@ -1,0 +1,386 @@
+"""Multi-label data sets: rows with several labels each, read from ARFF, CSV or .npz.
+
+Read are Mulan's ARFF with its list of labels in XML, MEKA's ARFF with `-C n` in the relation's name, CSV with a header,
+and .npz (`X`, or `X_data`, `X_indices`, `X_indptr`, `X_shape` of compressed rows; `Y`; `label_names`).
+
+The ARFF reader is small and strict. A header of `@relation`, `@attribute` lines and `@data` is followed by one row a
+line: dense (`1,0,2.5`) or sparse (`{0 1, 7 2.5}`: column and value, all others are 0). `%` begins a comment; names may
+be quoted. Attributes are numeric (`numeric`, `real`, `integer`) or nominal with the values 0 and 1 only. Anything else
+is an error that names file, line and attribute; only rows may be skipped instead, and are counted.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import xml.etree.ElementTree as ET
+import zipfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from flnet.datasets.labelled import Matrix, SparseRows, dense_rows, pick_columns, read_npz
+from flnet.datasets.tables import BadRow, ColumnSpec, OnBadRows, RowBuilder, Table, gather
+from flnet.errors import TrainerError
+from flnet.params.params import Array
+from flnet.text import text
+
+_NUMERIC = frozenset({"numeric", "real", "integer"})
+_QUOTES = ("'", '"')
+_QUOTED = re.compile(r"""'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)\"""")
+_COMMENT = re.compile(r"""((?:[^%'"]|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")*)%.*""")
+_MEKA = re.compile(r"(?:^|\s)-C\s+(-?\d{1,9})\b")
+
+
+@dataclass
+class _Header:
+    relation: str = ""
+    columns: list[ColumnSpec] = field(default_factory=list)
+    one_first: list[str] = field(default_factory=list)  # what a sparse row does not name would be 1 in these
+
+
+@dataclass(frozen=True)
+class Arff:
+    """An ARFF file: its table, and the name of its relation."""
+
+    table: Table
+    relation: str
+
+    @property
+    def meka_labels(self) -> int | None:
+        """What MEKA's `-C n` in the relation says: the first n columns are labels; the last ones if n < 0."""
+        match = _MEKA.search(self.relation)
+        return int(match[1]) if match else None
+
+
+def read_arff(path: Path, on_bad_rows: OnBadRows = "stop") -> Arff:
+    """What is in an ARFF file.
+
+    Raises:
+        TrainerError: the file cannot be read, its header is not understood, or it has no rows.
+        BadRow: the first bad row, under "stop": a missing value `?`, text, too few or too many values, ...
+    """
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            lines = _significant(file)
+            header = _read_header(path, lines)
+            builder = RowBuilder(header.columns)
+
+            def add(line: str, where: str) -> None:
+                if line.startswith("{"):
+                    _refuse_one_first(header, where)
+                    builder.add_sparse(_sparse_cells(line, where), where)
+                else:
+                    builder.add_dense([_unquoted(cell) for cell in line.split(",")], where)
+
+            return Arff(gather(path, builder, lines, add, on_bad_rows), header.relation)
+    except UnicodeDecodeError as exc:
+        raise TrainerError(text("{path} is not UTF-8 text: {reason}", path, exc)) from exc
+    except OSError as exc:
+        raise TrainerError(text("{path} cannot be read: {reason}", path, exc)) from exc
+
+
+def _significant(file: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Line numbers, from 1, and lines without comments and outer space; empty ones are left out."""
+    for number, raw in enumerate(file, start=1):
+        line = raw.strip()
+        if "%" in line and (comment := _COMMENT.fullmatch(line)):
+            line = comment[1].strip()
+        if line:
+            yield number, line
+
+
+def _read_header(path: Path, lines: Iterator[tuple[int, str]]) -> _Header:
+    header = _Header()
+    known: set[str] = set()
+    for number, line in lines:
+        where = f"{path}, line {number}"
+        keyword, _, rest = line.replace("\t", " ").partition(" ")
+        rest = rest.strip()
+        match keyword.lower():
+            case "@relation":
+                header.relation = _name(rest)[0] if rest.startswith(_QUOTES) else rest
+            case "@attribute":
+                name, kind = _name(rest)
+                if not name or name in known:
+                    raise TrainerError(
+                        text("{where}: two attributes are named {name}", where, repr(name))
+                        if name
+                        else text("{where}: an attribute is named {name}", where, repr(name))
+                    )
+                known.add(name)
+                _add_attribute(header, name, kind, where)
+            case "@data":
+                if not known:
+                    raise TrainerError(text("{where}: @data before any @attribute", where))
+                return header
+            case _:
+                raise TrainerError(
+                    text("{where}: expected @relation, @attribute or @data, got {value}", where, repr(line[:40]))
+                )
+    raise TrainerError(text("{path} is no ARFF file: it has no line @data", path))
+
+
+def _add_attribute(header: _Header, name: str, kind: str, where: str) -> None:
+    if kind.lower() in _NUMERIC:
+        header.columns.append(ColumnSpec(name))
+        return
+    values = [_unquoted(value) for value in kind[1:-1].split(",")] if kind[:1] + kind[-1:] == "{}" else []
+    if not values or set(values) - {"0", "1"}:
+        raise TrainerError(
+            text(
+                "{where}: attribute {name} is {value}; expected numeric or {{0,1}}",
+                where,
+                repr(name),
+                kind[:60] or text("nothing"),
+            )
+        )
+    header.columns.append(ColumnSpec(name, frozenset(map(float, values))))
+    if values[0] == "1":
+        header.one_first.append(name)
+
+
+def _refuse_one_first(header: _Header, where: str) -> None:
+    if header.one_first:
+        raise TrainerError(
+            text(
+                "{where}: rows are sparse, but what they do not name would be 1 in {name}",
+                where,
+                repr(header.one_first[0]),
+            )
+        )
+
+
+def _name(text: str) -> tuple[str, str]:
+    """A name, in quotes or not, and what follows it."""
+    if quoted := _QUOTED.match(text):
+        inside = quoted[1] if quoted[1] is not None else quoted[2]
+        return re.sub(r"\\(.)", r"\1", inside), text[quoted.end() :].strip()
+    name, _, rest = text.partition(" ")
+    return name, rest.strip()
+
+
+def _unquoted(text: str) -> str:
+    text = text.strip()
+    return _name(text)[0] if text.startswith(_QUOTES) else text
+
+
+def _sparse_cells(line: str, where: str) -> Iterator[tuple[str, str]]:
+    if not line.endswith("}"):
+        raise BadRow(text("{where}: a sparse row ends with }}, this one with {value}", where, repr(line[-20:])))
+    inside = line[1:-1].strip()
+    for cell in inside.split(",") if inside else ():
+        place, _, value = cell.strip().replace("\t", " ").partition(" ")
+        yield place, _unquoted(value)
+
+
+# Names; the beginning of names; or how many columns, the first ones, or the last ones if below 0.
+LabelColumns = tuple[str, ...] | str | int
+
+
+@dataclass(frozen=True)
+class MultiLabel:
+    """Rows and their labels.
+
+    Attributes:
+        x: features, rows x columns.
+        y: 0 or 1, uint8, rows x labels.
+        labels: names of the labels.
+        features: names of the columns of x.
+        skipped: in words, which rows of the file were left out; empty if none.
+    """
+
+    x: Matrix
+    y: Array
+    labels: tuple[str, ...]
+    features: tuple[str, ...]
+    skipped: str = ""
+
+    def __post_init__(self) -> None:
+        if self.y.ndim != 2 or len(self.y) != self.x.shape[0] or self.y.shape[1] != len(self.labels):
+            raise TrainerError(
+                text(
+                    "{rows} rows came with labels of shape {shape} and with {count} names of labels; "
+                    "expected one row of labels each, and one name each",
+                    self.x.shape[0],
+                    list(self.y.shape),
+                    len(self.labels),
+                )
+            )
+
+        if len(self.features) != self.x.shape[1]:
+            raise TrainerError(
+                text("{columns} columns came with {count} names of features", self.x.shape[1], len(self.features))
+            )
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+def read_multi_label(
+    path: Path,
+    *,
+    label_columns: LabelColumns | None = None,
+    labels_xml: Path | None = None,
+    ignore: tuple[str, ...] = (),
+    on_bad_rows: OnBadRows = "stop",
+) -> MultiLabel:
+    """The rows and labels in a file whose kind its name tells: .arff, .csv or .npz.
+
+    Args:
+        path: the file.
+        label_columns: which columns are labels; needed for CSV, and for ARFF with neither XML nor `-C n`.
+        labels_xml: Mulan's list of labels; beside an ARFF file the .xml of the same name is taken.
+        ignore: columns that are neither feature nor label, an identity number for instance.
+        on_bad_rows: "stop" raises at the first one, "skip" leaves them out and counts them in `skipped`.
+
+    Raises:
+        TrainerError: the file is not there or damaged, a row is bad, or it does not say what is a label.
+    """
+    if path.suffix == ".npz":
+        return _from_npz(path)
+    if path.suffix == ".csv":
+        table, meka = _read_csv(path, ignore, on_bad_rows), None
+    elif path.suffix == ".arff":
+        arff = read_arff(path, on_bad_rows)
+        table, meka = arff.table, arff.meka_labels
+        beside = path.with_suffix(".xml")
+        if labels_xml is None and label_columns is None and beside.is_file():
+            labels_xml = beside
+    else:
+        raise TrainerError(text("{path} is no file of a known kind: expected .arff, .csv or .npz", path))
+    if labels_xml is not None:
+        return _divided(path, table, _names_in_xml(labels_xml), ignore)
+    columns = meka if label_columns is None else label_columns
+    if columns is None:
+        how = text("put Mulan's .xml beside it, or name them in label_columns")
+        raise TrainerError(text("{path} does not say which columns are labels: {reason}", path, how))
+    return _divided(path, table, _label_names(path, table.names, columns), ignore)
+
+
+def _from_npz(path: Path) -> MultiLabel:
+    try:
+        # Opened here: numpy leaves a file open whose zip is broken.
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            sparse = "X_data" in file.files
+            unnamed = "feature_names" not in file.files
+    except (OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as exc:
+        raise TrainerError(text("{path} cannot be read as an .npz file: {reason}", path, exc)) from exc
+    if sparse:
+        data, indices, indptr, shape, y, names = read_npz(
+            path, ("X_data", "X_indices", "X_indptr", "X_shape", "Y", "label_names")
+        )
+        if shape.shape != (2,):
+            raise TrainerError(text("{path}: X_shape is {shape}; expected rows and columns", path, shape.tolist()))
+        x: Matrix = SparseRows(
+            data, indices.astype(np.int64), indptr.astype(np.int64), (int(shape[0]), int(shape[1]))
+        )
+        numbers = data
+    else:
+        x, y, names = read_npz(path, ("X", "Y", "label_names"))
+        numbers = x
+    if len(x.shape) != 2 or numbers.dtype.kind not in "fiub" or not np.isfinite(numbers).all():
+        raise TrainerError(
+            text(
+                "{path}: X is {dtype} {shape}; expected a table of finite numbers",
+                path,
+                numbers.dtype,
+                list(x.shape),
+            )
+        )
+    if not np.isin(y, (0, 1)).all():  # before the cast: 256 would become 0
+        raise TrainerError(text("{path}: Y has other values than 0 and 1", path))
+    features = np.arange(x.shape[1]) if unnamed else read_npz(path, ("feature_names",))[0]
+    return MultiLabel(x, y.astype(np.uint8), _texts(names), _texts(features))
+
+
+def _texts(names: Array) -> tuple[str, ...]:
+    return tuple(str(name) for name in names.reshape(-1))
+
+
+def _read_csv(path: Path, ignore: tuple[str, ...], on_bad_rows: OnBadRows) -> Table:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = csv.reader(file, strict=True)
+            header = [name.strip() for name in next(lines, [])]
+            if not header or len(set(header)) != len(header) or not all(header):
+                got = ", ".join(header)[:80] or text("nothing")
+                raise TrainerError(
+                    text("{path}, line 1: expected a header of different names, got {value}", path, got)
+                )
+            kept = [j for j, name in enumerate(header) if name not in ignore]
+            builder = RowBuilder([ColumnSpec(header[j]) for j in kept])
+
+            def add(cells: list[str], where: str) -> None:
+                if len(cells) != len(header):
+                    raise BadRow(
+                        text("{where}: {count} values for {number} columns", where, len(cells), len(header))
+                    )
+                builder.add_dense([cells[j] for j in kept], where)
+
+            rows = ((lines.line_num, cells) for cells in lines if cells)
+            return gather(path, builder, rows, add, on_bad_rows)
+    except (csv.Error, UnicodeDecodeError) as exc:
+        raise TrainerError(text("{path} is not CSV text in UTF-8: {reason}", path, exc)) from exc
+    except OSError as exc:
+        raise TrainerError(text("{path} cannot be read: {reason}", path, exc)) from exc
+
+
+def _label_names(path: Path, names: tuple[str, ...], columns: LabelColumns) -> list[str]:
+    """The labels, in the order in which the source names them."""
+    if isinstance(columns, int):
+        if not 0 < abs(columns) < len(names):
+            raise TrainerError(
+                text("{path}: {count} of {number} columns cannot be the labels", path, columns, len(names))
+            )
+        return list(names[:columns] if columns > 0 else names[columns:])
+    if isinstance(columns, str):
+        labels = [name for name in names if name.startswith(columns)]
+        if not labels:
+            raise TrainerError(text("{path}: no column begins with {name}", path, repr(columns)))
+        return labels
+    return list(columns)
+
+
+def _names_in_xml(path: Path) -> list[str]:
+    try:
+        xml = path.read_text("utf-8")
+        if "<!" in xml.replace("<!--", ""):
+            raise TrainerError(text("{path}: declarations (<!...>) are not read", path))
+        root = ET.fromstring(xml)  # noqa: S314  without declarations it can expand nothing
+    except (OSError, UnicodeDecodeError, ET.ParseError) as exc:
+        raise TrainerError(text("{path} cannot be read as Mulan's list of labels: {reason}", path, exc)) from exc
+    names = [
+        str(node.get("name"))
+        for node in root.iter()
+        if node.tag.rpartition("}")[2] == "label" and node.get("name")
+    ]
+    if not names:
+        raise TrainerError(text('{path} lists no labels: expected <labels><label name="..."/> ...</labels>', path))
+    return names
+
+
+def _divided(path: Path, table: Table, labels: list[str], ignore: tuple[str, ...]) -> MultiLabel:
+    """Labels to the one side, features to the other."""
+    at = table.numbers_of(labels, str(path))
+    unused = {*at.tolist(), *(j for j, name in enumerate(table.names) if name in ignore)}
+    features = np.array([j for j in range(len(table.names)) if j not in unused], np.int64)
+    if not features.size:
+        raise TrainerError(
+            text("{path}: all {count} columns are labels; none is left to learn from", path, len(table.names))
+        )
+    y = dense_rows(pick_columns(table.values, at), np.arange(table.values.shape[0]))
+    wrong = np.flatnonzero(~np.isin(y, (0, 1)).all(axis=0))
+    if wrong.size:
+        raise TrainerError(
+            text("{path}: label {name} has other values than 0 and 1", path, repr(labels[wrong[0]]))
+        )
+    skipped = (
+        text("{count} rows were skipped, the first because {reason}", table.skipped, table.first_skipped)
+        if table.skipped
+        else ""
+    )
+    names = tuple(table.names[j] for j in features)
+    return MultiLabel(pick_columns(table.values, features), y.astype(np.uint8), tuple(labels), names, skipped)

@@ -1,0 +1,331 @@
+"""Trainers without code: the TOML description of a folder of images or of a table.
+
+The file is in FLNET_TRAINERS_PATH; its name is the trainer's id. The node reads it to know what is wrong with it, and the
+training child reads it again to make the trainer. Neither needs a framework for that.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from flnet.errors import DataMissing, TrainerError
+from flnet.labels.losses import Labels
+from flnet.labels.spaces import Labelling
+from flnet.params.params import Array
+from flnet.text import joined, text
+from flnet.trainer import TrainerSettings
+
+_LARGEST_FILE = 1_000_000  # bytes; a list of a thousand columns takes a hundredth of that
+
+
+def _name(name: str) -> str:
+    if not name or name != name.strip() or not name.isprintable() or len(name) > 200:
+        raise ValueError(text("expected 1 to 200 printable characters, without space around them"))
+    return name
+
+
+def _different(names: list[str]) -> list[str]:
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(text("{name} stands there twice", ", ".join(twice)))
+    return names
+
+
+Name = Annotated[str, AfterValidator(_name)]
+Names = Annotated[list[Name], Field(min_length=1), AfterValidator(_different)]
+Classes = Annotated[list[Name], Field(min_length=2, max_length=1000), AfterValidator(_different)]
+Scale = Annotated[list[float], Field(min_length=2, max_length=2)]
+Positive = Annotated[float, Field(gt=0)]
+
+
+class Own(BaseModel):
+    """What both kinds share."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+    data: Name  # relative to FLNET_DATASETS_PATH, or absolute
+    label: str = Field(default="", max_length=100)
+    licence: str = Field(default=text("not stated"), max_length=200)
+    note: str = Field(default="", max_length=500)
+    epochs: int = Field(default=5, ge=1, le=10_000)
+    rate: float = Field(default=0.02, gt=0, le=1_000)
+    batch: int = Field(default=32, ge=1, le=1_000_000)
+    split: Annotated[list[Positive], Field(min_length=3, max_length=3)] = [70, 10, 20]
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The proportions of training, validation and test."""
+        return dict(zip(("train", "validation", "test"), self.split, strict=True))
+
+    def path(self, settings: TrainerSettings) -> Path:
+        """Where the data are.
+
+        Raises:
+            DataMissing: they are not there, or FLNET_DATASETS_PATH is needed and not set.
+        """
+        path = Path(self.data).expanduser()
+        if not path.is_absolute():
+            if settings.datasets_path is None:
+                how = text("set it to the folder in which that lies, or write the whole path")
+                raise DataMissing(
+                    text("data = {path} is relative to FLNET_DATASETS_PATH, which is not set", repr(self.data)),
+                    how,
+                )
+            path = settings.datasets_path / path
+        if not path.exists():
+            raise DataMissing(
+                text("{path} is not there", path),
+                text("put the data there, or correct data in the trainer's file"),
+            )
+        return path
+
+
+class OwnImages(Own):
+    """kind = "images": a folder with a folder of images for each class."""
+
+    kind: Literal["images"]
+    size: int = Field(default=32, ge=8, le=512)
+    colour: Literal["grey", "rgb"] = "rgb"
+    classes: Classes | None = None
+    on_bad_file: Literal["stop", "skip"] = "stop"
+    model: Literal["small-cnn", "linear"] = "small-cnn"
+
+    def agreement(self, classes: Iterable[str]) -> dict[str, str]:
+        """What all nodes must have alike."""
+        return {"classes": listed(classes), "size": str(self.size), "colour": self.colour, "model": self.model}
+
+
+class OwnTable(Own):
+    """kind = "table": a CSV or Parquet file with a row for each example."""
+
+    kind: Literal["table"]
+    target: Name
+    task: Literal["classify", "regress"] = "classify"
+    classes: Classes | None = None
+    features: Names | None = None
+    ignore: Names | None = None
+    categories: dict[Name, Names] = {}
+    scale: dict[Name, Scale] = {}
+    target_scale: Scale | None = None
+    id: Name | None = None
+    coarse: Name | None = None  # where nodes label differently: the label in this node's own classes
+    missing: Literal["stop", "skip", "mean"] = "stop"
+    separator: Literal[",", ";", "tab"] = ","
+    model: Literal["linear", "mlp"] = "linear"
+    hidden: Annotated[list[Annotated[int, Field(ge=1, le=4096)]], Field(min_length=1, max_length=8)] = [32]
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> OwnTable:
+        if self.task == "regress" and self.target_scale is None:
+            raise ValueError(
+                text("task = regress needs target_scale = [mean, spread], rough, and the same on all nodes")
+            )
+        if self.task == "regress" and self.classes is not None:
+            raise ValueError(text("classes is for task = classify only"))
+        if self.task == "classify" and self.target_scale is not None:
+            raise ValueError(text("target_scale is for task = regress only"))
+        if self.task == "regress" and self.coarse:
+            raise ValueError(text("coarse is for task = classify only"))
+        for name, pair in (*self.scale.items(), ("target_scale", self.target_scale or [0, 1])):
+            if pair[1] <= 0:
+                raise ValueError(
+                    text("the spread of {name} is {value}; expected more than 0", name, f"{pair[1]:g}")
+                )
+        if both := sorted(self.categories.keys() & self.scale.keys()):
+            raise ValueError(text("{name} stands in categories and in scale; expected one of them", both[0]))
+        return self._check_uses_of_columns()
+
+    def _check_uses_of_columns(self) -> OwnTable:
+        single = {"target": self.target, "id": self.id, "coarse": self.coarse}
+        uses = {use: [name] if name else [] for use, name in single.items()}
+        uses |= {"ignore": self.ignore or [], "features": self.features or []}
+        seen: dict[str, str] = {}
+        for use, names in uses.items():
+            for name in names:
+                if name in seen:
+                    raise ValueError(
+                        text("column {name} is {one} and {other}; expected one of them", name, seen[name], use)
+                    )
+                seen[name] = use
+        for use, named in (("categories", self.categories), ("scale", self.scale)):
+            for name in named:
+                if seen.get(name, "features") != "features" or (self.features and name not in self.features):
+                    raise ValueError(text("{use} names {name}, which is no feature", use, name))
+        return self
+
+    def agreement(self, features: Iterable[str], classes: Iterable[str]) -> dict[str, str]:
+        """What all nodes must have alike; how numbers are scaled belongs to it only where that is agreed."""
+        goal = {"classes": listed(classes)}
+        if self.target_scale is not None:
+            goal = {"target_scale": listed(f"{number:g}" for number in self.target_scale)}
+        model = f"mlp {listed(map(str, self.hidden))}" if self.model == "mlp" else self.model
+        kinds = ", ".join(map(self._described, features))
+        return {"task": self.task, "target": _quoted(self.target), **goal, "features": kinds, "model": model}
+
+    def inputs(self, features: Iterable[str]) -> tuple[str, ...]:
+        """The names of a model's inputs: of a category "column=value", for each value."""
+        named = (
+            [f"{name}={value}" for value in self.categories[name]] if name in self.categories else [name]
+            for name in features
+        )
+        return tuple(name for names in named for name in names)
+
+    def _described(self, feature: str) -> str:
+        words = _quoted(feature)
+        if feature in self.categories:
+            words += f" ({'/'.join(map(_quoted, self.categories[feature]))})"
+        if feature in self.scale:
+            words += " [{:g} {:g}]".format(*self.scale[feature])
+        return words
+
+
+KINDS: Mapping[str, type[OwnImages] | type[OwnTable]] = {"images": OwnImages, "table": OwnTable}
+
+
+def read_own(path: Path) -> OwnImages | OwnTable:
+    """What a trainer's TOML file says.
+
+    Raises:
+        TrainerError: it cannot be read, or says something that is no option or breaks a rule; names file, line
+            and key.
+    """
+    try:
+        if path.stat().st_size > _LARGEST_FILE:
+            raise TrainerError(
+                text("{path} is larger than {most} bytes; a trainer's file has a few lines", path, _LARGEST_FILE)
+            )
+        value = path.read_text("utf-8")
+        lines = tomllib.loads(value)
+    except tomllib.TOMLDecodeError as exc:
+        raise TrainerError(_toml_error(path, value, str(exc))) from exc
+    except (OSError, UnicodeDecodeError, RecursionError) as exc:
+        raise TrainerError(text("{path} cannot be read as TOML: {reason}", path, exc)) from exc
+    kind = lines.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        got = f", got {json.dumps(kind)[:60]}" if isinstance(kind, str | int | float) else ""
+        raise TrainerError(
+            text(
+                '{where}: expected kind = "images" or kind = "table"{got_kind}',
+                _place_of_key(path, value, "kind"),
+                got,
+            )
+        )
+    try:
+        return KINDS[kind].model_validate(lines)
+    except ValidationError as exc:
+        problems = [_problem(path, value, kind, error) for error in exc.errors(include_url=False)[:5]]
+        raise TrainerError(joined(problems)) from exc
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names in one line from which they can be told apart again."""
+    return ", ".join(map(_quoted, names))
+
+
+def _quoted(name: str) -> str:
+    return json.dumps(name, ensure_ascii=False) if re.search(r'[,"/()\[\]]', name) else name
+
+
+def _toml_error(path: Path, toml: str, fault: str) -> str:
+    match = re.fullmatch(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", fault, re.DOTALL)
+    if not match:
+        return text("{place}: {reason}", path, fault)
+    line = match[2] or max(1, len(toml.splitlines()))
+    return text("{place}: {reason}", text("{path}, line {line}", path, line), match[1])
+
+
+def _place_of_key(path: Path, toml: str, key: str) -> str:
+    """File and line in which a key stands; the file alone if it does not."""
+    pattern = re.compile(rf"\s*(\[\s*)?[\"']?{re.escape(key)}[\"']?\s*[=.\]]")
+    numbers = (number for number, line in enumerate(toml.splitlines(), start=1) if pattern.match(line))
+    number = next(numbers, None)
+    return str(path) if number is None else text("{path}, line {line}", path, number)
+
+
+def _problem(path: Path, toml: str, kind: str, error: Any) -> str:
+    """One broken rule in words."""
+    rule = str(error["ctx"]["error"] if error["type"] == "value_error" else error["msg"])
+    if not error["loc"]:
+        return text("{place}: {reason}", path, rule)
+    key = str(error["loc"][0])
+    place = _place_of_key(path, toml, key)
+    known = list(KINDS[kind].model_fields)
+    if error["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(key, known, n=1)
+        hint = text("did you mean {name}", near[0]) if near else text("expected {names}", ", ".join(known))
+        return text("{where}: {key} is no option of kind = {kind}; {hint_words}", place, key, kind, hint)
+    if error["type"] == "missing":
+        return text("{where}: {key} is missing", place, key)
+    step = ".".join(str(part) for part in error["loc"])
+    return text("{place}: {step}: {reason} ({got})", place, step, rule, f"got {repr(error['input'])[:60]}")
+
+
+@dataclass(frozen=True)
+class OwnLabels:
+    """The words that may stand as labels where nodes label differently.
+
+    A class of the node's own space is one of these words; any other word has to be a class of the desired space. So a
+    node may have rows of both kinds, and rows with both labels.
+
+    Attributes:
+        desired: classes in which the model answers, in the order of their numbers.
+        own: those of the node's own space; none where it labels in the desired one.
+    """
+
+    desired: tuple[str, ...]
+    own: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, labelling: Labelling | None, classes: Sequence[str] | None = None) -> OwnLabels | None:
+        """As the file in FLNET_LABELS has them; None where nodes label alike.
+
+        Args:
+            classes: the desired ones as the trainer's file has them, if it does; `ByLabels` refuses other ones.
+        """
+        if labelling is None:
+            return None
+        own = () if labelling.is_desired else labelling.space.classes
+        return cls(tuple(classes or labelling.target.classes), own)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """All of them, each once: the own ones first."""
+        return (*self.own, *(name for name in self.desired if name not in self.own))
+
+    def numbers(self, words: Iterable[str], coarse: Iterable[str] | None = None) -> tuple[Labels, Labels]:
+        """(n,) in the desired space and (n,) in the own one, -1 where a row has none.
+
+        Args:
+            words: of each row one of `words`, or nothing.
+            coarse: of each row a class of the own space beside it, or nothing.
+        """
+        own = {name: at for at, name in enumerate(self.own)}
+        desired = {name: at for at, name in enumerate(self.desired) if name not in own}
+        listed = list(words)
+        fine = np.array([desired.get(word, -1) for word in listed], np.int64)
+        other = np.array([own.get(word, -1) for word in listed], np.int64)
+        if coarse is not None:
+            beside = np.array([own.get(word, -1) for word in coarse], np.int64)
+            # beside a label of the own space a word of both spaces is meant as the desired one
+            both = {name: at for at, name in enumerate(self.desired)}
+            fine = np.where(beside >= 0, np.array([both.get(word, -1) for word in listed], np.int64), fine)
+            other = np.where(beside >= 0, beside, other)
+        return fine, other
+
+    def kinds(self, fine: Labels, coarse: Labels) -> Labels:
+        """(n,) a number for each kind of label, by which rows are dealt and split evenly."""
+        return np.where(fine >= 0, fine, len(self.desired) + coarse)
+
+
+def counted(labels: Array, classes: int) -> tuple[int, ...]:
+    """How many rows each class has; rows without a label of it do not count."""
+    return tuple(np.bincount(labels[labels >= 0], minlength=classes).tolist())

@@ -1,0 +1,391 @@
+"""Data of a no-code trainer of kind "images": files are found, checked, decoded once, and stored as bytes.
+
+    <data>/<class>/*.jpg            or            <data>/{train,val,test}/<class>/*.jpg
+
+Pillow decodes the images to one size; later starts map the stored file. Its name depends on the paths, sizes and
+modification times of the images, the size in pixels and the colours. When any of these changes, a new file is written and
+the old one removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import warnings
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from flnet.datasets.files import replacing
+from flnet.datasets.labelled import Labelled, Rows, fingerprint, shard
+from flnet.datasets.no_code import OwnImages, OwnLabels, counted
+from flnet.datasets.samples import is_sample
+from flnet.datasets.split import dealt_counts, own_published, own_rows, stored_split, with_partition
+from flnet.datasets.tables import shown
+from flnet.errors import DataMissing, TrainerError
+from flnet.labels.losses import Labels
+from flnet.params.params import Array
+from flnet.text import joined, text
+from flnet.trainer import DataInfo, TrainerSettings
+
+MAX_PIXELS = 64_000_000  # of one image: beyond the largest detector of radiography, far below a bomb
+_VERSION = 1  # of the way in which an image becomes bytes
+Colour = Literal["grey", "rgb"]
+
+
+class Unreadable(Exception):
+    """A file is no complete picture; the text says what is wrong."""
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """Decoded images in the given order; an unreadable one is black and has an entry in `faults`."""
+
+    images: Array
+    faults: Mapping[str, str]
+
+
+def decoded_once(root: Path, files: Sequence[Path], size: int, colour: Colour, folder: Path) -> Decoded:
+    """These images, uint8 (n, size, size) or (n, size, size, 3), mapped read-only from `folder`.
+
+    Args:
+        root: what their paths in `faults` begin below.
+        files: the images.
+        size: pixels of each side; what is not square is squeezed.
+        colour: grey or rgb.
+        folder: for the bytes; must exist.
+
+    Raises:
+        DataMissing: Pillow is not installed.
+        TrainerError: the folder cannot be written.
+    """
+    names = [file.relative_to(root).as_posix() for file in files]
+    shape = (len(files), size, size) if colour == "grey" else (len(files), size, size, 3)
+    key = _key(files, names, shape)
+    target = folder / f"images-{key}.npy"
+    known = _mapped(target, shape)
+    if known is None:
+        try:
+            _decode_all(files, names, shape, colour, target)
+        except OSError as exc:
+            raise TrainerError(
+                text("the decoded images cannot be kept in {folder}: {reason}", folder, exc)
+            ) from exc
+        known = _mapped(target, shape)
+        if known is None:
+            raise TrainerError(text("{path} cannot be read back; is the disk full?", target))
+        for old in folder.glob("images-*"):
+            if not old.name.startswith(f"images-{key}."):
+                with suppress(OSError):
+                    old.unlink()
+    return known
+
+
+def decode(file: Path, size: int, colour: Colour) -> Array:
+    """One image file, resized to size x size pixels.
+
+    Raises:
+        Unreadable: it is damaged, cut off, too large, or neither JPEG nor PNG.
+        DataMissing: Pillow is not installed.
+    """
+    image_module, ops = _pillow()
+    try:
+        with _quiet(image_module), image_module.open(file, formats=("JPEG", "PNG")) as opened:
+            width, height = opened.size
+            if width * height > MAX_PIXELS:
+                raise Unreadable(
+                    text("it has {width} x {height} pixels; at most {most} are decoded", width, height, MAX_PIXELS)
+                )
+            opened.draft("L" if colour == "grey" else "RGB", (2 * size, 2 * size))
+            upright = ops.exif_transpose(opened)
+            if upright.mode.startswith("I"):  # 16 bits a pixel, as X-rays have: plain conversion would cut them
+                deep = np.asarray(upright).astype(np.float64) / 257
+                upright = image_module.fromarray(deep.clip(0, 255).astype(np.uint8))
+            small = upright.convert("L" if colour == "grey" else "RGB")
+            return np.array(small.resize((size, size), image_module.Resampling.LANCZOS), np.uint8)
+    except Unreadable:
+        raise
+    except (image_module.DecompressionBombError, image_module.DecompressionBombWarning) as exc:
+        raise Unreadable(text("it has too many pixels; at most {most} are decoded", MAX_PIXELS)) from exc
+    except Exception as exc:  # decoders raise whatever their format brings about
+        raise Unreadable(str(exc).replace(str(file), "it")[:200] or type(exc).__name__) from exc
+
+
+def _pillow() -> tuple[Any, Any]:
+    try:
+        from PIL import Image, ImageOps  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415
+    except ImportError as exc:
+        what = text("images are read with Pillow, which is not installed")
+        raise DataMissing(what, text("install it: pip install {package}", '"flnet[images]"')) from exc
+    return Image, ImageOps
+
+
+@contextmanager
+def _quiet(image_module: Any) -> Iterator[None]:
+    """Suppress Pillow's warnings, but make the warning about decompression bombs an error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", image_module.DecompressionBombWarning)
+        yield
+
+
+def _key(files: Sequence[Path], names: Sequence[str], shape: tuple[int, ...]) -> str:
+    total = hashlib.sha256(f"{_VERSION} {shape}".encode())
+    for file, name in zip(files, names, strict=True):
+        try:
+            state = file.stat()
+            total.update(f"\n{name}\0{state.st_size} {state.st_mtime_ns}".encode(errors="surrogateescape"))
+        except OSError:
+            total.update(f"\n{name}\0gone".encode(errors="surrogateescape"))
+    return total.hexdigest()[:24]
+
+
+def _decode_all(
+    files: Sequence[Path], names: Sequence[str], shape: tuple[int, ...], colour: Colour, target: Path
+) -> None:
+    """Write faults and array; the array last, so that if it exists, both do."""
+    unfinished = target.with_suffix(f".{os.getpid()}.part")
+    faults: dict[str, str] = {}
+    try:
+        images = np.lib.format.open_memmap(unfinished, mode="w+", dtype=np.uint8, shape=shape)
+        for place, file in enumerate(files):
+            try:
+                images[place] = decode(file, shape[1], colour)
+            except Unreadable as exc:
+                faults[names[place]] = str(exc)
+        images.flush()
+        del images
+        with replacing(target.with_suffix(".json")) as beside:
+            beside.write(json.dumps(faults).encode())
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _mapped(target: Path, shape: tuple[int, ...]) -> Decoded | None:
+    """The stored images of an earlier start; None if they are missing or damaged."""
+    try:
+        images = np.load(target, mmap_mode="r", allow_pickle=False)
+        faults = json.loads(target.with_suffix(".json").read_text("utf-8"))
+    except (OSError, ValueError, EOFError):
+        return None
+    return Decoded(images, faults) if images.shape == shape and images.dtype == np.uint8 else None
+
+
+_ENDINGS = frozenset({".jpg", ".jpeg", ".png"})
+_PARTS = {"train": "train", "val": "validation", "valid": "validation", "validation": "validation", "test": "test"}
+_IGNORED = ("Thumbs.db", "desktop.ini", "__MACOSX")  # what operating systems leave behind
+_LAYOUT = text("expected <class name>/*.jpg, .jpeg or .png, or train, val and test with such folders")
+
+
+@dataclass(frozen=True)
+class ImageData:
+    """One node's images: `images` (n, size, size) or (n, size, size, 3), uint8, mapped from disk.
+
+    Attributes:
+        labels: class numbers, int64 (n,); -1 where the folder is a class of the node's own space.
+        coarse: class numbers in that space, -1 for none; None where nodes label alike.
+        sides: train, validation, test: row numbers.
+    """
+
+    images: Array
+    labels: Array
+    classes: tuple[str, ...]
+    sides: Mapping[str, Rows]
+    info: DataInfo
+    coarse: Labels | None = None
+
+
+@dataclass(frozen=True)
+class _ImageFiles:
+    """Image files with their part (train, val, test; "" if the folder is not split) and class."""
+
+    files: Sequence[Path]
+    parts: Sequence[str]
+    labels: Array
+    classes: tuple[str, ...]
+    left_out: Sequence[Path]
+
+
+def load_images(own: OwnImages, settings: TrainerSettings) -> ImageData:
+    """This node's images, split for good.
+
+    Raises:
+        DataMissing: there is no folder, too few images, or Pillow is not installed.
+        TrainerError: a class is not among those agreed, or a file cannot be read; names it.
+    """
+    root = own.path(settings)
+    spaces = OwnLabels.of(settings.labels, own.classes)
+    listing = _find_images(root, own, spaces.words if spaces else None)
+    mine = _own_rows(listing, settings)
+    files = [listing.files[row] for row in mine]
+    decoded = decoded_once(root, files, own.size, own.colour, settings.state_path)
+    if decoded.faults and own.on_bad_file == "stop":
+        name, why = next(iter(decoded.faults.items()))
+        more = text(" (and {count} more files)", len(decoded.faults) - 1) if len(decoded.faults) > 1 else ""
+        raise TrainerError(
+            text(
+                '{path} cannot be read: {reason}{more}; mend or remove it, or set on_bad_file = "skip"',
+                root / name,
+                why,
+                more,
+            )
+        )
+    bad = set(decoded.faults)
+    good = np.array([i for i, file in enumerate(files) if _relative(root, file) not in bad], np.int64)
+    labels = listing.labels[mine]
+    sides = _sides(own, settings, decoded.images, labels, [listing.parts[row] for row in mine], good)
+    counts = {side: len(rows) for side, rows in sides.items()}
+    if not all(counts.values()):
+        words = ", ".join(f"{n} in {side}" for side, n in counts.items())
+        raise DataMissing(
+            text("too few images in {folder}: {counts}", root, words), text("bring more images, or change split")
+        )
+    wanted = range(len(listing.classes)) if spaces is None else ()  # else no node needs to have them all
+    note = with_partition(_note(root, listing, labels[good], decoded.faults, wanted), settings)
+    fine, coarse, classes = labels, None, listing.classes
+    if spaces is not None:
+        (fine, coarse), classes = spaces.numbers(listing.classes[label] for label in labels), spaces.desired
+    per_class = {side: counted(fine[rows], len(classes)) for side, rows in sides.items()}
+    checksum = fingerprint({side: _marks(decoded.images, labels, rows) for side, rows in sides.items()})
+    dealt = _dealt(listing, settings) if spaces is None else ()
+    info = DataInfo(
+        text("images in {folder}", root), counts, classes, is_sample(root), note, per_class, checksum, dealt
+    )
+    return ImageData(decoded.images, fine, classes, sides, info, coarse)
+
+
+def _find_images(root: Path, own: OwnImages, words: Sequence[str] | None) -> _ImageFiles:
+    """`words`: what folders may be called where nodes label differently; None where they do not."""
+    if not root.is_dir():
+        raise TrainerError(text("{folder} is no folder; {words}", root, _LAYOUT))
+    folders = _folders(root)
+    tops: list[tuple[str, Path]] = [("", root)]
+    if "train" in folders and set(folders) <= _PARTS.keys() and _folders(root / "train"):
+        if "test" not in folders:
+            raise TrainerError(text("{folder} has train but no test; {words} (val may be missing)", root, _LAYOUT))
+        tops = [(_PARTS[name], root / name) for name in folders]
+    present = sorted({name for _, top in tops for name in _folders(top)})
+    classes = _classes(root, words or own.classes, present)
+    files: list[tuple[Path, str, int]] = []
+    left_out = [] if tops[0][1] == root else _strange(root)
+    for part, top in tops:
+        left_out += _strange(top)
+        for number, name in enumerate(classes):
+            entries = list(_entries(top / name)) if (top / name).is_dir() else []
+            images = [entry for entry in entries if entry.suffix.lower() in _ENDINGS and entry.is_file()]
+            left_out += [entry for entry in entries if entry not in set(images)]
+            files += [(entry, part, number) for entry in images]
+    if not files:
+        raise DataMissing(text("there are no images in {folder}", root), _LAYOUT)
+    paths, parts, labels = zip(*files, strict=True)
+    return _ImageFiles(paths, parts, np.array(labels, np.int64), classes, left_out)
+
+
+def _classes(root: Path, allowed: Sequence[str] | None, present: Sequence[str]) -> tuple[str, ...]:
+    classes = tuple(allowed or present)
+    if unknown := [name for name in present if name not in classes]:
+        words = text("expected {names}; found {present}", shown(classes), shown(present))
+        raise TrainerError(
+            text("{folder}: the folder {name} is no class of this trainer: {words}", root, repr(unknown[0]), words)
+        )
+    if odd := [name for name in present if not name.isprintable()]:
+        raise TrainerError(
+            text("{folder}: {name} is no name for a class: expected printable characters", root, repr(odd[0]))
+        )
+    if len(classes) < 2:
+        raise TrainerError(
+            text(
+                "{folder} has {count} class folders ({names}); expected two or more",
+                root,
+                len(classes),
+                shown(classes),
+            )
+        )
+    return classes
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    """Entries of a folder, sorted, without hidden ones."""
+    for entry in sorted(folder.iterdir()):
+        if not entry.name.startswith(".") and entry.name not in _IGNORED:
+            yield entry
+
+
+def _folders(folder: Path) -> list[str]:
+    return [entry.name for entry in _entries(folder) if entry.is_dir()]
+
+
+def _strange(folder: Path) -> list[Path]:
+    return [entry for entry in _entries(folder) if not entry.is_dir()]
+
+
+def _own_rows(listing: _ImageFiles, settings: TrainerSettings) -> Rows:
+    """This node's shard: the same share of each part and class, or a partition of all but a given test part."""
+    if settings.partition.kind == "iid":
+        _, part = np.unique(listing.parts, return_inverse=True)
+        return shard(part.reshape(-1) * len(listing.classes) + listing.labels, settings.shard, settings.seed)
+    given = np.array([part == "test" for part in listing.parts])
+    free, test = np.flatnonzero(~given), np.flatnonzero(given)
+    mine = free[own_rows(listing.labels[free], settings)]
+    tested = own_published(listing.labels[free], listing.labels[test], settings)
+    return np.sort(np.concatenate([mine, test[tested]]))
+
+
+def _dealt(listing: _ImageFiles, settings: TrainerSettings) -> tuple[tuple[int, ...], ...]:
+    """Images of each class in every shard, for display; a given test part counts with iid only."""
+    if settings.partition.kind == "iid":
+        _, part = np.unique(listing.parts, return_inverse=True)
+        return dealt_counts(listing.labels, settings, len(listing.classes), part.reshape(-1))
+    free = np.array([part != "test" for part in listing.parts])
+    return dealt_counts(listing.labels[free], settings, len(listing.classes))
+
+
+def _marks(images: Array, labels: Array, rows: Rows) -> Labelled:
+    """A checksum for each picture, so that not all pictures are in memory at once."""
+    marks = [zlib.crc32(np.ascontiguousarray(images[row]).data) for row in rows]
+    return Labelled(np.array(marks, np.uint32), labels[rows])
+
+
+def _sides(
+    own: OwnImages, settings: TrainerSettings, images: Array, labels: Array, parts: Sequence[str], good: Rows
+) -> dict[str, Rows]:
+    path = settings.state_path / "split-images.npz"
+    given = {name: good[[parts[row] == name for row in good]] for name in set(_PARTS.values())}
+    if not given["train"].size and not given["test"].size:
+        rows = stored_split(path, images[good], labels[good], own.shares, settings.seed)
+        return {side: good[numbers] for side, numbers in rows.items()}
+    if not given["validation"].size:  # taken from what is there to train on, in the proportions asked for
+        shares = {side: share for side, share in own.shares.items() if side != "test"}
+        rows = stored_split(path, images[given["train"]], labels[given["train"]], shares, settings.seed)
+        given |= {side: given["train"][numbers] for side, numbers in rows.items()}
+    return {side: given[side] for side in ("train", "validation", "test")}
+
+
+def _note(
+    root: Path, listing: _ImageFiles, labels: Array, faults: Mapping[str, str], wanted: Iterable[int]
+) -> str:
+    notes = []
+    if faults:
+        named = [f"{name} ({why})" for name, why in faults.items()]
+        notes.append(text("{count} files that cannot be read were skipped: {names}", len(faults), shown(named)))
+    if listing.left_out:
+        names = [_relative(root, path) for path in listing.left_out]
+        notes.append(
+            text(
+                "{count} entries that are no .jpg, .jpeg or .png were left out: {names}", len(names), shown(names)
+            )
+        )
+    if absent := [listing.classes[i] for i in wanted if not (labels == i).any()]:
+        notes.append(text("no image of {names}", shown(absent)))
+    return joined(notes)
+
+
+def _relative(root: Path, path: Path) -> str:
+    return path.relative_to(root).as_posix()

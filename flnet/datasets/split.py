@@ -1,0 +1,298 @@
+"""The rows of this node, and their split into training, validation and test rows.
+
+`own_rows` and its variants take this node's shard of a data set, as the settings partition it. A published test set is
+dealt in the proportions of the training set, so that a node is measured on the classes it has.
+
+A split is decided once and stored. A score means nothing once test rows were trained on, and a node is restarted many
+times: with more rows, with another shard, with its files in another order. So a side is not computed from row numbers.
+The side of every row ever seen is stored under a digest of the row's contents. A row that returns gets its old side;
+equal rows are on the same side; only new rows are dealt, label by label, in the given proportions.
+
+Group-aware functions keep all rows of one group (for example all X-rays of one patient) on one node and on one side.
+Pictures of one patient look alike: a model that trained on one of them recognises the others, and a score on those
+says nothing about new patients. What is stored is the side of a group, so that a new row of a known group joins it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flnet.datasets.files import replacing
+from flnet.datasets.labelled import Rows, read_npz, shard
+from flnet.datasets.partition import matching_parts
+from flnet.errors import TrainerError
+from flnet.params.params import Array
+from flnet.text import joined, text
+from flnet.trainer import TrainerSettings
+
+Sides = NDArray[np.uint8]
+_GOLDEN = 0.6180339887498949
+
+
+def stored_split(
+    path: Path, rows: Array, labels: Array, shares: Mapping[str, float], seed: int
+) -> dict[str, Rows]:
+    """Split rows into sides, and remember the side of each row; returns ascending row numbers.
+
+    Args:
+        path: file that remembers; made at the first call, extended when new rows come.
+        rows: the first axis counts them.
+        labels: one for each row.
+        shares: side -> proportion; {"train": 0.7, "validation": 0.1, "test": 0.2}.
+        seed: of the shuffling of rows that are new.
+
+    Raises:
+        TrainerError: the file is damaged, is of other sides, or cannot be written.
+    """
+    keys, first, where = np.unique(_digests(rows), return_index=True, return_inverse=True)
+    known, known_sides = _load(path, shares)
+    sides = _remembered(keys, known, known_sides)
+    new = np.flatnonzero(sides < 0)
+    if new.size:
+        sides[new] = _dealt(labels[first[new]], shares, seed, len(known))
+        _store(path, np.r_[known, keys[new]], np.r_[known_sides, sides[new].astype(np.uint8)], shares)
+    return {name: np.flatnonzero(sides[where.reshape(-1)] == i) for i, name in enumerate(shares)}
+
+
+def _digests(rows: Array) -> NDArray[np.uint64]:
+    """Digests of rows, 8 bytes each: the chance that two of a million rows collide is below one in 30 million."""
+    joined = b"".join(hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows)
+    return np.frombuffer(joined, "<u8").astype(np.uint64)
+
+
+def _remembered(keys: NDArray[np.uint64], known: NDArray[np.uint64], known_sides: Sides) -> NDArray[np.int16]:
+    """The stored side of each key, -1 for new keys."""
+    sides = np.full(len(keys), -1, np.int16)
+    if len(known):
+        order = np.argsort(known)
+        at = np.minimum(np.searchsorted(known, keys, sorter=order), len(known) - 1)
+        known_before = known[order[at]] == keys
+        sides[known_before] = known_sides[order[at[known_before]]]
+    return sides
+
+
+def _dealt(labels: Array, shares: Mapping[str, float], seed: int, dealt_before: int) -> NDArray[np.int16]:
+    """Sides for new rows, label by label in the given proportions.
+
+    Multiples of the golden ratio fill [0, 1) evenly from any start and over any stretch, so that every label
+    gets its proportions, and rows that come one at a time do too.
+    """
+    shuffled = np.random.default_rng(seed).permutation(len(labels))
+    order = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    bounds = np.cumsum(list(shares.values())) / sum(shares.values())
+    place = (0.5 + _GOLDEN * (dealt_before + np.arange(len(labels)))) % 1.0
+    sides = np.empty(len(labels), np.int16)
+    sides[order] = np.minimum(np.searchsorted(bounds, place, side="right"), len(bounds) - 1)
+    return sides
+
+
+def _load(path: Path, shares: Mapping[str, float]) -> tuple[NDArray[np.uint64], Sides]:
+    if not path.exists():
+        return np.empty(0, np.uint64), np.empty(0, np.uint8)
+    names, digests, sides, checksum = read_npz(path, ("names", "digests", "sides", "checksum"))
+    if len(digests) != len(sides) or str(checksum) != _checksum(digests, sides):
+        raise TrainerError(
+            text("{path} is damaged: bring it back, or delete it and start with untrained parameters", path)
+        )
+    if names.tolist() != list(shares):
+        raise TrainerError(
+            text(
+                "{path} splits into {parts}; expected {expected}",
+                path,
+                ", ".join(names.tolist()),
+                ", ".join(shares),
+            )
+        )
+    return digests.astype(np.uint64), sides.astype(np.uint8)
+
+
+def _store(path: Path, digests: NDArray[np.uint64], sides: Sides, shares: Mapping[str, float]) -> None:
+    try:
+        with replacing(path) as file:
+            np.savez(file, names=list(shares), digests=digests, sides=sides, checksum=_checksum(digests, sides))
+    except OSError as exc:
+        raise TrainerError(text("the split cannot be stored in {path}: {reason}", path, exc)) from exc
+
+
+def _checksum(digests: Array, sides: Array) -> str:
+    return hashlib.sha256(digests.astype("<u8").tobytes() + sides.tobytes()).hexdigest()
+
+
+_KEY_BYTES = 16
+
+
+def grouped_shard(groups: Sequence[str], labels: Array, part: tuple[int, int], seed: int) -> Rows:
+    """Row numbers of part i of n (from 1), ascending, with whole groups; parts are disjoint and hold all rows.
+
+    All nodes that call it with the same groups, labels and seed agree on the parts, in whatever order their
+    rows are.
+
+    Args:
+        groups: the name of each row's group.
+        labels: one for each row.
+        part: (i, n).
+        seed: of the shuffling of groups.
+    """
+    dealt = _Groups.of(groups, labels)
+    return dealt.rows_of(shard(dealt.kinds, part, seed))
+
+
+def grouped_split(
+    path: Path, groups: Sequence[str], labels: Array, shares: Mapping[str, float], seed: int
+) -> dict[str, Rows]:
+    """Split rows into sides like `stored_split`, with every group on one side, also after a restart.
+
+    Args:
+        path: file that remembers; made at the first call, extended when new groups come.
+        groups: the name of each row's group.
+        labels: one for each row.
+        shares: side -> proportion.
+        seed: of the shuffling of groups that are new.
+
+    Raises:
+        TrainerError: the file is damaged, is of other sides, or cannot be written.
+    """
+    dealt = _Groups.of(groups, labels)
+    sides = stored_split(path, dealt.keys, dealt.kinds, shares, seed)
+    return {side: dealt.rows_of(numbers) for side, numbers in sides.items()}
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Groups in the order of their names: `keys` (m, 16) bytes that stand for the name, `kinds` (m,) and the
+    group number of each row. Groups are of one kind when their commonest label and their size are the same;
+    kinds count up by label, then by size."""
+
+    keys: Array
+    kinds: Array
+    numbers: Array
+
+    @classmethod
+    def of(cls, groups: Sequence[str], labels: Array) -> _Groups:
+        if len(groups) != len(labels):
+            raise TrainerError(
+                text("{count} groups came with {labels} labels; expected one each", len(groups), len(labels))
+            )
+        names, numbers = np.unique(np.array(groups, np.str_), return_inverse=True)
+        _, codes = np.unique(labels, return_inverse=True)
+        counts = np.zeros((len(names), int(codes.max(initial=0)) + 1), np.int64)
+        np.add.at(counts, (numbers, codes), 1)
+        described = np.column_stack([counts.argmax(1), counts.sum(1)])
+        _, kinds = np.unique(described, axis=0, return_inverse=True)
+        # Names of fixed length: the width of a text array depends on the longest name in it.
+        joined = b"".join(
+            hashlib.blake2b(name.encode(), digest_size=_KEY_BYTES).digest() for name in names.tolist()
+        )
+        keys = np.frombuffer(joined, np.uint8).reshape(len(names), _KEY_BYTES)
+        return cls(keys, kinds.reshape(-1), numbers.reshape(-1))
+
+    def rows_of(self, groups: Array) -> Rows:
+        return np.flatnonzero(np.isin(self.numbers, groups))
+
+
+_MOST_SHOWN = 1000  # parts that are counted
+_LEAST_ROWS = 10  # of a part, where there are enough: a tenth of them validates
+
+
+def own_rows(labels: Array, settings: TrainerSettings) -> Rows:
+    """Row numbers of this node's shard, ascending; the shards of all nodes hold every row once.
+
+    Args:
+        labels: one for each row.
+        settings: shard, partition and seed; the last two the same on all nodes.
+
+    Raises:
+        TrainerError: these rows cannot be dealt so.
+    """
+    if settings.partition.kind == "iid":
+        return shard(labels, settings.shard, settings.seed)
+    return _parts(labels, settings)[settings.shard[0] - 1]
+
+
+def own_published(labels: Array, others: Array, settings: TrainerSettings) -> Rows:
+    """Row numbers of this node's share of a published test set.
+
+    Args:
+        labels: of the rows that `own_rows` deals.
+        others: of the rows of the test part.
+        settings: as for `own_rows`.
+    """
+    if settings.partition.kind == "iid":
+        return shard(others, settings.shard, settings.seed)
+    if not len(others):
+        return np.empty(0, np.int64)
+    parts = matching_parts(_parts(labels, settings), labels, others, settings.seed)
+    return parts[settings.shard[0] - 1]
+
+
+def own_grouped(groups: Sequence[str], labels: Array, settings: TrainerSettings) -> Rows:
+    """Row numbers of this node's shard with whole groups, which are dealt by their most common label.
+
+    Of "groups" the parts are as equal in rows as they can be; "quantity" and "power" count groups, not rows.
+
+    Raises:
+        TrainerError: these groups cannot be dealt so.
+    """
+    index, count = settings.shard
+    if settings.partition.kind == "iid":
+        return grouped_shard(groups, labels, settings.shard, settings.seed)
+    names = np.array(groups, np.str_)
+    if settings.partition.kind == "groups":
+        return settings.partition.parts(labels, count, settings.seed, groups=names)[index - 1]
+    _, numbers = np.unique(names, return_inverse=True)
+    kinds, codes = np.unique(labels, return_inverse=True)
+    held = np.zeros((int(numbers.max(initial=-1)) + 1, len(kinds)), np.int64)
+    np.add.at(held, (numbers, codes), 1)
+    mine = _parts(held.argmax(1), settings)[index - 1]
+    return np.flatnonzero(np.isin(numbers, mine))
+
+
+def dealt_counts(
+    labels: Array, settings: TrainerSettings, classes: int, strata: Array | None = None
+) -> tuple[tuple[int, ...], ...]:
+    """Rows of each class in every part that `own_rows` deals, for display; empty if there is one part.
+
+    Args:
+        labels: class numbers from 0, one for each row.
+        settings: as for `own_rows`.
+        classes: how many there are; 0 where labels are no classes.
+        strata: numbers of what is dealt apart by iid, each label in each.
+    """
+    _, count = settings.shard
+    if not 1 < count <= _MOST_SHOWN or classes < 1:
+        return ()
+    if settings.partition.kind == "iid":
+        ordered = labels[np.lexsort((labels, np.zeros_like(labels) if strata is None else strata))]
+        # `shard` deals them out one by one in this order
+        parts = [ordered[part::count] for part in range(count)]
+    else:
+        parts = [labels[rows] for rows in _parts(labels, settings)]
+    return tuple(tuple(np.bincount(part, minlength=classes).tolist()) for part in parts)
+
+
+def with_partition(note: str, settings: TrainerSettings) -> str:
+    """The note with a sentence about the partition; unchanged for iid."""
+    if settings.partition.kind == "iid":
+        return note
+    index, count = settings.shard
+    words = text(
+        "this node has part {index} of {count} of the partition {partition}", index, count, settings.partition
+    )
+    return joined([words, note]) if note else words
+
+
+def _parts(labels: Array, settings: TrainerSettings) -> list[Rows]:
+    count = settings.shard[1]
+    least = max(1, min(_LEAST_ROWS, len(labels) // (2 * count)))
+    try:
+        return settings.partition.parts(labels, count, settings.seed, min_rows=least)
+    except TrainerError as exc:
+        raise TrainerError(
+            text("FLNET_DATA_PARTITION={partition}: {reason}", settings.partition, exc.message)
+        ) from exc

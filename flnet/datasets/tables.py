@@ -1,0 +1,325 @@
+"""Tables: rows of text from CSV or Parquet, and tables of numbers made from them.
+
+CSV is read with the standard library, as UTF-8. Parquet needs pyarrow, an optional extra; its cells are turned into text,
+so that both kinds of file pass the same checks. A cell that is no number is an error with file and line, never a guess.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+from flnet.datasets.labelled import Matrix, SparseRows
+from flnet.errors import DataMissing, TrainerError
+from flnet.params.params import Array
+from flnet.text import text
+
+OnBadRows = Literal["stop", "skip"]
+T = TypeVar("T")
+
+_LARGEST = float(np.finfo(np.float32).max)
+_ABSENT = frozenset({"", "?"})
+
+
+class BadRow(TrainerError):
+    """A row that cannot be used; the text says where and why."""
+
+
+@dataclass(frozen=True)
+class ColumnSpec:
+    """A column and its allowed values: any number, or those in `allowed`."""
+
+    name: str
+    allowed: frozenset[float] | None = None
+
+    def number(self, cell: str, where: str) -> float:
+        """The value of one cell.
+
+        Raises:
+            BadRow: it is missing, no number, not finite, beyond float32, or not allowed.
+        """
+        cell = cell.strip()
+        if cell in _ABSENT:
+            raise BadRow(
+                text(
+                    "{where}: {name} has no value ({value})", where, repr(self.name), cell or text("an empty cell")
+                )
+            )
+        try:
+            value = math.nan if "_" in cell else float(cell)  # Python alone reads 1_000
+        except ValueError:
+            value = math.nan
+        if self.fits(value):
+            return value
+        expected = "a number" if self.allowed is None else " or ".join(f"{a:g}" for a in sorted(self.allowed))
+        raise BadRow(
+            text(
+                "{where}: {name} is {value}; expected {expected}",
+                where,
+                repr(self.name),
+                repr(cell[:40]),
+                expected,
+            )
+        )
+
+    def fits(self, value: float) -> bool:
+        """Whether the column allows this number."""
+        return -_LARGEST <= value <= _LARGEST and (self.allowed is None or value in self.allowed)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of numbers.
+
+    Attributes:
+        names: of the columns.
+        values: float32, rows x columns.
+        skipped: rows left out because they were bad.
+        first_skipped: why the first of them was.
+    """
+
+    names: tuple[str, ...]
+    values: Matrix
+    skipped: int = 0
+    first_skipped: str = ""
+
+    def numbers_of(self, names: Sequence[str], what: str) -> Array:
+        """Positions of these columns.
+
+        Raises:
+            TrainerError: one is not there.
+        """
+        places = {name: place for place, name in enumerate(self.names)}
+        absent = [name for name in names if name not in places]
+        if absent:
+            known = ", ".join(self.names[:8]) + (" ..." if len(self.names) > 8 else "")
+            raise TrainerError(
+                text("{path} has no column {names}; it has {known}", what, ", ".join(absent[:5]), known)
+            )
+        return np.array([places[name] for name in names], np.int64)
+
+
+class RowBuilder:
+    """Collects rows, all dense or all sparse like the first one."""
+
+    def __init__(self, columns: Sequence[ColumnSpec]) -> None:
+        self.columns = columns
+        self._sparse: bool | None = None
+        self._values, self._indices, self._ends = array("f"), array("q"), array("q", [0])
+        self._choosy = [j for j, column in enumerate(columns) if column.allowed is not None]
+
+    def add_dense(self, cells: Sequence[str], where: str) -> None:
+        """Add a row with a cell for each column.
+
+        Raises:
+            BadRow: the row cannot be used; nothing was added.
+        """
+        self._is_to_be(False, where)
+        if len(cells) != len(self.columns):
+            raise BadRow(
+                text("{where}: {count} values for {number} columns", where, len(cells), len(self.columns))
+            )
+        self._values.extend(
+            self._fast(cells) or [c.number(x, where) for c, x in zip(self.columns, cells, strict=True)]
+        )
+        self._ends.append(len(self._values))
+
+    def add_sparse(self, cells: Iterable[tuple[str, str]], where: str) -> None:
+        """Add a row of (column number, value); what is not named is 0.
+
+        Raises:
+            BadRow: the row cannot be used; nothing was added.
+        """
+        self._is_to_be(True, where)
+        values: dict[int, float] = {}
+        for place, value in cells:
+            if not (place.isascii() and place.isdigit() and int(place) < len(self.columns)):
+                raise BadRow(
+                    text(
+                        "{where}: {column} is no column; expected 0 to {most}",
+                        where,
+                        repr(place[:40]),
+                        len(self.columns) - 1,
+                    )
+                )
+            if int(place) in values:
+                raise BadRow(text("{where}: column {column} is named twice", where, place))
+            values[int(place)] = self.columns[int(place)].number(value, where)
+        self._indices.extend(values.keys())
+        self._values.extend(values.values())
+        self._ends.append(len(self._values))
+
+    def matrix(self) -> Matrix:
+        """All rows."""
+        data = np.array(self._values, np.float32)
+        if not self._sparse:
+            return data.reshape(-1, len(self.columns))
+        shape = (len(self._ends) - 1, len(self.columns))
+        return SparseRows(data, np.array(self._indices, np.int64), np.array(self._ends, np.int64), shape)
+
+    def _is_to_be(self, sparse: bool, where: str) -> None:
+        if self._sparse is None:
+            self._sparse = sparse
+        if sparse != self._sparse:
+            raise BadRow(text("{where}: dense and sparse rows are mixed", where))
+
+    def _fast(self, cells: Sequence[str]) -> list[float] | None:
+        """Convert all cells at once; None if one is bad, which the slow path then finds."""
+        try:
+            numbers = list(map(float, cells))
+        except ValueError:
+            return None
+        good = all(-_LARGEST <= n <= _LARGEST for n in numbers) and not any("_" in cell for cell in cells)
+        return numbers if good and all(self.columns[j].fits(numbers[j]) for j in self._choosy) else None
+
+
+def gather(
+    path: Path,
+    builder: RowBuilder,
+    rows: Iterable[tuple[int, T]],
+    add: Callable[[T, str], None],
+    on_bad_rows: OnBadRows,
+) -> Table:
+    """Add all numbered rows of a file to a builder.
+
+    Args:
+        path: for the words of errors.
+        builder: gathers the rows.
+        rows: line number and row.
+        add: adds one row to the builder; is told where the row stands.
+        on_bad_rows: "stop" raises at the first bad row, "skip" leaves out and counts them.
+
+    Raises:
+        BadRow: the first one, under "stop".
+        TrainerError: there are no rows.
+    """
+    skipped, first, used = 0, "", 0
+    for number, row in rows:
+        try:
+            add(row, text("{path}, line {line}", path, number))
+            used += 1
+        except BadRow as exc:
+            if on_bad_rows == "stop":
+                raise
+            skipped, first = skipped + 1, first or str(exc)
+    if not used:
+        why = text(" that can be used: {reason}", first) if skipped else ""
+        raise TrainerError(text("{path} has no rows{why}", path, why))
+    return Table(tuple(column.name for column in builder.columns), builder.matrix(), skipped, first)
+
+
+_LONGEST = 200  # characters of a column's name
+_SHOWN = 12  # columns that an error names
+
+
+@dataclass(frozen=True)
+class TextRows:
+    """A header, and rows that are read on demand.
+
+    Attributes:
+        header: names of the columns, each once.
+        rows: where the row stands ("file, line 2") and its cells; of any number, which the reader checks.
+    """
+
+    header: tuple[str, ...]
+    rows: Iterator[tuple[str, list[str]]]
+
+
+@contextmanager
+def text_rows(path: Path, separator: str = ",") -> Iterator[TextRows]:
+    """Open a table; its rows can be read until the block ends.
+
+    Raises:
+        TrainerError: the file is empty, damaged, no UTF-8, or its header has a name twice or none.
+        DataMissing: it is Parquet, and pyarrow is not installed.
+    """
+    if path.is_dir():
+        raise TrainerError(text("{path} is a folder; expected a .csv or .parquet file", path))
+    with _parquet(path) if path.suffix in (".parquet", ".pq") else _csv(path, separator) as rows:
+        yield rows
+
+
+@contextmanager
+def _csv(path: Path, separator: str) -> Iterator[TextRows]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = csv.reader(file, strict=True, delimiter=separator)
+            header = _checked(
+                path, text("{path}, line {line}", path, 1), [cell.strip() for cell in next(lines, [])]
+            )
+            yield TextRows(
+                header, ((text("{path}, line {line}", path, lines.line_num), cells) for cells in lines if cells)
+            )
+    except (csv.Error, UnicodeDecodeError) as exc:
+        raise TrainerError(text("{path} is not CSV text in UTF-8: {reason}", path, exc)) from exc
+    except OSError as exc:
+        raise TrainerError(text("{path} cannot be read: {reason}", path, exc)) from exc
+
+
+@contextmanager
+def _parquet(path: Path) -> Iterator[TextRows]:
+    try:
+        import pyarrow  # type: ignore[import-not-found, import-untyped, unused-ignore]  # noqa: PLC0415
+        import pyarrow.parquet  # type: ignore[import-not-found, import-untyped, unused-ignore]  # noqa: PLC0415
+    except ImportError as exc:
+        how = text('install it (pip install "flnet[table]"), or save the table as CSV')
+        raise DataMissing(
+            text("{path} is a Parquet file, and pyarrow, which reads those, is not installed", path), how
+        ) from exc
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            header = _checked(path, str(path), [str(name).strip() for name in file.schema_arrow.names])
+            yield TextRows(header, _parquet_rows(path, file))
+    except (pyarrow.ArrowException, OSError) as exc:
+        raise TrainerError(text("{path} cannot be read as a Parquet file: {reason}", path, exc)) from exc
+
+
+def _parquet_rows(path: Path, file: Any) -> Iterator[tuple[str, list[str]]]:
+    number = 0
+    for batch in file.iter_batches(batch_size=4096):
+        columns = [column.to_pylist() for column in batch.columns]
+        for cells in zip(*columns, strict=True):
+            number += 1
+            yield f"{path}, row {number}", [_text(cell) for cell in cells]
+
+
+def _text(cell: Any) -> str:
+    return "" if cell is None else str(cell)
+
+
+def _checked(path: Path, place: str, header: Sequence[str]) -> tuple[str, ...]:
+    if not any(header):
+        raise TrainerError(text("{path} is empty: expected a first line with the names of the columns", path))
+    if not all(header):
+        raise TrainerError(text("{where}: column {column} has no name", place, header.index("") + 1))
+    if odd := [name for name in header if not name.isprintable() or len(name) > _LONGEST]:
+        raise TrainerError(
+            text(
+                "{where}: {name} is no name for a column: expected a short printable text",
+                place,
+                repr(odd[0][:40]),
+            )
+        )
+    if twice := sorted({name for name in header if header.count(name) > 1}):
+        raise TrainerError(
+            text("{where}: {name} stands there twice; every column needs a name of its own", place, shown(twice))
+        )
+    return tuple(header)
+
+
+def shown(names: Sequence[str]) -> str:
+    """Names for a message: the first ones, and the number of the others."""
+    words = ", ".join(name[:60] for name in names[:_SHOWN])
+    return (
+        text("{names} and {count} more", words, len(names) - _SHOWN)
+        if len(names) > _SHOWN
+        else words or text("none")
+    )

@@ -1,0 +1,315 @@
+"""Cells of an experiment, their outcomes, where these are kept, and the interface of the engines that run them.
+
+A cell is one training: a setup and a seed. Equal setups with equal seeds give equal numbers, so a cell is
+identified by a digest of both, independent of its place in a table.
+
+Outcomes are kept as JSON lines in the output folder, so that an interrupted run can continue. A line is written whole
+and synced before its cell counts as done; a line that a power cut tore is skipped. A cell without numbers is kept with
+its reason for the report, and is run again the next time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated, Any, Literal, Protocol
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from flnet.algorithms.registry import parse_rule
+from flnet.errors import InvalidMessage, LabelsRefused, LocalError
+from flnet.experiments.attacks import check_attack
+from flnet.labels.spaces import read_fields
+from flnet.rounds.stopping import Goal
+from flnet.settings import check_aggregation, check_local_training, check_partition, check_personal_model
+from flnet.trainer import Choice, Method, Partition
+
+NUMBERS = 3  # increase it when a change of flnet changes the numbers of equal setups and seeds
+Kind = Literal["federated", "lone", "central"]
+Over = Literal["mean", "min", "max"]
+_OVER: Mapping[Over, Callable[[Sequence[float]], float]] = {"mean": fmean, "min": min, "max": max}
+_DECIDES_NOTHING = frozenset({"needs", "together"})
+_BETWEEN_NODES = frozenset(
+    {"aggregation", "hostile", "attack", "participation", "min_participants", "exchange", "max_update_norm"}
+)
+_OF_PARTS = frozenset({"nodes", "partition"})
+
+
+def _checked_partition(text: str) -> str:
+    """Check a partition, including the range of its number; it stays text, which goes into the key of a cell."""
+    Partition.parse(check_partition(text))
+    return text
+
+
+def _checked_goal(text: str) -> str:
+    try:
+        Goal.parse(text)
+    except InvalidMessage as exc:
+        raise ValueError(exc.message) from exc
+    return text
+
+
+def _checked_labels(lines: Mapping[str, Any]) -> Mapping[str, Any]:
+    try:
+        if lines:
+            read_fields(lines)
+    except LabelsRefused as exc:
+        raise ValueError(exc.message) from exc
+    return lines
+
+
+class Record(BaseModel):
+    """A frozen model that refuses unknown fields and is JSON."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Setup(Record):
+    """Everything except the seed that decides a cell's numbers.
+
+    Attributes:
+        trainer: id of a trainer that a node would find.
+        kind: "federated" for one mesh; "lone" for nodes that each learn from their own part and know no peer;
+            "central" for one node with all rows.
+        nodes: how many nodes; with "central", into how many parts the other kinds split the rows.
+        partition: how rows are split between the nodes, as FLNET_DATA_PARTITION.
+        aggregation: the aggregation rule, as FLNET_AGGREGATION.
+        participation: share of the nodes that train in a round.
+        min_participants: least number of nodes that train in a round.
+        exchange: whether a node adopts a peer's model that is better on its own test rows.
+        max_update_norm: as the setting of this name.
+        local_training: as FLNET_LOCAL_TRAINING; "proximal:0.01" is FedProx.
+        personal_model: as FLNET_PERSONAL_MODEL. Figures of personal models are named "after.local_...", and
+            "after.chosen_..." where an autoencoder chooses between the personal and the common model.
+        model_choice: as FLNET_MODEL_CHOICE.
+        hostile: number of nodes that attack, or their share if it is below 1; they are the last nodes, and
+            figures leave them out.
+        attack: as in `flnet.experiments.attacks`.
+        rounds: number of rounds; the largest number if there is a goal.
+        until: a goal that ends the rounds earlier, as `flnet train --until`.
+        epochs, rate, batch: of each local training; the trainer's defaults if absent.
+        options_file: name of a TOML file that the trainer reads in the folder of its data.
+        options: the entries of that file.
+        labels: how rows are labelled on all nodes except the first `fine` ones, as FLNET_LABELS. On those nodes
+            the labels are of the desired space, for as many rows as `rows` says.
+        fine: how many nodes have labels of the desired space.
+        needs: files or folders below FLNET_DATASETS_PATH, one of which must exist.
+        curves: figures that are kept of every round; all figures of the last round are kept.
+        together: how many seeds may be trained at once, as one batched computation.
+    """
+
+    trainer: str = Field(pattern=r"^[A-Za-z0-9_]{1,64}$")
+    kind: Kind = "federated"
+    nodes: int = Field(default=10, ge=1, le=250)
+    partition: Annotated[str, AfterValidator(_checked_partition)] = "iid"
+    aggregation: Annotated[str, AfterValidator(check_aggregation)] = "agg1"
+    participation: float = Field(default=1, gt=0, le=1)
+    min_participants: int = Field(default=1, ge=1, le=257)
+    exchange: bool = False
+    max_update_norm: float = Field(default=100, ge=0)
+    local_training: Annotated[str, AfterValidator(check_local_training)] = "plain"
+    personal_model: Annotated[str, AfterValidator(check_personal_model)] = "none"
+    model_choice: Choice = "by-input"
+    hostile: float = Field(default=0, ge=0, le=250)
+    attack: Annotated[str, AfterValidator(check_attack)] = ""
+    rounds: int = Field(default=10, ge=1, le=100_000)
+    until: Annotated[str, AfterValidator(_checked_goal)] | None = None
+    epochs: int | None = Field(default=None, ge=1, le=10_000)
+    rate: float | None = Field(default=None, gt=0, le=1_000)
+    batch: int | None = Field(default=None, ge=1, le=1_000_000)
+    options_file: str = Field(default="", pattern=r"^([A-Za-z0-9_-]{1,64}\.toml)?$")
+    options: Mapping[str, Any] = Field(default_factory=dict)
+    labels: Annotated[Mapping[str, Any], AfterValidator(_checked_labels)] = Field(default_factory=dict)
+    fine: int = Field(default=1, ge=0, le=250)
+    needs: tuple[str, ...] = ()
+    curves: tuple[str, ...] = ("after.accuracy",)
+    together: int = Field(default=1, ge=1, le=1000)
+
+    @property
+    def method(self) -> Method:
+        """What is done around the trainer's own training."""
+        controls = parse_rule(self.aggregation).changes_training
+        return Method(self.local_training, self.personal_model, self.model_choice, controls)
+
+
+class Cell(Record):
+    """One training.
+
+    Attributes:
+        row, column: its place in the table.
+    """
+
+    row: str
+    column: str
+    seed: int = Field(ge=0, le=2**31)
+    setup: Setup
+
+    @property
+    def key(self) -> str:
+        """SHA-256 of everything that decides the numbers, as 64 hex digits.
+
+        Defaults are left out, so that a new field changes no key. So are fields without effect: a lone node
+        averages with nobody, and a central node has no part.
+        """
+        idle = set(_DECIDES_NOTHING)
+        if self.setup.kind != "federated":
+            idle |= _BETWEEN_NODES
+        if self.setup.kind == "central":
+            idle |= _OF_PARTS
+        setup = self.setup.model_dump(mode="json", exclude_defaults=True, exclude=idle)
+        text = json.dumps({"numbers": NUMBERS, "seed": self.seed, "setup": setup}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Outcome(Record):
+    """The outcome of a cell.
+
+    Figures are named "before.accuracy" or "after.f1_macro": of a node's own model before averaging, or of the
+    average, on the node's own test rows. A node that did not train has None.
+
+    Attributes:
+        rounds: how many rounds were played.
+        figures: of the last round, by name, one for each node.
+        curves: by name, for each node one figure for each round.
+        examples: number of rows behind each node's last update.
+        bytes: how many bytes the nodes sent to each other.
+        seconds: wall-clock time; cells that were trained together share it equally.
+        processor_seconds: processor time, shared likewise.
+        machine: a description of the machine.
+        data: the trainer's description of its data.
+        reason: why there are no numbers; empty if there are.
+    """
+
+    rounds: int = 0
+    figures: Mapping[str, tuple[float | None, ...]] = Field(default_factory=dict)
+    curves: Mapping[str, tuple[tuple[float | None, ...], ...]] = Field(default_factory=dict)
+    examples: tuple[int | None, ...] = ()
+    bytes: int = 0
+    seconds: float = 0.0
+    processor_seconds: float = 0.0
+    machine: str = ""
+    data: str = ""
+    reason: str = ""
+
+    def value(self, figure: str, over: Over = "mean") -> float | None:
+        """A figure of the last round over the nodes that have it; None if no node has it.
+
+        Args:
+            figure: a name of a figure, "bytes", "rounds", "seconds" or "processor_seconds".
+            over: how the nodes' figures are combined.
+        """
+        if self.reason:
+            return None
+        if figure in {"bytes", "rounds", "seconds", "processor_seconds"}:
+            return float(getattr(self, figure))
+        common = figure.replace(".answered_", ".")  # without a personal model, the common one answers
+        values = [value for value in self.figures.get(figure, self.figures.get(common, ())) if value is not None]
+        return float(_OVER[over](values)) if values else None
+
+    def course(self, figure: str) -> list[float]:
+        """The mean of a figure over the nodes that have it, by round; rounds in which no node has it are left out."""
+        rounds = zip(*self.curves.get(figure, ()), strict=True)
+        return [fmean(known) for values in rounds if (known := [value for value in values if value is not None])]
+
+
+class Engine(Protocol):
+    """Runs cells. All engines give equal numbers for equal cells, in any order."""
+
+    def run(self, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Outcome]]:
+        """Yield each cell with its outcome as soon as it is known; the outcome of a failed cell has a reason.
+
+        Closing the iterator early ends everything that is in progress.
+        """
+        ...
+
+
+def batches(cells: Iterable[Cell]) -> list[tuple[Cell, ...]]:
+    """Group the cells that are trained together, in the order of the cells.
+
+    Batches follow from the cells alone and not from the engine, and with them the order of summation, so that
+    all engines give equal numbers.
+    """
+    alike: dict[tuple[str, int], list[Cell]] = {}
+    for cell in cells:
+        alike.setdefault((cell.setup.model_dump_json(), cell.seed // cell.setup.together), []).append(cell)
+    return [tuple(batch) for batch in alike.values()]
+
+
+FILE = "cells.jsonl"
+
+
+class CellResult(Record):
+    """A cell and its outcome."""
+
+    key: str = Field(pattern=r"^[0-9a-f]{64}$")
+    cell: Cell
+    outcome: Outcome
+
+
+class Results:
+    """The outcomes of finished cells."""
+
+    def __init__(self, folder: Path) -> None:
+        """Read the results of earlier runs in this folder, which is created if it does not exist.
+
+        Raises:
+            LocalError: it cannot be created or read.
+        """
+        self.path = folder / FILE
+        self._outcomes: dict[str, Outcome] = {}
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            text = self.path.read_text("utf-8", "replace") if self.path.exists() else ""
+        except OSError as exc:
+            raise LocalError(f"results cannot be kept in {folder}: {exc}") from exc
+        self._is_torn = bool(text) and not text.endswith("\n")
+        for line in text.splitlines():
+            if (result := _read(line)) is not None:
+                self._outcomes[result.key] = result.outcome
+
+    def __len__(self) -> int:
+        return len(self._outcomes)
+
+    def get(self, cell: Cell) -> Outcome | None:
+        """The outcome of a cell; None if it was never run."""
+        return self._outcomes.get(cell.key)
+
+    def missing(self, cells: Iterable[Cell]) -> list[Cell]:
+        """The cells that have no numbers yet, each key once."""
+        todo: dict[str, Cell] = {}
+        for cell in cells:
+            outcome = self.get(cell)
+            if outcome is None or outcome.reason:
+                todo.setdefault(cell.key, cell)
+        return list(todo.values())
+
+    def add(self, done: Sequence[tuple[Cell, Outcome]]) -> None:
+        """Write the outcomes of these cells to the disk.
+
+        Raises:
+            LocalError: the disk is full or gone.
+        """
+        results = [CellResult(key=cell.key, cell=cell, outcome=outcome) for cell, outcome in done]
+        lines = "".join(json.dumps(result.model_dump(mode="json")) + "\n" for result in results)
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write("\n" + lines if self._is_torn else lines)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as exc:
+            raise LocalError(f"results cannot be written to {self.path}: {exc}") from exc
+        self._is_torn = False
+        self._outcomes |= {result.key: result.outcome for result in results}
+
+
+def _read(line: str) -> CellResult | None:
+    """The result in a line; None if the line is torn, or the key of its cell has changed."""
+    try:
+        result = CellResult.model_validate_json(line)
+    except ValidationError:
+        return None
+    return result if result.key == result.cell.key else None

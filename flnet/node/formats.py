@@ -1,0 +1,252 @@
+"""The formats of bodies that this node reads and writes, and the memory that large bodies are received into.
+
+`BufferPool` hands memory out again while rounds go on. The system zeroes new memory before a process may see it,
+although an update overwrites it at once: receiving and averaging three updates of 40 MB takes 66 ms of processor
+time with the pool and 123 ms without it (docs/benchmarks.md, "Memory, one measure at a time").
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Literal, TypeVar
+
+import numpy as np
+
+from flnet.errors import ParamsRefused, UnknownModel, UnreadableBody
+from flnet.node.core import NodeCore
+from flnet.node.inbound import KINDS
+from flnet.params.blob import Blob, Bytes
+from flnet.params.params import Digest, Params, Schema, TrainerId
+from flnet.params.quantization import Encoding
+from flnet.protocol.messages import FLOAT16, INT8, SAFETENSORS, Announce, JobMessage, Message, Packet, Trigger
+from flnet.rounds.steps import Phase
+from flnet.store.base import Store
+from flnet.text import text
+from flnet.wire.binary_codec import BINARY_TYPE, ZSTD, BinaryCodec, available_codings, compressed, read_head
+from flnet.wire.json_codec import JsonCodec
+
+Form = Literal["safetensors", "float16", "int8", "json"]
+T = TypeVar("T")
+
+CONTROL_BYTES = 64 * 1024  # of a body without parameters
+BYTES_PER_NUMBER = 32  # of a number in JSON, generously
+BYTES_PER_ARRAY = 256  # of an array's description in a header
+OFF_LOOP_BYTES = 64 * 1024  # larger bodies are encoded and decoded beside the event loop
+_PACKED: dict[Form, Encoding] = {"float16": "float16", "int8": "int8"}
+KEPT_BLOBS = 4  # packed and compressed bodies that are kept for the next peer that fetches them
+PACKED = 2  # times fewer bytes than the arrays have: then most of them are packed, and zstd saves something more
+IDLE_SECONDS = 5.0  # between two looks; unused memory is given back when both find nothing to do
+SMALLEST = 1024 * 1024  # bytes; the interpreter keeps smaller pieces itself
+_UNUSED = 3  # references to an array: in the list, in the loop, and as the argument of getrefcount
+
+
+class BodyFormats:
+    """Encodes and decodes the bodies of messages, and says how large they may be."""
+
+    def __init__(self, core: NodeCore, store: Store, form: Form, max_body_bytes: int) -> None:
+        """Args:
+        form: how updates are sent to peers that can read it.
+        max_body_bytes: bytes that a body may have whatever the models are.
+        """
+        self._core, self._store, self._form, self._max_body_bytes = core, store, form, max_body_bytes
+        self._json, self._plain = JsonCodec(), BinaryCodec()
+        self._packed = BinaryCodec(encoding_of(form))
+        self._blobs: OrderedDict[tuple[Digest, str | None], asyncio.Future[Blob]] = OrderedDict()
+
+    def body_limit(self, path: str) -> int:
+        """Bytes that a request to this path may have: what the largest model here needs as JSON."""
+        if path in (Announce.path, Trigger.path) or path not in KINDS:
+            return CONTROL_BYTES
+        return min(max([self._needs(t) for t in self._core.jobs], default=CONTROL_BYTES), self._max_body_bytes)
+
+    def inspect(self, path: str, content_type: str, head: memoryview, total: int) -> bool:
+        """Whether the head of a binary body is whole, and what it describes is wanted here.
+
+        Raises:
+            PeerError: it is not wanted.
+        """
+        header = read_head(head, total)
+        if header is None:
+            return False
+        if header.fields is None:
+            raise UnreadableBody(text("the body holds no message"))
+        trainer = header.fields.get("trainerId")
+        if header.specs and isinstance(trainer, str):
+            model = self._core.job(trainer).held.model
+            if model is not None:
+                header.check(model.schema)
+        return True
+
+    async def read(self, kind: type[Message], body: bytes | memoryview, content_type: str) -> Packet:
+        """The message in a body; parameters are checked here already where they are large, off the event loop."""
+        codec = self._plain if content_type == BINARY_TYPE else self._json
+
+        def decode() -> Packet:
+            packet = codec.decode(kind, body)
+            message = packet.message
+            schema = self._schema(message.trainer) if isinstance(message, JobMessage) else None
+            if packet.params is None or schema is None:
+                return packet
+            try:
+                return replace(packet, params=schema.conform(packet.params))
+            except ParamsRefused:  # the job says so, after all that it looks at first
+                return packet
+
+        return await asyncio.to_thread(decode) if len(body) > OFF_LOOP_BYTES else codec.decode(kind, body)
+
+    async def write(self, packet: Packet, accepts: Collection[str] = ()) -> tuple[bytes | Blob, str]:
+        """A body and its content type, for a peer that accepts these forms; without parameters it is JSON."""
+        if packet.params is None or SAFETENSORS not in accepts or self._form == "json":
+            large = packet.params is not None and packet.params.nbytes > OFF_LOOP_BYTES
+            encode = self._json.encode
+            return await asyncio.to_thread(encode, packet) if large else encode(packet), self._json.content_type
+        codec = self._packed if self._packed.encoding in ("float32", *accepts) else self._plain
+        if packet.params.nbytes > OFF_LOOP_BYTES and codec is not self._plain:
+            return await asyncio.to_thread(codec.encode, packet), BINARY_TYPE
+        return codec.encode(packet), BINARY_TYPE
+
+    async def held(self, digest: str, codings: Collection[str] = ()) -> Blob:
+        """The parameters of this digest as they go over the wire; compressed only where that saves much.
+
+        Args:
+            codings: that the caller reads.
+
+        Raises:
+            UnknownModel: this node does not hold them, or no longer.
+        """
+        params = await self._find(Digest(digest))
+        if self._packed.encoding == "float32":
+            return self._plain.encode_params(params)
+        blob = await self._once((params.digest, None), self._packed.encode_params, params)
+        is_packed = self._packed.encoding == "int8" and PACKED * len(blob) <= params.nbytes
+        if not is_packed or ZSTD not in codings or ZSTD not in available_codings():
+            return blob
+        return await self._once((params.digest, ZSTD), compressed, blob)
+
+    def landing_limit(self, trainer: TrainerId) -> int:
+        """Bytes that fetched parameters of this trainer may have."""
+        return min(self._needs(trainer), self._max_body_bytes)
+
+    def wanted(self, trainer: TrainerId, head: memoryview, total: int) -> bool:
+        """Like `inspect`, for bare parameters of a trainer."""
+        header, schema = read_head(head, total), self._schema(trainer)
+        if header is not None and schema is not None:
+            header.check(schema)
+        return header is not None
+
+    def fetched(self, trainer: TrainerId, body: memoryview, proof: Digest | None) -> Params:
+        """Bare parameters that came by their digest.
+
+        Args:
+            proof: the digest that they must have; None where that need not be shown.
+
+        Raises:
+            PeerError: they are not what was asked for, or do not fit.
+        """
+        params, schema = self._plain.decode_params(body), self._schema(trainer)
+        params = schema.conform(params) if schema else params
+        if proof is not None and params.digest != proof:
+            raise ParamsRefused(text("other parameters came than those asked for ({digest})", params.digest[:10]))
+        return params
+
+    async def _once(self, key: tuple[Digest, str | None], make: Callable[[T], Blob], of: T) -> Blob:
+        if key not in self._blobs:
+            self._blobs[key] = asyncio.get_running_loop().run_in_executor(None, make, of)
+            while len(self._blobs) > KEPT_BLOBS:
+                self._blobs.popitem(last=False)
+        return await asyncio.shield(self._blobs[key])
+
+    async def _find(self, digest: Digest) -> Params:
+        if (held := self._core.find(digest)) is not None:
+            return held[1]
+        for trainer in self._core.jobs:
+            kept = await self._store.load_model(trainer, digest)
+            if kept is not None and kept.shared is not None:
+                return kept.shared
+        raise UnknownModel(text("this node does not hold parameters of digest {digest} (any more)", digest[:10]))
+
+    def _needs(self, trainer: TrainerId) -> int:
+        job = self._core.jobs[trainer]
+        if job.phase is Phase.LOADING:
+            return self._max_body_bytes
+        schema = self._schema(trainer)
+        if schema is None:
+            return CONTROL_BYTES
+        return CONTROL_BYTES + BYTES_PER_NUMBER * schema.numbers + BYTES_PER_ARRAY * len(schema.specs)
+
+    def _schema(self, trainer: TrainerId) -> Schema | None:
+        job = self._core.jobs.get(trainer)
+        return job.held.model.schema if job and job.held.model else None
+
+
+def encoding_of(form: Form) -> Encoding:
+    """How the arrays of own updates are packed."""
+    return _PACKED.get(form, "float32")
+
+
+def accepted(form: Form) -> tuple[str, ...]:
+    """What a node of this form says that it accepts."""
+    return () if form == "json" else (SAFETENSORS, FLOAT16, INT8)
+
+
+class BufferPool:
+    """Large buffers; one that nothing refers to any more is used again."""
+
+    def __init__(self) -> None:
+        self._kept: list[Bytes] = []
+        self._lock = threading.Lock()  # merges ask from threads
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all buffers, in use or not."""
+        return sum(array.nbytes for array in self._kept)
+
+    def take(self, nbytes: int) -> Bytes:
+        """A buffer of this size with undefined content; it is the caller's as long as a view of it lives."""
+        if nbytes < SMALLEST:
+            return np.empty(nbytes, np.uint8)
+        with self._lock:
+            for array in self._kept:
+                # Twice the size at most: a large array under a small model would be kept from larger ones.
+                if nbytes <= array.nbytes <= 2 * nbytes and sys.getrefcount(array) == _UNUSED:
+                    return array[:nbytes]
+            self._kept.append(np.empty(nbytes, np.uint8))
+            return self._kept[-1][:]
+
+    def let_go(self) -> None:
+        """Give back what nobody uses, and keep nothing of the rest once it is not used any more.
+
+        Unused reference cycles, which may hold models, go as well, where `settle` has left few objects to look at.
+        """
+        with self._lock:
+            self._kept.clear()
+        if gc.get_freeze_count():
+            gc.collect()
+
+
+def settle() -> None:
+    """All that is there stays until the process ends: from now on only what comes later is looked at for garbage.
+
+    A full collection waits until a quarter more objects have come than there were: after a start these are 20,000,
+    and so hours. With the modules and tables of the start set aside, it comes soon, and takes few milliseconds.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.collect()  # counts anew what there is
+
+
+async def give_back_when_idle(buffers: BufferPool, is_busy: Callable[[], bool], every: float) -> None:
+    """Give unused memory back whenever nothing was to do at two looks, `every` seconds apart, until cancelled."""
+    was_busy = True
+    while True:
+        await asyncio.sleep(every)
+        busy = is_busy()
+        if not busy and not was_busy:
+            buffers.let_go()
+        was_busy = busy

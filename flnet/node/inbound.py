@@ -1,0 +1,398 @@
+"""Messages from other nodes: what they mean to the core, and the checks that come before the core hears of them.
+
+`to_event` is the only place that knows both the fields on the wire and the events of the core. `MessageChecks`
+limits how often a node may send, and at which addresses peers are called; the `check_` functions verify that a
+node speaks in its own name and signed what it states. Requests over HTTP pass `flnet.web.auth.admission` first;
+those between nodes of a simulation only pass this module.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from flnet.errors import (
+    AddressRefused,
+    ContributionRefused,
+    ParamsRefused,
+    Pending,
+    SignatureRefused,
+    TooManyMessages,
+)
+from flnet.fingerprints import short
+from flnet.membership.members import Members
+from flnet.names import hostport
+from flnet.networks import Networks
+from flnet.node.trust import Trust
+from flnet.params.params import Digest, Params, PeerId, TrainerId
+from flnet.protocol.events import (
+    AnnounceAnswered,
+    AnnounceReceived,
+    ClaimReceived,
+    DeclineReceived,
+    Event,
+    Mark,
+    Paused,
+    ProbeAnswered,
+    ProbeReceived,
+    Resumed,
+    RoundTriggered,
+    SendFailed,
+    SeriesStopped,
+    TrainingAsked,
+    UpdateOffered,
+    UpdateReceived,
+    Version,
+    VersionAnswered,
+    VersionReceived,
+)
+from flnet.protocol.messages import (
+    MAX_PEERS,
+    Accuracy,
+    AccuracyReply,
+    Announce,
+    AskVersion,
+    JobMessage,
+    Message,
+    ModelParams,
+    News,
+    Packet,
+    Peer,
+    Probe,
+    ReportMessage,
+    StartTraining,
+    StatedVersion,
+    Trigger,
+    VersionReply,
+    digest_of,
+)
+from flnet.protocol.updates import Claim, Contribution, Report, RoundKey, Update
+from flnet.security.rate_limits import Buckets
+from flnet.security.signatures import NodeKey
+from flnet.text import text
+
+KINDS: Mapping[str, type[Message]] = {
+    kind.path: kind for kind in (Announce, Probe, StartTraining, ModelParams, Accuracy, AskVersion, Trigger)
+}
+STATUS: Mapping[str, int] = {Announce.path: 201, Trigger.path: 202}  # of an answer, by path; 200 for the others
+ORDERS: Mapping[str, Event] = {"stop": SeriesStopped(), "pause": Paused(), "resume": Resumed()}  # of a person
+BURST, PER_SECOND = 500.0, 50.0  # messages that one id may send: a round takes four, probing a few a second
+TOLD, SECONDS_PER_TOLD = 20, 30.0  # refusals of one address that people hear of
+ALL_TOLD, SECONDS_PER_ALL_TOLD = 100, 10.0  # of all addresses together
+SAME_SECONDS = 600.0  # after which the same sentence is worth telling again
+Publish = Callable[[str, str], object]
+
+
+def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
+    """The trainer that a message is for (None: the mesh) and what it means.
+
+    Args:
+        caller_ip: where the request came from; stands in for an address that the caller did not state.
+
+    Raises:
+        ParamsRefused: a message that must bring parameters brought none.
+    """
+    match packet.message:
+        case Announce() as m:
+            known = tuple(peer for peer in m.my_known_peers if peer.ip)
+            accepts, members = frozenset(m.accepts or ()), tuple(m.members or ())
+            caller = located(m.i_am, caller_ip)
+            return None, AnnounceReceived(caller, known, accepts, m.incarnation, members, m.key)
+        case Probe() as m:
+            return None, probed(m, caller_ip)
+        case Trigger() as m:
+            return TrainerId(m.trainer_id), RoundTriggered(m.most, m.federated_learning_params, m.until)
+        case StartTraining() as m:
+            asked = TrainingAsked(
+                m.sender,
+                m.key,
+                packet.params if m.digest else _params(packet),
+                m.federated_learning_params,
+                m.base_round,
+                m.contributors,
+                _stated(m),
+                Digest(m.digest) if m.digest else None,
+                m.restored_at,
+                m.series,
+                m.choice,
+                m.run,
+            )
+            return m.trainer, asked
+        case ModelParams() as m if m.declined is not None:
+            return m.trainer, DeclineReceived(m.sender, _key(m), m.declined, bool(m.late))
+        case ModelParams() as m if packet.params is None and m.digest is not None:
+            return m.trainer, UpdateOffered(
+                update_of(m, Params()), Digest(m.digest), _stated(m), m.choice, m.seconds, m.run
+            )
+        case ModelParams() as m:
+            return m.trainer, UpdateReceived(update_of(m, _params(packet)), _stated(m), m.choice, m.seconds, m.run)
+        case Accuracy() as m:
+            claim = Claim(
+                m.sender,
+                m.round,
+                m.accuracy,
+                digest_of(m, packet.params),
+                m.contributors,
+                packet.params,
+                report_of(m.report),
+            )
+            return m.trainer, ClaimReceived(claim, _stated(m))
+        case AskVersion() as m:
+            return m.trainer, VersionReceived(version_of(m, m.sender, m.round, m.trainer), _stated(m))
+    raise TypeError(f"{type(packet.message).__name__} is no request")
+
+
+def update_of(m: ModelParams, params: Params) -> Update:
+    """What a peer learnt, as it says itself."""
+    base = Digest(m.base) if m.base else None
+    figures = (m.examples, m.labels or 1, m.accuracy, base, m.staleness or 0)
+    return Update(m.sender, _key(m), params, *figures, contribution=contribution_of(m))
+
+
+def contribution_of(m: ModelParams) -> Contribution | None:
+    """What the sender states of its update; None for one that states too little, as in the thesis' form."""
+    if m.initiator is None or m.schema_digest is None or m.base is None or m.digest is None or m.examples is None:
+        return None
+    signed_fields = (m.sender, m.trainer_id, m.round, m.initiator, m.schema_digest, m.base, m.digest, m.examples)
+    return Contribution(*signed_fields, m.labels or 1, m.key or "", m.signature or "")
+
+
+def version_of(m: StatedVersion, peer: PeerId, number: int, trainer: TrainerId) -> Version:
+    """The version that a node states of itself.
+
+    Args:
+        peer: who states it.
+        number: of the version.
+    """
+    stated = None
+    if m.schema_digest is not None and m.base is not None and number > 0:
+        signed_fields = (peer, trainer, number, peer, m.schema_digest, m.base, m.digest, m.examples)
+        stated = Contribution(*signed_fields, m.labels or 1, m.key or "", m.signature or "")
+    base = Digest(m.base) if m.base else None
+    figures = (m.examples, m.labels or 1, m.accuracy, base)
+    update = Update(peer, RoundKey(number, peer), Params(), *figures, contribution=stated)
+    return Version(Mark(m.run, number, Digest(m.digest)), update)
+
+
+def version_in(reply: Packet, trainer: TrainerId) -> Version:
+    """What the answer to our version states."""
+    m = reply.message
+    assert isinstance(m, VersionReply)
+    return version_of(m, PeerId(m.i_am.id), m.round, trainer)
+
+
+def probed(m: Probe, caller_ip: str) -> ProbeReceived:
+    """What a probe means."""
+    target = PeerId(m.target.id) if m.target else None
+    reached, missed = (PeerId(name) if name else None for name in (m.reached, m.missed))
+    return ProbeReceived(located(m.i_am, caller_ip), m.incarnation, tuple(m.news), target, reached, missed, m.key)
+
+
+def claim_of(round: int, reply: Packet) -> Claim:
+    """What the answer to our Accuracy claims."""
+    m = reply.message
+    assert isinstance(m, AccuracyReply)
+    digest = digest_of(m, reply.params)
+    report = report_of(m.report)
+    return Claim(PeerId(m.i_am.id), round, m.accuracy, digest, m.contributors, reply.params, report)
+
+
+def report_of(message: ReportMessage | None) -> Report | None:
+    """What a node reports in a series."""
+    return Report(message.accuracy, message.loss, message.over) if message else None
+
+
+def located(peer: Peer, ip: str) -> Peer:
+    """The peer with an address: the one that it stated, or else where we met it."""
+    return peer if peer.ip else peer.model_copy(update={"ip": ip})
+
+
+def _stated(message: JobMessage) -> Mapping[str, str] | None:
+    """What the sender says that all nodes must have alike; None where it speaks the thesis' form and cannot."""
+    return message.agreement if message.agreement is not None or message.initiator is None else {}
+
+
+def _key(message: ModelParams) -> RoundKey:
+    """A caller of the thesis' form names no initiator; the job knows whose round is open."""
+    return RoundKey(message.round, PeerId(message.initiator or ""))
+
+
+def _params(packet: Packet) -> Params:
+    if packet.params is None:
+        raise ParamsRefused(
+            text("{message} must bring parameters, but modelParams is missing", type(packet.message).__name__)
+        )
+    return packet.params
+
+
+def check_contribution(update: Update, signer: NodeKey) -> None:
+    """Whether what a peer states of its update was signed with the key that it names.
+
+    Raises:
+        ContributionRefused: it was not; one that is not signed at all is none of these.
+    """
+    stated = update.contribution
+    if stated is None or not stated.is_signed:
+        return
+    if not signer.verify(stated.key, base64.b64decode(stated.signature), stated.statement()):
+        raise ContributionRefused(text("what {peer} states of its update is not what it signed", update.peer))
+
+
+def check_speaker(members: Members, message: Message, signer: str) -> None:
+    """Whether who signed a message may say it: each node speaks in its own name only.
+
+    Args:
+        signer: the public key that signed; empty in an open mesh, where that is not known.
+
+    Raises:
+        SignatureRefused: it is another node's to say.
+    """
+    if not signer:
+        return
+    if isinstance(message, Announce | Probe) and message.key != signer:
+        raise SignatureRefused(text("the message names another key than the one that signed it"))
+    if isinstance(message, JobMessage) and not members.fits(message.sender, signer):
+        raise SignatureRefused(text("the message is signed by another node than {peer}", repr(message.sender)))
+
+
+def check_trusted(trust: Trust | None, message: Message, event: Event, signer: str, me: str) -> None:
+    """In a pinned mesh: whether two nodes have accepted each other, so that an announcement is taken.
+
+    Args:
+        event: what the message means here.
+        signer: the public key that signed it.
+        me: this node's name.
+
+    Raises:
+        Pending: one of them has not yet; the caller waits here from now on, if it is a stranger.
+    """
+    if trust is None or not isinstance(message, Announce) or not isinstance(event, AnnounceReceived):
+        return
+    is_known = trust.trusts(signer)
+    trust.met(signer, event.peer.id, event.peer.address)
+    if is_known and not message.knock:
+        return
+    if is_known:
+        raise Pending(text("{peer} accepts this key already, and waits to be accepted in turn", me), me)
+    raise Pending(text("a person at {peer} has to accept the fingerprint {part} first", me, short(signer)), me)
+
+
+class MessageChecks:
+    """Checks every message from outside, and every answer.
+
+    Attributes:
+        networks: in which peers that others name are called; None: everywhere.
+        signer: checks what is stated of updates; None: nothing is checked, as in an open mesh.
+    """
+
+    signer: NodeKey | None = None
+
+    def __init__(self, me: str, clock: Callable[[], float], publish: Publish) -> None:
+        """Args:
+        me: this node's own id.
+        clock: seconds, of which only differences count.
+        publish: tells people, by kind and words.
+        """
+        self.networks: Networks | None = None
+        self._me, self._publish = me, publish
+        self._buckets = Buckets(BURST, PER_SECOND, clock)
+        self._told: set[str] = set()
+        self._refused = Buckets(TOLD, 1 / SECONDS_PER_TOLD, clock)
+        self._refused_at_all = Buckets(ALL_TOLD, 1 / SECONDS_PER_ALL_TOLD, clock)
+        self._same = Buckets(1, 1 / SAME_SECONDS, clock)
+
+    def tell_refused(self, words: str, caller_ip: str = "") -> None:
+        """Let people know of a refused message, but not of the same sentence again, nor of a flood of them."""
+        if self._refused.wait(caller_ip) or self._refused_at_all.wait("") or self._same.take(words):
+            return
+        self._refused.take(caller_ip)
+        self._refused_at_all.take("")
+        self._publish("refused_here", words)
+
+    def count(self, message: Message, caller_ip: str) -> None:
+        """One more message from there of who says who it is; others may say so, too, and are counted apart.
+
+        Raises:
+            TooManyMessages: there were too many of late.
+        """
+        if isinstance(message, Announce | Probe | JobMessage):
+            seconds = self._buckets.take(f"{caller_ip} {message.i_am.id}")
+            if seconds:
+                raise TooManyMessages(seconds)
+
+    def admit(self, message: Message, event: Event, caller_ip: str) -> Event:
+        """What is left of a message, and means this, without the addresses that are not called.
+
+        Raises:
+            TooManyMessages: there were too many from the caller of late.
+            AddressRefused: the caller itself would have to be called there.
+            ContributionRefused: what it states of its update is not signed as it says.
+        """
+        self.count(message, caller_ip)
+        if self.signer is not None and isinstance(event, UpdateReceived | UpdateOffered):
+            check_contribution(event.update, self.signer)
+        if self.signer is not None and isinstance(event, VersionReceived):
+            check_contribution(event.version.update, self.signer)
+        if self.networks is None or not isinstance(event, AnnounceReceived | ProbeReceived):
+            return event
+        peer = event.peer
+        assert peer.ip is not None
+        if why := self.networks.refusal(peer.ip, peer.port, caller_ip):
+            raise AddressRefused(peer.address, why)
+        if isinstance(event, ProbeReceived):
+            return replace(event, news=self._without(event.news, caller_ip))
+        known = tuple(peer_named for peer_named in event.known if self._is_callable(peer_named, caller_ip))
+        return replace(event, known=known, members=self._without(event.members, caller_ip))
+
+    def heard(self, event: Event, address_of: Callable[[PeerId], str | None]) -> Event:
+        """The same for what this node was answered.
+
+        Args:
+            event: any that is on its way to the core.
+            address_of: where a member is.
+        """
+        if isinstance(event, VersionAnswered):
+            return self._checked(event)
+        if self.networks is None:
+            return event
+        match event:
+            case AnnounceAnswered(address, peer, others, members=members):
+                host, _, port = address.rpartition(":")
+                teller = host.strip("[]")
+                if not self._is_callable(peer, teller):
+                    peer = peer.model_copy(update={"ip": teller, "port": int(port)})  # where it answered
+                others = tuple(peer_named for peer_named in others if self._is_callable(peer_named, teller))
+                return replace(event, peer=peer, announce_to=others, members=self._without(members, teller))
+            case ProbeAnswered(peer_id, news=news) if news:
+                teller = (address_of(peer_id) or "").rpartition(":")[0].strip("[]")
+                return replace(event, news=self._without(news, teller))
+        return event
+
+    def _checked(self, event: VersionAnswered) -> Event:
+        """A version that is not signed as its peer says counts as no answer."""
+        update = event.version.update
+        try:
+            if self.signer is not None:
+                check_contribution(update, self.signer)
+        except ContributionRefused as exc:
+            return SendFailed(update.peer, AskVersion.path, update.key, exc.message)
+        return event
+
+    def _without(self, news: Sequence[News], told_by: str) -> tuple[News, ...]:
+        """The news, without addresses that are not called: what is said of known members is heard all the same."""
+        return tuple(
+            member if self._is_callable(member, told_by) else member.model_copy(update={"ip": None})
+            for member in news
+        )
+
+    def _is_callable(self, peer: Peer | News, told_by: str) -> bool:
+        assert self.networks is not None
+        why = self.networks.refusal(peer.ip, peer.port, told_by) if peer.ip is not None else None
+        if why is not None and peer.id != self._me and peer.ip not in self._told and len(self._told) < MAX_PEERS:
+            self._told.add(f"{peer.ip}")  # once: who names it will name it again
+            where = hostport(f"{peer.ip}", peer.port)
+            self._publish(
+                "address_refused", text("{peer} at {address} is not called: {reason}", peer.id, where, why)
+            )
+        return why is None

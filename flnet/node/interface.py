@@ -1,0 +1,408 @@
+"""The interface of a node for the web layer, the command line and tests: `Node`, and the values that it takes and gives."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Protocol
+
+from pydantic import AfterValidator, Field
+
+from flnet.algorithms.registry import check_rule, parse_rule
+from flnet.datasets.dataset_import import Upload
+from flnet.node.trust import Trust
+from flnet.params.blob import Blob
+from flnet.params.params import TrainerId
+from flnet.protocol.events import HyperParamsEdited
+from flnet.protocol.messages import Peer, PersonMessage
+from flnet.rounds.view import JobView
+from flnet.security.signing import RequestVerifier
+from flnet.wire.transport import Reply
+
+View = Mapping[str, Any]
+Body = bytes | memoryview
+Points = Sequence[tuple[int, float]]  # round and accuracy in [0, 1], in rising order of rounds
+Order = Literal["stop", "pause", "resume"]  # what a person may say about the rounds of a job to come
+
+
+class EditHyperParams(PersonMessage):
+    """PATCH /jobs/{trainerId}/params: change some of them; what is absent stays.
+
+    Attributes:
+        aggregation: the merging rule of the job from now on, as FLNET_AGGREGATION is written.
+    """
+
+    e: int | None = Field(default=None, ge=1, le=10_000)
+    u: float | None = Field(default=None, gt=0, le=1_000)
+    b: int | None = Field(default=None, ge=1, le=1_000_000)
+    aggregation: Annotated[str, Field(max_length=200), AfterValidator(check_rule)] | None = None
+
+    def as_event(self) -> HyperParamsEdited:
+        """The change as a job hears it: an aggregation rule by its whole name."""
+        stated = self.model_dump(exclude_none=True)
+        if self.aggregation is None:
+            return HyperParamsEdited(stated)
+        rule = parse_rule(stated.pop("aggregation"))
+        return HyperParamsEdited(stated, rule.name, rule.adds_as_they_come)
+
+
+class LeaveOneOutResults(Protocol):
+    """Measures averages without each peer in turn; see `flnet.node.leave_one_out`."""
+
+    def view(self, trainer: TrainerId) -> Mapping[str, Any]:
+        """{on (whether that is wanted), why_not (the newest round was not measured, in words; or ""), rounds
+        [{round, accuracy (with all), examples, seconds, without {peer: accuracy}}], oldest first}.
+
+        Raises:
+            UnknownTrainer: no such job.
+        """
+        ...
+
+
+class Imports(Protocol):
+    """Takes in data that a person brings; see `flnet.node.data_import`."""
+
+    @property
+    def limit_bytes(self) -> int:
+        """How many bytes may come at once."""
+        ...
+
+    def begin(self, trainer: TrainerId, *, replace: bool = False, add: bool = False) -> Upload:
+        """Where files go as they come; hand it to `take`, or discard it.
+
+        Raises:
+            UnknownTrainer, JobBusy: there is no such job, or it has no time.
+            ImportRefused, DataThere, NoRoom: it would come to nothing.
+        """
+        ...
+
+    async def take(self, upload: Upload) -> View:
+        """Move what came into its place, and load the trainer again; what it says of its data then.
+
+        Raises:
+            ImportRefused, DataThere, NoRoom: nothing has changed; says why.
+        """
+        ...
+
+
+class Studies(Protocol):
+    """Looks at what a model shows on the own rows; see `flnet.trainer`."""
+
+    async def findings(self, trainer: TrainerId, kind: str, digest: str | None = None) -> Mapping[str, Any]:
+        """What a model shows, and which one it is: {kind, ..., model: {digest, round, accuracy}}.
+
+        Args:
+            kind: "labels" or "groups".
+            digest: of the model; None for the one that is held.
+
+        Raises:
+            UnknownTrainer, NoData, UnknownModel: there is no such job or model.
+            NotOffered: nothing of this kind is to be seen there.
+            NotReady: the turn did not come in time.
+        """
+        ...
+
+
+MAX_JOBS = 100  # of a peer
+_VERSION = re.compile(r"[0-9A-Za-z.+-]{1,40}")
+
+
+@dataclass(frozen=True)
+class PeerInfo:
+    """What a peer says of itself: its answer to GET /info, checked.
+
+    Attributes:
+        version: of the program that it runs; None where it does not tell a sound one.
+        jobs: at most MAX_JOBS of them.
+        error: why nothing is known of it; None if it answered.
+    """
+
+    id: str
+    address: str
+    version: str | None = None
+    jobs: tuple[JobView, ...] = ()
+    error: str | None = None
+
+    @classmethod
+    def claimed(cls, peer: str, address: str, info: Mapping[str, Any]) -> PeerInfo:
+        """The information in an answer that may say anything."""
+        version, jobs = info.get("version"), info.get("jobsInfo")
+        is_sound = isinstance(version, str) and _VERSION.fullmatch(version)
+        read = map(JobView.claimed, jobs[:MAX_JOBS] if isinstance(jobs, list) else ())
+        return cls(peer, address, version if is_sound else None, tuple(read))
+
+    def job(self, trainer: str) -> JobView | None:
+        """Its job of this trainer."""
+        return next((job for job in self.jobs if job.trainer_id == trainer), None)
+
+
+@dataclass(frozen=True)
+class FeedItem:
+    """One thing that happened: ids rise, by one while a node runs; `text` is a plain sentence.
+
+    Attributes:
+        at: seconds since the epoch by this node's own clock, for people only.
+        trainer: the job it belongs to; empty for the mesh.
+    """
+
+    id: int
+    at: float
+    kind: str
+    text: str
+    trainer: str
+    data: View
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a person wants judged: numbers or a picture, by the model of this digest (None: the one held)."""
+
+    inputs: Any = None
+    picture: bytes | None = None
+    digest: str | None = None
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file for a person."""
+
+    body: bytes
+    content_type: str
+    file_name: str
+
+
+class Feed(Protocol):
+    """What happened, kept in a bounded ring, and fanned out to whoever watches."""
+
+    def recent(self, after: int = 0) -> Sequence[FeedItem]:
+        """Items with an id greater than `after` that are still kept, oldest first."""
+        ...
+
+    def watch(self, after: int | None = None) -> AsyncIterator[FeedItem]:
+        """Items as they happen, those after `after` first; ends when the node stops."""
+        ...
+
+    def publish(self, kind: str, text: str) -> object:
+        """Add an event."""
+        ...
+
+
+class Node(Protocol):
+    """One running node.
+
+    A job is a `flnet.rounds.view.JobView`. Other views are plain JSON-ready data:
+
+    history record: round, initiator, why (a schedule started it here; or ""), decision (of a series with a goal
+        after it, {over, words, accuracy, loss, nodes, best}; or None), outcome, contributors [ids], digest,
+        pre_fedavg_accuracy, post_fedavg_accuracy, exchanged_with (id or None), examples, used_hyper, seconds
+        {train, average, fetch (the start), wait (for peers, with the own word out), measure, exchange; those
+        that there were}, bytes {sent, received} of parameters, metrics {before, after: {name: figure}}.
+    model: digest, round, contributors, accuracy (here, or None), exchanged_with (the peer it was adopted from,
+        or None), bytes, held (whether the job goes on from it), pinned (by a person, so that it is kept).
+    peer: id, ip, port, address, state ("alive", "suspect", "dead", "left"), reason, incarnation (how often it
+        was shown that it is there after all), fingerprint (of its key, short, or ""), key (its public key, or
+        ""), disputed (whether another node claims its name), rtt_ms (round-trip time of small requests,
+        smoothed, in milliseconds; None while none was measured).
+    """
+
+    me: Peer
+
+    @property
+    def feed(self) -> Feed:
+        """What happened on this node."""
+        ...
+
+    @property
+    def imports(self) -> Imports:
+        """Who takes in data that a person brings."""
+        ...
+
+    @property
+    def leave_one_out(self) -> LeaveOneOutResults:
+        """Who measures what each peer brings, for persons of this node alone."""
+        ...
+
+    @property
+    def studies(self) -> Studies:
+        """Who looks at the own rows, for persons of this node alone."""
+        ...
+
+    @property
+    def signing(self) -> RequestVerifier | None:
+        """Verifies requests of other nodes in a keyed or pinned mesh; None in an open one."""
+        ...
+
+    @property
+    def trust(self) -> Trust | None:
+        """Whose keys are accepted in a pinned mesh, and who waits; None in an open or keyed one."""
+        ...
+
+    async def plan(self, trainer: TrainerId, when: str | None) -> JobView:
+        """Give a job a schedule, as `flnet.rounds.schedule` reads it (None: that of the node's settings); the
+        job's view afterwards.
+
+        Raises:
+            UnknownTrainer: no such job. InvalidMessage: it is no schedule. JobBusy: it is still loading.
+        """
+        ...
+
+    def body_limit(self, path: str) -> int:
+        """How many bytes a request to this path may have."""
+        ...
+
+    def inspect(self, path: str, content_type: str, head: memoryview, total: int) -> bool:
+        """Look at the first bytes of a body of `total` bytes before the rest is taken in.
+
+        Returns:
+            True when the head was whole and is wanted, False when more of it is needed.
+
+        Raises:
+            PeerError: this node does not want such a body.
+        """
+        ...
+
+    async def receive(self, path: str, body: Body, content_type: str, caller_ip: str, signer: str = "") -> Reply:
+        """Take one POSTed message and answer it; `signer` is the public key that signed it, if one did.
+
+        Raises:
+            PeerError: the caller's fault; its class knows the status.
+        """
+        ...
+
+    async def edit_hyper_params(self, trainer: TrainerId, changes: EditHyperParams) -> JobView:
+        """Change hyper-parameters; the job's view afterwards.
+
+        Raises:
+            UnknownTrainer: no such job.
+        """
+        ...
+
+    async def steer(self, trainer: TrainerId, order: Order) -> JobView:
+        """End the series of rounds after the open one, pause the job or resume it; the job's view afterwards.
+
+        Raises:
+            UnknownTrainer: no such job.
+        """
+        ...
+
+    def info(self) -> View:
+        """GET /info: {iAm, fingerprint (of this node's key, short, or ""), key, jobsInfo: [job view, ...],
+        mode ("open", "keyed", "pinned"), lastNodeStatus: "IDLE"/"BUSY", peers: [peer view, ...], version}.
+        """
+        ...
+
+    def all_jobs(self) -> Sequence[JobView]:
+        """All jobs of this node."""
+        ...
+
+    def job(self, trainer: TrainerId) -> JobView:
+        """The job's view; raises UnknownTrainer."""
+        ...
+
+    def history(self, trainer: TrainerId) -> Sequence[View]:
+        """The records of the newest rounds, as many as are at hand, oldest first; raises UnknownTrainer."""
+        ...
+
+    async def records(self, trainer: TrainerId, last: int | None = None) -> Sequence[View]:
+        """The records of the newest `last` rounds, or of all that are kept (FLNET_KEEP_ROUNDS), oldest first.
+
+        Raises:
+            UnknownTrainer: no such job.
+        """
+        ...
+
+    async def events(self) -> Sequence[FeedItem]:
+        """What happened, as far back as it is kept (FLNET_KEEP_EVENTS), oldest first."""
+        ...
+
+    async def models(self, trainer: TrainerId) -> Sequence[View]:
+        """The models that are kept, the one held first.
+
+        Raises:
+            UnknownTrainer, NotReady, NoData: there is no job, or no model yet.
+        """
+        ...
+
+    async def restore(self, trainer: TrainerId, digest: str) -> JobView:
+        """Go on from a model that is kept: the next round that is started here begins with it; the job's view.
+
+        Raises:
+            UnknownTrainer, NotReady, NoData, UnknownModel: there is no such model.
+            JobBusy: a round is open, or the model is held already.
+        """
+        ...
+
+    async def pin(self, trainer: TrainerId, digest: str, pinned: bool) -> View:
+        """Keep a model until it is unpinned, or let it go in its turn; its view afterwards.
+
+        Raises:
+            UnknownTrainer, NotReady, NoData, UnknownModel: there is no such model.
+            JobBusy: as many are pinned as may be.
+        """
+        ...
+
+    async def predict(self, trainer: TrainerId, question: Question) -> View:
+        """{classes, probabilities (or scores), predicted: [names], model: {digest, round, accuracy}, note}, and
+        coarse {space, classes, estimated, probabilities, predicted} where own rows are labelled in another space.
+
+        Raises:
+            InputRefused: not what the trainer takes. NotOffered: it does not predict.
+            UnknownModel: of that digest. NotReady: the turn did not come in time.
+        """
+        ...
+
+    async def export(self, trainer: TrainerId, digest: str, form: str, *, same_machine: bool) -> Download:
+        """The model as a file; `form` is safetensors or onnx, with -common or -personal after it for one of two.
+
+        Raises:
+            UnknownModel, InvalidMessage, NotOffered, NotReady: no such model or format, or no turn in time.
+            OwnMachineOnly: it holds private parameters, and the caller is on another machine.
+        """
+        ...
+
+    async def card(self, trainer: TrainerId, digest: str) -> Download:
+        """What is known of the model, in Markdown.
+
+        Raises:
+            UnknownModel: of that digest.
+        """
+        ...
+
+    async def held(self, digest: str, codings: Collection[str] = ()) -> Blob:
+        """The parameters of this digest as they go over the wire.
+
+        Args:
+            codings: that the caller reads; where one of them pays, the body is compressed so.
+
+        Raises:
+            UnknownModel: none of that digest is kept here.
+        """
+        ...
+
+    def gave(self, digest: str, nbytes: int) -> None:
+        """So many bytes of the parameters of this digest are handed out now; for the history."""
+        ...
+
+    def peers(self) -> Sequence[View]:
+        """The other nodes."""
+        ...
+
+    async def forget(self, peer: str) -> Sequence[View]:
+        """Forget a peer that takes no part, so that its name is free for a node with another key; those left."""
+        ...
+
+    async def peer_infos(self) -> Sequence[PeerInfo]:
+        """What the peers say of themselves, for the page; who asks again within a second is told the same."""
+        ...
+
+    async def peer_rounds(self, trainer: TrainerId) -> Mapping[str, Points]:
+        """Accuracies after averaging of this trainer's job on the peers, by peer; a few peers, the newest rounds.
+
+        Peers are asked for more than `peer_infos` tells only at the first look, and where rounds are missing.
+        """
+        ...
+
+    def ready(self) -> View:
+        """{ready: bool, mesh_joined: bool, data_loaded: bool, reasons: [sentences]}."""
+        ...

@@ -1,0 +1,379 @@
+"""The model service: predictions, exported files and model cards, for the operator. Work waits in the compute queue."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import flnet
+from flnet.compute.prediction import names_of_classes, predicted, read_inputs, spec_of
+from flnet.compute.queue import ComputeQueue
+from flnet.compute.verbs import DiagnoseRequest, ExportRequest, Inputs, PredictRequest, TrainerRequest
+from flnet.errors import InvalidMessage, NotOffered, NotReady, OwnMachineOnly
+from flnet.fingerprints import short
+from flnet.node.core import NodeCore
+from flnet.node.interface import Download, Question, View
+from flnet.node.model_registry import ModelRegistry, SelectedModel
+from flnet.node.round_history import RoundHistory
+from flnet.params.params import Array, TrainerId
+from flnet.protocol.events import Declaration
+from flnet.rounds.steps import Phase
+from flnet.text import text
+from flnet.trainer import Prediction
+from flnet.wire.binary_codec import BinaryCodec
+
+MOST_ROUNDS = 100  # that a card tells of, the newest before the model's own
+_FOLDERS = re.compile(r"(?:[A-Za-z]:)?[/\\](?:[^/\\\s]+[/\\])+")  # a card travels; where data lie here does not
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>#|!~])")
+TURN_SECONDS = 60.0  # for waiting in the compute queue and for the work itself
+MAX_WAITING = 16  # requests; further ones are refused at once
+FORMATS = ("safetensors", "onnx")
+MODELS = ("common", "personal")  # of a node with a personal model
+SAMPLE_NOTE = text("the data of this trainer are generated samples")
+UNTRAINED_NOTE = text("this model is not the average of any round")
+T = TypeVar("T")
+
+
+def card(chosen: SelectedModel, declared: Declaration, history: Sequence[Mapping[str, Any]], file: str) -> str:
+    """The card of one model.
+
+    Args:
+        history: records of the job's newest rounds, oldest first; those up to the model's own are told of.
+        file: name of the model's safetensors file.
+    """
+    sections = [
+        _head(chosen, declared),
+        _data(chosen, declared),
+        _contributions(chosen),
+        _rounds([record for record in history if record["round"] <= chosen.figures["round"]]),
+        _loading(file),
+    ]
+    return "\n".join(line for section in sections for line in section) + "\n"
+
+
+def _head(chosen: SelectedModel, declared: Declaration) -> list[str]:
+    figures, record = chosen.figures, chosen.figures["record"] or {}
+    round = figures["round"]
+    hyper = ", ".join(f"{name} = {value:g}" for name, value in figures["hyper"].items())
+    note = declared.offers.get("note")
+    return [
+        f"# {_plain(declared.label)}, {'untrained' if round < 0 else f'round {round}'}",
+        "",
+        *([f"**{_plain(note)}**", ""] if note else []),
+        "| | |",
+        "| --- | --- |",
+        f"| trainer | `{chosen.trainer}` |",
+        f"| digest | `{chosen.digest}` |",
+        f"| schema | `{figures['schema_digest']}` |",
+        f"| averaged from | {_contributors(figures, record)} |",
+        f"| accuracy before averaging | {_accuracy(record.get('pre_fedavg_accuracy'))} |",
+        f"| accuracy after averaging | {_accuracy(record.get('post_fedavg_accuracy'))} |",
+        f"| accuracy of this model | {_accuracy(figures['accuracy'])} |",
+        f"| hyper-parameters | {hyper or 'this node did not train in this round'} |",
+        f"| parameters | {sum(value.size for value in chosen.full.values()):,} in {len(chosen.full)} arrays |",
+        f"| private parameters | {', '.join(f'`{name}`' for name in figures['private']) or 'none'} |",
+        f"| licence | {_plain(declared.offers.get('licence') or text('not stated'))} |",
+        f"| made by | flnet {flnet.__version__} |",
+        "",
+        "Accuracies are in [0, 1], on the test split of the node that wrote this card.",
+        "",
+    ]
+
+
+def _data(chosen: SelectedModel, declared: Declaration) -> list[str]:
+    data, counts = declared.data, declared.offers.get("counts") or {}
+    rows, classes = chosen.figures["rows"], chosen.figures["classes"]
+    source = _plain(_FOLDERS.sub("", str(data.get("source", "")))) or text("not described")
+    lines = ["## Data of this node", "", ("Generated sample data: " if data.get("sample") else "") + source, ""]
+    columns = [_plain(name) for name in classes] if counts else []
+    lines += [_row(["split", "rows", *columns]), _row(["---"] * (2 + len(columns)))]
+    lines += [
+        _row([_plain(split), str(number), *map(str, counts.get(split, ()))]) for split, number in rows.items()
+    ]
+    if classes and not counts:
+        lines += ["", f"Classes: {', '.join(_plain(name) for name in classes)}"]
+    return [*lines, "", "The data of the other nodes are known to those nodes alone.", ""]
+
+
+def _rounds(history: Sequence[Mapping[str, Any]]) -> list[str]:
+    if not history:
+        return []
+    lines = ["## Rounds that this node took part in", ""]
+    lines += [_row(["round", "contributors", "before averaging", "after", "adopted from"]), _row(["---"] * 5)]
+    for record in history:
+        before, after = _accuracy(record["pre_fedavg_accuracy"]), _accuracy(record["post_fedavg_accuracy"])
+        adopted = _plain(record["exchanged_with"] or "")
+        lines.append(_row([str(record["round"]), str(len(record["contributors"])), before, after, adopted]))
+    return [*lines, ""]
+
+
+def _contributions(chosen: SelectedModel) -> list[str]:
+    """Who made this model: for people, and as `flnet audit --card` checks it."""
+    record = chosen.figures["record"] or {}
+    stated = record.get("contributions") or []
+    if not stated or record.get("digest") != chosen.digest:
+        return []
+    weighed = record.get("weighed") or {}
+    columns = ["node", "fingerprint of its key", "examples", "weight in the average"]
+    lines = ["## Who contributed", "", _row(columns), _row(["---"] * len(columns))]
+    for one in stated:
+        key = short(one["key"]) if one.get("key") and one.get("signature") else "not signed"
+        weight = (weighed.get(one["peer"]) or {}).get("weight")
+        share = "not one number" if weight is None else f"{weight:.4f}"
+        lines.append(_row([_plain(one["peer"]), key, str(one["examples"]), share]))
+    for peer, one in weighed.items():
+        if one.get("reason"):
+            lines.append(_row([_plain(peer), "", "", text("left out: {names}", _plain(one["reason"]))]))
+    stated_record = {
+        **{name: record[name] for name in ("round", "initiator", "contributions")},
+        "weighed": weighed,
+    }
+    whole = json.dumps({"trainer": chosen.trainer, "digest": chosen.digest, **stated_record}, ensure_ascii=True)
+    return [*lines, "", "```json", whole, "```", ""]
+
+
+def _loading(file: str) -> list[str]:
+    return [
+        "## Loading it",
+        "",
+        "```python",
+        "from safetensors.numpy import load_file",
+        f'params = load_file("{file}")',
+        "print({name: (array.shape, array.dtype) for name, array in params.items()})",
+        "```",
+    ]
+
+
+def _contributors(figures: Mapping[str, Any], record: Mapping[str, Any]) -> str:
+    count = figures["contributors"]
+    names = ", ".join(_plain(name) for name in record.get("contributors") or ())
+    return f"{count} update{'' if count == 1 else 's'}{f' ({names})' if names else ''}"
+
+
+def _accuracy(value: Any) -> str:
+    return "not measured" if value is None else f"{value:.4f}"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _plain(text: str) -> str:
+    """Text on one line that Markdown shows as it is: peers' names are text, never markup."""
+    line = " ".join("".join(sign if sign.isprintable() else " " for sign in str(text)).split())
+    return _MARKUP.sub(r"\\\1", line)
+
+
+class ModelService:
+    """Answers questions about the models on the registry."""
+
+    def __init__(
+        self,
+        core: NodeCore,
+        registry: ModelRegistry,
+        pool: ComputeQueue,
+        history: RoundHistory,
+        turn_seconds: float = TURN_SECONDS,
+    ) -> None:
+        self._core, self._registry, self._pool, self._history = core, registry, pool, history
+        self._turn_seconds = turn_seconds
+        self._waiting = 0
+        self._seen: tuple[object, View] = (None, {})  # the newest findings, and of what they are
+
+    async def predict(self, trainer: TrainerId, question: Question) -> View:
+        """Predict inputs; see `flnet.node.interface.Node`."""
+        chosen = await self._registry.pick(trainer, question.digest)
+        declared = self._declared(trainer)
+        spec = spec_of(declared.offers)
+        if spec is None:
+            raise NotOffered(
+                text("{trainer} offers no predictions: its trainer says nothing of its inputs", trainer)
+            )
+        inputs: Inputs
+        if question.picture is not None:
+            inputs = question.picture
+        else:
+            inputs = await asyncio.to_thread(read_inputs, question.inputs, spec)
+        prediction = await self._call(trainer, PredictRequest(chosen.full, inputs))
+        return _answer(prediction, chosen, declared)
+
+    async def findings(self, trainer: TrainerId, kind: str, digest: str | None = None) -> View:
+        """What a model shows on the own rows; see `flnet.node.interface.Studies`."""
+        chosen = await self._registry.pick(trainer, digest)
+        if self._declared(trainer).offers.get("finds") != kind:
+            if kind == "labels":
+                raise NotOffered(
+                    text("{trainer} has one label space alone here: there is no correspondence to show", trainer)
+                )
+            raise NotOffered(text("{trainer} looks for no groups of rows: there is nothing to show", trainer))
+        of = trainer, chosen.digest, self._declared(trainer).offers.get("checksum")
+        if kind != "groups" or self._seen[0] != of:  # a second of work, and the same while model and rows are
+            self._seen = of, await self._call(trainer, DiagnoseRequest(chosen.full))
+        return {**self._seen[1], "model": _model(chosen)}
+
+    async def export(self, trainer: TrainerId, digest: str, form: str, *, same_machine: bool) -> Download:
+        """The model as a file; see `flnet.node.interface.Node`."""
+        kind, dash, which = form.partition("-")
+        if kind not in FORMATS or (dash and which not in MODELS):
+            known, ends = " or ".join(FORMATS), " or ".join(f"-{one}" for one in MODELS)
+            raise InvalidMessage(
+                text(
+                    "format is {form}; expected {known}, with {names} after it for one of two models",
+                    repr(form[:40]),
+                    known,
+                    ends,
+                )
+            )
+        chosen = await self._registry.pick(trainer, digest)
+        if chosen.private and not same_machine:
+            raise OwnMachineOnly(
+                text(
+                    "the models of {trainer} hold private parameters ({names}), which leave this node "
+                    "for nobody else: sign in, or ask from the machine that it runs on",
+                    trainer,
+                    ", ".join(sorted(chosen.private)[:5]),
+                )
+            )
+        declared = self._declared(trainer)
+        metadata = {**metadata_of(chosen, declared), "format": form, "model": _which(declared, kind, which)}
+        if kind not in declared.offers.get("formats", FORMATS[:1]):
+            raise NotOffered(
+                text("{trainer} cannot be exported to ONNX: its trainer has no method for it", trainer)
+            )
+        if kind == "onnx" or which:
+            body = await self._call(trainer, ExportRequest(chosen.full, metadata))
+        else:
+            body = await asyncio.to_thread(lambda: bytes(BinaryCodec().encode_params(chosen.full, metadata)))
+        return Download(body, "application/octet-stream", f"{stem_of(chosen)}{dash}{which}.{kind}")
+
+    async def card(self, trainer: TrainerId, digest: str) -> Download:
+        """The model's card; see `flnet.node.interface.Node`."""
+        chosen = await self._registry.pick(trainer, digest)
+        history = await self._history.records(trainer, MOST_ROUNDS, until=chosen.figures["round"])
+        text = card(chosen, self._declared(trainer), history, f"{stem_of(chosen)}.safetensors")
+        return Download(text.encode(), "text/markdown; charset=utf-8", f"{stem_of(chosen)}.md")
+
+    def _declared(self, trainer: TrainerId) -> Declaration:
+        declared = self._core.job(trainer).settings.declaration
+        assert declared is not None  # there is a model
+        return declared
+
+    async def _call(self, trainer: TrainerId, request: TrainerRequest[T]) -> T:
+        if self._waiting >= MAX_WAITING:
+            raise NotReady(
+                text(
+                    "{count} others wait for the lane already{busy}; ask again later",
+                    self._waiting,
+                    self._why_busy(),
+                )
+            )
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(self._turn_seconds):
+                return await self._pool.call(trainer, request)
+        except TimeoutError as exc:
+            words = text(
+                "the turn of {trainer} did not come in {seconds} s{busy}; ask again",
+                trainer,
+                f"{self._turn_seconds:g}",
+                self._why_busy(),
+            )
+            raise NotReady(words) from exc
+        finally:
+            self._waiting -= 1
+
+    def _why_busy(self) -> str:
+        jobs = self._core.jobs.items()
+        training = [name for name, job in jobs if job.phase is Phase.TRAINING]
+        return text(", because this node is training {names}", ", ".join(training)) if training else ""
+
+
+def metadata_of(chosen: SelectedModel, declared: Declaration) -> dict[str, str]:
+    """What stands in a file beside the arrays; lists and mappings as JSON, what is not known left out."""
+    figures, record = chosen.figures, chosen.figures["record"] or {}
+    metadata = {
+        "flnet_version": flnet.__version__,
+        "trainer": chosen.trainer,
+        "label": declared.label,
+        "digest": chosen.digest,
+        "schema_digest": figures["schema_digest"],
+        "round": figures["round"],
+        "contributors": record.get("contributors") or figures["contributors"],
+        "accuracy": figures["accuracy"],
+        "accuracy_before_averaging": record.get("pre_fedavg_accuracy"),
+        "accuracy_after_averaging": record.get("post_fedavg_accuracy"),
+        "examples": record.get("examples"),
+        "hyper_parameters": figures["hyper"],
+        "rows": figures["rows"],
+        "classes": figures["classes"],
+        "inputs": declared.offers.get("inputs"),
+        "private": figures["private"],
+        "licence": declared.offers.get("licence", ""),
+        "note": declared.offers.get("note", ""),
+    }
+    return {name: _text(value) for name, value in metadata.items() if value not in (None, "", [], {})}
+
+
+def _which(declared: Declaration, kind: str, chosen: str) -> str:
+    """Which of a node's two models is in a file of this kind."""
+    alone = declared.offers.get("alone", "")
+    both = f"{MODELS[0]} and {MODELS[1]}" if alone and kind == "safetensors" else ""
+    return chosen or both or alone or MODELS[0]
+
+
+def stem_of(chosen: SelectedModel) -> str:
+    """The name of a model's files, without the ending."""
+    round = chosen.figures["round"]
+    return f"{chosen.trainer}-{'untrained' if round < 0 else f'round{round}'}-{chosen.digest[:10]}"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _model(chosen: SelectedModel) -> View:
+    return {"digest": chosen.digest, "round": chosen.figures["round"], "accuracy": chosen.figures["accuracy"]}
+
+
+def _coarse(prediction: Prediction) -> View:
+    """What a prediction means in the label space of the own rows; nothing where that is the same one."""
+    coarse = prediction.coarse
+    if coarse is None:
+        return {}
+    view = {
+        "space": coarse.space,
+        "classes": list(coarse.classes),
+        "estimated": coarse.estimated,
+        "probabilities": _rounded(coarse.values),
+        "predicted": [coarse.classes[int(column)] for column in coarse.values.argmax(axis=1)],
+    }
+    return {"coarse": view}
+
+
+def _rounded(values: Array) -> list[list[float]]:
+    return [[round(value, 6) for value in row] for row in values.tolist()]
+
+
+def _answer(prediction: Prediction, chosen: SelectedModel, declared: Declaration) -> View:
+    figures: Mapping[str, Any] = chosen.figures
+    classes = names_of_classes(declared.data.get("classes", ()), prediction.values)
+    numbers = "scores" if prediction.meaning == "scores" else "probabilities"
+    notes = [declared.offers.get("note", "")]
+    notes += [SAMPLE_NOTE] * bool(declared.data.get("sample")) + [UNTRAINED_NOTE] * (figures["round"] < 0)
+    chosen_by = {
+        "answered": list(prediction.answered),
+        "errors": [float(f"{error:.6g}") for error in prediction.why],
+        "limit": prediction.limit,
+    }
+    return {
+        **({"choice": chosen_by} if prediction.answered else {}),
+        **_coarse(prediction),
+        "classes": classes,
+        numbers: _rounded(prediction.values),
+        "predicted": predicted(prediction, classes),
+        "model": _model(chosen),
+        "note": "; ".join(note for note in notes if note),
+    }

@@ -1,0 +1,267 @@
+"""Messages to peers: encoded once, sent to all receivers at the same time; every answer becomes an event."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from flnet.errors import NotAccepted, NotAnnounced, PeerError, PeerRefused, TransportError
+from flnet.membership.members import Members
+from flnet.node.event_queue import Deliver
+from flnet.node.formats import BodyFormats, BufferPool
+from flnet.node.inbound import claim_of, version_in
+from flnet.node.mesh_calls import OTHER_KEY, AnnouncementSender, Distances, refusal_of
+from flnet.node.round_history import Traffic
+from flnet.node.trust import Trust
+from flnet.params.blob import Blob, Landing
+from flnet.params.params import Params, PeerId, TrainerId
+from flnet.protocol.effects import Fetch, Send, SendAnnounce, SendProbe
+from flnet.protocol.events import (
+    ClaimAnswered,
+    ContactLost,
+    ContactMade,
+    Event,
+    Fetched,
+    FetchFailed,
+    FormRefused,
+    IdentityDisputed,
+    ProbeAnswered,
+    ProbeFailed,
+    SendFailed,
+    SendRefused,
+    ShutOutBy,
+    VersionAnswered,
+)
+from flnet.protocol.messages import (
+    SAFETENSORS,
+    Accuracy,
+    AccuracyReply,
+    AskVersion,
+    JobMessage,
+    Message,
+    ModelParams,
+    Packet,
+    Probe,
+    ProbeReply,
+    VersionReply,
+)
+from flnet.protocol.updates import RoundKey
+from flnet.text import text
+from flnet.wire.binary_codec import BINARY_TYPE, HEAD_LIMIT, available_codings, decompress
+from flnet.wire.json_codec import JsonCodec
+from flnet.wire.transport import Reply, Transport
+
+PUSH_BYTES = 1024 * 1024  # of an update: smaller ones are sent at once, larger ones are fetched when there is room
+IN_FLIGHT = 16  # sends at once; more only queue in the network
+FETCHES = 4  # at once, of all jobs
+BAD_REQUEST, UNSUPPORTED_MEDIA_TYPE = 400, 415
+
+
+def goes_along(
+    message: Message, params: Params | None, accepts: frozenset[str], push_bytes: int = PUSH_BYTES
+) -> bool:
+    """Whether the parameters travel beside the message.
+
+    A peer that only supports the thesis' JSON gets all of them. Others get the digest of a start or a claim, because
+    they usually hold that model already; an update is new to all of them.
+    """
+    if params is None or SAFETENSORS not in accepts:
+        return True
+    return isinstance(message, ModelParams) and params.nbytes <= push_bytes
+
+
+class Outbox:
+    """Performs Send, Fetch, SendAnnounce and SendProbe with the transport.
+
+    Attributes:
+        must_prove: whether fetched parameters must have the digest that a peer signed.
+        trust: of a pinned mesh; learns of keys that are not accepted yet.
+    """
+
+    must_prove = False
+    trust: Trust | None = None
+
+    def __init__(
+        self,
+        transport: Transport,
+        wire: BodyFormats,
+        members: Members,
+        deliver: Deliver,
+        buffers: BufferPool,
+        traffic: Traffic | None = None,
+        distances: Distances | None = None,
+    ) -> None:
+        self._buffers, self._traffic, self._distances = buffers, traffic or Traffic(), distances
+        self._transport, self._wire, self._members, self._deliver = transport, wire, members, deliver
+        self._json, self._announcer = JsonCodec(), AnnouncementSender(transport, members)
+        self._slots = asyncio.Semaphore(IN_FLIGHT)
+        self._fetches = asyncio.Semaphore(FETCHES)
+
+    async def send(self, owner: TrainerId, effect: Send) -> None:
+        """Send to all receivers. Each failure or answer becomes an event; a plain 200 does not."""
+        message = effect.message
+        assert isinstance(message, JobMessage)
+        groups: dict[tuple[bool, frozenset[str]], list[PeerId]] = {}
+        for peer in effect.to:
+            accepts = self._members.accepts_of(peer) if self._members.accepts else frozenset()
+            groups.setdefault((goes_along(message, effect.params, accepts), accepts), []).append(peer)
+        await asyncio.gather(
+            *(
+                self._send_group(owner, peers, Packet(message, effect.params if along else None), accepts)
+                for (along, accepts), peers in groups.items()
+            )
+        )
+
+    async def fetch(self, owner: TrainerId, effect: Fetch) -> Event:
+        """Get parameters by their digest."""
+        peer, digest = effect.peer, effect.digest
+
+        def failed(reason: object) -> FetchFailed:
+            return FetchFailed(effect.key, peer, digest, str(reason))
+
+        address = self._members.address_of(peer)
+        if address is None:
+            return failed(text("its address is not known any more"))
+        landing = came = self._landing(owner, available_codings())
+        try:
+            async with self._fetches:
+                await self._transport.download(address, f"{ModelParams.path}/{digest}", landing)
+            proof = digest if effect.proven or landing.joined or self.must_prove else None
+            if landing.coding is not None:  # its head is looked at now: the same limits hold for what it becomes
+                coded, landing = landing, self._landing(owner)
+                await asyncio.to_thread(decompress, coded.whole(), landing)
+            params = await asyncio.to_thread(self._wire.fetched, owner, landing.whole(), proof)
+        except PeerRefused as exc:
+            return failed(exc.answer)
+        except TransportError as exc:
+            self._deliver(None, ContactLost(peer, str(exc)))
+            return failed(exc)
+        except PeerError as exc:
+            return failed(exc)
+        finally:
+            self._traffic.received(owner, effect.key, came.received)
+        return Fetched(effect.key, peer, digest, params)
+
+    def peers(self) -> Sequence[Mapping[str, Any]]:
+        """The other nodes, as the membership shows them."""
+        return self._members.view()
+
+    def keys(self) -> Mapping[PeerId, str]:
+        """The keys of all names, for the next start of this node."""
+        return self._members.keys()
+
+    def _landing(self, owner: TrainerId, codings: Sequence[str] = ()) -> Landing:
+        limit = self._wire.landing_limit(owner)
+        return Landing(partial(self._wire.wanted, owner), limit, HEAD_LIMIT, self._buffers.take, codings)
+
+    async def announce(self, effect: SendAnnounce) -> None:
+        """Announce this node at an address."""
+        self._deliver(None, await self._announcer.announce(effect, self.trust))
+
+    async def probe(self, effect: SendProbe) -> None:
+        """Probe a peer; any answer shows that it is alive."""
+        self._deliver(None, await self._probed(effect))
+
+    async def _probed(self, effect: SendProbe) -> Event:
+        peer, about = effect.to, PeerId(effect.message.target.id) if effect.message.target else None
+        address = self._members.address_of(peer)
+        if address is None:
+            return ProbeFailed(peer, about, text("its address is not known any more"))
+        body = self._json.encode(Packet(effect.message))
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        try:
+            async with asyncio.timeout(effect.seconds):
+                reply = await self._transport.send(address, Probe.path, body, self._json.content_type)
+        except TimeoutError:
+            return ProbeFailed(peer, about, text("no answer within {seconds} s", f"{effect.seconds:g}"))
+        except TransportError as exc:
+            self._shut_out(peer, exc)
+            return ProbeFailed(peer, about, str(exc))
+        if self._distances is not None:
+            self._distances.measured(peer, loop.time() - begun)
+        try:
+            answer = self._json.decode(ProbeReply, reply.body).message
+        except PeerError:
+            return ProbeAnswered(peer, about)  # a node that does not know probes
+        assert isinstance(answer, ProbeReply)
+        if reply.signer is not None and answer.key != reply.signer:
+            return ProbeFailed(peer, about, OTHER_KEY)
+        if answer.i_am.id != peer:
+            return ProbeFailed(peer, about, text("{peer} is at {address} now", answer.i_am.id, address))
+        if not self._members.fits(peer, answer.key):
+            self._deliver(None, IdentityDisputed(peer, answer.key, address))
+            return ProbeFailed(peer, about, text("another node with its name is at {address} now", address))
+        return ProbeAnswered(peer, about, answer.incarnation, tuple(answer.news))
+
+    def _shut_out(self, peer: PeerId, refusal: TransportError) -> None:
+        if isinstance(refusal, PeerRefused) and refusal.error == NotAccepted.code:
+            self._deliver(None, ShutOutBy(peer))
+
+    async def _send_group(
+        self, owner: TrainerId, peers: Sequence[PeerId], packet: Packet, accepts: frozenset[str]
+    ) -> None:
+        body, content_type = await self._wire.write(packet, accepts)
+        await asyncio.gather(*(self._send_one(owner, peer, packet, body, content_type) for peer in peers))
+
+    async def _send_one(
+        self, owner: TrainerId, peer: PeerId, packet: Packet, body: bytes | Blob, content_type: str
+    ) -> None:
+        message = packet.message
+        assert isinstance(message, JobMessage)
+        key = RoundKey(message.round, PeerId(message.initiator or message.i_am.id))
+        address = self._members.address_of(peer)
+        if address is None:
+            self._deliver(owner, SendFailed(peer, message.path, key, text("its address is not known any more")))
+            return
+        try:
+            async with self._slots:
+                reply = await self._transport.send(address, message.path, body, content_type)
+                if reply.status == UNSUPPORTED_MEDIA_TYPE and content_type == BINARY_TYPE:
+                    # It came back with another FLNET_WIRE, and its new announcement has not arrived here.
+                    self._deliver(None, FormRefused(peer))
+                    body, content_type = await self._wire.write(packet)
+                    reply = await self._transport.send(address, message.path, body, content_type)
+                if reply.status == NotAnnounced.status and refusal_of(reply).error == NotAnnounced.code:
+                    # It was started again, or has not heard of this node yet.
+                    self._deliver(
+                        None, await self._announcer.announce(self._members.introduction(address), self.trust)
+                    )
+                    reply = await self._transport.send(address, message.path, body, content_type)
+        except TransportError as exc:
+            self._deliver(owner, SendFailed(peer, message.path, key, str(exc)))
+            self._deliver(None, ContactLost(peer, str(exc)))
+            self._shut_out(peer, exc)
+            return
+        if reply.signer is not None and not self._members.fits(peer, reply.signer):
+            self._deliver(
+                owner, SendFailed(peer, message.path, key, text("another node than {peer} answers there", peer))
+            )
+            return
+        if not self._members.settled(peer):  # else it tells nothing new
+            self._deliver(None, ContactMade(peer))
+        if packet.params is not None and reply.status < BAD_REQUEST:
+            self._traffic.sent(owner, key, len(body))
+        if event := await self._outcome(peer, message, key, reply):
+            self._deliver(owner, event)
+
+    async def _outcome(self, peer: PeerId, message: JobMessage, key: RoundKey, reply: Reply) -> Event | None:
+        if reply.status >= 400:
+            refusal = refusal_of(reply)
+            return SendRefused(peer, message.path, key, reply.status, refusal.error, refusal.answer, refusal.round)
+        if not isinstance(message, Accuracy | AskVersion):
+            return None
+        kind = AccuracyReply if isinstance(message, Accuracy) else VersionReply
+        try:
+            packet = await self._wire.read(kind, reply.body, reply.content_type)
+        except PeerError as exc:
+            return SendFailed(peer, message.path, key, text("its answer cannot be used: {reason}", exc))
+        answer = packet.message
+        assert isinstance(answer, AccuracyReply | VersionReply)
+        if answer.i_am.id != peer and (reply.signer is not None or isinstance(answer, VersionReply)):
+            return SendFailed(peer, message.path, key, text("its answer speaks for another node"))
+        if isinstance(answer, VersionReply):
+            return VersionAnswered(version_in(packet, message.trainer))
+        return ClaimAnswered(claim_of(message.round, packet))

@@ -1,0 +1,1 @@
+"""Named arrays: schema, digests, quantization, file format, and the arithmetic on them."""

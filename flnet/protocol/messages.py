@@ -1,0 +1,577 @@
+"""What all messages share, and what stands in many of them; a message that exists is valid.
+
+Field names on the wire are camelCase. Messages between nodes ignore fields they do not know, so that a
+newer peer can say more; what a person sends may hold nothing unknown, so that a typing error is seen.
+Arrays never stand in a message: they travel beside it, in a Packet.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_serializer
+from pydantic.alias_generators import to_camel
+from pydantic_core import ErrorDetails
+
+from flnet.errors import InvalidMessage
+from flnet.fingerprints import check_key
+from flnet.names import check_host, check_name, hostport
+from flnet.params.params import Digest, Params, PeerId, TrainerId
+from flnet.protocol.updates import Over, RoundKey
+from flnet.text import joined, text
+
+# A validation error in words, whatever a stranger sent: short, printable, field by field.
+
+
+def explain(exc: ValidationError) -> str:
+    """A validation error in words: each field, what was expected, what came (shortened)."""
+    parts = []
+    for error in exc.errors(include_url=False)[:5]:
+        place = ".".join(_shortened(ascii(str(step)[:60])[1:-1]) for step in error["loc"]) or text("the message")
+        parts.append(text("{field}: {reason}", place, _fault(error)))
+    hidden = exc.error_count() - len(parts)
+    return joined([*parts, text("and {count} more", hidden)] if hidden > 0 else parts)
+
+
+def _fault(error: ErrorDetails) -> str:
+    """What one field lacks, in pydantic's words."""
+    got = _SHORT.repr(error.get("input"))
+    limit = error["msg"].rpartition(" ")[2]
+    match error["type"]:
+        case "missing":
+            return text("Field required")
+        case "extra_forbidden":
+            return text("Extra inputs are not permitted (got {value})", got)
+        case "value_error":
+            return text("Value error, {reason} (got {value})", error["ctx"]["error"], got)
+        case "finite_number":
+            return text("Input should be a finite number (got {value})", got)
+        case "int_type":
+            return text("Input should be a valid integer (got {value})", got)
+        case "float_type":
+            return text("Input should be a valid number (got {value})", got)
+        case "string_type":
+            return text("Input should be a valid string (got {value})", got)
+        case "greater_than":
+            return text("Input should be greater than {limit} (got {value})", limit, got)
+        case "greater_than_equal":
+            return text("Input should be greater than or equal to {limit} (got {value})", limit, got)
+        case "less_than":
+            return text("Input should be less than {limit} (got {value})", limit, got)
+        case "less_than_equal":
+            return text("Input should be less than or equal to {limit} (got {value})", limit, got)
+    return f"{error['msg']} (got {got})"
+
+
+class _Short(reprlib.Repr):
+    """Shows a stranger's value in few characters, however large it is or deep it is nested."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxdict, self.maxlist, self.maxstring, self.maxother = 2, 3, 4, 40, 40
+
+    def repr(self, x: object) -> str:
+        """Like repr, at most 60 characters, all of them ASCII."""
+        return _shortened(super().repr(x).encode("ascii", "backslashreplace").decode())
+
+    def repr_int(self, x: int, level: int) -> str:
+        """Only as many digits as Python is willing to write."""
+        return str(x) if x.bit_length() < 200 else text("a whole number of {count} bits", x.bit_length())
+
+
+_SHORT = _Short()
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+SAFETENSORS, FLOAT16, INT8 = "safetensors", "float16", "int8"  # forms of parameters that a node may accept
+MAX_PEERS = 256  # in one announcement; larger lists are no mesh of ours
+LAST_ROUND = 2**53  # larger numbers are not exact in every JSON reader
+
+Name = Annotated[str, AfterValidator(check_name)]
+Host = Annotated[str, AfterValidator(check_host)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Round = Annotated[int, Field(ge=0, le=LAST_ROUND)]
+Unit = Annotated[float, Field(ge=0, le=1)]
+PublicKey = Annotated[str, AfterValidator(check_key)]  # base64
+HexDigest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Forms = Annotated[tuple[Annotated[str, Field(max_length=40)], ...], Field(max_length=16)]
+
+
+def _printable(value: str) -> str:
+    if not value.isprintable():
+        raise ValueError(text("only printable characters may stand here"))
+    return value
+
+
+Agreed = Annotated[str, Field(max_length=2000), AfterValidator(_printable)]
+Agreement = Annotated[
+    Mapping[Annotated[str, Field(max_length=40), AfterValidator(_printable)], Agreed], Field(max_length=16)
+]
+
+
+class Message(BaseModel):
+    """What all messages share: frozen, camelCase on the wire, no NaN, no infinity."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="ignore",
+        allow_inf_nan=False,
+        alias_generator=to_camel,
+        populate_by_name=True,
+        defer_build=True,  # a node that hears little needs few of them
+    )
+
+    path: ClassVar[str] = ""
+    carries_params: ClassVar[bool] = False  # whether parameters may travel beside it
+
+    @classmethod
+    def read(cls, fields: Any) -> Any:
+        """Build the message from decoded JSON.
+
+        Raises:
+            InvalidMessage: a field is missing or breaks its rule; the message names each one.
+        """
+        try:
+            return cls.model_validate(fields)
+        except ValidationError as exc:
+            raise InvalidMessage(explain(exc)) from exc
+
+    def fields(self) -> dict[str, Any]:
+        """The message as it stands on the wire: its own absent fields left out, peers in it complete."""
+        return {name: value for name, value in self.model_dump(by_alias=True).items() if value is not None}
+
+
+class Peer(Message):
+    """Who a node is (id) and where it is (ip and port); ip is None when the receiver shall look at the caller."""
+
+    id: Name
+    ip: Host | None = None
+    port: Port
+
+    @property
+    def address(self) -> str:
+        """Where it is, as "host:port"; IPv6 in brackets. Only for a peer whose ip is known."""
+        return hostport(f"{self.ip}", self.port)
+
+    @field_serializer("port")
+    def _port_as_text(self, port: int) -> str:
+        return str(port)
+
+    def fields(self) -> dict[str, Any]:
+        """As on the wire; an unknown ip stands there as null, as in the thesis."""
+        return self.model_dump(by_alias=True)
+
+
+class HyperParams(Message):
+    """What a round is trained with.
+
+    Attributes:
+        e: local epochs.
+        u: learning rate.
+        b: batch size, in examples.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    e: int = Field(ge=1, le=10_000)
+    u: float = Field(gt=0, le=1_000)
+    b: int = Field(ge=1, le=1_000_000)
+
+    def words(self) -> str:
+        """As the thesis shows them in GET /info."""
+        return f"Learning Rate: {self.u:g}, Epochs: {self.e}, Batch size: {self.b}"
+
+
+@dataclass(frozen=True)
+class Packet:
+    """A message and the parameters that travel beside it."""
+
+    message: Message
+    params: Params | None = None
+
+
+# The messages by which nodes find each other and stay in touch.
+
+
+MAX_INCARNATION = 2**53  # larger numbers are not exact in every JSON reader
+StateWord = Literal["alive", "suspect", "dead", "left"]
+Incarnation = Annotated[int, Field(ge=0, le=MAX_INCARNATION)]
+
+
+class News(Message):
+    """What somebody holds a member for.
+
+    Attributes:
+        ip, port: where it is; without ip, where the receiver knows it.
+        by: who found by itself that it does not answer; passed on with an accusation only.
+    """
+
+    id: Name
+    ip: Host | None = None
+    port: Port
+    state: StateWord
+    incarnation: Incarnation
+    by: Name | None = None
+
+
+class Announce(Message):
+    """POST /announce: here I am, and these are the peers that I know.
+
+    Attributes:
+        accepts: forms of parameters that this node reads besides the thesis' JSON; others are for newer nodes.
+        incarnation: how often this node showed an accusation to be wrong; said by nodes that probe each other.
+        members: all that it knows of members, itself and those that died or left included.
+        key: by which this node is known wherever it is; a node that keeps nothing on a disk says none.
+        knock: in a pinned mesh, that the sender has not accepted the receiver yet, and says no more than its name.
+    """
+
+    path: ClassVar[str] = "/announce"
+
+    i_am: Peer
+    my_known_peers: list[Peer] = Field(default=[], max_length=MAX_PEERS)
+    accepts: Forms | None = None
+    incarnation: Incarnation | None = None
+    members: Annotated[list[News], Field(max_length=2 * MAX_PEERS)] | None = None
+    key: PublicKey | None = None
+    knock: bool | None = None
+
+
+class AnnounceReply(Message):
+    """The answer to an announcement: the peers that the caller lacks, to whom it announces itself next."""
+
+    announce_yourself_to_peers: list[Peer] = Field(default=[], max_length=MAX_PEERS)
+    i_am: Peer
+    accepts: Forms | None = None
+    incarnation: Incarnation | None = None
+    members: Annotated[list[News], Field(max_length=2 * MAX_PEERS)] | None = None
+    key: PublicKey | None = None
+
+
+class Probe(Message):
+    """POST /probe: are you there; and the newest of who else is.
+
+    Attributes:
+        news: what is passed on from node to node.
+        target: a peer that does not answer the sender; the receiver shall probe it, and tell.
+        reached: a peer that the receiver had asked to probe, and that answered.
+        missed: one that did not answer.
+    """
+
+    path: ClassVar[str] = "/probe"
+
+    i_am: Peer
+    incarnation: Incarnation = 0
+    news: list[News] = Field(default=[], max_length=MAX_PEERS)
+    target: Peer | None = None
+    reached: Name | None = None
+    missed: Name | None = None
+    key: PublicKey | None = None
+
+
+class ProbeReply(Message):
+    """The answer to a probe: I am here, and my newest of who else is."""
+
+    i_am: Peer
+    incarnation: Incarnation = 0
+    news: list[News] = Field(default=[], max_length=MAX_PEERS)
+    key: PublicKey | None = None
+
+
+# What travels with messages of a round where part of the mesh trains, or that belongs to a series with a goal.
+#
+# Older nodes ignore it.
+
+
+Loss = Annotated[float, Field(ge=-1e300, le=1e300)]
+MAX_GOAL = 200  # characters
+MAX_ROUNDS = 1_000_000
+
+
+Until = Annotated[str, Field(max_length=MAX_GOAL), AfterValidator(_printable)]
+
+
+class SeriesMessage(Message):
+    """Beside a start: the series that the round belongs to, and what its rounds have shown so far.
+
+    Attributes:
+        by: the node that was asked for it; with `first`, the name of the series.
+        first: its first round.
+        until: the goal, as people write it.
+        rounds: how many there are at most.
+        counted: rounds of which there were reports.
+        best: the best mean accuracy so far.
+        stale: counted rounds since then.
+        means: accuracy and loss of the newest rounds, oldest first.
+        total_accuracy, total_loss: sums over all counted rounds.
+    """
+
+    by: Name
+    first: Round
+    until: Until
+    rounds: int = Field(ge=1, le=MAX_ROUNDS)
+    counted: int = Field(default=0, ge=0, le=MAX_ROUNDS)
+    best: Unit | None = None
+    stale: int = Field(default=0, ge=0, le=MAX_ROUNDS)
+    means: tuple[tuple[Unit, Loss | None], ...] = Field(default=(), max_length=3)
+    total_accuracy: float = Field(default=0.0, ge=0, le=MAX_ROUNDS)
+    total_loss: Loss | None = 0.0
+
+
+class ReportMessage(Message):
+    """Beside an accuracy: what goes into the decision whether the series is over, the same for every receiver.
+
+    Attributes:
+        accuracy: of the sender's average, even where it has adopted another model since.
+        loss: of it, where the trainer tells one.
+        over: why the series is over for the sender, if it is.
+    """
+
+    accuracy: Unit
+    loss: Loss | None = None
+    over: Over | None = None
+
+
+class ChoiceMessage(Message):
+    """Beside a start, and what nodes say in that round: so many of these members train, chosen by a hash.
+
+    Attributes:
+        members: the initiator and the peers that it reached when the round began.
+        take: how many of them train.
+    """
+
+    members: tuple[Name, ...] = Field(min_length=1, max_length=MAX_PEERS + 1)
+    take: int = Field(ge=1, le=MAX_PEERS + 1)
+
+
+# What a person asks of a node, and the answers.
+
+
+MOST_ROUNDS = 100  # of a series with a goal, if nobody says
+
+
+class PersonMessage(Message):
+    """What a person sends: nothing unknown is accepted."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Trigger(PersonMessage):
+    """POST /training/trigger: start `rounds` rounds, one after the other.
+
+    Attributes:
+        rounds: how many; with `until`, how many at most, a hundred if nothing is said.
+        until: a goal that ends the series on all nodes, such as "accuracy>=0.98, no-gain 5 0.001".
+    """
+
+    path: ClassVar[str] = "/training/trigger"
+
+    trainer_id: Name
+    rounds: int = Field(default=1, ge=1, le=MAX_ROUNDS)
+    until: Until | None = None
+    federated_learning_params: HyperParams | None = None
+
+    @property
+    def most(self) -> int:
+        """How many rounds are asked for, at most."""
+        return MOST_ROUNDS if self.until and "rounds" not in self.model_fields_set else self.rounds
+
+
+class PlanRounds(PersonMessage):
+    """PUT /jobs/{trainerId}/schedule: when rounds start by themselves here.
+
+    Attributes:
+        when: such as "every 6h, new 100"; "never" for no schedule, None for that of the node's settings.
+    """
+
+    when: Annotated[str, Field(max_length=200)] | None
+
+
+class Triggered(Message):
+    """The answer to Trigger: the number of the (first) round that was started."""
+
+    trainer_id: Name
+    round: Round
+
+
+# The messages of a round: its start, an update, and the comparison of accuracies after the average.
+
+
+MAX_STALENESS = 1000  # rounds
+
+
+class JobMessage(Message):
+    """What the three messages of a round share.
+
+    Attributes:
+        initiator: who started it (absent in the thesis).
+        agreement: what the sender's trainer needs all nodes to have alike, where it says so.
+    """
+
+    i_am: Peer
+    trainer_id: Name
+    round: Round
+    federated_learning_params: HyperParams
+    initiator: Name | None = None
+    agreement: Agreement | None = None
+
+    @property
+    def sender(self) -> PeerId:
+        """The id of the node that sent it."""
+        return PeerId(self.i_am.id)
+
+    @property
+    def trainer(self) -> TrainerId:
+        """The trainer that it is for."""
+        return TrainerId(self.trainer_id)
+
+
+class StartTraining(JobMessage):
+    """POST /training: train now. In round 0 the parameters beside it are everyone's start.
+
+    Attributes:
+        base_round: the round whose average the parameters are; -1 when they were never averaged.
+        contributors: how many updates went into that average.
+        digest: of the parameters; who holds them already need not be sent them.
+        restored_at: set when a person went back to this model on the sender: the round reached there then.
+        run: drawn anew at each start of the initiator's node, and kept with the round: a start of one round with
+            another one comes from a node that lost its memory of the first.
+    """
+
+    path: ClassVar[str] = "/training"
+    carries_params: ClassVar[bool] = True
+
+    base_round: int = Field(default=-1, ge=-1)
+    contributors: int = Field(default=0, ge=0)
+    digest: HexDigest | None = None
+    restored_at: int | None = Field(default=None, ge=-1)
+    series: SeriesMessage | None = None  # that the round belongs to, if it has a goal
+    choice: ChoiceMessage | None = None  # who trains, where not all do
+    run: Name | None = None
+
+    @property
+    def key(self) -> RoundKey:
+        """The round that it starts."""
+        return RoundKey(self.round, PeerId(self.initiator or self.i_am.id))
+
+
+class ModelParams(JobMessage):
+    """POST /training/model_params: what the sender learnt, or why it takes no part in this round.
+
+    Attributes:
+        examples: training rows behind the update, its weight in the average.
+        labels: how many labels the sender's data has, for rules that weigh by it.
+        accuracy: of the sender's own model on its own test split, before averaging; in [0, 1].
+        declined: set when the sender takes no part: the reason. No parameters come with it.
+        digest: of the update; without parameters beside it, they are there to be fetched by it.
+        seconds: that the sender took to train and measure.
+        staleness: how many rounds before this one the training behind the update began.
+        late: with `declined`: the sender trains, and its update counts in a later round.
+        base: of the parameters that the sender's training began with.
+        schema_digest: of what it trained: names, shapes, dtypes and what is agreed.
+        key: public key with which `signature` was made, over what `flnet.protocol.updates` makes of this message.
+    """
+
+    path: ClassVar[str] = "/training/model_params"
+    carries_params: ClassVar[bool] = True
+
+    examples: int | None = Field(default=None, ge=0, le=10**12)
+    labels: int | None = Field(default=None, ge=0, le=10**6)
+    accuracy: Unit | None = None
+    declined: str | None = Field(default=None, max_length=500)
+    digest: HexDigest | None = None
+    base: HexDigest | None = None
+    schema_digest: HexDigest | None = None
+    key: PublicKey | None = None
+    signature: str | None = Field(default=None, pattern="^[A-Za-z0-9+/]{86}==$")
+    choice: ChoiceMessage | None = None  # as the start had it, for who missed that
+    run: Name | None = None  # likewise
+    seconds: float | None = Field(default=None, ge=0, le=1e9)
+    staleness: int | None = Field(default=None, ge=0, le=MAX_STALENESS)
+    late: bool | None = None
+
+
+class Accuracy(JobMessage):
+    """POST /training/model_params/accuracy: how good my average is on my own test split.
+
+    Attributes:
+        digest: of the average beside it.
+        contributors: how many updates went into it; 0 where it counts for none (`flnet.aggregation.screening`).
+        report: in a series with a goal.
+    """
+
+    path: ClassVar[str] = "/training/model_params/accuracy"
+    carries_params: ClassVar[bool] = True
+
+    accuracy: Unit
+    digest: HexDigest | None = None
+    contributors: int = Field(default=1, ge=0)
+    report: ReportMessage | None = None
+
+
+class AccuracyReply(Message):
+    """The answer to Accuracy: the same of the node that was asked; its parameters travel beside it."""
+
+    carries_params: ClassVar[bool] = True
+
+    i_am: Peer
+    accuracy: Unit
+    digest: HexDigest | None = None
+    contributors: int = Field(default=1, ge=0)
+    report: ReportMessage | None = None
+
+
+def digest_of(message: Accuracy | AccuracyReply, params: Params | None) -> Digest | None:
+    """The digest that the sender states, or else the one of the parameters it sent."""
+    if params is not None:
+        return params.digest
+    return Digest(message.digest) if message.digest else None
+
+
+# What nodes without common rounds say to each other: which version of its model each one has.
+
+
+class StatedVersion(Message):
+    """What is said of a version; its parameters are there to be fetched by the digest.
+
+    Attributes:
+        run: drawn anew at each start of the sender's node; with it and the number, a version is told from others.
+        digest: of the parameters.
+        examples: training rows behind the version, its weight where it is merged; 0 before the first training.
+        labels: how many labels the sender's data has, for rules that weigh by it.
+        accuracy: of it, on the sender's own test split; in [0, 1].
+        base: of the parameters that its training began with.
+        schema_digest: of what was trained: names, shapes, dtypes and what is agreed.
+        key, signature: with which the sender signed what it states; see `flnet.protocol.updates`.
+    """
+
+    run: Name
+    digest: HexDigest
+    examples: int = Field(default=0, ge=0, le=10**12)
+    labels: int = Field(default=1, ge=0, le=10**6)
+    accuracy: Unit | None = None
+    base: HexDigest | None = None
+    schema_digest: HexDigest | None = None
+    key: PublicKey | None = None
+    signature: str | None = Field(default=None, pattern="^[A-Za-z0-9+/]{86}==$")
+
+
+class AskVersion(JobMessage, StatedVersion):
+    """POST /training/version: this is my newest version; which one is yours?
+
+    `round` is the number of the sender's version, 0 before its first training.
+    """
+
+    path: ClassVar[str] = "/training/version"
+
+
+class VersionReply(StatedVersion):
+    """The answer to AskVersion: the same of the node that was asked."""
+
+    i_am: Peer
+    round: Round

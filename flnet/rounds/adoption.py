@@ -1,0 +1,141 @@
+"""Adoption of a better model: after the average, nodes compare accuracies and adopt a model that wins on own data.
+
+García Pérez (2021), section 3.2.4.2. A peer's claim is never trusted: a model is adopted only if the claim
+beats ours by more than the trainer's threshold and the model, measured here, does so too (both strictly).
+A peer whose model did not keep what it claimed gets no second try in the round, and the timer ends the trying,
+so that claims cost a bounded amount of work. A claim names its model by digest: equal digests are one model, and
+any other is fetched only if its claim wins. An average that was made apart from most others' counts for none
+(`flnet.aggregation.screening`): nobody takes it, and who made it takes the best one that counts, if it can be measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from flnet.params.params import Digest, Params, PeerId
+from flnet.protocol.effects import CancelTimer, Effect, Evaluate, Fetch, SetTimer
+from flnet.protocol.events import (
+    ClaimAnswered,
+    ClaimReceived,
+    Evaluated,
+    EvaluationFailed,
+    Event,
+    Fetched,
+    FetchFailed,
+    PeerLost,
+    SendFailed,
+    SendRefused,
+    TimerFired,
+)
+from flnet.protocol.messages import Accuracy
+from flnet.protocol.updates import Claim, RoundKey
+
+
+class Exchange:
+    """Hears the claims of the expected peers, measures the promising models one at a time, keeps the best."""
+
+    def __init__(
+        self,
+        key: RoundKey,
+        peers: Collection[PeerId],
+        *,
+        digest: Digest,
+        accuracy: float,
+        private: Params,
+        threshold: float,
+        patience: float,
+        is_apart: bool = False,
+    ) -> None:
+        """Args:
+        digest, accuracy: of our own average, measured on our own test split.
+        private: our private parameters; a model is measured together with them.
+        threshold: by how much a model must win, in accuracy.
+        patience: seconds to wait for the peers' claims.
+        is_apart: whether our own average counts for none.
+        """
+        self.key = key
+        self.expected = set(peers)
+        self.accuracy = accuracy
+        self.adopted: Claim | None = None
+        self.measuring: Claim | None = None  # being measured, or fetched for it
+        self.timer = f"exchange:{key.number}:{key.initiator}"
+        self._seen = {digest}  # models measured already, ours among them
+        self._unproven: set[PeerId] = set()  # peers whose model did not win here
+        self._candidates: dict[PeerId, Claim] = {}
+        self._over = False
+        self._private, self._threshold, self._patience = private, threshold, patience
+        self._is_apart = is_apart
+
+    @property
+    def done(self) -> bool:
+        """Nothing is awaited and nothing is being measured."""
+        return not self.expected and self.measuring is None
+
+    def start(self) -> list[Effect]:
+        """Wait for claims, but not for ever."""
+        return [SetTimer(self.timer, self._patience)] if self.expected else []
+
+    def receive(self, event: Event) -> list[Effect]:
+        """Take a claim, a measurement, a peer's silence, or the timer."""
+        match event:
+            case ClaimReceived(claim) | ClaimAnswered(claim):
+                self.expected.discard(claim.peer)
+                self._candidates[claim.peer] = claim
+            case Evaluated() | EvaluationFailed() if self.measuring and event.digest == self.measuring.digest:
+                self._measured(self.measuring, event)
+            case Fetched() | FetchFailed() if self.fetching and event.digest == self.fetching.digest:
+                return self._arrived(self.fetching, event)
+            case PeerLost(peer, _) | SendFailed(peer, Accuracy.path):
+                self.expected.discard(peer)
+            case SendRefused(peer, Accuracy.path, status=status) if status != 400:  # 400: its claim follows
+                self.expected.discard(peer)
+            case TimerFired(name) if name == self.timer:
+                self.expected.clear()
+                self._over = True
+                if self.fetching:
+                    self.measuring = None  # it comes too late
+        return self._go_on()
+
+    @property
+    def fetching(self) -> Claim | None:
+        """The claim whose model is on its way, if there is one."""
+        return self.measuring if self.measuring and self.measuring.params is None else None
+
+    def _hopeful(self, claim: Claim) -> bool:
+        is_tried = self._over or claim.peer in self._unproven or claim.digest in self._seen
+        return claim.contributors > 0 and not is_tried and self._wins(claim.accuracy)
+
+    def _wins(self, accuracy: float) -> bool:
+        return self._is_apart or accuracy - self.accuracy > self._threshold
+
+    def _measured(self, claim: Claim, event: Evaluated | EvaluationFailed) -> None:
+        self.measuring = None
+        if isinstance(event, Evaluated) and self._wins(event.accuracy):
+            self.adopted, self.accuracy, self._is_apart = claim, event.accuracy, False
+        else:
+            self._unproven.add(claim.peer)
+
+    def _arrived(self, claim: Claim, event: Fetched | FetchFailed) -> list[Effect]:
+        """A promising model came, or did not; then the peer is not asked again."""
+        self.measuring = None
+        if isinstance(event, FetchFailed):
+            self._unproven.add(claim.peer)
+            return self._go_on()
+        self.measuring = replace(claim, params=event.params)
+        return [Evaluate(self.key, event.params.merged_with(self._private), event.params)]
+
+    def _go_on(self) -> list[Effect]:
+        return [*self._measure_next(), *([CancelTimer(self.timer)] if self.done else [])]
+
+    def _measure_next(self) -> list[Effect]:
+        self._candidates = {peer: c for peer, c in self._candidates.items() if c.digest and self._hopeful(c)}
+        if self.measuring is not None or not self._candidates:
+            return []
+        best = max(self._candidates.values(), key=lambda c: (c.accuracy, c.peer))
+        assert best.digest is not None
+        self.measuring = self._candidates.pop(best.peer)
+        self._seen.add(best.digest)
+        if best.params is None:
+            return [Fetch(self.key, best.peer, best.digest)]
+        return [Evaluate(self.key, best.params.merged_with(self._private), best.params)]

@@ -1,0 +1,520 @@
+"""One trainer's versions on a node without common rounds: it trains and merges when it has something.
+
+The job asks all peers for their versions, fetches those that it has not merged yet, merges them with its own model
+by examples, trains, and tells the new version. A peer that does not answer is left out until the next time. The
+model held stays the newest version until the training is done, and what was merged counts from then on: so a version
+that is cut short has changed nothing, and is begun again after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import replace
+from typing import Any
+
+from flnet.errors import NotComparable, OtherRounds, ParamsRefused, PeerError
+from flnet.params.params import Params, PeerId
+from flnet.protocol.effects import Answer, CancelTimer, Effect, SetTimer, Train
+from flnet.protocol.events import (
+    Averaged,
+    AveragingFailed,
+    ClaimAnswered,
+    ClaimReceived,
+    DeclineReceived,
+    Evaluated,
+    EvaluationFailed,
+    Event,
+    Fetched,
+    FetchFailed,
+    Mark,
+    PeerLost,
+    PeerSeen,
+    Restored,
+    RoundTriggered,
+    SendFailed,
+    SendRefused,
+    SumSpoilt,
+    TimerFired,
+    Trained,
+    TrainingAsked,
+    TrainingFailed,
+    UpdateOffered,
+    UpdateReceived,
+    Version,
+    VersionAnswered,
+    VersionReceived,
+)
+from flnet.protocol.messages import LAST_ROUND, AskVersion, Triggered
+from flnet.protocol.updates import RoundKey, Update
+from flnet.rounds.averaging import Averaging
+from flnet.rounds.base import OPEN, BaseJob, BaseRound, Parts
+from flnet.rounds.compatibility import must_agree
+from flnet.rounds.history import RoundRecord, contributions_of, names
+from flnet.rounds.settings import JobSettings
+from flnet.rounds.snapshot import Saved
+from flnet.rounds.steps import ASYNCHRONOUS, Phase
+from flnet.rounds.stopping import TIMERS
+from flnet.rounds.versions import Versions, common_start
+from flnet.text import joined, text
+
+HERE = text("this node takes part in no common rounds: it trains and merges by itself (FLNET_ROUNDS=asynchronous)")
+
+
+class NewVersion(BaseRound):
+    """A version of this node's own, from the question to all peers until it is trained.
+
+    Attributes:
+        asked: peers that have not answered yet.
+        told: what the others answered.
+        fetched: which versions are merged, or will be as soon as they are here.
+        merged: shared parameters that the training begins with, where there was something to merge.
+        counted: of which peers' versions those are.
+    """
+
+    averaging: Averaging | None
+
+    def __init__(self, parts: Parts, versions: Versions, key: RoundKey, record: RoundRecord) -> None:
+        super().__init__(parts, key, record, Phase.FETCHING)
+        self._versions = versions
+        self.averaging = None
+        self.asked: set[PeerId] = set(self._peers.here)
+        self.told: dict[PeerId, Version] = {}
+        self.fetched: dict[PeerId, Mark] = {}
+        self.merged: Params | None = None
+        self.counted: tuple[PeerId, ...] = ()
+
+    @classmethod
+    def past(cls, parts: Parts, versions: Versions, key: RoundKey, record: RoundRecord | None) -> NewVersion:
+        """The version that this node had made, or was making, when it was restarted."""
+        past = cls(parts, versions, key, record or RoundRecord(key))
+        past.phase, past.is_recorded = Phase.IDLE, record is None
+        return past
+
+    @property
+    def waiting_for(self) -> list[PeerId]:
+        """The peers that have not answered, or whose models are not here yet."""
+        if self.phase is not Phase.FETCHING:
+            return []
+        return sorted(self.asked) or (self.averaging.missing if self.averaging else [])
+
+    @property
+    def timer(self) -> str:
+        """The timer that bounds the wait for answers."""
+        return f"versions:{self.key.number}"
+
+    @property
+    def training_from(self) -> Params:
+        """The shared parameters that the training begins with."""
+        return self._held.current.shared if self.merged is None else self.merged
+
+    def start(self) -> list[Effect]:
+        """Ask all peers for their versions."""
+        self._series.stopping.clear_round()
+        number, count = self.key.number, len(self.asked)
+        words = text(
+            "version {number} of {trainer} begins, peers asked for newer models: {count}",
+            number,
+            self._settings.trainer,
+            count,
+        )
+        told = self._tell("round_opened", words, initiator=self._settings.my_id)
+        if not self.asked:
+            return [*self._fetch(), self._save(), told]
+        timer = SetTimer(self.timer, self._settings.waits.start)
+        return [*self._versions.ask(self.asked), timer, self._save(), told]
+
+    def receive(self, event: Event) -> list[Effect]:
+        """Take the end of work, of a fetch, or a timer."""
+        match event:
+            case TimerFired(name):
+                return self._timer_fired(name, event)
+            case Fetched() | FetchFailed() if self.averaging is not None and event.key == self.key:
+                return self.averaging.receive(event)
+            case PeerLost() if self.averaging is not None and self.phase is Phase.FETCHING:
+                return self.averaging.receive(event)
+            case Averaged() | AveragingFailed() if self.phase is Phase.AVERAGING and event.key == self.key:
+                return self._averaged(event)
+            case SumSpoilt() if self.phase is Phase.AVERAGING and event.key == self.key:
+                assert self.averaging is not None and self.averaging.again is None
+                return self.averaging.fold_again(event.refused.keys(), self._held.current.shared)
+            case Trained() if self.phase is Phase.TRAINING and event.key == self.key:
+                return self._trained(event)
+            case TrainingFailed() if self.phase is Phase.TRAINING and event.key == self.key:
+                return self._training_failed(event.reason)
+        return []
+
+    # --- the peers' versions
+
+    def heard(self, version: Version) -> None:
+        """A peer told a version by itself: newer than an answer that was long on its way."""
+        if self.averaging is None:
+            self.told[version.peer] = version
+
+    def answered(self, peer: PeerId, version: Version | None, *, is_last: bool = True) -> list[Effect]:
+        """A peer told its version, or cannot be asked (None); before the last answer, it may be to earlier news."""
+        if peer not in self.asked:
+            return []
+        if version is not None:
+            self.told.setdefault(peer, version)
+        if not is_last:
+            return []
+        self.asked.discard(peer)
+        return [] if self.asked else self._fetch()
+
+    def _timer_fired(self, name: str, event: TimerFired) -> list[Effect]:
+        """Peers that have not answered by now are left out, or the models that are not here by now are."""
+        if self.phase not in (Phase.FETCHING, Phase.AVERAGING):
+            return []
+        if self.averaging is not None:
+            return self.averaging.receive(event)
+        if not self.asked or name != self.timer:
+            return []
+        left_out = sorted(self.asked)
+        self.asked.clear()
+        self.record.missing = tuple(left_out)
+        told = self._tell("peers_left_out", text("{names} did not say a version in time", names(left_out)))
+        return [*self._fetch(), told]
+
+    def _fetch(self) -> list[Effect]:
+        """All have answered, or will not: get what is newer than what was merged before."""
+        own, told = self._versions.own, self.told
+        newer = self._versions.newer(told)
+        if own.mark.number == 0 and not newer and (start := common_start(own.mark.digest, told.values())):
+            newer = [replace(start, update=replace(start.update, examples=1))]
+        cancelled: list[Effect] = [CancelTimer(self.timer)]
+        if not newer:
+            return [*cancelled, self._train()]
+        self.fetched = {version.peer: version.mark for version in newer}
+        self.averaging = averaging = self._parts.averaging(self.key, self.fetched)
+        effects = [*cancelled, *averaging.receive(self._own_share(own))]
+        for version in newer:
+            update = replace(version.update, key=self.key)
+            effects += averaging.receive(UpdateOffered(update, version.mark.digest))
+        words = text("fetching the models {words}", self._named(self.fetched))
+        return [*effects, self._tell("fetching", words, peers=sorted(self.fetched))]
+
+    def _own_share(self, own: Version) -> UpdateReceived | DeclineReceived:
+        """What this node puts into the merge: nothing if it has learnt nothing yet."""
+        if own.mark.number == 0:
+            return DeclineReceived(self._settings.my_id, self.key, text("it has not trained yet"))
+        return UpdateReceived(replace(own.update, key=self.key, params=self._held.current.shared))
+
+    # --- the merge
+
+    @property
+    def is_gathered(self) -> bool:
+        """Whether all models that could be fetched are here."""
+        return self.phase is Phase.FETCHING and self.averaging is not None and self.averaging.closed is not None
+
+    def merge(self) -> list[Effect]:
+        """The models are being merged, or there is nothing to merge."""
+        averaging = self.averaging
+        assert averaging is not None
+        missing = {*self.record.missing, *averaging.missing, *averaging.declined} - {self._settings.my_id}
+        self.record.missing = tuple(sorted(missing))
+        if not averaging.updates:
+            return [self._train()]
+        self.phase = Phase.AVERAGING
+        return []
+
+    def _averaged(self, event: Averaged | AveragingFailed) -> list[Effect]:
+        """The models are merged: train from the result; from the own model if that failed."""
+        averaging, record = self.averaging, self.record
+        assert averaging is not None
+        if isinstance(event, AveragingFailed):
+            record.error = text("merging failed: {reason}", event.reason)
+            words = text("{error}; this node trains on from its own model", record.error)
+            return [self._train(), self._tell("merging_failed", words)]
+        counted = sorted(averaging.updates.keys() - event.refused.keys())
+        record.contributions = contributions_of(averaging.updates[peer] for peer in counted)
+        averaging.let_go()
+        told = self._history.note_average(record, event, averaging)
+        self._held.remember(event.remembered)
+        self.merged = event.params
+        self.counted = tuple(peer for peer in counted if peer in self.fetched and self.fetched[peer].number > 0)
+        record.seconds["average"] = event.seconds
+        words, number = text("merged {words}", self._merged_words), self.key.number
+        return [self._train(), *told, self._tell("merged", words, contributors=counted, version=number)]
+
+    @property
+    def _merged_words(self) -> str:
+        """Whose versions were merged, for people."""
+        first = next((peer for peer, mark in self.fetched.items() if mark.number == 0), None)
+        if first is not None and self.merged is not None:
+            return text("nothing, but took the first model of {peer}, with which all begin", first)
+        if self.counted:
+            return self._named(self.counted)
+        if self.fetched:
+            return text("nothing, for no newer model could be fetched")
+        return text("nothing, for nobody had a newer model")
+
+    def _named(self, peers: Iterable[PeerId]) -> str:
+        versions = [f"{peer} v{self.fetched[peer].number}" for peer in sorted(peers)]
+        if len(versions) > 5:
+            return text("{names} and {count} more", ", ".join(versions[:5]), len(versions) - 5)
+        *first, last = versions
+        return text("{one} and {other}", ", ".join(first), last) if first else last
+
+    # --- the training
+
+    def _train(self) -> Train:
+        assert self._settings.hyper is not None
+        self.phase = Phase.TRAINING
+        self._arrivals.clear()
+        return Train(self.key, self.training_from.merged_with(self._held.current.private), self._settings.hyper)
+
+    def _trained(self, event: Trained) -> list[Effect]:
+        """Training is done: the new version is the model held, is saved, and is told to all."""
+        try:
+            shared, private = self._held.split(event)
+        except ParamsRefused as exc:
+            return self._training_failed(text("training gave unusable parameters: {reason}", exc))
+        me, number, base, counted = self._settings.my_id, self.key.number, self.training_from, self.counted
+        self._note(event, shared)
+        self._versions.merge({peer: self.fetched[peer] for peer in counted}, number, event.at, base)
+        figures = (event.examples, event.labels, event.accuracy, base.digest)
+        self._held.offer(Update(me, self.key, shared, *figures, contribution=event.contribution))
+        self._held.make_version(shared, private, number, len(counted) + 1, event.accuracy)
+        self._series.stopping.measured(event.accuracy, event.metrics, {})
+        return [*self._finish(), *self._versions.ask(self._peers.here)]
+
+    def _training_failed(self, reason: str) -> list[Effect]:
+        """Training gave nothing: the version before stays the newest one."""
+        self._fail(text("training failed in version {number}: {reason}", self.key.number, reason))
+        self.record.outcome = text("{error}; the model stays as it was", self.error)
+        return [*self._finish(), self._tell("training_failed", self.error)]
+
+    def _note(self, event: Trained, shared: Params) -> None:
+        """Put the result into the record."""
+        record, used = self.record, event.hyper or self._settings.hyper
+        record.pre_accuracy, record.post_accuracy = self._held.accuracy, event.accuracy
+        record.examples, record.digest = event.examples, shared.digest
+        record.contributors = tuple(sorted({*self.counted, self._settings.my_id}))
+        record.seconds["train"], record.metrics["after"] = event.seconds, event.metrics
+        record.used_hyper = used.fields() if used else None
+        made = text("merged {words}, trained, now v{number}", self._merged_words, self.key.number)
+        record.outcome = made if record.outcome == "open" else joined([made, record.outcome])  # who was refused
+
+    def _finish(self) -> list[Effect]:
+        """The version is made, or was given up."""
+        self.phase = Phase.IDLE
+        told = self._judge()
+        self._remember()
+        shown = {name: value for name, value in self.record.view().items() if name != "contributions"}
+        words, accuracy = self.record.outcome, self.record.post_accuracy
+        if accuracy is not None:
+            words = joined([words, text("accuracy here {accuracy}", f"{accuracy:.4f}")])
+        return [self._save(), self._tell("round_closed", words, **shown), *told]
+
+
+class AsynchronousJob(BaseJob[NewVersion]):
+    """A job in which each node makes versions of its own, and merges those of others.
+
+    Attributes:
+        versions: what is known of them.
+    """
+
+    table: Mapping[Phase, Mapping[type, Set[Phase]]] = ASYNCHRONOUS
+
+    def __init__(self, settings: JobSettings) -> None:
+        super().__init__(settings)
+        self.versions = Versions(self.settings, self.held, self.peers, self.tell)
+
+    @property
+    def screened_from(self) -> Params:
+        """The parameters that the distances of updates are measured from before they are averaged."""
+        return self.versions.base or self.held.current.shared
+
+    @property
+    def training_from(self) -> Params:
+        """The shared parameters that the training under way began with."""
+        return self.round.training_from if self.round else self.held.current.shared
+
+    def _view_of_versions(self) -> Mapping[str, Any] | None:
+        """The own version and those of peers."""
+        return self.versions.view()
+
+    # --- events
+
+    def _react(self, event: Event) -> list[Effect]:
+        match event:
+            case RoundTriggered():
+                return self._triggered(event)
+            case VersionReceived():
+                return self._version_received(event)
+            case VersionAnswered(version):
+                is_last = self.versions.ended(version.peer)
+                return (
+                    self._answered(version.peer, version, is_last=is_last) if self.held.model is not None else []
+                )
+            case TrainingAsked() | UpdateReceived() | UpdateOffered() | DeclineReceived() | ClaimReceived():
+                self._must_have_model()
+                raise self._refusal(event)
+            case SendRefused(peer, AskVersion.path):
+                words = text(
+                    "{peer} says no version of {trainer}: {reason}", peer, self.settings.trainer, event.reason
+                )
+                told = self.tell("refused", words, peer=peer, status=event.status)
+                return [*self._unanswered(peer), told]
+            case SendFailed(peer, AskVersion.path):
+                return self._unanswered(peer)
+            case SendRefused() | SendFailed() | ClaimAnswered():
+                return []  # nothing here waits for their answers
+            case Fetched() | FetchFailed():
+                return self._fetched(event)
+            case Averaged() | AveragingFailed() | SumSpoilt() | Trained() | TrainingFailed():
+                return self._to_round(event)
+            case Evaluated() | EvaluationFailed():
+                return self._measured_between_rounds(event) if self.phase is Phase.IDLE else []
+            case PeerSeen(peer):
+                self.peers.met(peer)
+                return self.versions.ask((peer,))
+            case PeerLost(peer):
+                return self._lost(peer, event)
+            case TimerFired(name) if name not in TIMERS:
+                return self._to_round(event)
+        return self._about_the_node(event)
+
+    def _next_step(self) -> Callable[[], list[Effect]] | None:
+        if self.round is not None and self.round.is_gathered:
+            return self.round.merge
+        if self.arrivals.waiting is not None and self.phase in (Phase.IDLE, Phase.NO_DATA):
+            return self._renew
+        is_next = (self.series.left > 0 or self.series.stopping.due) and not self.series.is_held_up
+        return self._begin_next if self.phase is Phase.IDLE and is_next else None
+
+    def _figures(self) -> Mapping[str, Any]:
+        return {**super()._figures(), "versions": self.versions.kept()}
+
+    # --- a version begins
+
+    def _triggered(self, event: RoundTriggered) -> list[Effect]:
+        """A person, or a schedule, asks for versions.
+
+        Raises:
+            JobBusy: not now.
+            InvalidMessage: the goal is none.
+        """
+        busy = text(
+            "version {number} is still {state} here; ask again when it is done", self.number, self.phase.words
+        )
+        self._must_be_free(busy)
+        number = self.next_number
+        scheduled = text("the schedule starts version {number}: {reason}", number, event.why)
+        told = self._ask_for(event, number, scheduled)
+        begins = self._begin(why=event.why)
+        return [Answer(Triggered(trainer_id=self.settings.trainer, round=self.number)), *told, *begins]
+
+    @property
+    def next_number(self) -> int:
+        """Of the version that this node makes next; the first one is 1."""
+        return max(self.number, 0) + 1
+
+    def _begin(self, key: RoundKey | None = None, why: str = "") -> list[Effect]:
+        """Begin a version.
+
+        Args:
+            key: of the one that was under way before a restart; None for the next one.
+            why: a schedule wants it.
+        """
+        key = key or RoundKey(self.next_number, self.settings.my_id)
+        self._trouble = None
+        self.round = NewVersion(self._parts, self.versions, key, RoundRecord(key, why=why))
+        return self.round.start()
+
+    def _begin_next(self) -> list[Effect]:
+        """Begin the next of the versions that this node was asked for."""
+        if self.number >= LAST_ROUND:
+            self.series.give_up()
+            return []
+        self.series.count_down()
+        return self._begin()
+
+    # --- what peers say
+
+    def _version_received(self, event: VersionReceived) -> list[Effect]:
+        """A peer told its version: answer with ours.
+
+        Raises:
+            NotReady, NoData: there is none here.
+            ParamsRefused: the peer trains something else, or in common rounds.
+        """
+        self._must_have_model()
+        must_agree(self.settings, event.agreement)
+        return [Answer(self.versions.reply()), *self._heard(event.version)]
+
+    def _heard(self, version: Version) -> list[Effect]:
+        told = self.versions.hear(version)
+        if told and self.round is not None and not self.round.is_over:
+            self.round.heard(version)
+        return told
+
+    def _answered(self, peer: PeerId, version: Version | None, *, is_last: bool = True) -> list[Effect]:
+        told = [] if version is None else self._heard(version)
+        if self.round is None or self.round.is_over:
+            return told
+        return [*told, *self.round.answered(peer, version, is_last=is_last)]
+
+    def _unanswered(self, peer: PeerId) -> list[Effect]:
+        """A message to a peer did not get through, or was refused.
+
+        If another one is still under way, that decides: this one may have been the news of an older version.
+        """
+        return self._answered(peer, None) if self.versions.ended(peer) else []
+
+    def _lost(self, peer: PeerId, event: PeerLost) -> list[Effect]:
+        self.peers.lost(peer)
+        self.versions.lost(peer)
+        fetching = self._to_round(event)
+        return [*self._answered(peer, None), *fetching]
+
+    def _refusal(self, event: Event) -> PeerError:
+        """Why a message of common rounds is refused here: its sender's settings differ, or it cannot know of ours."""
+        try:
+            must_agree(self.settings, getattr(event, "agreement", None))
+        except ParamsRefused as exc:
+            return exc
+        return NotComparable(HERE) if isinstance(event, ClaimReceived) else OtherRounds(HERE)
+
+    # --- restarts
+
+    def _restore(self, event: Restored, saved: Saved) -> None:
+        super()._restore(event, saved)
+        self.versions.restore(saved.versions)
+
+    def _past(self, key: RoundKey, saved: Saved) -> NewVersion:
+        return NewVersion.past(self._parts, self.versions, key, saved.record)
+
+    def _go_on(self) -> list[Effect]:
+        """The trainer is loaded: take up the version that was under way, and tell all which one is the newest."""
+        was_making, effects = self._take_up()
+        told = self.versions.ask(self.peers.here)
+        return [*told, *effects, *(self._begin(self.round.key) if was_making and self.round else [])]
+
+    def _take_up(self) -> tuple[bool, list[Effect]]:
+        """Use what was kept, now that the trainer is loaded.
+
+        Returns:
+            Whether a version was under way, that is begun again; and what follows.
+        """
+        before, past = self.snapshot.take_before(), self.round
+        if before is None or past is None:
+            return False, []
+        past.drop_record()
+        if self._trouble is not None:  # another model than all that was about
+            self.series.give_up()
+            self.versions.forget()
+            return False, []
+        me, declaration = self.settings.my_id, self.settings.declaration
+        if before.snapshot.get("asynchronous"):
+            self.held.restore_own(before, me, self.settings.trainer)
+        elif declaration is not None:
+            self.held.first_version(me, past.key.number, declaration)
+        was_making = Phase(before.snapshot["phase"]) in OPEN
+        if was_making and self.series.paused:
+            self.series.restart_round()
+            was_making = False
+        if self.series.stopping.series is None:
+            return was_making, []
+        self.series.stopping.set_turn(is_mine=not was_making)
+        return was_making, self.series.stopping.restart_deadline()

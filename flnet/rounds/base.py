@@ -1,0 +1,710 @@
+"""What all jobs and their rounds have in common, whether rounds are common to all nodes or of each node by itself.
+
+A job is made of parts. Each owns its state, and only its own methods change it: the job routes an event to the
+parts, and holds every step against the table of legal steps (`flnet.rounds.steps`). A refusal (PeerError) leaves
+the job as it was.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+from flnet.algorithms.registry import parse_rule
+from flnet.errors import (
+    IllegalStep,
+    InvalidMessage,
+    JobBusy,
+    NoData,
+    NotReady,
+    ParamsRefused,
+)
+from flnet.params.params import Params, PeerId
+from flnet.protocol.effects import (
+    Effect,
+    KeptUpdate,
+    Publish,
+    Save,
+    in_order,
+)
+from flnet.protocol.events import (
+    DataChanged,
+    Declaration,
+    Evaluated,
+    EvaluationFailed,
+    Event,
+    Fetched,
+    FetchFailed,
+    HyperParamsEdited,
+    Paused,
+    Planned,
+    Prepared,
+    PrepareFailed,
+    Restored,
+    Resumed,
+    RolledBack,
+    RoundTriggered,
+    SeriesStopped,
+    TimerFired,
+    WillingnessChanged,
+)
+from flnet.protocol.updates import RoundKey
+from flnet.rounds.averaging import Averaging
+from flnet.rounds.history import History, RoundRecord
+from flnet.rounds.model import HeldModel, Model
+from flnet.rounds.peers import Peers
+from flnet.rounds.schedule import Arrivals
+from flnet.rounds.series import Inbox, Series
+from flnet.rounds.settings import JobSettings, Tell
+from flnet.rounds.snapshot import Saved, Snapshot
+from flnet.rounds.staleness import Staleness
+from flnet.rounds.steps import Phase, is_legal
+from flnet.rounds.stopping import TIMERS
+from flnet.rounds.view import JobView
+from flnet.text import joined, text
+
+HOLD_BYTES = 128 * 1024 * 1024  # of updates that a round holds before it begins to fold them into a sum
+WAY = (
+    4.0  # seconds for the way of an update, apart from two turns of each peer, between which it is looked at once
+)
+GATHERING = (Phase.FETCHING, Phase.TRAINING, Phase.GATHERING)  # a round that is not averaged yet
+OPEN = (*GATHERING, Phase.AVERAGING)  # updates still count
+NOT_CHOSEN = text("not chosen")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of a job that its rounds work with; each alone changes what it holds.
+
+    Attributes:
+        tell: makes news for people, with the number of the round.
+        save: makes the effect that keeps the job as it is now, with updates that have come.
+    """
+
+    settings: JobSettings
+    peers: Peers
+    held: HeldModel
+    series: Series
+    staleness: Staleness
+    inbox: Inbox
+    arrivals: Arrivals
+    history: History
+    tell: Tell
+    save: Callable[..., Save]
+
+    def averaging(
+        self, key: RoundKey, expected: Collection[PeerId], chosen: Collection[PeerId] | None = None
+    ) -> Averaging:
+        """Gather the updates of a round from these peers, those of them that are chosen."""
+        settings, peers = self.settings, self.peers
+        waits, hyper = settings.waits, settings.hyper
+        model, room = self.held.model, None
+        if settings.folds and model is not None:
+            room = max(1, HOLD_BYTES // max(1, model.shared.nbytes))
+        return Averaging(
+            key,
+            settings.my_id,
+            expected,
+            waits.average,
+            waits.margin,
+            room=room,
+            chosen=chosen,
+            seconds=peers.paces.expected(hyper.e) if hyper else None,
+            way=peers.paces.doubt * (WAY + waits.turn * 2 * len(peers.here)),
+            tell=self.tell,
+        )
+
+
+class BaseRound(ABC):
+    """One round, as this node takes part in it.
+
+    Attributes:
+        phase: where it stands; IDLE once it is over.
+        averaging: the updates of the round; None while there are none to gather.
+        record: what is remembered of it.
+        is_recorded: whether the history has that.
+        error: what went wrong here; None if nothing did.
+    """
+
+    averaging: Averaging | None
+
+    def __init__(self, parts: Parts, key: RoundKey, record: RoundRecord, phase: Phase) -> None:
+        self._parts = parts
+        self._settings, self._peers, self._held, self._series = (
+            parts.settings,
+            parts.peers,
+            parts.held,
+            parts.series,
+        )
+        self._arrivals, self._history, self._tell, self._save = (
+            parts.arrivals,
+            parts.history,
+            parts.tell,
+            parts.save,
+        )
+        self.key, self.phase, self.record, self.is_recorded = key, phase, record, False
+        self.error: str | None = None
+
+    @abstractmethod
+    def receive(self, event: Event) -> list[Effect]:
+        """Take the end of work, an answer of a peer, the loss of one, or a timer."""
+
+    @property
+    def chosen(self) -> frozenset[PeerId] | None:
+        """Which nodes train; None for all."""
+        return None
+
+    @property
+    def sits_out(self) -> str:
+        """Why this node does not train in it; empty where it does, and when it is over."""
+        if self.is_over or self.averaging is None:
+            return ""
+        return NOT_CHOSEN if self.averaging.sits_out else self.averaging.declined.get(self._settings.my_id, "")
+
+    @property
+    @abstractmethod
+    def waiting_for(self) -> list[PeerId]:
+        """The peers that it waits for."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is closed here."""
+        return self.phase is Phase.IDLE
+
+    @property
+    def open_record(self) -> RoundRecord | None:
+        """What is remembered of it, until the history has it."""
+        return None if self.is_recorded else self.record
+
+    def forget_error(self) -> None:
+        """The trainer was loaded again: what went wrong is past."""
+        self.error = None
+
+    def drop_record(self) -> None:
+        """After a restart: it is not remembered, for it is begun again."""
+        self.is_recorded = True
+
+    def view(self) -> Mapping[str, Any]:
+        """Its figures in the view of the job."""
+        return {
+            "current_round": self.key.number,
+            "initiator": self.key.initiator,
+            "chosen": None if self.chosen is None else sorted(self.chosen),
+            "sits_out": self.sits_out,
+            "waiting_for": self.waiting_for,
+            "received": sorted(self.averaging.updates) if self.averaging else [],
+        }
+
+    def kept(self) -> Mapping[str, Any]:
+        """What outlives a restart, as plain JSON data."""
+        gathering = self.averaging if self.phase in OPEN else None
+        answered = (
+            self.averaging if self.phase in (*OPEN, Phase.MEASURING) else None
+        )  # some may wait for this node
+        return {
+            "record": None if self.is_recorded else self.record.view(),
+            "expected": sorted(gathering.expected) if gathering else [],
+            "declined": dict(answered.declined) if answered else {},
+            "late": sorted(answered.late) if answered else [],
+            "updates_from": self.key.number if gathering else self.key.number + 1,
+        }
+
+    def _fail(self, words: str) -> None:
+        self.error = self.record.error = words
+
+    def _judge(self) -> list[Effect]:
+        """Whether a series with a goal is over after this round; the record says so."""
+        stopping = self._series.stopping
+        before, effects = stopping.decision, stopping.judge(self.key)
+        if stopping.decision is not None and stopping.decision is not before:
+            self.record.decision = stopping.decision.view()
+        return effects
+
+    def _remember(self, why: str = "") -> None:
+        """Put the record into the history, with the reason if it has none yet."""
+        if self.record.outcome == "open" and why:
+            self.record.outcome = why
+        self.is_recorded = True
+        self._history.add(self.record)
+
+
+R_co = TypeVar("R_co", bound=BaseRound, covariant=True)
+NEXT = text("the next round starts from it everywhere if it is started here, and from theirs if others start it")
+NO_ROUND: Mapping[str, Any] = {  # in the view, before the first round
+    "current_round": -1,
+    "initiator": None,
+    "chosen": None,
+    "sits_out": "",
+    "waiting_for": [],
+    "received": [],
+}
+_NO_ROUND: Mapping[str, Any] = {  # in what is kept
+    "started_in": None,
+    "record": None,
+    "choice": None,
+    "expected": [],
+    "declined": {},
+    "late": [],
+    "updates_from": 0,
+}
+
+
+class BaseJob(ABC, Generic[R_co]):
+    """A trainer's rounds on this node: `receive(event) -> effects`, and views for people.
+
+    Attributes:
+        table: its legal steps.
+        round: the open round, or the last one; None before the first.
+    """
+
+    table: Mapping[Phase, Mapping[type, Set[Phase]]]
+
+    def __init__(self, settings: JobSettings) -> None:
+        self.settings = settings
+        self.peers, self.held, self.inbox = Peers(), HeldModel(), Inbox()
+        self.series = Series(self.settings, self.peers, self.tell)
+        self.staleness = Staleness(self.settings, self.held)
+        self.arrivals, self.history, self.snapshot = Arrivals(self.tell), History(self.tell), Snapshot()
+        self.round: R_co | None = None
+        self._parts = Parts(
+            self.settings,
+            self.peers,
+            self.held,
+            self.series,
+            self.staleness,
+            self.inbox,
+            self.arrivals,
+            self.history,
+            self.tell,
+            self.save,
+        )
+        self._unready: Phase | None = Phase.LOADING  # None when the trainer is there
+        self._trouble: str | None = None  # with the trainer, or with the model that was kept
+
+    # --- what it shows
+
+    @property
+    def phase(self) -> Phase:
+        """Where the job stands."""
+        return self._unready or (self.round.phase if self.round else Phase.IDLE)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a round is open."""
+        return self.phase not in (Phase.LOADING, Phase.NO_DATA, Phase.IDLE)
+
+    @property
+    def key(self) -> RoundKey | None:
+        """The newest round that this node has entered."""
+        return self.round.key if self.round else None
+
+    @property
+    def number(self) -> int:
+        """Of that round; -1 before the first."""
+        return self.round.key.number if self.round else -1
+
+    @property
+    def error(self) -> str | None:
+        """What went wrong; None if nothing did."""
+        return self._trouble or (self.round.error if self.round else None)
+
+    @property
+    def screened_from(self) -> Params:
+        """The parameters that the distances of updates are measured from before they are averaged."""
+        return self.held.current.shared
+
+    @property
+    def training_from(self) -> Params:
+        """The shared parameters that the training under way began with."""
+        return self.held.current.shared
+
+    def view(self) -> JobView:
+        """The job as people and other programs see it."""
+        round, phase, model, last = self.round, self.phase, self.held.model, self.history.last
+        is_done = model is not None and model.round >= 0 and model.round == self.number
+        figures = {
+            "phase": phase,
+            "fed_learn_done": "Yes" if is_done else "No",
+            "outcome": last.outcome if last and phase is Phase.IDLE else "",
+            "error": self.error,
+            "versions": self._view_of_versions(),
+            **self.settings.view(),
+            **self.held.view(),
+            **self.series.view(self.number),
+            **self.history.view(round.open_record if round else None),
+            **(round.view() if round else NO_ROUND),
+        }
+        return JobView.model_validate(figures)
+
+    def _view_of_versions(self) -> Mapping[str, Any] | None:
+        """The own version and those of peers; None where rounds are common to all nodes."""
+        return None
+
+    def records(self) -> Sequence[Mapping[str, Any]]:
+        """The records of the newest HELD_ROUNDS rounds that are over, oldest first."""
+        return [record.view() for record in self.history.records]
+
+    def record_of(self, number: int) -> RoundRecord | None:
+        """The record of a round, open or over, as far as the job holds it."""
+        current = self.round.open_record if self.round else None
+        records = [*([current] if current else []), *reversed(self.history.records)]
+        return next((record for record in records if record.key.number == number), None)
+
+    def tell(self, kind: str, text: str, **data: Any) -> Publish:
+        """News for people, with the number of the round."""
+        return Publish(kind, text, {"round": self.number, **data})
+
+    def save(self, *updates: KeptUpdate) -> Save:
+        """The effect that keeps the job as it is now, with updates that have come."""
+        return self.snapshot.save(self._figures(), self.held, self.history, updates)
+
+    def _figures(self) -> Mapping[str, Any]:
+        """All that is kept of the job apart from parameters, as plain JSON data."""
+        return {
+            "me": self.settings.my_id,
+            "round": self.number,
+            "initiator": self.key.initiator if self.key else None,
+            "phase": self.phase.value,
+            "asynchronous": self.settings.rules.asynchronous,
+            "arrived": self.arrivals.arrived.kept(),
+            "trains_on": self.staleness.base,
+            "versions": None,
+            **self.settings.kept(),
+            **self.held.kept(),
+            **self.series.kept(),
+            **(self.round.kept() if self.round else _NO_ROUND),
+        }
+
+    # --- events
+
+    def receive(self, event: Event) -> list[Effect]:
+        """Take one event; returns what is to be done, in the order in which it is performed.
+
+        Raises:
+            PeerError: the event is refused and nothing has changed.
+            IllegalStep: a bug: the step is not in the table.
+        """
+        before = self.phase
+        effects = self._react(event)
+        effects += self._settle()
+        if not is_legal(before, type(event), self.phase, self.table):
+            raise IllegalStep(f"{type(event).__name__} led from {before} to {self.phase}, which the table forbids")
+        return in_order(effects)
+
+    @abstractmethod
+    def _react(self, event: Event) -> list[Effect]:
+        """Events of peers and of the round; all others in `_about_the_node`."""
+
+    @abstractmethod
+    def _next_step(self) -> Callable[[], list[Effect]] | None:
+        """The step that follows by itself, if one does."""
+
+    @abstractmethod
+    def _past(self, key: RoundKey, saved: Saved) -> R_co:
+        """The round that this node was in when it was restarted."""
+
+    @abstractmethod
+    def _go_on(self) -> list[Effect]:
+        """The trainer is loaded: take up what an earlier run saved."""
+
+    def _settle(self) -> list[Effect]:
+        """Take the steps that follow by themselves: gathering or exchange is over, a round waits to open."""
+        effects: list[Effect] = []
+        while (step := self._next_step()) is not None:
+            effects += step()
+        return effects
+
+    def _to_round(self, event: Event) -> list[Effect]:
+        return self.round.receive(event) if self.round else []
+
+    def _about_the_node(self, event: Event) -> list[Effect]:
+        """Timers of a series, what a person or a schedule says, and the trainer itself."""
+        match event:
+            case TimerFired(name) if name in TIMERS:
+                return self._goal_timer_fired(name)
+            case Restored():
+                return self._restored(event)
+            case Prepared():
+                return self._prepared(event)
+            case PrepareFailed(reason):
+                self._unready, self._trouble = Phase.NO_DATA, reason
+                self.inbox.take_asked()
+                self.snapshot.put_off()
+                return [
+                    Publish(
+                        "no_data",
+                        text("{trainer} takes part in no round: {reason}", self.settings.trainer, reason),
+                    )
+                ]
+            case DataChanged():
+                self.arrivals.announce(event)
+                return []
+        return self._steered(event)
+
+    def _steered(self, event: Event) -> list[Effect]:
+        """What a person, or a schedule, says between rounds."""
+        match event:
+            case HyperParamsEdited():
+                return self._edited(event)
+            case SeriesStopped():
+                idle = self.phase is Phase.IDLE
+                told = [*self.series.stop(), *self.series.stopping.stop(self.number, idle)]
+                return [*told, self.save()] if told else []
+            case Paused():
+                told = self.series.pause()
+                return [*told, self.save()] if told else []
+            case Resumed():
+                told = self.series.resume()
+                return [*told, self.save()] if told else []
+            case Planned():
+                told = self.series.schedule(event)
+                return [*told, self.save()]
+            case WillingnessChanged():
+                return self.series.change_willingness(event)
+            case RolledBack():
+                return self._rolled_back(event)
+        raise IllegalStep(f"a job cannot take {type(event).__name__}")
+
+    def _goal_timer_fired(self, name: str) -> list[Effect]:
+        effects, has_ended = self.series.stopping.timer_fired(name, self.number, self.phase is Phase.IDLE)
+        return [*effects, self.save()] if has_ended else effects
+
+    def _must_be_free(self, busy: str, free: Collection[Phase] = ()) -> None:
+        """Refuse a request for rounds that cannot begin now.
+
+        Args:
+            busy: what is said while a round is open.
+            free: phases in which one may be asked for while another one is open.
+
+        Raises:
+            JobBusy: says why.
+        """
+        trainer = self.settings.trainer
+        if self.phase is Phase.LOADING:
+            raise JobBusy(text("{trainer} is still loading its data", trainer))
+        if self.phase is Phase.NO_DATA:
+            raise JobBusy(text("{trainer} cannot train: {error}", trainer, self.error))
+        if self.series.paused:
+            raise JobBusy(text("{trainer} is paused by a person here; resume it to start rounds", trainer))
+        if self.phase is not Phase.IDLE and self.phase not in free:
+            raise JobBusy(busy)
+
+    def _ask_for(self, event: RoundTriggered, first: int, scheduled: str) -> list[Effect]:
+        """Note the rounds that a person or a schedule asks for.
+
+        Args:
+            first: number of the first one.
+            scheduled: what people read where a schedule asks.
+
+        Raises:
+            InvalidMessage, JobBusy: the goal is none, or another series is under way.
+        """
+        goal = [] if event.until is None else self.series.stopping.begin(event.until, first, event.rounds)
+        self.settings.use(event.hyper)
+        self.series.ask(0 if goal else event.rounds - 1)
+        return [*goal, *([self.tell("round_scheduled", scheduled, reason=event.why)] if event.why else [])]
+
+    def _must_have_model(self) -> None:
+        """Refuse what can only be answered when there is a model.
+
+        Raises:
+            NotReady, NoData: there is none.
+        """
+        if self.phase is Phase.LOADING:
+            raise NotReady(text("{trainer} is still loading its data", self.settings.trainer))
+        if self.phase is Phase.NO_DATA:
+            raise NoData(self.settings.trainer, self.error or text("no data"))
+
+    def _fetched(self, event: Fetched | FetchFailed) -> list[Effect]:
+        """A fetch has ended; each part of the round that waits for these parameters takes them.
+
+        Parameters that do not fit count as a failed fetch: they are used nowhere, and people see why.
+        """
+        if isinstance(event, Fetched) and self.held.model is not None:
+            try:
+                event = replace(event, params=self.held.schema.conform(event.params))
+            except ParamsRefused as exc:
+                event = FetchFailed(event.key, event.peer, event.digest, str(exc))
+        self.held.fetched(event)
+        return self._to_round(event)
+
+    # --- the trainer
+
+    def _prepared(self, event: Prepared) -> list[Effect]:
+        """The trainer is loaded: take up what an earlier run saved."""
+        self.settings.declare(event.declaration)
+        self._unready, self._trouble = None, self.held.begin(Model.initial(event), self.snapshot.before) or None
+        label, source = event.declaration.label, event.declaration.data.get("source", "")
+        return [*self._go_on(), self.save(), Publish("ready", text("{label} is ready: {source}", label, source))]
+
+    def _renew(self) -> list[Effect]:
+        """Go on with the data that the trainer was loaded with now.
+
+        The model is kept where the trainer's parameters have the same names and shapes and the same is agreed; else
+        the job begins with the trainer's initial parameters, as it does when there were no data before.
+        """
+        event, held, before = self.arrivals.take_waiting(), self.held, self.settings.declaration
+        assert event is not None
+        declared, initial, is_first = event.declaration, Model.initial(event), held.model is None
+        self.settings.declare(declared)
+        self._unready, self._trouble = None, None
+        if self.round is not None:
+            self.round.forget_error()
+        if is_first:
+            held.forget()
+            self._trouble = held.begin(initial, self.snapshot.take_before()) or None
+        stays = not is_first and held.renew(initial)
+        if not stays:
+            self.inbox.clear()
+        arrived: list[Effect] = []
+        if stays and event.added:
+            arrived = self._data_arrived(event, before)
+        else:
+            self.arrivals.clear()
+        words = text(
+            "{trainer} works on other data now: {source}", declared.label, declared.data.get("source", "")
+        )
+        if not is_first and not stays:
+            words = joined([words, text("its model does not fit them and begins anew")])
+        return [self.save(), *arrived, self.tell("data_changed", words)]
+
+    def _data_arrived(self, event: DataChanged, before: Declaration | None) -> list[Effect]:
+        """Rows were added: see how the model does on them."""
+        held = self.held
+        is_measurable = self.arrivals.add(event, before, held.current.shared.digest, held.accuracy)
+        return [held.measure(self.key)] if is_measurable and self.key else []
+
+    def _measured_between_rounds(self, event: Evaluated | EvaluationFailed) -> list[Effect]:
+        """The model that a person went back to was measured, or the one held, on test rows that have come."""
+        held, declaration = self.held, self.settings.declaration
+        if event.key != self.key:
+            return []
+        if isinstance(event, EvaluationFailed):
+            words = text("the model gone back to could not be measured: {reason}", event.reason)
+            is_of_interest = held.rolled_back and event.digest == held.digest
+            return [self.tell("measuring_failed", words)] if is_of_interest else []
+        effects: list[Effect] = []
+        if held.rolled_back and event.digest == held.digest:
+            held.measured(event.accuracy)
+            words = text("accuracy of the model gone back to {accuracy}", f"{event.accuracy:.4f}")
+            effects = [self.save(), self.tell("measured", words, accuracy=event.accuracy)]
+        arrived = self.arrivals.measured(event, declaration) if declaration else []
+        return [*effects, *([self.save()] if arrived else []), *arrived]
+
+    # --- what a person says between rounds
+
+    def _edited(self, event: HyperParamsEdited) -> list[Effect]:
+        """Train with other hyper-parameters in the rounds that start here, or merge by another rule.
+
+        Raises:
+            NotReady: there are none to change.
+            JobBusy: a round is open, whose updates are merged by the rule that was.
+            InvalidMessage: the aggregation rule cannot be changed to this one while the node runs.
+        """
+        settings = self.settings
+        if settings.hyper is None:
+            why = self.error or text("it is still loading")
+            raise NotReady(text("{trainer} has no hyper-parameters to change yet: {error}", settings.trainer, why))
+        told = [self._merge_by(event)] if event.merging else []
+        if event.changes:
+            hyper = settings.hyper.model_copy(update=dict(event.changes))
+            settings.use(hyper)
+            words = text(
+                "hyper-parameters are now Learning Rate: {rate}, Epochs: {epochs}, Batch size: {batch}",
+                f"{hyper.u:g}",
+                hyper.e,
+                hyper.b,
+            )
+            told.append(self.tell("params_edited", words))
+        return [self.save(), *told]
+
+    def _merge_by(self, event: HyperParamsEdited) -> Publish:
+        """Merge by another rule from the next round on; what the one before remembered means nothing to it."""
+        settings, trainer, before = self.settings, self.settings.trainer, self.settings.rules.merging
+        if settings.needed_rule:
+            raise InvalidMessage(
+                text("the trainer of {trainer} needs the merging rule {rule}", trainer, settings.needed_rule)
+            )
+        if any(parse_rule(rule).changes_training for rule in (before, event.merging)):
+            raise InvalidMessage(
+                text("scaffold changes local training too: set FLNET_AGGREGATION and start the node again")
+            )
+        if self.phase is not Phase.IDLE or self.series.pending is not None or self.series.is_under_way:
+            raise JobBusy(
+                text("{trainer} is in a round or a series; the merging rule is changed between them", trainer)
+            )
+        settings.merge_by(event.merging, event.folds)
+        words = text(
+            "updates are merged by {rule} from now on, before by {before}; all nodes need the same rule",
+            event.merging,
+            before,
+        )
+        return self.tell("merging_rule_set", words, rule=event.merging, before=before)
+
+    def _rolled_back(self, event: RolledBack) -> list[Effect]:
+        """Go on from a model that this node held before; the next round that is started here begins with it.
+
+        Raises:
+            JobBusy: not between rounds, or that model is held anyway.
+            ParamsRefused: it is of another shape than the trainer's models are now.
+        """
+        held, trainer = self.held, self.settings.trainer
+        if self.phase is Phase.LOADING:
+            raise JobBusy(text("{trainer} is still loading its data", trainer))
+        if self.phase is Phase.NO_DATA:
+            raise JobBusy(text("{trainer} has no model to go on from: {error}", trainer, self.error))
+        if self.phase is not Phase.IDLE:
+            raise JobBusy(
+                text(
+                    "round {number} is still {state} here; go back to another model when it is over",
+                    self.number,
+                    self.phase.words,
+                )
+            )
+        held.roll_back(event, self.number, trainer)
+        digest = held.current.shared.digest
+        words = text(
+            "a person went back to the model {digest} of round {number}; {words}", digest[:10], event.round, NEXT
+        )
+        told = self.tell("rolled_back", words, digest=digest, model_round=event.round)
+        return [self.save(), *([held.measure(self.key)] if self.key else []), told]
+
+    # --- restarts
+
+    def _restored(self, event: Restored) -> list[Effect]:
+        """What an earlier run saved; it is used when the trainer is loaded."""
+        settings, trainer = self.settings, self.settings.trainer
+        if self.phase is not Phase.LOADING:
+            return []
+        try:
+            saved = Saved.read(event, self.series.stopping, settings.rules.asynchronous)
+        except (AttributeError, KeyError, TypeError, ValueError, InvalidMessage) as exc:
+            words = text("what was kept of {trainer} cannot be used: {error}; it begins anew", trainer, repr(exc))
+            return [self.tell("state_damaged", words)]
+        self._restore(event, saved)
+        if saved.key is None:
+            return []
+        words = text(
+            "{trainer} was last in round {round} ({phase}); it goes on there",
+            trainer,
+            self.number,
+            saved.phase.words,
+        )
+        return [self.tell("restored", words)]
+
+    def _restore(self, event: Restored, saved: Saved) -> None:
+        self.snapshot.restore(event)
+        self.settings.restore(saved.hyper, saved.merging)
+        self.held.restore(event)
+        self.series.restore(saved.rounds_left, saved.stopping, saved.paused, saved.plan)
+        self.arrivals.restore(saved.arrived)
+        self.history.restore(saved.records, saved.record)
+        if saved.key is not None:
+            self.round = self._past(saved.key, saved)
+        if saved.is_other:
+            self.snapshot.put_off()
+
+
+AnyJob = BaseJob[BaseRound]

@@ -1,0 +1,399 @@
+"""One trainer's rounds on one node: takes events, returns effects; pure, without clock, disk, network or chance.
+
+The algorithm is that of García Pérez (2021), section 3.2.4.2. What it lacked is added here: a total order of
+initiators, refusals, catching up, and healing after a split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from dataclasses import replace
+
+from flnet.errors import (
+    JobBusy,
+    NoData,
+    NotComparable,
+    OtherRounds,
+    ParamsRefused,
+    PeerError,
+    RoundLost,
+    StaleRound,
+)
+from flnet.params.params import PeerId
+from flnet.protocol.effects import Answer, Effect
+from flnet.protocol.events import (
+    Averaged,
+    AveragingFailed,
+    ClaimAnswered,
+    ClaimReceived,
+    DeclineReceived,
+    Evaluated,
+    EvaluationFailed,
+    Event,
+    Fetched,
+    FetchFailed,
+    PeerLost,
+    PeerSeen,
+    Prepared,
+    RoundTriggered,
+    SendFailed,
+    SendRefused,
+    SumSpoilt,
+    TimerFired,
+    Trained,
+    TrainingAsked,
+    TrainingFailed,
+    UpdateOffered,
+    UpdateReceived,
+    VersionReceived,
+)
+from flnet.protocol.messages import LAST_ROUND, Accuracy, AccuracyReply, StartTraining, Triggered
+from flnet.protocol.updates import RoundKey
+from flnet.rounds.base import GATHERING, BaseJob
+from flnet.rounds.compatibility import must_agree
+from flnet.rounds.history import RoundRecord
+from flnet.rounds.model import HeldModel, Start
+from flnet.rounds.recovery import resume
+from flnet.rounds.round import Round, kept_update
+from flnet.rounds.series import REGROUP, Opening, next_key
+from flnet.rounds.snapshot import Saved
+from flnet.rounds.steps import LEGAL, Phase
+from flnet.rounds.stopping import TIMERS
+from flnet.text import text
+
+HERE = text("this node trains in rounds that are common to all nodes (FLNET_ROUNDS=common), and has no versions")
+
+
+class Job(BaseJob[Round]):
+    """A job whose rounds are common to all nodes."""
+
+    table: Mapping[Phase, Mapping[type, Set[Phase]]] = LEGAL
+
+    @property
+    def next_key(self) -> RoundKey:
+        """The round that this node starts next."""
+        return next_key(self.number, self.settings.my_id, self.inbox.keys)
+
+    # --- events
+
+    def _react(self, event: Event) -> list[Effect]:
+        """Events of peers and of the round; all others in `_about_the_node`."""
+        match event:
+            case RoundTriggered():
+                return self._triggered(event)
+            case TrainingAsked():
+                return self._asked(event)
+            case UpdateReceived() | UpdateOffered():
+                return self._update_received(event)
+            case DeclineReceived():
+                return self._declined(event)
+            case ClaimReceived():
+                return self._claim_received(event)
+            case VersionReceived():
+                must_agree(self.settings, event.agreement)
+                raise OtherRounds(HERE)
+            case Fetched() | FetchFailed():
+                return self._fetched(event)
+            case Evaluated() | EvaluationFailed() if self.phase is Phase.IDLE:
+                return self._measured_between_rounds(event)
+            case SendFailed(peer, path, key) if key == self.key and path != Accuracy.path:
+                self.peers.missed(peer, key, path == StartTraining.path)
+                return self._to_round(event)
+            case Trained() | TrainingFailed() | Averaged() | AveragingFailed() | SumSpoilt():
+                return self._to_round(event)
+            case Evaluated() | EvaluationFailed() | ClaimAnswered() | SendRefused() | SendFailed():
+                return self._to_round(event)
+        return self._about_the_node(event)
+
+    def _about_the_node(self, event: Event) -> list[Effect]:
+        """Peers that come and go, and timers; all else as in every job."""
+        match event:
+            case PeerSeen(peer):
+                return self._met(peer)
+            case PeerLost(peer):
+                self.peers.lost(peer, self.key if self.round and self.round.needs_word(peer) else None)
+                return [*self._to_round(event), *self._next_turn()]
+            case TimerFired(name) if name == REGROUP:
+                return self.series.waited(self.key, self.phase is Phase.IDLE)
+            case TimerFired(name) if name not in TIMERS:
+                return self._to_round(event)
+        return super()._about_the_node(event)
+
+    def _next_step(self) -> Callable[[], list[Effect]] | None:
+        phase, round, series = self.phase, self.round, self.series
+        if round is not None and phase in GATHERING and round.is_gathered:
+            return round.average
+        if round is not None and phase is Phase.EXCHANGING and round.is_compared:
+            return round.finish
+        if self.arrivals.waiting is not None and phase in (Phase.IDLE, Phase.NO_DATA):
+            return self._renew
+        if series.pending is not None and phase not in (Phase.AVERAGING, Phase.LOADING):
+            return self._open
+        if phase is Phase.IDLE and series.is_next:
+            return self._open_next
+        if phase is Phase.IDLE and series.is_due:
+            return self._open_due
+        return None
+
+    # --- a round opens
+
+    def _triggered(self, event: RoundTriggered) -> list[Effect]:
+        """A person asks for rounds; while this node waits for others, that forces the average."""
+        series, trainer = self.series, self.settings.trainer
+        busy = text(
+            "round {number} is still {state} here; ask again when it is done", self.number, self.phase.words
+        )
+        self._must_be_free(busy, (Phase.GATHERING, Phase.EXCHANGING))
+        if event.why and self.phase is not Phase.IDLE:
+            raise JobBusy(text("round {number} is under way; a schedule forces no average", self.number))
+        if self.number >= LAST_ROUND:
+            raise JobBusy(text("round {number} is the last one that can be numbered", self.number))
+        key = self.next_key
+        scheduled = text("the schedule starts round {number}: {reason}", key.number, event.why)
+        told = self._ask_for(event, key.number, scheduled)
+        series.propose(Opening(key, self.settings.hyper, why=event.why))
+        # What is promised here is saved: at once where an average comes first, else when the round opens.
+        saved = [self.save()] if self.phase is Phase.GATHERING else []
+        answer = Answer(Triggered(trainer_id=trainer, round=key.number))
+        return [*saved, answer, *told, *self._force()]
+
+    def _asked(self, event: TrainingAsked) -> list[Effect]:
+        """A peer started a round.
+
+        Raises:
+            StaleRound, RoundLost: it is over, or another initiator's start comes first.
+            ParamsRefused: its parameters do not fit, or it trains something else.
+        """
+        if self.phase is Phase.NO_DATA:
+            raise NoData(self.settings.trainer, self.error or text("no data"))
+        if self.phase is Phase.LOADING:
+            self.inbox.ask_later(event)
+            return []
+        must_agree(self.settings, event.agreement)
+        start = _start_of(event, self.held)
+        opening = Opening(event.key, event.hyper, start, series=event.series, choice=event.choice, run=event.run)
+        if self.round is not None and self.key == event.key:
+            if self.round.listening:
+                return self._join(self.round, opening)
+            if self.round.was_started_again(event.run):
+                raise StaleRound(event.key.number, self.number)
+            return []
+        self._must_beat(event.key)
+        self.series.propose(opening)
+        return self._force() if event.key.number == self.number + 1 else []
+
+    def _must_beat(self, key: RoundKey) -> None:
+        """Refuse a round for which this node does not leave the one that it is in.
+
+        Raises:
+            StaleRound: it is over, or averaged here already: one average per round, never two.
+            RoundLost: another initiator's start of that round comes first.
+        """
+        if self.key is None or key.number > self.number:
+            return
+        if key.number < self.number or self.phase not in GATHERING:
+            raise StaleRound(key.number, self.number)
+        if not key.beats(self.key):
+            raise RoundLost(self.number, key.initiator, self.key.initiator)
+
+    def _force(self) -> list[Effect]:
+        return self.round.force() if self.round else []
+
+    def _join(self, round: Round, opening: Opening) -> list[Effect]:
+        awaited, told = self._start_from(opening)
+        self.settings.use(opening.hyper)
+        return [*round.join(opening, awaited), *told]
+
+    def _open(self) -> list[Effect]:
+        """Leave whatever round is open and enter the one that waits."""
+        opening = self.series.take_pending()
+        assert opening is not None
+        left = self.round.leave(opening.key) if self.round else []
+        awaited, told = self._start_from(opening)
+        self.settings.use(opening.hyper)
+        self.held.enter_round()
+        me, here = self.settings.my_id, self.peers.here
+        choice, run = opening.choice, opening.run
+        if opening.started_by(me):
+            choice = self.settings.rules.participation.choice_of({me, *here})
+        is_mine = opening.started_by(me) and opening.heard_start  # else a peer tells of one that this node forgot
+        if is_mine:
+            run = self.settings.run or None
+        self._trouble = None
+        record = RoundRecord(opening.key, why=opening.why)
+        self.round = Round(self._parts, opening.key, here, choice, run, record)
+        return [*left, *self.round.enter(opening, awaited, is_mine), *told]
+
+    def _start_from(self, opening: Opening) -> tuple[Start | None, list[Effect]]:
+        """Choose what the training of a round starts from.
+
+        Returns:
+            What has to be fetched for it, and what people are told where that ends a roll back of this node.
+        """
+        awaited, left = self.held.start_from(opening.start, self.series.paused)
+        if left is None or opening.start is None:
+            return awaited, []
+        peer = opening.start.peer
+        words = text(
+            "going back to the model {digest} ends here: {peer} started a round from another one", left[:10], peer
+        )
+        return awaited, [self.tell("roll_back_ended", words, digest=left, peer=peer)]
+
+    def _open_next(self) -> list[Effect]:
+        """Open the next of the rounds that this node was asked for."""
+        if self.number >= LAST_ROUND:
+            self.series.ask(0)
+            return []
+        self.series.count_down()
+        self.series.propose(Opening(self.next_key, self.settings.hyper))
+        return []
+
+    def _open_due(self) -> list[Effect]:
+        """Open the next round of the series with a goal."""
+        self.series.stopping.set_turn(is_mine=False)
+        self.series.propose(Opening(self.next_key, self.settings.hyper))
+        return []
+
+    # --- what peers say
+
+    def _update_received(self, event: UpdateReceived | UpdateOffered) -> list[Effect]:
+        """A peer's update came, or is there to be fetched; one of a newer round means that the mesh is ahead.
+
+        Raises:
+            NotReady, NoData, StaleRound, RoundLost, ParamsRefused: it does not count, and why.
+        """
+        self._must_have_model()
+        must_agree(self.settings, event.agreement)
+        update = event.update
+        key = self._placed(update.key, update.peer)
+        params = self.held.schema.conform(update.params) if isinstance(event, UpdateReceived) else update.params
+        if key is not update.key or params is not update.params:
+            event = replace(event, update=replace(update, key=key, params=params))
+        if self.round is not None and key == self.round.key:
+            return self.round.update_received(event)
+        self._must_beat(key)
+        self.inbox.put(event.update.peer, event)
+        if self.phase is not Phase.AVERAGING:  # else the average in progress is finished first
+            self.series.propose(Opening.told_by(event))
+        return [self.save(kept_update(event))]
+
+    def _declined(self, event: DeclineReceived) -> list[Effect]:
+        """A peer takes no part; of a newer round it is kept until that round opens here."""
+        event = replace(event, key=self._placed(event.key, event.peer))
+        if self.round is not None and event.key == self.key and not self.round.is_past:
+            return self.round.declined(event)
+        is_newer = self.key is None or event.key.beats(self.key)
+        if is_newer or (self.snapshot.before is not None and event.key == self.key):
+            self.inbox.put(event.peer, event)
+        return []
+
+    def _placed(self, key: RoundKey, sender: PeerId) -> RoundKey:
+        """A caller of the thesis' form names no initiator: it means the round that is open, or else its own."""
+        if key.initiator:
+            return key
+        is_open = self.key is not None and self.key.number == key.number
+        return RoundKey(key.number, self.key.initiator if self.key and is_open else sender)
+
+    def _claim_received(self, event: ClaimReceived) -> list[Effect]:
+        """A peer compares: answer with what we hold, or say why that is not possible.
+
+        Raises:
+            NotComparable: busy, in another round, or not averaged yet.
+            ParamsRefused: its parameters do not fit, or it trains something else.
+            JobBusy: a person went back to another model here.
+        """
+        held, phase = self.held, self.phase
+        if phase is Phase.NO_DATA:
+            raise NoData(self.settings.trainer, self.error or text("no data"))
+        must_agree(self.settings, event.agreement)
+        if held.rolled_back and phase is Phase.IDLE:
+            raise JobBusy(
+                text("a person here went back to another model; there is nothing to compare until the next round")
+            )
+        claim = held.conformed(event.claim)
+        if claim.round != self.number:
+            raise NotComparable(
+                text("round {number} is compared, but this node is in round {current}", claim.round, self.number)
+            )
+        if phase not in (Phase.EXCHANGING, Phase.IDLE) or held.accuracy is None:
+            raise NotComparable(
+                text("round {number} is not averaged and measured here yet ({state})", self.number, phase.words)
+            )
+        self.series.stopping.heard(claim, self.number)
+        model = held.current
+        reply = AccuracyReply(
+            i_am=self.settings.me,
+            accuracy=held.accuracy,
+            digest=model.shared.digest,
+            contributors=model.contributors,
+            report=self.series.stopping.report(asked=claim.report is not None),
+        )
+        # A caller that sent its model speaks the thesis' form and wants ours; others fetch it by the digest.
+        answer = Answer(reply, model.shared if event.claim.params is not None else None)
+        compared = self.round.compare(ClaimReceived(claim)) if self.round else []
+        return [answer, *held.compare(claim, self.key), *compared]
+
+    # --- peers that come and go
+
+    def _met(self, peer: PeerId) -> list[Effect]:
+        """A peer is reachable; one that was away in this round, or while this node was, is sent its messages again."""
+        self.peers.met(peer)
+        effects = self.series.met(peer, self.key, self.phase is Phase.IDLE)
+        if self.round is None or self.held.model is None or not self.peers.is_back(peer, self.round.key):
+            return effects
+        return [*effects, *self.round.say_again(peer)]
+
+    def _next_turn(self) -> list[Effect]:
+        """The node that was to start the next round of a series may be gone: the next in turn does."""
+        stopping = self.series.stopping
+        return stopping.take_turn(self.key) if stopping.waits and self.phase is Phase.IDLE else []
+
+    # --- the trainer, and restarts
+
+    def _prepared(self, event: Prepared) -> list[Effect]:
+        """The trainer is loaded; the start of a round may have come meanwhile."""
+        waiting = self.inbox.take_asked()
+        effects = super()._prepared(event)
+        if waiting is not None:
+            try:
+                effects += self._asked(waiting)
+            except PeerError as exc:  # its sender was answered long ago; people see it
+                effects.append(
+                    self.tell(
+                        "refused", text("the start by {peer} came while loading: {reason}", waiting.peer, exc)
+                    )
+                )
+        return effects
+
+    def _past(self, key: RoundKey, saved: Saved) -> Round:
+        return Round.past(self._parts, key, saved.choice, saved.started_in, saved.record)
+
+    def _go_on(self) -> list[Effect]:
+        """The trainer is loaded: take up the round that was open before a restart, and the series."""
+        before = self.snapshot.take_before()
+        if before is None or self.round is None:
+            return []
+        if self._trouble is not None:  # another model than the series was about
+            self.series.give_up()
+        self.round, effects = resume(self._parts, self.round, before, is_usable=self._trouble is None)
+        for peer in sorted(
+            self.peers.away.keys() & self.peers.here
+        ):  # which came while the trainer was being loaded
+            effects += self._met(peer)
+        peers = before.snapshot.get("peers", ())
+        return [*effects, *self.series.regroup(peers, self.key, self.phase is Phase.IDLE)]
+
+
+def _start_of(event: TrainingAsked, held: HeldModel) -> Start:
+    """The model that a start brings, or names by its digest.
+
+    Raises:
+        ParamsRefused: it does neither, or the parameters do not fit.
+    """
+    last = event.key.number - 1  # no average is from a round to come
+    params = None if event.params is None else held.schema.conform(event.params)
+    digest = event.digest if params is None else params.digest
+    if digest is None:
+        raise ParamsRefused(text("a start must bring parameters, or name their digest"))
+    restored_at = None if event.restored_at is None else min(event.restored_at, last)
+    return Start(digest, params, event.peer, max(min(event.base_round, last), -1), event.contributors, restored_at)

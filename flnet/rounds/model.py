@@ -1,0 +1,471 @@
+"""The model that a job holds, what became of it here, and which of two models a round starts from.
+
+Nodes that hold different models agree again without asking each other: of two averages the newer one counts, of
+one round's that with more contributors, of equals that with the lower digest. Every node decides alike, so a mesh
+that was split heals at its next start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flnet.errors import JobBusy, ParamsRefused
+from flnet.params.params import Array, Digest, Params, PeerId, Schema, TrainerId
+from flnet.protocol.effects import Evaluate, Fetch
+from flnet.protocol.events import (
+    DataChanged,
+    Declaration,
+    Fetched,
+    FetchFailed,
+    Prepared,
+    Restored,
+    RolledBack,
+    Trained,
+)
+from flnet.protocol.messages import HyperParams
+from flnet.protocol.updates import Claim, Contribution, RoundKey, Update
+from flnet.text import text
+
+
+def standing(round: int, restored_at: int | None) -> int:
+    """The round that a model counts as: a person who goes back makes an old model count as a new one."""
+    return round if restored_at is None else max(round, restored_at)
+
+
+@dataclass(frozen=True)
+class Start:
+    """The initiator's model.
+
+    Attributes:
+        peer: who holds it, if `params` are to be fetched.
+        round: the round whose average it is; -1 if it never was averaged.
+        contributors: how many updates went into that average.
+        restored_at: the round that the initiator had reached when a person there went back to it; None if nobody
+            did.
+    """
+
+    digest: Digest
+    params: Params | None
+    peer: PeerId
+    round: int = -1
+    contributors: int = 0
+    restored_at: int | None = None
+
+    @property
+    def standing(self) -> int:
+        """The round that it counts as."""
+        return standing(self.round, self.restored_at)
+
+
+@dataclass(frozen=True)
+class Model:
+    """Shared and private parameters, and where the shared part comes from.
+
+    Attributes:
+        round: the round whose average the shared part is; -1 if it never was averaged.
+        contributors: how many updates went into that average; 0 where it counts for none.
+        restored_at: set when a person went back to this model, here or where a round was started from it: the
+            round that was reached there then.
+        is_personal: whether the private parameters learnt on from just this shared part.
+    """
+
+    schema: Schema
+    shared: Params
+    private: Params
+    round: int = -1
+    contributors: int = 0
+    restored_at: int | None = None
+    is_personal: bool = False
+
+    @classmethod
+    def initial(cls, event: Prepared | DataChanged) -> Model:
+        """The model that a trainer begins with."""
+        declared = event.declaration
+        shared = event.params.select(declared.shared)
+        private = event.params.select(event.params.keys() - set(declared.shared))
+        return cls(Schema.of(shared, declared.merge, declared.agreement), shared, private)
+
+    @property
+    def standing(self) -> int:
+        """The round that it counts as."""
+        return standing(self.round, self.restored_at)
+
+    @property
+    def full(self) -> Params:
+        """All parameters, as the trainer takes them."""
+        return self.shared.merged_with(self.private)
+
+    def holding(self, shared: Params, round: int, contributors: int, restored_at: int | None = None) -> Model:
+        """The same job with another shared part."""
+        other = replace(self, shared=shared, round=round, contributors=contributors, restored_at=restored_at)
+        return replace(other, is_personal=False)
+
+    def with_private(self, private: Params, is_personal: bool = False) -> Model:
+        """The same job with other private parameters."""
+        return replace(self, private=private, is_personal=is_personal)
+
+    def yields_to(self, round: int, contributors: int, digest: Digest) -> bool:
+        """Whether an average from elsewhere comes before this model; see `better_of`."""
+        if self.restored_at is not None and round == self.standing:
+            return False  # a person left that round's average
+        ours, theirs = (self.standing, self.contributors), (round, contributors)
+        return theirs > ours or (theirs == ours and digest < self.shared.digest)
+
+    def gives_way_to(self, start: Start) -> bool:
+        """Whether a round that a peer starts begins here with the peer's model.
+
+        It begins with the newer of the two, and of one round with the better one as `better_of` has it. But where a
+        person went back to either, the initiator's counts: so all begin where one person went back to, and two
+        people pull no round apart.
+        """
+        if start.standing != self.standing:
+            return start.standing > self.standing
+        if start.restored_at is not None or self.restored_at is not None:
+            return True
+        return self.yields_to(start.round, start.contributors, start.digest)
+
+    def better_of(self, shared: Params, round: int, contributors: int) -> Model:
+        """This model or the other one: the newer average; of two of one round, that with more contributors;
+        of equals, the one with the lower digest.
+        """
+        better = self.yields_to(round, contributors, shared.digest)
+        return self.holding(shared, round, contributors) if better else self
+
+
+class HeldModel:
+    """What a job has learnt: the model held, its accuracy, the own update, and what the aggregation rule remembers.
+
+    Attributes:
+        model: None until the trainer is loaded.
+        accuracy: of the model held, after averaging, on the own test split.
+        remembered: by the aggregation rule, between rounds.
+        own: the newest own update, for peers that fetch it.
+        rival: the best average that differs from ours and that the exchange showed: a mesh that was split starts
+            its next round from one.
+        rolled_back: a person went back to the model held, and no average came since.
+    """
+
+    def __init__(self) -> None:
+        self.model: Model | None = None
+        self.accuracy: float | None = None
+        self.remembered: Params | None = None
+        self.own: Update | None = None
+        self.rival: Claim | None = None
+        self.rolled_back = False
+
+    @property
+    def current(self) -> Model:
+        """The model, where there is one."""
+        assert self.model is not None
+        return self.model
+
+    @property
+    def schema(self) -> Schema:
+        """What every update must hold."""
+        return self.current.schema
+
+    @property
+    def digest(self) -> Digest | None:
+        """Of the model held."""
+        return self.model.shared.digest if self.model else None
+
+    @property
+    def sent(self) -> Params | None:
+        """The parameters of the newest own update."""
+        return self.own.params if self.own else None
+
+    def find(self, digest: Digest) -> Params | None:
+        """The parameters of this digest, if a peer may fetch them here."""
+        held = (self.model.shared if self.model else None, self.sent, self.rival.params if self.rival else None)
+        return next((params for params in held if params is not None and params.digest == digest), None)
+
+    # --- the trainer is loaded
+
+    def begin(self, initial: Model, kept: Restored | None) -> str:
+        """Hold the model that an earlier run kept, or the trainer's initial one.
+
+        Returns:
+            Why the one that was kept cannot be used; empty if it is, or there was none.
+        """
+        self.model = initial
+        if kept is None or kept.params is None:
+            return ""
+        try:
+            shared = initial.schema.conform(kept.params)
+        except ParamsRefused as exc:
+            self.rolled_back = False
+            return text("the model that was kept does not fit the trainer any more: {reason}", exc)
+        # A method of training that is new here begins with its own arrays, and a private head stays as it was learnt.
+        fitting = {
+            name: array
+            for name, array in (kept.private or {}).items()
+            if _form(array) == _form(initial.private.get(name))
+        }
+        model = initial.with_private(initial.private.merged_with(fitting)) if fitting else initial
+        figures = kept.snapshot
+        self.accuracy = figures.get("accuracy")
+        origin = (figures.get("model_round", -1), figures.get("contributors", 0), figures.get("restored_at"))
+        self.model = model.holding(shared, *origin)
+        return ""
+
+    def renew(self, initial: Model) -> bool:
+        """The trainer was loaded with other data: keep the model if the parameters have the same names and shapes.
+
+        Returns:
+            Whether it was kept; else the job begins again with the trainer's initial parameters.
+        """
+        model = self.current
+        if model.schema.digest != initial.schema.digest:
+            self.forget()
+            self.model, self.rolled_back = initial, False
+            return False
+        if Schema.of(model.private).digest != Schema.of(initial.private).digest:
+            self.model = model.with_private(initial.private)
+        return True
+
+    def forget(self) -> None:
+        """What was known of the model does not hold any more."""
+        self.accuracy, self.rival, self.own = None, None, None
+
+    # --- a round
+
+    def start_from(self, start: Start | None, is_paused: bool) -> tuple[Start | None, Digest | None]:
+        """Choose what the training of a round starts from.
+
+        Before the first average these are the initiator's parameters (a common start is essential, section 3.1),
+        later the newest average with the most contributors among ours, those seen, and the start's; see
+        `Model.gives_way_to` for models that a person went back to.
+
+        Returns:
+            What has to be fetched for it, and the model that a person had gone back to and that is left now.
+        """
+        if self.rival is not None and self.rival.params is not None:
+            self.model = self.current.better_of(self.rival.params, self.rival.round, self.rival.contributors)
+        model = self.current
+        if start is None:
+            return None, None
+        if max(start.standing, model.standing) < 0:  # nobody has averaged yet: all still need one start
+            start = replace(start, contributors=0)
+        elif not model.gives_way_to(start):
+            return None, None
+        left = model.shared.digest
+        params = model.shared if start.digest == left else start.params
+        if params is not None:
+            self.start_with(start, params)
+        awaited = start if params is None else None
+        if not self.rolled_back or start.digest == left or (is_paused and awaited is not None):
+            return awaited, None
+        self.rolled_back = False
+        return awaited, left
+
+    def start_with(self, start: Start, params: Params) -> None:
+        """Hold the model that a round starts from."""
+        self.model = self.current.holding(params, start.round, start.contributors, start.restored_at)
+
+    def enter_round(self) -> None:
+        """A round opens: nothing is measured in it yet."""
+        self.accuracy = self.rival = None
+
+    def split(self, event: Trained) -> tuple[Params, Params]:
+        """What a training gave: the shared parameters, and the private ones.
+
+        Raises:
+            ParamsRefused: the shared ones are not what peers take.
+        """
+        specs = self.schema.specs
+        shared = self.schema.conform(event.shared or event.params.select(specs))
+        return shared, event.params.select(event.params.keys() - specs.keys())
+
+    def learn(self, private: Params) -> None:
+        """A training ended, and the private parameters with it."""
+        self.model = self.current.with_private(private)
+
+    def offer(self, own: Update) -> None:
+        """This is the own update from now on."""
+        self.own = own
+
+    def own_of(self, key: RoundKey | None) -> Update | None:
+        """The own update, if it is of this round."""
+        return self.own if self.own is not None and self.own.key == key else None
+
+    def average(
+        self, params: Params, key: RoundKey, contributors: int, remembered: Params | None, has_mine: bool
+    ) -> Digest | None:
+        """The average of a round takes the place of the model.
+
+        Args:
+            contributors: how many updates went into it; 0 where other nodes need not have made it.
+            remembered: what the aggregation rule remembers from now on.
+            has_mine: whether this node's own update is in it.
+
+        Returns:
+            The model that a person had gone back to, where the average did not come of it.
+        """
+        left = self.digest if self.rolled_back and not has_mine else None
+        self.rolled_back, self.remembered = False, remembered
+        self.model = self.current.holding(params, key.number, contributors)
+        return left
+
+    def remember(self, remembered: Params | None) -> None:
+        """What the aggregation rule remembers from now on."""
+        self.remembered = remembered
+
+    def measured(self, accuracy: float, private: Params | None = None) -> None:
+        """The model was measured; private parameters may have learnt on from it."""
+        self.accuracy = accuracy
+        if private is not None:
+            model = self.current
+            self.model = model.with_private(model.private.merged_with(private), is_personal=True)
+
+    def adopt(self, params: Params, round: int, contributors: int, accuracy: float) -> None:
+        """A peer's model takes the place of the own average."""
+        self.model, self.accuracy = self.current.holding(params, round, contributors), accuracy
+
+    def make_version(
+        self, params: Params, private: Params, number: int, contributors: int, accuracy: float
+    ) -> None:
+        """Where there are no common rounds: a version of this node's own takes the place of the model."""
+        self.model = self.current.holding(params, number, contributors).with_private(private)
+        self.accuracy, self.rolled_back = accuracy, False
+
+    def measure(self, key: RoundKey, hyper: HyperParams | None = None) -> Evaluate:
+        """Measure the model on the own test split; private parameters that learn on from each average do so first."""
+        return Evaluate(key, self.current.full, self.current.shared, hyper)
+
+    # --- what peers hold
+
+    def conformed(self, claim: Claim) -> Claim:
+        """A peer's claim, with parameters that fit ours.
+
+        Raises:
+            ParamsRefused: they do not.
+        """
+        if claim.params is None or self.model is None:
+            return claim
+        params = self.schema.conform(claim.params)
+        return replace(claim, params=params, digest=params.digest)
+
+    def compare(self, claim: Claim, key: RoundKey | None) -> list[Fetch]:
+        """Keep the best average that differs from ours; fetch it at once if it comes before ours, or the next round
+        would wait for it.
+        """
+        model = self.model
+        if model is None or key is None or claim.digest is None or claim.digest == model.shared.digest:
+            return []
+        best = self.rival
+        if best is not None and (best.digest == claim.digest or _rank(best) <= _rank(claim)):
+            return []
+        is_wanted = claim.params is None and model.yields_to(claim.round, claim.contributors, claim.digest)
+        if claim.params is None and not is_wanted:
+            return []
+        self.rival = claim
+        return [Fetch(key, claim.peer, claim.digest)] if is_wanted else []
+
+    def fetched(self, event: Fetched | FetchFailed) -> None:
+        """Parameters came, or did not: they may be those of the best differing average."""
+        if self.rival is None or self.rival.params is not None or self.rival.digest != event.digest:
+            return
+        self.rival = replace(self.rival, params=event.params) if isinstance(event, Fetched) else None
+
+    # --- a person goes back to a model
+
+    def roll_back(self, event: RolledBack, number: int, trainer: TrainerId) -> None:
+        """Go on from a model that this node held before; it counts as one of the round that was reached.
+
+        Raises:
+            JobBusy: that model is held anyway.
+            ParamsRefused: it is of another shape than the trainer's models are now.
+        """
+        model = self.current
+        shared = model.schema.conform(event.shared)
+        private = Schema.of(model.private).conform(event.private)
+        if shared.digest == model.shared.digest:
+            raise JobBusy(text("{trainer} goes on from the model {digest} already", trainer, shared.digest[:10]))
+        restored = model.holding(shared, event.round, event.contributors, restored_at=number)
+        self.model, self.accuracy = restored.with_private(private), event.accuracy
+        self.rolled_back, self.rival = True, None
+
+    # --- restarts
+
+    def view(self) -> Mapping[str, Any]:
+        """Its figures in the view of the job."""
+        model = self.model
+        return {
+            "digest": self.digest,
+            "schema_digest": model.schema.digest if model else None,
+            "model_round": model.round if model else -1,
+            "contributors": model.contributors if model else 0,
+            "rolled_back": self.rolled_back,
+        }
+
+    def kept(self) -> Mapping[str, Any]:
+        """What outlives a restart, as plain JSON data; parameters are kept apart from it."""
+        own = self.own
+        return {
+            "model_round": self.model.round if self.model else -1,
+            "contributors": self.model.contributors if self.model else 0,
+            "restored_at": self.model.restored_at if self.model else None,
+            "accuracy": self.accuracy,
+            "rolled_back": self.rolled_back,
+            "own": None
+            if own is None
+            else {
+                "round": own.key.number,
+                "initiator": own.key.initiator,
+                "examples": own.examples,
+                "labels": own.labels,
+                "accuracy": own.accuracy,
+                "base": own.base,
+                "staleness": own.staleness,
+                "contribution": own.contribution.view() if own.contribution else None,
+            },
+        }
+
+    def restore(self, kept: Restored) -> None:
+        """Take up what an earlier run saved, as far as it needs no trainer."""
+        self.remembered, self.rolled_back = kept.remembered, bool(kept.snapshot.get("rolled_back"))
+
+    def restore_own(self, kept: Restored, me: PeerId, trainer: TrainerId, key: RoundKey | None = None) -> None:
+        """Take up the own update, for peers may still fetch it; not if it does not fit the model any more.
+
+        Args:
+            key: the only round of which it may be; None: any.
+        """
+        figures = kept.snapshot.get("own")
+        if figures is None or kept.sent is None:
+            return
+        of = RoundKey(figures["round"], PeerId(figures["initiator"]))
+        if key is not None and of != key:
+            return
+        try:
+            params = self.schema.conform(kept.sent)
+        except ParamsRefused:
+            return
+        stated = figures.get("contribution")
+        contribution = Contribution.read(stated, trainer, of.number, of.initiator) if stated else None
+        examples, labels, accuracy = figures["examples"], figures["labels"], figures["accuracy"]
+        rest = (figures.get("base"), figures.get("staleness", 0), contribution)
+        self.own = Update(me, of, params, examples, labels, accuracy, *rest)
+
+    def first_version(self, me: PeerId, number: int, declaration: Declaration) -> None:
+        """A node that was in common rounds before: the model of its last round is its first version."""
+        model = self.current
+        if model.round < 0:
+            return
+        rows = declaration.data.get("rows")
+        examples = rows.get("train") if isinstance(rows, dict) else None
+        key = RoundKey(number, me)
+        self.own = Update(
+            me, key, model.shared, examples if isinstance(examples, int) else 1, accuracy=self.accuracy
+        )
+
+
+def _form(array: Array | None) -> tuple[tuple[int, ...], str] | None:
+    """Shape and type, by which a kept array fits."""
+    return None if array is None else (array.shape, array.dtype.name)
+
+
+def _rank(claim: Claim) -> tuple[int, str]:
+    return (-claim.contributors, claim.digest or "")

@@ -1,0 +1,68 @@
+"""Which nodes train in a round, and which of their peers get the updates.
+
+McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data" (2017), call the share
+of the nodes that train in a round the fraction C; there a server draws them. Here each node sorts the members that
+the start of the round names by a hash, and takes the first ones, so all nodes choose alike without a message. A node
+that is not chosen averages the updates that it receives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from flnet.params.params import PeerId, Rng
+from flnet.protocol.messages import ChoiceMessage
+
+_DUST = 1e-9  # what rounding may add to a product that should be whole
+
+
+@dataclass(frozen=True)
+class Participation:
+    """How many nodes train in a round; the same on all nodes of a job.
+
+    Attributes:
+        fraction: of the members, in (0, 1].
+        least: nodes that train at least, if there are so many.
+    """
+
+    fraction: float = 1.0
+    least: int = 2
+
+    @property
+    def words(self) -> str:
+        """What nodes compare with each other; empty where all nodes train."""
+        return f"{self.fraction!r} of the nodes, at least {self.least}" if self.fraction < 1 else ""
+
+    def choice_of(self, members: Collection[PeerId]) -> ChoiceMessage | None:
+        """The choice that a round of these members starts with; None where all train."""
+        count = len(members)
+        take = min(count, max(self.least, math.ceil(self.fraction * count - _DUST)))
+        return ChoiceMessage(members=tuple(sorted(members)), take=take) if take < count else None
+
+
+def chosen(choice: ChoiceMessage, run: str, round: int) -> frozenset[PeerId]:
+    """Who trains: the first ones of the members in the order of the SHA-256 of run, round and id.
+
+    Args:
+        run: what all nodes of the job call it.
+    """
+    members = {PeerId(name) for name in choice.members}
+    return frozenset(sorted(members, key=lambda peer: (_place(run, round, peer), peer))[: choice.take])
+
+
+def _place(run: str, round: int, peer: PeerId) -> bytes:
+    return hashlib.sha256(f"{len(run)}:{run}:{round}:{peer}".encode()).digest()
+
+
+Recipients = list[tuple[PeerId, tuple[str, ...] | None]]
+"""Peers, each with the names of the parameters that it gets; None for all."""
+Topology = Callable[[PeerId, Collection[PeerId], int, Rng], Recipients]
+"""topology(me, members, round, rng) returns who gets which parameters of a node's update."""
+
+
+def full_mesh(me: PeerId, members: Collection[PeerId], round: int, rng: Rng) -> Recipients:
+    """The topology of the thesis: every other member, sorted by id, gets all parameters."""
+    return [(peer, None) for peer in sorted(members) if peer != me]

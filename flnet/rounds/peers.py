@@ -1,0 +1,113 @@
+"""The peers of a job: which are reachable, which missed a message of the open round, and how fast they train."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from flnet.params.params import PeerId
+from flnet.protocol.updates import RoundKey
+
+SLACK = 2.0  # times the last training, which a node may take this time
+MOST_DOUBT = 1024.0
+
+
+@dataclass
+class Paces:
+    """How fast nodes train: the seconds that one epoch of their last training took.
+
+    Attributes:
+        doubt: factor on the time that updates may spend on their way. It doubles whenever an update did not come
+            within a time that was worked out from these seconds, for example on a slow line.
+    """
+
+    seconds: dict[PeerId, float] = field(default_factory=dict)
+    doubt: float = 1.0
+
+    def note(self, peer: PeerId, seconds: float | None, epochs: int) -> None:
+        """Note how long a training of so many epochs took; a node that does not say so is unknown again."""
+        if seconds:
+            self.seconds[peer] = seconds / epochs
+        else:
+            self.seconds.pop(peer, None)
+
+    def missed(self, peer: PeerId) -> None:
+        """A node did not come in time: the next round waits its full time for it, later rounds wait longer."""
+        if self.seconds.pop(peer, None) is not None:
+            self.doubt = min(2 * self.doubt, MOST_DOUBT)
+
+    def is_slow(self, me: PeerId, peers: Collection[PeerId]) -> bool:
+        """Whether a node is known to take more than `SLACK` times as long as the median of these others."""
+        others = sorted(self.seconds[peer] for peer in peers if peer in self.seconds)
+        return bool(others) and self.seconds.get(me, 0.0) > SLACK * others[len(others) // 2]
+
+    def expected(self, epochs: int) -> Mapping[PeerId, float]:
+        """Seconds that the nodes whose pace is known will take for so many epochs."""
+        return {peer: seconds * epochs for peer, seconds in self.seconds.items()}
+
+
+def wait_for(
+    missing: Collection[PeerId], expected: Mapping[PeerId, float], passed: float, patience: float, way: float
+) -> float:
+    """Seconds worth waiting for nodes; never more than the patience, which holds where one of them is unknown.
+
+    Args:
+        missing: nodes whose update is awaited.
+        expected: seconds that nodes will take.
+        passed: seconds for which they have been training already, as far as this node knows.
+        patience: what people set.
+        way: seconds that an update may take when it is ready, also when it has to be sent again.
+    """
+    if not missing or any(peer not in expected for peer in missing):
+        return patience
+    rest = max(0.0, SLACK * max(expected[peer] for peer in missing) - passed)
+    return min(patience, rest + way)
+
+
+class Peers:
+    """The other nodes, as one job knows them.
+
+    Attributes:
+        here: reachable now.
+        away: the round in which a peer missed, or may have missed, a message of this node. When it is reachable
+            again, it is sent the messages of that round once more.
+        not_started: the round whose start did not reach a peer.
+    """
+
+    def __init__(self) -> None:
+        self.here: set[PeerId] = set()
+        self.away: dict[PeerId, RoundKey] = {}
+        self.not_started: dict[PeerId, RoundKey] = {}
+        self.paces = Paces()
+
+    def met(self, peer: PeerId) -> None:
+        """A peer is reachable."""
+        self.here.add(peer)
+
+    def lost(self, peer: PeerId, key: RoundKey | None = None) -> None:
+        """A peer is not reachable any more.
+
+        Args:
+            key: the open round, if the peer needs messages of it from this node.
+        """
+        self.here.discard(peer)
+        if key is not None:
+            self.away[peer] = key
+
+    def missed(self, peer: PeerId, key: RoundKey, is_start: bool) -> None:
+        """A message of a round did not reach a peer."""
+        self.away[peer] = key
+        if is_start:
+            self.not_started[peer] = key
+
+    def may_have_missed(self, peers: Iterable[PeerId], key: RoundKey) -> None:
+        """After a restart: these peers are sent the messages of the round again."""
+        self.away |= dict.fromkeys(peers, key)
+
+    def is_back(self, peer: PeerId, key: RoundKey) -> bool:
+        """Whether a peer that is reachable missed messages of this round; asked once, for they are sent then."""
+        return self.away.pop(peer, None) == key
+
+    def has_start(self, peer: PeerId, key: RoundKey) -> bool:
+        """Whether the start of this round reached a peer; asked once, likewise."""
+        return self.not_started.pop(peer, None) != key

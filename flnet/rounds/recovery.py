@@ -1,0 +1,105 @@
+"""Recovery: how a job resumes the round that was open when its node was restarted.
+
+What this node had said is said again, and never differently. What it had not said yet is done again: a training that
+was under way begins from the start. Peers that were expected are sent this node's message as soon as they are
+reachable; updates that they had only offered are fetched again from them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from flnet.errors import ParamsRefused
+from flnet.params.params import PeerId
+from flnet.protocol.effects import Effect
+from flnet.protocol.events import DeclineReceived, Restored, UpdateOffered, UpdateReceived
+from flnet.rounds.base import OPEN, Parts
+from flnet.rounds.round import Round
+from flnet.rounds.series import Opening
+from flnet.rounds.steps import Phase
+from flnet.text import text
+
+
+def resume(parts: Parts, past: Round, saved: Restored, is_usable: bool) -> tuple[Round, list[Effect]]:
+    """Resume a round, or end it if that is not possible.
+
+    Args:
+        past: the newest round of the earlier run.
+        is_usable: whether the model that was saved fits the trainer.
+
+    Returns:
+        The round that is open now, or that is over.
+    """
+    figures, settings = saved.snapshot, parts.settings
+    was = Phase(figures["phase"])
+    parts.held.restore_own(saved, settings.my_id, settings.trainer, past.key)
+    if was in OPEN and is_usable:
+        expected = set(map(PeerId, figures.get("expected", ()))) - {settings.my_id}
+        round = Round(parts, past.key, expected, past.choice, past.started_in, past.open_record)
+        return round, _resume_open(parts, round, saved, was)
+    if was is Phase.MEASURING and is_usable and parts.held.current.round == past.key.number:
+        # The last messages of the earlier run need not have arrived, and peers may still wait for them.
+        declined = map(PeerId, figures.get("declined", ()))  # they average what others learn
+        peers = {*past.record.contributors, *past.record.missing, *declined, *past.listeners}
+        parts.peers.may_have_missed(peers - {settings.my_id}, past.key)
+        return past, past.measure_again()
+    past.end_by_restart()
+    return past, []
+
+
+def _resume_open(parts: Parts, round: Round, saved: Restored, was: Phase) -> list[Effect]:
+    """Resume a round that was not averaged yet."""
+    figures, me, averaging = saved.snapshot, parts.settings.my_id, round.averaging
+    refusals = {
+        peer: DeclineReceived(PeerId(peer), round.key, why, late=peer in figures.get("late", ()))
+        for peer, why in sorted(figures.get("declined", {}).items())
+    }
+    mine = refusals.pop(me, None)
+    # Those that declined average what others learn.
+    peers = {*figures.get("expected", ()), *round.listeners, *refusals} - {me}
+    parts.peers.may_have_missed(map(PeerId, peers), round.key)
+    effects = [effect for refusal in refusals.values() for effect in averaging.receive(refusal)]
+    for word in saved.updates:
+        effects += _resume_update(parts, round, word)
+    if (own := parts.held.own_of(round.key)) is not None:
+        return [*effects, *averaging.receive(UpdateReceived(own))]
+    if averaging.sits_out:
+        return [*effects, *round.rest()]
+    if mine is not None:
+        again = _train_again(parts, round, figures.get("trains_on")) if mine.late else []
+        return [*effects, *averaging.receive(mine), *again]
+    if was is Phase.TRAINING and not parts.series.paused:
+        return [*effects, round.train()]
+    return [*effects, *round.decline(text("it was restarted before the start of this round had come"))]
+
+
+def _resume_update(parts: Parts, round: Round, word: UpdateReceived | UpdateOffered) -> list[Effect]:
+    """Take an update that was answered 200 before the restart."""
+    key, peer = word.update.key, word.update.peer
+    if isinstance(word, UpdateReceived):
+        try:
+            params = parts.held.schema.conform(word.update.params)
+        except ParamsRefused:
+            return []
+        word = replace(word, update=replace(word.update, params=params))
+    if key == round.key and isinstance(word, UpdateReceived):
+        return round.averaging.receive(word)
+    if key == round.key:  # its parameters are fetched again when the peer is reachable
+        round.averaging.expect(peer)
+        parts.peers.may_have_missed([peer], key)
+        parts.inbox.put_again(peer, word)
+    elif key.beats(round.key):
+        parts.inbox.put(peer, word)
+        parts.series.propose(Opening.told_by(word))
+    return []
+
+
+def _train_again(parts: Parts, round: Round, base: str | None) -> list[Effect]:
+    """Begin a training again that went on over the round.
+
+    Args:
+        base: of the model that it had begun with; None where this node did not train.
+    """
+    model = parts.held.current
+    is_new = model.shared.digest == base or model.round == round.key.number - 1
+    return round.train_on() if base is not None and is_new and not parts.series.paused else []

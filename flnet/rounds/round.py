@@ -1,0 +1,812 @@
+"""One round of a job on this node, from its start until it is closed.
+
+The algorithm is that of García Pérez (2021), section 3.2.4.2: train on the own data, send the update to all, gather
+theirs, average, measure the average, compare accuracies with the peers and adopt a better model. What it lacked is
+added here: refusals, updates that are fetched by their digest, nodes that were away, and rounds in which not all
+nodes train.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from flnet.algorithms.fed_mt.scheduling import phase as label_phase
+from flnet.algorithms.fed_mt.scheduling import trains as label_trains
+from flnet.errors import ParamsRefused, StaleRound
+from flnet.params.params import PeerId
+from flnet.protocol.effects import CancelTimer, CancelWork, Effect, Fetch, KeptUpdate, Send, SetTimer, Train
+from flnet.protocol.events import (
+    Averaged,
+    AveragingFailed,
+    ClaimAnswered,
+    DeclineReceived,
+    Evaluated,
+    EvaluationFailed,
+    Event,
+    Fetched,
+    FetchFailed,
+    SendFailed,
+    SendRefused,
+    SumSpoilt,
+    TimerFired,
+    Trained,
+    TrainingFailed,
+    UpdateOffered,
+    UpdateReceived,
+)
+from flnet.protocol.messages import LAST_ROUND, Accuracy, ChoiceMessage, StartTraining
+from flnet.protocol.updates import RoundKey, Update
+from flnet.rounds.adoption import Exchange
+from flnet.rounds.averaging import Averaging, Closing
+from flnet.rounds.base import GATHERING, OPEN, BaseRound, Parts
+from flnet.rounds.history import RoundRecord, closing_words, contributions_of, names
+from flnet.rounds.model import Start
+from flnet.rounds.participation import chosen
+from flnet.rounds.round_messages import RoundMessages
+from flnet.rounds.series import PAUSED, Opening, Word
+from flnet.rounds.staleness import LATE, Late
+from flnet.rounds.steps import Phase
+from flnet.text import joined, text
+
+TOO_EARLY = text("the first rounds are for nodes labelled otherwise")
+TOO_LATE = text("the last rounds are for nodes with labels of the desired space")
+APART = text("a person here went back to another model than the one that this round starts from")
+
+
+class Round(BaseRound):
+    """One round that is common to all nodes.
+
+    Attributes:
+        choice: of who trains, as the start said it; None where all do.
+        started_in: the run of its initiator in which the round was started, as far as is known.
+        exchange: the comparison after the average; None before and afterwards.
+        awaited: the model that training starts from, while it is fetched.
+        is_past: it was averaged before a restart of this node, which does not know any more what came in it.
+    """
+
+    averaging: Averaging
+
+    def __init__(
+        self,
+        parts: Parts,
+        key: RoundKey,
+        expected: Collection[PeerId],
+        choice: ChoiceMessage | None = None,
+        started_in: str | None = None,
+        record: RoundRecord | None = None,
+    ) -> None:
+        """Args:
+        expected: peers that take part in it.
+        record: what an earlier run of this node had noted of it.
+        """
+        super().__init__(parts, key, record or RoundRecord(key), Phase.GATHERING)
+        self._staleness, self._inbox = parts.staleness, parts.inbox
+        self.choice, self.started_in, self.is_past = choice, started_in, False
+        self.averaging = parts.averaging(key, expected, self.chosen)
+        self.exchange: Exchange | None = None
+        self.awaited: Start | None = None
+
+    @classmethod
+    def past(
+        cls,
+        parts: Parts,
+        key: RoundKey,
+        choice: ChoiceMessage | None,
+        started_in: str | None,
+        record: RoundRecord | None,
+    ) -> Round:
+        """The round that this node was in when it was restarted."""
+        past = cls(parts, key, (), choice, started_in, record)
+        past.phase, past.is_past, past.is_recorded = Phase.IDLE, True, record is None
+        past.averaging = parts.averaging(key, ())
+        past.averaging.close(Closing.COMPLETE)
+        return past
+
+    # --- what it is
+
+    @property
+    def chosen(self) -> frozenset[PeerId] | None:
+        """Who trains; None for all."""
+        return None if self.choice is None else chosen(self.choice, self._settings.trainer, self.key.number)
+
+    @property
+    def listening(self) -> bool:
+        """Whether only an update told of the round, so that its start may still come."""
+        me, averaging = self._settings.my_id, self.averaging
+        return (
+            self.phase is Phase.GATHERING
+            and me not in averaging.updates
+            and me not in averaging.declined
+            and not averaging.sits_out
+            and self._staleness.behind is None
+        )
+
+    @property
+    def start_timer(self) -> str:
+        """The timer that bounds `listening`."""
+        return f"start:{self.key.number}:{self.key.initiator}"
+
+    @property
+    def waiting_for(self) -> list[PeerId]:
+        """The peers that the round waits for."""
+        if self.phase is Phase.EXCHANGING and self.exchange:
+            return sorted(self.exchange.expected)
+        return self.averaging.missing if self.phase is Phase.GATHERING else []
+
+    @property
+    def listeners(self) -> set[PeerId]:
+        """Peers that average what others learn, chosen to train or not, where the start names them."""
+        members = self.choice.members if self.choice else ()
+        return {PeerId(member) for member in members} - {self._settings.my_id}
+
+    def needs_word(self, peer: PeerId) -> bool:
+        """Whether a peer needs this node's message: it is expected, or averages without an update of its own."""
+        if self.is_past:
+            return False
+        return peer in self.averaging.expected or peer in self.averaging.declined or peer in self.listeners
+
+    # --- events
+
+    def receive(self, event: Event) -> list[Effect]:
+        """Take the end of work, an answer of a peer, the loss of one, or a timer."""
+        match event:
+            case Trained():
+                return self._trained(event)
+            case TrainingFailed():
+                return self._training_failed(event)
+            case Averaged() | AveragingFailed():
+                return self._averaged(event)
+            case SumSpoilt():
+                return self._sum_spoilt(event)
+            case Evaluated() | EvaluationFailed():
+                return self._measured(event)
+            case Fetched() | FetchFailed():
+                return self._fetched(event)
+            case ClaimAnswered():
+                return self._claim_answered(event)
+            case SendRefused() if self.phase is not Phase.EXCHANGING:
+                return self._refused(event)
+            case SendRefused() | SendFailed():
+                return self.compare(event) if event.key == self.key else []
+            case TimerFired(name) if name == self.start_timer:
+                return self.decline(text("the start of this round did not reach it")) if self.listening else []
+        return [*self.averaging.receive(event), *self.compare(event)]  # a peer was lost, or another timer fired
+
+    # --- the start
+
+    def enter(self, opening: Opening, awaited: Start | None, is_mine: bool) -> list[Effect]:
+        """Begin the round, with what peers said of it too early.
+
+        Args:
+            awaited: the model that has to be fetched for it.
+            is_mine: this node starts it, and did not only forget that it had.
+        """
+        self.awaited = awaited
+        effects = self._staleness.enter_round(self.key.number)
+        effects += self._series.stopping.enter_round(self.key, opening.series)
+        if is_mine:
+            effects.append(self._start(self._peers.here))
+        early = self._inbox.take_all(self.key)
+        for word in early:
+            self._note_time(word)
+        # Before the node takes part: sitting out may end the round.
+        early_effects = [effect for word in early for effect in self.averaging.receive(word)]
+        effects += [*self._take_part(opening), *early_effects]
+        words = text(
+            "round {number} of {trainer} was started by {initiator}",
+            self.key.number,
+            self._settings.trainer,
+            self.key.initiator,
+        )
+        return [*effects, self._save(), self._tell("round_opened", words, initiator=self.key.initiator)]
+
+    def join(self, opening: Opening, awaited: Start | None) -> list[Effect]:
+        """The start that this node had missed came after all: train, and keep what was gathered.
+
+        Args:
+            awaited: the model that has to be fetched for it.
+        """
+        self.awaited, self.started_in = awaited, opening.run
+        effects: list[Effect] = [CancelTimer(self.start_timer)]
+        effects += self._series.stopping.enter_round(self.key, opening.series)
+        if opening.choice is not None and self.choice is None:
+            self.choice = opening.choice
+            self.averaging.choose(self.chosen or ())
+        if self.averaging.sits_out:
+            return [*effects, *self.rest(), self._save()]
+        why = self._why_not(opening)
+        return [*effects, *(self._sit_out(why) if why else self._begin()), self._save()]
+
+    def force(self) -> list[Effect]:
+        """The next round is asked for: average what is here, if anything is."""
+        if self.phase not in GATHERING or not self.averaging.updates:
+            return []
+        left = self._staleness.leave(self.key) if self.phase is Phase.TRAINING else []
+        return [*left, CancelTimer(self.start_timer), *self.averaging.close(Closing.NEXT_ROUND)]
+
+    def was_started_again(self, run: str | None) -> bool:
+        """Whether a start of this round is no duplicate: its initiator has forgotten the first.
+
+        It would wait for messages that were sent long ago, and average alone; refused, it goes on with the next round.
+        """
+        return self.started_in is not None and run is not None and run != self.started_in
+
+    def _take_part(self, opening: Opening) -> list[Effect]:
+        if self.averaging.sits_out:
+            return self.rest()
+        if why := opening.sits_out or self._why_not(opening):
+            return self._sit_out(why)
+        if (lags := self._lag()) is not None:
+            self.awaited = None
+            return lags
+        if not opening.heard_start:
+            return [SetTimer(self.start_timer, self._settings.waits.start)]
+        return self._begin()
+
+    def _begin(self) -> list[Effect]:
+        """Train, or first fetch what training starts from."""
+        start = self.awaited
+        if start is None:
+            return [self.train()]
+        self.phase = Phase.FETCHING
+        words = text("fetching the model of round {number} from {peer}", start.round, start.peer)
+        return [Fetch(self.key, start.peer, start.digest), self._tell("fetching", words, peer=start.peer)]
+
+    def train(self) -> Train:
+        """Ask for the local training of the round."""
+        assert self._settings.hyper is not None
+        self.phase = Phase.TRAINING
+        self._arrivals.clear()
+        return Train(self.key, self._held.current.full, self._settings.hyper)
+
+    def _why_not(self, opening: Opening) -> str:
+        """Why this node does not train in the round, as its peers read it; empty if it does."""
+        start, held = opening.start, self._held
+        if held.rolled_back and start is not None and self.awaited is None and start.digest != held.digest:
+            return APART
+        if self._series.paused:
+            return PAUSED
+        unwilling = "" if opening.started_by(self._settings.my_id) else self._series.unwilling
+        return self._out_of_turn() or unwilling
+
+    def _out_of_turn(self) -> str:
+        """Where nodes with labels of the desired space and all others take turns: that it is not this node's."""
+        turn = self._settings.declaration.turn if self._settings.declaration else None
+        if turn is None:
+            return ""
+        if label_trains(label_phase(turn.schedule, self.key.number, turning=turn.turning), turn.is_desired):
+            return ""
+        if turn.schedule == "coarse-first":
+            return TOO_EARLY if turn.is_desired else TOO_LATE
+        kind = text("labelled otherwise") if turn.is_desired else text("with labels of the desired space")
+        return text("this round is for nodes {kind}; it trains in the next one", kind)
+
+    def _sit_out(self, why: str) -> list[Effect]:
+        self.awaited = None  # a node that does not train needs no start
+        return self.decline(why)
+
+    def decline(self, reason: str, late: bool = False) -> list[Effect]:
+        """Tell every peer that this node takes no part in the round, so that nobody waits for it."""
+        mine = self.averaging.receive(DeclineReceived(self._settings.my_id, self.key, reason, late))
+        return [Send(tuple(sorted(self._peers.here)), self._messages.decline(reason, late)), *mine]
+
+    def rest(self) -> list[Effect]:
+        """Others are chosen to train in this round: nobody waits for this node, which averages what comes."""
+        assert self.choice is not None
+        self.awaited = None  # a node that does not train needs no start
+        if self.key.initiator == self._settings.my_id:
+            self._arrivals.started_for_others()
+        some = names(sorted(self.chosen or ()))
+        words = text(
+            "this node is not chosen for the round: {count} of {number} nodes train: {names}",
+            self.choice.take,
+            len(self.choice.members),
+            some,
+        )
+        return [*self.averaging.rest(), self._tell("sits_out", words)]
+
+    # --- what it says to peers
+
+    @property
+    def _messages(self) -> RoundMessages:
+        return RoundMessages(self._settings, self.key, self.choice, self.started_in)
+
+    @property
+    def _seconds(self) -> float | None:
+        """How long the own training of the round took; None where that is not noted."""
+        return None if self.is_recorded else self.record.seconds.get("train") or None
+
+    def _start(self, to: Iterable[PeerId]) -> Send:
+        """Tell peers that this node started the round."""
+        model = self._held.current
+        return Send(tuple(sorted(to)), self._messages.start(model, self._series.stopping.message()), model.shared)
+
+    def _spread(self, own: Update) -> list[Effect]:
+        """Send the own update to the peers that the topology names: all of it, or the parts that it names."""
+        settings, message = self._settings, self._messages.update(own, self._seconds)
+        parts: dict[tuple[str, ...] | None, list[PeerId]] = {}
+        for peer, of in settings.topology(settings.my_id, self._peers.here, self.key.number, settings.rng):
+            parts.setdefault(of, []).append(peer)
+        return [
+            Send(tuple(to), message, own.params if of is None else own.params.select(of))
+            for of, to in parts.items()
+        ]
+
+    def say_again(self, peer: PeerId) -> list[Effect]:
+        """Send a peer that was away, or that this node did not reach, what it may have missed of the round."""
+        word = self._inbox.take(peer, self.key) if self.phase in OPEN else None
+        effects = [] if word is None else self.averaging.receive(word)
+        me, own = self._settings.my_id, self._held.own_of(self.key)
+        has_start = self._peers.has_start(peer, self.key)
+        is_open = self.phase is Phase.TRAINING or (self.phase is Phase.GATHERING and not has_start)
+        if self.key.initiator == me and is_open:
+            effects.append(self._start((peer,)))
+        if own is not None:
+            effects.append(Send((peer,), self._messages.update(own, self._seconds), own.params))
+        elif me in self.averaging.declined:
+            reason, late = self.averaging.declined[me], me in self.averaging.late
+            effects.append(Send((peer,), self._messages.decline(reason, late)))
+        return effects
+
+    # --- the own training
+
+    def _trained(self, event: Trained) -> list[Effect]:
+        """Local training is done: send the update to all peers, and wait for theirs."""
+        if self._staleness.is_of(event.key):
+            return self._late_training_ended(event)
+        if self.phase is not Phase.TRAINING or event.key != self.key:
+            return []  # of a round that this node has left
+        try:
+            shared, private = self._held.split(event)
+        except ParamsRefused as exc:  # never send what peers must refuse
+            return self._training_failed(
+                TrainingFailed(event.key, text("training gave unusable parameters: {reason}", exc))
+            )
+        me, used = self._settings.my_id, event.hyper or self._settings.hyper
+        figures = (event.examples, event.labels, event.accuracy, self._held.digest)
+        own = Update(me, event.key, shared, *figures, contribution=event.contribution)
+        self._held.learn(private)
+        self._held.offer(own)
+        self.phase = Phase.GATHERING
+        self._note_training(event)
+        self.record.used_hyper = used.fields() if used else None
+        self._note_time(UpdateReceived(own, seconds=event.seconds))
+        words = text(
+            "trained on {count} examples; accuracy here {accuracy}", event.examples, f"{event.accuracy:.4f}"
+        )
+        return [
+            self._save(),
+            *self._spread(own),
+            *self.averaging.receive(UpdateReceived(own)),
+            self._tell("trained", words),
+        ]
+
+    def _training_failed(self, event: TrainingFailed) -> list[Effect]:
+        """Local training ended without a result: tell all peers, and go on as a node that only receives."""
+        if self._staleness.is_of(event.key):
+            return self._late_training_ended(event)
+        if self.phase is not Phase.TRAINING or event.key != self.key:
+            return []
+        self.phase = Phase.GATHERING
+        if event.is_choice:
+            told = self._tell("sits_out", text("this node sits the round out: {reason}", event.reason))
+            return [*self.decline(event.reason), told]
+        self._fail(text("training failed in round {number}: {reason}", self.key.number, event.reason))
+        return [
+            *self.decline(text("training failed: {reason}", event.reason)),
+            self._tell("training_failed", self.error),
+        ]
+
+    def _note_training(self, event: Trained) -> None:
+        record = self.record
+        record.pre_accuracy, record.examples = event.accuracy, event.examples
+        record.seconds["train"], record.metrics["before"] = event.seconds, event.metrics
+
+    def _note_time(self, word: Word) -> None:
+        """Note how long a node says that it trained in this round."""
+        if isinstance(word, DeclineReceived) or self._settings.hyper is None:
+            return
+        self._peers.paces.note(word.update.peer, word.seconds, self._settings.hyper.e)
+        self.averaging.took(word.update.peer, word.seconds)
+
+    # --- a training that goes on over rounds
+
+    def _lag(self) -> list[Effect] | None:
+        """What a slow node does in the round that opens, where its training goes on; None for all others."""
+        staleness, number, me = self._staleness, self.key.number, self._settings.my_id
+        others = set(self.averaging.missing) - {me}
+        if others and (late := staleness.take_late(number)) is not None:
+            return [*self._offer_late(late), *self.train_on()]
+        if staleness.behind is not None:
+            if not others or staleness.is_awaited(number):
+                return []  # all wait for it
+            return self.decline(LATE, late=True)
+        is_slow = self._peers.paces.is_slow(me, self._peers.here)
+        if staleness.bound and self.awaited is None and others and is_slow:
+            return [*self.decline(LATE, late=True), *self.train_on()]
+        return None
+
+    def train_on(self) -> list[Effect]:
+        """Train without being waited for; not from another model than the round, so not while that is fetched."""
+        return self._staleness.begin(self.key) if self.awaited is None else []
+
+    def _late_training_ended(self, event: Trained | TrainingFailed) -> list[Effect]:
+        """Its update counts in the next round, or in this one if all wait for it."""
+        me, averaging = self._settings.my_id, self.averaging
+        is_awaited = self.phase is Phase.GATHERING and averaging.closed is None and me in averaging.missing
+        late = self._staleness.end(event)
+        if isinstance(late, str):
+            self.error = text("training failed in round {number}: {reason}", event.key.number, late)
+            declined = self.decline(text("training failed: {reason}", late)) if is_awaited else []
+            return [*declined, self._tell("training_failed", self.error)]
+        trained = late.event
+        if self._settings.hyper is not None:
+            self._peers.paces.note(me, trained.seconds, self._settings.hyper.e)
+        words = text(
+            "trained on {count} examples since round {number}; accuracy here {accuracy}",
+            trained.examples,
+            event.key.number,
+            f"{trained.accuracy:.4f}",
+        )
+        told = self._tell("trained", words)
+        if is_awaited:
+            return [*self._offer_late(late), told]
+        self._staleness.keep(late)
+        return [told]
+
+    def _offer_late(self, late: Late) -> list[Effect]:
+        """Send an update of an earlier round in this one."""
+        age = self.key.number - late.update.key.number
+        own = replace(late.update, key=self.key, staleness=age)
+        self._note_training(late.event)
+        self._held.offer(own)
+        self.averaging.took(self._settings.my_id, late.event.seconds)
+        words = text("this node's update is {count} rounds late and counts for less", age)
+        return [
+            self._save(),
+            *self._spread(own),
+            *self.averaging.receive(UpdateReceived(own)),
+            self._tell("late_update", words, staleness=age),
+        ]
+
+    # --- the updates of peers
+
+    def update_received(self, event: UpdateReceived | UpdateOffered) -> list[Effect]:
+        """A peer's update of this round came, or is there to be fetched.
+
+        Raises:
+            StaleRound: it comes too late.
+        """
+        update, averaging = event.update, self.averaging
+        if update.peer in averaging.updates:
+            return []  # a duplicate; the first one counts
+        if averaging.closed is not None or averaging.has_passed(update.peer):
+            raise StaleRound(update.key.number, self.key.number)
+        self._note_time(event)
+        effects = [*averaging.receive(event), self._save(kept_update(event))]
+        return effects if isinstance(event, UpdateOffered) else [*effects, averaging.counted(update)]
+
+    def declined(self, event: DeclineReceived) -> list[Effect]:
+        """A peer takes no part in this round."""
+        if self.is_past:
+            return []
+        told = self._tell(
+            "peer_declined", text("{peer} takes no part: {reason}", event.peer, event.reason), peer=event.peer
+        )
+        is_open = self.averaging.closed is None
+        effects = self.averaging.receive(event)
+        # After a restart this node would wait for a peer that need not repeat its refusal.
+        return [*effects, *([self._save()] if is_open else []), told]
+
+    def _refused(self, event: SendRefused) -> list[Effect]:
+        """A peer answered one of this node's messages with an error."""
+        number, me = self.key.number, self._settings.my_id
+        # This node may have left its start since, for the same round of another one, of which only an update told.
+        is_left = self.listening and event.key != self.key and event.key == RoundKey(number, me)
+        if self.is_past or (event.key != self.key and not is_left):
+            return []
+        words = text("{peer} refused {path}: {reason}", event.peer, event.path, event.reason)
+        told = self._tell("refused", words, peer=event.peer, status=event.status)
+        if not is_left and _takes_no_part(event):
+            return [*self.averaging.receive(DeclineReceived(event.peer, event.key, event.reason)), told]
+        if (current := event.current) is not None and self._mesh_is_ahead(event, current):
+            # This node started a round that the mesh has left behind: it starts the next one, and sits it out,
+            # because an update from an old model would pull the average back.
+            why = text(
+                "its model is of round {number}, the mesh is in round {current}", self._held.current.round, current
+            )
+            self._series.propose(Opening(RoundKey(current + 1, me), self._settings.hyper, sits_out=why))
+        return [told]
+
+    def _mesh_is_ahead(self, event: SendRefused, current: int) -> bool:
+        """Whether a peer answered our start of a round with being past it, or past its average.
+
+        Answers that it gave to that round before this node lost its memory may have ended it here already.
+        """
+        is_start = event.key.initiator == self._settings.my_id and event.path == StartTraining.path
+        is_ahead = event.error == StaleRound.code and self.key.number <= current < LAST_ROUND
+        last = self._history.last
+        had_no_average = last is not None and last.key == self.key and last.digest is None
+        return is_start and is_ahead and (self.phase in GATHERING or (self.is_over and had_no_average))
+
+    def _fetched(self, event: Fetched | FetchFailed) -> list[Effect]:
+        """Parameters came, or did not: the start of the round, an update, or a model of the exchange."""
+        if event.key != self.key:
+            return []
+        start = self.awaited
+        if self.phase is Phase.FETCHING and start is not None and start.digest == event.digest:
+            return self._start_fetched(start, event)
+        if self.phase is Phase.EXCHANGING:
+            return self.compare(event)
+        return self.averaging.receive(event)
+
+    def _start_fetched(self, start: Start, event: Fetched | FetchFailed) -> list[Effect]:
+        """Training may begin; without its start this node takes no part, for its own model is another one."""
+        self.awaited = None
+        if isinstance(event, Fetched):
+            self._held.start_with(start, event.params)
+            return [self.train(), self._save()]
+        self.phase = Phase.GATHERING
+        number, peer = self.key.number, start.peer
+        words = text(
+            "the model that round {number} starts from could not be fetched from {peer}: {reason}",
+            number,
+            peer,
+            event.reason,
+        )
+        self._fail(words)
+        return [*self.decline(words), self._tell("fetch_failed", words, peer=peer)]
+
+    # --- the average
+
+    @property
+    def is_gathered(self) -> bool:
+        """Whether no further update is waited for, and the average is next."""
+        return self.phase in GATHERING and self.averaging.closed is not None
+
+    def average(self) -> list[Effect]:
+        """Gathering is over: the average is being computed, or there is nothing to average."""
+        averaging, record = self.averaging, self.record
+        record.outcome = closing_words(averaging, len(self.choice.members) if self.choice else 0)
+        record.chosen = None if self.chosen is None else tuple(sorted(self.chosen))
+        record.missing = tuple(averaging.missing)
+        for peer in averaging.missing:
+            self._peers.paces.missed(peer)
+        if not averaging.updates:
+            return self.finish()
+        self.phase = Phase.AVERAGING
+        return []
+
+    def _averaged(self, event: Averaged | AveragingFailed) -> list[Effect]:
+        """The average is there: it is the model from now on, and is measured unless the next round waits."""
+        if self.phase is not Phase.AVERAGING or event.key != self.key:
+            return []
+        self._catch_up()
+        averaging, record = self.averaging, self.record
+        if isinstance(event, AveragingFailed):
+            self._fail(text("averaging failed: {reason}", event.reason))
+            record.outcome = text("{error}; the model stays as it was", self.error)
+            return self.finish()
+        contributors = tuple(sorted(averaging.updates.keys() - event.refused.keys()))
+        record.contributions = contributions_of(averaging.updates[peer] for peer in contributors)
+        averaging.let_go()
+        told = self._history.note_average(record, event, averaging)
+        # Of two averages that of the most contributors counts: one that others need not have made counts for none.
+        counts = len(contributors) if event.is_common else 0
+        has_mine = self._settings.my_id in contributors
+        left = self._held.average(event.params, self.key, counts, event.remembered, has_mine)
+        record.contributors, record.digest = contributors, event.params.digest
+        record.seconds["average"] = event.seconds
+        told.append(self._tell("averaged", record.outcome, digest=record.digest, contributors=list(contributors)))
+        if left is not None:
+            words = text(
+                "going back to the model {digest} ends here: others made an average without it", left[:10]
+            )
+            told.append(self._tell("roll_back_ended", words, digest=left))
+        has_next = self._series.pending is not None
+        if self._staleness.behind is not None and not has_next:  # measuring would wait for the training
+            return [self._save(), *told, *self.finish()]
+        self.phase = Phase.MEASURING
+        return [self._save(), *([] if has_next else [self.measure()]), *told]
+
+    def _sum_spoilt(self, event: SumSpoilt) -> list[Effect]:
+        """Updates that do not count were folded into the sum already: it is made again of all others."""
+        if self.phase is not Phase.AVERAGING or event.key != self.key:
+            return []
+        assert self.averaging.again is None
+        refused = names(sorted(event.refused))
+        words = text(
+            "the sum of this round holds what does not count, of {peers}; the other updates are fetched again",
+            refused,
+        )
+        own = self._held.own_of(self.key)
+        again = self.averaging.fold_again(event.refused.keys(), own.params if own else None)
+        return [*again, self._tell("update_refused", words)]
+
+    def _catch_up(self) -> None:
+        """Updates of a newer round that came while averaging tell that the mesh is ahead."""
+        for event in self._inbox.updates:
+            if event.update.key.number > self.key.number:
+                self._series.propose(Opening.told_by(event))
+
+    # --- the comparison
+
+    def measure(self) -> Effect:
+        """Measure the average.
+
+        A wait for the peers' claims begins when this is done, and so does theirs: nobody hurries it.
+        """
+        return self._held.measure(self.key, self._settings.hyper if self._personalises else None)
+
+    def _measured(self, event: Evaluated | EvaluationFailed) -> list[Effect]:
+        """A model was measured: our average, whose accuracy opens the exchange, or a peer's."""
+        if event.key != self.key:
+            return []
+        if self.phase is Phase.EXCHANGING:
+            return self.compare(event)
+        if self.phase is not Phase.MEASURING or event.digest != self._held.digest:
+            return []
+        if isinstance(event, EvaluationFailed):
+            self._fail(text("the average could not be measured: {reason}", event.reason))
+            return [*self.finish(), self._tell("measuring_failed", self.error)]
+        held, record, stopping = self._held, self.record, self._series.stopping
+        record.post_accuracy, record.metrics["after"] = event.accuracy, event.metrics
+        held.measured(event.accuracy, event.private)
+        learnt = [] if event.private is None else [self._save()]
+        stopping.measured(event.accuracy, event.metrics, record.metrics.get("before", {}))
+        self.phase, self.exchange = Phase.EXCHANGING, self._new_exchange()
+        fields = {"accuracy": event.accuracy, "digest": event.digest, "contributors": held.current.contributors}
+        message = self._settings.message(Accuracy, self.key, **fields, report=stopping.report())
+        peers = tuple(sorted(self._peers.here))
+        send: list[Effect] = [Send(peers, message, held.current.shared)] if peers else []
+        told = self._tell(
+            "measured",
+            text("accuracy after averaging {accuracy}", f"{event.accuracy:.4f}"),
+            accuracy=event.accuracy,
+        )
+        return [*learnt, *self.exchange.start(), *send, told]
+
+    def _new_exchange(self) -> Exchange:
+        held, declaration = self._held, self._settings.declaration
+        assert held.accuracy is not None and declaration is not None
+        model = held.current
+        return Exchange(
+            self.key,
+            self._peers.here - self.averaging.late,
+            digest=model.shared.digest,
+            accuracy=held.accuracy,
+            private=model.private,
+            threshold=declaration.exchange_threshold,
+            patience=self._settings.waits.claims,
+            is_apart=model.contributors == 0,
+        )
+
+    def compare(self, event: Event) -> list[Effect]:
+        """Pass an event to the exchange; a model that it adopts is ours at once."""
+        exchange, held = self.exchange, self._held
+        if self.phase is not Phase.EXCHANGING or exchange is None:
+            return []
+        before = exchange.adopted
+        effects = exchange.receive(event)
+        winner = exchange.adopted
+        if winner is None or winner is before or winner.params is None:
+            return effects
+        words = text(
+            "adopted the model of {peer}: {accuracy} here, against {other}",
+            winner.peer,
+            f"{exchange.accuracy:.4f}",
+            f"{held.accuracy:.4f}",
+        )
+        if held.current.contributors == 0:
+            words = text(
+                "adopted the model of {peer}: most nodes began this round with another model than this one",
+                winner.peer,
+            )
+        held.adopt(winner.params, self.key.number, winner.contributors, exchange.accuracy)
+        self.record.exchanged_with = winner.peer
+        return [*effects, self._save(), self._tell("exchanged", words, peer=winner.peer)]
+
+    def _claim_answered(self, event: ClaimAnswered) -> list[Effect]:
+        """A peer answered with its own accuracy and model; what does not fit is left out of the comparison."""
+        if self.phase is not Phase.EXCHANGING or event.claim.round != self.key.number:
+            return []
+        self._series.stopping.heard(event.claim, self.key.number)
+        told: list[Effect] = []
+        try:
+            claim = self._held.conformed(event.claim)
+        except ParamsRefused as exc:
+            claim = replace(event.claim, params=None, digest=None)
+            told = [
+                self._tell(
+                    "refused",
+                    text("the model of {peer} was not considered: {reason}", claim.peer, exc),
+                    peer=claim.peer,
+                )
+            ]
+        return [*self._held.compare(claim, self.key), *self.compare(ClaimAnswered(claim)), *told]
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether the exchange is over, and the round with it."""
+        return self.phase is Phase.EXCHANGING and self.exchange is not None and self.exchange.done
+
+    # --- the end
+
+    def finish(self) -> list[Effect]:
+        """The round is over here."""
+        record, accuracy = self.record, self._held.accuracy
+        cancelled = self.leave()
+        self.phase, self.exchange = Phase.IDLE, None
+        result = text("round {number} closed: {outcome}", self.key.number, record.outcome)
+        if record.pre_accuracy is not None and accuracy is not None:
+            before, after = f"{record.pre_accuracy:.4f}", f"{accuracy:.4f}"
+            result = joined([result, text("accuracy here {accuracy} before, {later} after", before, after)])
+        told = self._judge()
+        shown = {name: value for name, value in record.view().items() if name not in ("contributions", "weighed")}
+        return [*cancelled, self._save(), self._tell("round_closed", result, **shown), *told]
+
+    def leave(self, successor: RoundKey | None = None) -> list[Effect]:
+        """Stop what the round still does.
+
+        Args:
+            successor: the round that opens instead; None where this one is closed. One of the same number takes its
+                place: of one round that was started twice at once, only the start that counts is remembered.
+        """
+        is_replaced = successor is not None and successor.number == self.key.number
+        effects: list[Effect] = []
+        is_folded = bool(self.averaging.folded) and self.averaging.closed is None
+        is_personalising = self.phase is Phase.MEASURING and self._personalises
+        if self.phase is Phase.TRAINING and successor is not None and not is_replaced:
+            effects += self._staleness.leave(self.key)
+        elif self.phase is Phase.TRAINING or is_folded or is_personalising:
+            effects.append(CancelWork(self.key))
+        if not self.is_past:
+            effects += [CancelTimer(self.averaging.timer), CancelTimer(self.start_timer)]
+        if self.exchange is not None and not self.exchange.done:
+            effects.append(CancelTimer(self.exchange.timer))
+        if self.is_recorded:
+            return effects
+        if is_replaced:
+            self._staleness.take_back(self.record, self.key.number)
+            return effects
+        why = "closed"
+        if successor is not None:
+            why = text("cut short: {peer} started round {number}", successor.initiator, successor.number)
+        self._remember(why)
+        return effects
+
+    @property
+    def _personalises(self) -> bool:
+        """Whether private parameters learn on from each average, in the step that measures it."""
+        return self._settings.declaration is not None and self._settings.declaration.personalises
+
+    # --- restarts
+
+    def kept(self) -> Mapping[str, Any]:
+        """What outlives a restart, as plain JSON data."""
+        choice = self.choice.model_dump(mode="json") if self.choice else None
+        return {**super().kept(), "started_in": self.started_in, "choice": choice}
+
+    def measure_again(self) -> list[Effect]:
+        """After a restart: measure the average, which an earlier run of this node had made."""
+        self.phase, self.is_recorded = Phase.MEASURING, False
+        return [self.measure()]
+
+    def end_by_restart(self) -> None:
+        """After a restart: the round cannot go on."""
+        if not self.is_recorded:
+            self._remember(text("ended by a restart of this node"))
+
+
+def kept_update(event: UpdateReceived | UpdateOffered) -> KeptUpdate:
+    """What is on the disk before a peer is told that its update has come."""
+    return KeptUpdate(event.update, event.digest if isinstance(event, UpdateOffered) else None)
+
+
+def _takes_no_part(event: SendRefused) -> bool:
+    if event.path != StartTraining.path:
+        # A node that cannot use our parameters trains something else: we could not use its own.
+        return event.status == 404 or event.error == ParamsRefused.code
+    return event.status in (404, 413, 422)

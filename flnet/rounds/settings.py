@@ -1,0 +1,216 @@
+"""What a job is set to: who it is, how long it waits, what people chose for its rounds, what its trainer declared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from flnet.aggregation.base import MERGING
+from flnet.errors import IllegalStep
+from flnet.params.params import PeerId, Rng, TrainerId
+from flnet.protocol.effects import Publish
+from flnet.protocol.events import Declaration
+from flnet.protocol.messages import HyperParams, JobMessage, Peer
+from flnet.protocol.updates import RoundKey
+from flnet.rounds.participation import Participation, Topology, full_mesh
+from flnet.text import text
+
+M = TypeVar("M", bound=JobMessage)
+Tell = Callable[..., Publish]  # tell(kind, text, **data): news for people, with the number of the round
+
+# Among what all nodes must have alike, by these names:
+PARTICIPATION, LATE_UPDATES, ROUNDS = "participation", "late updates", "rounds"
+TRAINING: str = text("local training")
+COMMON, ASYNCHRONOUS = text("common to all nodes"), text("of each node by itself (asynchronous)")
+USUAL = "agg1"  # the aggregation rule, where nothing else is stated
+
+
+def publish(kind: str, text: str, **data: Any) -> Publish:
+    """News for people that are of no round."""
+    return Publish(kind, text, data)
+
+
+class NoChance:
+    """A source of chance that must not be asked: enough for topologies that draw no lots."""
+
+    def random(self) -> float:
+        """Refuse.
+
+        Raises:
+            IllegalStep: always.
+        """
+        raise IllegalStep("a rule that draws lots needs a seeded source of chance, but none was passed in")
+
+
+@dataclass(frozen=True)
+class Waits:
+    """How long a job waits for others, in seconds.
+
+    Attributes:
+        average: after the own update until the average is forced.
+        margin: random part added to it.
+        start: for the start of a round of which only an update told, before this node says it sits out.
+        claims: for the peers' accuracies after the average.
+        turn: between two peers that the membership looks at: a lost message is repeated when all had their turn.
+    """
+
+    average: float = 60.0
+    margin: float = 5.0
+    start: float = 5.0
+    claims: float = 65.0
+    turn: float = 1.0
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What people set for the rounds of a job, apart from how long it waits.
+
+    Attributes:
+        participation: how many nodes train in a round.
+        staleness: by how many rounds an update may be late and still counts, with a lower weight; 0: none may.
+        averaging: how far updates may move, as stated by name, where that is not as usual.
+        asynchronous: there are no common rounds: each node trains and merges when it has something.
+        by_person: the aggregation rule that a person chose for this job while the node ran; empty: the settings' one.
+    """
+
+    participation: Participation = field(default_factory=Participation)
+    staleness: int = 0
+    averaging: Mapping[str, str] = field(default_factory=dict)
+    asynchronous: bool = False
+    by_person: str = ""
+
+    @property
+    def merging(self) -> str:
+        """The aggregation rule in use, as nodes name it to each other."""
+        return self.by_person or self.settled
+
+    @property
+    def settled(self) -> str:
+        """The aggregation rule that the settings of the node name."""
+        return self.averaging.get(MERGING, USUAL)
+
+    def merged_by(self, rule: str) -> Rules:
+        """The same, with an aggregation rule that a person chose."""
+        return replace(self, by_person="" if rule == self.settled else rule)
+
+    def stated(self) -> Mapping[str, str]:
+        """What all nodes must have alike in addition to what the trainer states; empty where all is as usual."""
+        averaging = {name: value for name, value in self.averaging.items() if name != MERGING}
+        averaging |= {MERGING: self.merging} if self.merging != USUAL else {}
+        if self.asynchronous:
+            return {ROUNDS: ASYNCHRONOUS, **averaging}
+        taking_part, late = self.participation.words, self.staleness
+        stated = {PARTICIPATION: taking_part} if taking_part else {}
+        return {**stated, **({LATE_UPDATES: f"up to {late} rounds"} if late else {}), **averaging}
+
+
+@dataclass
+class JobSettings:
+    """The settings of one job, and the messages that state them.
+
+    Attributes:
+        me: this node.
+        trainer: whose job it is.
+        rules: what people set for its rounds.
+        topology: who gets the own update.
+        rng: for a topology that draws lots.
+        folds: whether the aggregation rule can add updates as they come, without keeping all of them.
+        run: a word that no earlier run of this node had.
+        declaration: what the trainer states of itself; None until it is loaded.
+        hyper: hyper-parameters of the rounds that start here; None until the trainer is loaded.
+    """
+
+    me: Peer
+    trainer: TrainerId
+    waits: Waits = field(default_factory=Waits)
+    rules: Rules = field(default_factory=Rules)
+    topology: Topology = full_mesh
+    rng: Rng = field(default_factory=NoChance)
+    folds: bool = True
+    run: str = ""
+    declaration: Declaration | None = field(default=None, init=False)
+    hyper: HyperParams | None = field(default=None, init=False)
+
+    @property
+    def my_id(self) -> PeerId:
+        """This node's id."""
+        return PeerId(self.me.id)
+
+    @property
+    def needed_rule(self) -> str:
+        """The aggregation rule that the trainer's updates need; empty: any."""
+        return self.declaration.merging if self.declaration else ""
+
+    @property
+    def stated(self) -> Mapping[str, str]:
+        """What all nodes must have alike in addition to what the trainer states; empty where all is as usual."""
+        return {**self.rules.stated(), **({MERGING: self.needed_rule} if self.needed_rule else {})}
+
+    @property
+    def agreement(self) -> Mapping[str, str] | None:
+        """What all nodes must have alike, as messages state it."""
+        declared = self.declaration.agreement if self.declaration else {}
+        return {**declared, **self.stated} or None
+
+    def declare(self, declaration: Declaration) -> None:
+        """The trainer is loaded, for the first time or with other data."""
+        self.declaration = declaration
+        self.folds = self.folds and not declaration.merging
+        self.use(self.hyper or declaration.defaults)
+
+    def use(self, hyper: HyperParams | None) -> None:
+        """Train with these hyper-parameters from now on; None: with those of before."""
+        self.hyper = hyper or self.hyper
+
+    def merge_by(self, rule: str, folds: bool) -> None:
+        """Merge by the aggregation rule that a person chose."""
+        self.rules, self.folds = self.rules.merged_by(rule), folds
+
+    def message(self, kind: type[M], key: RoundKey, /, **fields: Any) -> M:
+        """A message of a round from this node."""
+        assert self.hyper is not None
+        return kind(
+            i_am=self.me,
+            trainer_id=self.trainer,
+            round=key.number,
+            federated_learning_params=self.hyper,
+            initiator=key.initiator,
+            agreement=self.agreement,
+            **fields,
+        )
+
+    def view(self) -> Mapping[str, Any]:
+        """Their figures in the view of the job, and what the trainer declares of its data and of what it offers."""
+        declared = self.declaration
+        offers = declared.offers if declared else {}
+        return {
+            "trainer_id": self.trainer,
+            "trainer_label": declared.label if declared else self.trainer,
+            "federated_learning_params": self.hyper.words() if self.hyper else "",
+            "hyper": self.hyper,
+            "merging_rule": self.needed_rule or self.rules.merging,
+            "data": dict(declared.data) if declared else {},
+            "inputs": offers.get("inputs"),
+            "finds": offers.get("finds", ""),
+            "note": offers.get("note", ""),
+            "counts": dict(offers.get("counts", {})),
+            "checksum": offers.get("checksum", ""),
+            "parts": list(offers.get("parts", ())),
+            "formats": list(offers.get("formats", ())),
+        }
+
+    def restore(self, hyper: HyperParams | None, merging: tuple[str, str, bool]) -> None:
+        """Take up what an earlier run saved; see `kept`."""
+        rule, settled, folds = merging
+        self.use(hyper)
+        if rule and settled == self.rules.settled:  # else the settings were changed since, and count
+            self.merge_by(rule, folds)
+
+    def kept(self) -> Mapping[str, Any]:
+        """What outlives a restart, as plain JSON data."""
+        rules = self.rules
+        return {
+            "hyper": self.hyper.fields() if self.hyper else None,
+            "merging": [rules.by_person, rules.settled, self.folds] if rules.by_person else None,
+        }

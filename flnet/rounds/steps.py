@@ -1,0 +1,268 @@
+"""The one table of a job's legal steps: phase -> event -> phases it may lead to.
+
+Two rules for whoever edits it: an event that a phase may meet stands in that phase's row, even if it changes
+nothing (late messages are normal, silence about them is not), and what cannot happen does not; and
+docs/rounds.md holds the picture that `draw` makes of this table, so change both together. Tests hold both.
+
+Events that mean the same in every phase stand in `EVERYWHERE`; rows name them only where they lead elsewhere. A
+refusal (PeerError) leaves the phase as it was and is not in the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Set
+from enum import StrEnum
+
+from flnet.protocol.events import (
+    Averaged,
+    AveragingFailed,
+    ClaimAnswered,
+    ClaimReceived,
+    DataChanged,
+    DeclineReceived,
+    Evaluated,
+    EvaluationFailed,
+    Fetched,
+    FetchFailed,
+    HyperParamsEdited,
+    Paused,
+    PeerLost,
+    PeerSeen,
+    Planned,
+    Prepared,
+    PrepareFailed,
+    Restored,
+    Resumed,
+    RolledBack,
+    RoundTriggered,
+    SendFailed,
+    SendRefused,
+    SeriesStopped,
+    SumSpoilt,
+    TimerFired,
+    Trained,
+    TrainingAsked,
+    TrainingFailed,
+    UpdateOffered,
+    UpdateReceived,
+    VersionAnswered,
+    VersionReceived,
+    WillingnessChanged,
+)
+from flnet.text import Text, text
+
+
+class Phase(StrEnum):
+    """Where a job stands."""
+
+    LOADING = "LOADING"  # the trainer is being loaded
+    NO_DATA = "NO_DATA"  # it cannot work: nothing to train on, or broken
+    IDLE = "IDLE"  # between rounds
+    FETCHING = "FETCHING"  # the model that training starts from is on its way from the initiator
+    TRAINING = "TRAINING"  # local training runs; updates of faster peers are gathered already
+    GATHERING = "GATHERING"  # own word is out; waiting for the peers' updates
+    AVERAGING = "AVERAGING"  # the average is being computed
+    MEASURING = "MEASURING"  # the average is being measured on the own test split
+    EXCHANGING = "EXCHANGING"  # accuracies are compared; better models are tried
+
+    @property
+    def words(self) -> Text:
+        """The phase as it stands within a sentence."""
+        return _WORDS[self]
+
+
+_WORDS = {
+    Phase.LOADING: text("loading"),
+    Phase.NO_DATA: text("no_data"),
+    Phase.IDLE: text("idle"),
+    Phase.FETCHING: text("fetching"),
+    Phase.TRAINING: text("training"),
+    Phase.GATHERING: text("gathering"),
+    Phase.AVERAGING: text("averaging"),
+    Phase.MEASURING: text("measuring"),
+    Phase.EXCHANGING: text("exchanging"),
+}
+
+
+P = Phase
+# Ends of work that a newer step made pointless: they may come at any time later.
+_LATE = (Trained, TrainingFailed, Evaluated, EvaluationFailed, Fetched, FetchFailed)
+# The round is over, and the next of a series may open at once; a node that is not chosen for it only gathers.
+_OVER = frozenset({P.IDLE, P.TRAINING, P.GATHERING})
+_STARTS = frozenset({P.TRAINING, P.GATHERING})  # this node starts a round, for which it may not be chosen
+_BEGINS = frozenset({P.FETCHING, P.TRAINING})  # a round opens, from a model that is here, or not here yet
+_JOINS = _BEGINS | {P.GATHERING, P.IDLE}  # a round opens; while it is paused, this node sits it out
+# Only an update told of the round, and its start may still come; a paused node sits it out, and may be the last.
+_TOLD = frozenset({P.GATHERING, P.AVERAGING, P.IDLE})
+_SAID = (UpdateReceived, UpdateOffered, DeclineReceived)
+_GATHERED = _OVER | {P.AVERAGING}  # IDLE: there was nothing to average
+
+
+def _row(phase: Phase, stays: Collection[type], leads: Mapping[type, Set[Phase]]) -> Mapping[type, Set[Phase]]:
+    """A phase's row: events after which it may stay as it is, and those that may lead elsewhere."""
+    return {event: leads.get(event, set()) | ({phase} if event in stays else set()) for event in (*stays, *leads)}
+
+
+LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
+    P.LOADING: _row(
+        P.LOADING,
+        (TrainingAsked, DeclineReceived, Restored),
+        {
+            Prepared: _JOINS | {P.AVERAGING, P.MEASURING},  # the last two: where an earlier run stopped
+            PrepareFailed: {P.NO_DATA},
+        },
+    ),
+    P.NO_DATA: _row(P.NO_DATA, (PrepareFailed, DeclineReceived), {Prepared: {P.IDLE}, DataChanged: {P.IDLE}}),
+    P.IDLE: _row(
+        P.IDLE,
+        (TrainingAsked, *_SAID, ClaimReceived, ClaimAnswered, RolledBack, *_LATE),
+        {
+            RoundTriggered: _STARTS,
+            Resumed: _STARTS,  # a series goes on
+            WillingnessChanged: _STARTS,  # likewise
+            TimerFired: _STARTS,  # likewise, as nobody else has started its next round
+            PeerLost: _STARTS,
+            PeerSeen: _STARTS,  # the last one that a series waited for after a restart
+            TrainingAsked: _JOINS,
+            UpdateReceived: _TOLD,
+            UpdateOffered: {P.GATHERING},
+            SendRefused: {P.GATHERING},  # of a start that this node had forgotten, whose round had no average
+        },
+    ),
+    P.FETCHING: _row(
+        P.FETCHING,
+        (TrainingAsked, *_SAID, ClaimAnswered, *_LATE),
+        {
+            Fetched: {P.GATHERING} | _GATHERED,  # the first two and IDLE: what came could not be used
+            FetchFailed: {P.GATHERING} | _GATHERED,
+            TrainingAsked: {P.AVERAGING} | _JOINS,
+            UpdateReceived: _TOLD,
+            UpdateOffered: {P.GATHERING, P.IDLE},
+            SendRefused: {P.GATHERING},  # as below, of a start that this node has forgotten
+        },
+    ),
+    P.TRAINING: _row(
+        P.TRAINING,
+        (TrainingAsked, *_SAID, ClaimAnswered, *_LATE),
+        {
+            Trained: {P.GATHERING, P.AVERAGING, P.IDLE},  # IDLE: it gave nothing usable, and nobody else is there
+            TrainingFailed: {P.GATHERING, P.AVERAGING, P.IDLE},
+            TrainingAsked: {P.AVERAGING} | _JOINS,
+            UpdateReceived: _TOLD,
+            UpdateOffered: {P.GATHERING, P.IDLE},
+            SendRefused: {P.GATHERING, P.IDLE},  # the mesh is ahead: start the next round and sit it out
+        },
+    ),
+    P.GATHERING: _row(
+        P.GATHERING,
+        (TrainingAsked, *_SAID, ClaimAnswered, *_LATE),
+        {
+            UpdateReceived: {P.AVERAGING, P.IDLE},
+            UpdateOffered: {P.IDLE},
+            Trained: _GATHERED,  # of a training that went on over rounds, for which all waited
+            TrainingFailed: _GATHERED,
+            DeclineReceived: _GATHERED,
+            Fetched: _GATHERED,
+            FetchFailed: _GATHERED,
+            PeerLost: _GATHERED,
+            SendRefused: _GATHERED,
+            TimerFired: _GATHERED,
+            RoundTriggered: {P.AVERAGING} | _STARTS,
+            TrainingAsked: {P.AVERAGING} | _JOINS,
+        },
+    ),
+    P.AVERAGING: _row(
+        P.AVERAGING,
+        (TrainingAsked, *_SAID, ClaimAnswered, SumSpoilt, *_LATE),
+        {
+            Averaged: {P.MEASURING, P.AVERAGING} | _JOINS,  # but for the first: a newer round waited
+            AveragingFailed: {P.AVERAGING} | _JOINS,
+        },
+    ),
+    P.MEASURING: _row(
+        P.MEASURING,
+        (TrainingAsked, *_SAID, ClaimAnswered, *_LATE),
+        {
+            Evaluated: {P.EXCHANGING} | _OVER,
+            EvaluationFailed: _OVER,
+            TrainingAsked: _JOINS,
+            UpdateReceived: _TOLD,
+            UpdateOffered: {P.GATHERING, P.IDLE},
+        },
+    ),
+    P.EXCHANGING: _row(
+        P.EXCHANGING,
+        (TrainingAsked, *_SAID, ClaimReceived, ClaimAnswered, *_LATE),
+        {
+            ClaimReceived: _OVER,
+            ClaimAnswered: _OVER,
+            Evaluated: _OVER,
+            EvaluationFailed: _OVER,
+            Fetched: _OVER,
+            FetchFailed: _OVER,
+            PeerLost: _OVER,
+            SendFailed: _OVER,
+            SendRefused: _OVER,
+            TimerFired: _OVER,
+            RoundTriggered: _STARTS,
+            TrainingAsked: _JOINS,
+            UpdateReceived: _TOLD,
+            UpdateOffered: {P.GATHERING, P.IDLE},
+        },
+    ),
+}
+
+_WAKES = frozenset({P.FETCHING, P.TRAINING})  # a version is begun; without any peer, nobody is asked
+_FOUND = frozenset({P.AVERAGING, P.TRAINING})  # all that could be fetched is here; the second: there was nothing
+
+# The same of jobs without common rounds (`flnet.rounds.asynchronous`).
+ASYNCHRONOUS: Mapping[Phase, Mapping[type, Set[Phase]]] = {
+    P.LOADING: _row(P.LOADING, (Restored,), {Prepared: _WAKES | {P.IDLE}, PrepareFailed: {P.NO_DATA}}),
+    P.NO_DATA: _row(
+        P.NO_DATA,
+        (PrepareFailed,),
+        {Prepared: _WAKES | {P.IDLE}, DataChanged: _WAKES | {P.IDLE}},
+    ),
+    P.IDLE: _row(P.IDLE, (*_LATE, RolledBack), {RoundTriggered: _WAKES, Resumed: _WAKES}),
+    P.FETCHING: _row(
+        P.FETCHING,
+        _LATE,
+        {
+            VersionAnswered: _FOUND,
+            SendFailed: _FOUND,
+            SendRefused: _FOUND,
+            TimerFired: _FOUND,
+            PeerLost: _FOUND,
+            Fetched: _FOUND,
+            FetchFailed: _FOUND,
+        },
+    ),
+    P.AVERAGING: _row(P.AVERAGING, (SumSpoilt, *_LATE), {Averaged: {P.TRAINING}, AveragingFailed: {P.TRAINING}}),
+    P.TRAINING: _row(P.TRAINING, _LATE, {Trained: _WAKES | {P.IDLE}, TrainingFailed: _WAKES | {P.IDLE}}),
+}
+
+EVERYWHERE: frozenset[type] = frozenset(
+    {
+        *(VersionReceived, VersionAnswered),
+        *(PeerSeen, PeerLost, TimerFired, SendFailed, SendRefused),
+        *(HyperParamsEdited, SeriesStopped, Paused, Resumed, DataChanged, Planned, WillingnessChanged),
+    }
+)
+
+
+def is_legal(
+    before: Phase, event: type, after: Phase, table: Mapping[Phase, Mapping[type, Set[Phase]]] = LEGAL
+) -> bool:
+    """Whether this event may lead from this phase to that one."""
+    return after in table[before].get(event, ()) or (event in EVERYWHERE and before == after)
+
+
+def draw(table: Mapping[Phase, Mapping[type, Set[Phase]]] = LEGAL) -> str:
+    """A table as a Mermaid state diagram; steps that stay in their phase are left out."""
+    arrows: dict[tuple[Phase, Phase], list[str]] = {}
+    for before, row in table.items():
+        for event, targets in row.items():
+            for after in targets - {before}:
+                arrows.setdefault((before, after), []).append(event.__name__)
+    lines = [f"    {a} --> {b}: {', '.join(sorted(names))}" for (a, b), names in sorted(arrows.items())]
+    return "\n".join(["stateDiagram-v2", "    [*] --> LOADING", *lines])

@@ -1,0 +1,249 @@
+"""The view of a job: what the core gives, the API answers and documents, peers are told and pages show.
+
+Each part of a job gives its figures (`view` of the part); one more figure needs a field here and a line there.
+What peers say of their jobs is read with the same model, by `JobView.claimed`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from flnet.protocol.messages import HexDigest, HyperParams, Unit
+from flnet.rounds.steps import Phase
+from flnet.text import Words, one_line
+
+MAX_WORDS = 500  # characters of a text that a peer claims
+MAX_ENTRIES = 256  # of a list or mapping that it claims
+MAX_DEPTH = 4  # of lists and mappings within each other
+MAX_NUMBER = 10**15
+_NOT_FOR_PEERS = frozenset({"finds", "inputs", "note", "counts", "checksum", "parts", "counts_little"})
+
+Figures = dict[str, float]
+RuleView = Annotated[str, Field(description="by which updates become one model, as FLNET_AGGREGATION is written")]
+
+
+class View(BaseModel):
+    """What all views share: every field that there is is known here."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+
+class ProgressView(View):
+    """How far a local training is, in batches."""
+
+    done: int
+    total: int
+
+
+class MetricsView(View):
+    """Further figures of the trainer, before and after averaging."""
+
+    before: Figures = {}
+    after: Figures = {}
+
+
+def _open(schema: dict[str, Any]) -> None:
+    """Further figures of a trainer are no part of the description."""
+    schema.pop("additionalProperties", None)
+
+
+class DataView(BaseModel):
+    """What was found where."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True, json_schema_extra=_open)
+
+    source: Words = ""
+    rows: dict[str, int] = {}
+    classes: list[str] = []
+    sample: bool = Field(default=False, description="whether these are generated sample data")
+    note: Words = ""
+
+
+class GoalView(View):
+    """A series of rounds that goes on until a goal is reached, as this node sees it."""
+
+    until: str = Field(description="the goal")
+    by: str = Field(description="the node that was asked for it")
+    first_round: int
+    rounds: int = Field(description="how many there are at most")
+    round: int = Field(description="the newest one, or the one that it ended with")
+    done: int = Field(description="rounds that are over and of which nodes reported")
+    state: Literal["open", "reached", "given_up"]
+    accuracy: Unit | None = Field(description="mean of the nodes that reported in the newest round that is over")
+    nodes: int = Field(description="that reported in it")
+    best: Unit | None = Field(description="the best mean so far")
+    stale: int = Field(description="rounds since then")
+    words: Words = Field(description="why it goes on, or how it ended")
+
+
+class ScheduleView(View):
+    """When rounds start by themselves on this node."""
+
+    when: str = Field(description="as FLNET_TRAIN_WHEN is written")
+    by_person: bool = Field(description="whether a person gave the job this schedule")
+    next_seconds: int | None = Field(description="until the next start, where that can be told")
+    next_words: Words = Field(description="why it will be; empty if none is to come")
+    new_examples: int = Field(description="rows that have come since this node trained last")
+    unwilling: Words = Field(description="why it takes no part in rounds of others now; empty if it does")
+
+
+class PeerVersionView(View):
+    """What this node knows of a peer's versions, where there are no common rounds."""
+
+    peer: str
+    version: int | None = Field(description="the newest one that it told")
+    merged: int | None = Field(description="the newest one that was merged here")
+    into: int | None = Field(description="the own version that came of that")
+    at: float | None = Field(description="when that was ready, in seconds since 1970 by this node's clock")
+    newer: bool = Field(description="whether the newest one is still to be merged")
+    reachable: bool
+
+
+class VersionsView(View):
+    """Versions, where there are no common rounds."""
+
+    own: int = Field(description="number of the newest own version; 0 before the first training")
+    peers: list[PeerVersionView]
+
+
+class LittleView(View):
+    """A node whose updates count little in the averages that are made here."""
+
+    peer: str
+    since: int = Field(description="the first round of those in which they do")
+    weight: float | None = Field(description="in the newest average that gave it one, in [0, 1]")
+    fair: float | None = Field(
+        description="the share that it would have had there by its examples, at most an equal one"
+    )
+    reason: Words = Field(description="why its newest update did not count; empty if it did")
+
+
+class JobView(View):
+    """One trainer on this node; accuracies are on its own test split, in [0, 1]."""
+
+    trainer_id: str
+    trainer_label: str
+    phase: Phase
+    current_round: int = Field(description="the newest round entered; -1 before the first")
+    fed_learn_done: Literal["Yes", "No"]
+    federated_learning_params: str
+    hyper: HyperParams | None
+    used_hyper: HyperParams | None = Field(description="what this node trained with in the last round")
+    pre_fedavg_accuracy: Unit | None
+    post_fedavg_accuracy: Unit | None
+    metrics: MetricsView
+    model_was_exchanged: Literal["Yes", "No"]
+    exchanged_with: str | None
+    digest: HexDigest | None = Field(description="of the model held")
+    schema_digest: HexDigest | None
+    model_round: int
+    contributors: int
+    initiator: str | None
+    rounds_left: int
+    goal: GoalView | None = Field(default=None, description="of the series under way, or of the last one")
+    schedule: ScheduleView | None = None
+    paused: bool
+    versions: VersionsView | None = Field(default=None, description="null where rounds are common to all nodes")
+    sits_out: Words = Field(default="", description="why it does not train in the open round; empty if it does")
+    chosen: list[str] | None = Field(default=None, description="who trains in the newest round; null for all")
+    rolled_back: bool = Field(default=False, description="whether a person went back to the model held")
+    merging_rule: RuleView = ""
+    counts_little: list[LittleView] = Field(default=[], description="by their updates; not in GET /info")
+    waiting_for: list[str]
+    received: list[str]
+    progress: ProgressView | None = None
+    outcome: Words
+    error: Words | None
+    data: DataView
+    formats: list[str] = Field(description="to which its models can be exported")
+    inputs: dict[str, Any] | None = Field(default=None, description="what predictions take; not in GET /info")
+    finds: Literal["", "labels", "groups"] = Field(
+        default="", description="what can be seen of its models on the own rows; not in GET /info"
+    )
+    note: Words = Field(default="", description="of the trainer, on its predictions; not in GET /info")
+    counts: dict[str, list[int]] = Field(default={}, description="rows of each class by split; not in GET /info")
+    checksum: str = Field(default="", description="of the own data; not in GET /info")
+    parts: list[list[int]] = Field(default=[], description="rows of each class in every part; not in GET /info")
+
+    @property
+    def label(self) -> str:
+        """The name of the trainer for people."""
+        return self.trainer_label or self.trainer_id or "?"
+
+    @property
+    def has_data(self) -> bool:
+        """Whether the trainer has loaded its data."""
+        return self.phase not in (Phase.LOADING, Phase.NO_DATA)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether data are loaded or a round is open."""
+        return self.phase not in (Phase.IDLE, Phase.NO_DATA)
+
+    def as_json(self) -> Mapping[str, Any]:
+        """As JSON-ready data, without what is not known."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+    def for_peers(self) -> Mapping[str, Any]:
+        """As JSON-ready data for peers: without what is long, and what tells of single classes of the data."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude=set(_NOT_FOR_PEERS))
+
+    @classmethod
+    def claimed(cls, claim: object) -> JobView:
+        """What a peer says of one of its jobs, which may be anything.
+
+        A field that is missing or breaks its rule has the value of a job that did nothing yet, and is not in
+        `model_fields_set`. Texts are cut to one line of MAX_WORDS characters, lists to MAX_ENTRIES entries.
+        """
+        stated = _bounded(claim)
+        known = {name: stated[name] for name in cls.model_fields if name in stated} if type(stated) is dict else {}
+        try:
+            job = cls._read(known)
+        except ValidationError as exc:
+            wrong = {error["loc"][0] for error in exc.errors(include_url=False, include_input=False)}
+            known = {name: value for name, value in known.items() if name not in wrong}
+            job = cls._read(known)
+        return cls.model_construct(_fields_set=set(known), **dict(job))
+
+    @classmethod
+    def _read(cls, known: Mapping[str, Any]) -> JobView:
+        return cls.model_validate_json(json.dumps({**_NOTHING_DONE, **known}), strict=True)
+
+
+_NOTHING_DONE: Mapping[str, Any] = {
+    **dict.fromkeys(("trainer_id", "trainer_label", "federated_learning_params", "outcome"), ""),
+    **dict.fromkeys(("fed_learn_done", "model_was_exchanged"), "No"),
+    **dict.fromkeys(("hyper", "used_hyper", "pre_fedavg_accuracy", "post_fedavg_accuracy", "exchanged_with")),
+    **dict.fromkeys(("digest", "schema_digest", "initiator", "error", "inputs")),
+    **dict.fromkeys(("current_round", "model_round"), -1),
+    **dict.fromkeys(("contributors", "rounds_left"), 0),
+    **{
+        "phase": "IDLE",
+        "metrics": {},
+        "data": {},
+        "paused": False,
+        "waiting_for": [],
+        "received": [],
+        "formats": [],
+    },
+}
+
+
+def _bounded(value: object, depth: int = 0) -> Any:
+    """JSON data without texts, lists and numbers beyond the bounds; null in place of what cannot be kept."""
+    if isinstance(value, str):
+        return one_line(value, MAX_WORDS)
+    if isinstance(value, int | float):
+        return value if -MAX_NUMBER < value < MAX_NUMBER else None
+    if depth >= MAX_DEPTH:
+        return None
+    if isinstance(value, list):
+        return [_bounded(entry, depth + 1) for entry in value[:MAX_ENTRIES]]
+    if isinstance(value, dict):
+        pairs = list(value.items())[:MAX_ENTRIES]
+        return {one_line(str(name), MAX_WORDS): _bounded(entry, depth + 1) for name, entry in pairs}
+    return None

@@ -1,0 +1,1 @@
+"""Identity, signatures, TLS contexts, trust and rate limits; no HTTP."""

@@ -1,0 +1,279 @@
+"""Invariants that every mesh must keep under every fault, checked at each step of a simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flnet.params.params import Digest, Params, PeerId
+from flnet.protocol.effects import Average
+from flnet.protocol.events import DeclineReceived, Event, Mark, UpdateOffered, UpdateReceived
+from flnet.protocol.messages import StatedVersion
+from flnet.protocol.updates import RoundKey, Update
+from flnet.rounds.base import AnyJob
+from flnet.rounds.series import key_of
+from flnet.store.base import SavedJob
+
+
+class InvariantBroken(AssertionError):
+    """The simulation reached a state that must never occur."""
+
+
+def peers_of(updates: Sequence[Update]) -> list[PeerId]:
+    """The senders of these updates."""
+    return [update.peer for update in updates]
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """An update that a node accepted from a peer.
+
+    Attributes:
+        counts: whether it counts in the open round, with its parameters.
+    """
+
+    peer: PeerId
+    key: RoundKey
+    counts: bool
+
+
+class Ledger:
+    """Records the updates and averages of a synchronous mesh, and checks its invariants.
+
+    - A node averages once per round, counts no update twice, and averages nothing that was not sent.
+    - Equal sets of updates give averages with equal digests.
+    - Round numbers never decrease.
+    - An acknowledged update is on the disk, and in the average.
+    - A peer's model is adopted only if it is better on the node's own test data.
+    """
+
+    def __init__(self) -> None:
+        self.averages: dict[tuple[PeerId, int], Digest] = {}
+        self.sent: dict[tuple[PeerId, RoundKey], set[Digest]] = {}
+        self._results: dict[tuple[Digest | None, tuple[tuple[PeerId, Digest, int | None], ...]], Digest] = {}
+        self._updates: dict[tuple[PeerId, RoundKey], Digest] = {}
+        self._rounds: dict[PeerId, int] = {}
+        self._acknowledged: dict[tuple[PeerId, RoundKey], set[PeerId]] = {}
+        self._averaged: dict[tuple[PeerId, RoundKey], set[PeerId]] = {}  # senders of the updates in an average
+        self._left_out: dict[tuple[PeerId, RoundKey], set[PeerId]] = {}  # senders of updates that moved too far
+        self._apart: set[tuple[PeerId, Digest]] = set()  # averages that differ from those of most nodes
+
+    def sent_update(self, peer: PeerId, key: RoundKey, params: Params) -> None:
+        """A node sends its update of a round, which never changes afterwards."""
+        if self._updates.setdefault((peer, key), params.digest) != params.digest:
+            raise InvariantBroken(f"{peer} sends another update of {key} than before")
+        self.sent.setdefault((peer, key), set()).add(params.digest)
+
+    def told_version(self, node: PeerId, number: int, version: StatedVersion) -> None:
+        """A node tells its version, which no node does in a synchronous mesh."""
+        raise InvariantBroken(f"{node} tells version {number}, but rounds are common")
+
+    def stepped(self, job: AnyJob) -> None:
+        """A node has handled an event; see `VersionLedger.stepped` for what is checked."""
+
+    def started_average(self, node: PeerId, number: int) -> None:
+        """A node begins to average."""
+        if (node, number) in self.averages:
+            raise InvariantBroken(f"{node} averaged twice in round {number}")
+
+    def averaged(
+        self,
+        node: PeerId,
+        effect: Average,
+        result: Params,
+        folded: Sequence[Update] = (),
+        apart: Digest | None = None,
+        left_out: Collection[PeerId] = (),
+    ) -> None:
+        """A node has averaged.
+
+        Args:
+            folded: the updates that it had added up before.
+            apart: the model that its round began with, if most others began with another one: then it may
+                leave out other updates than they do, because of the distance.
+            left_out: senders of updates that came and do not count, or did not come again, as it published.
+        """
+        updates = (*folded, *effect.updates)
+        number = effect.key.number
+        self.started_average(node, number)
+        self.averages[node, number] = result.digest
+        if list(effect.folded) != [update.peer for update in folded]:
+            raise InvariantBroken(f"{node} folded {folded}, but {effect.folded} were to be")
+        self._check_updates(node, effect, updates)
+        if lost := self._acknowledged.get((node, effect.key), set()) - set(peers_of(updates)) - set(left_out):
+            raise InvariantBroken(f"{node} averages {effect.key} without {sorted(lost)}, which it acknowledged")
+        self._averaged[node, effect.key] = {*peers_of(updates), *left_out}
+        self._left_out[node, effect.key] = set(left_out)
+        if apart is not None:
+            self._apart.add((node, result.digest))
+        received = tuple((u.peer, u.params.digest, u.examples) for u in updates)
+        if self._results.setdefault((apart, received), result.digest) != result.digest:
+            raise InvariantBroken(f"{node} averaged an equal set to another digest in round {number}")
+
+    def _check_updates(self, node: PeerId, effect: Average, updates: Sequence[Update]) -> None:
+        peers = peers_of(updates)
+        if len(set(peers)) != len(peers) or peers != sorted(peers):
+            raise InvariantBroken(f"{node} counts {peers}: twice, or out of order")
+        for update in updates:
+            if update.key != effect.key or not self._was_sent(node, update):
+                raise InvariantBroken(f"{node} averages {update.peer}'s {update.key} in {effect.key}")
+
+    def accepted(self, job: AnyJob, event: Event) -> Accepted | None:
+        """What a node did with a peer's update; None if the event is no update, or the update was not accepted."""
+        if not isinstance(event, UpdateReceived | UpdateOffered):
+            return None
+        peer, key, round = event.update.peer, event.update.key, job.round
+        averaging = round.averaging if round is not None and round.key == key else None
+        counts = averaging is not None and peer in averaging.updates
+        offered = averaging is not None and peer in averaging.offers
+        waiting = job.inbox.early.get(peer)
+        early = waiting is not None and not isinstance(waiting, DeclineReceived) and key_of(waiting) == key
+        if not (counts or offered or early):
+            return None
+        return Accepted(peer, key, counts and isinstance(event, UpdateReceived))
+
+    def acknowledged_update(self, node: PeerId, accepted: Accepted, disk: SavedJob) -> None:
+        """A node replies 200 to an update: it must be on the disk, and count if it came with its parameters."""
+        peer, key = accepted.peer, accepted.key
+        is_saved = any(saved.update.peer == peer and saved.update.key == key for saved in disk.updates)
+        if not is_saved and disk.snapshot.get("updates_from", 0) <= key.number:
+            raise InvariantBroken(f"{node} acknowledged {peer}'s {key}, which is not on its disk")
+        if accepted.counts:
+            self._acknowledged.setdefault((node, key), set()).add(peer)
+            if peer not in self._averaged.get((node, key), {peer}):
+                raise InvariantBroken(f"{node} averaged {key} without {peer}, which it acknowledges now")
+
+    def acknowledged(self, node: PeerId, key: RoundKey) -> set[PeerId]:
+        """The senders of the updates of a round that a node acknowledged while the round was open."""
+        return self._acknowledged.get((node, key), set())
+
+    def left_out(self, node: PeerId, key: RoundKey) -> set[PeerId]:
+        """The senders of updates that a node left out of an average, because they moved too far."""
+        return self._left_out.get((node, key), set())
+
+    def adopted(self, node: PeerId, own: Digest, before: float, after: float, threshold: float) -> None:
+        """A node adopted a peer's model instead of its own average.
+
+        It may give up an average that differs from those of most nodes for a worse model.
+
+        Args:
+            before: accuracy of its own average on its own test data.
+            after: accuracy of the peer's model there.
+        """
+        if (node, own) not in self._apart and not after > before + threshold:
+            raise InvariantBroken(f"{node} adopted a model of accuracy {after:.3f}, its own had {before:.3f}")
+
+    def restarted(self, node: PeerId, saved: Mapping[str, Any], *, ran_without_disk: bool = False) -> None:
+        """A node was killed and restarted; averages that it had not saved do not count.
+
+        Args:
+            ran_without_disk: whether its disk was broken: then it published that, and acknowledged nothing.
+        """
+        first = saved.get("updates_from", 0)
+        for average in [made for made in self.averages if made[0] == node and made[1] >= first]:
+            del self.averages[average]
+        for owner, key in [of for of in self._averaged if of[0] == node and of[1].number >= first]:
+            del self._averaged[owner, key]
+        if ran_without_disk:
+            self._rounds.pop(node, None)
+
+    def lost_disk(self, node: PeerId) -> None:
+        """A node lost its disk: what it did before does not bind it."""
+        self._rounds.pop(node, None)
+        self.averages = {made: digest for made, digest in self.averages.items() if made[0] != node}
+        self._updates = {of: digest for of, digest in self._updates.items() if of[0] != node}
+        self._acknowledged = {of: peers for of, peers in self._acknowledged.items() if of[0] != node}
+        self._averaged = {of: peers for of, peers in self._averaged.items() if of[0] != node}
+
+    def _was_sent(self, node: PeerId, update: Update) -> bool:
+        return update.peer == node or update.params.digest in self.sent.get((update.peer, update.key), ())
+
+    def entered_round(self, node: PeerId, number: int) -> None:
+        """The effects of a step become visible to others; `number` is the round that the job was in."""
+        if number < self._rounds.get(node, -1):
+            raise InvariantBroken(f"{node} went back to round {number}")
+        self._rounds[node] = number
+
+
+class VersionLedger(Ledger):
+    """Records the versions of an asynchronous mesh, and checks its invariants.
+
+    - A version that a node has told never changes, and its number never decreases while the node has its disk.
+    - Only versions that were told are merged.
+    - No peer counts twice in a merge, and none is missing in the record of the version.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._newest: dict[PeerId, Mark] = {}
+        self._told: dict[PeerId, set[Digest]] = {}
+        self._merges: dict[tuple[PeerId, int], set[PeerId]] = {}
+
+    def told_version(self, node: PeerId, number: int, version: StatedVersion) -> None:
+        """A node tells its version to others."""
+        mark, before = Mark(version.run, number, Digest(version.digest)), self._newest.get(node)
+        self._told.setdefault(node, set()).add(mark.digest)
+        if before is not None and before.number > 0:
+            if mark.number < before.number:
+                raise InvariantBroken(f"{node} goes back from version {before.number} to {mark.number}")
+            if mark.number == before.number and mark.digest != before.digest:
+                raise InvariantBroken(f"{node} tells another version {mark.number} than before")
+        self._newest[node] = mark
+
+    def started_average(self, node: PeerId, number: int) -> None:
+        """A node begins to merge; after a restart it may merge the same number again."""
+
+    def averaged(
+        self,
+        node: PeerId,
+        effect: Average,
+        result: Params,
+        folded: Sequence[Update] = (),
+        apart: Digest | None = None,
+        left_out: Collection[PeerId] = (),
+    ) -> None:
+        """A node has merged; see `Ledger.averaged` for the arguments."""
+        updates = (*folded, *effect.updates)
+        peers = peers_of(updates)
+        if len(set(peers)) != len(peers) or peers != sorted(peers):
+            raise InvariantBroken(f"{node} counts {peers}: twice, or out of order")
+        for update in updates:
+            if update.peer != node and update.params.digest not in self._told.get(update.peer, ()):
+                raise InvariantBroken(f"{node} merges what {update.peer} never told")
+        self._merges[node, effect.key.number] = set(peers)
+
+    def accepted(self, job: AnyJob, event: Event) -> Accepted | None:
+        """Updates are not acknowledged where versions are fetched."""
+        return None
+
+    def stepped(self, job: AnyJob) -> None:
+        """A node has handled an event: the record of its newest version names all that it was merged from."""
+        number, node, record = job.number, job.settings.my_id, job.history.last
+        if job.busy or record is None or record.key.number != number:
+            return
+        merged = self._merges.pop((node, number), None)
+        if merged is None or record.digest is None:
+            return
+        others = {peer for peer in merged if _is_named(peer, record.outcome)}
+        if lost := merged - {*record.contributors, *others, node}:
+            raise InvariantBroken(f"{node} does not say that {sorted(lost)} went into version {number}")
+
+    def lost_disk(self, node: PeerId) -> None:
+        """A node lost its disk: it starts from version 0 again."""
+        super().lost_disk(node)
+        self._newest.pop(node, None)
+        self._forget_merges(node)
+
+    def restarted(self, node: PeerId, saved: object, *, ran_without_disk: bool = False) -> None:
+        """A node was killed and restarted: it still has to know its versions, even if its disk was broken."""
+        self._rounds.pop(node, None)
+        self._forget_merges(node)
+
+    def _forget_merges(self, node: PeerId) -> None:
+        self._merges = {merge: peers for merge, peers in self._merges.items() if merge[0] != node}
+
+
+def _is_named(peer: PeerId, outcome: str) -> bool:
+    """Whether a record says that a model was merged without being a contribution, or was refused."""
+    return f"the first model of {peer}," in outcome or peer in outcome.partition("; left out: ")[2]

@@ -1,0 +1,130 @@
+"""GET /events: what happens on this node as server-sent events, resumable by Last-Event-ID."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import cast
+
+import orjson
+from quart import Quart, Response, current_app, request
+from werkzeug.exceptions import ServiceUnavailable
+
+from flnet.errors import InvalidMessage
+from flnet.node.interface import Feed, FeedItem, Node
+from flnet.text import text
+from flnet.web.routes import MESH, Api, json_answer
+from flnet.web.translation import ENGLISH, LANGUAGES, translate_sentence
+
+HEARTBEAT_SECONDS = 3.0  # a comment, so that readers find out within seconds that the node is gone
+MAX_STREAMS = 64  # open at once; each costs a socket and a queue
+_NAME = "flnet.streams"
+api = Api()
+
+
+class Streams:
+    """The open streams of one app, and the order to end them."""
+
+    def __init__(self) -> None:
+        self.open = 0
+        self.ending = asyncio.Event()
+
+
+def streams_of(app: Quart) -> Streams:
+    """The streams of an app."""
+    return cast(Streams, app.extensions.setdefault(_NAME, Streams()))
+
+
+@api.get("/events", MESH, answer_type="text/event-stream")
+async def events(node: Node) -> Response:
+    """What happens, as server-sent events."""
+    streams = streams_of(current_app)
+    after = _resume_point(node.feed, request.headers.get("Last-Event-ID"))
+    if streams.open >= MAX_STREAMS:
+        raise ServiceUnavailable(
+            text("{count} callers watch this node already; close one and try again", MAX_STREAMS)
+        )
+    if request.method == "HEAD":
+        return json_answer(None)
+    language = request.args.get("language", ENGLISH)
+    answer = Response(_stream(node.feed, after, streams, language), content_type="text/event-stream")
+    answer.timeout = None  # a stream ends when its reader leaves or the node stops, not by the clock
+    answer.headers["X-Accel-Buffering"] = "no"
+    return answer
+
+
+@api.get("/events.jsonl", MESH, answer_type="application/x-ndjson")
+async def event_lines(node: Node) -> Response:
+    """What happened, a line each."""
+    names = ("id", "at", "kind", "text", "trainer", "data")
+    items = await node.events()
+    lines = [orjson.dumps({name: getattr(item, name) for name in names}, default=str) for item in items]
+    answer = Response(b"".join(line + b"\n" for line in lines), content_type="application/x-ndjson")
+    answer.headers["Content-Disposition"] = 'attachment; filename="events.jsonl"'
+    return answer
+
+
+def _resume_point(feed: Feed, header: str | None) -> int | None:
+    """After which item to begin; None: with what happens next.
+
+    An id that is greater than any of ours is from before this node's restart: all that is kept is new then.
+    """
+    if header is None or header == "":
+        return None
+    if not header.isascii() or not header.isdigit():
+        raise InvalidMessage(text("Last-Event-ID: expected a whole number, got {value}", repr(header[:60])))
+    kept = feed.recent()
+    newest = kept[-1].id if kept else 0
+    after = int(header[:20])
+    return after if after <= newest else 0
+
+
+async def _stream(feed: Feed, after: int | None, streams: Streams, language: str) -> AsyncIterator[bytes]:
+    streams.open += 1
+    items = feed.watch(after)
+    ending = asyncio.ensure_future(streams.ending.wait())
+    following = asyncio.ensure_future(_next(items))
+    try:
+        yield b"retry: 2000\n\n"
+        while True:
+            # Not wait_for: its time-out would cancel the feed's iterator, and lose what it was about to give.
+            await asyncio.wait({following, ending}, timeout=HEARTBEAT_SECONDS, return_when="FIRST_COMPLETED")
+            if ending.done():
+                return
+            if not following.done():
+                yield b": still here\n\n"
+            elif (item := following.result()) is None:
+                return
+            else:
+                following = asyncio.ensure_future(_next(items))
+                yield as_event(item, language)
+    finally:
+        streams.open -= 1
+        ending.cancel()
+        following.cancel()
+
+
+async def _next(items: AsyncIterator[FeedItem]) -> FeedItem | None:
+    """The next item; None at the end."""
+    return await anext(items, None)
+
+
+def as_event(item: FeedItem, language: str = ENGLISH) -> bytes:
+    """One item in the text/event-stream form (WHATWG HTML, section 9.2).
+
+    Args:
+        language: of who reads it; if it is known and not English, what is shown stands beside the text.
+    """
+    data: dict[str, object] = {
+        "id": item.id,
+        "at": item.at,
+        "kind": item.kind,
+        "text": item.text,
+        "trainer": item.trainer,
+        "data": item.data,
+    }
+    if language in LANGUAGES and language != ENGLISH:
+        sentence = translate_sentence(language, item.text)
+        data |= {"shown": sentence.text, "shown_language": sentence.language or language}
+    kind = " ".join(item.kind.split())  # a line break would begin another field
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (item.id, kind.encode(), orjson.dumps(data))

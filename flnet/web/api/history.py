@@ -1,0 +1,397 @@
+"""The results of the rounds of a job: as JSON, as CSV, SVG and PNG files, and leave-one-out accuracies."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from markupsafe import Markup, escape
+from pydantic import Field
+from quart import Response, current_app, request
+
+from flnet.errors import InvalidMessage, NotOffered, UnknownTrainer
+from flnet.node import interface
+from flnet.node.interface import Node
+from flnet.params.params import TrainerId
+from flnet.protocol.messages import HexDigest, HyperParams, Unit
+from flnet.rounds.view import Figures, MetricsView, View
+from flnet.text import text
+from flnet.web.auth.permissions import Who
+from flnet.web.charts import (
+    AFTER,
+    BEFORE,
+    HEIGHT,
+    LEFT,
+    MAX_DOTS,
+    RIGHT,
+    WIDTH,
+    Chart,
+    ChartSeries,
+    Look,
+    Point,
+    accuracy_chart,
+    figure_chart,
+    points_of,
+    svg_of,
+)
+from flnet.web.formatting import one_line, seconds_words, size_words
+from flnet.web.routes import JOBS, Api
+
+MOST_POINTS = 1000  # of a line in a picture; of a longer history every so many rounds are drawn
+TITLE, LEGEND, GAP = 24, 20, 16  # heights around a panel
+COLOURS = ("#1c7a4b", "#6f8578", "#0f5f8a")
+INK, GRID = "#1b221d", "#dde4de"
+FONT = "sans-serif"
+SCALE = 2  # pixels of a PNG for each unit, so that it is sharp in print
+FILE_LOOK = Look(
+    Markup('stroke="{}"').format(GRID),
+    Markup('text-anchor="end"'),
+    Markup('text-anchor="middle"'),
+    Markup('fill="none" stroke="{}" stroke-width="2"'),
+    Markup(' fill="{}" stroke="none"'),
+    COLOURS,
+)
+SECONDS = ("fetch", "train", "wait", "average", "measure", "exchange")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would take for one
+_COLUMNS = (
+    *("round", "initiator", "why", "outcome", "error", "participants", "contributors", "missing", "examples"),
+    *(BEFORE, AFTER, "exchanged_with", "digest", "bytes_sent", "bytes_received", "seconds"),
+    *(f"seconds_{part}" for part in SECONDS),
+    *("decision", "decided", "mean_accuracy", "mean_loss"),
+)
+_LAST = {"last": "so many of the newest rounds only; all if absent"}
+api = Api()
+
+
+class DecisionView(View):
+    """What this node made of a round of a series with a goal."""
+
+    over: Literal["reached", "given_up"] | None
+    words: str
+    accuracy: Unit | None
+    loss: float | None
+    nodes: int = Field(description="that reported")
+    best: Unit | None
+
+
+class BytesView(View):
+    """Bodies with parameters that a round moved, in bytes."""
+
+    sent: int
+    received: int
+
+
+WeighedView = Annotated[
+    dict[str, dict[str, float | str]],
+    Field(
+        description="by peer, as far as known: weight, norm, cosine, consistency, reason (docs/aggregation-rules.md)"
+    ),
+]
+
+
+class RoundView(View):
+    """What came of one round on this node."""
+
+    round: int
+    initiator: str
+    why: str = Field(default="", description="why a schedule of this node started it")
+    decision: DecisionView | None = Field(default=None, description="on a series with a goal, after this round")
+    outcome: str
+    error: str | None
+    contributors: list[str]
+    missing: list[str]
+    digest: HexDigest | None = Field(description="of the average")
+    pre_fedavg_accuracy: Unit | None
+    post_fedavg_accuracy: Unit | None
+    exchanged_with: str | None
+    examples: int | None
+    used_hyper: HyperParams | None
+    seconds: Figures = Field(description="that the parts of the round took")
+    bytes: BytesView
+    chosen: list[str] | None = Field(default=None, description="who was to train; null for all")
+    metrics: MetricsView
+    contributions: list[dict[str, str | int | None]] = Field(default=[], description="see docs/audit.md")
+    weighed: WeighedView = Field(default={})
+
+
+@api.get(
+    "/jobs/<trainer>/history",
+    JOBS,
+    answer=list[RoundView],
+    query=_LAST,
+    refuses=(UnknownTrainer, InvalidMessage),
+)
+async def history(node: Node, trainer: TrainerId) -> Sequence[interface.View]:
+    """What came of every round, oldest first."""
+    return list(await node.records(trainer, asked_rounds()))
+
+
+def asked_rounds() -> int | None:
+    """How many records the request wants at most; None for all.
+
+    Raises:
+        InvalidMessage: that is no number of rounds.
+    """
+    asked = request.args.get("last")
+    if asked is None:
+        return None
+    if not (asked.isascii() and asked.isdigit() and len(asked) <= 9 and int(asked) > 0):
+        raise InvalidMessage(
+            text("last: expected a whole number from 1 to 999999999, got {value}", repr(asked[:60]))
+        )
+    return int(asked)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One chart of the picture, with its name; `top` is where it begins."""
+
+    title: str
+    chart: Chart
+    top: int
+
+
+def as_csv(records: Sequence[interface.View]) -> bytes:
+    """One line for each round, oldest first; lists are joined with semicolons."""
+    out = io.StringIO()
+    lines = csv.writer(out, lineterminator="\r\n")
+    lines.writerow(_COLUMNS)
+    lines.writerows([_cell(row.get(name)) for name in _COLUMNS] for row in map(_row, records))
+    return out.getvalue().encode()
+
+
+def panels_of(records: Sequence[interface.View]) -> list[Panel]:
+    """Accuracy, participants, seconds and bytes by round, one below the other, as far as there are figures."""
+    counted = [{**record, "of": {"count": len(record.get("contributors") or ())}} for record in records]
+    totals = [{**record, "of": {"seconds": sum(_seconds(record).values())}} for record in records]
+    train = points_of(records, "seconds", "train")
+    accuracies = _lines(
+        ("after averaging", points_of(records, AFTER)), ("before averaging", points_of(records, BEFORE))
+    )
+    counts = _lines(("updates averaged", points_of(counted, "of", "count")))
+    seconds = _lines(("the whole round", points_of(totals, "of", "seconds")), (text("local training"), train))
+    directions = [(name, points_of(records, "bytes", name)) for name in ("sent", "received")]
+    charts = (
+        ("Accuracy", accuracy_chart(accuracies, MOST_POINTS)),
+        ("Participants", figure_chart(counts, lambda count: f"{count:g}", MOST_POINTS)),
+        ("Seconds", figure_chart(seconds, seconds_words, MOST_POINTS)),
+        ("Bytes", figure_chart(_lines(*directions), lambda nbytes: size_words(int(nbytes)), MOST_POINTS)),
+    )
+    drawn = [(title, chart) for title, chart in charts if chart is not None]
+    each = TITLE + HEIGHT + LEGEND + GAP
+    return [Panel(title, chart, TITLE + GAP + number * each) for number, (title, chart) in enumerate(drawn)]
+
+
+def height_of(panels: Sequence[Panel]) -> int:
+    """Of the whole picture, in the units of `charts.WIDTH`."""
+    return TITLE + GAP + max(len(panels), 1) * (TITLE + HEIGHT + LEGEND + GAP)
+
+
+def as_svg(records: Sequence[interface.View], title: str) -> bytes:
+    """A picture that stands alone: no style sheet, no script, no font of its own."""
+    panels = panels_of(records)
+    height = height_of(panels)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
+        f'height="{height}" font-family="{FONT}" font-size="12" fill="{INK}">',
+        f"<title>{_plain(title)}</title>",
+        f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
+        f'<text x="12" y="24" font-size="16" font-weight="bold">{_plain(title)}</text>',
+        *(_drawn(panel) for panel in panels),
+    ]
+    if not panels:
+        parts.append(f'<text x="12" y="{TITLE + GAP + 24}">no rounds yet</text>')
+    return "\n".join([*parts, "</svg>", ""]).encode()
+
+
+def legend_of(chart: Chart) -> list[tuple[str, str]]:
+    """Colour and words of each line."""
+    return [(FILE_LOOK.mark(line.number), f"{line.name} ({line.last})") for line in chart.lines]
+
+
+def _drawn(panel: Panel) -> str:
+    chart, top = panel.chart, panel.top
+    parts = [f'<text x="12" y="{top + 16}" font-weight="bold">{panel.title}</text>']
+    parts.append(f'<g transform="translate(0 {top + TITLE})">{svg_of(chart, FILE_LOOK)}</g>')
+    for number, (colour, words) in enumerate(legend_of(chart)):
+        x, y = LEFT + 280 * number, top + TITLE + HEIGHT + 12
+        parts.append(f'<path d="M{x} {y - 4}h20" stroke="{colour}" stroke-width="2"/>')
+        parts.append(f'<text x="{x + 26}" y="{y}">{_plain(words)}</text>')
+    return "\n".join(parts)
+
+
+def _lines(*named: tuple[str, Sequence[Point]]) -> list[ChartSeries]:
+    return [ChartSeries(name, _thinned(points)) for name, points in named]
+
+
+def _thinned(points: Sequence[Point]) -> tuple[Point, ...]:
+    """Not more than MOST_POINTS, evenly, the newest among them."""
+    step = -(-len(points) // MOST_POINTS) or 1
+    return tuple(points[::-1][::step][::-1])
+
+
+def _row(record: interface.View) -> Mapping[str, Any]:
+    moved, decision = record.get("bytes") or {}, record.get("decision") or {}
+    seconds = _seconds(record)
+    return {
+        **record,
+        "participants": len(record.get("contributors") or ()),
+        "bytes_sent": moved.get("sent"),
+        "bytes_received": moved.get("received"),
+        "seconds": round(sum(seconds.values()), 3) if seconds else None,
+        **{f"seconds_{part}": round(seconds[part], 3) if part in seconds else None for part in SECONDS},
+        "decision": decision.get("over"),
+        "decided": decision.get("words"),
+        "mean_accuracy": decision.get("accuracy"),
+        "mean_loss": decision.get("loss"),
+    }
+
+
+def _seconds(record: interface.View) -> Mapping[str, float]:
+    seconds: Mapping[str, Any] = record.get("seconds") or {}
+    return {name: value for name, value in seconds.items() if isinstance(value, int | float)}
+
+
+def _cell(value: Any) -> Any:
+    """A figure as it is; words so that no spreadsheet takes them for a formula."""
+    if value is None or isinstance(value, int | float):
+        return value
+    words = ";".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return f"'{words}" if words.startswith(_FORMULA) else words
+
+
+def _plain(words: object) -> str:
+    return str(escape(one_line(words, 200)))
+
+
+def as_png(records: Sequence[interface.View], title: str) -> bytes:
+    """The picture of `as_svg` in pixels, drawn with Pillow; takes a tenth of a second, so call it in a thread.
+
+    Raises:
+        NotOffered: Pillow is not installed.
+    """
+    try:
+        from PIL import Image, ImageDraw, ImageFont  # noqa: PLC0415
+    except ImportError as exc:
+        words = text(
+            'a PNG needs Pillow, which is not installed; install it (pip install "flnet[images]"), or take the SVG'
+        )
+        raise NotOffered(words) from exc
+    panels = panels_of(records)
+    image = Image.new("RGB", (SCALE * WIDTH, SCALE * height_of(panels)), "white")
+    draw = ImageDraw.Draw(image)
+    fonts = {size: ImageFont.load_default(SCALE * size) for size in (12, 16)}
+    pen = _Pen(draw, fonts)
+    pen.words(12, 24, one_line(title, 200), size=16)
+    for panel in panels:
+        _draw(pen, panel)
+    if not panels:
+        pen.words(12, 64, "no rounds yet")
+    out = io.BytesIO()
+    image.save(out, "PNG", optimize=True)
+    return out.getvalue()
+
+
+class _Pen:
+    """Draws in the units of the SVG; `y` of words is their base line."""
+
+    def __init__(self, draw: Any, fonts: Any) -> None:
+        self._draw, self._fonts = draw, fonts
+
+    def words(self, x: float, y: float, words: str, *, size: int = 12, anchor: str = "ls") -> None:
+        self._draw.text((SCALE * x, SCALE * y), words, INK, font=self._fonts[size], anchor=anchor)
+
+    def line(self, places: Sequence[tuple[float, float]], colour: str, width: float) -> None:
+        scaled = [(SCALE * x, SCALE * y) for x, y in places]
+        if len(scaled) > 1:
+            self._draw.line(scaled, colour, round(SCALE * width), joint="curve")
+
+    def dot(self, x: float, y: float, colour: str) -> None:
+        box = [SCALE * (x - 2.5), SCALE * (y - 2.5), SCALE * (x + 2.5), SCALE * (y + 2.5)]
+        self._draw.ellipse(box, colour)
+
+
+def _draw(pen: _Pen, panel: Panel) -> None:
+    chart, top = panel.chart, panel.top + TITLE
+    pen.words(12, panel.top + 16, panel.title)
+    for tick in chart.levels:
+        y = top + float(tick.at)
+        pen.line([(LEFT, y), (WIDTH - RIGHT, y)], GRID, 1)
+        pen.words(LEFT - 6, y + 4, tick.label, anchor="rs")
+    for tick in chart.rounds:
+        pen.words(float(tick.at), top + HEIGHT - 12, tick.label, anchor="ms")
+    legend = legend_of(chart)
+    for line in reversed(chart.lines):
+        colour = legend[line.number][0]
+        places = [(float(x), top + float(y)) for x, y in line.dots]
+        pen.line(places, colour, 2)
+        for x, y in places if len(places) <= MAX_DOTS else ():
+            pen.dot(x, y, colour)
+    for number, (colour, words) in enumerate(legend):
+        x, y = LEFT + 280 * number, top + HEIGHT + 12
+        pen.line([(x, y - 4), (x + 20, y - 4)], colour, 2)
+        pen.words(x + 26, y, words)
+
+
+Make = Callable[[Sequence[interface.View], str], bytes]
+FORMS: Mapping[str, tuple[str, Make]] = {
+    "csv": ("text/csv; charset=utf-8", lambda records, title: as_csv(records)),
+    "svg": ("image/svg+xml", as_svg),
+    "png": ("image/png", as_png),
+}
+
+
+def _answering(form: str, kind: str, make: Make) -> Callable[[Node, TrainerId], Awaitable[Response]]:
+    async def answer(node: Node, trainer: TrainerId) -> Response:
+        wanted = asked_rounds()
+        title = f"{node.job(trainer).trainer_label} on {node.me.id}"
+        # Ten thousand rounds are some megabytes and half a second: one file at a time.
+        async with current_app.extensions.setdefault("flnet.history_files", asyncio.Lock()):
+            records = list(await node.records(trainer, wanted))
+            file = Response(await asyncio.to_thread(make, records, title), content_type=kind)
+        name = re.sub(r"[^A-Za-z0-9_-]", "_", f"{trainer}-{node.me.id}")[:100]
+        file.headers["Content-Disposition"] = f'attachment; filename="{name}-history.{form}"'
+        return file
+
+    return answer
+
+
+for form, (kind, make) in FORMS.items():
+    api.add(
+        *("GET", f"/jobs/<trainer>/history.{form}", JOBS, _answering(form, kind, make)),
+        what=f"The same as {form.upper()}, to take away",
+        answer_type=kind.partition(";")[0],
+        query=_LAST,
+        refuses=(UnknownTrainer, InvalidMessage, *((NotOffered,) if form == "png" else ())),
+    )
+
+
+class GainsRoundView(View):
+    """What each peer brought to one round."""
+
+    round: int
+    accuracy: float = Field(description="of the average of all, on the own test split")
+    examples: int = Field(description="rows of that split")
+    seconds: float = Field(description="that it took")
+    without: dict[str, float] = Field(description="by peer: the accuracy of the average without its update")
+
+
+class GainsView(View):
+    """What each peer brings, as this node alone knows it (FLNET_LEAVE_ONE_OUT)."""
+
+    on: bool = Field(description="whether that is to be measured")
+    why_not: str = Field(description="why the newest round was not measured; empty if it was, or is to be")
+    rounds: list[GainsRoundView] = Field(
+        description="those that were measured since this node started, oldest first"
+    )
+
+
+@api.get("/jobs/<trainer>/gains", JOBS, answer=GainsView, refuses=(UnknownTrainer,), who=Who.OPERATOR)
+async def gains(node: Node, trainer: TrainerId) -> interface.View:
+    """What the accuracy here would have been without each peer, where that is measured."""
+    return node.leave_one_out.view(trainer)

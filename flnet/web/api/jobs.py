@@ -1,0 +1,74 @@
+"""The jobs of this node: their state, and what a person may change of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flnet.errors import InvalidMessage, JobBusy, NotReady, UnknownTrainer
+from flnet.node.interface import EditHyperParams, Node
+from flnet.params.params import TrainerId
+from flnet.protocol.messages import PlanRounds, Trigger, Triggered
+from flnet.rounds.view import JobView
+from flnet.text import text
+from flnet.web.api.messages import message_body, receive
+from flnet.web.routes import JOBS, UNREADABLE, Api
+
+api = Api()
+api.add(
+    "POST",
+    Trigger.path,
+    JOBS,
+    receive,
+    what="Start one or more rounds",
+    accepts=Trigger,
+    answer=Triggered,
+    status=202,
+    refuses=(*UNREADABLE, UnknownTrainer, JobBusy),
+    body=message_body,
+)
+
+
+@api.get("/jobs", JOBS, answer=list[JobView])
+async def jobs(node: Node) -> Sequence[JobView]:
+    """All jobs of this node."""
+    return node.all_jobs()
+
+
+@api.get("/jobs/<trainer>", JOBS, answer=JobView, refuses=(UnknownTrainer,))
+async def job(node: Node, trainer: TrainerId) -> JobView:
+    """One job."""
+    return node.job(trainer)
+
+
+@api.patch("/jobs/<trainer>/params", JOBS, answer=JobView, refuses=(UnknownTrainer, NotReady, JobBusy))
+async def change_params(node: Node, trainer: TrainerId, asked: EditHyperParams) -> JobView:
+    """Change hyper-parameters for the rounds that start here, or the aggregation rule of the job."""
+    if not asked.fields():
+        raise InvalidMessage(
+            text('nothing to change: expected at least one of e, u, b, aggregation, such as {{"e": 2}}')
+        )
+    return await node.edit_hyper_params(trainer, asked)
+
+
+@api.put("/jobs/<trainer>/schedule", JOBS, answer=JobView, refuses=(UnknownTrainer, JobBusy))
+async def plan(node: Node, trainer: TrainerId, asked: PlanRounds) -> JobView:
+    """When rounds start by themselves here; null for what the node's settings say."""
+    return await node.plan(trainer, asked.when)
+
+
+@api.post("/jobs/<trainer>/stop", JOBS, answer=JobView, refuses=(UnknownTrainer,))
+async def stop(node: Node, trainer: TrainerId) -> JobView:
+    """End the series of rounds after the one that is open."""
+    return await node.steer(trainer, "stop")
+
+
+@api.post("/jobs/<trainer>/pause", JOBS, answer=JobView, refuses=(UnknownTrainer,))
+async def pause(node: Node, trainer: TrainerId) -> JobView:
+    """Sit out the rounds that open from now on."""
+    return await node.steer(trainer, "pause")
+
+
+@api.post("/jobs/<trainer>/resume", JOBS, answer=JobView, refuses=(UnknownTrainer,))
+async def resume(node: Node, trainer: TrainerId) -> JobView:
+    """Take part in rounds again."""
+    return await node.steer(trainer, "resume")

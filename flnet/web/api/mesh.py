@@ -1,0 +1,189 @@
+"""This node and its peers, with their jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from flnet.errors import StillThere, UnknownPeer
+from flnet.names import is_name
+from flnet.node import interface
+from flnet.node.interface import Node, PeerInfo
+from flnet.protocol.messages import LAST_ROUND, HexDigest, Name, Peer, StateWord, Unit
+from flnet.rounds.steps import Phase
+from flnet.rounds.view import JobView, View
+from flnet.settings import Settings
+from flnet.text import Text, Words
+from flnet.web.routes import MESH, Api
+
+api = Api()
+MAX_WORDS = 500  # characters of a reason
+
+
+def _shown(value: Any) -> str:
+    """Words on one line, and not too many of them."""
+    if isinstance(value, Text) and value.isprintable() and len(value) <= MAX_WORDS:
+        return value
+    return "".join(sign if sign.isprintable() else " " for sign in str(value)[:MAX_WORDS])
+
+
+class _Said(BaseModel):
+    """What a node says; no field can hold anything but what its type allows."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False, defer_build=True)
+
+
+class MeshJob(_Said):
+    """One trainer on one node; accuracies are on that node's own test split, in [0, 1]."""
+
+    trainer_id: Name
+    current_round: Annotated[int, Field(ge=-1, le=LAST_ROUND)] = -1
+    phase: Annotated[Phase | None, Field(strict=False)] = None
+    paused: bool = False
+    pre_fedavg_accuracy: Unit | None = None
+    post_fedavg_accuracy: Unit | None = None
+    digest: HexDigest | None = None
+    waiting_for: list[Name] = []
+
+    @classmethod
+    def of(cls, job: JobView) -> MeshJob | None:
+        """What the view of a job says, as far as it is told; None where it names no trainer."""
+        if not is_name(job.trainer_id):
+            return None
+        return cls(
+            trainer_id=job.trainer_id,
+            current_round=max(job.current_round, -1),
+            phase=job.phase if "phase" in job.model_fields_set else None,
+            paused=job.paused,
+            pre_fedavg_accuracy=job.pre_fedavg_accuracy,
+            post_fedavg_accuracy=job.post_fedavg_accuracy,
+            digest=job.digest,
+            waiting_for=[name for name in job.waiting_for if is_name(name)],
+        )
+
+
+class MeshNode(_Said):
+    """One node: where it is, whether it answers, and its jobs.
+
+    Attributes:
+        state: as the membership names it, such as "alive", "suspect", "dead", "left", "pending".
+        reason: why it does not answer, or why nothing is known of its jobs.
+        fingerprint: of its key, the short form; empty for a node that has none.
+        key: its public key; empty for a node that has none.
+        disputed: whether another node claims its name, and is refused.
+        rtt_ms: round-trip time to it, smoothed, in milliseconds; None for this node, and where none was measured.
+    """
+
+    id: Name
+    address: str
+    state: Annotated[str, BeforeValidator(_shown), Field(max_length=MAX_WORDS)]
+    reason: Annotated[Words, BeforeValidator(_shown)] = ""
+    me: bool = False
+    version: Annotated[str, Field(pattern=r"^[0-9A-Za-z.+-]{1,40}$")] | None = None
+    fingerprint: str = ""
+    key: str = ""
+    disputed: bool = False
+    rtt_ms: Annotated[float, Field(ge=0)] | None = None
+    jobs: list[MeshJob] = []
+
+
+class Mesh(_Said):
+    """The answer: this node first, then the others."""
+
+    nodes: list[MeshNode]
+
+
+class PeerView(View):
+    """Another node, as this one knows it."""
+
+    id: str
+    ip: str | None
+    port: str
+    address: str
+    state: StateWord
+    reason: str = Field(description="why it is not held for alive, in words")
+    incarnation: int = Field(description="how often it was shown that it is there after all")
+    fingerprint: str = Field(default="", description="of its key, the short form; empty if it has none")
+    key: str = Field(default="", description="its public key; empty if it has none")
+    disputed: bool = Field(default=False, description="whether another node claims its name, and is refused")
+    rtt_ms: float | None = Field(default=None, description="of small requests to it, smoothed; milliseconds")
+
+
+class InfoView(View):
+    """This node, its jobs and its peers."""
+
+    iAm: Peer  # as it stands on the wire
+    fingerprint: str = Field(default="", description="of this node's key, the short form")
+    key: str = Field(default="", description="the public key by which this node is known")
+    mode: Literal["open", "keyed", "pinned"] = Field(
+        default="open", description="how the nodes of the mesh know each other"
+    )
+    jobsInfo: list[JobView]
+    lastNodeStatus: Literal["IDLE", "BUSY"]
+    peers: list[PeerView]
+    version: str
+
+
+@api.get("/info", MESH, answer=InfoView)
+async def info(node: Node) -> interface.View:
+    """This node, its jobs and its peers."""
+    return node.info()
+
+
+@api.get("/peers", MESH, answer=list[PeerView])
+async def peers(node: Node) -> Sequence[interface.View]:
+    """The other nodes."""
+    return list(node.peers())
+
+
+@api.get("/mesh", MESH, answer=Mesh)
+async def mesh(node: Node, settings: Settings) -> dict[str, Any]:
+    """This node and its peers with their jobs, for pictures and charts."""
+    return mesh_of(node, await node.peer_infos(), settings.listen_address).model_dump(mode="json")
+
+
+@api.delete("/peers/<path:peer>", MESH, answer=list[PeerView], refuses=(UnknownPeer, StillThere))
+async def forget(node: Node, peer: str) -> Sequence[interface.View]:  # a name may hold a slash
+    """Forget a peer that is dead or left, or whose name another node claims: the name is free again."""
+    return list(await node.forget(peer))
+
+
+def mesh_of(node: Node, peer_infos: Sequence[PeerInfo], host: str) -> Mesh:
+    """The mesh as this node sees it.
+
+    Args:
+        host: where this node listens, if it was not told at which address its peers reach it.
+    """
+    info, answers = node.info(), {answer.id: answer for answer in peer_infos}
+    me = MeshNode(
+        id=node.me.id,
+        address=node.me.model_copy(update={"ip": node.me.ip or host.strip("[]")}).address,
+        state="alive",
+        me=True,
+        version=info["version"],
+        fingerprint=info.get("fingerprint", ""),
+        key=info.get("key", ""),
+        jobs=_mesh_jobs(node.all_jobs()),
+    )
+    return Mesh(nodes=[me, *(_peer(peer, answers.get(peer["id"])) for peer in node.peers())])
+
+
+def _peer(peer: interface.View, answer: PeerInfo | None) -> MeshNode:
+    return MeshNode(
+        id=peer["id"],
+        address=peer["address"],
+        state=peer["state"],
+        reason=peer.get("reason") or (answer.error if answer else "") or "",
+        version=answer.version if answer else None,
+        fingerprint=peer.get("fingerprint", ""),
+        key=peer.get("key", ""),
+        disputed=peer.get("disputed", False),
+        rtt_ms=peer.get("rtt_ms"),
+        jobs=_mesh_jobs(answer.jobs if answer else ()),
+    )
+
+
+def _mesh_jobs(jobs: Iterable[JobView]) -> list[MeshJob]:
+    return [made for job in jobs if (made := MeshJob.of(job)) is not None]

@@ -1,0 +1,1 @@
+"""Admission of requests: who may call what, from where, and how often."""

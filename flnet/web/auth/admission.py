@@ -1,0 +1,330 @@
+"""Admission: one pipeline of named steps that every request passes before it reaches its route.
+
+A step returns nothing, or raises the refusal that the caller is told. Steps read the head of a request only; its body
+is received after the last step, so a request that is refused cannot make this node hold its bytes. Cheap steps come
+first, and those that protect expensive ones.
+
+Not here: open connections are limited before there is a request (`flnet.web.connection_limits`), and what a message
+says is checked by the node when it has been decoded (`flnet.node.inbound`).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import weakref
+from collections import Counter
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+import psutil
+from quart import Quart, Response, g, request
+from werkzeug.exceptions import Forbidden
+from werkzeug.routing import RequestRedirect
+
+from flnet.errors import NotReady, SignatureNeeded, SignInNeeded, TooManyMessages
+from flnet.node.interface import Node
+from flnet.security.rate_limits import Buckets, network_of
+from flnet.settings import Settings
+from flnet.text import text
+from flnet.web.auth.permissions import (
+    LOCALHOST,
+    Permissions,
+    Role,
+    Who,
+    asked_host,
+    caller_ip,
+    is_address,
+    may_act,
+)
+from flnet.web.auth.signed_requests import SignedRequests
+from flnet.web.body import CONTROL_BYTES, LimitedBody, limited_request
+from flnet.web.routes import SAFE_METHODS, Route, control_body
+
+BURST, PER_SECOND = 2000.0, 200.0  # messages of one address; fifty nodes on one machine send a hundred a second
+MAX_UNDER_WAY = 512  # messages that wait for their answer at the same time
+JSON_FACTOR = 3  # times the bytes of a JSON body that its numbers take while it is read
+MEGABYTE = 1024 * 1024
+HELD_BYTES = (
+    16 * MEGABYTE
+)  # of a body before it is admitted; Hypercorn hands over a few pieces of 64 KiB until then
+MIN_MEMORY, MAX_MEMORY = 64 * MEGABYTE, 2048 * MEGABYTE
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    # Not no-referrer: browsers would send "Origin: null" with this node's own forms too.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class BodyMemory:
+    """Memory for bodies that are being received: how much each caller has reserved."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.taken = Counter[str]()
+
+    def take(self, caller: str, nbytes: int) -> bool:
+        """Reserve memory if it is free: at most half of it for one caller, but always enough for one body."""
+        total, own = sum(self.taken.values()), self.taken[caller]
+        if (total and total + nbytes > self.size) or (own and own + nbytes > self.size // 2):
+            return False
+        self.taken[caller] += nbytes
+        return True
+
+    def give(self, caller: str, nbytes: int) -> None:
+        """Return it."""
+        self.taken[caller] -= nbytes
+        if self.taken[caller] <= 0:
+            del self.taken[caller]
+
+
+class Admission:
+    """Decides which requests the app of a node answers.
+
+    Attributes:
+        steps: all checks of a request, in this order.
+        memory: for bodies of other nodes.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        settings: Settings,
+        permissions: Permissions,
+        signed: SignedRequests | None,
+        routes: Iterable[Route],
+    ) -> None:
+        """Args:
+        signed: verifies the signatures of a keyed or pinned mesh; None in an open one.
+        routes: say who may use them, and where bodies go; a request to any other is refused.
+        """
+        self._node, self._settings, self._permissions, self._signed = node, settings, permissions, signed
+        self._routes = {(route.method, route.rule): route for route in routes}
+        self._names = host_names(node, settings)
+        self._messages = Buckets(BURST, PER_SECOND)
+        self._under_way: weakref.WeakSet[LimitedBody] = weakref.WeakSet()
+        self.memory = BodyMemory(memory_bytes())
+        self.steps = (
+            self.limit_messages,
+            self.check_host,
+            self.check_origin,
+            self.check_permission,
+            self.check_signature,
+            self.check_reader,
+            self.limit_under_way,
+            self.take_body,
+        )
+
+    def install(self, app: Quart) -> None:
+        """Pass every request of the app through the steps."""
+        app.extensions["flnet.permissions"] = self._permissions
+        app.request_class = limited_request(lambda _: LimitedBody(None, HELD_BYTES))
+        app.before_request(self.admit)
+        app.teardown_request(self.release)
+        app.after_request(add_security_headers)
+
+    async def admit(self) -> None:
+        """Admit the current request.
+
+        Raises:
+            PeerError, HTTPException: the refusal of the first step that did not let it pass.
+        """
+        g.route = self._route()
+        g.who = g.route.who if g.route is not None else None
+        for step in self.steps:
+            step()
+
+    def limit_messages(self) -> None:
+        """Limit messages of other nodes by the address they come from, before anything costly is done for them.
+
+        Raises:
+            TooManyMessages: the address has used its rate.
+        """
+        if _is_message() and (seconds := self._messages.take(network_of(caller_ip()))):
+            raise TooManyMessages(seconds)
+
+    def check_host(self) -> None:
+        """Refuse a host name that is not this node's, such as one that was made to lead here (DNS rebinding).
+
+        An address passes: a page can have it as its origin only if it came from there.
+
+        Raises:
+            Forbidden: another name, none, or several.
+        """
+        if not request.headers.get("Host") and request.method in SAFE_METHODS:
+            return  # browsers always send it, monitoring programs may not
+        host = asked_host()
+        if host not in self._names and not is_address(host):
+            raise Forbidden(
+                text(
+                    "this node does not go by the name {name}; ask for its address, or let whoever runs it add "
+                    "the name to FLNET_ALLOWED_HOSTS",
+                    repr(host[:100]),
+                )
+            )
+
+    def check_origin(self) -> None:
+        """Refuse requests that a page of another site makes a browser send (CSRF). Programs send neither header.
+
+        Raises:
+            Forbidden: the request would change something and comes from another site's page, or its browser is
+                signed in and does not say from which page it comes.
+        """
+        if request.method in SAFE_METHODS:
+            return
+        site = request.headers.get("Sec-Fetch-Site")
+        if site not in (None, "same-origin", "none"):
+            raise Forbidden(text("this request comes from a page of another site; use this node's own page"))
+        origin = request.headers.get("Origin")
+        if origin is not None and _host_of(origin) != request.headers.get("Host", "").lower():
+            raise Forbidden(
+                text("this request comes from a page of {site}; use this node's own page", repr(origin[:200]))
+            )
+        if origin is None and site is None and self._permissions.role() is Role.SESSION:
+            raise Forbidden(text("this request does not say from which page it comes; use this node's own page"))
+
+    def check_permission(self) -> None:
+        """Let only the operator use the operator's routes, and nobody a route that does not say who may use it.
+
+        Raises:
+            Forbidden: the route was registered without saying who may use it.
+            SignInNeeded, TooManyRequests: see `Permissions.check_operator`.
+        """
+        if request.url_rule is None or request.method == "OPTIONS":
+            return  # 404 or 405 follows; OPTIONS tells only which methods there are
+        if g.who is None:
+            raise Forbidden(text("nobody may do this: the table of who may ask does not know it"))
+        if g.who is Who.OPERATOR:
+            self._permissions.check_operator()
+
+    def check_signature(self) -> None:
+        """Verify the signature of a node of a keyed or pinned mesh, and that the request was not sent before.
+
+        Raises:
+            SignatureNeeded, SignatureRefused, NotAccepted, TooManyMessages: see `SignedRequests.verify`.
+        """
+        if self._signed is not None and (g.who is Who.NODES or self._signed.is_signed()):
+            self._signed.verify()
+
+    def check_reader(self) -> None:
+        """In a keyed or pinned mesh, let only its nodes and the operator read; others are led to sign in.
+
+        Raises:
+            SignatureNeeded: the caller is a stranger.
+            SignInPage: it asks with a browser.
+        """
+        if self._signed is None or self._signed.signer() is not None or request.url_rule is None:
+            return
+        if g.who is Who.PUBLIC or request.method == "OPTIONS" or may_act():
+            return
+        if request.method == "GET" and "text/html" in request.headers.get("Accept", ""):
+            raise SignInPage("/sign-in")
+        raise SignatureNeeded(text("this is for nodes of this mesh and persons of this node: sign in to read it"))
+
+    def limit_under_way(self) -> None:
+        """Limit the messages of other nodes that wait for their answer.
+
+        Raises:
+            NotReady: too many do.
+        """
+        if _is_message() and len(self._under_way) >= MAX_UNDER_WAY:
+            raise NotReady(text("too many messages wait here for their answer; send this one again"))
+
+    def take_body(self) -> None:
+        """Start to receive the body, and reserve memory for a large body of another node.
+
+        Raises:
+            NotReady: the memory is taken by other bodies.
+        """
+        held, body = request.body, self._body()
+        if _is_message():
+            self._reserve(body)
+            self._under_way.add(body)
+        request.body = body
+        if isinstance(held, LimitedBody):
+            held.hand_over(body)
+
+    async def release(self, _: BaseException | None) -> None:
+        """Give back what the current request has taken, once it is answered or has failed."""
+        if isinstance(request.body, LimitedBody):
+            self._under_way.discard(request.body)
+        if (give_back := g.pop("give_back", None)) is not None:
+            give_back()
+
+    def _route(self) -> Route | None:
+        if request.url_rule is None:
+            return None
+        method = "GET" if request.method == "HEAD" else request.method
+        return self._routes.get((method, request.url_rule.rule))
+
+    def _body(self) -> LimitedBody:
+        route: Route | None = g.route
+        choose = control_body if route is None else route.body
+        return choose(request, self._node, self._settings)
+
+    def _reserve(self, body: LimitedBody) -> None:
+        nbytes = _memory_for(body)
+        if nbytes <= JSON_FACTOR * CONTROL_BYTES:
+            return
+        caller = network_of(caller_ip())
+        if not self.memory.take(caller, nbytes):
+            raise NotReady(text("other large bodies are being read here; send this one again"))
+        # Also given back when the body is collected, should the request end in no orderly way.
+        g.give_back = weakref.finalize(body, self.memory.give, caller, nbytes)
+
+
+async def add_security_headers(answer: Response) -> Response:
+    """Add the security headers that a route has not set itself."""
+    for name, value in HEADERS.items():
+        answer.headers.setdefault(name, value)
+    if answer.status_code == SignInNeeded.status:
+        answer.headers.setdefault("WWW-Authenticate", 'Bearer realm="flnet"')
+    return answer
+
+
+class SignInPage(RequestRedirect):
+    """Redirects the browser of a stranger to the sign-in page."""
+
+    code = 302
+
+
+def memory_bytes() -> int:
+    """Memory for bodies of other nodes: a quarter of what this machine has, within bounds."""
+    try:
+        whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError):  # some systems do not tell
+        whole = psutil.virtual_memory().total
+    return min(max(whole // 4, MIN_MEMORY), MAX_MEMORY)
+
+
+def host_names(node: Node, settings: Settings) -> frozenset[str]:
+    """The host names under which this node answers, besides its addresses."""
+    named = (LOCALHOST, settings.node_ip, node.me.id, socket.gethostname(), *settings.allowed_hosts)
+    return frozenset(name.lower().removesuffix(".") for name in named if name)
+
+
+def _is_message() -> bool:
+    return request.method == "POST" and g.who is Who.NODES
+
+
+def _memory_for(body: LimitedBody) -> int:
+    """Bytes that a body may take while it is read; nothing if it will be refused unread."""
+    if body.announced is not None and body.announced > body.limit:
+        return 0
+    if body.landing is not None:
+        return body.announced or 0
+    return JSON_FACTOR * max(0, body.limit if body.announced is None else body.announced)
+
+
+def _host_of(origin: str) -> str | None:
+    """Host and port of an origin; None for "null" and for what cannot be read."""
+    try:
+        return urlsplit(origin).netloc.lower() or None
+    except ValueError:
+        return None

@@ -1,0 +1,1 @@
+"""The pages that a node shows in a browser."""

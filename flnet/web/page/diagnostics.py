@@ -1,0 +1,220 @@
+"""The pages of diagnostics: how label spaces correspond, and how many groups the rows of this node have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from quart import Response, request
+
+from flnet.node.interface import Node, View
+from flnet.params.params import TrainerId
+from flnet.web import charts
+from flnet.web.auth.permissions import Who
+from flnet.web.formatting import NONE, count, one_line
+from flnet.web.page.frame import Choice, choices, show
+from flnet.web.routes import Pages
+from flnet.web.translation import Translate, request_translator
+
+pages = Pages()
+MOST_ROWS, MOST_COLUMNS = 40, 30  # of a matrix; the rest is in the JSON
+SHADES = 9  # of a cell, beside its number: 0 for none
+
+
+@dataclass(frozen=True)
+class MatrixCell:
+    """One pair of classes: the chance, how far an estimate may be off, the rows behind it, and how dark it is."""
+
+    share: str
+    spread: str
+    rows: str
+    shade: int
+
+
+@dataclass(frozen=True)
+class MatrixRow:
+    """One of the own classes."""
+
+    name: str
+    cells: tuple[MatrixCell, ...]
+
+
+@dataclass(frozen=True)
+class MatrixView:
+    """A correspondence as a table.
+
+    Attributes:
+        seen: rows behind each column of an estimate; empty where nothing is estimated.
+        unseen: names of the columns of an estimate behind which no row stands.
+        hidden_rows, hidden_columns: how many are not shown.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[MatrixRow, ...]
+    seen: tuple[str, ...]
+    unseen: str
+    hidden_rows: int
+    hidden_columns: int
+
+
+@dataclass(frozen=True)
+class WaitingWords:
+    """Why coarse labels are not used for training yet, in figures for a sentence."""
+
+    from_round: str
+    share: str
+    needed: str
+    judged: str
+
+
+@dataclass(frozen=True)
+class GroupRow:
+    """One number of groups."""
+
+    k: str
+    inertia: str
+    silhouette: str
+    is_bend: bool
+    is_best: bool
+
+
+@dataclass(frozen=True)
+class GroupsShown:
+    """An elbow with silhouettes.
+
+    Attributes:
+        common: the common model's groups.
+        has_negative: whether a silhouette is below 0, so that there is no picture of them.
+    """
+
+    common: GroupRow
+    tried: tuple[GroupRow, ...]
+    elbow: charts.Chart | None
+    silhouettes: charts.Chart | None
+    has_negative: bool
+
+
+@pages.get("/view/labels/<trainer>", Who.OPERATOR)
+async def labels(node: Node, trainer: TrainerId) -> Response:
+    """How the labels of the own rows correspond to those of the answers; ?digest= names another model."""
+    findings = await node.studies.findings(trainer, "labels", request.args.get("digest"))
+    return await show(
+        "labels.html",
+        **_common(node, "labels", trainer, findings),
+        space=one_line(findings["space"]["id"], 64),
+        desired=one_line(findings["desired"]["id"], 64),
+        estimated=findings["estimated"],
+        pooled=findings.get("pooled") is True,
+        threshold=f"{findings['threshold']:g}",
+        matrix=matrix_view(findings),
+        waiting=waiting_words(findings.get("waiting")),
+    )
+
+
+@pages.get("/view/groups/<trainer>", Who.OPERATOR)
+async def groups(node: Node, trainer: TrainerId) -> Response:
+    """How many groups the own rows have; ?digest= names another model."""
+    findings = await node.studies.findings(trainer, "groups", request.args.get("digest"))
+    return await show(
+        "groups.html",
+        **_common(node, "groups", trainer, findings),
+        groups=groups_view(findings, request_translator()),
+        rows=count(findings["rows"]),
+        judged=count(findings["judged"]),
+        compared=count(findings["compared"]),
+    )
+
+
+def matrix_view(findings: View) -> MatrixView | None:
+    """The table of a correspondence; None while there is no estimate."""
+    matrix: Sequence[Sequence[float]] | None = findings.get("matrix")
+    if matrix is None:
+        return None
+    names = [one_line(name, 60) for name in findings["desired"]["classes"]]
+    own = [one_line(name, 60) for name in findings["space"]["classes"]]
+    counts: Sequence[Sequence[int]] = findings.get("counts") or ()
+    seen = [sum(column) for column in zip(*counts, strict=True)]
+    rows = [
+        MatrixRow(name, tuple(_cell(findings, row, column) for column in range(min(len(names), MOST_COLUMNS))))
+        for row, name in enumerate(own[:MOST_ROWS])
+    ]
+    return MatrixView(
+        tuple(names[:MOST_COLUMNS]),
+        tuple(rows),
+        tuple(count(rows) for rows in seen[:MOST_COLUMNS]),
+        ", ".join(name for name, rows in zip(names, seen, strict=False) if not rows),
+        max(0, len(own) - MOST_ROWS),
+        max(0, len(names) - MOST_COLUMNS),
+    )
+
+
+def waiting_words(waiting: View | None) -> WaitingWords | None:
+    """How far a warm-up is; None where nothing is waited for."""
+    if not waiting:
+        return None
+    share, needed = (f"{100 * waiting[name]:.0f} %" for name in ("share", "needed"))
+    return WaitingWords(str(waiting["from_round"]), share, needed, count(waiting["judged"]))
+
+
+def groups_view(findings: View, t: Translate) -> GroupsShown:
+    """The numbers of groups that were tried, in words and as charts."""
+    tried: Sequence[Mapping[str, Any]] = findings["tried"]
+    known = [grouping["silhouette"] for grouping in tried if grouping["silhouette"] is not None]
+    best = max(known, default=None)
+    rows = [
+        _group_row(grouping, grouping["k"] == findings["bend"], grouping["silhouette"] == best)
+        for grouping in tried
+    ]
+    has_negative = min(known, default=0) < 0
+    return GroupsShown(
+        _group_row(findings["common"], is_bend=False, is_best=False),
+        tuple(rows),
+        _chart([(grouping["k"], grouping["inertia"]) for grouping in tried], t),
+        None if has_negative else _chart(_with_silhouettes(tried), t),
+        has_negative,
+    )
+
+
+def _with_silhouettes(tried: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:
+    return [(grouping["k"], grouping["silhouette"]) for grouping in tried if grouping["silhouette"] is not None]
+
+
+def _chart(points: Sequence[tuple[int, float]], t: Translate) -> charts.Chart | None:
+    name = t("with {count} groups", count=points[-1][0]) if points else ""  # beside it stands the last figure
+    return charts.figure_chart([charts.ChartSeries(name, tuple(points))], lambda value: f"{value:.3g}")
+
+
+def _group_row(grouping: Mapping[str, Any], is_bend: bool, is_best: bool) -> GroupRow:
+    silhouette = grouping["silhouette"]
+    words = NONE if silhouette is None else f"{silhouette:.3f}"
+    return GroupRow(
+        str(grouping["k"]), f"{grouping['inertia']:.4g}", words, is_bend, is_best and silhouette is not None
+    )
+
+
+def _cell(findings: View, row: int, column: int) -> MatrixCell:
+    share = findings["matrix"][row][column]
+    deviation, counts = findings.get("deviation"), findings.get("counts")
+    spread = f"{deviation[row][column]:.3f}" if deviation else ""
+    return MatrixCell(f"{share:.3f}", spread, count(counts[row][column]) if counts else "", round(SHADES * share))
+
+
+def _common(node: Node, view: str, trainer: TrainerId, findings: View) -> dict[str, Any]:
+    """What both pages show: the job, the model, and which other jobs there are."""
+    job = node.job(trainer)
+    model = findings["model"]
+    round = model.get("round")
+    return {
+        "trainer": trainer,
+        "label": job.label,
+        "sample": job.data.sample,
+        "digest": one_line(model.get("digest"))[:12],
+        "round": str(round) if isinstance(round, int) and round >= 0 else "",
+        "choices": _choices(node, view, trainer),
+    }
+
+
+def _choices(node: Node, view: str, trainer: str) -> list[Choice]:
+    """The jobs that have something of this kind to show."""
+    return [choice for choice in choices(node, view, trainer) if node.job(TrainerId(choice.id)).finds == view]

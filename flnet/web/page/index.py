@@ -1,0 +1,257 @@
+"""The page: what this node and its peers are doing, and its buttons and forms. Works without script."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, get_args
+
+import orjson
+from quart import Response, redirect, request
+
+from flnet.errors import FlnetError
+from flnet.node.interface import EditHyperParams, FeedItem, Node, Order, Points
+from flnet.params.params import TrainerId
+from flnet.protocol.messages import Trigger
+from flnet.rounds.view import JobView
+from flnet.settings import Settings
+from flnet.text import text
+from flnet.web.api.mesh import mesh_of
+from flnet.web.auth.permissions import caller_ip, may_act
+from flnet.web.formatting import one_line
+from flnet.web.page import mesh as mesh_picture
+from flnet.web.page.frame import Notice, notices, render_page
+from flnet.web.page.job_card import PHASES, Card, PeerJob, card_of, jobs_of_peers, same_job
+from flnet.web.page.keys import identity_of, known_keys, with_known_keys
+from flnet.web.page.mesh import mesh_rows
+from flnet.web.page.weights import leave_one_out_table
+from flnet.web.routes import JSON, Pages, read_message
+from flnet.web.translation import Translate, request_translator
+from flnet.wire.transport import Reply
+
+pages = Pages()
+REFRESH_SECONDS = 5  # while something is going on, for browsers without script
+EVENTS_SHOWN = 50
+# The choices of the form for a goal: its words, and the fields whose numbers follow them.
+_GOALS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "mean": (("accuracy", ">="), ("least",)),
+    "every": (("every", "accuracy", ">="), ("least",)),
+    "own": (("own", "accuracy", ">="), ("least",)),
+    "gain": (("no-gain",), ("patience", "delta")),
+    "mlfedavg": (("mlfedavg",), ()),
+    "cumulative": (("mlfedavg", "cumulative"), ()),
+}
+
+
+@dataclass(frozen=True)
+class EventView:
+    """One thing that happened."""
+
+    time: str
+    iso: str
+    text: str
+    kind: str
+    trainer: str
+    id: int
+
+
+@pages.get("/")
+async def page(node: Node, settings: Settings) -> Response:
+    """The first page."""
+    shown = await page_data(node, settings.listen_address, request_translator(), acts=may_act())
+    return await render_page("index.html", **shown, notice=notices().get(request.args.get("notice")))
+
+
+@pages.post("/training/trigger/form")
+async def trigger(node: Node, form: Mapping[str, str]) -> Any:
+    """Start rounds."""
+    return _tell(await _trigger(node, form, request_translator()))
+
+
+@pages.post("/training/params/form")
+async def edit(node: Node, form: Mapping[str, str]) -> Any:
+    """Change hyper-parameters, or the aggregation rule."""
+    return _tell(await _edit(node, form, request_translator()))
+
+
+@pages.post("/training/steer/form")
+async def steer(node: Node, form: Mapping[str, str]) -> Any:
+    """End a series, pause a job or resume it."""
+    return _tell(await _steer(node, form, request_translator()))
+
+
+@pages.post("/training/schedule/form")
+async def plan(node: Node, form: Mapping[str, str]) -> Any:
+    """Give a job a schedule, or take it back."""
+    return _tell(await _plan(node, form, request_translator()))
+
+
+def _tell(notice: Notice) -> Any:
+    return redirect(f"/?notice={notices().put(notice)}", 303)
+
+
+async def page_data(node: Node, host: str, t: Translate, *, acts: bool = True) -> dict[str, Any]:
+    """All that the template shows, but for the notice; the peers are asked, if that has not just been done.
+
+    Args:
+        host: where this node listens, if it was not told at which address its peers reach it.
+        acts: whether the reader may act on this node, and is shown who waits to be accepted.
+    """
+    peer_infos = await node.peer_infos()
+    info = node.info()
+    jobs = node.all_jobs()
+    around = await asyncio.gather(*(node.peer_rounds(TrainerId(job.trainer_id)) for job in jobs))
+    elsewhere = jobs_of_peers(peer_infos)
+    mesh = mesh_of(node, peer_infos, host)
+    keys = known_keys(node.trust) if node.trust is not None and acts else None
+    if keys is not None:
+        mesh = with_known_keys(mesh, keys)
+    rows = mesh_rows(mesh, {job.trainer_id: job.label for job in jobs}, pinned=node.trust is not None)
+    busy = any(job.is_busy for job in (*jobs, *(other.job for other in elsewhere)))
+    return {
+        "status": one_line(info.get("lastNodeStatus")),
+        "ready": node.ready(),
+        "cards": [
+            _card(node, job, elsewhere, rounds, t, acts=acts) for job, rounds in zip(jobs, around, strict=True)
+        ],
+        "other_jobs": [other for other in elsewhere if not any(same_job(other.job, job) for job in jobs)],
+        "phases": PHASES,
+        "rows": rows,
+        "waiting": keys.waiting if keys is not None else (),
+        "pinned": node.trust is not None,
+        "own": identity_of(info.get("key", "")),
+        "picture": mesh_picture.mesh_picture(rows),
+        "events": event_views(node.feed.recent(), EVENTS_SHOWN),
+        "refresh": REFRESH_SECONDS if busy else None,
+    }
+
+
+def _card(
+    node: Node,
+    job: JobView,
+    elsewhere: Sequence[PeerJob],
+    rounds: Mapping[str, Points],
+    t: Translate,
+    *,
+    acts: bool,
+) -> Card:
+    trainer = TrainerId(job.trainer_id)
+    leave_one_out = leave_one_out_table(node.leave_one_out.view(trainer)) if acts else None
+    return card_of(node.me.id, job, elsewhere, node.history(trainer), rounds, t, leave_one_out)
+
+
+def event_views(items: Sequence[FeedItem], most: int) -> list[EventView]:
+    """The newest things that happened, newest first; times are this machine's."""
+    return [_event_view(item) for item in reversed(items[-most:])]
+
+
+def _event_view(item: FeedItem) -> EventView:
+    moment = datetime.fromtimestamp(item.at).astimezone()
+    return EventView(
+        moment.strftime("%H:%M:%S"),
+        moment.isoformat(timespec="seconds"),
+        one_line(item.text, 500),
+        one_line(item.kind, 40),
+        one_line(item.trainer, 64),
+        item.id,
+    )
+
+
+async def _trigger(node: Node, fields: Mapping[str, str], t: Translate) -> Notice:
+    """Ask for rounds on behalf of the form; every outcome is a sentence."""
+    trainer = fields.get("trainerId", "")
+    asked: dict[str, object] = {"trainerId": trainer}
+    if "rounds" in fields:
+        asked["rounds"] = number_of(fields["rounds"])
+    if "goal" in fields:
+        asked["until"] = until_of(fields)
+    try:
+        reply = await node.receive(Trigger.path, orjson.dumps(asked), JSON, caller_ip())
+    except FlnetError as error:
+        return Notice(error.message, is_error=True)
+    return _outcome(reply, trainer, t)
+
+
+def _outcome(reply: Reply, trainer: str, t: Translate) -> Notice:
+    answer: Mapping[str, Any] = orjson.loads(reply.body)
+    if reply.status >= 400:
+        return Notice(one_line(answer.get("message"), 500), is_error=True)
+    started = t("Round {round} of {trainer} has been started.", round=answer.get("round"), trainer=trainer)
+    return Notice(started, is_error=False)
+
+
+async def _edit(node: Node, fields: Mapping[str, str], t: Translate) -> Notice:
+    """Change hyper-parameters on behalf of the form."""
+    stated: dict[str, object] = {name: number_of(fields[name]) for name in ("e", "u", "b") if name in fields}
+    stated |= {"aggregation": fields["aggregation"]} if "aggregation" in fields else {}
+    try:
+        changes = read_message(EditHyperParams, stated)
+        job = await node.edit_hyper_params(TrainerId(fields.get("trainerId", "")), changes)
+    except FlnetError as error:
+        return Notice(error.message, is_error=True)
+    label, rule = job.label, job.merging_rule
+    if changes.aggregation is not None:
+        words = t(
+            "{label} uses the aggregation rule {rule} here. Choose the same on all other nodes.",
+            label=label,
+            rule=rule,
+        )
+        return Notice(words, is_error=False)
+    return Notice(t("The hyper-parameters of {label} are saved.", label=label), is_error=False)
+
+
+async def _steer(node: Node, fields: Mapping[str, str], t: Translate) -> Notice:
+    """End a series, pause a job or resume it on behalf of the form."""
+    done = {
+        "stop": t("No further round is started here."),
+        "pause": t("This node sits rounds out until it is resumed."),
+        "resume": t("This node takes part in rounds again."),
+    }
+    order = next((order for order in get_args(Order) if order == fields.get("do")), None)
+    if order not in done:
+        return Notice(text("do: expected stop, pause or resume"), is_error=True)
+    try:
+        await node.steer(TrainerId(fields.get("trainerId", "")), order)
+    except FlnetError as error:
+        return Notice(error.message, is_error=True)
+    return Notice(done[order], is_error=False)
+
+
+async def _plan(node: Node, fields: Mapping[str, str], t: Translate) -> Notice:
+    """Give a job a schedule on behalf of the form, or take it back."""
+    when = None if fields.get("do") == "reset" else fields.get("when", "")
+    try:
+        job = await node.plan(TrainerId(fields.get("trainerId", "")), when)
+    except FlnetError as error:
+        return Notice(error.message, is_error=True)
+    when = job.schedule.when if job.schedule else ""
+    return Notice(t("Rounds start by themselves: {schedule}", schedule=when), is_error=False)
+
+
+def until_of(fields: Mapping[str, str]) -> str:
+    """The goal that a form asks for; what is wrong in it is for the node to say."""
+    words, numbers = _GOALS.get(fields.get("goal", ""), ((), ()))
+    until = " ".join([*words, *(fields.get(name, "").strip()[:40] for name in numbers)])
+    minutes = fields.get("minutes", "").strip()[:20]
+    return f"{until}, within {_seconds(minutes)}" if minutes else until
+
+
+def _seconds(minutes: str) -> str:
+    try:
+        seconds = 60 * float(minutes)
+    except ValueError:
+        return minutes
+    return f"{seconds:.3f}" if 0 < seconds < 1e8 else "0"
+
+
+def number_of(written: str) -> int | float | str:
+    """The number that a person wrote; what is none stays text, for the model to refuse in words."""
+    for kind in (int, float):
+        try:
+            value = kind(written)
+        except ValueError:
+            continue
+        return value if abs(value) < 2**53 else written  # beyond that JSON has no room; infinity and NaN too
+    return written

@@ -1,0 +1,265 @@
+"""Serves the app with Hypercorn on one socket, and limits open connections.
+
+`bind` opens the socket before the rest of the node starts, so that a port in use is reported at once. `Server` accepts
+connections and hands each to Hypercorn. It speaks HTTP/1.1 only, and closes a connection as soon as its client is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from functools import cache
+from typing import cast
+
+from hypercorn.app_wrappers import ASGIWrapper
+from hypercorn.asyncio.tcp_server import TCPServer
+from hypercorn.asyncio.worker_context import WorkerContext
+from hypercorn.config import Config
+from hypercorn.events import Event, RawData, Updated
+from hypercorn.typing import AppWrapper, LifespanState
+from quart import Quart
+
+from flnet.errors import StartError
+from flnet.security.rate_limits import network_of
+from flnet.settings import PREFIX, Settings
+from flnet.text import text
+from flnet.web.api.events import streams_of
+from flnet.web.connection_limits import MIN_CONNECTIONS, RESERVED_FILES, ConnectionLimits, raise_file_limit
+
+GRACE_SECONDS = 3.0  # that requests under way have when the node stops
+KEEP_ALIVE_SECONDS = 15.0  # longer than flnet's client keeps an idle connection (10 s), so that it closes first
+HANDSHAKE_SECONDS = 10.0  # for the TLS handshake, before a connection counts for its address
+BACKLOG = 1024  # connections that wait to be accepted; a client beyond them tries again after a second
+CLOSE_SECONDS = 1.0  # for the client to close its end of TLS
+UNACKNOWLEDGED_SECONDS = 60.0  # after which the system ends a connection whose client acknowledges nothing
+TLS_HELLO = b"\x16\x03"  # the first bytes of TLS (RFC 8446, section 5.1)
+HTTP2 = b"PRI * HTTP/2"  # (RFC 9113, section 3.4)
+SWITCHING = b"HTTP/1.1 101 "  # to another protocol
+_log = logging.getLogger("flnet.web.server")
+
+
+def bind(settings: Settings) -> socket.socket:
+    """Bind the address and port of the settings, and listen.
+
+    Raises:
+        StartError: the port is in use or not allowed, or the address is not one of this machine.
+    """
+    host, port = settings.listen_address.strip("[]"), settings.node_port
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except (OSError, UnicodeError) as exc:
+        raise StartError(f"{host!r} is no address to listen on; correct {PREFIX}LISTEN_ADDRESS") from exc
+    listening = socket.socket(family, kind, proto)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; accepted connections inherit it
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(UNACKNOWLEDGED_SECONDS * 1000))
+        listening.bind(address)
+        listening.listen(BACKLOG)  # two programs can bind one port; only listening shows whether it is free
+    except OSError as exc:
+        listening.close()
+        raise StartError(_bind_error(exc, host, port)) from exc
+    listening.setblocking(False)
+    return listening
+
+
+async def serve(
+    app: Quart,
+    settings: Settings,
+    shutdown: asyncio.Event,
+    listening: socket.socket | None = None,
+    tls: ssl.SSLContext | None = None,
+    publish: Callable[[str, str], object] | None = None,
+) -> None:
+    """Serve until `shutdown` is set, then end within a few seconds, whatever clients do.
+
+    Args:
+        app: made by create_app.
+        settings: say where to listen.
+        shutdown: ends the server when it is set.
+        listening: the socket of `bind`, if it was called before; the server closes it.
+        tls: of a pinned mesh, which answers with TLS only.
+        publish: adds an event of a kind, with a sentence, to the event log.
+
+    Raises:
+        StartError: the port cannot be used.
+    """
+    server = Server(app, tls, _tls_notice(publish) if publish is not None and tls is None else None)
+    await app.startup()
+    try:
+        await server.start(listening or bind(settings))
+        await shutdown.wait()
+    finally:
+        streams_of(app).ending.set()
+        await server.stop()
+        await app.shutdown()
+
+
+class Server:
+    """Accepts connections and lets Hypercorn answer the requests on each of them.
+
+    Hypercorn's own `serve` offers no hook for limits of connections, so this takes its place. Of Hypercorn it uses
+    public names that are not documented; `tests/web/test_server.py` says so when another version changes them.
+    """
+
+    def __init__(self, app: Quart, tls: ssl.SSLContext | None, on_tls: Callable[[], object] | None) -> None:
+        """Args:
+        on_tls: called when a client begins with TLS although this server has none.
+        """
+        self._app, self._tls, self._on_tls = ASGIWrapper(app), tls, on_tls
+        self._config, self._context = _config(), WorkerContext(None)
+        self._limits = ConnectionLimits(max(raise_file_limit() - RESERVED_FILES, MIN_CONNECTIONS))
+        self._tasks = set[asyncio.Task[None]]()
+        self._listener: asyncio.Server | None = None
+
+    async def start(self, listening: socket.socket) -> None:
+        """Accept connections from now on."""
+        seconds = (HANDSHAKE_SECONDS, CLOSE_SECONDS) if self._tls else (None, None)
+        self._listener = await asyncio.start_server(
+            self._accept,
+            sock=listening,
+            backlog=BACKLOG,
+            ssl=self._tls,
+            ssl_handshake_timeout=seconds[0],
+            ssl_shutdown_timeout=seconds[1],
+        )
+
+    async def stop(self) -> None:
+        """Accept no more connections; requests under way have GRACE_SECONDS to end."""
+        if self._listener is not None:
+            self._listener.close()
+        await self._context.terminated.set()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=GRACE_SECONDS)
+        self._limits.close_all()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(self._serve(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = _Connection(self._app, self._config, self._context, self._limits, reader, writer)
+        connection.watch(self._on_tls)
+        peer = writer.get_extra_info("peername") or ("",)
+        if not self._limits.add(connection, network_of(str(peer[0])), writer.transport.abort):
+            writer.transport.abort()
+            return
+        try:
+            await connection.run()
+        except Exception:
+            _log.exception("a connection failed")
+        finally:
+            self._limits.remove(connection)
+
+
+class _Connection(TCPServer):
+    """One connection, which speaks HTTP/1.1 only and ends as soon as its client is gone."""
+
+    def __init__(
+        self,
+        app: AppWrapper,
+        config: Config,
+        context: WorkerContext,
+        limits: ConnectionLimits,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(app, loop, config, context, LifespanState(), reader, writer)
+        self._limits = limits
+
+    def watch(self, on_tls: Callable[[], object] | None) -> None:
+        """Let Hypercorn read through `_WatchedReader`."""
+        self._watched = _WatchedReader(self.reader, on_tls, self.idle_task.stop)
+        self.reader = cast(asyncio.StreamReader, self._watched)
+
+    async def protocol_send(self, event: Event) -> None:
+        """Send an event of Hypercorn, and note whether the connection is idle."""
+        if isinstance(event, Updated):
+            self._limits.set_idle(self, event.idle)
+            if event.idle and self._watched.at_eof():
+                return  # there is no further request to wait for
+        if isinstance(event, RawData) and event.data.startswith(SWITCHING):
+            self.writer.transport.abort()
+            return
+        await super().protocol_send(event)
+
+
+class _WatchedReader:
+    """The reader of a connection, in place of the one that Hypercorn would read from."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        on_tls: Callable[[], object] | None,
+        on_end: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Args:
+        on_tls: called when the first bytes are those of TLS.
+        on_end: called when the client sends nothing more, or begins with HTTP/2.
+        """
+        self._reader, self._on_tls, self._on_end = reader, on_tls, on_end
+        self._is_first, self._is_over = True, False
+
+    def at_eof(self) -> bool:
+        """Whether the client sends nothing more."""
+        return self._is_over
+
+    async def read(self, most: int) -> bytes:
+        """The next bytes; none at the end."""
+        data = b""
+        try:
+            data = await self._reader.read(most)
+        finally:
+            if self._is_first and self._on_tls is not None and data.startswith(TLS_HELLO):
+                self._on_tls()
+            if not data or (self._is_first and data.startswith(HTTP2)):
+                data, self._is_over = b"", True
+                await self._on_end()
+            self._is_first = False
+        return data
+
+
+def _tls_notice(publish: Callable[[str, str], object]) -> Callable[[], None]:
+    """Publishes once that a client tried TLS."""
+
+    @cache
+    def on_tls() -> None:
+        words = text(
+            "somebody asked with TLS (https://), as nodes of a pinned mesh do, and this node answers without"
+        )
+        publish("refused_here", words)
+
+    return on_tls
+
+
+def _config() -> Config:
+    config = Config()
+    config.accesslog = None
+    config.errorlog = _log
+    config.keep_alive_timeout = KEEP_ALIVE_SECONDS
+    config.include_server_header = False
+    _log.setLevel(logging.WARNING)  # Hypercorn's own greeting says less than ours
+    return config
+
+
+def _bind_error(exc: OSError, host: str, port: int) -> str:
+    if exc.errno == errno.EADDRINUSE:
+        return f"port {port} on {host} is in use by another program; choose another {PREFIX}NODE_PORT"
+    if exc.errno in (errno.EACCES, errno.EPERM):
+        return f"port {port} on {host} needs more rights; choose a {PREFIX}NODE_PORT above 1023"
+    if exc.errno == errno.EADDRNOTAVAIL:
+        return f"{host} is no address of this machine; correct {PREFIX}LISTEN_ADDRESS"
+    return f"cannot listen on port {port} of {host}: {exc.strerror or exc}"

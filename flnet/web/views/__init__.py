@@ -1,1 +1,0 @@
-"""The pages beside the first one: a trainer's model, its data, predictions, findings, settings and keys."""

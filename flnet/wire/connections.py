@@ -1,0 +1,387 @@
+"""Connections to peers: opened with asyncio after their addresses were checked, kept for httpx, with or without TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import ssl
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Any, cast
+
+import httpcore
+import httpx
+
+from flnet.networks import Networks
+
+CONNECT_SECONDS = 5.0  # for all addresses of a host together
+HELD_BYTES = 256 * 1024  # that have come and nobody has read; then the system stops the sender
+SMALL_BYTES = 64 * 1024  # what is written before the event loop turns leaves together, up to this
+IDLE_SECONDS = 5.0  # that a connection is kept unused: less than the server keeps it (15)
+Place = tuple[bytes, int | None]  # host and port
+
+
+class NotCalled(ValueError):
+    """No request goes to this address."""
+
+
+class ConnectionClosed(httpcore.ReadError):
+    """The peer closed a connection before anything of an answer came."""
+
+
+class Network(httpcore.AsyncNetworkBackend):
+    """Opens connections, to addresses that may be called only."""
+
+    def __init__(self, networks: Networks | None, seconds: float = CONNECT_SECONDS) -> None:
+        """Args:
+        networks: in which peers are called; None: everywhere.
+        seconds: for a connection to be made.
+        """
+        self._networks, self._seconds = networks, min(seconds, CONNECT_SECONDS)
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - the library's own argument
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> Connection:
+        """Connect to the first address of the host that answers.
+
+        Raises:
+            NotCalled: none of its addresses may be called.
+            httpcore.ConnectError, httpcore.ConnectTimeout: none of them answers.
+        """
+        *others, last = await self.addresses(host, port)
+        seconds = self._seconds / (len(others) + 1)
+        for address in others:
+            with suppress(httpcore.ConnectError, httpcore.ConnectTimeout):
+                return await self._connect(address, port, seconds)
+        return await self._connect(last, port, seconds)
+
+    async def addresses(self, host: str, port: int) -> list[str]:
+        """The addresses of a host at which it may be called; a connection is made to these, not to the name.
+
+        Raises:
+            NotCalled: there are none.
+            httpcore.ConnectError: the name has no address.
+        """
+        if _is_address(host):
+            if self._networks is not None and (why := self._networks.refusal(host, port)):
+                raise NotCalled(why)
+            return [host]
+        try:
+            infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as exc:
+            raise httpcore.ConnectError(exc.strerror or str(exc)) from exc
+        addresses = [str(sockaddr[0]) for *_, sockaddr in infos]
+        if self._networks is None:
+            return addresses
+        refused = {address: self._networks.refusal_of_name(host, address, port) for address in addresses}
+        allowed = [address for address in addresses if refused[address] is None]
+        if not allowed:
+            raise NotCalled("; ".join(f"{address}: {why}" for address, why in refused.items()))
+        return allowed
+
+    async def _connect(self, address: str, port: int, seconds: float) -> Connection:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(seconds):
+                return (await loop.create_connection(Connection, address, port))[1]
+        except TimeoutError as exc:
+            raise httpcore.ConnectTimeout from exc
+        except OSError as exc:
+            raise httpcore.ConnectError(exc.strerror or str(exc)) from exc
+
+
+class Connection(asyncio.Protocol, httpcore.AsyncNetworkStream):
+    """One connection: what comes waits until it is read, and a sender waits until the system takes its bytes.
+
+    A request is not sent further once its answer begins to come: who refuses a large body reads no more of it.
+    """
+
+    _transport: asyncio.Transport
+
+    def __init__(self) -> None:
+        self._received: deque[bytes | memoryview] = deque()
+        self._held = 0
+        self._unsent: list[bytes] = []
+        self._is_over = self._is_answered = False
+        self._changed = asyncio.Event()  # something came, or the connection is over
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    # What the event loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It is open."""
+        self._transport = cast(asyncio.Transport, transport)  # those of uvloop do not inherit from it
+
+    def data_received(self, data: bytes) -> None:
+        """Keep what came until it is read."""
+        self._received.append(data)
+        self._held += len(data)
+        self._is_answered = True
+        if self._held >= HELD_BYTES:
+            self._transport.pause_reading()
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing more comes, and nothing can be sent."""
+        self._is_over = True
+        self._wake()
+
+    def eof_received(self) -> None:
+        """The other side sends nothing more; asyncio closes the connection then."""
+        self.connection_lost(None)
+
+    def pause_writing(self) -> None:
+        """The system takes no more for now."""
+        if not self._received and not self._is_over:
+            self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """It takes more again."""
+        self._writable.set()
+
+    # What httpcore calls
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
+        """Some of what came, at most so many bytes; none at the end.
+
+        Raises:
+            ConnectionClosed: it ended before anything of an answer came.
+        """
+        while not self._received:
+            if self._is_over:
+                if self._is_answered:
+                    return b""
+                raise ConnectionClosed("closed before an answer came")
+            self._changed.clear()
+            await self._changed.wait()
+        part = self._received.popleft()
+        if len(part) > max_bytes:
+            self._received.appendleft(memoryview(part)[max_bytes:])
+            part = memoryview(part)[:max_bytes]
+        if self._held >= HELD_BYTES > self._held - len(part) and not self._is_over:
+            self._transport.resume_reading()
+        self._held -= len(part)
+        return bytes(part)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """Send these bytes, and wait while many others wait to be sent.
+
+        Raises:
+            httpcore.WriteError: the connection is over, or the other side answers already.
+        """
+        self._is_answered = bool(self._received)
+        self._check_sending()
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._unsent.append(buffer)
+        if len(buffer) > SMALL_BYTES:
+            self._flush()
+        await self._writable.wait()
+        self._check_sending()
+
+    async def aclose(self) -> None:
+        """Close it; see `close`."""
+        self.close()
+
+    def close(self) -> None:
+        """Close it at once; what has not left yet never does."""
+        self._is_over = True
+        self._unsent.clear()
+        self._transport.abort()
+        self._wake()
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> Connection:
+        """Agree on TLS.
+
+        Raises:
+            ssl.SSLError, OSError: it is not agreed on.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            transport = await loop.start_tls(self._transport, self, ssl_context, server_hostname=server_hostname)
+        except BaseException:
+            self.close()
+            raise
+        assert transport is not None
+        self._transport = transport
+        return self
+
+    def get_extra_info(self, info: str) -> Any:
+        """What httpcore asks of a connection: whether it is of use still, and its TLS."""
+        if info == "is_readable":
+            return bool(self._received) or self._is_over
+        return self._transport.get_extra_info(info)
+
+    def _check_sending(self) -> None:
+        if self._received or self._is_over:
+            raise httpcore.WriteError("the connection is closed, or the answer comes already")
+
+    def _flush(self) -> None:
+        if self._unsent and not self._is_over:
+            self._transport.write(b"".join(self._unsent) if len(self._unsent) > 1 else self._unsent[0])
+        self._unsent.clear()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._writable.set()
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+class PeerTransport(httpx.AsyncBaseTransport):
+    """Carries the requests of an httpx client over connections that a `Network` opens; each serves many of them.
+
+    It takes the place of httpcore's pool, which loses connections when a request is cancelled at certain moments:
+    here a connection is kept only after a whole answer, and closed in every other case. Failures come as httpcore
+    raises them.
+    """
+
+    def __init__(self, network: Network, tls: ssl.SSLContext | None) -> None:
+        self._network, self._tls = network, tls
+        self._open: set[_Open] = set()
+        self._idle: dict[Place, list[_Open]] = {}
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request and read the head of its answer."""
+        url = request.url
+        asked = httpcore.Request(
+            request.method,
+            httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
+            headers=request.headers.raw,
+            content=request.stream,
+            extensions=request.extensions,
+        )
+        try:
+            connection, answer = await self._answer(asked)
+        except ConnectionClosed:  # perhaps the peer closed a kept connection just now
+            if request.method != "GET":
+                raise
+            connection, answer = await self._answer(asked)
+        body = _Body(answer, partial(self._answered, connection))
+        return httpx.Response(answer.status, headers=answer.headers, stream=body)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        for connection in list(self._open):
+            self._close(connection)
+
+    async def _answer(self, asked: httpcore.Request) -> tuple[_Open, httpcore.Response]:
+        connection = self._take((asked.url.host, asked.url.port)) or await self._connect(asked)
+        try:
+            return connection, await connection.http.handle_async_request(asked)
+        except BaseException:
+            self._close(connection)
+            raise
+
+    def _take(self, place: Place) -> _Open | None:
+        kept = self._idle.get(place, [])
+        while kept:
+            connection = kept.pop()
+            if not connection.http.has_expired():
+                connection.use()
+                return connection
+            self._close(connection)
+        self._idle.pop(place, None)
+        return None
+
+    async def _connect(self, asked: httpcore.Request) -> _Open:
+        origin = asked.url.origin
+        stream = await self._network.connect_tcp(origin.host.decode(), origin.port)
+        if origin.scheme == b"https":
+            assert self._tls is not None
+            await stream.start_tls(self._tls, asked.extensions["sni_hostname"])
+        connection = _Open(
+            (asked.url.host, asked.url.port), stream, httpcore.AsyncHTTP11Connection(origin, stream)
+        )
+        self._open.add(connection)
+        return connection
+
+    def _answered(self, connection: _Open) -> None:
+        if connection not in self._open or not connection.http.is_idle():
+            self._close(connection)
+            return
+        connection.timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._close, connection)
+        self._idle.setdefault(connection.place, []).append(connection)
+
+    def _close(self, connection: _Open) -> None:
+        connection.use()
+        connection.stream.close()
+        self._open.discard(connection)
+        kept = self._idle.get(connection.place, [])
+        if connection in kept:
+            kept.remove(connection)
+        if not kept:
+            self._idle.pop(connection.place, None)
+
+
+@dataclass(eq=False)
+class _Open:
+    """An open connection and, while it is idle, the timer that closes it."""
+
+    place: Place
+    stream: Connection
+    http: httpcore.AsyncHTTP11Connection
+    timer: asyncio.TimerHandle | None = None
+
+    def use(self) -> None:
+        """It is not idle any more."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
+class _Body(httpx.AsyncByteStream):
+    """The body of an answer; when it is closed, its connection is kept or closed."""
+
+    def __init__(self, answer: httpcore.Response, done: Callable[[], None]) -> None:
+        self._answer, self._done = answer, done
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        stream = self._answer.stream
+        assert isinstance(stream, AsyncIterable)
+        return stream.__aiter__()
+
+    async def aclose(self) -> None:
+        try:
+            await self._answer.aclose()
+        finally:
+            self._done()
+
+
+def open_client(network: Network, tls: ssl.SSLContext | None = None) -> httpx.AsyncClient:
+    """What requests are sent with: no cookies, no proxies, no redirects; the transport has the timeouts."""
+    return httpx.AsyncClient(
+        transport=PeerTransport(network, tls),
+        headers={"Accept-Encoding": "identity", "User-Agent": "flnet"},
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+        timeout=httpx.Timeout(None),
+        trust_env=False,
+    )
+
+
+def key_shown(exc: Exception) -> str | None:
+    """The key on which a handshake was broken off, empty if it was no node's; None where something else failed."""
+    key = getattr(exc, "key", None)
+    return key if isinstance(exc, ssl.SSLError) and isinstance(key, str) else None

@@ -1,0 +1,439 @@
+"""HTTP/1.1 to other nodes: connections are kept, bodies go in pieces, what fails for a moment is tried again.
+
+The timeout is one budget for all attempts of a request, except that a transfer that moves is never cut off:
+each further piece, sent or received, allows it another timeout, and more where the peer is known to be slow
+(see flnet.wire.timeouts). Two limits remain for a peer that means harm: a piece must move within its time, and
+an answer has a largest size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import quote
+from weakref import WeakValueDictionary
+
+import httpcore
+import httpx
+
+from flnet.errors import Challenged, PeerRefused, PeerTimeout, PeerUnreachable, StrangerThere, TransportError
+from flnet.names import check_host
+from flnet.networks import Networks
+from flnet.params.blob import Blob, Landing
+from flnet.params.params import Rng
+from flnet.security.signing import RequestSigner, SignedRequest, VerifiedReply
+from flnet.text import text
+from flnet.wire.connections import Network, NotCalled, key_shown, open_client
+from flnet.wire.resume import Resumption
+from flnet.wire.timeouts import STEP, Budget, LinkSpeeds, TransferWatch, now
+from flnet.wire.transport import Reply, sha256_of, wait_of
+
+if TYPE_CHECKING:
+    from flnet.security.tls import Channel
+
+_MOST_WORDS = 200  # characters of a failure's own words, which may quote what the peer sent
+SMALL = 64 * 1024  # bytes; such a body leaves in one write together with its head
+MAX_REPLY_BYTES = 512 * 1024 * 1024
+MAX_REFUSAL_BYTES = 64 * 1024
+MOST_AT_ONCE = 32  # requests to one address; further ones wait for their turn
+Result = TypeVar("Result")
+Read = Callable[[httpx.Response, TransferWatch, VerifiedReply | None], Awaitable[Result]]
+
+
+class CutOff(ConnectionError):
+    """The connection ended within an answer."""
+
+
+class Fault(NamedTuple):
+    """The meaning of a failure, and whether the same request may work a moment later."""
+
+    error: type[TransportError]
+    words: str
+    again: bool
+
+
+# Sending twice is safe: a message that comes twice counts once. Waiting longer than the timeout is not.
+FAULTS: dict[type[Exception], Fault] = {
+    httpcore.ConnectError: Fault(PeerUnreachable, text("no connection"), again=True),
+    httpcore.ConnectTimeout: Fault(PeerUnreachable, text("no connection in time"), again=True),
+    httpcore.NetworkError: Fault(
+        PeerUnreachable, text("the connection broke before the answer was complete"), again=True
+    ),
+    CutOff: Fault(PeerUnreachable, text("the answer was cut off"), again=True),
+    httpcore.ProtocolError: Fault(PeerUnreachable, text("the answer is no HTTP"), again=True),
+    httpcore.TimeoutException: Fault(PeerTimeout, text("no answer in time"), again=False),
+    NotCalled: Fault(PeerUnreachable, text("no request goes there"), again=False),
+    httpx.InvalidURL: Fault(PeerUnreachable, text("no address of HTTP"), again=False),
+    ValueError: Fault(PeerUnreachable, text("no address of HTTP"), again=False),
+    ssl.SSLError: Fault(
+        PeerUnreachable, text("it speaks no TLS: its mesh is not pinned, and this one is"), again=False
+    ),
+    OSError: Fault(PeerUnreachable, text("the connection broke"), again=True),
+}
+OTHER = Fault(PeerUnreachable, text("the request failed"), again=False)
+
+
+def fault_of(exc: Exception) -> Fault:
+    """What this failure means, by its class or the nearest one above it that is known."""
+    return next((FAULTS[kind] for kind in type(exc).__mro__ if kind in FAULTS), OTHER)
+
+
+def because(exc: Exception) -> str:
+    """The failure's own words in parentheses, on one line and shortened, or nothing."""
+    words = " ".join(ascii(str(getattr(exc, "strerror", None) or exc))[1:-1].split())
+    return f" ({words[:_MOST_WORDS]})" if words else ""
+
+
+class Request(NamedTuple):
+    """A request as it is sent, in each of its attempts."""
+
+    verb: str
+    body: bytes | Blob | None = None
+    headers: Mapping[str, str] = MappingProxyType({})
+    stranger: bool = False  # whether it may go to a node whose key is not accepted
+    tls: Any = None  # if it has one of its own
+
+
+def post(body: bytes | Blob, content_type: str) -> Request:
+    """A POST; a large body goes in pieces."""
+    if len(body) <= SMALL:
+        body = bytes(body)
+    elif not isinstance(body, Blob):
+        body = Blob([body])
+    # Without a stated length, the library would send the pieces chunked.
+    return Request("POST", body, {"Content-Type": content_type, "Content-Length": str(len(body))})
+
+
+async def pieces(body: Blob, watch: TransferWatch) -> AsyncIterator[bytes]:
+    """The body in pieces; a piece is asked for when the one before it has left us."""
+    for part in body.pieces():
+        start = 0
+        while start < len(part):
+            piece = bytes(part[start : start + watch.piece()])
+            yield piece
+            start += len(piece)
+            watch.left(len(piece))
+    watch.sent(len(body))
+
+
+class PeerUrls:
+    """Addresses to URLs, for those that may be called."""
+
+    def __init__(self, networks: Networks | None, tls: bool = False) -> None:
+        """Args:
+        networks: in which hosts may lie; None: everywhere.
+        tls: whether it is spoken there.
+        """
+        self._networks, self._scheme = networks, "https" if tls else "http"
+
+    def url(self, address: str, path: str) -> httpx.URL:
+        """The URL of this path at "host:port".
+
+        Raises:
+            NotCalled: no request goes there.
+            ValueError, httpx.InvalidURL: it is no address.
+        """
+        url = url_of(address, path, self._scheme)
+        if self._networks is not None:
+            host, _, port = address.rpartition(":")
+            if why := self._networks.refusal(host.strip("[]"), int(port)):
+                raise NotCalled(why)
+        return url
+
+
+@lru_cache(maxsize=256)
+def url_of(address: str, path: str, scheme: str = "http") -> httpx.URL:
+    """The URL of a path, and the query behind it, at "host:port".
+
+    Raises:
+        ValueError, httpx.InvalidURL: it is no address.
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
+        raise ValueError(text('expected "host:port"'))
+    bare = check_host(host.removeprefix("[").removesuffix("]"))
+    plain, mark, query = path.partition("?")
+    at = f"[{bare}]" if ":" in bare else bare
+    return httpx.URL(f"{scheme}://{at}:{int(port)}{quote(plain)}{mark}{quote(query, '=&')}")
+
+
+_FAILURES = tuple(FAULTS)
+
+
+class HttpTransport:
+    """Sends bodies over HTTP; see the module."""
+
+    def __init__(
+        self,
+        timeout_seconds: float,
+        rng: Rng,
+        *,
+        max_reply_bytes: int = MAX_REPLY_BYTES,
+        signer: RequestSigner | None = None,
+        networks: Networks | None = None,
+        channel: Channel | None = None,
+    ) -> None:
+        """Open nothing yet; connections come with the first request to an address.
+
+        Args:
+            timeout_seconds: for one request, all attempts together; see the module.
+            rng: spreads the pauses between attempts, so that nodes do not knock in step.
+            max_reply_bytes: largest answer that `send` and `fetch` read.
+            signer: signs what is sent and checks the answers; None in an open mesh.
+            networks: in which peers are called; None: everywhere.
+            channel: TLS of a pinned mesh; None: nothing is encrypted.
+        """
+        self._timeout, self._signer = timeout_seconds, signer
+        self._rng, self._max_reply_bytes = rng, max_reply_bytes
+        self._places, self._pace = (
+            PeerUrls(networks, channel is not None),
+            LinkSpeeds(timeout_seconds, time.monotonic),
+        )
+        self._channel, self._network = channel, Network(networks, timeout_seconds)
+        self._client = open_client(self._network, channel.known if channel else None)
+        self._turns = WeakValueDictionary[str, asyncio.Semaphore]()
+        self._under_way, self._closed = set[asyncio.Timeout](), False
+
+    async def send(self, address: str, path: str, body: bytes | Blob, content_type: str) -> Reply:
+        """Send to "host:port" and wait for the answer; an answer 503 "not_ready" or 429 is asked again later.
+
+        Raises:
+            PeerUnreachable: no connection, or it broke, until the timeout was used up.
+            PeerTimeout: connected, but no answer in time.
+            TransportError: the answer is larger than allowed.
+        """
+        budget, request = Budget(self._timeout, self._rng), post(body, content_type)
+        while True:
+            try:
+                reply = await self._attempt(address, path, request, budget.deadline, self._reply)
+            except TransportError as exc:
+                if not exc.is_temporary or not await budget.pause():
+                    raise
+            else:
+                least = wait_of(reply)
+                if least is None or not await budget.pause(least):
+                    return reply
+
+    async def knock(self, address: str, path: str, body: bytes, content_type: str) -> Reply:
+        """Send, in one attempt, also to a node whose key is not accepted here; the reply says whose it is.
+
+        Raises:
+            PeerUnreachable, PeerTimeout, TransportError: as for `send`, and where two keys are shown.
+        """
+        stranger = self._channel.stranger() if self._channel else None
+        request = post(body, content_type)._replace(stranger=True, tls=stranger)
+        reply = await self._attempt(address, path, request, now() + self._timeout, self._reply)
+        if stranger is not None and self._signer is not None and stranger.seen != self._signer.key_at(address):
+            raise TransportError(
+                text("{address}: the key of its certificate is not the one that it names", address)
+            )
+        return reply
+
+    async def fetch(self, address: str, path: str) -> Reply:
+        """Get what lies at this path of "host:port", in one attempt.
+
+        Raises:
+            PeerUnreachable, PeerTimeout, TransportError: as for `send`.
+        """
+        return await self._attempt(address, path, Request("GET"), now() + self._timeout, self._reply)
+
+    async def download(self, address: str, path: str, landing: Landing) -> None:
+        """Get the large body at this path of "host:port" into `landing`; go on where it broke off.
+
+        An attempt that moved something gives the next one the whole timeout again.
+
+        Raises:
+            PeerRefused: the peer answered with an error.
+            PeerUnreachable, PeerTimeout: as for `send`.
+            TransportError: the answer is not the body that was asked for, or not the rest of it.
+            PeerError: `landing` does not want it; no more of it is read.
+        """
+        codings = landing.codings if self._pace.is_slow(address) else ()
+        budget, rest = Budget(self._timeout, self._rng), Resumption(landing, codings)
+
+        async def land(response: httpx.Response, watch: TransferWatch, verified: VerifiedReply | None) -> None:
+            await _land(response, watch, rest, landing)
+
+        while True:
+            before = landing.received
+            try:
+                request = Request("GET", headers=rest.headers())
+                return await self._attempt(address, path, request, budget.deadline, land)
+            except PeerRefused as refused:
+                if refused.error != "not_ready" or not await budget.pause():
+                    raise
+            except TransportError as exc:
+                if landing.complete:
+                    return None
+                moved = landing.received - before >= STEP
+                if moved:
+                    budget.renew()
+                if self._closed or not (moved or exc.is_temporary) or not await budget.pause():
+                    raise
+
+    async def close(self) -> None:
+        """Give connections back; requests under way end in PeerUnreachable, later ones too."""
+        self._closed = True
+        for timer in list(self._under_way):
+            with suppress(RuntimeError):  # it has just run out
+                timer.reschedule(0)
+        await self._client.aclose()
+
+    async def _attempt(
+        self, address: str, path: str, request: Request, deadline: float, read: Read[Result]
+    ) -> Result:
+        """One request, and its answer read by `read`; an error says whether the next one may succeed."""
+        try:
+            return await self._once(address, path, request, deadline, read)
+        except Challenged:
+            return await self._once(address, path, request, deadline, read)
+
+    async def _once(
+        self, address: str, path: str, request: Request, deadline: float, read: Read[Result]
+    ) -> Result:
+        timer = asyncio.timeout_at(deadline)
+        watch = TransferWatch(timer, self._pace, address)
+        self._under_way.add(timer)
+        try:
+            if self._closed:
+                raise ConnectionError
+            url = self._places.url(address, path)
+            signed = await self._signed_request(address, url, request)
+            async with (
+                timer,
+                self._turns.setdefault(address, asyncio.Semaphore(MOST_AT_ONCE)),
+                self._request(url, request, watch, signed) as response,
+            ):
+                verified = await self._verified(address, response, watch, signed) if signed else None
+                result = await read(response, watch, verified)
+        except _FAILURES as exc:
+            watch.stopped()
+            raise self._failure(address, exc, watch) from exc
+        finally:
+            self._under_way.discard(timer)
+        watch.finished()
+        return result
+
+    async def _signed_request(self, address: str, url: httpx.URL, request: Request) -> SignedRequest | None:
+        if self._signer is None:
+            return None
+        content_type = request.headers.get("Content-Type")
+        digest = await sha256_of(request.body)
+        where = (request.verb, url.raw_path.partition(b"?")[0].decode(), url.query.decode())
+        return self._signer.request(address, *where, digest, content_type, stranger=request.stranger)
+
+    async def _verified(
+        self, address: str, response: httpx.Response, watch: TransferWatch, signed: SignedRequest
+    ) -> VerifiedReply:
+        assert self._signer is not None
+        header = response.headers.get
+        if self._signer.learn(address, signed, response.status_code, header):
+            raise Challenged(text("{address}: asks for another signature again and again", address))
+        verified = signed.answered(response.status_code, header)
+        if verified is None:
+            raise PeerRefused.read(response.status_code, await refusal(response, watch))
+        return verified
+
+    @asynccontextmanager
+    async def _request(
+        self, url: httpx.URL, request: Request, watch: TransferWatch, signed: SignedRequest | None
+    ) -> AsyncIterator[httpx.Response]:
+        body = request.body
+        watch.begins(0 if body is None else len(body))
+        content = pieces(body, watch) if isinstance(body, Blob) else body
+        headers = {**request.headers, **signed.headers} if signed else request.headers
+        extensions = {"sni_hostname": self._channel.name} if self._channel else None
+        async with AsyncExitStack() as stack:
+            client = self._client
+            if request.tls is not None:  # connections are to one key each, so others cannot be reused
+                client = await stack.enter_async_context(open_client(self._network, request.tls))
+            asked = client.stream(request.verb, url, content=content, headers=headers, extensions=extensions)
+            yield await stack.enter_async_context(asked)
+
+    async def _reply(
+        self, response: httpx.Response, watch: TransferWatch, verified: VerifiedReply | None
+    ) -> Reply:
+        parts: list[bytes] = []
+        left = self._max_reply_bytes
+
+        def take(part: bytes) -> None:
+            nonlocal left
+            left -= len(part)
+            if left < 0:
+                raise TransportError(
+                    text("{address}: more than {most} bytes of answer", _from(response), self._max_reply_bytes)
+                )
+            parts.append(part)
+
+        await receive(response, watch, take)
+        body, signer = b"".join(parts), None
+        if verified is not None:
+            verified.came(await sha256_of(body))
+            signer = verified.key
+        return Reply(response.status_code, body, response.headers.get("Content-Type", ""), signer=signer)
+
+    def _failure(self, address: str, exc: Exception, watch: TransferWatch) -> TransportError:
+        if self._closed:
+            return PeerUnreachable(text("{address}: this node has closed its connections", address))
+        if type(exc) is TimeoutError:
+            return PeerTimeout(text("{address}: no answer within {seconds} s", address, f"{watch.seconds:.3g}"))
+        if (key := key_shown(exc)) is not None:
+            return StrangerThere(address, key)
+        fault = fault_of(exc)
+        error = fault.error(text("{address}: {words}{cause}", address, fault.words, because(exc)))
+        error.is_temporary = fault.again
+        return error
+
+
+async def _land(response: httpx.Response, watch: TransferWatch, rest: Resumption, landing: Landing) -> None:
+    if response.status_code >= 400:
+        raise PeerRefused.read(response.status_code, await refusal(response, watch))
+    try:
+        rest.accept(response.status_code, response.headers)
+    except TransportError as exc:
+        raise TransportError(text("{address}: {reason}", _from(response), exc)) from None
+
+    await receive(response, watch, landing.write)
+    if not landing.complete:
+        raise CutOff(text("{received} of {total} bytes", landing.received, landing.total))
+
+
+def _from(response: httpx.Response) -> str:
+    return response.url.netloc.decode()
+
+
+async def refusal(response: httpx.Response, watch: TransferWatch) -> bytes:
+    """The words of an answer that is an error; no more of them than anybody needs."""
+    words = bytearray()
+
+    def take(part: bytes) -> bool:
+        words.extend(part)
+        return len(words) > MAX_REFUSAL_BYTES
+
+    await receive(response, watch, take)
+    return bytes(words)
+
+
+async def receive(response: httpx.Response, watch: TransferWatch, take: Callable[[bytes], object]) -> None:
+    """Hand on the parts of the body as they come, never joined or unpacked, until `take` says that it has enough.
+
+    Raises:
+        CutOff: the connection ended before the body did.
+    """
+    uncounted, step = 0, watch.step()
+    try:
+        async for part in response.aiter_raw():
+            uncounted += len(part)
+            if uncounted >= step:
+                watch.came(uncounted)
+                uncounted, step = 0, watch.step()
+            if take(part):
+                return
+    except httpcore.RemoteProtocolError as exc:
+        raise CutOff(str(exc)) from exc

@@ -1,0 +1,116 @@
+"""How bytes get to a peer and its reply back; knows no job and no model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Protocol
+
+from flnet.errors import NotReady, TooManyMessages
+from flnet.params.blob import Blob, Landing
+from flnet.security.signatures import EMPTY
+
+MOST_WAIT = 3600  # seconds that a peer may ask for
+OFF_LOOP_BYTES = 256 * 1024  # larger bodies are hashed beside the event loop
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back: the HTTP status, and the body with its content type.
+
+    Attributes:
+        headers: further ones that the transport looks at.
+        signer: the public key of the node that signed it; None where nothing is signed.
+    """
+
+    status: int
+    body: bytes
+    content_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    signer: str | None = None
+
+    def header(self, name: str) -> str | None:
+        """A header by name; None if there is none."""
+        return self.content_type if name == "Content-Type" else self.headers.get(name)
+
+
+class Transport(Protocol):
+    """Carries one body to one address and brings the reply back."""
+
+    async def send(self, address: str, path: str, body: bytes | Blob, content_type: str) -> Reply:
+        """Send to "host:port".
+
+        Any answer of the peer is a Reply, errors included.
+
+        Raises:
+            PeerUnreachable, PeerTimeout: no answer, after the attempts that the transport makes.
+        """
+        ...
+
+    async def knock(self, address: str, path: str, body: bytes, content_type: str) -> Reply:
+        """Send, in one attempt, also to a node whose key is not accepted here; the reply says whose it is.
+
+        Raises:
+            PeerUnreachable, PeerTimeout: no answer.
+        """
+        ...
+
+    async def fetch(self, address: str, path: str) -> Reply:
+        """Get what lies at this path of "host:port", in one attempt; a query may follow the path.
+
+        Raises:
+            PeerUnreachable, PeerTimeout: no answer.
+        """
+        ...
+
+    async def download(self, address: str, path: str, landing: Landing) -> None:
+        """Get the large body at this path of "host:port" into `landing`; go on where it broke off.
+
+        It may land compressed, in one of the codings that `landing` takes, where that makes it sooner there.
+
+        Raises:
+            PeerRefused: the peer answered with an error.
+            PeerUnreachable, PeerTimeout: no answer, or no more bytes, after the attempts that the transport makes.
+            TransportError: the answer is not the body that was asked for.
+            PeerError: `landing` does not want it; no more of it is read.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Give connections back; nothing is sent afterwards."""
+        ...
+
+
+def wait_of(reply: Reply) -> float | None:
+    """Seconds after which the peer wants the same request again, 0 for any moment; None if it does not."""
+    if reply.status not in (NotReady.status, TooManyMessages.status) or len(reply.body) > 64 * 1024:
+        return None
+    try:
+        answer = json.loads(reply.body)
+    except (ValueError, RecursionError):
+        return None
+    match answer:
+        case {"error": NotReady.code}:
+            return 0.0
+        case {"error": TooManyMessages.code, "retryAfter": int(seconds)} if 0 <= seconds <= MOST_WAIT:
+            return float(seconds)
+    return None
+
+
+async def sha256_of(body: bytes | memoryview | Blob | None) -> bytes:
+    """The SHA-256 of a body, which for no body is that of an empty one."""
+    if body is None:
+        return EMPTY
+    return await asyncio.to_thread(_hashed, body) if len(body) > OFF_LOOP_BYTES else _hashed(body)
+
+
+def _hashed(body: bytes | memoryview | Blob) -> bytes:
+    if not isinstance(body, Blob):
+        return sha256(body).digest()
+    total = sha256()
+    for piece in body.pieces():
+        total.update(piece)
+    return total.digest()

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from flnet.cli.output import (
+    OneLine,
+    accuracy,
+    chosen_metrics,
+    counted,
+    means,
+    metric_words,
+    metrics_of,
+    printable,
+    set_up_logging,
+    share,
+    short,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain, with ümläuts", "plain, with ümläuts"),
+        ("\x1b[31mred", r"\x1b[31mred"),
+        ("two\nlines", r"two\nlines"),
+        ("\u202eevil", r"\u202eevil"),
+        ("broken \ud800", r"broken \ud800"),
+        (None, "None"),
+    ],
+)
+def test_printable_disarms_what_a_terminal_would_obey(text: object, shown: str) -> None:
+    assert printable(text) == shown
+
+
+def test_short_forms() -> None:
+    assert short("0123456789abcdef") == "0123456789"
+    assert short(None) == "-"
+    assert accuracy(0.51234) == "0.5123"
+    assert accuracy(None) == "-"
+    assert [share(each) for each in (0.625, 0.0002, 0, None, "x")] == ["62.5 %", "0.02 %", "0.0 %", "-", "-"]
+    assert (counted(1, "node"), counted(0, "node")) == ("1 node", "0 nodes")
+
+
+# metrics
+
+
+@pytest.mark.parametrize(
+    ("given", "first"),
+    [
+        (["recall", "auc", "f1_macro"], ["f1_macro", "auc", "recall"]),
+        (["official_accuracy", "official_auc", "balanced_accuracy"], ["balanced_accuracy", "official_auc"]),
+        (["hamming", "global_argmax_accuracy", "global_f1_macro"], ["global_f1_macro", "global_argmax_accuracy"]),
+        (["wauc", "auc"], ["auc", "wauc"]),
+    ],
+)
+def test_telling_figures_come_first(given: list[str], first: list[str]) -> None:
+    assert chosen_metrics(["accuracy", *given, *given], every=False)[: len(first)] == first
+
+
+def test_at_most_six_are_chosen_unless_all_are_asked_for() -> None:
+    names = [f"n{i}" for i in range(9)]
+    assert chosen_metrics(names, every=False) == names[:6]
+    assert chosen_metrics(names, every=True) == names
+
+
+def test_hidden_figures_are_counted() -> None:
+    figures = {f"n{i}": 0.5 for i in range(8)}
+    assert metric_words(figures, every=False).endswith("n5 0.5000, and 2 more (--metrics all)")
+    assert metric_words(figures, every=True).endswith("n7 0.5000")
+    assert metric_words({"accuracy": 1.0}, every=True) == ""
+
+
+def test_the_accuracy_is_the_one_that_is_averaged() -> None:
+    view = {"post_fedavg_accuracy": 0.5, "metrics": {"before": {"x": 1.0}, "after": {"accuracy": 0.4, "auc": 1}}}
+    assert metrics_of(view) == {"accuracy": 0.5, "auc": 1.0}
+
+
+@pytest.mark.parametrize("metrics", [None, [], {"after": None}, {"after": {"auc": "0.5", "ok": True}}, {}])
+def test_a_foreign_node_may_give_anything(metrics: Any) -> None:
+    assert metrics_of({"metrics": metrics, "post_fedavg_accuracy": None}) == {}
+
+
+def test_a_mean_is_over_the_nodes_that_have_the_figure() -> None:
+    assert means([{"a": 0.5}, {"a": 1.0, "b": 0.25}]) == {"a": 0.75, "b": 0.25}
+
+
+@pytest.fixture(autouse=True)
+def _restore_logging() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    libraries = {name: logging.getLogger(name).level for name in ("httpx", "httpcore", "asyncio")}
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    for name, old in libraries.items():
+        logging.getLogger(name).setLevel(old)
+
+
+def test_a_record_is_one_line_even_with_a_traceback_and_a_hostile_name() -> None:
+    try:
+        raise ValueError("first\nsecond")
+    except ValueError as exc:
+        record = logging.LogRecord(
+            "x", logging.ERROR, "f", 1, "peer %s", ("\x1b[2J\nERROR fake",), (type(exc), exc, None)
+        )
+    line = OneLine().format(record)
+    assert line.isprintable()
+    assert r"peer \x1b[2J\nERROR fake" in line
+    assert r"ValueError: first\nsecond" in line
+
+
+def test_libraries_are_heard_from_warnings_on(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logging("INFO")
+    logging.getLogger("flnet.node").info("ours")
+    logging.getLogger("httpx").info("HTTP Request")
+    logging.getLogger("httpx").warning("trouble")
+    written = capsys.readouterr().err.splitlines()
+    assert [line.split(": ", 1)[1] for line in written] == ["ours", "trouble"]
+
+
+def test_debug_shows_the_libraries_too(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logging("DEBUG")
+    logging.getLogger("httpx").debug("HTTP Request")
+    assert "HTTP Request" in capsys.readouterr().err

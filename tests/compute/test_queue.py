@@ -1,0 +1,445 @@
+"""The compute queue over both backends: it promises the same, whether a child works or a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flnet.compute.assignment import processors
+from flnet.compute.queue import make_queue
+from flnet.compute.verbs import (
+    DiagnoseRequest,
+    EvaluateRequest,
+    ExportRequest,
+    FitRequest,
+    PersonaliseRequest,
+    PredictRequest,
+    PrepareRequest,
+)
+from flnet.errors import DataMissing, InputRefused, NotOffered, ParamsRefused, SettingsError, TrainerError
+from flnet.params.params import TrainerId
+from flnet.protocol.messages import HyperParams
+from flnet.settings import Settings, load_settings
+from tests.compute.bench import ENDLESS, START, TINY, eventually, plugin
+from tests.compute.conftest import MakeBench
+from tests.helpers import HYPER, params
+
+
+async def test_a_trainer_is_prepared_trained_and_measured(compute: str, bench: MakeBench) -> None:
+    queue = bench(compute).queue
+    declaration, start = await queue.call(TINY, PrepareRequest())
+    assert (declaration.label, declaration.defaults) == ("Points of a plane", HyperParams(e=5, u=0.5, b=100))
+    assert (declaration.shared, declaration.exchange_threshold) == (("w", "b"), 0.02)
+    assert declaration.data == {
+        "source": "made-up points",
+        "rows": {"train": 100, "test": 100},
+        "classes": ["below", "above"],
+        "sample": True,
+        "note": "",
+    }
+    fit, score = await queue.call(TINY, FitRequest(start, declaration.defaults, seed=1))
+    assert fit.examples == 100
+    assert fit.params["w"].dtype == start["w"].dtype
+    assert score.accuracy > 0.9
+    assert await queue.call(TINY, EvaluateRequest(start.merged_with(fit.params))) == score
+
+
+async def test_both_backends_learn_the_same_bytes(bench: MakeBench) -> None:
+    learnt = []
+    for compute in ("process", "thread"):
+        queue = bench(compute).queue
+        declaration, start = await queue.call(TINY, PrepareRequest())
+        fit, _ = await queue.call(TINY, FitRequest(start, declaration.defaults, seed=1))
+        learnt.append({name: value.tobytes() for name, value in fit.params.items()})
+    assert learnt[0] == learnt[1]
+
+
+async def test_a_trainer_is_told_about_the_node_and_has_a_folder(
+    compute: str, bench: MakeBench, folder: Path
+) -> None:
+    write = """(self.settings.state_path / "told").write_text(
+            f"{self.settings.shard} {self.settings.seed} {self.settings.threads} {self.settings.datasets_path}")"""
+    name = plugin(folder, "CURIOUS", evaluate=write)
+    for threads, told in ((2, 2), (0, processors())):
+        queue = bench(compute, data_shard="2/3", seed=7, compute_threads=threads, datasets_path=folder).queue
+        await queue.call(name, EvaluateRequest(START))
+        assert (folder / "state/trainers/CURIOUS/told").read_text() == f"(2, 3) 7 {told} {folder}"
+
+
+@pytest.mark.parametrize(
+    ("fit", "words"),
+    [
+        ("raise ValueError('boom')", r"trainer ODD failed in fit: ValueError: boom \(ODD.py, line 12\)"),
+        ("sys.exit(3)", "trainer ODD failed in fit: SystemExit: 3"),
+        ("task.params['w'][0] = 1", "read-only"),
+        ("return 5", "fit of trainer ODD gave a int; expected a Fit"),
+        (
+            "return Fit({'w': np.array([np.nan, 1], np.float32), 'steps': task.params['steps']}, 1)",
+            "training diverged: 'w' has numbers that are not finite; try a smaller learning rate",
+        ),
+        ("raise DataMissing('no rows', 'bring some')", "no rows; bring some"),
+    ],
+)
+async def test_a_failing_fit_ends_in_words_and_the_lane_goes_on(
+    compute: str, bench: MakeBench, folder: Path, fit: str, words: str
+) -> None:
+    name = plugin(folder, "ODD", fit=fit)
+    queue = bench(compute).queue
+    with pytest.raises(TrainerError, match=words) as caught:
+        await queue.call(name, FitRequest(START, HYPER, seed=1))
+    assert isinstance(caught.value, DataMissing) == ("DataMissing" in fit)
+    assert (await queue.call(name, EvaluateRequest(START))).examples == 4
+
+
+async def test_a_trainer_without_data_says_so_and_is_tried_again(
+    compute: str, bench: MakeBench, folder: Path
+) -> None:
+    make = "if not (settings.state_path / 'rows').exists(): raise DataMissing('no rows', 'bring some')"
+    name = plugin(folder, "LATE", make=make)
+    queue = bench(compute).queue
+    with pytest.raises(DataMissing) as caught:
+        await queue.call(name, PrepareRequest())
+    assert (caught.value.missing, caught.value.remedy) == ("no rows", "bring some")
+    (folder / "state/trainers/LATE/rows").touch()
+    assert (await queue.call(name, PrepareRequest()))[0].label == "LATE"
+
+
+async def test_unknown_and_broken_trainers_are_refused_in_words(
+    compute: str, bench: MakeBench, folder: Path
+) -> None:
+    (folder / "TYPO.py").write_text("def make_trainer(settings:\n")
+    (folder / "LOST.py").write_text("import a_module_that_is_not_there\n")
+    (folder / "EMPTY.py").write_text("")
+    queue = bench(compute).queue
+    for name, words in {
+        "NOBODY": "this node has no trainer 'NOBODY'; it has",
+        "TYPO": "TYPO.py, line 1: SyntaxError",
+        "LOST": r"ModuleNotFoundError: No module named 'a_module_that_is_not_there' \(LOST.py, line 1\); it has",
+        "EMPTY": r"EMPTY.py defines no function make_trainer\(settings\)",
+    }.items():
+        with pytest.raises(TrainerError, match=words):
+            await queue.call(TrainerId(name), PrepareRequest())
+
+
+async def test_a_printing_trainer_spoils_nothing(compute: str, bench: MakeBench, folder: Path) -> None:
+    name = plugin(folder, "LOUD", fit="print('x' * 100_000); os.write(1, b'y' * 100_000)")
+    fit, _ = await bench(compute).queue.call(name, FitRequest(START, HYPER, seed=1))
+    assert fit.params == START
+
+
+async def test_progress_is_told_in_the_loop_and_not_at_every_batch(
+    compute: str, bench: MakeBench, folder: Path
+) -> None:
+    name = plugin(folder, "QUICK", fit="for i in range(5000): task.progress(i + 1, 5000)")
+    one = bench(compute)
+    await one.fitting(name)
+    assert one.progress[0] == ("QUICK", 1, 5000)
+    assert one.progress[-1] == ("QUICK", 5000, 5000)
+    assert len(one.progress) < 500
+
+
+async def test_a_cancelled_training_ends_and_only_it(compute: str, bench: MakeBench, folder: Path) -> None:
+    name = plugin(folder, "ENDLESS", fit=ENDLESS)
+    one = bench(compute)
+    running, waiting, other = one.fitting(name), one.fitting(name), one.fitting(TINY, w=[0, 0], b=[0])
+    await one.until_it_trains()
+    one.queue.cancel(name)
+    with pytest.raises(TrainerError, match="the training of ENDLESS was cancelled"):
+        await running
+    with pytest.raises(TrainerError, match="cancelled before it began"):
+        await waiting
+    await other
+    again = one.fitting(name)
+    await one.until_it_trains(len(one.progress) + 1)
+    assert not again.done()
+
+
+async def test_a_training_that_nobody_waits_for_any_more_is_cancelled(
+    compute: str, bench: MakeBench, folder: Path
+) -> None:
+    name = plugin(folder, "ENDLESS", fit=ENDLESS)
+    one = bench(compute)
+    running = one.fitting(name)
+    await one.until_it_trains()
+    running.cancel()
+    await asyncio.wait({running})
+    assert running.cancelled()
+    assert (await one.queue.call(name, EvaluateRequest(START))).accuracy == 0.5
+
+
+async def test_a_training_cancelled_while_its_trainer_loads_does_not_begin(
+    compute: str, bench: MakeBench, folder: Path
+) -> None:
+    make = """
+    (settings.state_path / "loading").touch()
+    while not (settings.state_path / "go").exists():
+        time.sleep(0.005)
+"""
+    name = plugin(folder, "SLOW", make=make, fit="(self.settings.state_path / 'trained').touch()")
+    one, state = bench(compute), folder / "state/trainers/SLOW"
+    running = one.fitting(name)
+    await eventually((state / "loading").exists)
+    one.queue.cancel(name)
+    if compute == "process":  # the cancel takes its own way to the child
+        await asyncio.sleep(0.1)
+    (state / "go").touch()
+    with pytest.raises(TrainerError, match="cancelled"):
+        await running
+    if compute == "thread":
+        assert not (state / "trained").exists()
+
+
+async def test_a_trainer_cannot_swallow_its_cancellation(bench: MakeBench, folder: Path) -> None:
+    fit = """
+        while True:
+            try:
+                task.progress(1, 2)
+            except Exception:
+                pass
+"""
+    name = plugin(folder, "DEAF", fit=fit)
+    one = bench("thread")
+    running = one.fitting(name)
+    await one.until_it_trains()
+    one.queue.cancel(name)
+    with pytest.raises(TrainerError, match="cancelled"):
+        await running
+
+
+async def test_closing_ends_all_that_runs_or_waits(compute: str, bench: MakeBench, folder: Path) -> None:
+    name = plugin(folder, "ENDLESS", fit=ENDLESS)
+    one = bench(compute)
+    calls = [one.fitting(name), one.fitting(TINY, w=[0, 0], b=[0])]
+    await one.until_it_trains()
+    await one.queue.close()
+    for call in calls:
+        with pytest.raises(TrainerError, match="the node is stopping"):
+            await call
+    with pytest.raises(TrainerError, match="the node is stopping"):
+        await one.queue.call(TINY, EvaluateRequest(START))
+    await one.queue.close()
+
+
+async def test_an_unexpected_error_comes_as_a_trainer_error(
+    bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = bench("thread").queue
+
+    def failing(error: Exception) -> Any:
+        def call(*given: Any) -> None:
+            raise error
+
+        return call
+
+    monkeypatch.setattr(queue.backend, "call", failing(ParamsRefused("'w' has shape [3]")))
+    with pytest.raises(TrainerError, match="'w' has shape") as caught:
+        await queue.call(TINY, PrepareRequest())
+    assert isinstance(caught.value.__cause__, ParamsRefused)
+    monkeypatch.setattr(queue.backend, "call", failing(ZeroDivisionError("by nought")))
+    with pytest.raises(TrainerError, match="the work failed: ZeroDivisionError: by nought"):
+        await queue.call(TINY, PrepareRequest())
+
+
+async def test_arrays_of_every_kind_survive_the_way_to_the_child(bench: MakeBench, folder: Path) -> None:
+    name = plugin(folder, "ECHO")
+    start = params(
+        scalar=np.float32(3),
+        half=np.ones((2, 2), np.float16),
+        double=np.arange(6.0).reshape(2, 3).T,
+        count=np.array([2**62]),
+        mask=np.array([True, False]),
+        empty=np.zeros((0, 4), np.float32),
+        big_endian=np.array([1.5], ">f4"),
+    )
+    fit, _ = await bench("process").queue.call(name, FitRequest(start, HYPER, seed=1))
+    assert fit.params == start
+
+
+def test_the_thread_lane_keeps_the_interpreter_responsive(bench: MakeBench) -> None:
+    bench("thread")
+    assert sys.getswitchinterval() < 0.005
+
+
+async def test_partition_and_device_are_told_to_the_trainer(bench: MakeBench, compute: str, folder: Path) -> None:
+    told = 'raise TrainerError(f"told {settings.partition} on {settings.device}")'
+    trainer = plugin(folder, "TOLD", make=told)
+    queue = bench(compute, data_partition="dirichlet:0.3", device="cpu").queue
+    with pytest.raises(TrainerError, match=r"told dirichlet:0.3 on cpu"):
+        await queue.call(trainer, PrepareRequest())
+
+
+@pytest.mark.parametrize("partition", ["dirichlet:0", "pathological:1.5"])
+def test_a_partition_out_of_range_is_said_at_the_start(partition: str) -> None:
+    with pytest.raises(SettingsError, match=f"FLNET_DATA_PARTITION={partition}: .* takes a"):
+        make_queue(Settings(data_partition=partition))
+
+
+READER = """
+import pathlib
+
+import numpy as np
+
+from flnet.trainer import Fit, Score, Trainer
+
+
+class Reader(Trainer):
+    def __init__(self):
+        self.label = pathlib.Path(__file__).with_name("words").read_text()
+
+    def initial_params(self, seed):
+        return {"w": np.zeros(1, "float32")}
+
+    def fit(self, task):
+        return Fit(task.params, 1)
+
+    def evaluate(self, params):
+        return Score(0.5, 1)
+
+
+def make_trainer(settings):
+    return Reader()
+"""
+
+
+@pytest.mark.parametrize("compute", ["process", "thread"])
+async def test_a_trainer_whose_data_changed_is_loaded_again(tmp_path: Path, compute: str) -> None:
+    (tmp_path / "READER.py").write_text(READER)
+    (tmp_path / "words").write_text("before")
+    folders = {"trainers_path": tmp_path, "state_path": tmp_path / "state"}
+    queue, reader = make_queue(load_settings({**folders, "compute": compute}, {})), TrainerId("READER")
+    try:
+        assert (await queue.call(reader, PrepareRequest()))[0].label == "before"
+        (tmp_path / "words").write_text("after")
+        assert (await queue.call(reader, PrepareRequest()))[0].label == "before"
+        assert (await queue.call(reader, PrepareRequest(reload=True)))[0].label == "after"
+    finally:
+        await queue.close()
+
+
+DIGITS = TrainerId("MNIST_3_7")
+WHITE = np.full((28, 28), 255, np.uint8)
+JUDGE = """
+    def input_spec(self):
+        return InputSpec("features", (2,))
+    def predict(self, params, inputs):
+        {predict}
+"""
+
+
+def judge(folder: Path, name: str, predict: str) -> TrainerId:
+    """A trainer that predicts so."""
+    made = plugin(folder, name)
+    path = folder / f"{name}.py"
+    text = path.read_text().replace("def make_trainer", JUDGE.replace("{predict}", predict) + "\ndef make_trainer")
+    path.write_text(text)
+    return made
+
+
+async def test_numbers_and_pictures_are_judged_and_models_described(compute: str, bench: MakeBench) -> None:
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    queue = bench(compute).queue
+    declaration, start = await queue.call(DIGITS, PrepareRequest())
+    assert declaration.offers["inputs"]["shape"] == [28, 28]
+    assert declaration.offers["formats"] == ["safetensors", "onnx"]
+    model = params(weights=start["weights"] + np.float32(0.01), bias=start["bias"])
+    by_numbers = await queue.call(DIGITS, PredictRequest(model, np.stack([WHITE, 0 * WHITE]).astype(np.float32)))
+    assert (by_numbers.meaning, by_numbers.values.shape) == ("one_of", (2, 2))
+    assert by_numbers.values[1].tolist() == [0.5, 0.5]
+    file = io.BytesIO()
+    image.fromarray(WHITE).save(file, "PNG")
+    by_picture = await queue.call(DIGITS, PredictRequest(model, file.getvalue()))
+    assert np.array_equal(by_picture.values, by_numbers.values[:1])
+
+    onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")
+    described = onnx.load_model_from_string(await queue.call(DIGITS, ExportRequest(model, {"round": "3"})))
+    assert [(one.key, one.value) for one in described.metadata_props] == [("round", "3")]
+
+
+async def test_refusals_come_as_what_they_are(compute: str, bench: MakeBench, folder: Path) -> None:
+    failing = judge(folder, "FAILING", "raise KeyError('w')")
+    odd = judge(folder, "ODD", "return Prediction(np.ones((1, 2)))")
+    queue = bench(compute).queue
+    _, start = await queue.call(DIGITS, PrepareRequest())
+    with pytest.raises(InputRefused, match="neither a PNG nor a JPEG"):
+        await queue.call(DIGITS, PredictRequest(start, b"nonsense"))
+    with pytest.raises(InputRefused, match=r"shape \[1, 2\]; expected \[n, 28, 28\]"):
+        await queue.call(DIGITS, PredictRequest(start, np.zeros((1, 2), np.float32)))
+    with pytest.raises(NotOffered, match="TINY offers no predictions"):
+        await queue.call(TINY, PredictRequest(START, np.zeros((1, 2), np.float32)))
+    with pytest.raises(NotOffered, match="TINY cannot be exported to ONNX"):
+        await queue.call(TINY, ExportRequest(START, {}))
+    with pytest.raises(TrainerError, match="trainer FAILING failed in predict: KeyError: 'w'"):
+        await queue.call(failing, PredictRequest(START, np.zeros((1, 2), np.float32)))
+    with pytest.raises(TrainerError, match="probabilities that do not sum to 1"):
+        await queue.call(odd, PredictRequest(START, np.zeros((1, 2), np.float32)))
+
+
+async def test_a_prediction_waits_for_the_training_before_it(bench: MakeBench, folder: Path) -> None:
+    endless = plugin(folder, "ENDLESS", fit=ENDLESS)
+    one = bench("thread")
+    _, start = await one.queue.call(DIGITS, PrepareRequest())
+    running = one.fitting(endless)
+    await one.until_it_trains()
+    asked = asyncio.create_task(one.queue.call(DIGITS, PredictRequest(start, np.zeros((1, 28, 28), np.float32))))
+    await one.until_it_trains(len(one.progress) + 2)
+    assert not asked.done()
+    one.queue.cancel(endless)
+    with pytest.raises(TrainerError, match="cancelled"):
+        await running
+    assert (await asked).values.tolist() == [[0.5, 0.5]]
+
+
+async def test_what_own_rows_show_comes_out_of_the_child(compute: str, bench: MakeBench, folder: Path) -> None:
+    made = "return GroupFindings(5, 4, 3, Grouping(2, 0.5, None), (Grouping(1, 1.0, None),), 1)"
+    looking, silent = judge(folder, "LOOKING", "pass"), judge(folder, "SILENT", "pass")
+    path = folder / "LOOKING.py"
+    looks = f"    finds = 'groups'\n    def findings(self, params):\n        {made}\n"
+    imports = "from flnet.trainer import GroupFindings, Grouping\n\n"
+    path.write_text(path.read_text().replace("\ndef make_trainer", f"{looks}\n{imports}def make_trainer"))
+    queue = bench(compute).queue
+    assert (await queue.call(looking, PrepareRequest()))[0].offers["finds"] == "groups"
+    found = await queue.call(looking, DiagnoseRequest(START))
+    assert (found["judged"], found["common"]) == (4, {"k": 2, "inertia": 0.5, "silhouette": None})
+    with pytest.raises(NotOffered, match="SILENT finds nothing to show"):
+        await queue.call(silent, DiagnoseRequest(START))
+
+
+OWN = TrainerId("OWN")
+AVERAGE = params(w=[3.0], own=[1.0])
+PERSONAL = """
+import numpy as np
+from flnet.trainer import *
+
+class Own(Trainer):
+    shared = ("w",)
+    personalises = True
+    def initial_params(self, seed):
+        return {"w": np.zeros(1, np.float32), "own": np.zeros(1, np.float32)}
+    def fit(self, task):
+        return Fit(dict(task.params), examples=1)
+    def evaluate(self, params):
+        return Score(0.5, 4, {"own": float(params["own"][0])})
+    def personalise(self, task):
+        task.progress(1, 1)
+        return {"own": task.params["own"] + task.params["w"]}
+
+def make_trainer(settings):
+    return Own()
+"""
+
+
+async def test_private_parameters_learn_on_and_are_measured(compute: str, bench: MakeBench, folder: Path) -> None:
+    (folder / "OWN.py").write_text(PERSONAL)
+    one = bench(compute)
+    declaration, _ = await one.queue.call(OWN, PrepareRequest())
+    assert declaration.personalises
+    learnt, score = await one.queue.call(OWN, PersonaliseRequest(AVERAGE, HYPER, seed=1))
+    assert learnt == params(own=[4.0])
+    assert score.metrics == {"own": 4.0}
+    assert one.progress == [("OWN", 1, 1)]

@@ -1,0 +1,289 @@
+"""Folders of images: both layouts, classes agreed or not, bad files stopped at or counted, splits kept."""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from flnet.datasets import no_code_images as image_cache
+from flnet.datasets.no_code_images import Unreadable, decode, decoded_once, load_images
+from flnet.errors import DataMissing, TrainerError
+from tests.datasets.own_files import class_folders, images, node, picture, save
+
+
+def test_class_folders_are_split_for_good(tmp_path: Path) -> None:
+    class_folders(tmp_path / "pictures", each=50)
+    first = load_images(images(), node(tmp_path))
+    assert first.classes == ("cat", "dog")
+    assert first.info.rows == {"train": 70, "validation": 10, "test": 20}
+    assert first.info.source == f"images in {tmp_path / 'pictures'}"
+    assert first.info.note == ""
+    held_back = {first.images[row].tobytes() for row in first.sides["test"]}
+    for i in range(30):
+        save(tmp_path / f"pictures/dog/new{i}.png", picture(5000 + i, 1))
+    again = load_images(images(), node(tmp_path))
+    assert not held_back & {again.images[row].tobytes() for row in again.sides["train"]}
+    assert sum(again.info.rows.values()) == 130
+
+
+def test_labels_follow_the_folders_in_the_order_of_the_classes(tmp_path: Path) -> None:
+    class_folders(tmp_path / "pictures", each=20)
+    data = load_images(images(classes=["dog", "cat"]), node(tmp_path))
+    assert data.classes == ("dog", "cat")
+    for row in data.sides["train"]:
+        assert data.images[row].mean(axis=(0, 1)).argmax() == (1, 0)[data.labels[row]]
+
+
+def test_folders_that_are_split_already_stay_so(tmp_path: Path) -> None:
+    for part, each in (("train", 20), ("val", 5), ("test", 6)):
+        class_folders(tmp_path / "pictures" / part, each=each)
+    assert load_images(images(), node(tmp_path)).info.rows == {"train": 40, "validation": 10, "test": 12}
+
+
+def test_validation_is_taken_from_training_if_there_is_none(tmp_path: Path) -> None:
+    for part, each in (("train", 40), ("test", 6)):
+        class_folders(tmp_path / "pictures" / part, each=each)
+    rows = load_images(images(), node(tmp_path)).info.rows
+    assert (rows["train"] + rows["validation"], rows["test"]) == (80, 12)
+    assert 8 <= rows["validation"] <= 12
+
+
+def test_train_without_test_is_told(tmp_path: Path) -> None:
+    class_folders(tmp_path / "pictures/train")
+    with pytest.raises(TrainerError, match="has train but no test; expected <class name>"):
+        load_images(images(), node(tmp_path))
+
+
+def test_a_class_may_be_called_train(tmp_path: Path) -> None:
+    class_folders(tmp_path / "pictures", ("train", "bus"))
+    assert load_images(images(), node(tmp_path)).classes == ("bus", "train")
+
+
+def test_a_class_that_is_not_agreed_is_told_with_what_is_expected_and_found(tmp_path: Path) -> None:
+    class_folders(tmp_path / "pictures", ("cat", "fox"))
+    words = "the folder 'fox' is no class of this trainer: expected cat, dog; found cat, fox"
+    with pytest.raises(TrainerError, match=words):
+        load_images(images(classes=["cat", "dog"]), node(tmp_path))
+
+
+def test_a_class_without_images_here_is_noted(tmp_path: Path) -> None:
+    class_folders(tmp_path / "pictures", ("cat", "dog"))
+    data = load_images(images(classes=["cat", "dog", "fox"]), node(tmp_path))
+    assert data.info.note == "no image of fox"
+
+
+def test_one_corrupt_jpeg_among_fifty_stops_and_is_named(tmp_path: Path) -> None:
+    bad = class_folders(tmp_path / "pictures") / "cat" / "007.jpg"
+    bad.write_bytes(bad.read_bytes()[:200])
+    with pytest.raises(
+        TrainerError, match=r"cat/007\.jpg cannot be read: .*; mend or remove it, or set on_bad_file"
+    ):
+        load_images(images(), node(tmp_path))
+
+
+def test_or_it_is_skipped_counted_and_named(tmp_path: Path) -> None:
+    root = class_folders(tmp_path / "pictures")
+    (root / "cat" / "007.jpg").write_bytes(b"broken")
+    (root / "cat" / "notes.txt").touch()
+    (root / "readme.md").touch()
+    (root / ".hidden").touch()
+    for _ in range(2):  # the second time from the cache
+        data = load_images(images(on_bad_file="skip"), node(tmp_path))
+        assert sum(data.info.rows.values()) == 49
+        assert "1 files that cannot be read were skipped: cat/007.jpg (" in data.info.note
+        assert (
+            "2 entries that are no .jpg, .jpeg or .png were left out: readme.md, cat/notes.txt" in data.info.note
+        )
+        names = {data.images[row].max() for rows in data.sides.values() for row in rows}
+        assert 0 not in names
+
+
+def test_shards_are_disjoint_and_hold_all(tmp_path: Path) -> None:
+    class_folders(tmp_path / "pictures", each=30)
+    seen = []
+    for part in (1, 2):
+        data = load_images(images(), node(tmp_path, f"n{part}", (part, 2)))
+        seen += [data.images[row].tobytes() for rows in data.sides.values() for row in rows]
+        assert sorted(np.bincount(data.labels)) == [15, 15]
+    assert len(seen) == len(set(seen)) == 60
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_parts_of_a_partition_are_disjoint_and_hold_all(tmp_path: Path, split: bool) -> None:
+    for place in ("pictures/train", "pictures/test") if split else ("pictures",):
+        class_folders(tmp_path / place, each=40)
+    seen = []
+    for part in (1, 2):
+        told = node(tmp_path, f"n{part}", (part, 2), "pathological:1")
+        data = load_images(images(), told)
+        seen += [(side, row) for side, rows in data.sides.items() for row in rows]
+        assert len(np.unique(data.labels)) == 1  # of the images to test with too
+        assert data.info.note.startswith(
+            f"this node has part {part} of 2 of the partition pathological:1; no image"
+        )
+    assert len(seen) == (160 if split else 80)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda root: root.touch(), TrainerError, "is no folder; expected <class name>"),
+        (lambda root: root.mkdir(), TrainerError, r"has 0 class folders \(none\); expected two or more"),
+        (lambda root: class_folders(root, ("cat",)), TrainerError, r"has 1 class folders \(cat\)"),
+        (
+            lambda root: [(root / name).mkdir(parents=True) for name in ("cat", "dog")],
+            DataMissing,
+            "there are no images in",
+        ),
+        (lambda root: class_folders(root, each=1), DataMissing, "too few images in .*; bring more images"),
+        (lambda root: class_folders(root, ("a\x07", "b")), TrainerError, "is no name for a class"),
+        (lambda root: None, DataMissing, "pictures is not there"),
+    ],
+)
+def test_what_is_no_folder_of_classes_is_told(
+    tmp_path: Path, make: object, error: type[TrainerError], words: str
+) -> None:
+    assert callable(make)
+    make(tmp_path / "pictures")
+    with pytest.raises(error, match=words):
+        load_images(images(), node(tmp_path))
+
+
+# Image files decoded once: what becomes of sizes, colours and depths, of damaged files, and of the cache.
+
+
+def test_an_image_is_squeezed_to_one_size(tmp_path: Path) -> None:
+    pixels = np.zeros((20, 40, 3), np.uint8)
+    pixels[:, :20] = (250, 0, 0)
+    small = decode(save(tmp_path / "a.png", pixels), 8, "rgb")
+    assert small.shape == (8, 8, 3)
+    assert small.dtype == np.uint8
+    assert small[:, 0].tolist() == [[250, 0, 0]] * 8
+    assert small[:, 7].tolist() == [[0, 0, 0]] * 8
+    assert decode(tmp_path / "a.png", 8, "grey").shape == (8, 8)
+
+
+def test_sixteen_bits_a_pixel_keep_their_range(tmp_path: Path) -> None:
+    deep = np.array([[0, 65535], [32896, 257]], np.uint16).repeat(8, 0).repeat(8, 1)
+    small = decode(save(tmp_path / "x.png", deep), 16, "grey")
+    assert (small[0, 0], small[0, 15], small[15, 0], small[15, 15]) == (0, 255, 128, 1)
+
+
+def test_a_photo_is_turned_upright(tmp_path: Path) -> None:
+    pixels = np.zeros((16, 16, 3), np.uint8)
+    pixels[:8] = 255
+    exif = Image.Exif()
+    exif[0x0112] = 3  # upside down
+    Image.fromarray(pixels).save(tmp_path / "a.jpg", exif=exif)
+    small = decode(tmp_path / "a.jpg", 8, "grey")
+    assert small[0].max() < 50
+    assert small[7].min() > 200
+
+
+def bomb(path: Path, side: int) -> Path:
+    """A PNG of a few bytes that says it has side x side pixels."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0))
+    path.write_bytes(
+        b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(b"\0" * 100)) + chunk(b"IEND", b"")
+    )
+    return path
+
+
+@pytest.mark.parametrize("side", [8_001, 9_500, 60_000])
+def test_a_bomb_is_not_decoded(tmp_path: Path, side: int) -> None:
+    with pytest.raises(Unreadable, match="pixels; at most 64000000 are decoded"):
+        decode(bomb(tmp_path / "bomb.png", side), 8, "rgb")
+
+
+@pytest.mark.parametrize("content", [b"", b"no picture", b"\xff\xd8\xff\xe0" + b"\0" * 50, b"GIF89a\x01\0\x01\0"])
+def test_what_is_no_picture_is_unreadable(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.jpg"
+    path.write_bytes(content)
+    with pytest.raises(Unreadable) as fault:
+        decode(path, 8, "rgb")
+    assert str(path) not in str(fault.value)
+
+
+@pytest.mark.parametrize("ending", ["jpg", "png"])
+def test_a_picture_cut_off_or_changed_anywhere_is_read_or_unreadable(tmp_path: Path, ending: str) -> None:
+    whole = save(tmp_path / f"a.{ending}", picture(0, 0)).read_bytes()
+    chance = np.random.default_rng(0)
+    unreadable = 0
+    for length in range(0, len(whole), max(1, len(whole) // 40)):
+        changed = bytearray(whole)
+        changed[int(chance.integers(len(whole)))] ^= 255
+        for content in (whole[:length], bytes(changed)):
+            (tmp_path / f"b.{ending}").write_bytes(content)
+            try:
+                decode(tmp_path / f"b.{ending}", 8, "rgb")
+            except Unreadable:
+                unreadable += 1
+    assert unreadable > 30
+
+
+def test_what_was_decoded_is_mapped_from_disk_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [save(tmp_path / f"d/{i}.png", picture(i, 0)) for i in range(3)]
+    first = decoded_once(tmp_path, files, 8, "rgb", tmp_path)
+    assert isinstance(first.images, np.memmap)
+    assert not first.images.flags.writeable
+    assert [path.name for path in tmp_path.glob("images-*.part")] == []
+    monkeypatch.setattr(image_cache, "decode", lambda *_: pytest.fail("decoded again"))
+    assert np.array_equal(decoded_once(tmp_path, files, 8, "rgb", tmp_path).images, first.images)
+
+
+def test_a_changed_file_another_size_and_other_files_are_decoded_anew(tmp_path: Path) -> None:
+    files = [save(tmp_path / f"d/{i}.png", picture(i, 0)) for i in range(3)]
+    first = np.array(decoded_once(tmp_path, files, 8, "rgb", tmp_path).images)
+    save(files[1], picture(7, 2))
+    os.utime(files[1], ns=(1, 1))
+    second = np.array(decoded_once(tmp_path, files, 8, "rgb", tmp_path).images)
+    assert [np.array_equal(a, b) for a, b in zip(first, second, strict=True)] == [True, False, True]
+    assert decoded_once(tmp_path, files, 16, "grey", tmp_path).images.shape == (3, 16, 16)
+    assert decoded_once(tmp_path, files[:2], 8, "rgb", tmp_path).images.shape == (2, 8, 8, 3)
+    assert len(list(tmp_path.glob("images-*.npy"))) == 1
+
+
+def test_a_damaged_cache_is_written_anew(tmp_path: Path) -> None:
+    files = [save(tmp_path / "d/a.png", picture(0, 0))]
+    first = np.array(decoded_once(tmp_path, files, 8, "rgb", tmp_path).images)
+    (cache,) = tmp_path.glob("images-*.npy")
+    cache.write_bytes(cache.read_bytes()[:100])
+    assert np.array_equal(decoded_once(tmp_path, files, 8, "rgb", tmp_path).images, first)
+
+
+def test_damaged_files_are_named_and_remembered(tmp_path: Path) -> None:
+    files = [save(tmp_path / f"d/{i}.png", picture(i, 0)) for i in range(3)]
+    files[1].write_bytes(b"broken")
+    for _ in range(2):
+        found = decoded_once(tmp_path, files, 8, "rgb", tmp_path)
+        assert list(found.faults) == ["d/1.png"]
+        assert found.images[1].max() == 0
+        assert found.images[2].max() > 0
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    files = [save(tmp_path / "d/a.png", picture(0, 0))]
+    with pytest.raises(TrainerError, match="the decoded images cannot be kept in"):
+        decoded_once(tmp_path, files, 8, "rgb", tmp_path / "absent")
+
+
+def test_without_pillow_it_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = save(tmp_path / "a.png", picture(0, 0))
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(
+        DataMissing, match=r'Pillow, which is not installed; install it: pip install "flnet\[images'
+    ):
+        decode(path, 8, "rgb")

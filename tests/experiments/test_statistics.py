@@ -1,0 +1,197 @@
+"""Means and spreads of a table, and rank tests by hand, against published values, and against SciPy."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flnet.errors import NotOffered
+from flnet.experiments.statistics import (
+    comparisons,
+    critical_difference,
+    entries,
+    friedman,
+    friedman_of_ranks,
+    groups_alike,
+    holm,
+    seed_rows,
+    wilcoxon,
+)
+from tests.experiments.cells import results_of, small_plan
+
+ROWS = np.array([(0.9, 0.8, 0.7), (0.6, 0.7, 0.5), (0.8, 0.85, 0.6), (0.9, 0.95, 0.7), (0.5, 0.5, 0.4)])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def stats() -> Any:
+    """SciPy's, which takes seconds to import."""
+    return pytest.importorskip("scipy.stats", reason="SciPy is not installed")
+
+
+# Entries.
+
+
+def test_entries_hold_mean_spread_and_difference(tmp_path: Path) -> None:
+    plan = small_plan(tmp_path)
+    cells = plan.cells()
+    table = {(e.row, e.column, e.measure): e for e in entries(plan, cells, results_of(tmp_path, cells))}
+    assert len(table) == 3 * 3 * 2
+    scene = table["scene", "agg0", "accuracy"]
+    assert (scene.mean, scene.spread, scene.difference) == pytest.approx((0.61, 0.01, 0.01))
+    assert dict(scene.values) == pytest.approx({seed: 0.6 + 0.01 * seed for seed in range(3)})
+    assert scene.standard_errors is None  # the source does not say how many seeds it has
+    agg1 = table["scene", "agg1", "accuracy"]
+    assert agg1.standard_errors == pytest.approx(0.19 / (0.01 * (1 / 3 + 1 / 3) ** 0.5))
+    assert (agg1.nearest, scene.nearest) == (2, 2)  # the mean of the first round is 0.3
+    lost = table["lost", "alone", "accuracy"]
+    assert (lost.mean, lost.spread, lost.difference, lost.nearest) == (None, None, None, None)
+    assert lost.reasons == ("no data set lost.npz",)
+    assert table["scene", "agg0", "bytes"].mean == 1000
+
+
+def test_cells_that_were_not_run_yet_are_missing(tmp_path: Path) -> None:
+    plan = small_plan(tmp_path)
+    cells = plan.cells()
+    table = entries(plan, cells, results_of(tmp_path, cells[:2]))
+    assert [e.missing for e in table if e.measure == "accuracy"] == [1, *[3] * 8]
+    assert table[0].mean == pytest.approx(0.605)
+
+
+def test_rows_of_a_comparison_have_a_number_in_every_column(tmp_path: Path) -> None:
+    plan = small_plan(tmp_path)
+    cells = [cell for cell in plan.cells() if (cell.row, cell.seed, cell.column) != ("scene", 2, "agg0")]
+    table = entries(plan, cells, results_of(tmp_path, cells))
+    rows = seed_rows(table, "accuracy", ("agg0", "agg1", "alone"))
+    assert rows.shape == (5, 3)  # two data sets of three seeds, one of them without agg0
+    assert np.allclose(rows - rows[:, :1], [0, 0.1, -0.1])
+    three, two = comparisons(plan, table)
+    assert three.friedman.ranks == (2, 1, 3)
+    pairs = {(pair.better, pair.other) for pair in three.pairs}
+    assert pairs == {("agg1", "agg0"), ("agg0", "alone"), ("agg1", "alone")}
+    # Of five rows that all differ in one direction, two of 32 choices of signs are as extreme; there are three pairs.
+    assert [pair.test.p for pair in three.pairs] == pytest.approx([2 / 32] * 3)
+    assert [pair.p for pair in three.pairs] == pytest.approx([6 / 32] * 3)
+    assert (two.friedman.rows, [pair.test.rows for pair in two.pairs]) == (6, [6])
+    assert two.pairs[0].p == two.pairs[0].test.p
+    cells = [cell for cell in cells if cell.column == "agg0"]
+    assert comparisons(plan, entries(plan, cells, results_of(tmp_path, cells))) == []
+
+
+# Rank tests.
+
+
+def test_friedman_by_hand() -> None:
+    test = friedman(ROWS)
+    assert test.ranks == pytest.approx((1.7, 1.3, 3.0), abs=1e-12)
+    assert (test.rows, test.statistic, test.p) == pytest.approx((5, 7.9, 0.0192547018))
+    assert friedman(np.array([[0.5, 0.9, 0.5, 0.1]])).ranks == (2.5, 1, 2.5, 4)
+    assert friedman(np.array([[0.5, 0.9, 0.5, 0.1]]), higher_is_better=False).ranks == (2.5, 4, 2.5, 1)
+
+
+@given(st.integers(3, 6).flatmap(lambda k: st.lists(st.permutations(range(k)), min_size=1, max_size=20)))
+def test_friedman_is_that_of_scipy_without_ties(stats: Any, rows: list[list[int]]) -> None:
+    table = np.array(rows, np.float64)
+    test, expected = friedman(table), stats.friedmanchisquare(*table.T)
+    assert test.statistic == pytest.approx(expected.statistic, abs=1e-9)
+    assert test.p == pytest.approx(expected.pvalue, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "q", "p"),
+    [
+        ((1.8128, 2.1536, 2.0335), 10.69553, 0.0047588),  # Delgado Bejarano 2024, F1-macro on the common test
+        ((1.8156, 2.1285, 2.0559), 9.59777, 0.0082390),  # the same, argmax accuracy
+    ],
+)
+def test_friedman_from_published_mean_ranks(ranks: tuple[float, ...], q: float, p: float) -> None:
+    test = friedman_of_ranks(ranks, 179)
+    assert test.statistic == pytest.approx(q, abs=0.02)  # the ranks have four decimals
+    assert test.p == pytest.approx(p, abs=5e-5)
+
+
+@pytest.mark.parametrize(
+    ("q", "methods", "p"),
+    [
+        (10.69553, 3, 0.0047588),
+        (0.68156, 3, 0.71121),
+        (9.59777, 3, 0.0082390),
+        (3.22067, 3, 0.19982),
+        (76.47486, 2, 2.23e-18),  # the thesis prints 7.65e-11 here and 3.65e-11 below: rounding of its sums
+        (68.83240, 2, 1.07e-16),
+        (5.36872, 2, 0.0205011),
+        (1.81006, 2, 0.178502),
+    ],
+)
+def test_p_values_of_published_statistics(q: float, methods: int, p: float) -> None:
+    """From mean ranks that give this Q: one method is better, one is worse by as much, the others are between."""
+    apart = (q * methods * (methods + 1) / (12 * 179) / 2) ** 0.5
+    middle = (methods + 1) / 2
+    test = friedman_of_ranks([middle - apart, *[middle] * (methods - 2), middle + apart], 179)
+    assert test.statistic == pytest.approx(q, rel=1e-12)
+    assert test.p == pytest.approx(p, rel=3e-3 if p < 1e-9 else 2e-5)
+
+
+@pytest.mark.parametrize(
+    ("methods", "rows", "difference"),
+    [(3, 5, 1.4822864), (3, 179, 0.2477368), (2, 179, 0.1464946), (3, 1, 2.3437 * 2**0.5), (2, 6, 1.96 / 6**0.5)],
+)
+def test_critical_differences_by_hand_and_of_the_thesis(methods: int, rows: int, difference: float) -> None:
+    assert critical_difference(methods, rows) == pytest.approx(difference, rel=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "distance", "groups"),
+    [
+        ([1.0, 2.0, 3.0, 1.5], 1.0, [(0, 3, 1), (1, 2)]),
+        ([1.0, 3.0, 2.0], 5.0, [(0, 2, 1)]),
+        ([1.0, 3.0, 2.0], 0.5, []),
+        ([1.0, 1.2, 3.0, 3.1], 0.5, [(0, 1), (2, 3)]),
+        ([1.8128, 2.1536, 2.0335], 0.2477368, [(0, 2), (2, 1)]),  # the thesis: only agg0 and agg1 differ
+    ],
+)
+def test_groups_are_the_largest_within_the_critical_difference(
+    ranks: list[float], distance: float, groups: list[tuple[int, ...]]
+) -> None:
+    assert groups_alike(ranks, distance) == groups
+
+
+def test_wilcoxon_by_hand() -> None:
+    # The differences are 1, 2, 3, -4 and a 0 that is left out; the negative ones have a rank sum of 4.
+    test = wilcoxon(np.array([1.0, 2, 3, 0, 7]), np.array([0.0, 0, 0, 4, 7]))
+    assert (test.statistic, test.rows) == (4.0, 4)
+    assert test.p == pytest.approx(14 / 16)  # 7 of 16 choices of signs have a sum of 4 or less, on each side
+    assert wilcoxon(np.ones(3), np.ones(3)).p == 1.0
+
+
+def test_holm_by_hand() -> None:
+    """Holm 1979: the smallest of four counts four times, the next three times, and none falls below one before."""
+    assert holm([0.03, 0.01, 0.04, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
+    assert holm([0.9, 0.6]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=10))
+def test_holm_keeps_the_order_and_multiplies_by_at_most_the_number_of_tests(p_values: list[float]) -> None:
+    corrected = holm(p_values)
+    for before, after in zip(p_values, corrected, strict=True):
+        assert before <= after <= min(1.0, len(p_values) * before) + 1e-12
+    in_order = [after for _, after in sorted(zip(p_values, corrected, strict=True))]
+    assert in_order == sorted(in_order)
+
+
+@pytest.mark.parametrize("table", [[[np.nan, 1.0]], np.ones((3, 1)), np.ones((0, 2))])
+def test_tables_that_cannot_be_compared_are_refused(table: Any) -> None:
+    with pytest.raises(ValueError, match="at least two methods and one row"):
+        friedman(np.array(table))
+
+
+def test_without_scipy_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    with pytest.raises(NotOffered, match=r"flnet\[experiments\]"):
+        friedman(ROWS)

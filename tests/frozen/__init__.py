@@ -1,0 +1,1 @@
+"""What flnet did at revision 1a28d2c, recorded: see README.md here."""

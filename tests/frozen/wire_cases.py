@@ -1,0 +1,114 @@
+"""Every kind of message that travels between nodes, with fixed content, as fields and arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+ME = {"id": "north", "ip": "127.0.0.1", "port": "4000"}
+YOU = {"id": "Süd 2", "ip": "::1", "port": "4001"}
+DIGEST, BASE = "ab" * 32, "cd" * 32
+KEY, SIGNATURE = "A" * 43 + "=", "B" * 86 + "=="
+HYPER = {"e": 2, "u": 1e-05, "b": 64}
+ROUND = {"iAm": ME, "trainerId": "MNIST", "round": 7, "federatedLearningParams": HYPER}
+NEWS = {"id": "west", "ip": "10.0.0.3", "port": "4002", "state": "suspect", "incarnation": 3, "by": "north"}
+STATED = {
+    "run": "0123456789abcdef",
+    "digest": DIGEST,
+    "examples": 120,
+    "labels": 10,
+    "accuracy": 0.8125,
+    "base": BASE,
+    "schemaDigest": "ef" * 32,
+    "key": KEY,
+    "signature": SIGNATURE,
+}
+SERIES = {
+    "by": "north",
+    "first": 3,
+    "until": "accuracy>=0.98, no-gain 5 0.001",
+    "rounds": 40,
+    "counted": 4,
+    "best": 0.91,
+    "stale": 1,
+    "means": [[0.9, 0.31], [0.91, None]],
+    "totalAccuracy": 3.6,
+    "totalLoss": None,
+}
+CHOICE = {"members": ["north", "west", "Süd 2"], "take": 2}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One body.
+
+    Attributes:
+        kind: the message, as the protocol calls it.
+        arrays: that travel beside it; None: none do.
+    """
+
+    name: str
+    kind: str
+    fields: Mapping[str, Any]
+    arrays: Mapping[str, Any] | None = field(default=None)
+
+
+def small() -> dict[str, Any]:
+    """Arrays of every kind that is sent."""
+    return {
+        "weight": np.array([[0.1, -2.5], [3e-20, 7.0]], np.float32),
+        "bias": np.array([1 / 3, 2**-40], np.float64),
+        "steps": np.array([-3, 2**40], np.int64),
+        "mask": np.array([True, False]),
+        "scalar": np.array(0.25, np.float32),
+        "none": np.zeros((0, 3), np.float32),
+        "half": np.array([0.5, 65504.0], np.float16),
+        "bytes": np.array([0, 255], np.uint8),
+    }
+
+
+def large() -> dict[str, Any]:
+    """Arrays that are large enough to be rounded, with numbers that every machine computes alike."""
+    whole = np.arange(1200, dtype=np.int64) * 7919 % 2003 - 1001
+    return {
+        "weight": (whole.astype(np.float32) / np.float32(512)).reshape(40, 30),
+        "wide": whole.astype(np.float64) / 1024,
+        "bias": np.array([0.1, 0.2], np.float32),
+    }
+
+
+def cases() -> Iterator[Case]:
+    """All of them."""
+    members = [NEWS, {"id": "Süd 2", "port": "4001", "state": "alive", "incarnation": 0}]
+    announced = {"accepts": ["safetensors", "float16", "int8"], "incarnation": 2, "members": members, "key": KEY}
+    yield Case("announce of the thesis", "Announce", {"iAm": {**ME, "ip": None}, "myKnownPeers": [YOU]})
+    yield Case("announce", "Announce", {"iAm": ME, "myKnownPeers": [YOU], **announced, "knock": True})
+    yield Case("answer to announce", "AnnounceReply", {"iAm": ME, "announceYourselfToPeers": [YOU], **announced})
+    yield Case("probe", "Probe", {"iAm": ME, "incarnation": 1, "news": members, "key": KEY})
+    yield Case("probe for another", "Probe", {"iAm": ME, "target": YOU, "reached": "west", "missed": "east"})
+    yield Case("answer to probe", "ProbeReply", {"iAm": ME, "incarnation": 1, "news": members, "key": KEY})
+    yield Case("start of the thesis", "StartTraining", ROUND, small())
+    more = {"initiator": "north", "agreement": {"classes": "cat, dog"}, "run": "0123456789abcdef"}
+    model = {"baseRound": 6, "contributors": 3, "digest": DIGEST, "restoredAt": 5}
+    start = {**model, "series": SERIES, "choice": CHOICE}
+    yield Case("start", "StartTraining", {**ROUND, **more, **start}, large())
+    yield Case("start by digest", "StartTraining", {**ROUND, **more, **start})
+    yield Case("update of the thesis", "ModelParams", ROUND, small())
+    stated = {name: value for name, value in STATED.items() if name != "run"}
+    update = {**ROUND, **more, **stated, "choice": CHOICE, "seconds": 1.25, "staleness": 2}
+    yield Case("update", "ModelParams", update, large())
+    yield Case("update by digest", "ModelParams", update)
+    yield Case("decline", "ModelParams", {**ROUND, "declined": "its data is still being loaded", "late": True})
+    report = {"accuracy": 0.75, "loss": 0.5, "over": "goal"}
+    average = {"accuracy": 0.8125, "digest": DIGEST, "contributors": 4, "report": {**report, "over": None}}
+    yield Case("accuracy of the thesis", "Accuracy", {**ROUND, "accuracy": 0.5}, small())
+    yield Case("accuracy", "Accuracy", {**ROUND, **more, **average}, large())
+    yield Case("answer to accuracy", "AccuracyReply", {"iAm": ME, **average}, large())
+    yield Case("version", "AskVersion", {**ROUND, **STATED})
+    yield Case("answer to version", "VersionReply", {"iAm": ME, "round": 7, **STATED})
+    yield Case("trigger", "Trigger", {"trainerId": "MNIST", "rounds": 3, "federatedLearningParams": HYPER})
+    yield Case("trigger until", "Trigger", {"trainerId": "MNIST", "until": "accuracy>=0.98"})
+    yield Case("answer to trigger", "Triggered", {"trainerId": "MNIST", "round": 8})

@@ -1,0 +1,317 @@
+"""Predictions, files and cards of a node's models, and whom they are refused to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from safetensors.numpy import load
+
+from flnet.algorithms.fl_protector import Increment
+from flnet.compute.in_process import InlineQueue
+from flnet.compute.verbs import TrainerRequest
+from flnet.errors import InputRefused, InvalidMessage, NotOffered, NotReady, OwnMachineOnly, UnknownModel
+from flnet.node.interface import Question
+from flnet.node.model_registry import ModelRegistry
+from flnet.node.model_service import MAX_WAITING, ModelService, _plain
+from flnet.node.round_history import RoundHistory
+from flnet.node.runtime import NodeRuntime
+from flnet.params.params import Array, Params, TrainerId
+from flnet.store.memory import MemoryStore
+from flnet.trainer import GroupFindings, Grouping, InCoarse, LabelFindings, Method, Prediction, Trainer
+from flnet.web.api.models import GroupsView, LabelsView, PredictionView
+from tests.node.judging import Judge
+from tests.node.mesh import MNIST_3_7, Linear, Mesh
+from tests.node.test_runtime import trigger
+
+
+@asynccontextmanager
+async def alone(trainer: Trainer, rounds: int = 1) -> AsyncIterator[NodeRuntime]:
+    """A node after so many rounds."""
+    mesh = Mesh()
+    try:
+        node = await mesh.add("a", trainer)
+        await mesh.full()
+        for number in range(rounds):
+            await trigger(node)
+            await mesh.idle(number)
+        yield node
+    finally:
+        await mesh.stop()
+
+
+async def test_the_held_model_judges_and_says_which_it_is() -> None:
+    async with alone(Judge(1.0), rounds=2) as node:
+        answer = await node.predict(MNIST_3_7, Question(inputs=[[1, 2], {"y": -8, "x": 3}]))
+        assert answer["scores"] == [[1, 4], [3, -6]]  # the head has counted two trainings
+        assert answer["predicted"] == ["seven", "<three>"]
+        held = node.job(MNIST_3_7).as_json()
+        accuracy = held["post_fedavg_accuracy"]
+        assert answer["model"] == {"digest": held["digest"], "round": 1, "accuracy": accuracy}
+        assert answer["note"] == "for tests only; the data of this trainer are generated samples"
+
+        assert held["inputs"]["names"] == ["x", "y"]
+        assert held["note"] == "for tests only"
+        assert {"inputs", "note"}.isdisjoint(node.info()["jobsInfo"][0])  # asked for often
+
+        older = (await node.models(MNIST_3_7))[1]["digest"]
+        answer = await node.predict(MNIST_3_7, Question(inputs=[[1, 2]], digest=older[:8]))
+        assert (answer["scores"], answer["model"]["round"]) == ([[1, 3]], 0)
+
+
+async def test_what_cannot_be_judged_is_refused() -> None:
+    async with alone(Judge(1.0), rounds=0) as node:
+        with pytest.raises(InputRefused, match=r"column 'y', is 10; expected -9 to 9"):
+            await node.predict(MNIST_3_7, Question(inputs=[[1, 10]]))
+        with pytest.raises(InputRefused, match="no pictures"):
+            await node.predict(MNIST_3_7, Question(picture=b""))
+        with pytest.raises(UnknownModel):
+            await node.predict(MNIST_3_7, Question(inputs=[[1, 1]], digest="ff"))
+        answer = await node.predict(MNIST_3_7, Question(inputs=[[1, 1]]))
+        assert answer["note"].endswith("this model is not the average of any round")
+    async with alone(Linear(1.0), rounds=0) as node:
+        with pytest.raises(NotOffered, match="MNIST_3_7 offers no predictions"):
+            await node.predict(MNIST_3_7, Question(inputs=[[1, 1]]))
+
+
+async def test_a_file_holds_all_parameters_and_tells_where_they_come_from() -> None:
+    async with alone(Judge(1.0)) as node:
+        digest = node.job(MNIST_3_7).as_json()["digest"]
+        file = await node.export(MNIST_3_7, digest[:9], "safetensors", same_machine=True)
+        assert file.file_name == f"MNIST_3_7-round0-{digest[:10]}.safetensors"
+        params = Params(load(file.body))
+        assert sorted(params) == ["bias", "head", "weights"]
+        assert params.select(["weights", "bias"]).digest == digest
+        said = json.loads(file.body[8 : 8 + int.from_bytes(file.body[:8], "little")])["__metadata__"]
+        assert (said["trainer"], said["round"], said["digest"]) == ("MNIST_3_7", "0", digest)
+        assert (said["contributors"], said["private"], said["licence"]) == ('["a"]', '["head"]', "CC0-1.0")
+        assert said["accuracy"] == str(node.job(MNIST_3_7).as_json()["post_fedavg_accuracy"])
+        assert json.loads(said["rows"]) == {"train": 3, "test": 2}
+        assert said["schema_digest"] == node.job(MNIST_3_7).as_json()["schema_digest"]
+        assert "secret" not in json.dumps(said)
+
+
+def said_in(body: bytes) -> dict[str, str]:
+    said: dict[str, str] = json.loads(body[8 : 8 + int.from_bytes(body[:8], "little")])["__metadata__"]
+    return said
+
+
+async def test_a_file_of_one_of_two_models_says_which_in_its_name_and_inside() -> None:
+    trainer = Judge(1.0)
+    async with alone(Increment(trainer, trainer, 0, Method(personal="increment"))) as node:
+        digest = node.job(MNIST_3_7).as_json()["digest"]
+        assert node.job(MNIST_3_7).as_json()["formats"][-1] == "onnx-personal"
+        both, common, personal = [
+            await node.export(MNIST_3_7, digest, f"safetensors{which}", same_machine=True)
+            for which in ("", "-common", "-personal")
+        ]
+        stem = f"MNIST_3_7-round0-{digest[:10]}"
+        names = [file.file_name for file in (both, common, personal)]
+        assert names == [f"{stem}{which}.safetensors" for which in ("", "-common", "-personal")]
+        said = [said_in(file.body)["model"] for file in (both, common, personal)]
+        assert said == ["common and personal", "common", "personal"]
+        assert said_in(personal.body)["round"] == "0"
+        assert "personal/weights" in load(both.body)
+        assert sorted(load(personal.body)) == sorted(load(common.body)) == ["bias", "head", "weights"]
+        assert Params(load(common.body)).select(["weights", "bias"]).digest == digest
+        assert not np.array_equal(load(personal.body)["weights"], load(common.body)["weights"])
+        for which in ("-common", "-personal"):
+            with pytest.raises(OwnMachineOnly):
+                await node.export(MNIST_3_7, digest, f"safetensors{which}", same_machine=False)
+    async with alone(Judge(1.0)) as node:
+        digest = node.job(MNIST_3_7).as_json()["digest"]
+        file = await node.export(MNIST_3_7, digest, "safetensors", same_machine=True)
+        assert said_in(file.body)["model"] == "common"
+        with pytest.raises(NotOffered, match="one model alone here"):
+            await node.export(MNIST_3_7, digest, "safetensors-personal", same_machine=True)
+        for form in ("safetensors-other", "onnx-"):
+            with pytest.raises(InvalidMessage, match="with -common or -personal after it"):
+                await node.export(MNIST_3_7, digest, form, same_machine=True)
+
+
+async def test_private_parameters_leave_for_no_other_machine() -> None:
+    async with alone(Judge(1.0)) as node:
+        digest = node.job(MNIST_3_7).as_json()["digest"]
+        for form in ("safetensors", "onnx"):
+            with pytest.raises(OwnMachineOnly, match=r"private parameters \(head\)"):
+                await node.export(MNIST_3_7, digest, form, same_machine=False)
+    async with alone(Linear(1.0)) as node:
+        digest = node.job(MNIST_3_7).as_json()["digest"]
+        file = await node.export(MNIST_3_7, digest, "safetensors", same_machine=False)
+        assert Params(load(file.body)).digest == digest
+
+
+async def test_formats_that_are_not_there_are_named() -> None:
+    async with alone(Judge(1.0)) as node:
+        digest = node.job(MNIST_3_7).as_json()["digest"]
+        with pytest.raises(InvalidMessage, match="format is 'pickle'; expected safetensors or onnx"):
+            await node.export(MNIST_3_7, digest, "pickle", same_machine=True)
+        with pytest.raises(NotOffered, match="describes no such model"):
+            await node.export(MNIST_3_7, digest, "onnx", same_machine=True)
+    async with alone(Linear(1.0)) as node:
+        with pytest.raises(NotOffered, match="cannot be exported to ONNX"):
+            await node.export(MNIST_3_7, node.job(MNIST_3_7).as_json()["digest"], "onnx", same_machine=True)
+
+
+class Occupied(InlineQueue):
+    """A lane whose turn comes when a test says so."""
+
+    def __init__(self) -> None:
+        super().__init__({MNIST_3_7: Judge(1.0)})
+        self.turn = asyncio.Event()
+
+    async def call(self, trainer: TrainerId, request: TrainerRequest[Any]) -> Any:
+        await self.turn.wait()
+        return await super().call(trainer, request)
+
+
+async def test_who_waits_too_long_or_too_late_is_told_to_ask_again() -> None:
+    async with alone(Judge(1.0), rounds=0) as node:
+        registry, question = ModelRegistry(node.core, MemoryStore()), Question(inputs=[[1, 1]])
+        told = RoundHistory(node.core, MemoryStore())
+        with pytest.raises(NotReady, match=r"the turn of MNIST_3_7 did not come in 0.01 s; ask again"):
+            await ModelService(node.core, registry, Occupied(), told, turn_seconds=0.01).predict(
+                MNIST_3_7, question
+            )
+        pool = Occupied()
+        service = ModelService(node.core, registry, pool, told)
+        waiting = [asyncio.create_task(service.predict(MNIST_3_7, question)) for _ in range(MAX_WAITING + 1)]
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        with pytest.raises(NotReady, match="16 others wait for the lane already"):
+            await done.pop()
+        pool.turn.set()
+        answers = await asyncio.gather(*waiting, return_exceptions=True)
+        assert sum(isinstance(answer, dict) for answer in answers) == MAX_WAITING
+
+
+async def test_which_of_two_models_answered_goes_with_the_answer() -> None:
+    class Two(Judge):
+        def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
+            found = super().predict(params, inputs)
+            return replace(found, answered=("local",) * len(inputs), why=(0.0123456789,), limit=0.5)
+
+    async with alone(Two(1.0)) as node:
+        answer = await node.predict(MNIST_3_7, Question(inputs=[[1, 2]]))
+        assert answer["choice"] == {"answered": ["local"], "errors": [0.0123457], "limit": 0.5}
+        assert PredictionView.model_validate(answer).choice is not None
+    async with alone(Judge(1.0)) as node:
+        assert "choice" not in await node.predict(MNIST_3_7, Question(inputs=[[1, 2]]))
+
+
+class Looking(Judge):
+    """Its rows are labelled in another space than the one in which it answers."""
+
+    finds = "labels"
+
+    def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
+        halves = np.full((len(inputs), 2), 0.5)
+        return Prediction(halves, coarse=InCoarse("all", ("any",), halves.sum(axis=1, keepdims=True), False))
+
+    def findings(self, params: Mapping[str, Array]) -> LabelFindings:
+        told = np.full((1, 2), params["head"][0])
+        return LabelFindings("all", ("any",), "two", ("<three>", "seven"), told, 0.95)
+
+
+async def test_own_people_see_how_label_spaces_correspond() -> None:
+    async with alone(Looking(1.0), rounds=2) as node:
+        found = await node.studies.findings(MNIST_3_7, "labels")
+        view = LabelsView.model_validate_json(orjson.dumps({**found, "matrix": [[1, 1]]}))
+        assert (view.desired.classes, view.model.digest) == (
+            ["<three>", "seven"],
+            node.job(MNIST_3_7).as_json()["digest"],
+        )
+        assert found["matrix"] == [[2, 2]]  # of two trainings: with the private part of the model
+        older = (await node.models(MNIST_3_7))[1]["digest"]
+        assert (await node.studies.findings(MNIST_3_7, "labels", older))["matrix"] == [[1, 1]]
+        answer = await node.predict(MNIST_3_7, Question(inputs=[[1, 2]]))
+        PredictionView.model_validate_json(orjson.dumps(answer))
+        assert (answer["coarse"]["predicted"], answer["coarse"]["probabilities"]) == (["any"], [[1.0]])
+        assert node.job(MNIST_3_7).as_json()["finds"] == "labels"
+        assert "finds" not in node.info()["jobsInfo"][0]
+        with pytest.raises(NotOffered, match="looks for no groups"):
+            await node.studies.findings(MNIST_3_7, "groups")
+    async with alone(Judge(1.0)) as node:
+        with pytest.raises(NotOffered, match="one label space alone"):
+            await node.studies.findings(MNIST_3_7, "labels")
+        assert "coarse" not in await node.predict(MNIST_3_7, Question(inputs=[[1, 2]]))
+
+
+class Grouped(Judge):
+    """Counts how often it looked at its rows."""
+
+    finds = "groups"
+    looked = 0
+
+    def findings(self, params: Mapping[str, Array]) -> GroupFindings:
+        self.looked += 1
+        one = Grouping(self.looked, 1.0, None)
+        return GroupFindings(3, 3, 3, one, (one,), 1)
+
+
+async def test_groups_of_one_model_are_looked_for_once() -> None:
+    async with alone(Grouped(1.0), rounds=2) as node:
+        older = (await node.models(MNIST_3_7))[1]["digest"]
+        found = [await node.studies.findings(MNIST_3_7, "groups", which) for which in (None, None, older, None)]
+        assert [one["common"]["k"] for one in found] == [1, 1, 2, 3]
+        GroupsView.model_validate_json(orjson.dumps(found[0]))
+
+
+# A model's card tells what is known, hides where data lie, and shows names as text.
+
+
+async def card_of(node: NodeRuntime, digest: str) -> str:
+    file = await node.card(MNIST_3_7, digest)
+    assert (file.content_type, file.file_name[-3:]) == ("text/markdown; charset=utf-8", ".md")
+    return file.body.decode()
+
+
+async def test_the_card_of_an_average() -> None:
+    async with alone(Judge(1.0), rounds=2) as node:
+        digest = node.job(MNIST_3_7).as_json()["digest"]
+        text = await card_of(node, digest)
+        lines = text.splitlines()
+        assert lines[0] == "# MNIST 3 vs 7 Dataset, round 1"
+        assert "**for tests only**" in lines
+        assert f"| digest | `{digest}` |" in lines
+        assert "| averaged from | 1 update (a) |" in lines
+        assert "| hyper-parameters | e = 2, u = 1e-05, b = 64 |" in lines
+        assert "| private parameters | `head` |" in lines
+        assert "| licence | CC0-1.0 |" in lines
+        assert r"| split | rows | \<three\> | seven |" in lines
+        assert "| train | 3 | 1 | 2 |" in lines
+        assert any(line.endswith(" | 1.0000 |") for line in lines)  # the weight of the only update
+        assert "Generated sample data: made up in points.csv" in lines
+        assert [line[:9] for line in lines if line.startswith(("| 0 | 1 |", "| 1 | 1 |"))] == [
+            "| 0 | 1 |",
+            "| 1 | 1 |",
+        ]
+        assert f'params = load_file("MNIST_3_7-round1-{digest[:10]}.safetensors")' in lines
+        older = (await node.models(MNIST_3_7))[1]["digest"]
+        assert "\n| 1 | 1 |" not in await card_of(node, older)  # its story ends where it was made
+
+
+async def test_the_card_of_an_untrained_model_without_figures() -> None:
+    mesh = Mesh()
+    try:
+        node = await mesh.add("a", Linear(1.0))
+        await mesh.full()
+        text = await card_of(node, node.job(MNIST_3_7).as_json()["digest"])
+        assert text.startswith("# MNIST 3 vs 7 Dataset, untrained\n")
+        assert "| accuracy of this model | not measured |" in text
+        assert "| licence | not stated |" in text
+        assert "## Rounds" not in text
+        await trigger(node)
+        await mesh.idle(0)
+    finally:
+        await mesh.stop()
+
+
+def test_names_are_shown_as_text() -> None:
+    assert _plain("<b>[x](http://y)|\n# z\u202e") == r"\<b\>\[x\](http://y)\| \# z"

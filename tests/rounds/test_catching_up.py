@@ -1,0 +1,374 @@
+"""A node that missed something: a start, a round, or many; and words that came before their time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from flnet.errors import StaleRound
+from flnet.params.params import PeerId
+from flnet.protocol.effects import Average, CancelTimer, Effect, Save, Send, SetTimer, Train
+from flnet.protocol.events import PeerLost, PeerSeen, Restored, RoundTriggered, SendRefused, TimerFired
+from flnet.protocol.messages import HyperParams, ModelParams, StartTraining
+from flnet.rounds.job import Job
+from flnet.rounds.participation import Participation
+from flnet.rounds.settings import Rules
+from flnet.rounds.steps import Phase
+from tests.helpers import key, params
+from tests.rounds.helpers import Bench, asked, came, declined, prepared, refuses, settings
+from tests.rounds.scenarios import OTHERS, Lasting
+
+START_TIMER = "start:0:a"
+
+# --- only an update told of the round
+
+
+def test_a_round_known_from_an_update_is_entered_and_its_start_awaited() -> None:
+    bench = Bench()
+    bench.hear(came("a", 0, "a"))
+    assert (bench.phase, bench.job.key, bench.one(SetTimer)) == (
+        Phase.GATHERING,
+        key(0),
+        SetTimer(START_TIMER, 3),
+    )
+    assert bench.job.view().as_json()["received"] == ["a"]
+
+
+def test_the_start_that_still_comes_is_joined_and_what_was_gathered_counts() -> None:
+    bench = Bench()
+    bench.hear(came("a"))
+    bench.hear(came("c"))
+    bench.hear(asked("a", w=[7, 8], hyper=HyperParams(e=3, u=0.5, b=2)))
+    assert (bench.one(Train).params, bench.one(Train).hyper.e) == (params(w=[7, 8]), 3)
+    assert CancelTimer(START_TIMER) in bench.effects
+    bench.train()
+    assert [u.peer for u in bench.one(Average).updates] == ["a", "b", "c"]
+
+
+def test_without_its_start_the_node_declines_and_averages_what_came() -> None:
+    bench = Bench()
+    bench.hear(came("a"))
+    bench.hear(TimerFired(START_TIMER))
+    message = bench.said(ModelParams)
+    assert (message.declined, message.initiator, bench.one(Send).params) == (
+        "the start of this round did not reach it",
+        "a",
+        None,
+    )
+    bench.hear(came("c"))
+    assert [u.peer for u in bench.one(Average).updates] == ["a", "c"]
+    bench.average()
+    assert bench.w == [1, 1]
+
+
+def test_after_it_declined_the_start_comes_too_late() -> None:
+    bench = Bench()
+    bench.hear(came("a"))
+    bench.hear(TimerFired(START_TIMER))
+    assert bench.hear(asked("a")) == []
+    assert bench.phase is Phase.GATHERING
+
+
+def test_the_start_timer_of_a_round_that_was_joined_means_nothing() -> None:
+    bench = Bench()
+    bench.hear(came("a"))
+    bench.hear(asked("a"))
+    assert bench.hear(TimerFired(START_TIMER)) == []
+    assert bench.phase is Phase.TRAINING
+
+
+def test_all_peers_updates_do_not_close_a_round_whose_start_may_come() -> None:
+    bench = Bench(peers=["a"])
+    bench.hear(came("a"))
+    assert bench.phase is Phase.GATHERING
+
+
+def test_a_trigger_while_listening_averages_what_came() -> None:
+    bench = Bench()
+    bench.hear(came("a"))
+    bench.hear(RoundTriggered())
+    assert [u.peer for u in bench.one(Average).updates] == ["a"]
+
+
+# --- the mesh is ahead of the one who starts
+
+
+def behind(current: int | None = 7, path: str = StartTraining.path, error: str = "stale_round") -> SendRefused:
+    return SendRefused(PeerId("a"), path, key(0, "b"), 409, error, "words", current)
+
+
+@pytest.mark.parametrize("current", [0, 7])  # 0: a peer averaged this very round already
+def test_an_initiator_that_is_behind_starts_the_next_round_and_sits_it_out(current: int) -> None:
+    bench = Bench()
+    bench.hear(RoundTriggered())
+    bench.hear(behind(current))
+    assert (bench.phase, bench.job.key) == (Phase.GATHERING, key(current + 1, "b"))
+    start, word = bench.said(StartTraining), bench.said(ModelParams)
+    assert (start.round, start.base_round) == (current + 1, -1)
+    assert word.declined == f"its model is of round -1, the mesh is in round {current}"
+    assert bench.all(Train) == []
+    bench.hear(came("a", current + 1, "b", w=[4, 4]))
+    bench.hear(came("c", current + 1, "b", w=[6, 6]))
+    bench.average()
+    assert bench.w == [5, 5]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        behind(None),
+        behind(7, path=ModelParams.path),
+        behind(7, error="round_lost"),
+        behind(2**53),
+        SendRefused(PeerId("a"), StartTraining.path, key(3, "b"), 409, "stale_round", "", 7),  # an older start
+    ],
+)
+def test_other_refusals_move_no_round(refusal: SendRefused) -> None:
+    bench = Bench()
+    bench.hear(RoundTriggered())
+    bench.hear(refusal)
+    assert (bench.phase, bench.job.key) == (Phase.TRAINING, key(0, "b"))
+
+
+def test_an_initiator_that_left_its_start_for_a_round_that_is_over_starts_the_next_one() -> None:
+    """A node without its memory hears again what was said in the round that it has just started anew."""
+    bench = Bench()
+    bench.hear(RoundTriggered())
+    bench.hear(came("c", 0, "a"))
+    assert bench.job.key == key(0, "a")
+    bench.hear(behind(0))
+    assert (bench.phase, bench.job.key) == (Phase.GATHERING, key(1, "b"))
+    assert bench.said(StartTraining).round == 1
+    assert bench.said(ModelParams).declined == "its model is of round -1, the mesh is in round 0"
+
+
+def test_a_refusal_of_anothers_round_moves_no_round() -> None:
+    bench = Bench()
+    bench.hear(asked("a"))
+    bench.train()
+    bench.hear(SendRefused(PeerId("c"), ModelParams.path, key(0, "a"), 409, "stale_round", "", 7))
+    assert bench.job.key == key(0)
+
+
+# --- words that came early
+
+
+def test_early_words_wait_for_the_average_and_count_in_their_round() -> None:
+    bench = Bench()
+    bench.hear(RoundTriggered())
+    bench.train()
+    bench.hear(came("a", 0, "b"))
+    bench.hear(came("c", 0, "b"))
+    average = bench.one(Average)
+    bench.hear(came("a", 1, "a", w=[8, 8]))
+    bench.hear(declined("c", 1, "a"))
+    assert bench.phase is Phase.AVERAGING
+    bench.effects = [average]
+    bench.average()
+    assert (bench.phase, bench.job.key, bench.job.view().as_json()["received"]) == (
+        Phase.GATHERING,
+        key(1),
+        ["a"],
+    )
+    bench.hear(asked("a", 1))
+    bench.train()
+    assert [u.peer for u in bench.one(Average).updates] == ["a", "b"]
+
+
+def test_early_words_of_a_round_that_was_overtaken_are_dropped() -> None:
+    bench = Bench()
+    bench.hear(declined("c", 3, "a"))
+    bench.hear(declined("a", 9, "a"))
+    bench.hear(asked("a", 5))
+    assert list(bench.job.inbox.early) == ["a"]
+
+
+def test_of_a_peers_early_words_that_on_the_newest_round_is_kept_and_rather_an_update() -> None:
+    bench = Bench(peers=["a"])
+    bench.hear(RoundTriggered())
+    bench.train()
+    bench.hear(came("a", 0, "b"))  # averaging now: everything newer is early
+    kept = []
+    for word in (
+        *(declined("a", 1), came("a", 1), declined("a", 1), declined("a", 3)),
+        *(came("a", 2), came("a", 3, "z"), came("a", 3)),
+    ):
+        bench.hear(word)
+        kept.append(bench.job.inbox.early[PeerId("a")])
+    assert [type(word).__name__[0] for word in kept] == ["D", "U", "U", "D", "D", "D", "U"]
+
+
+def test_strangers_cannot_fill_the_memory_with_early_words() -> None:
+    bench = Bench()
+    for i in range(300):
+        bench.hear(declined(f"stranger-{i}", 3))
+    assert len(bench.job.inbox.early) == 256
+
+
+# --- After a restart the own word is said again to everyone who may not have heard it.
+
+
+def updates(effects: list[Effect]) -> list[tuple[str, ...]]:
+    """To whom updates go."""
+    return [e.to for e in effects if isinstance(e, Send) and isinstance(e.message, ModelParams)]
+
+
+def test_who_may_not_have_got_the_own_update_before_the_average_was_made_gets_it_again() -> None:
+    bench = Lasting()
+    bench.through_average()
+    sent = bench.saved.sent
+    bench.restart()
+    assert bench.phase is Phase.MEASURING
+    assert updates(bench.meet("a")) == [("a",)]
+    assert bench.one(Send).params == sent
+    assert bench.meet("a") == []
+
+
+@pytest.mark.parametrize("averaged", [False, True])
+def test_who_came_while_the_trainer_was_being_loaded_is_told_then(averaged: bool) -> None:
+    bench = Lasting()
+    bench.hear(RoundTriggered())
+    bench.train()
+    if averaged:
+        for name in "ac":
+            bench.hear(came(name, 0, "b"))
+        bench.average()
+    bench.restart(prepare=False)
+    assert updates(bench.hear(PeerSeen(PeerId("c")))) == []
+    assert updates(bench.hear(prepared(w=(50, 50)))) == [("c",)]
+    assert updates(bench.meet("a")) == [("a",)]
+    assert updates(bench.meet("c")) == []
+
+
+def chosen() -> Lasting:
+    """Of a, b and c, a and b train in round 0, and b has."""
+    bench = Lasting(rules=Rules(Participation(0.5, 2)))
+    bench.hear(RoundTriggered())
+    bench.train()
+    return bench
+
+
+@pytest.mark.parametrize("averaged", [False, True])
+def test_after_a_restart_those_who_are_not_chosen_hear_it_too(averaged: bool) -> None:
+    bench = chosen()
+    if averaged:
+        bench.hear(came("a", 0, "b"))
+        bench.average()
+    bench.restart()
+    assert updates(bench.meet("c")) == [("c",)]
+    assert updates(bench.meet("a")) == [("a",)]
+
+
+def test_who_is_not_chosen_and_was_away_for_a_while_hears_it_again() -> None:
+    bench = chosen()
+    bench.hear(PeerLost(PeerId("c"), "silent"))
+    assert updates(bench.meet("c")) == [("c",)]
+    assert updates(bench.meet("c")) == []
+
+
+# --- A node that lost its memory starts a round again that it had started before: others tell it to go on.
+
+
+def test_a_start_that_was_forgotten_is_refused_with_the_round_that_it_repeats() -> None:
+    for bench in (Bench(), Bench()):
+        bench.hear(asked("a", run="first"))
+        assert bench.hear(asked("a", run="first")) == []
+        refusal = refuses(bench, asked("a", run="second"), StaleRound)
+        assert dict(refusal.details()) == {"round": 0}
+        bench.train()
+        bench.hear(came("a"))
+        bench.hear(came("c"))
+        assert bench.hear(asked("a", run="first")) == []
+        refuses(bench, asked("a", run="second"), StaleRound)
+
+
+@pytest.mark.parametrize(("first", "second"), [(None, "second"), ("first", None), (None, None)])
+def test_where_a_run_is_not_known_a_second_start_is_a_duplicate(first: str | None, second: str | None) -> None:
+    bench = Bench()
+    bench.hear(asked("a", run=first))
+    assert bench.hear(asked("a", run=second)) == []
+
+
+def test_who_forgot_its_start_goes_on_with_the_next_round_and_sits_it_out() -> None:
+    bench = Bench()
+    bench.hear(RoundTriggered())
+    bench.hear(SendRefused(PeerId("a"), StartTraining.path, key(0, "b"), 409, StaleRound.code, "over", 0))
+    assert (bench.job.number, bench.phase) == (1, Phase.GATHERING)
+    assert bench.all(Train) == []
+    assert bench.said(StartTraining).round == 1
+
+
+def test_who_hears_words_of_its_own_next_round_starts_the_one_after_it() -> None:
+    bench = Bench()
+    bench.hear(declined("a", 0, "b"))
+    bench.hear(declined("c", 1, "b"))
+    bench.hear(RoundTriggered())
+    assert bench.said(StartTraining).round == 2
+    other = Bench()
+    other.hear(declined("a", 0, "c"))
+    other.hear(declined("c", 1, "b"))  # nothing says that round 0 was begun here
+    other.hear(RoundTriggered())
+    assert other.said(StartTraining).round == 0
+
+
+def test_a_round_that_what_was_said_before_ended_empty_is_followed_by_the_next_one() -> None:
+    bench = Bench(rules=OTHERS)
+    bench.hear(RoundTriggered())
+    bench.hear(declined("a", 0, "b"))
+    assert bench.phase is Phase.IDLE
+    stale = SendRefused(PeerId("a"), StartTraining.path, key(0, "b"), 409, StaleRound.code, "over", 0)
+    bench.hear(stale)
+    assert (bench.job.number, bench.phase) == (1, Phase.GATHERING)
+    assert bench.said(StartTraining).round == 1
+    bench.hear(replace(stale, peer=PeerId("c")))
+    assert (bench.job.number, bench.all(Send)) == (1, [])
+
+
+def test_a_round_that_was_averaged_is_not_begun_again_for_a_late_refusal() -> None:
+    bench = Bench().through_round()
+    bench.hear(SendRefused(PeerId("a"), StartTraining.path, key(0, "b"), 409, StaleRound.code, "over", 0))
+    assert (bench.job.number, bench.phase) == (0, Phase.IDLE)
+
+
+def test_an_update_in_a_round_that_this_node_forgot_is_no_reason_to_start_it_again() -> None:
+    bench = Bench()
+    bench.hear(came("a", 0, "b"))
+    assert (bench.job.key, bench.all(Send)) == (key(0, "b"), [])
+
+
+def test_a_run_is_kept_with_the_round_and_said_again_after_a_restart() -> None:
+    def job(run: str) -> Job:
+        made = Job(settings(run=run))
+        made.receive(prepared())
+        return made
+
+    first = job("first")
+    opened = first.receive(RoundTriggered())
+    (save,) = [effect for effect in opened if isinstance(effect, Save)]
+    second = Job(settings(run="second"))
+    second.receive(Restored(save.snapshot, save.params))
+    second.receive(prepared())
+    assert second.round is not None and second.round.started_in == "first"
+
+
+def test_who_missed_the_start_and_hears_it_after_all_knows_its_run() -> None:
+    bench = Bench()
+    bench.hear(came("c"))
+    bench.hear(asked("a", run="first"))
+    refuses(bench, asked("a", run="second"), StaleRound)
+
+
+def test_who_missed_the_start_knows_its_run_from_an_update() -> None:
+    bench = Bench()
+    bench.hear(replace(came("c"), run="first"))
+    bench.hear(TimerFired(bench.round.start_timer))  # the start did not come in time
+    assert bench.hear(asked("a", run="first")) == []
+    refuses(bench, asked("a", run="second"), StaleRound)
+
+
+def test_an_update_says_in_which_run_its_round_was_started() -> None:
+    bench = Bench()
+    bench.hear(asked("a", run="first"))
+    bench.train()
+    assert bench.said(ModelParams).run == "first"

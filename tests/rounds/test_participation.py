@@ -1,0 +1,293 @@
+"""Part of the mesh: how many train, and that all nodes choose the same ones."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Collection
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flnet.errors import ParamsRefused
+from flnet.params.params import Params, PeerId, Rng
+from flnet.protocol.effects import Average, Effect, Evaluate, Send, SetTimer, Train
+from flnet.protocol.events import (
+    DeclineReceived,
+    Event,
+    Paused,
+    PeerLost,
+    PeerSeen,
+    Prepared,
+    RoundTriggered,
+    TimerFired,
+    Trained,
+)
+from flnet.protocol.messages import ChoiceMessage, ModelParams, StartTraining
+from flnet.rounds.job import Job
+from flnet.rounds.participation import Participation, Topology, chosen, full_mesh
+from flnet.rounds.settings import Rules
+from flnet.rounds.steps import Phase
+from tests.helpers import key, params
+from tests.rounds.helpers import WAITS, Bench, asked, came, declaration, settings
+from tests.rounds.scenarios import Lasting
+
+EIGHT = tuple(PeerId(f"n{i}") for i in range(8))
+NAMES = st.lists(st.text("abcdefgh-_.", min_size=1, max_size=8), min_size=1, max_size=20, unique=True)
+
+
+@pytest.mark.parametrize(
+    ("fraction", "least", "members", "take"),
+    [
+        (0.5, 2, 8, 4),
+        (0.5, 2, 5, 3),  # a fraction that is not whole is rounded up
+        (0.7, 1, 10, 7),  # 0.7 x 10 is a little above 7 in floating point
+        (0.1, 2, 8, 2),  # the minimum
+        (0.1, 1, 8, 1),
+        (0.01, 1, 3, 1),
+    ],
+)
+def test_the_fraction_says_how_many_train(fraction: float, least: int, members: int, take: int) -> None:
+    named = tuple(PeerId(f"n{i}") for i in range(members))
+    assert Participation(fraction, least).choice_of(named) == ChoiceMessage(members=named, take=take)
+
+
+@pytest.mark.parametrize(("fraction", "least", "members"), [(1.0, 2, 8), (0.5, 2, 2), (0.1, 9, 8), (0.9, 1, 3)])
+def test_there_is_no_choice_where_all_train(fraction: float, least: int, members: int) -> None:
+    assert Participation(fraction, least).choice_of(EIGHT[:members]) is None
+
+
+def test_nodes_compare_what_they_were_told_unless_all_train() -> None:
+    assert Participation().words == ""
+    assert Participation(0.5, 3).words == "0.5 of the nodes, at least 3"
+
+
+def test_the_choice_is_by_hash() -> None:
+    def place(name: str) -> str:
+        return hashlib.sha256(f"5:MNIST:7:{name}".encode()).hexdigest()
+
+    assert chosen(ChoiceMessage(members=EIGHT, take=3), "MNIST", 7) == frozenset(sorted(EIGHT, key=place)[:3])
+
+
+@given(NAMES, st.integers(1, 20), st.integers(0, 10**9), st.randoms(use_true_random=False))
+def test_the_order_of_members_changes_nothing(names: list[str], take: int, round: int, rng: Random) -> None:
+    members = [PeerId(name) for name in names]
+    trains = chosen(ChoiceMessage(members=tuple(members), take=take), "MNIST", round)
+    rng.shuffle(members)
+    assert chosen(ChoiceMessage(members=tuple(members), take=take), "MNIST", round) == trains
+    assert len(trains) == min(take, len(members)) and trains <= set(members)
+
+
+def test_all_nodes_have_their_turns() -> None:
+    choice = ChoiceMessage(members=EIGHT, take=4)
+    turns = Counter(peer for round in range(400) for peer in chosen(choice, "MNIST", round))
+    assert sum(turns.values()) == 1600 and min(turns.values()) > 160
+
+
+# --- Full mesh: everyone sends everything to everyone else.
+
+
+ME = PeerId("b")
+
+
+def test_everyone_but_me_gets_everything() -> None:
+    members = {PeerId("c"), ME, PeerId("a")}
+    assert full_mesh(ME, members, 3, random.Random(0)) == [("a", None), ("c", None)]
+
+
+def test_alone_nobody_gets_anything() -> None:
+    assert full_mesh(ME, {ME}, 0, random.Random(0)) == []
+    assert full_mesh(ME, set(), 0, random.Random(0)) == []
+
+
+@given(st.sets(st.text(min_size=1, max_size=3)), st.integers(0, 9), st.integers(0, 9))
+def test_the_plan_depends_on_the_members_only(names: set[str], round: int, seed: int) -> None:
+    members = [PeerId(name) for name in names]
+    plan = full_mesh(ME, members, round, random.Random(seed))
+    assert plan == full_mesh(ME, list(reversed(members)), 0, random.Random(0))
+    assert [peer for peer, _ in plan] == sorted(names - {ME})
+
+
+# --- The own update goes where the topology says, whole or in parts.
+
+
+def in_halves(
+    me: PeerId, members: Collection[PeerId], round: int, rng: Rng
+) -> list[tuple[PeerId, tuple[str, ...] | None]]:
+    """The first peer gets everything, the others only "b"."""
+    first, *others = sorted(members)
+    assert 0 <= rng.random() < 1
+    return [(first, None), *((other, ("b",)) for other in others)]
+
+
+def updates_sent(topology: Topology) -> list[tuple[tuple[str, ...], Params | None]]:
+    job = Job(settings("me", topology=topology, rng=random.Random(0)))
+    start = params(w=[0.0], b=[0.0])
+    job.receive(Prepared(declaration(shared=("w", "b")), start))
+    for name in ("x", "y", "z"):
+        job.receive(PeerSeen(PeerId(name)))
+    job.receive(RoundTriggered())
+    learnt = params(w=[1.0], b=[2.0])
+    effects: list[Effect] = job.receive(Trained(key(0, "me"), learnt, 5, 0.5))
+    return [(e.to, e.params) for e in effects if isinstance(e, Send) and isinstance(e.message, ModelParams)]
+
+
+def test_in_a_full_mesh_everyone_gets_everything() -> None:
+    assert updates_sent(full_mesh) == [(("x", "y", "z"), params(w=[1.0], b=[2.0]))]
+
+
+def test_a_topology_may_send_parts_to_some() -> None:
+    assert updates_sent(in_halves) == [(("x",), params(w=[1.0], b=[2.0])), (("y", "z"), params(b=[2.0]))]
+
+
+# --- Part of the mesh trains. By the hash, of a, b and c: a and b in round 0, b and c in 1, a and c in 2.
+
+
+ABC = ChoiceMessage(members=("a", "b", "c"), take=2)
+HALF = Rules(Participation(0.5, 2))
+SAID = {"participation": "0.5 of the nodes, at least 2"}
+A, B, C = (PeerId(name) for name in "abc")
+
+
+def start(number: int = 2, choice: ChoiceMessage | None = ABC) -> Event:
+    return asked("a", number, choice=choice, agreement=SAID)
+
+
+def test_who_starts_a_round_names_its_members_and_not_the_chosen() -> None:
+    job = Bench(rules=HALF)
+    job.hear(RoundTriggered())
+    assert job.said(StartTraining).choice == ABC
+    assert job.said(StartTraining).agreement == SAID
+    assert job.phase is Phase.TRAINING
+    job.train()
+    assert job.said(ModelParams).choice == ABC
+    job.hear(came("a", initiator="b"))
+    assert job.one(Average).updates[1].peer == "b"  # nobody waited for c
+
+
+def test_who_is_not_chosen_says_nothing_and_averages_what_comes() -> None:
+    job = Bench(rules=HALF)
+    job.hear(start())
+    assert job.phase is Phase.GATHERING
+    assert not job.all(Send) and not job.all(Train)
+    assert job.job.view().as_json()["sits_out"] == "not chosen" and job.job.view().as_json()["chosen"] == [
+        "a",
+        "c",
+    ]
+    assert job.job.view().as_json()["waiting_for"] == ["a", "c"]
+    job.hear(came("a", 2))
+    job.hear(came("c", 2))
+    assert [update.peer for update in job.one(Average).updates] == ["a", "c"]
+    job.average()
+    job.measure()
+    assert job.round.record is not None
+    assert job.round.record.outcome == (
+        "averaged 2 updates: everyone expected has spoken; 2 of 3 nodes were chosen"
+    )
+    assert (job.round.record.chosen, job.round.record.pre_accuracy) == (("a", "c"), None)
+
+
+def test_a_node_may_start_a_round_for_which_it_is_not_chosen() -> None:
+    job = Bench(me="c", peers=("a", "b"), rules=HALF)
+    job.hear(RoundTriggered())
+    assert job.phase is Phase.GATHERING
+    assert job.said(StartTraining).choice == ABC and not job.all(Train)
+    job.hear(came("a", initiator="c"))
+    job.hear(came("b", initiator="c"))
+    assert [update.peer for update in job.one(Average).updates] == ["a", "b"]
+
+
+def test_a_chosen_node_that_dies_or_declines_is_not_waited_for() -> None:
+    job = Bench(rules=HALF)
+    job.hear(start())
+    job.hear(DeclineReceived(C, key(2, "a"), "no time"))
+    job.hear(came("a", 2))
+    assert [update.peer for update in job.one(Average).updates] == ["a"]
+    other = Bench(rules=HALF)
+    other.hear(start())
+    other.hear(PeerLost(A, ""))
+    other.hear(PeerLost(C, ""))
+    assert other.phase is Phase.IDLE  # nobody is left who would send something
+
+
+def test_an_update_of_one_who_was_not_chosen_counts_if_it_is_there() -> None:
+    job = Bench(peers=("a", "c", "d"), rules=HALF)
+    job.hear(start())
+    for name in ("d", "a", "c"):
+        job.hear(came(name, 2))
+    assert [update.peer for update in job.one(Average).updates] == ["a", "c", "d"]
+
+
+def test_who_does_not_train_waits_longer_until_the_first_update_is_there() -> None:
+    job = Bench(rules=HALF)
+    job.hear(start())
+    timer = job.one(SetTimer)
+    assert timer.seconds == 4 * WAITS.average
+    job.hear(came("a", 2))
+    assert job.one(SetTimer) == SetTimer(timer.name, WAITS.average, WAITS.margin)
+    job.hear(TimerFired(timer.name))
+    assert job.phase is Phase.AVERAGING
+
+
+def test_a_start_that_comes_after_the_first_update_still_says_who_trains() -> None:
+    job = Bench(rules=HALF)
+    job.hear(came("c", 2))
+    assert job.phase is Phase.GATHERING
+    job.hear(start())
+    assert not job.all(Send) and not job.all(Train)
+    job.hear(came("a", 2))
+    assert job.one(Average)
+
+
+def test_an_update_says_who_trains_to_who_missed_the_start() -> None:
+    job = Bench(rules=HALF)
+    job.hear(type(came("c"))(came("c", 2).update, SAID, ABC))
+    assert job.round.averaging is not None and job.round.averaging.missing == ["a"]
+    job.hear(came("a", 2))
+    assert job.one(Average) and not job.all(Send)
+
+
+def test_a_paused_node_that_is_not_chosen_needs_not_say_so() -> None:
+    job = Bench(rules=HALF)
+    job.hear(Paused())
+    job.hear(start())
+    assert not job.all(Send)
+    other = Bench(me="c", peers=("a", "b"), rules=HALF)
+    other.hear(Paused())
+    other.hear(start())
+    assert other.said(ModelParams).declined
+
+
+@pytest.mark.parametrize(
+    ("rules", "agreement"),
+    [
+        (HALF, {}),  # a node of ours that lets all train
+        (HALF, {"participation": "0.25 of the nodes, at least 2"}),
+        (Rules(), SAID),
+    ],
+)
+def test_nodes_must_agree_on_who_trains(rules: Rules, agreement: dict[str, str]) -> None:
+    job = Bench(rules=rules)
+    with pytest.raises(ParamsRefused, match="do not agree on participation"):
+        job.hear(asked("a", agreement=agreement))
+
+
+def test_a_caller_of_the_thesis_form_cannot_know_and_all_train() -> None:
+    job = Bench(rules=HALF)
+    job.hear(asked("a", 2))
+    assert job.phase is Phase.TRAINING and job.round.chosen is None
+
+
+def test_a_restarted_node_that_was_not_chosen_still_is_not() -> None:
+    bench = Lasting(rules=HALF)
+    bench.hear(start())
+    bench.hear(came("a", 2))
+    bench.restart()
+    assert bench.phase is Phase.GATHERING and not bench.all(Train) and not bench.all(Send)
+    bench.hear(came("c", 2))
+    assert [update.peer for update in bench.one(Average).updates] == ["a", "c"]
+    bench.average()
+    assert bench.one(Evaluate)

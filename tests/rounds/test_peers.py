@@ -1,0 +1,140 @@
+"""How long it is worth waiting: as long as the slowest of those that are missing needs, within the patience."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from flnet.params.params import PeerId
+from flnet.protocol.effects import Effect, SetTimer
+from flnet.protocol.events import Event, RoundTriggered, TimerFired, Trained, UpdateOffered, UpdateReceived
+from flnet.protocol.messages import ModelParams
+from flnet.protocol.updates import Update
+from flnet.rounds.averaging import Averaging, Closing
+from flnet.rounds.peers import Paces, wait_for
+from tests.helpers import key, params
+from tests.rounds.helpers import WAITS, Bench, came
+
+A, B, C = (PeerId(name) for name in "abc")
+
+
+def test_seconds_grow_with_the_epochs() -> None:
+    paces = Paces()
+    paces.note(A, 6.0, 2)
+    assert paces.expected(5) == {A: 15.0}
+    paces.note(A, None, 2)
+    assert paces.expected(5) == {}
+
+
+def test_who_did_not_come_in_time_is_unknown_and_the_ways_are_given_twice_the_time() -> None:
+    paces = Paces()
+    paces.missed(A)
+    assert paces.doubt == 1.0  # it had the whole patience
+    paces.note(A, 6.0, 2)
+    paces.missed(A)
+    assert (paces.expected(5), paces.doubt) == ({}, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("missing", "expected", "passed", "wait"),
+    [
+        ([A], {A: 4.0}, 4.0, 14.0),  # 2 x 4 - 4, and 10 for the way
+        ([A, B], {A: 4.0, B: 9.0}, 3.0, 25.0),  # the slowest counts
+        ([A], {A: 4.0}, 20.0, 10.0),  # it is late already: only the way is left
+        ([A], {A: 100.0}, 0.0, 60.0),  # never more than the patience
+        ([A, B], {A: 4.0}, 4.0, 60.0),  # one that is not known has the patience
+        ([], {}, 4.0, 60.0),
+    ],
+)
+def test_the_wait_follows_the_slowest(
+    missing: list[PeerId], expected: dict[PeerId, float], passed: float, wait: float
+) -> None:
+    assert wait_for(missing, expected, passed, patience=60.0, way=10.0) == wait
+
+
+def timer(effects: list[Effect]) -> float:
+    return next(effect.seconds for effect in effects if isinstance(effect, SetTimer))
+
+
+def test_a_round_waits_as_long_as_its_slowest_node_needs() -> None:
+    averaging = Averaging(key(), B, [A, C], 60.0, seconds={A: 2.0, B: 3.0, C: 20.0}, way=10.0)
+    averaging.took(B, 5.0)
+    assert timer(averaging.receive(UpdateReceived(Update(B, key(), params(w=[1.0]), 1)))) == 2 * 20 - 5 + 10
+
+
+def test_who_does_not_train_waits_from_the_beginning_and_again_from_the_first_update() -> None:
+    averaging = Averaging(key(), B, [A, C], 60.0, chosen=[A, C], seconds={A: 2.0, C: 20.0}, way=10.0)
+    assert timer(averaging.rest()) == 2 * 20 + 10
+    averaging.took(A, 2.0)
+    assert timer(averaging.receive(UpdateReceived(Update(A, key(), params(w=[1.0]), 1)))) == 2 * 20 - 2 + 10
+
+
+def test_what_is_being_fetched_has_the_whole_patience() -> None:
+    averaging = Averaging(key(), B, [A, C], 60.0, seconds={A: 1.0, C: 1.0}, way=10.0)
+    averaging.took(B, 1.0)
+    assert timer(averaging.receive(UpdateReceived(Update(B, key(), params(w=[1.0]), 1)))) == 11.0
+    averaging.receive(UpdateOffered(Update(A, key(), params(), 1), params(w=[2.0]).digest))
+    assert timer(averaging.receive(TimerFired(averaging.timer))) == 60.0 - 11.0
+    assert averaging.closed is None
+    averaging.receive(TimerFired(averaging.timer))
+    assert averaging.closed is Closing.TIMER
+
+
+# --- A job learns from its rounds how long nodes train, and waits so long for them.
+
+
+TIMER = "forced-averaging:{}:b"
+
+
+def word(peer: str, number: int, seconds: float) -> Event:
+    return replace(came(peer, number, "b"), seconds=seconds)
+
+
+def own(number: int, seconds: float) -> Event:
+    return Trained(key(number, "b"), params(w=[1.0, 1.0]), 1, 0.5, seconds=seconds)
+
+
+def wait(job: Bench) -> float:
+    return next(timer.seconds for timer in job.all(SetTimer) if timer.name.startswith("forced"))
+
+
+def after_a_round(seconds: float) -> Bench:
+    """Rounds of b; a takes as long as b, c so many seconds."""
+    job = Bench()
+    job.hear(RoundTriggered())
+    job.hear(own(0, 2.0))
+    assert wait(job) == WAITS.average  # nobody is known yet
+    assert job.said(ModelParams).seconds == 2.0
+    for name, took in (("a", 2.0), ("c", seconds)):
+        job.hear(word(name, 0, took))
+    job.average()
+    job.measure()
+    return job
+
+
+def test_the_next_round_waits_as_long_as_the_slowest_node_needs() -> None:
+    job = after_a_round(5.0)
+    job.hear(RoundTriggered())
+    job.hear(own(1, 2.0))
+    assert wait(job) == 2 * 5.0 - 2.0 + 4 + 2 * 2
+
+
+def test_a_node_that_did_not_come_in_time_has_the_whole_patience_in_the_next_round() -> None:
+    job = after_a_round(5.0)
+    job.hear(RoundTriggered())
+    job.hear(own(1, 2.0))
+    job.hear(word("a", 1, 2.0))
+    job.hear(TimerFired(TIMER.format(1)))
+    job.average()
+    job.measure()
+    job.hear(RoundTriggered())
+    job.hear(own(2, 2.0))
+    assert wait(job) == WAITS.average
+    job.hear(word("a", 2, 2.0))
+    job.hear(word("c", 2, 5.0))
+    job.average()
+    job.measure()
+    job.hear(RoundTriggered())
+    job.hear(own(3, 2.0))
+    assert wait(job) == 2 * 5.0 - 2.0 + 2 * (4 + 2 * 2)  # the ways are given twice the time

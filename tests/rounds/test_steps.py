@@ -1,0 +1,652 @@
+"""The table of legal steps is exact: what it lists happens, and nothing else does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from functools import cache
+from random import Random
+
+import pytest
+
+from flnet.errors import IllegalStep, PeerError
+from flnet.params.params import Params, PeerId, TrainerId
+from flnet.protocol.effects import (
+    Average,
+    CancelTimer,
+    Effect,
+    Evaluate,
+    Fetch,
+    Publish,
+    Save,
+    Send,
+    SetTimer,
+    Train,
+)
+from flnet.protocol.events import (
+    Averaged,
+    AveragingFailed,
+    ClaimAnswered,
+    ClaimReceived,
+    DataChanged,
+    DeclineReceived,
+    Evaluated,
+    EvaluationFailed,
+    Event,
+    Fetched,
+    FetchFailed,
+    HyperParamsEdited,
+    MeshStarted,
+    Paused,
+    PeerLost,
+    PeerSeen,
+    Prepared,
+    PrepareFailed,
+    Resumed,
+    RolledBack,
+    RoundTriggered,
+    SendFailed,
+    SendRefused,
+    SeriesStopped,
+    SumSpoilt,
+    TimerFired,
+    Trained,
+    TrainingAsked,
+    TrainingFailed,
+    UpdateOffered,
+    UpdateReceived,
+)
+from flnet.protocol.messages import Accuracy, ChoiceMessage, HyperParams, JobMessage, StartTraining
+from flnet.protocol.updates import Claim, RoundKey, Update
+from flnet.rounds.job import Job
+from flnet.rounds.settings import JobSettings, Rules
+from flnet.rounds.steps import EVERYWHERE, LEGAL, Phase, draw, is_legal
+from tests.helpers import HYPER, frozen, key, params, peer
+from tests.rounds.helpers import Bench, asked, came, claim, declaration, listed, prepared, settings
+from tests.rounds.scenarios import CHOOSING, LAGGING, LATE, OTHERS, PAUSING, PURSUING, RESTARTS, SOME
+
+P = Phase
+A = PeerId("a")
+WALKS, WATCHED, STEPS = 600, 20, 150
+
+
+def unchanged_if_refused(job: Job, event: Event) -> list[Effect]:
+    before = frozen(job)
+    effects, refusal = [], None
+    try:
+        effects = job.receive(event)
+    except PeerError as exc:
+        refusal = exc
+    if refusal is None:
+        return effects
+    assert frozen(job) == before, f"{event} was refused ({refusal}), but changed the job"
+    raise refusal
+
+
+class Recorded(Bench):
+    """A bench that notes the steps taken, and those that it would take if others were chosen for its rounds."""
+
+    def __init__(self, peers: Sequence[str], prepare: bool = True) -> None:
+        self.steps: set[Step] = set()
+        super().__init__(peers=peers, prepare=prepare)
+
+    def hear(self, event: Event) -> list[Effect]:
+        before = self.job.phase
+        twin = deepcopy(self.job)
+        twin.settings.rules = OTHERS
+        with suppress(PeerError):
+            twin.receive(event)
+            self.steps.add((before, type(event), twin.phase))
+        effects = super().hear(event)
+        self.steps.add((before, type(event), self.job.phase))
+        return effects
+
+
+def behind_and_alone(bench: Recorded) -> None:
+    bench.hear(RoundTriggered())
+    bench.hear(PeerLost(PeerId("a"), "silent"))
+    bench.hear(SendRefused(PeerId("a"), StartTraining.path, key(0, "b"), 409, "stale_round", "", 7))
+
+
+def next_round_forces_before_the_own_training_is_done(bench: Recorded) -> None:
+    bench.hear(RoundTriggered())
+    bench.hear(came("a", 0, "b"))
+    bench.hear(asked("a", 1))
+    bench.average()
+
+
+def old_work_ends_late(bench: Recorded) -> None:
+    bench.through_average(by=["a"])
+    old = bench.job.held.model
+    assert old is not None
+    trained, failed = Trained(key(0, "b"), params(w=[1, 1]), 1, 0.5), TrainingFailed(key(0, "b"), "late")
+    measured = EvaluationFailed(key(0, "b"), old.shared.digest, "late")
+    for event in (trained, failed, measured):
+        bench.hear(event)
+    bench.hear(asked("a", 1))
+    bench.train()
+    bench.hear(came("a", 1))
+    bench.hear(measured)
+    bench.hear(Averaged(key(1), params(w=[3, 3])))
+    measure = bench.one(Evaluate)
+    for event in (trained, failed, measured):
+        bench.hear(event)
+    bench.hear(FetchFailed(key(0, "b"), A, old.shared.digest, "late"))
+    bench.effects = [measure]
+    bench.measure()
+    for event in (trained, failed):
+        bench.hear(event)
+
+
+def the_only_peer_claims(bench: Recorded) -> None:
+    bench.through_average(by=["a"])
+    bench.hear(ClaimReceived(claim("a", accuracy=0.1)))
+    bench.hear(RoundTriggered(rounds=2))
+    bench.train()
+    bench.hear(came("a", 1, "b"))
+    bench.average()
+    bench.measure()
+    bench.hear(ClaimReceived(claim("a", 1, accuracy=0.1)))
+
+
+def offered(by: str, number: int, initiator: str) -> UpdateOffered:
+    return UpdateOffered(Update(PeerId(by), key(number, initiator), Params(), 1), params(w=[1, 1]).digest)
+
+
+def what_is_fetched_fails(bench: Recorded) -> None:
+    """In a round of which only an offer told, and in the exchange."""
+    bench.hear(offered("a", 0, "a"))
+    bench.hear(DeclineReceived(PeerId("b"), key(), "as if"))
+    digest = params(w=[1, 1]).digest
+    bench.hear(FetchFailed(key(), A, digest, "gone"))
+    bench.through_average(1, by=["a"])
+    bench.hear(offered("a", 1, "b"))
+    bench.hear(ClaimReceived(replace(claim("a", 1, accuracy=0.99), params=None)))
+    bench.hear(FetchFailed(key(1, "b"), A, claim("a").digest or digest, "gone"))
+    bench.hear(offered("a", 1, "b"))
+    bench.through_average(2, by=["a"])
+    bench.hear(came("a", 2, "b"))
+
+
+def old_work_ends_while_a_start_is_fetched(bench: Recorded) -> None:
+    bench.through_average(by=["a"])
+    bench.hear(ClaimReceived(claim("a", accuracy=0.99)))
+    measure = bench.one(Evaluate)
+    late = EvaluationFailed(key(0, "b"), measure.shared.digest, "late")
+    bench.hear(late)
+    start = asked("a", 1, base_round=0, contributors=9)
+    assert start.params is not None
+    bench.hear(replace(start, params=None, digest=start.params.digest))
+    bench.hear(late)
+
+
+def what_is_fetched_ends_a_round_of_a_series(bench: Recorded) -> None:
+    bench.hear(RoundTriggered(rounds=3))
+    digest, spoilt = params(w=[1, 1]).digest, params(w=[1])
+    for end in (FetchFailed(key(0, "b"), A, digest, "gone"), Fetched(key(1, "b"), A, digest, spoilt)):
+        bench.hear(TrainingFailed(end.key, "no memory"))
+        bench.hear(offered("a", end.key.number, "b"))
+        bench.hear(end)
+
+
+def a_better_model_of_the_exchange_is_gone(bench: Recorded) -> None:
+    bench.hear(RoundTriggered(rounds=2))
+    bench.train()
+    bench.hear(came("a", 0, "b"))
+    bench.average()
+    bench.measure()
+    better = claim("a", accuracy=0.99)
+    bench.hear(ClaimReceived(replace(better, params=None)))
+    bench.hear(FetchFailed(key(0, "b"), A, better.digest or params().digest, "gone"))
+
+
+def a_better_model_of_the_exchange_does_not_fit(bench: Recorded) -> None:
+    bench.through_average(by="a")
+    better = claim("a", accuracy=0.99)
+    bench.hear(ClaimReceived(replace(better, params=None)))
+    bench.hear(Fetched(key(0, "b"), A, better.digest or params().digest, params(w=[1, 2, 3])))
+
+
+def what_is_fetched_does_not_fit_and_everyone_else_has_spoken(bench: Recorded) -> None:
+    digest = params(w=[1, 1]).digest
+    bench.hear(replace(asked("a"), params=None, digest=digest))
+    bench.hear(came("a"))
+    bench.hear(Fetched(key(0, "a"), A, digest, params(w=[1])))
+
+
+def a_start_that_this_node_forgot_is_stale(bench: Recorded) -> None:
+    """It was started again under its old id, and fetches the start of a round that is its own."""
+    bench.hear(came("a", 0, "b"))
+    bench.hear(replace(asked("a", 0, initiator="b"), params=None, digest=params(w=[1, 1]).digest))
+    bench.hear(SendRefused(A, StartTraining.path, key(0, "b"), 409, "stale_round", "", 7))
+
+
+def a_sum_is_made_again(bench: Recorded) -> None:
+    bench.hear(RoundTriggered())
+    bench.train()
+    bench.hear(came("a", 0, "b"))
+    bench.hear(SumSpoilt(key(0, "b"), {A: "it moved 9"}))
+
+
+SCRIPTS: list[Callable[[Recorded], None]] = [
+    behind_and_alone,
+    next_round_forces_before_the_own_training_is_done,
+    old_work_ends_late,
+    the_only_peer_claims,
+    what_is_fetched_fails,
+    old_work_ends_while_a_start_is_fetched,
+    what_is_fetched_ends_a_round_of_a_series,
+    a_better_model_of_the_exchange_is_gone,
+    a_better_model_of_the_exchange_does_not_fit,
+    what_is_fetched_does_not_fit_and_everyone_else_has_spoken,
+    a_start_that_this_node_forgot_is_stale,
+    a_sum_is_made_again,
+    *CHOOSING,
+    *LAGGING,
+    *PAUSING,
+    *PURSUING,
+]
+
+
+@cache
+def seen() -> frozenset[Step]:
+    """Every step of seeded random walks, and of scripts for steps that chance seldom takes."""
+    steps = {step for seed in range(WATCHED, WALKS) for step in Walk(seed).run(STEPS)}
+    steps |= {step for seed in range(WATCHED) for step in Walk(seed).run(STEPS, unchanged_if_refused)}
+    steps |= {step for seed in range(WALKS // 2) for step in Walk(seed, SOME).run(STEPS)}
+    steps |= {step for seed in range(WALKS // 4) for step in Walk(seed, LATE, is_slow=True).run(STEPS)}
+    for script in SCRIPTS:
+        bench = Recorded(peers=["a"])
+        script(bench)
+        steps |= bench.steps
+    for events in RESTARTS:
+        bench = Recorded(peers=[], prepare=False)
+        for event in events:
+            bench.hear(event)
+        steps |= bench.steps
+    return frozenset(steps)
+
+
+def test_no_walk_takes_a_step_that_is_not_listed_and_no_refusal_changes_a_job() -> None:
+    assert all(is_legal(*step) for step in seen())
+
+
+def test_every_listed_step_happens() -> None:
+    assert sorted(f"{a} {e.__name__} {b}" for a, e, b in listed() - seen()) == []
+
+
+def test_a_phase_that_nothing_leads_to_would_be_noticed() -> None:
+    reached = {after for row in LEGAL.values() for ends in row.values() for after in ends}
+    assert reached | {P.LOADING} == set(Phase)
+
+
+def test_what_means_the_same_everywhere_changes_no_phase_by_itself() -> None:
+    assert all(is_legal(phase, event, phase) for phase in Phase for event in EVERYWHERE)
+    assert not is_legal(P.LOADING, PeerLost, P.IDLE)
+    assert is_legal(P.EXCHANGING, PeerLost, P.IDLE)  # listed there
+
+
+def test_a_step_outside_the_table_is_a_bug_and_reported_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LEGAL[P.IDLE], RoundTriggered, frozenset())
+    with pytest.raises(IllegalStep, match="RoundTriggered led from IDLE to TRAINING"):
+        Bench().hear(RoundTriggered())
+
+
+def test_an_event_of_the_mesh_is_no_event_of_a_job() -> None:
+    with pytest.raises(IllegalStep, match="cannot take MeshStarted"):
+        Bench().hear(MeshStarted())
+
+
+def test_the_picture_has_every_arrow_of_the_table_once() -> None:
+    arrows = [line for line in draw().splitlines() if "-->" in line]
+    assert "    [*] --> LOADING" in arrows
+    assert "    LOADING --> NO_DATA: PrepareFailed" in arrows
+    moves = {(before, after) for before, _, after in listed() if before != after}
+    assert len(arrows) == len(moves) + 1
+
+
+# --- What people see of a job: its view and its history.
+
+
+# --- loading
+
+
+JOB_VIEW = {
+    *("trainer_id", "trainer_label", "phase", "current_round", "fed_learn_done", "model_was_exchanged"),
+    *("federated_learning_params", "hyper", "pre_fedavg_accuracy", "post_fedavg_accuracy", "digest"),
+    *("contributors", "initiator", "rounds_left", "goal", "waiting_for", "received", "outcome", "error", "data"),
+}
+HISTORY_VIEW = {
+    *("round", "initiator", "outcome", "contributors", "digest", "pre_fedavg_accuracy", "post_fedavg_accuracy"),
+    *("exchanged_with", "examples", "seconds"),
+}
+
+
+def test_the_view_has_all_that_the_node_promises_in_every_phase() -> None:
+    bench = Bench(prepare=False)
+    views = [bench.job.view().as_json()]
+    bench.hear(prepared())
+    views.append(bench.job.view().as_json())
+    bench.hear(RoundTriggered())
+    views.append(bench.job.view().as_json())
+    bench.train()
+    views.append(bench.job.view().as_json())
+    for name in ("a", "c"):
+        bench.hear(came(name, 0, "b"))
+    views.append(bench.job.view().as_json())
+    bench.average()
+    views.append(bench.job.view().as_json())
+    bench.measure()
+    views.append(bench.job.view().as_json())
+    phases = ["LOADING", "IDLE", "TRAINING", "GATHERING", "AVERAGING", "MEASURING", "EXCHANGING"]
+    assert [view["phase"] for view in views] == phases
+    assert all(view.keys() >= JOB_VIEW for view in views)
+    assert json.dumps(views)
+
+
+def test_the_view_before_the_first_round() -> None:
+    view = Bench(data={"source": "made up"}).job.view().as_json()
+    assert (view["trainer_label"], view["current_round"], view["fed_learn_done"]) == ("T", -1, "No")
+    assert (view["outcome"], view["waiting_for"], view["received"], view["error"]) == ("", [], [], None)
+    assert (view["federated_learning_params"], view["hyper"]) == (HYPER.words(), {"e": 2, "u": 1e-05, "b": 64})
+    assert view["data"] == {"source": "made up"}
+
+
+def test_the_view_while_waiting_names_who_is_missing() -> None:
+    bench = Bench()
+    bench.hear(RoundTriggered())
+    bench.hear(came("c", 0, "b"))
+    bench.train()
+    view = bench.job.view().as_json()
+    assert (view["waiting_for"], view["received"], view["initiator"]) == (["a"], ["b", "c"], "b")
+
+
+def test_the_view_in_the_exchange_names_whose_claims_are_missing() -> None:
+    bench = Bench().through_average()
+    bench.hear(ClaimReceived(claim("c", accuracy=0.1)))
+    assert bench.job.view().as_json()["waiting_for"] == ["a"]
+
+
+def test_the_view_after_a_round() -> None:
+    bench = Bench().through_round()
+    view = bench.job.view().as_json()
+    assert (view["current_round"], view["fed_learn_done"], view["model_was_exchanged"]) == (0, "Yes", "No")
+    assert (view["pre_fedavg_accuracy"], view["post_fedavg_accuracy"]) == (0.5, 0.8)
+    assert view["outcome"] == "averaged 3 updates: everyone expected has spoken"
+    assert (view["contributors"], view["digest"]) == (3, bench.job.records()[-1]["digest"])
+
+
+def test_the_end_of_a_round_is_told_with_its_accuracies() -> None:
+    bench = Bench(peers=[])
+    bench.hear(RoundTriggered())
+    bench.train(accuracy=0.25)
+    bench.average()
+    bench.measure(0.75)
+    closed = next(publish for publish in bench.all(Publish) if publish.kind == "round_closed")
+    assert closed.text.endswith("accuracy here 0.2500 before, 0.7500 after")
+    record, untold = bench.job.records()[0], ("contributions", "weighed")
+    told = {name: value for name, value in record.items() if name not in untold}
+    assert closed.data == {**told, "round": 0}
+
+
+def test_the_figures_of_the_last_round_stay_until_the_next_has_some() -> None:
+    bench = Bench().through_round()
+    bench.hear(RoundTriggered())
+    view = bench.job.view().as_json()
+    assert (view["phase"], view["pre_fedavg_accuracy"], view["fed_learn_done"]) == ("TRAINING", 0.5, "No")
+    bench.train(accuracy=0.6)
+    assert bench.job.view().as_json()["pre_fedavg_accuracy"] == 0.6
+
+
+def test_the_history_has_a_record_per_round_oldest_first() -> None:
+    bench = Bench().through_round(0).through_round(1)
+    history = bench.job.records()
+    assert [record["round"] for record in history] == [0, 1]
+    assert all(record.keys() >= HISTORY_VIEW for record in history)
+    last = history[-1]
+    assert (last["contributors"], last["initiator"], last["examples"]) == (["a", "b", "c"], "b", 1)
+    assert last["seconds"].keys() == {"train", "average"}
+    assert json.dumps(history)
+
+
+def test_a_round_that_was_cut_short_is_remembered_with_the_reason() -> None:
+    bench = Bench()
+    bench.hear(RoundTriggered())
+    bench.hear(asked("a", 4))
+    (record,) = bench.job.records()
+    assert (record["round"], record["outcome"]) == (0, "cut short: a started round 4")
+
+
+def test_of_one_round_started_twice_only_the_start_that_counts_is_remembered() -> None:
+    bench = Bench(peers=["a"])
+    bench.hear(RoundTriggered())
+    bench.hear(asked("a"))
+    bench.train()
+    bench.hear(came("a"))
+    bench.average()
+    bench.measure()
+    bench.hear(ClaimReceived(claim("a", accuracy=0.1)))
+    assert [(record["round"], record["initiator"]) for record in bench.job.records()] == [(0, "a")]
+
+
+def test_every_save_comes_before_what_others_may_see() -> None:
+    bench = Bench()
+    bench.hear(RoundTriggered())
+    kinds = [type(effect) for effect in bench.effects]
+    assert kinds.index(Save) == 0
+    assert kinds.index(Save) < kinds.index(Send)
+
+
+def test_a_job_is_busy_while_a_round_is_open() -> None:
+    job = Job(settings())
+    assert not job.busy
+    job.receive(prepared())
+    assert not job.busy
+    job.receive(RoundTriggered())
+    assert job.busy
+    job.receive(Trained(key(0, "b"), params(w=[1, 1]), 1, 0.5))
+    assert job.busy
+
+
+@pytest.mark.parametrize("own", [None, HyperParams(e=9, u=0.5, b=1)])
+def test_the_record_says_what_this_node_really_trained_with(own: HyperParams | None) -> None:
+    bench = Bench(peers=[])
+    bench.hear(RoundTriggered())
+    bench.hear(Trained(key(0, "b"), params(w=[1, 1]), 1, 0.5, hyper=own))
+    used = (own or HYPER).fields()
+    assert bench.job.view().as_json()["used_hyper"] == used
+    bench.average()
+    bench.measure()
+    assert bench.job.records()[0]["used_hyper"] == used
+
+
+# --- A random walk of one job through everything that a node, its peers and strangers can do to it.
+
+
+ME, LOW, HIGH = PeerId("m"), PeerId("a"), PeerId("z")
+PEERS = (LOW, HIGH)
+Step = tuple[Phase, type, Phase]
+NAN = float("nan")
+
+
+@dataclass
+class Outside:
+    """What the job asked for and has not been told the end of."""
+
+    work: list[Train | Average | Evaluate | Fetch] = field(default_factory=list)
+    timers: set[str] = field(default_factory=set)
+    sent: list[tuple[PeerId, JobMessage]] = field(default_factory=list)
+
+    def note(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Train() | Average() | Evaluate() | Fetch():
+                    self.work.append(effect)
+                case SetTimer(name):
+                    self.timers.add(name)
+                case CancelTimer(name):
+                    self.timers.discard(name)
+                case Send(to, message):
+                    assert isinstance(message, JobMessage)
+                    self.sent += [(peer, message) for peer in to]
+
+
+class Walk:
+    """One job and what may happen to it next."""
+
+    def __init__(self, seed: int, rules: Rules | None = None, is_slow: bool = False) -> None:
+        self.rng = Random(seed)
+        self.choices = Random(seed) if rules else None  # of who trains; apart, as the person is
+        self.job = Job(JobSettings(peer("m"), TrainerId("T"), rules=rules or Rules()))
+        for name in (ME, LOW, HIGH) if is_slow else ():
+            self.job.peers.paces.note(name, 50.0 if name == ME else 1.0, 1)
+        self.outside = Outside()
+        self.steps: set[Step] = set()
+        # Walks differ in what mostly happens in them: a mix of everything at once rarely gets anywhere.
+        self.chatter = self.rng.choice([0.05, 0.15, 0.4])
+        self.newest_first = self.rng.choice([0.0, 0.9])  # whether ends of old work come late, or in between
+        self.failures = self.rng.choice([0.0, 0.2, 0.5])
+        self.person = Random(~seed)  # apart, so that walks without a person are the same whatever a person may do
+        self.steering = self.person.choice([0.0] * 5 + [0.2])
+        self.talk = [self.rng.choice([0, 1, 4]) for _ in range(7)] + [1]
+
+    def run(self, steps: int, around: Callable[[Job, Event], list[Effect]] = Job.receive) -> set[Step]:
+        """Take steps; `around` passes the event to the job, and may look before and after."""
+        for event in self._events(steps):
+            before = self.job.phase
+            try:
+                effects = around(self.job, event)
+            except PeerError:
+                assert self.job.phase == before
+                continue
+            self.outside.note(effects)
+            self.steps.add((before, type(event), self.job.phase))
+        return self.steps
+
+    def _events(self, steps: int) -> Iterator[Event]:
+        for _ in range(self.rng.randrange(4)):
+            yield self._from_peers()
+        if self.rng.random() < 0.3:
+            yield PrepareFailed("no data")
+            if self.rng.random() < 0.3:
+                yield PrepareFailed("still no data")
+            for _ in range(self.rng.randrange(4)):
+                yield self._from_peers()
+        if self.steering and self.person.random() < 0.5:
+            yield Paused()
+        by_import = self.job.phase is Phase.NO_DATA and self.newest_first > 0
+        yield (DataChanged if by_import else Prepared)(declaration(), self._params())
+        for _ in range(steps):
+            yield self._next()
+
+    def _next(self) -> Event:
+        if self.person.random() < self.steering:
+            older = RolledBack(params(w=[self.person.randrange(50), 1.0]), Params(), 0, 1, 0.5)
+            return self.person.choice([SeriesStopped(), Paused(), Resumed(), older])
+        if self.rng.random() < self.chatter:
+            return self._from_peers()
+        roll = self.rng.random()
+        if roll < 0.5 and self.outside.work:
+            return self._end_of_work()
+        if roll < 0.6 and self.outside.timers:
+            name = self.rng.choice(sorted(self.outside.timers))
+            self.outside.timers.discard(name)
+            return TimerFired(name)
+        if roll < 0.9 and self.outside.sent:
+            return self._end_of_send()
+        until = "accuracy>=0.9, no-gain 3, within 9" if self.person.random() < 0.3 else None
+        return RoundTriggered(self.rng.choice([1, 9]), until=until)
+
+    def _end_of_work(self) -> Event:
+        last = len(self.outside.work) - 1
+        work = self.outside.work.pop(last if self.rng.random() < self.newest_first else self.rng.randint(0, last))
+        fails = self.rng.random() < self.failures
+        match work:
+            case Train(key):
+                if fails:
+                    return TrainingFailed(key, "out of memory")
+                spoiled = self.rng.random() < 0.1
+                return Trained(key, params(w=[NAN, 1]) if spoiled else self._params(), 5, self.rng.random())
+            case Average(key):
+                return AveragingFailed(key, "overflow") if fails else Averaged(key, self._params())
+            case Fetch(key, peer, digest):
+                if fails:
+                    return FetchFailed(key, peer, digest, "gone")
+                return Fetched(key, peer, digest, self._params(good=0.9))
+            case Evaluate(key, _, shared):
+                if fails:
+                    return EvaluationFailed(key, shared.digest, "killed")
+                return Evaluated(key, shared.digest, self.rng.random())
+
+    def _end_of_send(self) -> Event:
+        to, message = self.outside.sent.pop(self.rng.randrange(len(self.outside.sent)))
+        key = RoundKey(message.round, PeerId(message.initiator or ""))
+        roll = self.rng.random()
+        if roll < 0.3:
+            return SendFailed(to, message.path, key, "lost")
+        if roll > 0.5 and isinstance(message, Accuracy):
+            return ClaimAnswered(self._claim(to, message.round))
+        status, code = self.rng.choice(
+            [
+                (404, "no_data"),
+                (422, "params_refused"),
+                (409, "stale_round"),
+                (409, "round_lost"),
+                (503, "not_ready"),
+            ]
+        )
+        if isinstance(message, Accuracy):
+            status, code = self.rng.choice([(400, "not_comparable"), (status, code)])
+        ahead = message.round + self.rng.choice([0, 1, 3]) if isinstance(message, StartTraining) else None
+        return SendRefused(to, message.path, key, status, code, "words", ahead)
+
+    def _from_peers(self) -> Event:
+        who = self.rng.choice(PEERS)
+        key = self._key()
+        match self.rng.choices(range(8), self.talk)[0]:
+            case 0:
+                if self.rng.random() < 0.4:
+                    offer = Update(who, key, Params(), 3)
+                    return UpdateOffered(offer, self._params().digest, choice=self._choice())
+                return UpdateReceived(Update(who, key, self._params(good=0.9), 3), choice=self._choice())
+            case 1:
+                key = RoundKey(key.number, key.initiator or who)  # a start without an initiator is its sender's
+                start = self._params(good=0.9)
+                sent = None if self.rng.random() < 0.4 else start
+                found, before = self._choice(), key.number - 1
+                return TrainingAsked(who, key, sent, HYPER, before, 2, digest=start.digest, choice=found)
+            case 2:
+                return DeclineReceived(who, key, "no time")
+            case 3:
+                return ClaimReceived(self._claim(who, key.number))
+            case 4:
+                return PeerLost(who, "silent")
+            case 5 | 6:
+                return PeerSeen(who)
+            case _:
+                return HyperParamsEdited({"e": 3})
+
+    def _key(self) -> RoundKey:
+        job = self.job
+        if job.key is not None and self.rng.random() < 0.5:
+            return job.key
+        number = max(0, job.number + self.rng.choice([-1, 0, 0, 1, 1, 2]))
+        return RoundKey(number, self.rng.choice([LOW, LOW, ME, HIGH, PeerId("")]))
+
+    def _choice(self) -> ChoiceMessage | None:
+        if self.choices is None or self.choices.random() < 0.3:
+            return None
+        return ChoiceMessage(members=(LOW, ME, HIGH), take=self.choices.choice([1, 2]))
+
+    def _claim(self, who: PeerId, round: int) -> Claim:
+        model = self._params(good=0.9)
+        sent = None if self.rng.random() < 0.4 else model
+        return Claim(who, round, self.rng.random(), model.digest, self.rng.randrange(4), sent)
+
+    def _params(self, good: float = 1.0) -> Params:
+        if self.rng.random() > good:
+            return self.rng.choice([params(w=[1.0]), params(w=[NAN, 1.0]), params(v=[1.0, 2.0])])
+        return params(w=[self.rng.randrange(50), 1.0])

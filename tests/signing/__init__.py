@@ -1,1 +1,0 @@
-"""Tests of flnet.signing."""

@@ -1,0 +1,104 @@
+"""."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from flnet.rounds.steps import Phase
+from flnet.web.api.monitoring import metrics_text
+from tests.web.conftest import Client
+from tests.web.fake_node import FakeNode
+
+READY = {"ready": True, "mesh_joined": True, "data_loaded": False, "reasons": []}
+Lines = dict[str, dict[tuple[tuple[str, str], ...], float]]
+
+
+def read(text: bytes) -> Lines:
+    """As a reader of Prometheus takes it: name, labels, value."""
+    found: Lines = {}
+    for family in text_string_to_metric_families(text.decode()):
+        for sample in family.samples:
+            lines = found.setdefault(sample.name, {})
+            labels = tuple(sorted(sample.labels.items()))
+            assert labels not in lines, f"{sample.name}{labels} stands there twice"
+            lines[labels] = sample.value
+    return found
+
+
+def info(**job: Any) -> dict[str, Any]:
+    """The view of a node with one job and four peers."""
+    fields = {
+        **{"trainer_id": "MNIST", "phase": "GATHERING", "current_round": 3, "model_round": 2, "contributors": 4},
+        **{"rounds_left": 1, "paused": False, "waiting_for": ["b", "c"]},
+        **{"pre_fedavg_accuracy": 0.5, "post_fedavg_accuracy": None},
+        **job,
+    }
+    states = ("alive", "alive", "suspect", "left")
+    return {
+        "version": "9.8",
+        "lastNodeStatus": "BUSY",
+        "jobsInfo": [fields],
+        "peers": [{"state": s} for s in states],
+    }
+
+
+def test_a_job_is_told_by_its_figures() -> None:
+    lines = read(metrics_text(info(), READY, {}))
+    mnist = (("trainer", "MNIST"),)
+    named = ("round", "model_round", "contributors", "rounds_left", "paused", "waiting_peers")
+    assert [lines[f"flnet_job_{name}"][mnist] for name in named] == [3, 2, 4, 1, 0, 2]
+    assert lines["flnet_job_accuracy"] == {(("trainer", "MNIST"), ("when", "before")): 0.5}
+    assert lines["flnet_info"] == {(("mode", "open"), ("version", "9.8")): 1}
+    assert [lines[f"flnet_{name}"][()] for name in ("ready", "mesh_joined", "data_loaded", "busy")] == [1, 1, 0, 1]
+
+
+def test_a_job_is_in_one_of_all_phases_and_peers_are_counted_by_state_without_their_names() -> None:
+    lines = read(metrics_text(info(), READY, {}))
+    phases = {dict(labels)["phase"]: value for labels, value in lines["flnet_job_phase"].items()}
+    assert phases == {phase.value: float(phase is Phase.GATHERING) for phase in Phase}
+    peers = {dict(labels)["state"]: value for labels, value in lines["flnet_peers"].items()}
+    assert peers == {"alive": 2, "suspect": 1, "dead": 0, "left": 1}
+
+
+def test_the_last_round_is_told_by_seconds_bytes_and_who_was_in_it() -> None:
+    record = {
+        **{"seconds": {"train": 1.5, "wait": 0.25}, "bytes": {"sent": 100, "received": 300}},
+        **{"contributors": ["a", "b", "c"], "missing": ["d"]},
+    }
+    lines = read(metrics_text(info(), READY, {"MNIST": record}))
+    assert lines["flnet_round_seconds"][("part", "train"), ("trainer", "MNIST")] == 1.5
+    assert lines["flnet_round_bytes"][("direction", "received"), ("trainer", "MNIST")] == 300
+    assert lines["flnet_round_contributors"][(("trainer", "MNIST"),)] == 3
+    assert lines["flnet_round_missing"][(("trainer", "MNIST"),)] == 1
+    assert lines["process_resident_memory_bytes"][()] > 2**20
+
+
+def test_names_that_would_break_a_line_are_escaped_and_what_is_no_number_is_left_out() -> None:
+    strange = 'a "quoted"\nname \\ {x="y"}'
+    view = info(trainer_id=strange, contributors=None, post_fedavg_accuracy=math.nan)
+    lines = read(metrics_text(view, READY, {strange: {}}))
+    assert lines["flnet_job_round"] == {(("trainer", strange),): 3}
+    assert "flnet_job_contributors" not in lines
+    assert math.isnan(lines["flnet_job_accuracy"][("trainer", strange), ("when", "after")])
+
+
+async def test_a_node_gives_its_figures_to_a_program_that_asks(client: Client, node: FakeNode) -> None:
+    before = read(await (await client.get("/metrics")).get_data(as_text=False))
+    assert before["flnet_job_round"][(("trainer", "MNIST"),)] == -1
+    assert "flnet_round_contributors" not in before
+    await client.post("/training/trigger", json={"trainerId": "MNIST"})
+    await node.finish_round("MNIST", before=0.5, after=0.75)
+    answer = await client.get("/metrics")
+    assert answer.content_type == "text/plain; version=0.0.4; charset=utf-8"
+    after = read(await answer.get_data(as_text=False))
+    assert after["flnet_job_accuracy"][("trainer", "MNIST"), ("when", "after")] == 0.75
+    assert after["flnet_round_contributors"].keys() == {(("trainer", "MNIST"),)}
+
+
+@pytest.mark.parametrize("method", ["post", "put", "delete"])
+async def test_figures_are_only_read(client: Client, method: str) -> None:
+    assert (await getattr(client, method)("/metrics")).status_code == 405

@@ -1,0 +1,136 @@
+"""The views of label spaces and of groups: tables to read, why there is nothing yet, and for whom they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flnet.web.page.diagnostics import MOST_COLUMNS, groups_view, matrix_view, waiting_words
+from flnet.web.translation import english
+from tests.web.conftest import Client
+from tests.web.fake_node import FakeNode
+from tests.web.page_reading import load
+from tests.web.view_nodes import EVIL, NEW
+
+ELSEWHERE = ("192.0.2.7", 50000)
+MODEL = {"digest": NEW, "round": 3, "accuracy": 0.9}
+KNOWN: dict[str, Any] = {
+    "kind": "labels",
+    "space": {"id": "two", "classes": ["no", EVIL]},
+    "desired": {"id": "three", "classes": ["a", "b", "c"]},
+    "estimated": False,
+    "pooled": False,
+    "threshold": 0.95,
+    "matrix": [[1, 0.25, 0.5], [0, 0.75, 0.5]],
+    "deviation": None,
+    "counts": None,
+    "waiting": None,
+    "model": MODEL,
+}
+ESTIMATE = {
+    **KNOWN,
+    "estimated": True,
+    "deviation": [[0.011, 0.125, 0.495], [0.011, 0.125, 0.495]],
+    "counts": [[1040, 3, 0], [0, 9, 0]],
+}
+WAITING = {"from_round": 11, "share": 0.124, "needed": 0.5, "judged": 4096}
+GROUPS: dict[str, Any] = {
+    "kind": "groups",
+    "rows": 9000,
+    "judged": 2000,
+    "compared": 500,
+    "model": {**MODEL, "round": -1},
+    "common": {"k": 3, "inertia": 0.51, "silhouette": 0.4},
+    "tried": [
+        {"k": 1, "inertia": 2.0, "silhouette": None},
+        {"k": 2, "inertia": 0.5, "silhouette": 0.4375},
+        {"k": 3, "inertia": 0.4, "silhouette": 0.25},
+    ],
+    "bend": 2,
+}
+
+
+async def test_an_estimate_is_a_table_of_numbers_with_their_uncertainty(client: Client, node: FakeNode) -> None:
+    node.studies.found["labels"] = ESTIMATE
+    page = await load(client, "/view/labels/MNIST?digest=cd")
+    assert node.studies.asked == [("MNIST", "labels", "cd")]
+    assert "The rows of this node are labelled in two; the model answers in three." in page.text
+    assert "Label here a b c no 1.000 ± 0.011 1,040 rows 0.250 ± 0.125 3 rows" in page.text
+    assert f"{EVIL} 0.000 ± 0.011 0 rows" in page.text
+    assert "Rows behind the column 1,040 12 0" in page.text
+    assert "their columns say nothing: c" in page.text
+    headers = [cell["scope"] for cell in page.all("th")]
+    assert headers == ["col"] * 4 + ["row"] * 3  # read out with each number
+    shades = [cell["class"] for cell in page.all("td")][:3]
+    assert shades == ["number shade-9", "number shade-2", "number shade-4"]
+    assert "Seen through the model cdcdcdcdcdcd of round 3." in page.text
+
+
+async def test_it_is_said_that_counts_are_pooled(client: Client, node: FakeNode) -> None:
+    node.studies.found["labels"] = {**ESTIMATE, "pooled": True}
+    page = await load(client, "/view/labels/MNIST")
+    assert "Each of these nodes tells all others how often its labels occur" in page.text
+    assert "no other node is told any of it" not in page.text
+
+
+async def test_a_known_correspondence_has_no_uncertainty(client: Client, node: FakeNode) -> None:
+    node.studies.found["labels"] = KNOWN
+    page = await load(client, "/view/labels/MNIST")
+    assert "How both correspond is said by the labels file." in page.text
+    assert "no 1.000 0.250 0.500" in page.text
+    assert "±" not in page.text
+
+
+async def test_without_an_estimate_the_reason_is_said(client: Client, node: FakeNode) -> None:
+    node.studies.found["labels"] = {**ESTIMATE, "matrix": None, "deviation": None, "waiting": WAITING}
+    page = await load(client, "/view/labels/MNIST")
+    assert "from round 11 on, once the model is sure of 50 % of the rows; now of 12 % of 4,096" in page.text
+    assert "There is no estimate yet." in page.text
+    assert page.all("table") == []
+
+
+async def test_numbers_of_groups_are_a_table_and_pictures(client: Client, node: FakeNode) -> None:
+    node.studies.found["groups"] = GROUPS
+    page = await load(client, "/view/groups/MNIST")
+    assert "2,000 of its 9,000 training rows, 500 of them for silhouettes" in page.text
+    assert (
+        "3 0.51 0.400 the common model 1 2 — rows here alone 2 0.5 0.438 rows here alone bends most" in page.text
+    )
+    assert len(page.all("figure")) == 2
+    assert "Seen through the untrained model" in page.text
+
+
+@pytest.mark.parametrize("kind", ["labels", "groups"])
+async def test_only_persons_of_the_node_see_it(client: Client, node: FakeNode, app: Any, kind: str) -> None:
+    node.studies.found = {"labels": KNOWN, "groups": GROUPS}
+    assert await (await client.get(f"/jobs/MNIST/{kind}?digest=cd")).get_json() == node.studies.found[kind]
+    node.jobs["MNIST"].more = {"finds": kind}
+    assert f"/view/{kind}/MNIST" in [link["href"] for link in (await load(client, "/")).all("a")]
+    for path in (f"/jobs/MNIST/{kind}", f"/view/{kind}/MNIST"):
+        answer = await client.get(path, scope_base={"client": ELSEWHERE})
+        assert answer.status_code == 401
+    page = await (await client.get("/", scope_base={"client": ELSEWHERE})).get_data(as_text=True)
+    assert f"/view/{kind}/MNIST" not in page
+
+
+async def test_where_there_is_nothing_the_page_says_so(client: Client) -> None:
+    answer = await client.get("/view/groups/MNIST")
+    assert answer.status_code == 404
+    assert "looks for no groups" in await answer.get_data(as_text=True)
+
+
+def test_of_a_large_matrix_a_part_is_shown() -> None:
+    names = [str(number) for number in range(50)]
+    wide = {**KNOWN, "desired": {"id": "many", "classes": names}, "matrix": [[1] * 50, [0] * 50]}
+    shown = matrix_view(wide)
+    assert shown is not None
+    assert (len(shown.columns), len(shown.rows[0].cells), shown.hidden_columns) == (MOST_COLUMNS, MOST_COLUMNS, 20)
+    assert waiting_words(None) is None
+
+
+def test_silhouettes_below_nothing_have_no_picture() -> None:
+    odd = [{"k": 1, "inertia": 0.0, "silhouette": None}, {"k": 2, "inertia": 0.0, "silhouette": -0.25}]
+    shown = groups_view({**GROUPS, "tried": odd}, english)
+    assert (shown.silhouettes, shown.has_negative, shown.elbow) == (None, True, None)
+    assert shown.tried[1].silhouette == "-0.250"

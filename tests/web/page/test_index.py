@@ -1,0 +1,298 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+
+import pytest
+
+from tests.web.conftest import Client
+from tests.web.fake_node import FakeNode
+from tests.web.page_reading import FORM, load, post, press
+
+EVIL = "<img src=x onerror=alert(1)>"
+
+NAMES = (
+    "Trainer",
+    "Current Round",
+    "Fed. Learning Params",
+    "Fed. Avg. done?",
+    "Pre FedAvg. Accuracy",
+    "Post FedAvg Accuracy",
+    "Was model exchanged?",
+)
+
+
+async def test_the_page_shows_each_job_in_the_words_of_the_thesis(client: Client, node: FakeNode) -> None:
+    await press(client, trainerId="MNIST")
+    await node.finish_round("MNIST", before=0.9001, after=0.9321)
+    page = await load(client)
+    assert all(page.text.count(name) == 2 for name in NAMES)  # two jobs
+    for shown in ("MNIST Dataset", "90.01 %", "93.21 %", "Learning Rate: 1e-05, Epochs: 2, Batch size: 64"):
+        assert shown in page.text
+    assert "Round 0 was averaged from 1 update." in page.text
+    assert "sample data" in page.text
+    assert "000000000000" in page.text
+    assert "flnet node at 127.0.0.1:4000" in page.text
+
+
+async def test_the_page_shows_the_same_job_on_the_peers_and_what_only_they_have(
+    client: Client, node: FakeNode
+) -> None:
+    other = FakeNode("NODE_2", 4001)
+    other.jobs["MNIST"].after = 0.7777
+    other.jobs["CIFAR10"] = other.jobs.pop("MNIST_3_7")
+    other.jobs["CIFAR10"].trainer_id, other.jobs["CIFAR10"].label = "CIFAR10", "CIFAR-10 Dataset"
+    node.add_peer("NODE_2", "127.0.0.1:4001")
+    node.add_peer("NODE_3", "127.0.0.1:4002", "dead", "did not answer in 2 s")
+    node.around = [
+        {"id": "NODE_2", "address": "127.0.0.1:4001", "info": other.info(), "error": None},
+        {"id": "NODE_3", "address": "127.0.0.1:4002", "info": None, "error": "no answer"},
+    ]
+    page = await load(client)
+    for shown in ("MNIST Dataset on the other nodes", "77.77 %", "only other nodes have", "CIFAR-10 Dataset"):
+        assert shown in page.text
+    assert "did not answer in 2 s" in page.text
+    assert {"href": "http://127.0.0.1:4001/"} in page.all("a")
+    assert all(table.get("role") == "table" for table in page.all("table"))
+    assert len(page.all("caption")) == len(page.all("table")) == 3
+
+
+async def test_pressing_the_button_starts_a_round_and_the_page_reports_it(client: Client, node: FakeNode) -> None:
+    status, location = await press(client, trainerId="MNIST")
+    assert (status, node.jobs["MNIST"].phase) == (303, "TRAINING")
+    page = await load(client, location)
+    assert "Round 0 of MNIST has been started." in page.text
+    assert "25 % of the local training" in page.text
+    assert "Round 0 of MNIST Dataset began" in page.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"trainerId": "NONE"}, "this node has no trainer 'NONE'"),
+        ({"trainerId": "<script>alert(1)</script>"}, "this node has no trainer '<script>alert(1)</script>'"),
+        ({}, "trainer"),
+        ({"trainerId": "x" * 500}, "trainerId: "),
+    ],
+)
+async def test_what_goes_wrong_is_told_on_the_page_in_words(
+    client: Client, fields: dict[str, str], words: str
+) -> None:
+    status, location = await press(client, **fields)
+    assert status == 303
+    page = await load(client, location)
+    assert words in page.text
+    assert page.alerts()
+    assert len(page.all("script")) == 1
+    assert page.inline == ""
+
+
+async def test_a_second_press_says_that_a_round_is_going_on(client: Client) -> None:
+    await press(client, trainerId="MNIST")
+    _, location = await press(client, trainerId="MNIST")
+    assert "in round 0 already" in (await load(client, location)).text
+
+
+@pytest.mark.parametrize("body", [b"\xff\xfe", b"&" * 500, b"a=1&" * 100, b"trainerId=%00", b""])
+async def test_a_broken_form_is_told_in_words_too(client: Client, body: bytes) -> None:
+    answer = await client.post("/training/trigger/form", data=body, headers=FORM)
+    assert answer.status_code == 303
+    assert (await load(client, answer.headers["Location"])).alerts()
+
+
+async def test_the_page_shows_the_further_figures_of_a_trainer(client: Client, node: FakeNode) -> None:
+    assert "Further figures" not in (await load(client)).text
+    node.jobs["MNIST"].metrics = {"before": {"f1_macro": 0.25}, "after": {"<b>auc</b>": 0.71234, "rmse": 12.5}}
+    page = await load(client)
+    assert "Further figures, after averaging <b>auc</b> 0.7123 rmse 12.5" in page.text
+    assert page.all("b") == []
+    named = [shown["aria-labelledby"] for shown in page.all("dl") if "aria-labelledby" in shown]
+    assert [p.get("id") for p in page.all("p") if p.get("class") == "figures-name"] == named
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"e": "3", "u": "0.5", "b": "16"}, "The hyper-parameters of MNIST Dataset are saved."),
+        ({"e": "3"}, "are saved"),
+        ({"e": "0"}, "e: "),
+        ({"e": "two"}, "e: "),
+        ({"u": "nan"}, "u: "),
+        ({"u": "1e999"}, "u: "),
+        ({"b": "9" * 6000}, "b: "),
+        ({"b": "1.5"}, "b: "),
+        ({"trainerId": "NONE", "e": "1"}, "this node has no trainer 'NONE'"),
+    ],
+)
+async def test_the_form_changes_hyper_parameters_or_says_why_not(
+    client: Client, node: FakeNode, fields: dict[str, str], words: str
+) -> None:
+    before = node.jobs["MNIST"].hyper
+    status, location = await post(client, "/training/params/form", **{"trainerId": "MNIST", **fields})
+    assert status == 303
+    page = await load(client, location)
+    assert words in page.text
+    assert bool(page.alerts()) == (node.jobs["MNIST"].hyper == before)
+    assert {"e": node.jobs["MNIST"].hyper.e} == {"e": 3 if "saved" in words else 2}
+
+
+async def test_the_form_holds_the_values_that_are_in_force(client: Client, node: FakeNode) -> None:
+    fields = [(field["name"], field.get("value")) for field in (await load(client)).all("input")]
+    first = dict(reversed(fields))  # that of the first job
+    assert (first["e"], first["u"], first["b"]) == ("2", "1e-05", "64")
+
+
+@pytest.mark.parametrize(
+    ("rounds", "words"),
+    [("3", "Round 0 of MNIST has been started."), ("0", "rounds: "), ("many", "rounds: "), ("9" * 40, "rounds: ")],
+)
+async def test_several_rounds_can_be_asked_for(client: Client, rounds: str, words: str) -> None:
+    _, location = await press(client, trainerId="MNIST", rounds=rounds)
+    assert words in (await load(client, location)).text
+
+
+async def test_a_series_is_ended_and_a_job_paused_and_resumed(client: Client, node: FakeNode) -> None:
+    node.jobs["MNIST"].rounds_left = 4
+    assert "4 more rounds to come" in (await load(client)).text
+    for order, words, paused in (
+        ("stop", "No further round is started here.", False),
+        ("pause", "This node sits rounds out until it is resumed.", True),
+        ("resume", "This node takes part in rounds again.", False),
+    ):
+        _, location = await post(client, "/training/steer/form", trainerId="MNIST", do=order)
+        page = await load(client, location)
+        assert words in page.text
+        assert (node.jobs["MNIST"].rounds_left, node.jobs["MNIST"].paused) == (0, paused)
+        offered = [button.get("value") for button in page.all("button") if button.get("name") == "do"]
+        assert offered[:2] == ["stop", "resume" if paused else "pause"]
+
+
+@pytest.mark.parametrize("fields", [{"do": "burn"}, {}, {"do": "stop", "trainerId": "NONE"}])
+async def test_an_unknown_order_is_told_in_words(client: Client, fields: dict[str, str]) -> None:
+    _, location = await post(client, "/training/steer/form", **{"trainerId": "MNIST", **fields})
+    assert (await load(client, location)).alerts()
+
+
+async def test_the_feed_can_be_had_as_lines_of_json(client: Client, node: FakeNode) -> None:
+    for number in range(3):
+        node.feed.publish("measured", f"line\n{number}", "MNIST", accuracy=float("nan"))
+    answer = await client.get("/events.jsonl")
+    assert answer.mimetype == "application/x-ndjson"
+    assert "attachment" in answer.headers["Content-Disposition"]
+    lines = [json.loads(line) for line in (await answer.get_data(as_text=True)).splitlines()]
+    assert [(line["id"], line["text"], line["trainer"]) for line in lines] == [
+        (number, f"line\n{number - 1}", "MNIST") for number in (1, 2, 3)
+    ]
+    assert lines[0]["data"] == {"accuracy": None}
+
+
+async def test_the_rounds_are_drawn_and_listed_in_numbers(client: Client, node: FakeNode) -> None:
+    assert (await load(client)).all("figure") == []
+    for before, after in ((0.25, 0.5), (0.75, 1.0)):
+        await press(client, trainerId="MNIST")
+        await node.finish_round("MNIST", before, after)
+    other = FakeNode("NODE_2", 4001)
+    other.jobs["MNIST"].round, other.jobs["MNIST"].after, other.jobs["MNIST"].records = 1, 0.8, [{"round": 1}]
+    node.around = [{"id": "NODE_2", "address": "", "info": other.info(), "error": None}]
+    await asyncio.sleep(0)
+    page = await load(client)
+    assert "d" in page.all("path")[0]
+    assert "NODE_1, after 100.00 %" in page.text
+    assert "The last rounds of MNIST Dataset, the newest first" in page.text
+    spanish = await load(client, Accept_Language="es")
+    assert "Las últimas rondas de MNIST Dataset, la más reciente primero" in spanish.text
+
+
+async def test_progress_and_updates_are_told_while_a_round_is_open(client: Client, node: FakeNode) -> None:
+    job = node.jobs["MNIST"]
+    job.phase, job.waiting_for = "GATHERING", ["node-c"]
+    page = await load(client)
+    assert "0 of 1 updates, waiting for node-c" in page.text
+    assert "data-busy" in page.all("main")[0]
+    assert "0 de 1 actualizaciones, esperando a node-c" in (await load(client, Accept_Language="es")).text
+
+
+async def test_a_link_cannot_put_words_on_the_page(client: Client) -> None:
+    page = await load(client, "/?notice=Your+node+is+broken,+call+me&error=call+me")
+    assert "call me" not in page.text
+
+
+async def test_names_from_peers_are_text_and_never_markup(client: Client, node: FakeNode) -> None:
+    evil = "<img src=x onerror=alert(1)>"
+    other = FakeNode("x")
+    job = other.jobs["MNIST"]
+    job.label = job.trainer_id = job.source = job.outcome = evil
+    node.add_peer(evil, f'"><script>alert(2)</script>{evil}', "alive", evil)
+    node.around = [{"id": evil, "address": evil, "info": other.info(), "error": evil}]
+    node.jobs["MNIST"].waiting_for = [evil]
+    node.jobs["MNIST"].error = evil
+    node.feed.publish("peer_seen", evil)
+    page = await load(client)
+    assert page.text.count(evil) >= 6
+    assert [image["src"] for image in page.all("img")] == [page.all("img")[0]["src"]]
+    assert len(page.all("script")) == 1
+    assert page.inline == ""
+    assert not any(name.startswith("on") or name == "style" for _, attrs in page.tags for name in attrs)
+
+
+async def test_the_page_needs_nothing_from_elsewhere_and_holds_no_script_or_style(client: Client) -> None:
+    page = await load(client)
+    for tag, attrs in page.tags:
+        assert tag not in ("style", "iframe")
+        for name in ("src", "href", "action"):
+            assert re.match(r"/|#", attrs.get(name) or "/")
+    assert page.inline == ""
+    css = await (await client.get("/web/style.css")).get_data(as_text=True)
+    assert "url(" not in css
+    assert "@import" not in css
+
+
+async def test_the_page_refreshes_itself_only_while_something_is_going_on(client: Client, node: FakeNode) -> None:
+    assert not any("http-equiv" in meta for meta in (await load(client)).all("meta"))
+    await press(client, trainerId="MNIST")
+    assert any(meta.get("content") == "5; url=/" for meta in (await load(client)).all("meta"))
+    await node.finish_round("MNIST", 0.5, 0.5)
+    assert not any("http-equiv" in meta for meta in (await load(client)).all("meta"))
+
+
+async def test_a_job_without_data_has_no_button_and_says_what_is_missing(client: Client, node: FakeNode) -> None:
+    node.jobs["MNIST"].phase = "NO_DATA"
+    node.jobs["MNIST"].error = "MNIST has no data; put it into the datasets folder"
+    page = await load(client)
+    assert len(page.buttons()) == 1
+    assert "put it into the datasets folder" in page.text
+
+
+async def test_a_node_that_is_not_ready_says_why(client: Client, node: FakeNode) -> None:
+    node.is_ready = False
+    assert "MNIST is still loading its data" in (await load(client)).text
+
+
+async def test_a_node_without_jobs_and_peers_has_a_page_too(client: Client, node: FakeNode) -> None:
+    node.jobs.clear()
+    page = await load(client)
+    assert "This node has no trainer." in page.text
+    assert "No other node is known yet." in page.text
+
+
+async def test_the_chart_has_the_peers_lines_and_each_line_a_box_that_hides_it(
+    client: Client, node: FakeNode
+) -> None:
+    await press(client, trainerId="MNIST")
+    await node.finish_round("MNIST", before=0.5, after=0.75)
+    node.rounds_around[EVIL, "MNIST"] = ((0, 0.25), (1, 0.625))
+    page = await load(client)
+    assert f"{EVIL} 62.50 %" in page.text
+    boxes = [one for one in page.all("input") if one.get("type") == "checkbox"]
+    assert [(one["value"], "checked" in one) for one in boxes] == [(str(number), True) for number in range(3)]
+
+
+@pytest.mark.parametrize("path", ["/web/index.html", "/web/..%2f__init__.py", "/web/", "/static/style.css"])
+async def test_only_the_pages_own_files_are_served(client: Client, path: str) -> None:
+    assert (await client.get(path)).status_code == 404
+
+
+async def test_the_files_have_their_types(client: Client) -> None:
+    css, icon = await client.get("/web/style.css"), await client.get("/web/icon.svg")
+    assert (css.mimetype, icon.mimetype) == ("text/css", "image/svg+xml")

@@ -1,0 +1,307 @@
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flnet.rounds.stopping import Goal
+from flnet.rounds.view import DataView, GoalView, JobView, MetricsView, PeerVersionView
+from flnet.text import text
+from flnet.web.charts import MAX_LINES
+from flnet.web.formatting import NONE
+from flnet.web.page.index import until_of
+from flnet.web.page.job_card import (
+    FIGURES_SHOWN,
+    ROWS_SHOWN,
+    Card,
+    PeerJob,
+    VersionRow,
+    card_of,
+    classes_words,
+    data_words,
+    exchange_words,
+    goal_words,
+    next_start,
+    same_job,
+    until_words,
+    version_row,
+)
+from flnet.web.translation import Translate, english, translator
+from tests.web.conftest import Client
+from tests.web.fake_job import NO_SCHEDULE
+from tests.web.fake_node import FakeNode
+from tests.web.page_reading import load, post
+
+DIGEST, OTHER = "a" * 64, "b" * 64
+spanish = translator("es")
+
+
+def job(**fields: Any) -> JobView:
+    told = {"trainer_id": "T", "trainer_label": "T", "phase": "IDLE", "current_round": 3, "fed_learn_done": "Yes"}
+    return JobView.claimed({**told, "digest": DIGEST, "post_fedavg_accuracy": 0.5, **fields})
+
+
+def record(number: int, **fields: Any) -> dict[str, Any]:
+    figures = {"round": number, "pre_fedavg_accuracy": 0.25, "post_fedavg_accuracy": 0.5}
+    told = {"contributors": ["me", "b"], "seconds": {"train": 1.5, "average": 0.004}}
+    return {**figures, **told, "outcome": f"outcome {number}", **fields}
+
+
+def card(*history: dict[str, Any], t: Translate = english, peer_rounds: Any = (), **fields: Any) -> Card:
+    return card_of("me", job(**fields), [], history, dict(peer_rounds), t)
+
+
+def test_a_card_shows_the_rounds_newest_first_and_what_the_last_one_took() -> None:
+    shown = card(*(record(number) for number in range(40)), t=spanish)
+    assert [row.number for row in shown.rows] == [str(number) for number in range(39, 39 - ROWS_SHOWN, -1)]
+    assert shown.rows[0].seconds == "Entrenamiento local 1.50 s, Promediando 0.00 s"
+    assert shown.seconds == (("Entrenamiento local", "1.50 s"), ("Promediando", "0.00 s"))
+    assert shown.outcome == "outcome 39"
+    assert shown.chart is not None
+    assert [line.name for line in shown.chart.lines] == ["me, después", "me, antes"]
+    assert shown.spark.startswith("M")
+
+
+def test_a_card_tells_what_the_last_round_moved() -> None:
+    assert card(record(0, bytes={"sent": 1_200_000, "received": 431_000})).moved == "1.2 MB sent, 431 kB received"
+    assert card(record(0, bytes={"sent": 0, "received": 0})).moved == ""
+
+
+def test_a_card_before_the_first_round_has_no_chart() -> None:
+    shown = card(current_round=-1)
+    assert (shown.chart, shown.spark, shown.rows, shown.seconds, shown.outcome) == (None, "", (), (), "")
+
+
+def test_the_peers_accuracies_are_drawn_beside_the_own_ones() -> None:
+    other = PeerJob("b", job())
+    around = {"b": ((2, 0.5), (3, 0.75)), "c": (), **{f"n{place}": ((3, 0.5),) for place in range(20)}}
+    elsewhere = [other, PeerJob("b", job(trainer_id="U", trainer_label="U"))]
+    shown = card_of("me", job(), elsewhere, [record(3)], around, english)
+    assert shown.others == (other,)
+    assert shown.chart is not None
+    assert [(line.name, line.last) for line in shown.chart.lines][2] == ("b", "75.00 %")
+    assert len(shown.chart.lines[2].dots) == 2
+    assert len(shown.chart.lines) == MAX_LINES - 1  # c has no point
+
+
+def test_what_rounds_took_and_moved_are_further_charts() -> None:
+    history = [
+        record(n, seconds={"train": n + 1.5, "wait": 0.25, "walk": 9}, bytes={"sent": 0, "received": 2_000})
+        for n in range(3)
+    ]
+    (seconds, took), (bytes_, moved) = card(*history, t=spanish).further
+    assert (seconds, bytes_) == ("Segundos por ronda", "Bytes por ronda")
+    assert [(line.name, line.last) for line in took.lines] == [
+        ("Entrenamiento local", "3.5 s"),
+        ("Esperando actualizaciones", "0.25 s"),
+    ]
+    assert [(line.name, line.last) for line in moved.lines] == [("enviado", "0 bytes"), ("recibido", "2.0 kB")]
+    assert card(record(0, seconds={})).further == ()
+
+
+@pytest.mark.parametrize(
+    ("mine", "others", "words"),
+    [
+        ({"exchanged_with": "b"}, [{}], "taken from b, whose model was better here"),
+        ({}, [{}], "all nodes hold the same model"),
+        ({}, [{"digest": OTHER}], "no other model was better here by the threshold"),
+        ({}, [{"digest": OTHER, "current_round": 2}], ""),
+        ({}, [{"fed_learn_done": "No"}], ""),
+        ({"phase": "TRAINING"}, [{}], ""),
+        ({}, [], ""),
+    ],
+)
+def test_why_a_model_was_exchanged_or_not(mine: dict[str, Any], others: list[dict[str, Any]], words: str) -> None:
+    assert exchange_words(job(**mine), [PeerJob("b", job(**other)) for other in others], english) == words
+
+
+def test_jobs_are_the_same_by_id_or_where_an_old_node_tells_none_by_label() -> None:
+    assert same_job(job(trainer_label="here"), job(trainer_label="there"))
+    assert same_job(job(), job(trainer_id=""))
+    assert not same_job(job(), job(trainer_id="U"))
+
+
+async def test_what_peers_wait_for_and_how_far_a_training_is_stand_on_the_page(
+    client: Client, node: FakeNode
+) -> None:
+    assert "not trained yet" in (await load(client)).text
+    first = node.jobs["MNIST"]
+    first.waiting_for, first.phase, first.progress = ["b", "c"], "GATHERING", {"done": 1, "total": 3}
+    first.more = {"received": ["a"]}
+    page = await load(client)
+    for words in ("Waiting for updates", "1 of 3 updates, waiting for b, c", "33 % of the local training"):
+        assert words in page.text
+    first.phase, first.waiting_for = "IDLE", []
+    assert "updates, waiting" not in (await load(client)).text
+
+
+def test_many_names_are_cut() -> None:
+    assert card(waiting_for=[f"n{n}" for n in range(25)]).waiting_for.endswith("n19 and 5 more")
+
+
+def test_figures_are_those_after_averaging_or_else_before() -> None:
+    before = {"f1_macro": 0.25, "accuracy": 0.5}
+    shown = card(metrics={"before": before})
+    assert (shown.figures, shown.figures_after) == ((("f1_macro", "0.25"),), False)
+    shown = card(metrics={"before": before, "after": {"f1_macro": 0.1 + 0.2}})
+    assert (shown.figures, shown.figures_after) == ((("f1_macro", "0.3"),), True)
+    own = job().model_copy(update={"metrics": MetricsView(after={"a": float("nan"), "b": float("inf")})})
+    assert card_of("me", own, [], [], {}, english).figures == ()
+    assert len(card(metrics={"after": {f"x{i}": i for i in range(99)}}).figures) == FIGURES_SHOWN
+
+
+# Data
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (
+            DataView(source="digits", rows={"train": 1259, "test": 360, "other": 1}, classes=["3", "7"]),
+            "digits; 1,259 entrenamiento, 360 prueba, 1 other filas; 2 clases",
+        ),
+        (DataView(source="a file"), "a file"),
+        (DataView(), ""),
+    ],
+)
+def test_data_is_described_as_far_as_it_is_known(data: DataView, words: str) -> None:
+    assert data_words(data, spanish) == words
+
+
+def test_rows_of_each_class_are_listed_up_to_a_dozen() -> None:
+    counts = {"train": [1200, 3], "test": [4]}
+    assert classes_words(["NORMAL", "<i>ILL</i>"], counts, english) == (
+        ("train", "NORMAL: 1,200, <i>ILL</i>: 3"),
+        ("test", "NORMAL: 4"),
+    )
+    ((_, words),) = classes_words([str(n) for n in range(20)], {"train": list(range(20))}, english)
+    assert words.endswith("11: 11 and 8 more classes")
+
+
+# Versions, where there are no common rounds
+
+
+ROW = PeerVersionView(peer="b", version=7, merged=6, into=9, at=0.0, newer=True, reachable=False)
+
+
+def test_a_row_says_which_version_was_merged_and_when() -> None:
+    note = "still to be merged, does not answer"
+    words = VersionRow("b", "v7", "v6", "in version v9, 1970-01-01 00:00:00", note)
+    assert version_row(ROW, english, local=time.gmtime) == words
+    assert version_row(ROW.model_copy(update={"at": None}), spanish).when == "en la versión v9"
+    nothing = PeerVersionView(peer="c", version=None, merged=None, into=None, at=None, newer=False, reachable=True)
+    assert version_row(nothing, english) == VersionRow("c", NONE, NONE, NONE, "")
+
+
+# Goals and schedules
+
+
+FIELDS = {"least": "0.95", "patience": "5", "delta": "0.001", "minutes": ""}
+GOAL = GoalView.model_validate(
+    {
+        **{
+            "until": "accuracy>=0.9, within 600.0",
+            "by": "n0",
+            "first_round": 0,
+            "rounds": 30,
+            "round": 4,
+            "done": 3,
+        },
+        **{"state": "open", "accuracy": 0.8125, "nodes": 4, "best": 0.825, "stale": 1, "words": "x"},
+    }
+)
+NEXT = {
+    "when": "every 6h",
+    "by_person": True,
+    "next_seconds": 3600,
+    "next_words": text("{time} after the last round", "6h"),
+}
+
+
+@pytest.mark.parametrize(
+    ("choice", "minutes", "goal"),
+    [
+        ("mean", "", "accuracy>=0.95"),
+        ("every", "", "every accuracy>=0.95"),
+        ("own", "10", "own accuracy>=0.95, within 600.0"),
+        ("gain", "0.5", "no-gain 5 0.001, within 30.0"),
+        ("mlfedavg", "", "mlfedavg 0.0"),
+        ("cumulative", "", "mlfedavg 0.0 cumulative"),
+    ],
+)
+def test_every_choice_is_a_goal_that_is_said_in_both_languages(choice: str, minutes: str, goal: str) -> None:
+    assert str(Goal.parse(until_of(FIELDS | {"goal": choice, "minutes": minutes}))) == goal
+    assert until_words(goal, english) not in ("", goal, until_words(goal, spanish))
+
+
+@given(st.dictionaries(st.sampled_from(["goal", *FIELDS]), st.text(max_size=60)))
+def test_whatever_a_form_brings_is_left_to_the_node(fields: dict[str, str]) -> None:
+    assert len(until_of(fields)) <= 200
+
+
+def test_the_way_to_a_goal_in_words() -> None:
+    assert goal_words(GOAL, english) == (
+        "Until the mean accuracy of all nodes is 0.9 or 10 minutes are over; 3 of at most 30 rounds; "
+        "mean accuracy 81.25 % of 4 nodes; the best so far 82.50 %; asked for at n0"
+    )
+    reached = goal_words(GOAL.model_copy(update={"state": "reached"}), spanish)
+    assert reached.startswith("Objetivo alcanzado en la ronda 4; hasta que la exactitud media de todos")
+    assert until_words("<b>bliss</b>", english) == "<b>bliss</b>"
+
+
+async def test_the_card_asks_for_a_goal_and_shows_how_far_it_is(client: Client, node: FakeNode) -> None:
+    page = await load(client)
+    choices = [choice["value"] for choice in page.all("option")]
+    assert choices[choices.index("mean") :][:6] == ["mean", "every", "own", "gain", "mlfedavg", "cumulative"]
+    fields = {**FIELDS, "goal": "every", "rounds": "30"}
+    _, location = await post(client, "/training/trigger/form", trainerId="MNIST", **fields)
+    assert "Round 0 of MNIST has been started." in (await load(client, location)).text
+    node.jobs["MNIST"].goal = GOAL.model_dump()
+    shown = await load(client)
+    assert "10 minutes are over; 3 of at most 30 rounds" in shown.text
+    assert "disabled" not in next(button for button in shown.all("button") if button.get("value") == "stop")
+
+
+def test_the_next_start_is_told_in_the_nodes_own_time() -> None:
+    now = time.mktime((2026, 1, 2, 21, 0, 0, 0, 0, -1))
+    assert next_start(3600, now) == "2026-01-02 22:00"
+    assert [next_start(seconds) for seconds in (None, 0, -5)] == ["", "", ""]
+
+
+async def test_the_card_tells_when_and_why_the_next_round_starts(client: Client, node: FakeNode) -> None:
+    assert "by itself:" not in (await load(client)).text.replace("Nothing starts by itself with:", "")
+    declines = text("outside of the hours {hours}", "22:00-06:00")
+    node.jobs["MNIST"].schedule = {**NO_SCHEDULE, **NEXT, "unwilling": declines}
+    page = await load(client)
+    assert "Next round by itself at 20" in page.text and "node's time: 6h after the last round" in page.text
+    assert f"Takes no part in rounds of others now: {declines}" in page.text
+    assert "Start rounds by itself : every 6h" in page.text.replace("itself:", "itself :")
+    assert "Given by a person" in page.text
+    translated = await load(client, Accept_Language="es")
+    assert "hora de este nodo: 6h después de la última ronda" in translated.text
+    assert "fuera de las horas 22:00-06:00" in translated.text
+
+
+async def test_the_form_gives_a_schedule_and_takes_it_back(client: Client, node: FakeNode) -> None:
+    path, who = "/training/schedule/form", {"trainerId": "MNIST"}
+    _, location = await post(client, path, **who, when="every 6h,new 5", do="set")
+    page = await load(client, location)
+    assert "Rounds start by themselves: every 6h, new 5" in page.text
+    assert "every 6h, new 5" in [field["value"] for field in page.all("input") if field.get("name") == "when"]
+    await post(client, path, **who, when="every 6h", do="reset")
+    assert (node.jobs["MNIST"].schedule["by_person"], node.jobs["MNIST"].schedule["when"]) == (False, "never")
+    _, location = await post(client, path, **who, when="sometimes", do="set")
+    assert (await load(client, location)).alerts()
+
+
+async def test_rest_gives_a_schedule_and_takes_it_back(client: Client, node: FakeNode) -> None:
+    path, json = "/jobs/MNIST/schedule", {"Content-Type": "application/json"}
+    answer = await client.put(path, data=b'{"when": "new 5"}', headers=json)
+    assert (answer.status_code, (await answer.get_json())["schedule"]["when"]) == (200, "new 5")
+    answer = await client.put(path, data=b'{"when": null}', headers=json)
+    assert (await answer.get_json())["schedule"]["by_person"] is False
+    for body in (b'{"when": "sometimes"}', b"{}", b'{"when": 5}', b"[]"):
+        assert (await client.put(path, data=body, headers=json)).status_code == 422

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+from quart import Quart
+
+from flnet.settings import Settings, load_settings
+from flnet.web.app import create_app
+from flnet.web.page.settings import views_of
+from tests.web.conftest import Client
+from tests.web.fake_node import FakeNode
+from tests.web.page_reading import Page, load
+from tests.web.view_nodes import EVIL
+
+HERE = "/view/settings"
+GIVEN = load_settings(
+    {"node_port": 4010, "trainers": "MNIST,CIFAR10"}, {"FLNET_DATASETS_PATH": f"/data/{EVIL}"}, {"seed": 7}
+)
+
+
+@pytest.fixture
+def app(node: FakeNode) -> Quart:
+    return create_app(node, GIVEN)
+
+
+def test_every_setting_has_its_value_source_and_default() -> None:
+    seen = {one.variable: one for one in views_of(GIVEN)}
+    assert len(seen) == len(Settings.model_fields)
+    port, trainers, prune = (
+        seen[f"FLNET_{name}"] for name in ("NODE_PORT", "TRAINERS", "PRUNE_UNRESPONSIVE_NODES")
+    )
+    assert (port.value, port.source, port.default) == ("4010", "option", "4000")
+    assert (trainers.value, trainers.default) == ("MNIST, CIFAR10", "")
+    assert (prune.value, prune.source, prune.default) == ("false", "default", "")
+    assert seen["FLNET_SEED"].source == "file"
+    assert seen["FLNET_NODE_IP"].value == "—"
+
+
+async def test_the_view_shows_them_and_what_is_in_them_is_text(client: Client) -> None:
+    page = await load(client, HERE)
+    text = page.text.replace("_ ", "_")  # where a long name may be broken
+    assert f"FLNET_DATASETS_PATH /data/{EVIL} environment variable Folder" in text
+    assert "FLNET_SEED 7 flnet.toml instead of 0 Seed of splits" in text
+    assert f"4 of {len(Settings.model_fields)} settings were given." in page.text
+    assert len(page.all("img")) == 1
+    assert page.inline == ""
+
+
+async def test_callers_on_other_machines_sign_in_first(client: Client) -> None:
+    answer = await client.get(HERE, scope_base={"client": ("192.168.1.9", 5)})
+    assert answer.status_code == 401
+    page = Page(await answer.get_data(as_text=True))
+    assert "from the machine that it runs on" in page.text
+    assert "FLNET_" not in page.text
