@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from flnet.aggregation.base import MERGING, AggregationRule, Filter
+from flnet.aggregation.centered_clipping import STEPS, centered_clipping
 from flnet.aggregation.consistency import KINDS, consistency
 from flnet.aggregation.fed_avg import fed_avg
 from flnet.aggregation.fed_opt import adaptive, fed_avg_m
@@ -125,6 +126,9 @@ _RULES = (
         True,
     ),
     RuleEntry("geometric-median", geometric_median),
+    RuleEntry(
+        "centered-clipping", centered_clipping, (Argument(_COUNT, int, STEPS), Argument(_ABOVE_0, float, None))
+    ),
     RuleEntry("krum", krum, (Argument(_HOSTILE, int, 1),), ("krum:1",)),
     RuleEntry(
         "multi-krum",
