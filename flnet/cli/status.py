@@ -158,6 +158,8 @@ def _note(job: View) -> str:
     if job.get("waiting_for"):
         sits_out = f"sits out this round ({job['sits_out']}), " if job.get("sits_out") else ""
         return f"{sits_out}waiting for " + ", ".join(map(str, job["waiting_for"]))
+    if job.get("late"):
+        return f"still training, counts in a later round: {', '.join(map(str, job['late']))}"
     data = job.get("data") or {}
     return str(job.get("outcome") or ("sample data: " + str(data.get("source")) if data.get("sample") else ""))
 

@@ -195,6 +195,7 @@ class BaseRound(ABC):
             "sits_out": self.sits_out,
             "waiting_for": self.waiting_for,
             "received": sorted(self.averaging.updates) if self.averaging else [],
+            "late": sorted(self.averaging.late - self.averaging.updates.keys()) if self.averaging else [],
         }
 
     def kept(self) -> Mapping[str, Any]:
@@ -239,6 +240,7 @@ NO_ROUND: Mapping[str, Any] = {  # in the view, before the first round
     "sits_out": "",
     "waiting_for": [],
     "received": [],
+    "late": [],
 }
 _NO_ROUND: Mapping[str, Any] = {  # in what is kept
     "started_in": None,

@@ -155,6 +155,9 @@ class JobView(View):
     counts_little: list[LittleView] = Field(default=[], description="by their updates; not in GET /info")
     waiting_for: list[str]
     received: list[str]
+    late: list[str] = Field(
+        default=[], description="nodes that train on over the newest round; their updates count in a later one"
+    )
     progress: ProgressView | None = None
     outcome: Words
     error: Words | None

@@ -99,6 +99,7 @@ def test_status_for_people(ask: Run, fake_node: FakeNode) -> None:
     [
         ({"error": "no data in \x1b[31m"}, r"no data in \x1b[31m"),
         ({"waiting_for": ["node-b", "[red]c"]}, "waiting for node-b, [red]c"),
+        ({"late": ["node-d"]}, "still training, counts in a later round: node-d"),
         ({"outcome": "averaged 4 updates"}, "averaged 4 updates"),
     ],
 )

@@ -94,6 +94,16 @@ def test_a_node_that_is_overtaken_in_its_training_goes_on_with_it() -> None:
     assert plain.one(CancelWork).key == key(0)
 
 
+def test_the_view_names_nodes_that_train_on_until_their_update_has_come() -> None:
+    bench = Bench(rules=Rules(staleness=3))
+    assert bench.job.view().late == []
+    bench.hear(asked("a"))
+    bench.hear(DeclineReceived(PeerId("c"), key(), WHY, late=True))
+    assert bench.job.view().late == ["c"]
+    bench.hear(came("c", staleness=1))
+    assert bench.job.view().late == []
+
+
 def test_nobody_waits_for_its_accuracy_either() -> None:
     job = Bench(rules=Rules(staleness=2))
     job.hear(asked("a"))
