@@ -361,7 +361,7 @@ def test_every_package_is_installed() -> None:
         ("flnet.rounds.job", "import asyncio", "see no clock"),
         ("flnet.rounds.job", "import httpx", "blake3, numpy and pydantic only"),
         ("flnet.wire.http", "import aiohttp", "httpx calls peers"),
-        ("flnet.node.effects", 'import importlib\nimportlib.import_module("torch")', "trainers/ only"),
+        ("flnet.node.performer", 'import importlib\nimportlib.import_module("torch")', "trainers/ only"),
         ("flnet.compute.loader", "from trainers import MNIST", "by name at run time"),
         ("flnet.gossip.swim", "import json", "give gossip a layer"),
         ("trainers.MNIST", "from flnet.params.params import Params", "and nothing else"),

@@ -19,13 +19,13 @@ from flnet.errors import InvalidMessage, SettingsError
 from flnet.networks import OWN_MACHINE, PRIVATE, Networks, address_of, networks_of
 from flnet.node.core import NodeCore
 from flnet.node.data_import import DataImports, FolderWatcher
-from flnet.node.effects import Performer
 from flnet.node.event_queue import Timers
 from flnet.node.formats import BodyFormats, BufferPool, accepted, encoding_of
 from flnet.node.leave_one_out import LeaveOneOut
 from flnet.node.model_registry import ModelRegistry
 from flnet.node.model_service import ModelService
 from flnet.node.outbox import Outbox
+from flnet.node.performer import Performer
 from flnet.node.round_history import RoundHistory
 from flnet.node.runtime import NodeRuntime
 from flnet.node.schedules import Conditions, Schedules

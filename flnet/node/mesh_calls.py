@@ -24,7 +24,7 @@ from flnet.node.trust import Trust, View
 from flnet.protocol.effects import SendAnnounce
 from flnet.protocol.events import AnnounceAnswered, AnnounceFailed, Event
 from flnet.protocol.messages import Announce, AnnounceReply, Packet
-from flnet.security.trust import MOST_KEPT
+from flnet.security.trust_book import MOST_KEPT
 from flnet.text import text
 from flnet.wire.json_codec import JsonCodec
 from flnet.wire.transport import Reply, Transport

@@ -14,7 +14,6 @@ from flnet.fingerprints import short
 from flnet.membership.names import NameTaken
 from flnet.node.core import NodeCore
 from flnet.node.data_import import DataImports, FolderWatcher
-from flnet.node.effects import Answered, Performer
 from flnet.node.event_log import EventLog, EventLogStore
 from flnet.node.event_queue import EventQueue
 from flnet.node.formats import IDLE_SECONDS, BodyFormats, BufferPool, give_back_when_idle
@@ -34,6 +33,7 @@ from flnet.node.leave_one_out import LeaveOneOut
 from flnet.node.mesh_calls import Distances, Introductions, PeerInfos
 from flnet.node.model_registry import ModelRegistry
 from flnet.node.model_service import ModelService
+from flnet.node.performer import Answered, Performer
 from flnet.node.round_history import PeerHistory, RoundHistory
 from flnet.node.schedules import Schedules
 from flnet.node.trust import Trust

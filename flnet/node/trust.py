@@ -20,7 +20,7 @@ from flnet.fingerprints import fingerprint, words_of
 from flnet.protocol.effects import Publish
 from flnet.security.signatures import MeshKey, NodeKey
 from flnet.security.signing import RequestSigner, RequestVerifier
-from flnet.security.trust import TrustBook, TrustEntry, fingerprint_of
+from flnet.security.trust_book import TrustBook, TrustEntry, fingerprint_of
 from flnet.settings import PREFIX, Settings
 from flnet.store.base import Store
 from flnet.store.memory import MemoryStore

@@ -46,15 +46,15 @@ from flnet.protocol.events import (
 )
 from flnet.protocol.messages import LAST_ROUND, AskVersion, Triggered
 from flnet.protocol.updates import RoundKey, Update
-from flnet.rounds.averaging import Averaging
 from flnet.rounds.base import OPEN, BaseJob, BaseRound, Parts
 from flnet.rounds.compatibility import must_agree
+from flnet.rounds.gathering import Gathering
 from flnet.rounds.history import RoundRecord, contributions_of, names
+from flnet.rounds.peer_versions import Versions, common_start
 from flnet.rounds.settings import JobSettings
 from flnet.rounds.snapshot import Saved
 from flnet.rounds.steps import ASYNCHRONOUS, Phase
 from flnet.rounds.stopping import TIMERS
-from flnet.rounds.versions import Versions, common_start
 from flnet.text import joined, text
 
 HERE = text("this node takes part in no common rounds: it trains and merges by itself (FLNET_ROUNDS=asynchronous)")
@@ -71,12 +71,12 @@ class NewVersion(BaseRound):
         counted: of which peers' versions those are.
     """
 
-    averaging: Averaging | None
+    gathering: Gathering | None
 
     def __init__(self, parts: Parts, versions: Versions, key: RoundKey, record: RoundRecord) -> None:
         super().__init__(parts, key, record, Phase.FETCHING)
         self._versions = versions
-        self.averaging = None
+        self.gathering = None
         self.asked: set[PeerId] = set(self._peers.here)
         self.told: dict[PeerId, Version] = {}
         self.fetched: dict[PeerId, Mark] = {}
@@ -95,7 +95,7 @@ class NewVersion(BaseRound):
         """The peers that have not answered, or whose models are not here yet."""
         if self.phase is not Phase.FETCHING:
             return []
-        return sorted(self.asked) or (self.averaging.missing if self.averaging else [])
+        return sorted(self.asked) or (self.gathering.missing if self.gathering else [])
 
     @property
     def timer(self) -> str:
@@ -128,15 +128,15 @@ class NewVersion(BaseRound):
         match event:
             case TimerFired(name):
                 return self._timer_fired(name, event)
-            case Fetched() | FetchFailed() if self.averaging is not None and event.key == self.key:
-                return self.averaging.receive(event)
-            case PeerLost() if self.averaging is not None and self.phase is Phase.FETCHING:
-                return self.averaging.receive(event)
+            case Fetched() | FetchFailed() if self.gathering is not None and event.key == self.key:
+                return self.gathering.receive(event)
+            case PeerLost() if self.gathering is not None and self.phase is Phase.FETCHING:
+                return self.gathering.receive(event)
             case Averaged() | AveragingFailed() if self.phase is Phase.AVERAGING and event.key == self.key:
                 return self._averaged(event)
             case SumSpoilt() if self.phase is Phase.AVERAGING and event.key == self.key:
-                assert self.averaging is not None and self.averaging.again is None
-                return self.averaging.fold_again(event.refused.keys(), self._held.current.shared)
+                assert self.gathering is not None and self.gathering.again is None
+                return self.gathering.fold_again(event.refused.keys(), self._held.current.shared)
             case Trained() if self.phase is Phase.TRAINING and event.key == self.key:
                 return self._trained(event)
             case TrainingFailed() if self.phase is Phase.TRAINING and event.key == self.key:
@@ -147,7 +147,7 @@ class NewVersion(BaseRound):
 
     def heard(self, version: Version) -> None:
         """A peer told a version by itself: newer than an answer that was long on its way."""
-        if self.averaging is None:
+        if self.gathering is None:
             self.told[version.peer] = version
 
     def answered(self, peer: PeerId, version: Version | None, *, is_last: bool = True) -> list[Effect]:
@@ -165,8 +165,8 @@ class NewVersion(BaseRound):
         """Peers that have not answered by now are left out, or the models that are not here by now are."""
         if self.phase not in (Phase.FETCHING, Phase.AVERAGING):
             return []
-        if self.averaging is not None:
-            return self.averaging.receive(event)
+        if self.gathering is not None:
+            return self.gathering.receive(event)
         if not self.asked or name != self.timer:
             return []
         left_out = sorted(self.asked)
@@ -185,11 +185,11 @@ class NewVersion(BaseRound):
         if not newer:
             return [*cancelled, self._train()]
         self.fetched = {version.peer: version.mark for version in newer}
-        self.averaging = averaging = self._parts.averaging(self.key, self.fetched)
-        effects = [*cancelled, *averaging.receive(self._own_share(own))]
+        self.gathering = gathering = self._parts.gathering(self.key, self.fetched)
+        effects = [*cancelled, *gathering.receive(self._own_share(own))]
         for version in newer:
             update = replace(version.update, key=self.key)
-            effects += averaging.receive(UpdateOffered(update, version.mark.digest))
+            effects += gathering.receive(UpdateOffered(update, version.mark.digest))
         words = text("fetching the models {words}", self._named(self.fetched))
         return [*effects, self._tell("fetching", words, peers=sorted(self.fetched))]
 
@@ -204,31 +204,31 @@ class NewVersion(BaseRound):
     @property
     def is_gathered(self) -> bool:
         """Whether all models that could be fetched are here."""
-        return self.phase is Phase.FETCHING and self.averaging is not None and self.averaging.closed is not None
+        return self.phase is Phase.FETCHING and self.gathering is not None and self.gathering.closed is not None
 
     def merge(self) -> list[Effect]:
         """The models are being merged, or there is nothing to merge."""
-        averaging = self.averaging
-        assert averaging is not None
-        missing = {*self.record.missing, *averaging.missing, *averaging.declined} - {self._settings.my_id}
+        gathering = self.gathering
+        assert gathering is not None
+        missing = {*self.record.missing, *gathering.missing, *gathering.declined} - {self._settings.my_id}
         self.record.missing = tuple(sorted(missing))
-        if not averaging.updates:
+        if not gathering.updates:
             return [self._train()]
         self.phase = Phase.AVERAGING
         return []
 
     def _averaged(self, event: Averaged | AveragingFailed) -> list[Effect]:
         """The models are merged: train from the result; from the own model if that failed."""
-        averaging, record = self.averaging, self.record
-        assert averaging is not None
+        gathering, record = self.gathering, self.record
+        assert gathering is not None
         if isinstance(event, AveragingFailed):
             record.error = text("merging failed: {reason}", event.reason)
             words = text("{error}; this node trains on from its own model", record.error)
             return [self._train(), self._tell("merging_failed", words)]
-        counted = sorted(averaging.updates.keys() - event.refused.keys())
-        record.contributions = contributions_of(averaging.updates[peer] for peer in counted)
-        averaging.let_go()
-        told = self._history.note_average(record, event, averaging)
+        counted = sorted(gathering.updates.keys() - event.refused.keys())
+        record.contributions = contributions_of(gathering.updates[peer] for peer in counted)
+        gathering.let_go()
+        told = self._history.note_average(record, event, gathering)
         self._held.remember(event.remembered)
         self.merged = event.params
         self.counted = tuple(peer for peer in counted if peer in self.fetched and self.fetched[peer].number > 0)

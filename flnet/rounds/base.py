@@ -51,7 +51,7 @@ from flnet.protocol.events import (
     WillingnessChanged,
 )
 from flnet.protocol.updates import RoundKey
-from flnet.rounds.averaging import Averaging
+from flnet.rounds.gathering import Gathering
 from flnet.rounds.history import History, RoundRecord
 from flnet.rounds.model import HeldModel, Model
 from flnet.rounds.peers import Peers
@@ -94,16 +94,16 @@ class Parts:
     tell: Tell
     save: Callable[..., Save]
 
-    def averaging(
+    def gathering(
         self, key: RoundKey, expected: Collection[PeerId], chosen: Collection[PeerId] | None = None
-    ) -> Averaging:
+    ) -> Gathering:
         """Gather the updates of a round from these peers, those of them that are chosen."""
         settings, peers = self.settings, self.peers
         waits, hyper = settings.waits, settings.hyper
         model, room = self.held.model, None
         if settings.folds and model is not None:
             room = max(1, HOLD_BYTES // max(1, model.shared.nbytes))
-        return Averaging(
+        return Gathering(
             key,
             settings.my_id,
             expected,
@@ -122,13 +122,13 @@ class BaseRound(ABC):
 
     Attributes:
         phase: where it stands; IDLE once it is over.
-        averaging: the updates of the round; None while there are none to gather.
+        gathering: the updates of the round; None while there are none to gather.
         record: what is remembered of it.
         is_recorded: whether the history has that.
         error: what went wrong here; None if nothing did.
     """
 
-    averaging: Averaging | None
+    gathering: Gathering | None
 
     def __init__(self, parts: Parts, key: RoundKey, record: RoundRecord, phase: Phase) -> None:
         self._parts = parts
@@ -159,9 +159,9 @@ class BaseRound(ABC):
     @property
     def sits_out(self) -> str:
         """Why this node does not train in it; empty where it does, and when it is over."""
-        if self.is_over or self.averaging is None:
+        if self.is_over or self.gathering is None:
             return ""
-        return NOT_CHOSEN if self.averaging.sits_out else self.averaging.declined.get(self._settings.my_id, "")
+        return NOT_CHOSEN if self.gathering.sits_out else self.gathering.declined.get(self._settings.my_id, "")
 
     @property
     @abstractmethod
@@ -194,15 +194,15 @@ class BaseRound(ABC):
             "chosen": None if self.chosen is None else sorted(self.chosen),
             "sits_out": self.sits_out,
             "waiting_for": self.waiting_for,
-            "received": sorted(self.averaging.updates) if self.averaging else [],
-            "late": sorted(self.averaging.late - self.averaging.updates.keys()) if self.averaging else [],
+            "received": sorted(self.gathering.updates) if self.gathering else [],
+            "late": sorted(self.gathering.late - self.gathering.updates.keys()) if self.gathering else [],
         }
 
     def kept(self) -> Mapping[str, Any]:
         """What outlives a restart, as plain JSON data."""
-        gathering = self.averaging if self.phase in OPEN else None
+        gathering = self.gathering if self.phase in OPEN else None
         answered = (
-            self.averaging if self.phase in (*OPEN, Phase.MEASURING) else None
+            self.gathering if self.phase in (*OPEN, Phase.MEASURING) else None
         )  # some may wait for this node
         return {
             "record": None if self.is_recorded else self.record.view(),

@@ -11,7 +11,7 @@ from flnet.params.params import Digest, PeerId
 from flnet.protocol.effects import Publish
 from flnet.protocol.events import Averaged
 from flnet.protocol.updates import RoundKey, Update
-from flnet.rounds.averaging import Averaging, Closing
+from flnet.rounds.gathering import Closing, Gathering
 from flnet.rounds.settings import Tell
 from flnet.text import joined, text
 
@@ -136,15 +136,15 @@ class History:
         self.records.append(record)
         self._unsaved.append(record)
 
-    def note_average(self, record: RoundRecord, event: Averaged, averaging: Averaging) -> list[Publish]:
+    def note_average(self, record: RoundRecord, event: Averaged, gathering: Gathering) -> list[Publish]:
         """Note which updates did not count in an average, and how much the others did.
 
         Returns:
             What people read of it.
         """
         record.weighed = {peer: weighed.view() for peer, weighed in sorted(event.weighed.items())}
-        if averaging.again is not None and averaging.again.lost:
-            record.add_words(text("not fetched again: {names}", names(sorted(averaging.again.lost))))
+        if gathering.again is not None and gathering.again.lost:
+            record.add_words(text("not fetched again: {names}", names(sorted(gathering.again.lost))))
         if event.refused:
             record.add_words(text("left out: {names}", names(sorted(event.refused))))
         refused = [
@@ -293,17 +293,17 @@ def words_of(peer: str, now: PeerWeight) -> str:
     )
 
 
-def closing_words(averaging: Averaging, members: int = 0) -> str:
+def closing_words(gathering: Gathering, members: int = 0) -> str:
     """Why a round of averaging ended, in one sentence.
 
     Args:
-        averaging: that is closed.
+        gathering: that is closed.
         members: how many nodes there were to choose from, where not all trained.
     """
-    words = _ending(averaging)
-    if averaging.chosen is None:
+    words = _ending(gathering)
+    if gathering.chosen is None:
         return words
-    chosen = text("{count} of {number} nodes were chosen", len(averaging.chosen), members)
+    chosen = text("{count} of {number} nodes were chosen", len(gathering.chosen), members)
     return joined([words, chosen])
 
 
@@ -318,18 +318,18 @@ def names(peers: Sequence[str]) -> str:
     return text("{names} and {count} more", shown, len(peers) - 5) if len(peers) > 5 else shown
 
 
-def _ending(averaging: Averaging) -> str:
-    have, missing = len(averaging.updates), averaging.missing
+def _ending(gathering: Gathering) -> str:
+    have, missing = len(gathering.updates), gathering.missing
     got = text("{count} update", have) if have == 1 else text("{count} updates", have)
     if not have:
-        return text("no update came{because}; the model stays as it was", _because(averaging))
+        return text("no update came{because}; the model stays as it was", _because(gathering))
     without = text(", without {names}", names(missing)) if missing else ""
     alone = (
         text(" (this node averaged alone)")
-        if set(averaging.updates) == {averaging.me} and averaging.expected
+        if set(gathering.updates) == {gathering.me} and gathering.expected
         else ""
     )
-    match averaging.closed:
+    match gathering.closed:
         case Closing.TIMER:
             return text("averaging was forced by the timer with {updates}{without}{alone}", got, without, alone)
         case Closing.NEXT_ROUND:
@@ -337,7 +337,7 @@ def _ending(averaging: Averaging) -> str:
                 "averaging was forced by the next round with {updates}{without}{alone}", got, without, alone
             )
     return text(
-        "averaged {updates}: everyone expected has spoken{because}{alone}", got, _because(averaging), alone
+        "averaged {updates}: everyone expected has spoken{because}{alone}", got, _because(gathering), alone
     )
 
 
@@ -350,10 +350,10 @@ def _contribution_of(update: Update) -> Mapping[str, Any]:
     return {**stated.view(), "round": stated.round, "initiator": stated.initiator}  # a version of its node alone
 
 
-def _because(averaging: Averaging) -> str:
-    if not averaging.declined:
+def _because(gathering: Gathering) -> str:
+    if not gathering.declined:
         return ""
-    declined = sorted(averaging.declined.items())[:3]
+    declined = sorted(gathering.declined.items())[:3]
     reasons = joined(text("{peer}: {reason}", peer, reason) for peer, reason in declined)
     return text(" (not taking part: {reasons})", reasons)
 

@@ -49,7 +49,7 @@ def resume(parts: Parts, past: Round, saved: Restored, is_usable: bool) -> tuple
 
 def _resume_open(parts: Parts, round: Round, saved: Restored, was: Phase) -> list[Effect]:
     """Resume a round that was not averaged yet."""
-    figures, me, averaging = saved.snapshot, parts.settings.my_id, round.averaging
+    figures, me, averaging = saved.snapshot, parts.settings.my_id, round.gathering
     refusals = {
         peer: DeclineReceived(PeerId(peer), round.key, why, late=peer in figures.get("late", ()))
         for peer, why in sorted(figures.get("declined", {}).items())
@@ -83,9 +83,9 @@ def _resume_update(parts: Parts, round: Round, word: UpdateReceived | UpdateOffe
             return []
         word = replace(word, update=replace(word.update, params=params))
     if key == round.key and isinstance(word, UpdateReceived):
-        return round.averaging.receive(word)
+        return round.gathering.receive(word)
     if key == round.key:  # its parameters are fetched again when the peer is reachable
-        round.averaging.expect(peer)
+        round.gathering.expect(peer)
         parts.peers.may_have_missed([peer], key)
         parts.inbox.put_again(peer, word)
     elif key.beats(round.key):

@@ -39,8 +39,8 @@ from flnet.protocol.events import (
 from flnet.protocol.messages import LAST_ROUND, Accuracy, ChoiceMessage, StartTraining
 from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.adoption import Exchange
-from flnet.rounds.averaging import Averaging, Closing
 from flnet.rounds.base import GATHERING, OPEN, BaseRound, Parts
+from flnet.rounds.gathering import Closing, Gathering
 from flnet.rounds.history import RoundRecord, closing_words, contributions_of, names
 from flnet.rounds.model import Start
 from flnet.rounds.participation import chosen
@@ -66,7 +66,7 @@ class Round(BaseRound):
         is_past: it was averaged before a restart of this node, which does not know any more what came in it.
     """
 
-    averaging: Averaging
+    gathering: Gathering
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Round(BaseRound):
         super().__init__(parts, key, record or RoundRecord(key), Phase.GATHERING)
         self._staleness, self._inbox = parts.staleness, parts.inbox
         self.choice, self.started_in, self.is_past = choice, started_in, False
-        self.averaging = parts.averaging(key, expected, self.chosen)
+        self.gathering = parts.gathering(key, expected, self.chosen)
         self.exchange: Exchange | None = None
         self.awaited: Start | None = None
 
@@ -100,8 +100,8 @@ class Round(BaseRound):
         """The round that this node was in when it was restarted."""
         past = cls(parts, key, (), choice, started_in, record)
         past.phase, past.is_past, past.is_recorded = Phase.IDLE, True, record is None
-        past.averaging = parts.averaging(key, ())
-        past.averaging.close(Closing.COMPLETE)
+        past.gathering = parts.gathering(key, ())
+        past.gathering.close(Closing.COMPLETE)
         return past
 
     # --- what it is
@@ -114,12 +114,12 @@ class Round(BaseRound):
     @property
     def listening(self) -> bool:
         """Whether only an update told of the round, so that its start may still come."""
-        me, averaging = self._settings.my_id, self.averaging
+        me, gathering = self._settings.my_id, self.gathering
         return (
             self.phase is Phase.GATHERING
-            and me not in averaging.updates
-            and me not in averaging.declined
-            and not averaging.sits_out
+            and me not in gathering.updates
+            and me not in gathering.declined
+            and not gathering.sits_out
             and self._staleness.behind is None
         )
 
@@ -133,7 +133,7 @@ class Round(BaseRound):
         """The peers that the round waits for."""
         if self.phase is Phase.EXCHANGING and self.exchange:
             return sorted(self.exchange.expected)
-        return self.averaging.missing if self.phase is Phase.GATHERING else []
+        return self.gathering.missing if self.phase is Phase.GATHERING else []
 
     @property
     def listeners(self) -> set[PeerId]:
@@ -145,7 +145,7 @@ class Round(BaseRound):
         """Whether a peer needs this node's message: it is expected, or averages without an update of its own."""
         if self.is_past:
             return False
-        return peer in self.averaging.expected or peer in self.averaging.declined or peer in self.listeners
+        return peer in self.gathering.expected or peer in self.gathering.declined or peer in self.listeners
 
     # --- events
 
@@ -172,7 +172,7 @@ class Round(BaseRound):
                 return self.compare(event) if event.key == self.key else []
             case TimerFired(name) if name == self.start_timer:
                 return self.decline(text("the start of this round did not reach it")) if self.listening else []
-        return [*self.averaging.receive(event), *self.compare(event)]  # a peer was lost, or another timer fired
+        return [*self.gathering.receive(event), *self.compare(event)]  # a peer was lost, or another timer fired
 
     # --- the start
 
@@ -192,7 +192,7 @@ class Round(BaseRound):
         for word in early:
             self._note_time(word)
         # Before the node takes part: sitting out may end the round.
-        early_effects = [effect for word in early for effect in self.averaging.receive(word)]
+        early_effects = [effect for word in early for effect in self.gathering.receive(word)]
         effects += [*self._take_part(opening), *early_effects]
         words = text(
             "round {number} of {trainer} was started by {initiator}",
@@ -213,18 +213,18 @@ class Round(BaseRound):
         effects += self._series.stopping.enter_round(self.key, opening.series)
         if opening.choice is not None and self.choice is None:
             self.choice = opening.choice
-            self.averaging.choose(self.chosen or ())
-        if self.averaging.sits_out:
+            self.gathering.choose(self.chosen or ())
+        if self.gathering.sits_out:
             return [*effects, *self.rest(), self._save()]
         why = self._why_not(opening)
         return [*effects, *(self._sit_out(why) if why else self._begin()), self._save()]
 
     def force(self) -> list[Effect]:
         """The next round is asked for: average what is here, if anything is."""
-        if self.phase not in GATHERING or not self.averaging.updates:
+        if self.phase not in GATHERING or not self.gathering.updates:
             return []
         left = self._staleness.leave(self.key) if self.phase is Phase.TRAINING else []
-        return [*left, CancelTimer(self.start_timer), *self.averaging.close(Closing.NEXT_ROUND)]
+        return [*left, CancelTimer(self.start_timer), *self.gathering.close(Closing.NEXT_ROUND)]
 
     def was_started_again(self, run: str | None) -> bool:
         """Whether a start of this round is no duplicate: its initiator has forgotten the first.
@@ -234,7 +234,7 @@ class Round(BaseRound):
         return self.started_in is not None and run is not None and run != self.started_in
 
     def _take_part(self, opening: Opening) -> list[Effect]:
-        if self.averaging.sits_out:
+        if self.gathering.sits_out:
             return self.rest()
         if why := opening.sits_out or self._why_not(opening):
             return self._sit_out(why)
@@ -289,7 +289,7 @@ class Round(BaseRound):
 
     def decline(self, reason: str, late: bool = False) -> list[Effect]:
         """Tell every peer that this node takes no part in the round, so that nobody waits for it."""
-        mine = self.averaging.receive(DeclineReceived(self._settings.my_id, self.key, reason, late))
+        mine = self.gathering.receive(DeclineReceived(self._settings.my_id, self.key, reason, late))
         return [Send(tuple(sorted(self._peers.here)), self._messages.decline(reason, late)), *mine]
 
     def rest(self) -> list[Effect]:
@@ -305,7 +305,7 @@ class Round(BaseRound):
             len(self.choice.members),
             some,
         )
-        return [*self.averaging.rest(), self._tell("sits_out", words)]
+        return [*self.gathering.rest(), self._tell("sits_out", words)]
 
     # --- what it says to peers
 
@@ -337,7 +337,7 @@ class Round(BaseRound):
     def say_again(self, peer: PeerId) -> list[Effect]:
         """Send a peer that was away, or that this node did not reach, what it may have missed of the round."""
         word = self._inbox.take(peer, self.key) if self.phase in OPEN else None
-        effects = [] if word is None else self.averaging.receive(word)
+        effects = [] if word is None else self.gathering.receive(word)
         me, own = self._settings.my_id, self._held.own_of(self.key)
         has_start = self._peers.has_start(peer, self.key)
         is_open = self.phase is Phase.TRAINING or (self.phase is Phase.GATHERING and not has_start)
@@ -345,8 +345,8 @@ class Round(BaseRound):
             effects.append(self._start((peer,)))
         if own is not None:
             effects.append(Send((peer,), self._messages.update(own, self._seconds), own.params))
-        elif me in self.averaging.declined:
-            reason, late = self.averaging.declined[me], me in self.averaging.late
+        elif me in self.gathering.declined:
+            reason, late = self.gathering.declined[me], me in self.gathering.late
             effects.append(Send((peer,), self._messages.decline(reason, late)))
         return effects
 
@@ -379,7 +379,7 @@ class Round(BaseRound):
         return [
             self._save(),
             *self._spread(own),
-            *self.averaging.receive(UpdateReceived(own)),
+            *self.gathering.receive(UpdateReceived(own)),
             self._tell("trained", words),
         ]
 
@@ -409,14 +409,14 @@ class Round(BaseRound):
         if isinstance(word, DeclineReceived) or self._settings.hyper is None:
             return
         self._peers.paces.note(word.update.peer, word.seconds, self._settings.hyper.e)
-        self.averaging.took(word.update.peer, word.seconds)
+        self.gathering.took(word.update.peer, word.seconds)
 
     # --- a training that goes on over rounds
 
     def _lag(self) -> list[Effect] | None:
         """What a slow node does in the round that opens, where its training goes on; None for all others."""
         staleness, number, me = self._staleness, self.key.number, self._settings.my_id
-        others = set(self.averaging.missing) - {me}
+        others = set(self.gathering.missing) - {me}
         if others and (late := staleness.take_late(number)) is not None:
             return [*self._offer_late(late), *self.train_on()]
         if staleness.behind is not None:
@@ -434,8 +434,8 @@ class Round(BaseRound):
 
     def _late_training_ended(self, event: Trained | TrainingFailed) -> list[Effect]:
         """Its update counts in the next round, or in this one if all wait for it."""
-        me, averaging = self._settings.my_id, self.averaging
-        is_awaited = self.phase is Phase.GATHERING and averaging.closed is None and me in averaging.missing
+        me, gathering = self._settings.my_id, self.gathering
+        is_awaited = self.phase is Phase.GATHERING and gathering.closed is None and me in gathering.missing
         late = self._staleness.end(event)
         if isinstance(late, str):
             self.error = text("training failed in round {number}: {reason}", event.key.number, late)
@@ -462,12 +462,12 @@ class Round(BaseRound):
         own = replace(late.update, key=self.key, staleness=age)
         self._note_training(late.event)
         self._held.offer(own)
-        self.averaging.took(self._settings.my_id, late.event.seconds)
+        self.gathering.took(self._settings.my_id, late.event.seconds)
         words = text("this node's update is {count} rounds late and counts for less", age)
         return [
             self._save(),
             *self._spread(own),
-            *self.averaging.receive(UpdateReceived(own)),
+            *self.gathering.receive(UpdateReceived(own)),
             self._tell("late_update", words, staleness=age),
         ]
 
@@ -479,14 +479,14 @@ class Round(BaseRound):
         Raises:
             StaleRound: it comes too late.
         """
-        update, averaging = event.update, self.averaging
-        if update.peer in averaging.updates:
+        update, gathering = event.update, self.gathering
+        if update.peer in gathering.updates:
             return []  # a duplicate; the first one counts
-        if averaging.closed is not None or averaging.has_passed(update.peer):
+        if gathering.closed is not None or gathering.has_passed(update.peer):
             raise StaleRound(update.key.number, self.key.number)
         self._note_time(event)
-        effects = [*averaging.receive(event), self._save(kept_update(event))]
-        return effects if isinstance(event, UpdateOffered) else [*effects, averaging.counted(update)]
+        effects = [*gathering.receive(event), self._save(kept_update(event))]
+        return effects if isinstance(event, UpdateOffered) else [*effects, gathering.counted(update)]
 
     def declined(self, event: DeclineReceived) -> list[Effect]:
         """A peer takes no part in this round."""
@@ -495,8 +495,8 @@ class Round(BaseRound):
         told = self._tell(
             "peer_declined", text("{peer} takes no part: {reason}", event.peer, event.reason), peer=event.peer
         )
-        is_open = self.averaging.closed is None
-        effects = self.averaging.receive(event)
+        is_open = self.gathering.closed is None
+        effects = self.gathering.receive(event)
         # After a restart this node would wait for a peer that need not repeat its refusal.
         return [*effects, *([self._save()] if is_open else []), told]
 
@@ -510,7 +510,7 @@ class Round(BaseRound):
         words = text("{peer} refused {path}: {reason}", event.peer, event.path, event.reason)
         told = self._tell("refused", words, peer=event.peer, status=event.status)
         if not is_left and _takes_no_part(event):
-            return [*self.averaging.receive(DeclineReceived(event.peer, event.key, event.reason)), told]
+            return [*self.gathering.receive(DeclineReceived(event.peer, event.key, event.reason)), told]
         if (current := event.current) is not None and self._mesh_is_ahead(event, current):
             # This node started a round that the mesh has left behind: it starts the next one, and sits it out,
             # because an update from an old model would pull the average back.
@@ -540,7 +540,7 @@ class Round(BaseRound):
             return self._start_fetched(start, event)
         if self.phase is Phase.EXCHANGING:
             return self.compare(event)
-        return self.averaging.receive(event)
+        return self.gathering.receive(event)
 
     def _start_fetched(self, start: Start, event: Fetched | FetchFailed) -> list[Effect]:
         """Training may begin; without its start this node takes no part, for its own model is another one."""
@@ -564,17 +564,17 @@ class Round(BaseRound):
     @property
     def is_gathered(self) -> bool:
         """Whether no further update is waited for, and the average is next."""
-        return self.phase in GATHERING and self.averaging.closed is not None
+        return self.phase in GATHERING and self.gathering.closed is not None
 
     def average(self) -> list[Effect]:
         """Gathering is over: the average is being computed, or there is nothing to average."""
-        averaging, record = self.averaging, self.record
-        record.outcome = closing_words(averaging, len(self.choice.members) if self.choice else 0)
+        gathering, record = self.gathering, self.record
+        record.outcome = closing_words(gathering, len(self.choice.members) if self.choice else 0)
         record.chosen = None if self.chosen is None else tuple(sorted(self.chosen))
-        record.missing = tuple(averaging.missing)
-        for peer in averaging.missing:
+        record.missing = tuple(gathering.missing)
+        for peer in gathering.missing:
             self._peers.paces.missed(peer)
-        if not averaging.updates:
+        if not gathering.updates:
             return self.finish()
         self.phase = Phase.AVERAGING
         return []
@@ -584,15 +584,15 @@ class Round(BaseRound):
         if self.phase is not Phase.AVERAGING or event.key != self.key:
             return []
         self._catch_up()
-        averaging, record = self.averaging, self.record
+        gathering, record = self.gathering, self.record
         if isinstance(event, AveragingFailed):
             self._fail(text("averaging failed: {reason}", event.reason))
             record.outcome = text("{error}; the model stays as it was", self.error)
             return self.finish()
-        contributors = tuple(sorted(averaging.updates.keys() - event.refused.keys()))
-        record.contributions = contributions_of(averaging.updates[peer] for peer in contributors)
-        averaging.let_go()
-        told = self._history.note_average(record, event, averaging)
+        contributors = tuple(sorted(gathering.updates.keys() - event.refused.keys()))
+        record.contributions = contributions_of(gathering.updates[peer] for peer in contributors)
+        gathering.let_go()
+        told = self._history.note_average(record, event, gathering)
         # Of two averages that of the most contributors counts: one that others need not have made counts for none.
         counts = len(contributors) if event.is_common else 0
         has_mine = self._settings.my_id in contributors
@@ -615,14 +615,14 @@ class Round(BaseRound):
         """Updates that do not count were folded into the sum already: it is made again of all others."""
         if self.phase is not Phase.AVERAGING or event.key != self.key:
             return []
-        assert self.averaging.again is None
+        assert self.gathering.again is None
         refused = names(sorted(event.refused))
         words = text(
             "the sum of this round holds what does not count, of {peers}; the other updates are fetched again",
             refused,
         )
         own = self._held.own_of(self.key)
-        again = self.averaging.fold_again(event.refused.keys(), own.params if own else None)
+        again = self.gathering.fold_again(event.refused.keys(), own.params if own else None)
         return [*again, self._tell("update_refused", words)]
 
     def _catch_up(self) -> None:
@@ -674,7 +674,7 @@ class Round(BaseRound):
         model = held.current
         return Exchange(
             self.key,
-            self._peers.here - self.averaging.late,
+            self._peers.here - self.gathering.late,
             digest=model.shared.digest,
             accuracy=held.accuracy,
             private=model.private,
@@ -756,14 +756,14 @@ class Round(BaseRound):
         """
         is_replaced = successor is not None and successor.number == self.key.number
         effects: list[Effect] = []
-        is_folded = bool(self.averaging.folded) and self.averaging.closed is None
+        is_folded = bool(self.gathering.folded) and self.gathering.closed is None
         is_personalising = self.phase is Phase.MEASURING and self._personalises
         if self.phase is Phase.TRAINING and successor is not None and not is_replaced:
             effects += self._staleness.leave(self.key)
         elif self.phase is Phase.TRAINING or is_folded or is_personalising:
             effects.append(CancelWork(self.key))
         if not self.is_past:
-            effects += [CancelTimer(self.averaging.timer), CancelTimer(self.start_timer)]
+            effects += [CancelTimer(self.gathering.timer), CancelTimer(self.start_timer)]
         if self.exchange is not None and not self.exchange.done:
             effects.append(CancelTimer(self.exchange.timer))
         if self.is_recorded:

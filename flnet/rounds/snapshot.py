@@ -14,11 +14,11 @@ from flnet.protocol.messages import ChoiceMessage, HyperParams
 from flnet.protocol.updates import RoundKey
 from flnet.rounds.history import History, RoundRecord
 from flnet.rounds.model import HeldModel
+from flnet.rounds.peer_versions import Known, read_known
 from flnet.rounds.schedule import Arrived
 from flnet.rounds.series import OwnSchedule
 from flnet.rounds.steps import Phase
 from flnet.rounds.stopping import Stopping
-from flnet.rounds.versions import Known, read_known
 
 
 class Snapshot:

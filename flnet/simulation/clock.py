@@ -164,7 +164,7 @@ class Died(Exception):
 
 
 class Promise:
-    """The reply to a queued step: the part of a future that `flnet.node.effects` uses, without an event loop."""
+    """The reply to a queued step: the part of a future that `flnet.node.performer` uses, without an event loop."""
 
     __slots__ = ("_broken", "_is_done", "_kept")
 

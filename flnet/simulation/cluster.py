@@ -15,7 +15,7 @@ from flnet.aggregation.screening import USUAL, Measure, Screening
 from flnet.errors import PeerError
 from flnet.membership.probing import Pauses
 from flnet.node.core import NodeCore
-from flnet.node.effects import restored_of
+from flnet.node.performer import restored_of
 from flnet.params.arithmetic import distance
 from flnet.params.params import PeerId, TrainerId
 from flnet.protocol.effects import Average, Evaluate, Train
@@ -205,7 +205,7 @@ class Cluster(Environment):
         merged, remembered, weighed, alike = self.strategy.merge(node.job.held.remembered, start, counting)
         is_common = screening.is_common and alike
         apart = None if is_common else model.shared.digest
-        averaging = node.job.round.averaging if node.job.round else None
+        averaging = node.job.round.gathering if node.job.round else None
         again = averaging.again if averaging else None
         left_out = {*refused, *(again.lost if again else ())}
         self.ledger.averaged(node.id, effect, merged, summed, apart, left_out=left_out)

@@ -124,7 +124,7 @@ class Ledger:
         if not isinstance(event, UpdateReceived | UpdateOffered):
             return None
         peer, key, round = event.update.peer, event.update.key, job.round
-        averaging = round.averaging if round is not None and round.key == key else None
+        averaging = round.gathering if round is not None and round.key == key else None
         counts = averaging is not None and peer in averaging.updates
         offered = averaging is not None and peer in averaging.offers
         waiting = job.inbox.early.get(peer)

@@ -17,7 +17,7 @@ import numpy as np
 
 from flnet.errors import LocalError, PeerError
 from flnet.node.core import NodeCore, Owned
-from flnet.node.effects import RETRY_SECONDS, CommitQueue, StateSaver, Step
+from flnet.node.performer import RETRY_SECONDS, CommitQueue, StateSaver, Step
 from flnet.params.params import Digest, Params, PeerId, TrainerId
 from flnet.protocol.effects import (
     Answer,
@@ -256,7 +256,7 @@ class SimulatedNode:
             self._handle(*self._inbox.popleft())
 
     def _handle(self, owner: TrainerId | None, event: Event, answered: Answered) -> None:
-        """Pass an event to the core and perform what it asks for, in the order of flnet.node.effects."""
+        """Pass an event to the core and perform what it asks for, in the order of flnet.node.performer."""
         try:
             owned = self.core.hear(owner, event)
         except PeerError as exc:

@@ -93,7 +93,7 @@ def check_closed_by_all(cluster: Cluster, number: int) -> None:
     for node, record in records.items():
         if record is None or record.digest is None:
             raise InvariantBroken(f"{node.id} has no average of the last round")
-        averaging = node.job.round.averaging if node.job.round else None
+        averaging = node.job.round.gathering if node.job.round else None
         reasons = averaging.declined if averaging is not None else {}
         named = {name for name, why in reasons.items() if "could not be fetched" in why}
         named |= {name for name in names if f"{name}: {LATE}" in record.outcome}

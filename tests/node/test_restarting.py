@@ -92,7 +92,7 @@ async def test_a_node_finds_its_mesh_again_without_a_bootstrap_peer(tmp_path: Pa
 async def test_with_a_full_disk_rounds_go_on_and_nothing_false_is_promised(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("flnet.node.effects.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("flnet.node.performer.RETRY_SECONDS", 0.01)
     mesh, disk = Mesh(), Disk()
     await mesh.add("a", Linear(1.0), wait_time_in_seconds_to_force_fedavg=1.0)
     await mesh.add("b", Linear(2.0), ("a",), store=disk, wait_time_in_seconds_to_force_fedavg=1.0)

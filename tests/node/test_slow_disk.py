@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from flnet.errors import LocalError, NotReady
-from flnet.node.effects import MOST_WAITING
+from flnet.node.performer import MOST_WAITING
 from flnet.node.runtime import NodeRuntime
 from flnet.params.params import Params, PeerId, TrainerId
 from flnet.protocol.events import HyperParamsEdited, RoundTriggered, UpdateReceived

@@ -27,10 +27,10 @@ import orjson
 from flnet.__main__ import main
 from flnet.node import build
 from flnet.node.core import NodeCore, Owned
-from flnet.node.effects import Performer, Step
 from flnet.node.event_queue import Deliver
 from flnet.node.model_registry import SelectedModel
 from flnet.node.outbox import Outbox
+from flnet.node.performer import Performer, Step
 from flnet.params.params import PeerId, TrainerId
 from flnet.protocol.effects import Answer, Save
 from flnet.protocol.events import Event

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import product
 
 from flnet.errors import StaleRound
-from flnet.node.effects import restored_of
+from flnet.node.performer import restored_of
 from flnet.params.params import Params, PeerId
 from flnet.protocol.effects import Average, Effect, Evaluate, Save
 from flnet.protocol.events import (
@@ -220,14 +220,14 @@ def awaited_and_failed_without_any_update(bench: Bench) -> None:
     awaited(bench)
     for peer in sorted(bench.job.peers.here):
         bench.hear(came(peer, 2)) if peer != "a" else None
-    bench.round.averaging.expected.discard(PeerId("a"))
+    bench.round.gathering.expected.discard(PeerId("a"))
     bench.hear(TrainingFailed(key(0), "no memory"))
 
 
 def awaited_and_failed_in_a_series(bench: Bench) -> None:
     awaited(bench)
     bench.job.series.left = 1
-    bench.round.averaging.expected.discard(PeerId("a"))
+    bench.round.gathering.expected.discard(PeerId("a"))
     bench.hear(TrainingFailed(key(0), "no memory"))
 
 

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from flnet.errors import JobBusy, PeerError
-from flnet.node.effects import restored_of
+from flnet.node.performer import restored_of
 from flnet.params.params import Params, PeerId
 from flnet.protocol.effects import Answer, Average, Effect, Fetch, Publish, Save, Send, SetTimer, Train
 from flnet.protocol.events import (
@@ -40,7 +40,7 @@ from flnet.store.base import SavedJob
 from tests.helpers import key, params
 from tests.rounds.helpers import Bench, asked, came, declaration, declined, prepared, refuses
 from tests.rounds.scenarios import Lasting, kept
-from tests.rounds.test_versions import ALONE, AloneBench, version
+from tests.rounds.test_peer_versions import ALONE, AloneBench, version
 
 SAID = dict(ALONE.stated())
 
@@ -82,7 +82,7 @@ class Walk:
             return self.under_way.pop(rng.randrange(len(self.under_way)))
         told_version = version(peer, rng.randrange(4), (rng.random(), 0), run=rng.choice(("run 1", "run 2")))
         timers = [f"versions:{self.bench.job.number}"]
-        averaging = self.bench.job.round.averaging if self.bench.job.round else None
+        averaging = self.bench.job.round.gathering if self.bench.job.round else None
         if averaging is not None:
             timers.append(averaging.timer)
         at = key(self.bench.job.number, "b") if self.bench.job.key else key(1, "b")

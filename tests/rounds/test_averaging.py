@@ -25,15 +25,15 @@ from flnet.protocol.events import (
     UpdateReceived,
 )
 from flnet.protocol.updates import Update
-from flnet.rounds.averaging import Averaging, Closing, Refolding
+from flnet.rounds.gathering import Closing, Gathering, Refolding
 from tests.helpers import key, params, update
 
 ME, B, C = PeerId("me"), PeerId("b"), PeerId("c")
 TIMER = "forced-averaging:0:a"
 
 
-def averaging(peers: Sequence[str] = ("b", "c")) -> Averaging:
-    return Averaging(key(), ME, [PeerId(name) for name in peers], patience=30, margin=5)
+def averaging(peers: Sequence[str] = ("b", "c")) -> Gathering:
+    return Gathering(key(), ME, [PeerId(name) for name in peers], patience=30, margin=5)
 
 
 def came(name: str, w: float = 1.0, examples: int = 1) -> UpdateReceived:
@@ -250,8 +250,8 @@ def test_it_closes_once_and_never_waits_in_doubt(events: list[UpdateReceived]) -
 M = PeerId("m")
 
 
-def averaging_with_room(peers: Sequence[str], room: int | None = 1) -> Averaging:
-    return Averaging(key(), M, [PeerId(name) for name in peers], patience=30, room=room)
+def averaging_with_room(peers: Sequence[str], room: int | None = 1) -> Gathering:
+    return Gathering(key(), M, [PeerId(name) for name in peers], patience=30, room=room)
 
 
 def model(name: str) -> Params:
@@ -455,11 +455,11 @@ SUM_TIMER = "sum-again:0:a"
 A = PeerId("a")
 
 
-def hear(r: Averaging, *events: Event) -> list[Effect]:
+def hear(r: Gathering, *events: Event) -> list[Effect]:
     return [effect for event in events for effect in r.receive(event)]
 
 
-def closed(names: str) -> Averaging:
+def closed(names: str) -> Gathering:
     """A round of m with these peers and z, whose sum holds all updates but that of z."""
     r = averaging_with_room([*names, "z"])
     effects = hear(r, came("m"))
@@ -469,7 +469,7 @@ def closed(names: str) -> Averaging:
     return r
 
 
-def again(r: Averaging, *refused: str) -> list[Effect]:
+def again(r: Gathering, *refused: str) -> list[Effect]:
     return r.fold_again([PeerId(name) for name in refused], model("m"))
 
 

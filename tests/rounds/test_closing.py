@@ -70,8 +70,8 @@ def test_an_average_that_failed_does_not_hide_that_the_mesh_is_ahead() -> None:
 
 def test_the_updates_leave_the_memory_once_they_are_averaged() -> None:
     bench = averaging("a")
-    assert bench.round.averaging is not None
-    held = weakref.ref(bench.round.averaging.updates[PeerId("a")].params)
+    assert bench.round.gathering is not None
+    held = weakref.ref(bench.round.gathering.updates[PeerId("a")].params)
     assert held() is not None
     bench.average()
     bench.effects.clear()

@@ -23,14 +23,14 @@ from flnet.protocol.events import (
     Weighed,
 )
 from flnet.protocol.updates import RoundKey
-from flnet.rounds.averaging import Averaging, Closing
+from flnet.rounds.gathering import Closing, Gathering
 from flnet.rounds.history import FORGOTTEN, RoundRecord, Weights, closing_words, fair_shares, names, words_of
 from tests.helpers import key, params, update
 from tests.rounds.helpers import Bench, came
 
 
-def gathered(*names: str, peers: tuple[str, ...] = ("b", "c"), declined: str = "") -> Averaging:
-    r = Averaging(key(), PeerId("a"), [PeerId(name) for name in peers], 30)
+def gathered(*names: str, peers: tuple[str, ...] = ("b", "c"), declined: str = "") -> Gathering:
+    r = Gathering(key(), PeerId("a"), [PeerId(name) for name in peers], 30)
     for name in names:
         r.receive(UpdateReceived(update(name, w=[1.0])))
     if declined:
@@ -38,7 +38,7 @@ def gathered(*names: str, peers: tuple[str, ...] = ("b", "c"), declined: str = "
     return r
 
 
-def words(r: Averaging, why: Closing) -> str:
+def words(r: Gathering, why: Closing) -> str:
     r.closed = why
     return closing_words(r)
 
@@ -73,7 +73,7 @@ def words(r: Averaging, why: Closing) -> str:
     ],
 )
 def test_the_sentence_says_why_with_how_many_and_without_whom(
-    averaging: Averaging, why: Closing, sentence: str
+    averaging: Gathering, why: Closing, sentence: str
 ) -> None:
     assert words(averaging, why) == sentence
 

@@ -245,7 +245,7 @@ def test_a_start_that_comes_after_the_first_update_still_says_who_trains() -> No
 def test_an_update_says_who_trains_to_who_missed_the_start() -> None:
     job = Bench(rules=HALF)
     job.hear(type(came("c"))(came("c", 2).update, SAID, ABC))
-    assert job.round.averaging is not None and job.round.averaging.missing == ["a"]
+    assert job.round.gathering is not None and job.round.gathering.missing == ["a"]
     job.hear(came("a", 2))
     assert job.one(Average) and not job.all(Send)
 

@@ -11,7 +11,7 @@ from flnet.protocol.effects import Effect, SetTimer
 from flnet.protocol.events import Event, RoundTriggered, TimerFired, Trained, UpdateOffered, UpdateReceived
 from flnet.protocol.messages import ModelParams
 from flnet.protocol.updates import Update
-from flnet.rounds.averaging import Averaging, Closing
+from flnet.rounds.gathering import Closing, Gathering
 from flnet.rounds.peers import Paces, wait_for
 from tests.helpers import key, params
 from tests.rounds.helpers import WAITS, Bench, came
@@ -58,20 +58,20 @@ def timer(effects: list[Effect]) -> float:
 
 
 def test_a_round_waits_as_long_as_its_slowest_node_needs() -> None:
-    averaging = Averaging(key(), B, [A, C], 60.0, seconds={A: 2.0, B: 3.0, C: 20.0}, way=10.0)
+    averaging = Gathering(key(), B, [A, C], 60.0, seconds={A: 2.0, B: 3.0, C: 20.0}, way=10.0)
     averaging.took(B, 5.0)
     assert timer(averaging.receive(UpdateReceived(Update(B, key(), params(w=[1.0]), 1)))) == 2 * 20 - 5 + 10
 
 
 def test_who_does_not_train_waits_from_the_beginning_and_again_from_the_first_update() -> None:
-    averaging = Averaging(key(), B, [A, C], 60.0, chosen=[A, C], seconds={A: 2.0, C: 20.0}, way=10.0)
+    averaging = Gathering(key(), B, [A, C], 60.0, chosen=[A, C], seconds={A: 2.0, C: 20.0}, way=10.0)
     assert timer(averaging.rest()) == 2 * 20 + 10
     averaging.took(A, 2.0)
     assert timer(averaging.receive(UpdateReceived(Update(A, key(), params(w=[1.0]), 1)))) == 2 * 20 - 2 + 10
 
 
 def test_what_is_being_fetched_has_the_whole_patience() -> None:
-    averaging = Averaging(key(), B, [A, C], 60.0, seconds={A: 1.0, C: 1.0}, way=10.0)
+    averaging = Gathering(key(), B, [A, C], 60.0, seconds={A: 1.0, C: 1.0}, way=10.0)
     averaging.took(B, 1.0)
     assert timer(averaging.receive(UpdateReceived(Update(B, key(), params(w=[1.0]), 1)))) == 11.0
     averaging.receive(UpdateOffered(Update(A, key(), params(), 1), params(w=[2.0]).digest))

@@ -108,8 +108,8 @@ def test_updates_that_were_acknowledged_count() -> None:
     bench.hear(came("a", w=(1, 1), examples=3))
     bench.train((2, 2))
     bench.restart()
-    assert bench.round.averaging is not None
-    assert bench.round.averaging.missing == ["c"]
+    assert bench.round.gathering is not None
+    assert bench.round.gathering.missing == ["c"]
     bench.hear(came("c", w=(5, 5), examples=4))
     bench.average()
     assert bench.w == [pytest.approx((3 * 1 + 1 * 2 + 4 * 5) / 8)] * 2
@@ -212,8 +212,8 @@ def test_an_update_of_a_newer_round_takes_the_node_there() -> None:
     bench.hear(came("c", 1, "c"))  # remembered while the average is made, and answered 200
     bench.restart()
     bench.average()
-    assert (bench.job.number, bench.job.settings.my_id in bench.round.averaging.updates) == (1, False)
-    assert "c" in bench.round.averaging.updates
+    assert (bench.job.number, bench.job.settings.my_id in bench.round.gathering.updates) == (1, False)
+    assert "c" in bench.round.gathering.updates
 
 
 def test_a_peer_that_was_away_in_this_round_hears_our_word_again() -> None:
@@ -245,8 +245,8 @@ def test_a_refusal_that_comes_while_loading_counts_in_the_round_that_goes_on() -
     bench.hear(declined("c"))
     bench.hear(prepared())
     bench.meet("c")
-    assert bench.round.averaging is not None
-    assert bench.round.averaging.missing == ["a"]
+    assert bench.round.gathering is not None
+    assert bench.round.gathering.missing == ["a"]
 
 
 def test_without_data_nothing_is_forgotten_and_no_round_is_taken_up() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flnet.errors import InvalidMessage, JobBusy
-from flnet.node.effects import restored_of
+from flnet.node.performer import restored_of
 from flnet.protocol.effects import Evaluate, Save, Send, Train
 from flnet.protocol.events import (
     DataChanged,

@@ -250,9 +250,9 @@ def test_where_all_train_on_the_round_waits_for_them_over_a_restart_too() -> Non
     bench.restart()
     bench.hear(late("c"))
     assert bench.phase is Phase.GATHERING
-    assert bench.round.averaging is not None and bench.round.averaging.missing == ["a", "b", "c"]
+    assert bench.round.gathering is not None and bench.round.gathering.missing == ["a", "b", "c"]
     bench.hear(ended(0))
-    assert bench.round.averaging.missing == ["a", "c"]
+    assert bench.round.gathering.missing == ["a", "c"]
 
 
 def test_what_an_earlier_version_kept_is_read_as_before() -> None:
@@ -262,7 +262,7 @@ def test_what_an_earlier_version_kept_is_read_as_before() -> None:
     bench.saved = replace(bench.saved, snapshot=figures)
     bench.restart()
     assert bench.phase is Phase.GATHERING and not bench.all(Train)
-    assert bench.round.averaging is not None and bench.round.averaging.late == set()
+    assert bench.round.gathering is not None and bench.round.gathering.late == set()
 
 
 def test_a_late_update_is_said_again_in_the_start_that_comes_first() -> None:

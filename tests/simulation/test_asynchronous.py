@@ -6,8 +6,8 @@ import pytest
 
 from flnet.params.params import PeerId
 from flnet.rounds.asynchronous import AsynchronousJob
+from flnet.rounds.peer_versions import Versions
 from flnet.rounds.settings import Rules
-from flnet.rounds.versions import Versions
 from flnet.simulation.cluster import Cluster
 from flnet.simulation.invariants import InvariantBroken, VersionLedger
 from flnet.simulation.playback import check_versions

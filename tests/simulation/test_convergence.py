@@ -115,8 +115,8 @@ def test_an_update_that_was_left_out_must_be_named_and_left_out_by_all() -> None
 def test_a_node_that_had_other_updates_may_leave_out_others() -> None:
     cluster = after_a_round(Bounds(ratio=1.01))
     record, round = cluster.nodes[B].job.history.records[0], cluster.nodes[B].job.round
-    assert round is not None and round.averaging is not None
-    averaging = round.averaging
+    assert round is not None and round.gathering is not None
+    averaging = round.gathering
     assert len(cluster.ledger.left_out(A, record.key)) == 1
     # B could not fetch one of the two updates that the others count, and counts all of the rest.
     missed = max({*record.contributors} - {B})

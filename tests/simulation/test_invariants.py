@@ -9,12 +9,12 @@ import pytest
 from flnet.membership import suspicion
 from flnet.membership.announcing import Announcer
 from flnet.membership.roster import Roster
-from flnet.node.effects import CommitQueue, StateSaver, Step
+from flnet.node.performer import CommitQueue, StateSaver, Step
 from flnet.params.params import PeerId, TrainerId
 from flnet.protocol.effects import Average, CancelTimer, Effect, KeptUpdate, Save, SetTimer
 from flnet.protocol.events import Mark, UpdateReceived
 from flnet.protocol.updates import RoundKey, Update
-from flnet.rounds.averaging import Averaging, Closing
+from flnet.rounds.gathering import Closing, Gathering
 from flnet.rounds.job import Job
 from flnet.rounds.model import HeldModel
 from flnet.rounds.round import Round
@@ -187,38 +187,38 @@ def accepts_rounds_that_are_over(patch: pytest.MonkeyPatch) -> None:
 
 
 def counts_updates_twice(patch: pytest.MonkeyPatch) -> None:
-    close = Averaging.close
+    close = Gathering.close
 
-    def twice(self: Averaging, why: Closing) -> list[Effect]:
+    def twice(self: Gathering, why: Closing) -> list[Effect]:
         return [Average(e.key, e.updates * 2) if isinstance(e, Average) else e for e in close(self, why)]
 
-    patch.setattr(Averaging, "close", twice)
+    patch.setattr(Gathering, "close", twice)
 
 
 def averages_in_the_order_of_arrival(patch: pytest.MonkeyPatch) -> None:
-    def close(self: Averaging, why: Closing) -> list[Effect]:
+    def close(self: Gathering, why: Closing) -> list[Effect]:
         self.closed = why
         average = [Average(self.key, tuple(self.updates.values()))] if self.updates else []
         return [CancelTimer(self.timer), *average]
 
-    patch.setattr(Averaging, "close", close)
+    patch.setattr(Gathering, "close", close)
 
 
 def takes_late_updates_into_another_average(patch: pytest.MonkeyPatch) -> None:
     update_received = Round.update_received
 
     def reopened(self: Round, event: UpdateReceived) -> list[Effect]:
-        self.averaging.closed = None
+        self.gathering.closed = None
         return update_received(self, event)
 
     patch.setattr(Round, "update_received", reopened)
 
 
 def waits_for_ever(patch: pytest.MonkeyPatch) -> None:
-    def spoken(self: Averaging, peer: PeerId) -> list[Effect]:
+    def spoken(self: Gathering, peer: PeerId) -> list[Effect]:
         return [] if self.missing else self.close(Closing.COMPLETE)
 
-    patch.setattr(Averaging, "_spoken", spoken)
+    patch.setattr(Gathering, "_spoken", spoken)
 
 
 def keeps_its_own_of_two_rounds(patch: pytest.MonkeyPatch) -> None:

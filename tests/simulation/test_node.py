@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from flnet.errors import JobBusy, LocalError, PeerError
-from flnet.node.effects import MOST_WAITING
+from flnet.node.performer import MOST_WAITING
 from flnet.params.params import Digest, PeerId, TrainerId
 from flnet.protocol.effects import Save
 from flnet.protocol.events import HyperParamsEdited, RoundTriggered

@@ -62,9 +62,9 @@ def slow_node_after_a_restart() -> Cluster:
     cluster.network.cuts.add((SECOND, SLOW))
     cluster.trigger(FIRST)
     node = cluster.nodes[SECOND]
-    while len(cluster.nodes[FIRST].job.round.averaging.updates) < 4:  # type: ignore[union-attr]
+    while len(cluster.nodes[FIRST].job.round.gathering.updates) < 4:  # type: ignore[union-attr]
         cluster.run_for(0.01)
-    assert SLOW in node.job.round.averaging.late  # type: ignore[union-attr]
+    assert SLOW in node.job.round.gathering.late  # type: ignore[union-attr]
     dead = cluster.kill(SECOND)
     cluster.heal()
     cluster.restart(dead)
@@ -205,7 +205,7 @@ def test_all_nodes_add_up_where_updates_do_not_fit_in_memory(little_memory: None
     cluster = mesh(5, 0, Faults(digests=1))
     train_until(cluster, 3, 0)
     rounds = [node.job.round for node in cluster.nodes.values()]
-    assert all(round is not None and round.averaging and round.averaging.folded for round in rounds)
+    assert all(round is not None and round.gathering and round.gathering.folded for round in rounds)
 
 
 def test_all_nodes_leave_out_an_absurd_update_that_was_added_up_before(little_memory: None) -> None:

@@ -33,9 +33,9 @@ from flnet.protocol.messages import MAX_PEERS, AskVersion, VersionReply
 from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.asynchronous import AsynchronousJob, NewVersion
 from flnet.rounds.model import HeldModel
+from flnet.rounds.peer_versions import Versions, common_start, read_known
 from flnet.rounds.peers import Peers
 from flnet.rounds.settings import Rules, publish
-from flnet.rounds.versions import Versions, common_start, read_known
 from tests.helpers import params
 from tests.rounds.helpers import AnyBench, Bench, asked, came, claim, declaration, declined, refuses, settings
 

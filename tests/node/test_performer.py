@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flnet.errors import LocalError, NotReady
 from flnet.node.core import Owned
-from flnet.node.effects import MOST_WAITING, CommitQueue, StateSaver, Step
+from flnet.node.performer import MOST_WAITING, CommitQueue, StateSaver, Step
 from flnet.params.params import Digest, Params, PeerId, TrainerId
 from flnet.protocol.effects import KeptUpdate, Publish, Save, Send
 from flnet.protocol.events import Event, PeerSeen, UpdateOffered, UpdateReceived

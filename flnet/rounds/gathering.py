@@ -113,7 +113,7 @@ class Closing(Enum):
     NEXT_ROUND = auto()  # the next round was asked for
 
 
-class Averaging:
+class Gathering:
     """Gathers the updates of one round, and closes once; the timer starts with this node's own update or refusal."""
 
     def __init__(

@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from flnet.errors import InvalidMessage, TrustFull, UnknownKey
 from flnet.fingerprints import fingerprint
 from flnet.protocol.effects import Publish
-from flnet.security import trust as book
-from flnet.security.trust import TrustBook, TrustEntry, fingerprint_of, read_row
+from flnet.security import trust_book as book
+from flnet.security.trust_book import TrustBook, TrustEntry, fingerprint_of, read_row
 from tests.security.keypairs import TestKey
 
 OWN, A, B, C = (TestKey(seed).text for seed in (1, 2, 3, 4))
