@@ -1,8 +1,9 @@
-"""Every aggregation rule and filter by its name, and the grammar of the setting `aggregation`.
+"""Every method by its name: aggregation rules, filters, and the methods of local training.
 
 A rule is written "name" or "name:argument:argument", after filters with commas between:
 "trimmed-mean:0.2", "clip,cosine,multi-krum:1:3". `parse_rule` reads the text once and gives a value that knows the
 rest: its full name, how to merge, whether it can add updates as they come, whether it changes local training.
+`with_method` wraps a trainer in what the settings ask of local training.
 
 To add a rule, write its module and add one `RuleEntry` here.
 """
@@ -24,9 +25,15 @@ from flnet.aggregation.krum import bulyan, krum, multi_krum
 from flnet.aggregation.median import geometric_median, median
 from flnet.aggregation.screening import clip, composed, cosine
 from flnet.aggregation.trimmed_mean import DEFAULT_PART, trimmed_mean, winsorised_mean
+from flnet.algorithms.apfl import Adaptive
+from flnet.algorithms.fed_prox import Proximal
+from flnet.algorithms.fl_protector import Increment
 from flnet.algorithms.k_means import k_means
-from flnet.algorithms.scaffold import scaffold
+from flnet.algorithms.scaffold import Controlled, scaffold
+from flnet.algorithms.wrapper import overrides
 from flnet.params.blob import Memory, fresh
+from flnet.text import text
+from flnet.trainer import Method, Trainer, TrainerError
 
 USUAL = "agg1"
 MOST_FILTERS = 8
@@ -211,3 +218,52 @@ def check_rule(text: str) -> str:
 def stated_rule(text: str) -> Mapping[str, str]:
     """The statement of the rule that peers must agree with; empty for the default rule."""
     return {} if text == USUAL else {MERGING: parse_rule(text).name}
+
+
+def with_method(trainer: Trainer, method: Method, seed: int, name: str) -> Trainer:
+    """Wrap the trainer in the given method; return it unchanged if the method adds nothing.
+
+    Args:
+        seed: of its initial parameters.
+        name: its id, for people.
+
+    Raises:
+        TrainerError: it lacks what the method needs; says which setting to change.
+    """
+    _refuse(trainer, method, name)
+    if method.controls:
+        wrapped: Trainer = Controlled(trainer, seed, method.mu)
+    elif method.kind == "apfl":
+        return Adaptive(trainer, seed, method)
+    else:
+        wrapped = Proximal(trainer, seed, method.mu) if method.mu else trainer
+    return Increment(wrapped, trainer, seed, method) if method.kind == "increment" else wrapped
+
+
+def _refuse(trainer: Trainer, method: Method, name: str) -> None:
+    takes_apart = overrides(trainer, "gradients")
+    if method.controls and method.kind == "apfl":
+        raise TrainerError(
+            text(
+                "FLNET_AGGREGATION=scaffold and FLNET_PERSONAL_MODEL=apfl change the same steps of "
+                "training; leave one of them away, or take the personal model increment"
+            )
+        )
+    if method.controls and not takes_apart:
+        raise TrainerError(
+            text("FLNET_AGGREGATION=scaffold needs a trainer with a method gradients, which {name} lacks", name)
+        )
+    if method.kind == "apfl" and not takes_apart:
+        raise TrainerError(
+            text("FLNET_PERSONAL_MODEL=apfl needs a trainer with a method gradients, which {name} lacks", name)
+        )
+    steps_itself = not method.controls and method.kind != "apfl"
+    if method.mu and steps_itself and "proximal" not in trainer.honours:
+        raise TrainerError(
+            text(
+                "FLNET_LOCAL_TRAINING={value} needs a trainer that honours the proximal term, which "
+                "{name} does not; set FLNET_LOCAL_TRAINING to plain on all nodes",
+                method.local,
+                name,
+            )
+        )

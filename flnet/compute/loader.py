@@ -20,8 +20,8 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 
-from flnet.algorithms import local_methods
 from flnet.algorithms.fed_mt import local_training as methods
+from flnet.algorithms.registry import with_method
 from flnet.compute.checks import in_words
 from flnet.datasets import no_code as descriptions
 from flnet.errors import SettingsError, TrainerError
@@ -194,7 +194,7 @@ def import_trainer(file: TrainerFile, settings: TrainerSettings, *, again: bool 
         trainer = make(*own, settings)
         if isinstance(trainer, Trainer):
             labelled = methods.with_labels(trainer, settings, file.id)
-            return local_methods.with_method(labelled, settings.method, settings.seed, file.id)
+            return with_method(labelled, settings.method, settings.seed, file.id)
     except TrainerError:
         raise
     except ModuleNotFoundError as exc:
