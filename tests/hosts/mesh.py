@@ -5,14 +5,12 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from flnet.compute.child_process import running_fork_server
-from flnet.settings import Settings
 from tests.hosts.hosts import BITS, NETWORK, Network, network
 from tests.hosts.rules import Rule, Rules
 from tests.processes.harness import Harness, RealNode, until
@@ -38,14 +36,13 @@ class HostMesh(Harness):
 
     def place(self, index: int) -> dict[str, str]:
         hosts = self.network.hosts
-        allowed = {"ALLOWED_NETWORKS": f"{NETWORK}/{BITS}"} if "allowed_networks" in Settings.model_fields else {}
         return {
             "NODE_IP": hosts[index].address,
             "LISTEN_ADDRESS": "0.0.0.0",
             "BOOTSTRAP_PAIRS": f"{hosts[0].address}:{PORT}" if index else "",
             "TRAINERS": TRAINER,
             "DATA_SHARD": f"{index + 1}/{len(hosts)}",
-            **allowed,
+            "ALLOWED_NETWORKS": f"{NETWORK}/{BITS}",
             **self._common,
         }
 
@@ -67,14 +64,13 @@ class HostMesh(Harness):
 def host_mesh(
     folder: Path, count: int, seed: int, everywhere: Rule | None = None, **settings: str
 ) -> Iterator[HostMesh]:
-    """Hosts for so many nodes that train MNIST_3_7; their training children come from one fork server."""
-    with ExitStack() as stack:
-        made = stack.enter_context(network(count, seed, everywhere))
-        server = stack.enter_context(running_fork_server())
-        forked = {"FORK_SERVER": str(server)} if server is not None else {}
-        mesh = HostMesh(folder, made, {**forked, "WORKER_IDLE_SECONDS": "600", **settings})
-        stack.callback(mesh.stop)
-        yield mesh
+    """Hosts for so many nodes that train MNIST_3_7."""
+    with network(count, seed, everywhere) as made:
+        mesh = HostMesh(folder, made, settings)
+        try:
+            yield mesh
+        finally:
+            mesh.stop()
 
 
 def at_rest(nodes: Sequence[RealNode], number: int, trainer: str = TRAINER) -> bool:

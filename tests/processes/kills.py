@@ -30,18 +30,17 @@ def plan(points: dict[str, list[Point]], chance: Random) -> Iterator[tuple[str, 
             yield pair
 
 
-def run(kills: int, seed: int, folder: Path, base_port: int, compute: str, seconds: float | None = None) -> Report:
-    """So many kills, or as many as there is time for; ends early when the mesh cannot be brought back."""
+def run(kills: int, seed: int, folder: Path, base_port: int, compute: str) -> Report:
+    """So many kills; ends early when the mesh cannot be brought back."""
     chance = Random(seed)
     with campaign(folder, seed, base_port, COMPUTE=compute) as mesh:
         points = mesh.points()
         click.echo(
             f"seed {seed}; points: " + ", ".join(f"{len(found)} as {role}" for role, found in points.items())
         )
-        began = time.monotonic()
         for role, point in plan(points, chance):
             is_back = attempt(mesh, role, point)
-            if not is_back or mesh.report.killed >= kills or (seconds and time.monotonic() - began > seconds):
+            if not is_back or mesh.report.killed >= kills:
                 break
     return mesh.report
 

@@ -56,6 +56,7 @@ def make_trainer(settings):
 @pytest.fixture
 def mesh(tmp_path: Path) -> Iterator[Harness]:
     with harness(tmp_path) as made:
+        made.module = "tests.processes.hurried"
         (made.trainers / "NUMBERS.py").write_text(TRAINER)
         for index in range(3):
             data = tmp_path / f"data{index}"

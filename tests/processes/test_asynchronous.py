@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 def mesh(tmp_path: Path) -> Iterator[Harness]:
     with harness(tmp_path) as made:
         for _ in range(3):
-            made.start(ROUNDS="asynchronous", COMPUTE="thread")
+            made.start(ROUNDS="asynchronous")
         made.ready()
         yield made
 
@@ -70,7 +70,7 @@ def test_versions_of_real_nodes(mesh: Harness) -> None:
     until(lambda: own(first) == 2, "the second version")
     assert set(first.history()[-1]["contributors"]) == {"n0", "n1", "n2"}
 
-    common = mesh.start(ROUNDS="common", COMPUTE="thread")
+    common = mesh.start(ROUNDS="common")
     mesh.up(common)
     mesh.meshed(*mesh.nodes)
     common.trigger()

@@ -21,7 +21,7 @@ from trainers._digits import _scikit_digits
 @pytest.mark.slow
 def test_a_learnt_model_reads_digits_here_and_elsewhere(tmp_path: Path) -> None:
     with harness(tmp_path) as h:
-        node = h.start(TRAINERS="MNIST", DATA_SHARD="1/4")
+        node = h.start(TRAINERS="MNIST", COMPUTE="process", DATA_SHARD="1/4")
         h.ready()
         assert node.http.post("/training/trigger", json={"trainerId": "MNIST"}).status_code == 202
         until(

@@ -28,6 +28,7 @@ def accept(node: RealNode, mark: str, introducer: bool = False) -> None:
 
 def test_four_pinned_nodes_train_and_a_fifth_waits_until_it_is_accepted(tmp_path: Path) -> None:
     mesh = PinnedHarness(tmp_path)
+    mesh.module = "tests.processes.hurried"
     try:
         marks = [mesh.mark(index) for index in range(5)]
         # The first one introduces the others, and was told of three of them before they started.

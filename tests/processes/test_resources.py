@@ -68,7 +68,7 @@ def test_a_training_that_the_system_kills_for_its_memory_costs_one_update(tmp_pa
     with harness(tmp_path) as h:
         slow = (h.trainers / "SLOW.py").read_text()
         (h.trainers / "SLOW.py").write_text(slow.replace("        return Fit(", EATS + "        return Fit("))
-        hungry, other = h.start(), h.start()
+        hungry, other = h.start(COMPUTE="process"), h.start(COMPUTE="process")
         h.ready()
         assert hungry.trigger().status_code == 202
         until(lambda: all(node.job()["progress"] is not None for node in h.nodes), "training at both")

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,11 +16,12 @@ pytestmark = pytest.mark.slow
 TRAINER = "SMALL_DIGITS"  # numpy alone: a round takes tenths of a second
 
 
-@pytest.fixture
-def mesh(tmp_path: Path) -> Iterator[Harness]:
-    with harness(tmp_path) as made:
+@pytest.fixture(scope="module")
+def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    """Four nodes, on which one series follows another."""
+    with harness(tmp_path_factory.mktemp("series")) as made:
         for _ in range(4):
-            made.start(TRAINERS=TRAINER, TRAINERS_PATH="", COMPUTE="thread")
+            made.start(TRAINERS=TRAINER, TRAINERS_PATH="")
         made.ready()
         yield made
 
@@ -60,21 +60,21 @@ def test_all_nodes_end_in_the_same_round_with_the_same_figures(mesh: Harness) ->
     assert "reached: accuracy>=0.8: mean accuracy" in stderr
 
 
-def test_the_others_go_on_and_end_together_when_the_node_that_was_asked_is_killed(mesh: Harness) -> None:
-    first, *others = mesh.nodes
-    waiting = train(first, "--until", "accuracy>=1", "--max-rounds", "25")
-    until(lambda: others[0].job(TRAINER)["current_round"] >= 2, "round 2")
-    first.kill()
-    waiting.communicate(timeout=60)
-    assert waiting.returncode == 3
-    until(lambda: ended(*others), "the end on the others", seconds=240)
-    assert {(goal(node)["state"], goal(node)["round"], goal(node)["by"]) for node in others} == {
-        ("given_up", 24, "n0")
-    }
-    assert len({node.job(TRAINER)["digest"] for node in others}) == 1
-
-
 def test_a_goal_that_is_given_up_has_an_exit_code_of_its_own(mesh: Harness) -> None:
     waiting = train(mesh.nodes[2], "--until", "accuracy>=1, no-gain 9", "--max-rounds", "2")
     _, stderr = waiting.communicate(timeout=240)
     assert (waiting.returncode, "given up: accuracy>=1.0" in stderr) == (4, True)
+
+
+def test_the_others_go_on_and_end_together_when_the_node_that_was_asked_is_killed(mesh: Harness) -> None:
+    first, *others = mesh.nodes
+    before = first.job(TRAINER)["current_round"]
+    waiting = train(first, "--until", "accuracy>=1", "--max-rounds", "15")
+    until(lambda: others[0].job(TRAINER)["current_round"] >= before + 2, "two rounds of the series")
+    first.kill()
+    waiting.communicate(timeout=60)
+    assert waiting.returncode == 3
+    until(lambda: ended(*others), "the end on the others", seconds=120)
+    ends = {(goal(node)["state"], goal(node)["round"], goal(node)["by"]) for node in others}
+    assert ends == {("given_up", before + 15, "n0")}
+    assert len({node.job(TRAINER)["digest"] for node in others}) == 1

@@ -18,10 +18,10 @@ WAIT = {"WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG": "4", "REQUEST_TIMEOUT_IN_SECONDS
 END_SECONDS = 30  # a node ends within ten; the rest is for a busy machine
 
 
-@pytest.fixture
-def three(tmp_path: Path) -> Iterator[Harness]:
-    """Three nodes whose trainings end at once."""
-    with harness(tmp_path) as h:
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    """Three nodes whose trainings end at once; all are there again after each test but the last of this file."""
+    with harness(tmp_path_factory.mktemp("stopping")) as h:
         h.go()
         for _ in range(3):
             h.start(**WAIT)
@@ -46,35 +46,52 @@ def ended(nodes: list[RealNode], number: int) -> bool:
     return all(job["phase"] == "IDLE" and job["current_round"] == number for job in jobs)
 
 
-def stopped(h: Harness, seconds: float) -> None:
-    """Stop a node for so long; the others do a round meanwhile, and afterwards it is one of them again."""
-    first, second, third = h.nodes
-    one_round(h, first)
-    third.process.send_signal(signal.SIGSTOP)
-    began = time.monotonic()
-    assert first.trigger().json() == {"trainerId": "SLOW", "round": 1}
-    until(lambda: ended([first, second], 1), "a round without the stopped node")
-    time.sleep(max(0.0, seconds - (time.monotonic() - began)))
-    third.process.send_signal(signal.SIGCONT)
-    h.meshed(*h.nodes)
-    for node in h.nodes:
-        assert sorted(node.states()) == sorted({"n0", "n1", "n2"} - {node.name})
-    # What it did in between counts once or not at all: the next round is the same for all.
-    until(lambda: third.job()["phase"] == "IDLE", "rest at the stopped node")
-    assert one_round(h, second) == 2
-    for node in (first, second):
-        assert node.history()[1]["contributors"] == ["n0", "n1"]
+@pytest.mark.slow
+def test_all_nodes_killed_at_once_go_on_from_the_last_round_that_ended(three: Harness) -> None:
+    number = one_round(three, three.nodes[0])
+    before = {node.name: (node.job()["digest"], len(node.history())) for node in three.nodes}
+    for node in three.nodes:
+        node.process.kill()
+    for node in three.nodes:
+        node.process.wait()
+    for index in (2, 0, 1):  # who was called first by the others is not the first to be there
+        three.again(three.nodes[index])
+    three.ready()
+    for node in three.nodes:
+        assert node.job()["current_round"] == number
+        assert (node.job()["digest"], len(node.history())) == before[node.name]
+    assert one_round(three, three.nodes[1]) == number + 1
 
 
 @pytest.mark.slow
-def test_a_node_that_is_stopped_for_five_seconds_is_one_of_them_again(three: Harness) -> None:
-    stopped(three, 5)
-
-
-@pytest.mark.long
 @pytest.mark.timeout(300)
-def test_a_node_that_is_stopped_for_a_minute_is_one_of_them_again(three: Harness) -> None:
-    stopped(three, 60)
+@pytest.mark.parametrize("seconds", [5, pytest.param(60, marks=pytest.mark.long)])
+def test_a_node_that_is_stopped_for_a_while_is_one_of_them_again(three: Harness, seconds: float) -> None:
+    first, second, third = three.nodes
+    number = one_round(three, first) + 1
+    third.process.send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+    assert first.trigger().json() == {"trainerId": "SLOW", "round": number}
+    until(lambda: ended([first, second], number), "a round without the stopped node")
+    time.sleep(max(0.0, seconds - (time.monotonic() - began)))
+    third.process.send_signal(signal.SIGCONT)
+    three.meshed(*three.nodes)
+    for node in three.nodes:
+        assert sorted(node.states()) == sorted({"n0", "n1", "n2"} - {node.name})
+    # What it did in between counts once or not at all: the next round is the same for all.
+    until(lambda: third.job()["phase"] == "IDLE", "rest at the stopped node")
+    assert one_round(three, second) == number + 1
+    for node in (first, second):
+        assert node.history()[number]["contributors"] == ["n0", "n1"]
+
+
+@pytest.mark.slow
+def test_a_node_that_is_asked_to_end_tells_its_peers(three: Harness) -> None:
+    first, second, third = three.nodes
+    third.process.send_signal(signal.SIGTERM)
+    assert third.process.wait(END_SECONDS) == 0
+    for node in (first, second):
+        until(lambda node=node: node.states()["n2"] == "left", "the news that it has left")  # type: ignore[misc]
 
 
 @pytest.mark.slow
@@ -91,15 +108,6 @@ def test_a_node_that_is_asked_to_end_gives_what_it_has_begun_to_give(tmp_path: P
             came += sum(len(part) for part in body)
             assert came == int(answer.headers["Content-Length"]) > 8 * LARGE * 4
         assert ending.process.wait(END_SECONDS) == 0
-
-
-@pytest.mark.slow
-def test_a_node_that_is_asked_to_end_tells_its_peers(three: Harness) -> None:
-    first, second, third = three.nodes
-    third.process.send_signal(signal.SIGTERM)
-    assert third.process.wait(END_SECONDS) == 0
-    for node in (first, second):
-        until(lambda node=node: node.states()["n2"] == "left", "the news that it has left")  # type: ignore[misc]
 
 
 @pytest.mark.long
@@ -137,20 +145,3 @@ def second(h: Harness, **settings: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         h.command(), env=environment(values), capture_output=True, text=True, timeout=END_SECONDS, check=False
     )
-
-
-@pytest.mark.slow
-def test_all_nodes_killed_at_once_go_on_from_the_last_round_that_ended(three: Harness) -> None:
-    number = one_round(three, three.nodes[0])
-    before = {node.name: (node.job()["digest"], len(node.history())) for node in three.nodes}
-    for node in three.nodes:
-        node.process.kill()
-    for node in three.nodes:
-        node.process.wait()
-    for index in (2, 0, 1):  # who was called first by the others is not the first to be there
-        three.again(three.nodes[index])
-    three.ready()
-    for node in three.nodes:
-        assert node.job()["current_round"] == number
-        assert (node.job()["digest"], len(node.history())) == before[node.name]
-    assert one_round(three, three.nodes[1]) == number + 1

@@ -14,7 +14,7 @@ from tests.processes.harness import harness, until
 @pytest.mark.slow
 def test_a_node_answers_while_it_trains_and_survives_its_killed_child(tmp_path: Path) -> None:
     with harness(tmp_path) as h:
-        a, b = h.start(), h.start()
+        a, b = h.start(COMPUTE="process"), h.start(COMPUTE="process")
         h.ready()
         assert a.trigger().status_code == 202
         until(lambda: a.job()["phase"] == "TRAINING" and a.job()["progress"] is not None, "training at a")
@@ -46,7 +46,7 @@ def test_a_node_answers_while_it_trains_and_survives_its_killed_child(tmp_path: 
 @pytest.mark.slow
 def test_a_signal_ends_a_training_node_cleanly_and_its_child_with_it(tmp_path: Path) -> None:
     with harness(tmp_path) as h:
-        node = h.start()
+        node = h.start(COMPUTE="process")
         h.ready()
         node.trigger()
         until(lambda: node.job()["progress"] is not None, "training")
@@ -60,7 +60,7 @@ def test_a_signal_ends_a_training_node_cleanly_and_its_child_with_it(tmp_path: P
 @pytest.mark.slow
 def test_the_child_does_not_outlive_a_killed_node(tmp_path: Path) -> None:
     with harness(tmp_path) as h:
-        node = h.start()
+        node = h.start(COMPUTE="process")
         h.ready()
         node.trigger()
         until(lambda: node.job()["progress"] is not None, "training")

@@ -25,6 +25,7 @@ from tests.soak.holding import HOLDING
 
 SETTINGS = {
     "TRAINERS": "SLOW",
+    "COMPUTE": "process",
     "WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG": "5",
     "REQUEST_TIMEOUT_IN_SECONDS": "3",
     "LOGGING_LEVEL": "WARNING",
