@@ -365,7 +365,7 @@ class NotComparable(PeerError):
 
 
 class NotReady(PeerError):
-    """Not now: the trainer is loading its data, or the lane was at work too long; ask the same again."""
+    """Not now: the trainer is loading its data, or the compute queue was busy too long; ask the same again."""
 
     status = 503
     code = "not_ready"

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache
 from itertools import count
 from typing import Any, Protocol, TypeVar
 
@@ -100,6 +101,7 @@ def make_queue(
     partition_of(settings)
     files = {file.id: file for file in (find_trainers(settings) if trainers is None else trainers)}
 
+    @cache  # of what does not change while the node runs; an error is not kept
     def assigned(trainer: str) -> Assignment:
         if trainer not in files:
             known = ", ".join(files) or text("none")

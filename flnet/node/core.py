@@ -57,7 +57,7 @@ class NodeCore:
         topology: who gets the own updates.
         rng: chance for a topology that draws lots, and for whom the membership probes.
         accepts: forms of parameters that this node reads besides the thesis' JSON.
-        folds: whether the merging rule can add updates as they come.
+        folds: whether the aggregation rule can add updates as they come.
         key: public key by which this node is known, if it keeps one.
         rules: what people set of rounds.
         run: a word that no earlier run of this node had.

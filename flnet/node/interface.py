@@ -30,7 +30,7 @@ class EditHyperParams(PersonMessage):
     """PATCH /jobs/{trainerId}/params: change some of them; what is absent stays.
 
     Attributes:
-        aggregation: the merging rule of the job from now on, as FLNET_AGGREGATION is written.
+        aggregation: the aggregation rule of the job from now on, as FLNET_AGGREGATION is written.
     """
 
     e: int | None = Field(default=None, ge=1, le=10_000)

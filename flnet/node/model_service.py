@@ -265,7 +265,7 @@ class ModelService:
         if self._waiting >= MAX_WAITING:
             raise NotReady(
                 text(
-                    "{count} others wait for the lane already{busy}; ask again later",
+                    "{count} other requests are waiting already{busy}; ask again later",
                     self._waiting,
                     self._why_busy(),
                 )

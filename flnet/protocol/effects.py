@@ -36,7 +36,7 @@ class Save:
         params: shared parameters, where others are held than at the last Save.
         private: private parameters, likewise.
         sent: the own update, before any peer hears of it.
-        remembered: what the merging rule remembers, likewise.
+        remembered: what the aggregation rule remembers, likewise.
         updates: those that came since the last Save.
         records: of the rounds that ended since the last Save.
     """
@@ -85,7 +85,7 @@ class Train:
 
 @dataclass(frozen=True)
 class Fold:
-    """Add these updates, sorted by peer, to the running sum of this round in the lane, so that they need not be
+    """Add these updates, sorted by peer, to the running sum of this round in the compute queue, so that they need not be
     kept. Ends in nothing; what goes wrong shows in the Average that follows.
     """
 

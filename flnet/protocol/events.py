@@ -52,7 +52,7 @@ class Declaration:
             (goes with every prediction), licence, counts (rows of each class per split), finds ("labels" or
             "groups": what can be seen of a model on the own rows; or "").
         personalises: whether its private parameters learn on from each average.
-        merging: the merging rule that its updates need; empty: the one of the node.
+        merging: the aggregation rule that its updates need; empty: the one of the node.
         turn: in which rounds it trains, where nodes that label differently take turns; None: in all.
     """
 
@@ -88,7 +88,7 @@ class RoundTriggered(Event):
 
 @dataclass(frozen=True)
 class HyperParamsEdited(Event):
-    """A person changed hyper-parameters (only those present) for the rounds that start here, or the merging rule.
+    """A person changed hyper-parameters (only those present) for the rounds that start here, or the aggregation rule.
 
     Attributes:
         merging: the rule from now on, as nodes name it to each other; empty: it stays.
@@ -204,7 +204,7 @@ class Restored(Event):
         updates: of peers that count in rounds which were not averaged yet; those that were offered hold no
             parameters.
         records: of the rounds that are over, oldest first.
-        remembered: what the merging rule remembered.
+        remembered: what the aggregation rule remembered.
     """
 
     snapshot: Mapping[str, Any]
@@ -241,7 +241,7 @@ class ClaimAnswered(Event):
     claim: Claim
 
 
-# How one peer's update counted in an average, for people: its weight, and what the merging rule saw of it.
+# How one peer's update counted in an average, for people: its weight, and what the aggregation rule saw of it.
 
 
 @dataclass(frozen=True)
@@ -348,8 +348,8 @@ class Averaged(Event):
     Attributes:
         refused: whose updates did not count, and why.
         is_common: whether it was decided on the base that most updates began with; see `flnet.aggregation.screening`.
-        weighed: how each update counted, as far as the merging rule can say.
-        remembered: what the merging rule remembers from now on; None of a rule without memory.
+        weighed: how each update counted, as far as the aggregation rule can say.
+        remembered: what the aggregation rule remembers from now on; None of a rule without memory.
     """
 
     key: RoundKey

@@ -569,7 +569,7 @@ class BaseJob(ABC, Generic[R_co]):
             "{trainer} works on other data now: {source}", declared.label, declared.data.get("source", "")
         )
         if not is_first and not stays:
-            words = joined([words, text("its model does not fit them and begins anew")])
+            words = joined([words, text("its model does not fit them; training starts from new parameters")])
         return [self.save(), *arrived, self.tell("data_changed", words)]
 
     def _data_arrived(self, event: DataChanged, before: Declaration | None) -> list[Effect]:
@@ -627,7 +627,7 @@ class BaseJob(ABC, Generic[R_co]):
         settings, trainer, before = self.settings, self.settings.trainer, self.settings.rules.merging
         if settings.needed_rule:
             raise InvalidMessage(
-                text("the trainer of {trainer} needs the merging rule {rule}", trainer, settings.needed_rule)
+                text("the trainer of {trainer} needs the aggregation rule {rule}", trainer, settings.needed_rule)
             )
         if any(parse_rule(rule).changes_training for rule in (before, event.merging)):
             raise InvalidMessage(
@@ -635,7 +635,7 @@ class BaseJob(ABC, Generic[R_co]):
             )
         if self.phase is not Phase.IDLE or self.series.pending is not None or self.series.is_under_way:
             raise JobBusy(
-                text("{trainer} is in a round or a series; the merging rule is changed between them", trainer)
+                text("{trainer} is in a round or a series; change the aggregation rule when it is over", trainer)
             )
         settings.merge_by(event.merging, event.folds)
         words = text(
@@ -683,7 +683,11 @@ class BaseJob(ABC, Generic[R_co]):
         try:
             saved = Saved.read(event, self.series.stopping, settings.rules.asynchronous)
         except (AttributeError, KeyError, TypeError, ValueError, InvalidMessage) as exc:
-            words = text("what was kept of {trainer} cannot be used: {error}; it begins anew", trainer, repr(exc))
+            words = text(
+                "the saved state of {trainer} cannot be used: {error}; it starts from new parameters",
+                trainer,
+                repr(exc),
+            )
             return [self.tell("state_damaged", words)]
         self._restore(event, saved)
         if saved.key is None:

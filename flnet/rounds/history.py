@@ -323,7 +323,6 @@ def _ending(gathering: Gathering) -> str:
     got = text("{count} update", have) if have == 1 else text("{count} updates", have)
     if not have:
         return text("no update came{because}; the model stays as it was", _because(gathering))
-    without = text(", without {names}", names(missing)) if missing else ""
     alone = (
         text(" (this node averaged alone)")
         if set(gathering.updates) == {gathering.me} and gathering.expected
@@ -331,13 +330,18 @@ def _ending(gathering: Gathering) -> str:
     )
     match gathering.closed:
         case Closing.TIMER:
-            return text("averaging was forced by the timer with {updates}{without}{alone}", got, without, alone)
+            expected, who = have + len(missing), names(missing)
+            return text(
+                "timed out waiting for {count} of {number} nodes ({names}); averaged {updates}{alone}",
+                *(len(missing), expected, who, got, alone),
+            )
         case Closing.NEXT_ROUND:
             return text(
-                "averaging was forced by the next round with {updates}{without}{alone}", got, without, alone
+                "the next round began before the updates of {names} arrived; averaged {updates}{alone}",
+                *(names(missing), got, alone),
             )
     return text(
-        "averaged {updates}: everyone expected has spoken{because}{alone}", got, _because(gathering), alone
+        "averaged {updates}: all expected updates arrived{because}{alone}", got, _because(gathering), alone
     )
 
 

@@ -115,7 +115,7 @@ class Versions:
         is_again = before is not None and before.run != mark.run and mark.number <= before.number
         what = (peer, mark.number, self._settings.trainer)
         words = (
-            text("{peer} began anew, and has version {number} of {trainer} now", *what)
+            text("{peer} started again from new parameters, and has version {number} of {trainer} now", *what)
             if is_again
             else text("{peer} has version {number} of {trainer} now", *what)
         )

@@ -31,7 +31,7 @@ TOKEN = "0123456789abcdefghij"
 SETTINGS = load_settings({}, {})
 Site = tuple[Any, Sequence[Asked]]
 SPOKEN = text(
-    "averaged {updates}: everyone expected has spoken{because}{alone}", text("{count} updates", 3), "", ""
+    "averaged {updates}: all expected updates arrived{because}{alone}", text("{count} updates", 3), "", ""
 )
 EVENTS = (
     ("peer_joined", text("{peer} joined at {address}", "east", "192.0.2.1:4000"), ""),
@@ -63,7 +63,7 @@ EVENTS = (
                     "round {number} closed: {outcome}",
                     1,
                     text(
-                        "averaged {updates}: everyone expected has spoken{because}{alone}",
+                        "averaged {updates}: all expected updates arrived{because}{alone}",
                         text("{count} updates", 5),
                         "",
                         "",

@@ -156,7 +156,7 @@ def test_the_timer_forces_the_average_without_the_missing() -> None:
     bench.measure()
     bench.hear(TimerFired("exchange:0:b"))
     (record,) = bench.job.records()
-    assert record["outcome"] == "averaging was forced by the timer with 2 updates, without a"
+    assert record["outcome"] == "timed out waiting for 1 of 3 nodes (a); averaged 2 updates"
     assert (record["contributors"], record["missing"]) == (["b", "c"], ["a"])
 
 
@@ -495,7 +495,7 @@ def test_an_update_that_does_not_count_is_named_and_the_round_goes_on() -> None:
     assert record is not None
     assert model is not None
     assert record.contributors == ("a", "b")
-    assert record.outcome == "averaged 3 updates: everyone expected has spoken; left out: c"
+    assert record.outcome == "averaged 3 updates: all expected updates arrived; left out: c"
     assert model.contributors == 2
     told = next(publish for publish in bench.all(Publish) if publish.kind == "update_refused")
     assert (told.text, told.data["peer"]) == ("the update of c does not count: it moved 9", "c")
@@ -536,7 +536,7 @@ def test_a_sum_that_holds_what_does_not_count_is_made_again(spoilt: Bench) -> No
     record = bench.round.record
     assert record is not None
     assert record.contributors == ("a", "b", "d")
-    assert record.outcome == "averaged 4 updates: everyone expected has spoken; left out: c"
+    assert record.outcome == "averaged 4 updates: all expected updates arrived; left out: c"
 
 
 def test_who_does_not_give_its_update_again_is_named(spoilt: Bench) -> None:

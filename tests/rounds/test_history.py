@@ -46,24 +46,28 @@ def words(r: Gathering, why: Closing) -> str:
 @pytest.mark.parametrize(
     ("averaging", "why", "sentence"),
     [
-        (gathered("a", "b", "c"), Closing.COMPLETE, "averaged 3 updates: everyone expected has spoken"),
+        (gathered("a", "b", "c"), Closing.COMPLETE, "averaged 3 updates: all expected updates arrived"),
         (
             gathered("a", "b", declined="c"),
             Closing.COMPLETE,
-            "averaged 2 updates: everyone expected has spoken (not taking part: c: on battery)",
+            "averaged 2 updates: all expected updates arrived (not taking part: c: on battery)",
         ),
         (
             gathered("a", peers=()),
             Closing.COMPLETE,
-            "averaged 1 update: everyone expected has spoken (this node averaged alone)",
+            "averaged 1 update: all expected updates arrived (this node averaged alone)",
         ),
-        (gathered("a", "b"), Closing.TIMER, "averaging was forced by the timer with 2 updates, without c"),
+        (gathered("a", "b"), Closing.TIMER, "timed out waiting for 1 of 3 nodes (c); averaged 2 updates"),
         (
             gathered("a"),
             Closing.TIMER,
-            "averaging was forced by the timer with 1 update, without b, c (this node averaged alone)",
+            "timed out waiting for 2 of 3 nodes (b, c); averaged 1 update (this node averaged alone)",
         ),
-        (gathered("c"), Closing.NEXT_ROUND, "averaging was forced by the next round with 1 update, without a, b"),
+        (
+            gathered("c"),
+            Closing.NEXT_ROUND,
+            "the next round began before the updates of a, b arrived; averaged 1 update",
+        ),
         (gathered(), Closing.TIMER, "no update came; the model stays as it was"),
         (
             gathered(declined="b"),

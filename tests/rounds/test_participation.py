@@ -185,7 +185,7 @@ def test_who_is_not_chosen_says_nothing_and_averages_what_comes() -> None:
     job.measure()
     assert job.round.record is not None
     assert job.round.record.outcome == (
-        "averaged 2 updates: everyone expected has spoken; 2 of 3 nodes were chosen"
+        "averaged 2 updates: all expected updates arrived; 2 of 3 nodes were chosen"
     )
     assert (job.round.record.chosen, job.round.record.pre_accuracy) == (("a", "c"), None)
 

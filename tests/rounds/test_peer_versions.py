@@ -209,7 +209,9 @@ def test_the_same_version_is_told_to_people_once_and_a_new_beginning_as_that() -
     bench.hear(VersionReceived(version("a", 2), SAID))
     assert not bench.all(Publish)
     bench.hear(VersionReceived(version("a", 1, (9, 9), run="run 2"), SAID))
-    assert [told.text for told in bench.all(Publish)] == ["a began anew, and has version 1 of T now"]
+    assert [told.text for told in bench.all(Publish)] == [
+        "a started again from new parameters, and has version 1 of T now"
+    ]
 
 
 def test_a_peer_that_comes_is_told_the_version() -> None:

@@ -375,7 +375,7 @@ def test_the_view_after_a_round() -> None:
     view = bench.job.view().as_json()
     assert (view["current_round"], view["fed_learn_done"], view["model_was_exchanged"]) == (0, "Yes", "No")
     assert (view["pre_fedavg_accuracy"], view["post_fedavg_accuracy"]) == (0.5, 0.8)
-    assert view["outcome"] == "averaged 3 updates: everyone expected has spoken"
+    assert view["outcome"] == "averaged 3 updates: all expected updates arrived"
     assert (view["contributors"], view["digest"]) == (3, bench.job.records()[-1]["digest"])
 
 

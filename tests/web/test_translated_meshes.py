@@ -122,6 +122,6 @@ def test_real_nodes_speak_spanish_on_the_page_and_english_to_scripts(tmp_path: P
     marked = Marked()
     marked.feed(page)
     assert marked.texts == []
-    assert "ronda 0 cerrada: promedio de 2 actualizaciones: han respondido todos los esperados" in page
-    closed = "round 0 closed: averaged 2 updates: everyone expected has spoken"
+    assert "ronda 0 cerrada: promedio de 2 actualizaciones: llegaron todas las actualizaciones esperadas" in page
+    closed = "round 0 closed: averaged 2 updates: all expected updates arrived"
     assert closed in english and any(item["text"].startswith(closed) for item in items)
