@@ -17,15 +17,15 @@ from tests.simulation.helpers import forget_updates, seeds
 PART = 25  # schedules in one test, to see progress
 
 
-@pytest.mark.parametrize("part", seeds(4, 20))
+@pytest.mark.parametrize("part", seeds(2, 20))
 def test_no_schedule_breaks_a_mesh(part: int) -> None:
     broken = broken_by(range(part * PART, (part + 1) * PART))
     assert [f"python -m flnet.simulation --replay {f.schedule.seed}: {f.reason}" for f in broken] == []
 
 
-@pytest.mark.parametrize("first", range(0, 60, 20))
-def test_no_schedule_breaks_an_asynchronous_mesh(first: int) -> None:
-    assert broken_by(range(first, first + 20), asynchronous=True) == []
+@pytest.mark.parametrize("part", seeds(1, 3))
+def test_no_schedule_breaks_an_asynchronous_mesh(part: int) -> None:
+    assert broken_by(range(part * PART, (part + 1) * PART), asynchronous=True) == []
 
 
 @pytest.mark.parametrize("seed", [492, 647, 679, 2156, 24224, 24527, 24791, 25216, 143769, 149298])
