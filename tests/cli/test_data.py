@@ -51,7 +51,7 @@ def test_a_list_for_scripts(flnet: Flnet, tmp_path: Path, monkeypatch: pytest.Mo
     )
 
 
-@pytest.mark.parametrize("name", ["images", "table"])
+@pytest.mark.parametrize("name", [pytest.param("images", marks=pytest.mark.long), "table"])
 def test_a_sample_comes_with_its_trainer(
     flnet: Flnet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 
@@ -78,83 +77,62 @@ def test_other_data_the_second_time_are_told() -> None:
 
 
 pytestmark = pytest.mark.slow
-TINY = ("--trainer", "TINY", "--nodes", "3", "--rounds", "2")
-SHORT = ("--trainer", "TINY", "--nodes", "2", "--rounds", "1")
+TINY = ("--trainer", "TINY", "--nodes", "2")
 
 
-def addresses(process: subprocess.Popen[str]) -> list[int]:
-    """The ports of the nodes, once the demo stays up for the browser."""
+def until_it_stays(process: subprocess.Popen[str]) -> str:
+    """What the demo has printed once its nodes stay up for the browser."""
     lines: list[str] = []
     assert process.stdout is not None
     for line in process.stdout:
         lines.append(line)
         if "press Ctrl-C to end" in line:
-            return sorted({int(port) for port in re.findall(r"http://127\.0\.0\.1:(\d+)/", "".join(lines))})
+            return "".join(lines)
     raise AssertionError("".join(lines))
 
 
-@dataclass(frozen=True)
-class Ended:
-    """What a demo that ended by itself has said and left behind."""
-
-    code: int
-    out: str
-    err: str
-    left: list[Path]
-
-
-@pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> Ended:
-    """One demo with all its parts, for the tests that only read what it said."""
-    folder = tmp_path_factory.mktemp("demo")
-    with flnet(folder, "demo", *TINY, "--exit", "--alone", "--base-port", str(free_port())) as process:
-        out, err = process.communicate()
-    return Ended(process.returncode, out, err, list(folder.glob("flnet-demo-*")))
-
-
-def test_the_demo_trains_shows_its_results_and_ends(compared: Ended) -> None:
-    out = compared.out
-    assert compared.code == 0, out + compared.err
+def test_the_demo_trains_compares_with_nodes_that_are_alone_and_stays_until_a_node_dies(tmp_path: Path) -> None:
+    with flnet(tmp_path, "demo", *TINY, "--rounds", "2", "--alone", "--base-port", str(free_port())) as process:
+        out = until_it_stays(process)
+        ports = {
+            int(port)
+            for port in re.findall(r"http://127\.0\.0\.1:(\d+)/", out.partition("stay up for the browser")[2])
+        }
+        assert len(ports) == 2 and all(map(answers, ports))
+        os.kill(psutil.Process(process.pid).children()[1].pid, signal.SIGKILL)
+        _, err = process.communicate()
+    assert process.returncode == 1
+    assert re.search(r"node-[ab] was killed by signal 9", err)
+    assert not any(map(answers, ports))
     assert "full mesh after" in out
     assert "SAMPLE DATA" in out
-    assert len(re.findall(r"^round [01]: before .* on all 3 nodes", out, re.MULTILINE)) == 2
+    assert len(re.findall(r"^round [01]: before .* on all 2 nodes", out, re.MULTILINE)) == 2
     assert "all nodes held the same model, bit by bit" in out
     assert re.search(r"^ round +auc +distance", out, re.MULTILINE)
     assert re.search(r"further means after the last averaging: auc 0\.\d{4}, distance \d", out)
     assert "\x1b" not in out, "no terminal, no control sequences"
-    assert not compared.left, "the folder of states and logs is left behind"
+    rows = re.findall(r"^ (\w+) +(node-[ab]|mean) +([\d.]+) +([\d.]+) +[+-][\d.]+ *$", out, re.MULTILINE)
+    assert len(rows) == 3 * 3, out  # accuracy, auc and distance; two nodes and their mean
+    # Alone, two rounds from 0 leave 1/4 of the way to the shard's number; the common model is at 3/4 of their mean.
+    distances = [(float(together), float(alone)) for name, _, together, alone in rows if name == "distance"]
+    assert distances == [(0.125, 0.25), (0.875, 0.5), (0.5, 0.375)]
+    assert re.search(r"^mean accuracy 0\.\d{4} together and 0\.\d{4} alone: alone it is higher by", out, re.M)
+    assert "changed meanwhile" not in out
 
 
-def test_the_demo_trains_mnist_on_the_bundled_digits(tmp_path: Path) -> None:
-    args = ("--nodes", "3", "--rounds", "2", "--exit", "--base-port", str(free_port()))
+def test_the_demo_trains_mnist_on_the_bundled_digits_and_ends(tmp_path: Path) -> None:
+    args = ("--nodes", "2", "--rounds", "1", "--exit", "--base-port", str(free_port()))
     with flnet(tmp_path, "demo", *args, FLNET_COMPUTE="process") as process:
         out, err = process.communicate()
     assert process.returncode == 0, out + err
     assert "digits bundled with scikit-learn" in out
-    after = [
-        float(mean) for mean in re.findall(r"^round \d: before .*, after ([\d.]+) .* on all 3 nodes", out, re.M)
-    ]
-    assert len(after) == 2
-    assert after[1] > 0.85
+    after = re.search(r"^round 0: before .*, after ([\d.]+) .* on all 2 nodes", out, re.MULTILINE)
+    assert after is not None and float(after[1]) > 0.8
+    assert not list(tmp_path.glob("flnet-demo-*")), "the folder of states and logs is left behind"
 
 
-def test_the_demo_compares_with_nodes_that_are_alone(compared: Ended) -> None:
-    out = compared.out
-    rows = re.findall(r"^ (\w+) +(node-[abc]|mean) +([\d.]+) +([\d.]+) +[+-][\d.]+ *$", out, re.MULTILINE)
-    assert len(rows) == 3 * 4, out  # accuracy, auc and distance; three nodes and their mean
-    # Alone, two rounds from 0 leave 1/4 of the way to the shard's number: 1/4, 2/4, 3/4.
-    alone = [own for name, _, _, own in rows if name == "distance"]
-    assert alone == ["0.2500", "0.5000", "0.7500", "0.5000"]
-    together = [float(shared) for name, _, shared, _ in rows if name == "distance"]
-    assert together[:3] == [0.5, 0.5, 1.5]  # the common model is at 3/4 of the mean goal 2
-    assert re.search(
-        r"^mean accuracy 0\.\d{4} together and 0\.\d{4} alone: alone it is higher by", out, re.MULTILINE
-    )
-    assert "changed meanwhile" not in out
-
-
-def test_ctrl_c_ends_the_nodes_that_are_alone_too(tmp_path: Path) -> None:
-    with flnet(tmp_path, "demo", *SHORT, "--alone", "--base-port", str(free_port())) as process:
+def test_ctrl_c_ends_the_nodes_and_those_that_are_alone(tmp_path: Path) -> None:
+    with flnet(tmp_path, "demo", *TINY, "--rounds", "1", "--alone", "--base-port", str(free_port())) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if "each without the others" in line:
@@ -168,36 +146,15 @@ def test_ctrl_c_ends_the_nodes_that_are_alone_too(tmp_path: Path) -> None:
     assert not any(node.is_running() for node in nodes)
 
 
-def test_ctrl_c_ends_the_demo_and_its_nodes(tmp_path: Path) -> None:
-    with flnet(tmp_path, "demo", *SHORT, "--base-port", str(free_port())) as process:
-        ports = addresses(process)
-        assert len(ports) == 2
-        assert all(map(answers, ports))
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate()
-    assert process.returncode == 0, out + err
-    assert "Traceback" not in err
-    assert not any(map(answers, ports))
-
-
 def test_a_killed_demo_leaves_no_nodes(tmp_path: Path) -> None:
-    with flnet(tmp_path, "demo", *SHORT, "--base-port", str(free_port())) as process:
-        addresses(process)
+    args = ("--trainer", "TINY", "--nodes", "1", "--rounds", "0", "--base-port", str(free_port()))
+    with flnet(tmp_path, "demo", *args) as process:
+        until_it_stays(process)
         nodes = psutil.Process(process.pid).children(recursive=True)
-        assert len(nodes) >= 2
+        assert nodes
         process.kill()
         process.communicate()
         until(lambda: not any(node.is_running() and node.status() != "zombie" for node in nodes), "the nodes' end")
-
-
-def test_a_node_that_dies_ends_the_demo_with_words(tmp_path: Path) -> None:
-    with flnet(tmp_path, "demo", *SHORT, "--base-port", str(free_port())) as process:
-        ports = addresses(process)
-        os.kill(psutil.Process(process.pid).children()[1].pid, signal.SIGKILL)
-        _, err = process.communicate()
-    assert process.returncode == 1
-    assert re.search(r"node-[abc] was killed by signal 9", err)
-    assert not any(map(answers, ports))
 
 
 def test_an_unknown_trainer_ends_the_demo_with_words(tmp_path: Path) -> None:

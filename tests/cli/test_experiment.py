@@ -44,11 +44,7 @@ kind = "lone"
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FLNET_TRAINERS_PATH", str(TRAINERS))
     monkeypatch.chdir(tmp_path)
-    return written(tmp_path)
-
-
-def written(folder: Path) -> Path:
-    path = folder / "small.toml"
+    path = tmp_path / "small.toml"
     path.write_text(TABLE, "utf-8")
     return path
 
@@ -71,38 +67,51 @@ def test_an_unknown_table_is_wrong_usage(flnet: Callable[..., Result], tmp_path:
 
 
 @pytest.mark.slow
-def test_a_table_is_run_reported_and_not_run_again(flnet: Callable[..., Result], small: Path) -> None:
-    shown = flnet("experiment", str(small), "--workers", "1")
-    assert shown.exit_code == 0, shown.output
+def test_what_ctrl_c_ended_goes_on_and_nothing_is_run_again(
+    flnet: Callable[..., Result], small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*options: str) -> list[dict[str, object]]:
+        shown = flnet("experiment", str(small), "--workers", "1", *options)
+        assert shown.exit_code == 0, shown.output
+        return kept(folder)
+
     folder = small.parent / "experiments" / "small"
-    before = kept(folder)
-    assert len(before) == 8
-    report = (folder / "report.md").read_text("utf-8")
-    assert "# A small table" in report
-    assert "8 of 8 trainings are done" in report
-    assert flnet("experiment", str(small), "--workers", "2").exit_code == 0
-    assert kept(folder) == before
-    assert flnet("experiment", str(small), "--seeds", "3", "--workers", "1").exit_code == 0
-    assert len(kept(folder)) == 12
-
-
-@pytest.mark.slow
-def test_a_report_is_written_anew_without_running_anything(flnet: Callable[..., Result], small: Path) -> None:
+    report = folder / "report.md"
     refused = flnet("experiment", str(small), "--report")
     assert refused.exit_code == 1
     assert "no training of small is finished in experiments/small; expected some" in refused.stderr
-    assert flnet("experiment", str(small), "--only", "unlike", "--workers", "1").exit_code == 0
-    folder = small.parent / "experiments" / "small"
-    assert len(kept(folder)) == 4
-    report = folder / "report.md"
+    run_until_ctrl_c(small, monkeypatch)
+    (first,) = kept(folder)
+    assert "# A small table" in report.read_text("utf-8")
     assert "| alike |" not in report.read_text("utf-8")
     report.unlink()
-    assert flnet("experiment", str(small), "--report").exit_code == 0
-    assert len(kept(folder)) == 4
-    assert "4 of 8 trainings are done" in report.read_text("utf-8")
-    assert "| unlike |" in report.read_text("utf-8")
-    assert flnet("experiment", str(small), "--only", "alike", "--seeds", "1", "--workers", "1").exit_code == 0
-    assert "| unlike |" in report.read_text("utf-8")
+    assert run("--report") == [first]  # runs nothing
+    assert "1 of 8 trainings are done" in report.read_text("utf-8")
+    assert len(run("--only", "unlike", "--seeds", "1")) == 2
+    whole = run()
+    assert (len(whole), whole[0]) == (8, first)
+    assert "8 of 8 trainings are done" in report.read_text("utf-8")
+    more = run("--seeds", "3")
+    assert (len(more), more[:8]) == (12, whole)
+
+
+def run_until_ctrl_c(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the table in a process of its own, and end it after the first training of the second row."""
+    holds = table.parent / "holds"
+    holds.touch()
+    monkeypatch.setenv("TINY_HOLDS", str(holds))  # the second training waits for this file to go
+    command = [sys.executable, "-m", "flnet", "experiment", str(table), "--only", "unlike", "--workers", "1"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as run:
+        assert run.stderr is not None
+        try:
+            assert "done in" in run.stderr.readline()
+            run.send_signal(signal.SIGINT)
+            told = run.stderr.read()
+            assert run.wait(60) == 128 + signal.SIGINT, told
+        finally:
+            run.kill()
+    holds.unlink()
+    assert "goes on from here" in told
 
 
 @pytest.mark.slow
@@ -129,36 +138,3 @@ def test_quick_is_for_a_look_and_what_fails_has_its_reason(flnet: Callable[..., 
     assert "alike, federated, seed 901: there are no points" in shown.output
     assert "there are no points" in Path("look/report.md").read_text("utf-8")
     assert len(kept(Path("look"))) == 4
-
-
-@pytest.mark.slow
-def test_what_ctrl_c_ended_goes_on_and_gives_the_same_numbers(
-    small: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, holds = small, small.parent / "holds"
-    holds.touch()
-    monkeypatch.setenv("TINY_HOLDS", str(holds))  # the second training waits for this file to go
-    command = [sys.executable, "-m", "flnet", "experiment", str(path), "--workers", "1", "--out"]
-
-    def numbers(folder: Path) -> dict[object, object]:
-        return {each["key"]: each["outcome"]["figures"] for each in kept(folder)}  # type: ignore[index]
-
-    with subprocess.Popen([*command, "ended"], stderr=subprocess.PIPE, text=True) as run:
-        assert run.stderr is not None
-        try:
-            assert "done in" in run.stderr.readline()
-            run.send_signal(signal.SIGINT)
-            told = run.stderr.read()
-            assert run.wait(60) == 128 + signal.SIGINT, told
-        finally:
-            run.kill()
-    holds.unlink()
-    first = numbers(Path("ended"))
-    assert len(first) == 1
-    assert "goes on from here" in told
-    assert Path("ended/report.md").exists()
-    subprocess.run([*command, "ended"], check=True, timeout=120)
-    subprocess.run([*command, "whole"], check=True, timeout=120)
-    assert len(kept(Path("ended"))) == 8
-    assert first.items() <= numbers(Path("ended")).items()
-    assert numbers(Path("ended")) == numbers(Path("whole"))

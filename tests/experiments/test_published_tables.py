@@ -142,14 +142,10 @@ def consistency_against(attack: str) -> Outcome:
     return run_together(chosen, Settings(compute_threads=1))[0]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("attack", "figure", "most"),
-    [
-        ("sign-flip:5", "hostile_weight", 0.02),
-        pytest.param("label-flip", "", 0.0, marks=pytest.mark.long),
-        pytest.param("backdoor", "backdoor_success", 0.1, marks=pytest.mark.long),
-    ],
+    [("sign-flip:5", "hostile_weight", 0.02), ("label-flip", "", 0.0), ("backdoor", "backdoor_success", 0.1)],
 )
 def test_weights_by_consistency_keep_these_bounds(attack: str, figure: str, most: float) -> None:
     def value(row: str, name: str) -> float:

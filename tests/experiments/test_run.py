@@ -112,25 +112,16 @@ def children() -> set[int]:
     return {child.pid for child in psutil.Process(os.getpid()).children()}
 
 
-def variant(folder: Path, names: Sequence[str], old: str, new: str) -> Settings:
-    """Settings with trainers that differ from TINY in some text."""
-    text = (TRAINERS / "TINY.py").read_text("utf-8")
-    assert old in text
-    for name in names:
-        (folder / f"{name}.py").write_text(text.replace(old, new), "utf-8")
-    return SETTINGS.model_copy(update={"trainers_path": folder})
-
-
 @pytest.mark.slow
-def test_any_number_of_workers_gives_the_same_numbers_and_leaves_no_process() -> None:
+def test_workers_give_the_same_numbers_and_leave_no_process() -> None:
     cells = [
         *(cell(seed, together=2, partition="dirichlet:0.5") for seed in range(3)),
         *(cell(kind="lone"), cell(kind="central"), cell(901)),
     ]
     before = children()
-    one, two = (numbers(LocalEngine(SETTINGS, workers).run(cells)) for workers in (1, 2))
-    assert one == two == {each.key: run(each)[0] for each in cells}
-    assert len({outcome.value("after.accuracy") for outcome in one.values()}) > 3
+    theirs = numbers(LocalEngine(SETTINGS, 2).run(cells))
+    assert theirs == {each.key: run(each)[0] for each in cells}
+    assert len({outcome.value("after.accuracy") for outcome in theirs.values()}) > 3
     assert children() == before
 
 
@@ -138,8 +129,8 @@ def test_any_number_of_workers_gives_the_same_numbers_and_leaves_no_process() ->
 def test_progress_is_reported_and_closing_the_iterator_ends_the_workers() -> None:
     progress: list[float] = []
     before = children()
-    engine = LocalEngine(SETTINGS, 2, lambda busy: progress.extend(done for _, done in busy.values()))
-    results = engine.run([cell(seed, rounds=200) for seed in range(4)])
+    engine = LocalEngine(SETTINGS, 1, lambda busy: progress.extend(done for _, done in busy.values()))
+    results = engine.run([cell(seed, rounds=100) for seed in range(2)])
     next(results)
     results.close()  # type: ignore[attr-defined]
     assert children() == before
@@ -147,21 +138,26 @@ def test_progress_is_reported_and_closing_the_iterator_ends_the_workers() -> Non
 
 
 @pytest.mark.slow
-def test_a_worker_loads_one_trainer(tmp_path: Path) -> None:
-    settings = variant(tmp_path, ("ONE", "TWO"), "return DataInfo(self.place", "return DataInfo(str(os.getpid())")
-    cells = [cell(seed, trainer=name) for name in ("ONE", "TWO", "ONE") for seed in range(2)]
-    places = [(each.setup.trainer, outcome.data) for each, outcome in LocalEngine(settings, 1).run(cells)]
-    assert len(places) == 6
-    assert len({process for _, process in places}) == len(set(places)) >= 2
-
-
-@pytest.mark.slow
-def test_the_cells_of_a_worker_that_died_have_that_reason_and_others_continue(tmp_path: Path) -> None:
-    dying = "if task.hyper.e == 9:\n            os._exit(7)\n        w, b = task.params"
-    settings = variant(tmp_path, ("DYING",), "w, b = task.params", dying)
-    cells = [cell(seed, trainer="DYING", epochs=epochs) for seed, epochs in enumerate([1, 9, 1])]
-    reasons = {each.seed: outcome.reason for each, outcome in LocalEngine(settings, 1).run(cells)}
-    assert reasons == {0: "", 1: "the process that trained it ended with code 7", 2: ""}
+def test_a_worker_loads_one_trainer_and_if_it_dies_its_cells_have_that_reason(tmp_path: Path) -> None:
+    text = (TRAINERS / "TINY.py").read_text("utf-8")
+    for old, new in {
+        "return DataInfo(self.place": "return DataInfo(str(os.getpid())",
+        "w, b = task.params": "if task.hyper.e == 9:\n            os._exit(7)\n        w, b = task.params",
+    }.items():
+        assert old in text
+        text = text.replace(old, new)
+    for name in ("ONE", "TWO"):
+        (tmp_path / f"{name}.py").write_text(text, "utf-8")
+    settings = SETTINGS.model_copy(update={"trainers_path": tmp_path})
+    cells = [
+        cell(seed, trainer=name, epochs=epochs)
+        for seed, (name, epochs) in enumerate([("ONE", 1), ("ONE", 1), ("TWO", 9), ("TWO", 1)])
+    ]
+    outcomes = {each.seed: outcome for each, outcome in LocalEngine(settings, 1).run(cells)}
+    reasons = {seed: outcome.reason for seed, outcome in outcomes.items()}
+    assert reasons == {0: "", 1: "", 2: "the process that trained it ended with code 7", 3: ""}
+    processes = [outcomes[seed].data for seed in (0, 1, 3)]
+    assert processes[0] == processes[1] != processes[2]
 
 
 # Ray, or a stand-in for it.
