@@ -47,13 +47,11 @@ def test_the_sizes_of_the_works_are_those_that_are_stated() -> None:
     assert WORKS["W2"].nbytes == 40_083_496
 
 
-def test_both_plain_meshes_learn_the_same() -> None:
+@pytest.mark.parametrize("ways", [("sockets",), pytest.param(("http", "sockets"), marks=pytest.mark.long)])
+def test_plain_meshes_learn_and_both_the_same(ways: tuple[str, ...]) -> None:
     result = [
-        json.loads(in_process("plain_mesh", "W1", "--way", way, "--nodes", 2, "--rounds", 2)) for way in WAYS
+        json.loads(in_process("plain_mesh", "W1", "--way", way, "--nodes", 2, "--rounds", 1)) for way in ways
     ]
-    assert all(len(run["rounds_s"]) == 2 and run["mb"] > 0 for run in result)
-    assert result[0]["accuracy"] == pytest.approx(result[1]["accuracy"], abs=0.01)
+    assert all(len(run["rounds_s"]) == 1 and run["mb"] > 0 for run in result)
+    assert result[0]["accuracy"] == pytest.approx(result[-1]["accuracy"], abs=0.01)
     assert result[0]["accuracy"] > 0.3  # of ten classes
-
-
-WAYS = ("http", "sockets")

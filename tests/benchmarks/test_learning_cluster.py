@@ -10,15 +10,15 @@ from benchmarks.learning_cluster import Course, Digits, LearningCluster
 from flnet.rounds.participation import Participation
 from flnet.rounds.settings import Rules
 
-NODES, BATCH_S, ROUNDS = 5, 0.1, 20
+NODES, BATCH_S, ROUNDS = 5, 0.1, 10
 
 
 @cache
 def blobs() -> Digits:
-    """Four classes of 400 numbers, which overlap a little."""
+    """Four classes of 100 numbers, which overlap a little."""
     chance = np.random.default_rng(2)
     y = chance.integers(0, 4, 4000)
-    x = chance.normal(np.eye(400, dtype=np.float32)[y] * 4, 1.0).astype(np.float32)
+    x = chance.normal(np.eye(100, dtype=np.float32)[y] * 4, 1.0).astype(np.float32)
     return Digits(x[:3200], y[:3200], x[3200:], y[3200:])
 
 

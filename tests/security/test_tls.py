@@ -42,10 +42,12 @@ class Listener:
 
 
 @asynccontextmanager
-async def listening(folder: Path) -> AsyncIterator[Listener]:
+async def listening(folder: Path, handshake_seconds: float = 5) -> AsyncIterator[Listener]:
     one = Listener(folder)
     context = server_context(folder, one.on_plain)
-    server = await asyncio.start_server(one.serve, "127.0.0.1", 0, ssl=context, ssl_handshake_timeout=5)
+    server = await asyncio.start_server(
+        one.serve, "127.0.0.1", 0, ssl=context, ssl_handshake_timeout=handshake_seconds
+    )
     one.port = server.sockets[0].getsockname()[1]
     try:
         yield one
@@ -96,7 +98,7 @@ async def test_browsers_are_shown_a_certificate_that_they_take_and_that_is_no_no
 
 
 async def test_who_comes_without_tls_is_told_so_and_the_node_hears_of_it(tmp_path: Path) -> None:
-    async with listening(tmp_path) as one:
+    async with listening(tmp_path, 1) as one:  # what came in the clear is answered, and closed after this time
         answer = await ask(one.port, None)
         garbage = await asyncio.open_connection("127.0.0.1", one.port)
         garbage[1].write(bytes(200))

@@ -359,7 +359,7 @@ class Twins(RuleBasedStateMachine):
 
 
 TestTwins = Twins.TestCase
-TestTwins.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestTwins.settings = settings(max_examples=settings().max_examples // 3, stateful_step_count=25)
 
 
 @pytest.mark.parametrize("on_disk", [False, True])

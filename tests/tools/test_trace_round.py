@@ -17,7 +17,7 @@ WAYS = ("update", "click")
 @pytest.mark.slow
 def test_a_round_is_traced() -> None:
     told = subprocess.run(
-        [sys.executable, "-m", "tests.tools.trace_round", "--json", "--rounds", "3"],
+        [sys.executable, "-m", "tests.tools.trace_round", "--json", "--rounds", "2"],
         cwd=ROOT,
         capture_output=True,
         text=True,

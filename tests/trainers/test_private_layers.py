@@ -36,7 +36,7 @@ def nodes(folder: Path, count: int, method: Method) -> list[Trainer]:
     return found
 
 
-@pytest.mark.parametrize("personal", ["none", "increment:2"])
+@pytest.mark.parametrize("personal", [pytest.param("none", marks=pytest.mark.long), "increment:2"])
 def test_a_private_head_stays_and_the_rest_is_averaged(tmp_path: Path, personal: str) -> None:
     trainers = nodes(tmp_path, 2, Method(personal=personal, choice="local"))
     held = [Params(trainer.initial_params(0)) for trainer in trainers]
