@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import secrets
 import time
 from collections.abc import Callable
 from importlib.resources import files
 
 from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, Scope
-from quart import Quart
+from quart import Quart, Response, request
 
 from flnet.node.interface import Node
 from flnet.settings import Settings
@@ -29,6 +30,9 @@ VIEWS: tuple[Route, ...] = (  # further pages, under /view/; they work without s
     *(*data.pages, *keys.pages, *settings.pages, *api.pages),
 )
 ROUTES: tuple[Route, ...] = (*ENDPOINTS, *PAGES, *VIEWS)
+COMPRESSED_TYPES = frozenset({"text/html", "text/css", "text/javascript", "image/svg+xml"})
+SMALLEST_COMPRESSED = 1000  # bytes; below, the head of the answer weighs as much
+GZIP_LEVEL = 4  # of 9: beyond, the time grows faster than the size shrinks
 
 
 class NodeApp(Quart):
@@ -66,10 +70,24 @@ def create_app(
     app.after_request(linger)
     if signed is not None:
         app.after_request(signed.sign)
-    app.after_request(frame.compress)
+    app.after_request(compress)
     app.register_blueprint(blueprint("api", ENDPOINTS, node, settings))
     app.register_blueprint(blueprint("page", PAGES, node, settings))
     views = blueprint("view", VIEWS, node, settings)
     frame.answer_errors(views, node)
     app.register_blueprint(views)
     return app
+
+
+async def compress(answer: Response) -> Response:
+    """Compress a page, a file of the pages or a picture, if its caller takes gzip (RFC 9110, section 12.5.3)."""
+    if answer.mimetype not in COMPRESSED_TYPES or "Content-Encoding" in answer.headers:
+        return answer
+    answer.vary.add("Accept-Encoding")
+    if not request.accept_encodings["gzip"]:
+        return answer
+    body = await answer.get_data(as_text=False)
+    if len(body) >= SMALLEST_COMPRESSED:
+        answer.set_data(gzip.compress(body, GZIP_LEVEL, mtime=0))
+        answer.headers["Content-Encoding"] = "gzip"
+    return answer

@@ -6,18 +6,17 @@ import asyncio
 import contextlib
 import resource
 import socket
-import time
 from collections.abc import AsyncIterator, Iterator
 
 import httpx
 import psutil
 import pytest
 
+from flnet.web import body, server
 from flnet.web.connection_limits import MAX_PER_ADDRESS
-from flnet.web.server import KEEP_ALIVE_SECONDS
-from tests.processes.harness import RealNode, harness
+from tests.processes.harness import RealNode, harness, until
+from tests.threats.conftest import Serve
 
-pytestmark = pytest.mark.slow
 MANY = 1500
 REQUEST = b"POST /training/model_params HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 STARTS = (
@@ -31,11 +30,13 @@ STARTS = (
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealNode]:
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealNode]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192) if hard > 0 else 8192, hard))
     with harness(tmp_path_factory.mktemp("slow")) as made:
-        yield made.start()
+        started = made.start()
+        made.ready()
+        yield started
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
@@ -74,48 +75,45 @@ def files_of(node: RealNode) -> int:
     return psutil.Process(node.process.pid).num_fds()
 
 
-async def test_a_thousand_half_open_connections_keep_nobody_out(node: RealNode) -> None:
-    await asyncio.to_thread(_ready, node)
-    before, memory = files_of(node), psutil.Process(node.process.pid).memory_info().rss
-    async with opened(node.port, MANY):
+@pytest.mark.slow
+async def test_a_thousand_half_open_connections_keep_nobody_out(real: RealNode) -> None:
+    before, memory = files_of(real), psutil.Process(real.process.pid).memory_info().rss
+    async with opened(real.port, MANY):
         for path in ("/health", "/info", "/peers"):
-            assert (await answer(node, path)).status_code == 200
-        assert files_of(node) - before <= MAX_PER_ADDRESS + 16
-        assert psutil.Process(node.process.pid).memory_info().rss - memory < 96 * 1024 * 1024
-    await until(lambda: files_of(node) <= before + 4, "the end of the connections")
+            assert (await answer(real, path)).status_code == 200
+        assert files_of(real) - before <= MAX_PER_ADDRESS + 16
+        assert psutil.Process(real.process.pid).memory_info().rss - memory < 96 * 1024 * 1024
+    await asyncio.to_thread(until, lambda: files_of(real) <= before + 4, "the end of the connections")
 
 
-async def test_a_request_whose_head_comes_a_byte_at_a_time_is_cut(node: RealNode) -> None:
-    await asyncio.to_thread(_ready, node)
-    await asyncio.gather(*(trickled(node, start) for start in STARTS[1:4]))
+async def test_a_request_whose_head_comes_a_byte_at_a_time_is_cut(
+    serving: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process, with a short time: that of a real node is a quarter of a minute."""
+    monkeypatch.setattr(server, "KEEP_ALIVE_SECONDS", 0.3)
+    async with asyncio.timeout(60), serving() as port:
+        await asyncio.gather(*(trickled(port, start) for start in STARTS[1:4]))
 
 
-async def trickled(node: RealNode, start: bytes) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
+async def trickled(port: int, start: bytes) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(start)
     over = asyncio.create_task(reader.read())
-
-    async def trickle() -> None:
-        while not over.done():
-            with contextlib.suppress(ConnectionError):
-                writer.write(b"x")
-                await writer.drain()
-            await asyncio.wait({over}, timeout=1)
-
-    async with asyncio.timeout(KEEP_ALIVE_SECONDS * 3):
-        await trickle()
+    while not over.done():
+        with contextlib.suppress(ConnectionError):
+            writer.write(b"x")
+            await writer.drain()
+        await asyncio.wait({over}, timeout=0.02)
     with contextlib.suppress(ConnectionError):
         assert not over.result().startswith(b"HTTP/1.1 2")
     writer.close()
 
 
-async def test_a_body_that_comes_a_byte_at_a_time_is_cut(node: RealNode, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_that_comes_a_byte_at_a_time_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process, with short times: those of a real node are half a minute and more."""
-    from flnet.web import body as module
-
-    monkeypatch.setattr(module, "BASE_SECONDS", 0.3)
-    trickling = module.LimitedBody(60_000, 100_000)
-    monkeypatch.setattr(module, "SLOWEST_BYTES_PER_SECOND", 200_000)
+    monkeypatch.setattr(body, "BASE_SECONDS", 0.3)
+    trickling = body.LimitedBody(60_000, 100_000)
+    monkeypatch.setattr(body, "SLOWEST_BYTES_PER_SECOND", 200_000)
 
     async def trickle() -> None:
         while True:
@@ -126,21 +124,3 @@ async def test_a_body_that_comes_a_byte_at_a_time_is_cut(node: RealNode, monkeyp
     with pytest.raises(TimeoutError):
         await trickling.read()
     task.cancel()
-
-
-def _ready(node: RealNode) -> None:
-    deadline = time.monotonic() + 60
-    while True:
-        with contextlib.suppress(Exception):
-            if node.http.get("/health").status_code == 200:
-                return
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
-async def until(holds: object, what: str) -> None:
-    assert callable(holds)
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.1)

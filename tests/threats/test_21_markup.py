@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
+from flnet.protocol.messages import HyperParams
 from tests.threats.conftest import Serve
 from tests.web.browsing import HERE, MARKS
+from tests.web.fake_job import FakeJob
 from tests.web.fake_node import FakeNode
 
 pytestmark = MARKS
@@ -66,17 +69,18 @@ PAYLOADS = [
     f"<scr\u0000ipt>{DO}</script>",
     f"\u202e<script>{DO}</script>\u2066",
 ]
-PATHS = ("/", "/?fragment=main", "/view/models/MNIST", "/view/data", "/view/predict/MNIST", "/sign-in?back=/{}")
+PATHS = ("/", "/?fragment=main", "/view/models/MNIST", "/view/data", "/view/predict/MNIST")
 OURS = "script:not([src^='/web/']), img:not([src^='/web/']), iframe, object, embed, base, style, meta[http-equiv]"
 HANDLERS = """() => [...document.querySelectorAll("*")].flatMap(one => [...one.attributes])
   .filter(one => one.name.startsWith("on") || /^\\s*javascript:/i.test(one.value) && one.name === "href").length"""
 
 
 def poison(node: FakeNode, text: str, place: int) -> None:
-    """Everything that a peer can say holds the text."""
-    job = node.jobs["MNIST"]
-    job.label = job.outcome = job.source = text
-    job.error, job.waiting_for = text, [text]
+    """A peer and a job of which everything that a peer can say holds the text."""
+    trainer = f"JOB_{place}" if place else "MNIST"
+    job = FakeJob(trainer, text, HyperParams(e=1, u=0.1, b=8), source=text, outcome=text, error=text)
+    job.waiting_for = [text]
+    node.jobs[trainer] = job
     words = {
         "trainer_label": text,
         "outcome": text,
@@ -85,7 +89,7 @@ def poison(node: FakeNode, text: str, place: int) -> None:
         "phase": text,
     }
     others = {"trainer_id": text, "current_round": 2, "waiting_for": [text], "received": [text], "initiator": text}
-    info = {"version": text, "lastNodeStatus": text, "jobsInfo": [words | others, words | {"trainer_id": "MNIST"}]}
+    info = {"version": text, "lastNodeStatus": text, "jobsInfo": [words | others, words | {"trainer_id": trainer}]}
     name = text if len(text) <= 64 and text.isprintable() else f"peer {place}"  # as announcing demands
     node.add_peer(name, f"127.0.0.1:{4001 + place}", "dead" if place % 2 else "alive", text)
     node.around.append({"id": name, "address": text, "info": info, "error": text})
@@ -96,26 +100,24 @@ def test_there_are_fifty_of_them() -> None:
 
 
 @pytest.mark.asyncio(loop_scope="session")
-@pytest.mark.parametrize("start", range(0, 50, 10))
-async def test_whatever_peers_say_is_text(serving: Serve, node: FakeNode, chromium: Any, start: int) -> None:
+async def test_whatever_peers_say_is_text(serving: Serve, node: FakeNode, chromium: Any) -> None:
     wrong: list[str] = []
+    for place, text in enumerate(PAYLOADS):
+        poison(node, text, place)
+        node.feed.publish("update_received", text, "MNIST", peer=text)
+        node.feed.publish(text, text, text)
     async with serving() as port, asyncio.timeout(120):
         context = await chromium.new_context()
         context.on("dialog", lambda dialog: wrong.append(dialog.message))
         context.on("request", lambda asked: None if HERE.match(asked.url) else wrong.append(asked.url))
         page = await context.new_page()
         page.on("console", lambda told: wrong.append(told.text) if "Content Security" in told.text else None)
-        for place, text in enumerate(PAYLOADS[start : start + 10]):
-            poison(node, text, place)
-            node.feed.publish("update_received", text, "MNIST", peer=text)
-            node.feed.publish(text, text, text)
-            for path in PATHS if place in (0, 9) else PATHS[:1]:
-                address = path.format(text.replace("%", "%25").replace("#", "%23"))
-                answer = await page.goto(f"http://127.0.0.1:{port}{address}")
-                assert answer.status == 200, (path, text)
-                assert await page.evaluate("window.taken") is None, (path, text)
-                assert await page.locator(OURS).count() == 0, (path, text)
-                assert await page.evaluate(HANDLERS) == 0, (path, text)
+        for path in (*PATHS, *(f"/sign-in?back=/{quote(text)}" for text in PAYLOADS[::10])):
+            answer = await page.goto(f"http://127.0.0.1:{port}{path}")
+            assert answer.status == 200, path
+            assert await page.evaluate("window.taken") is None, path
+            assert await page.locator(OURS).count() == 0, path
+            assert await page.evaluate(HANDLERS) == 0, path
         await context.close()
     assert wrong == []
 

@@ -129,11 +129,12 @@ def test_an_attempt_comes_from_an_address_of_its_own(server: tuple[int, list[str
 
 def test_connections_that_are_held_are_counted_by_their_ends(server: tuple[int, list[str]]) -> None:
     at = Target(server[0], 0, MeshKey("x" * 16), "", "")
-    assert held_open(at, 1.5, 1, b"", (b"GET /",))["403"] == 1
+    assert held_open(at, 0.5, 1, b"", (b"GET /",))["403"] == 1
     assert held_open(at, 0.1, 1, b"", (b"G",))["left open"] == 1
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_mesh_trains_on_while_requests_are_replayed(tmp_path: Path) -> None:
     with besieged(tmp_path) as made:
         (found,) = siege(made, 1.5, 50.0, only="replay")

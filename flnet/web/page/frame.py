@@ -1,8 +1,7 @@
-"""What all pages have in common: navigation, language, colours, static files, notices, errors and compression."""
+"""What all pages have in common: navigation, language, colours, static files, notices and errors."""
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import logging
 import secrets
@@ -50,9 +49,6 @@ NAVIGATION = (  # path and name of the pages in the header
     ("/view/api", text("API")),
 )
 VIEWS_OF_TRAINERS = ("models", "predict")  # each shows one trainer at a time
-COMPRESSED_TYPES = frozenset({"text/html", "text/css", "text/javascript", "image/svg+xml"})
-SMALLEST_COMPRESSED = 1000  # bytes; below, the head of the answer weighs as much
-GZIP_LEVEL = 4  # of 9: beyond, the time grows faster than the size shrinks
 
 
 @dataclass(frozen=True)
@@ -253,20 +249,6 @@ class Notices:
 def notices() -> Notices:
     """The notices of the current app; a form may lead to another page than its own."""
     return cast(Notices, current_app.extensions.setdefault("flnet.notices", Notices()))
-
-
-async def compress(answer: Response) -> Response:
-    """Compress an answer of a page or one of its files, if its caller takes gzip (RFC 9110, section 12.5.3)."""
-    if answer.mimetype not in COMPRESSED_TYPES or "Content-Encoding" in answer.headers:
-        return answer
-    answer.vary.add("Accept-Encoding")
-    if not request.accept_encodings["gzip"]:
-        return answer
-    body = await answer.get_data(as_text=False)
-    if len(body) >= SMALLEST_COMPRESSED:
-        answer.set_data(gzip.compress(body, GZIP_LEVEL, mtime=0))
-        answer.headers["Content-Encoding"] = "gzip"
-    return answer
 
 
 def chosen_theme() -> str:

@@ -21,13 +21,13 @@ pytestmark = [*MARKS, pytest.mark.slow]
 SEND = "Bring data"
 
 
-@pytest.fixture
-def node(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[RealNode]:
-    """A node whose one trainer has no data; it plays with all of them, or with the part that a test asks for."""
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[RealNode]:
+    """A node whose one trainer has no data at first; it plays with all of them, or with the part that a test asks for."""
     shard = getattr(request, "param", "1/1")
-    with harness(tmp_path) as h:
+    with harness(tmp_path_factory.mktemp("import")) as h:
         (h.trainers / "DIGITS.py").write_text(TRAINER)
-        made = h.start(TRAINERS="DIGITS", DATA_SHARD=shard, DATASETS_PATH=str(tmp_path / "data"), COMPUTE="thread")
+        made = h.start(TRAINERS="DIGITS", DATA_SHARD=shard, DATASETS_PATH=str(h.folder / "data"), COMPUTE="thread")
         until(lambda: phase(made) == "NO_DATA", "the trainer to miss its data")
         yield made
 
@@ -45,9 +45,37 @@ def phase(node: RealNode) -> str:
         return ""
 
 
-def in_place(tmp_path: Path) -> list[str]:
-    folder = tmp_path / "data"
+def in_place(node: RealNode) -> list[str]:
+    folder = node.log.with_name("data")
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+
+def test_what_is_not_read_is_undone_and_a_button_stops_what_is_on_its_way(
+    node: RealNode, page: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text("not what it reads")
+    page.get_by_label("Files or an archive").set_input_files(tmp_path / "notes.txt")
+    page.get_by_role("button", name=SEND).click()
+    expect(page.get_by_role("alert").last).to_contain_text("bring the four idx files", timeout=LONG)
+    check_looks(page)
+    assert in_place(node) == []
+    assert phase(node) == "NO_DATA"
+    expect(page.get_by_role("button", name=SEND)).to_be_enabled()
+
+    (tmp_path / "large.bin").write_bytes(os.urandom(4_000_000))
+    network = page.context.new_cdp_session(page)
+    slow = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 400_000}
+    network.send("Network.enable")
+    network.send("Network.emulateNetworkConditions", slow)
+    page.get_by_label("Files or an archive").set_input_files(tmp_path / "large.bin")
+    page.get_by_role("button", name=SEND).click()
+    bar = page.get_by_role("progressbar", name="Sent")
+    until(lambda: 0 < float(bar.evaluate("bar => bar.value")) < 100, "the bar to move")
+    until(lambda: any(name.startswith(".import-") for name in in_place(node)), "the first bytes on disk")
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_role("alert").last).to_have_text("Cancelled; nothing was changed.", timeout=LONG)
+    until(lambda: in_place(node) == [], "what came to be gone")
+    expect(bar).to_be_hidden()
 
 
 def test_an_archive_is_brought_and_trained_on(node: RealNode, page: Any, tmp_path: Path) -> None:
@@ -66,37 +94,10 @@ def test_an_archive_is_brought_and_trained_on(node: RealNode, page: Any, tmp_pat
     assert node.trigger("DIGITS").status_code == 202
     until(lambda: bool(node.history("DIGITS")) and phase(node) == "IDLE", "the end of the round")
     assert node.job("DIGITS")["post_fedavg_accuracy"] > 0.7
-    assert in_place(tmp_path) == ["digits"]
+    assert in_place(node) == ["digits"]
 
 
-def test_what_is_not_read_is_undone_and_a_button_stops_what_is_on_its_way(
-    node: RealNode, page: Any, tmp_path: Path
-) -> None:
-    (tmp_path / "notes.txt").write_text("not what it reads")
-    page.get_by_label("Files or an archive").set_input_files(tmp_path / "notes.txt")
-    page.get_by_role("button", name=SEND).click()
-    expect(page.get_by_role("alert").last).to_contain_text("bring the four idx files", timeout=LONG)
-    check_looks(page)
-    assert in_place(tmp_path) == []
-    assert phase(node) == "NO_DATA"
-    expect(page.get_by_role("button", name=SEND)).to_be_enabled()
-
-    (tmp_path / "large.bin").write_bytes(os.urandom(4_000_000))
-    network = page.context.new_cdp_session(page)
-    slow = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 400_000}
-    network.send("Network.enable")
-    network.send("Network.emulateNetworkConditions", slow)
-    page.get_by_label("Files or an archive").set_input_files(tmp_path / "large.bin")
-    page.get_by_role("button", name=SEND).click()
-    bar = page.get_by_role("progressbar", name="Sent")
-    until(lambda: 0 < float(bar.evaluate("bar => bar.value")) < 100, "the bar to move")
-    until(lambda: any(name.startswith(".import-") for name in in_place(tmp_path)), "the first bytes on disk")
-    page.get_by_role("button", name="Cancel").click()
-    expect(page.get_by_role("alert").last).to_have_text("Cancelled; nothing was changed.", timeout=LONG)
-    until(lambda: in_place(tmp_path) == [], "what came to be gone")
-    expect(bar).to_be_hidden()
-
-
+@pytest.mark.parametrize("node", ["1/2"], indirect=True)
 @pytest.mark.parametrize("page", [{"java_script_enabled": False, "locale": "es"}], indirect=True)
 def test_without_script_and_in_spanish_it_works_too(page: Any, tmp_path: Path) -> None:
     expect(page.get_by_text("Traer datos a este entrenador")).to_be_visible()

@@ -13,10 +13,9 @@ from quart import Quart
 from flnet.errors import NotReady
 from flnet.settings import load_settings
 from flnet.web.api.mesh import InfoView
-from flnet.web.app import create_app
+from flnet.web.app import SMALLEST_COMPRESSED, create_app
 from flnet.web.page.frame import (
     MODES,
-    SMALLEST_COMPRESSED,
     THEME_COOKIE,
     Notice,
     Notices,
