@@ -72,29 +72,25 @@ async def test_a_trainer_is_told_about_the_node_and_has_a_folder(
         assert (folder / "state/trainers/CURIOUS/told").read_text() == f"(2, 3) 7 {told} {folder}"
 
 
-@pytest.mark.parametrize(
-    ("fit", "words"),
-    [
-        ("raise ValueError('boom')", r"trainer ODD failed in fit: ValueError: boom \(ODD.py, line 12\)"),
-        ("sys.exit(3)", "trainer ODD failed in fit: SystemExit: 3"),
-        ("task.params['w'][0] = 1", "read-only"),
-        ("return 5", "fit of trainer ODD gave a int; expected a Fit"),
-        (
-            "return Fit({'w': np.array([np.nan, 1], np.float32), 'steps': task.params['steps']}, 1)",
-            "training diverged: 'w' has numbers that are not finite; try a smaller learning rate",
-        ),
-        ("raise DataMissing('no rows', 'bring some')", "no rows; bring some"),
-    ],
-)
 async def test_a_failing_fit_ends_in_words_and_the_lane_goes_on(
-    compute: str, bench: MakeBench, folder: Path, fit: str, words: str
+    compute: str, bench: MakeBench, folder: Path
 ) -> None:
-    name = plugin(folder, "ODD", fit=fit)
+    nan = "return Fit({'w': np.array([np.nan, 1], np.float32), 'steps': task.params['steps']}, 1)"
+    failing = {
+        "raise ValueError('boom')": r"trainer ODD0 failed in fit: ValueError: boom \(ODD0.py, line 12\)",
+        "sys.exit(3)": "trainer ODD1 failed in fit: SystemExit: 3",
+        "task.params['w'][0] = 1": "read-only",
+        "return 5": "fit of trainer ODD3 gave a int; expected a Fit",
+        nan: "training diverged: 'w' has numbers that are not finite; try a smaller learning rate",
+        "raise DataMissing('no rows', 'bring some')": "no rows; bring some",
+    }
+    names = [plugin(folder, f"ODD{number}", fit=fit) for number, fit in enumerate(failing)]
     queue = bench(compute).queue
-    with pytest.raises(TrainerError, match=words) as caught:
-        await queue.call(name, FitRequest(START, HYPER, seed=1))
-    assert isinstance(caught.value, DataMissing) == ("DataMissing" in fit)
-    assert (await queue.call(name, EvaluateRequest(START))).examples == 4
+    for name, (fit, words) in zip(names, failing.items(), strict=True):
+        with pytest.raises(TrainerError, match=words) as caught:
+            await queue.call(name, FitRequest(START, HYPER, seed=1))
+        assert isinstance(caught.value, DataMissing) == ("DataMissing" in fit)
+        assert (await queue.call(name, EvaluateRequest(START))).examples == 4
 
 
 async def test_a_trainer_without_data_says_so_and_is_tried_again(

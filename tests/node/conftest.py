@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
+from flnet.membership import state
+from flnet.membership.probing import Pauses
+from flnet.node import mesh_calls
 from tests.node import mesh
 
 WIRES = ("safetensors", "json")
@@ -23,3 +28,10 @@ def default_wire(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     wire: str = request.param
     monkeypatch.setattr(mesh, "default_wire", wire)
     return wire
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes that are made now probe their peers, and ask their introducers, ten times as often."""
+    monkeypatch.setattr(state, "Pauses", partial(Pauses, tick=0.1, probe=0.2))
+    monkeypatch.setattr(mesh_calls, "PAUSE_SECONDS", 0.1)

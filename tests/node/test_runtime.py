@@ -138,6 +138,7 @@ async def test_a_peer_whose_training_fails_ends_nothing() -> None:
         await mesh.stop()
 
 
+@pytest.mark.usefixtures("hurried")
 async def test_a_dead_peer_is_not_waited_for() -> None:
     async with mesh_of(1.0, 1.0, 1.0) as mesh:
         gone = mesh.nodes.pop("c")
@@ -151,6 +152,7 @@ async def test_a_dead_peer_is_not_waited_for() -> None:
         assert [peer["state"] for peer in mesh.nodes["a"].peers()] == ["alive", "dead"]
 
 
+@pytest.mark.usefixtures("hurried")
 async def test_a_node_that_comes_back_takes_part_again() -> None:
     async with mesh_of(1.0, 1.0) as mesh:
         a, b = mesh.nodes["a"].me.address, mesh.nodes["b"].me.address

@@ -214,6 +214,7 @@ async def test_strangers_see_each_other_wait_and_meet_as_soon_as_both_are_accept
     assert fingerprint(KEYS["b"])[:11] in kinds(b, "trust_waits")[0]
 
 
+@pytest.mark.usefixtures("hurried")
 async def test_an_introducer_brings_nodes_together_and_takes_back_its_word() -> None:
     mesh = Mesh()
     try:

@@ -69,12 +69,12 @@ def test_a_goal_that_is_given_up_has_an_exit_code_of_its_own(mesh: Harness) -> N
 def test_the_others_go_on_and_end_together_when_the_node_that_was_asked_is_killed(mesh: Harness) -> None:
     first, *others = mesh.nodes
     before = first.job(TRAINER)["current_round"]
-    waiting = train(first, "--until", "accuracy>=1", "--max-rounds", "15")
+    waiting = train(first, "--until", "accuracy>=1", "--max-rounds", "10")
     until(lambda: others[0].job(TRAINER)["current_round"] >= before + 2, "two rounds of the series")
     first.kill()
     waiting.communicate(timeout=60)
     assert waiting.returncode == 3
     until(lambda: ended(*others), "the end on the others", seconds=120)
     ends = {(goal(node)["state"], goal(node)["round"], goal(node)["by"]) for node in others}
-    assert ends == {("given_up", before + 15, "n0")}
+    assert ends == {("given_up", before + 10, "n0")}
     assert len({node.job(TRAINER)["digest"] for node in others}) == 1

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.processes.harness import Harness, RealNode, environment, harness, until
+from tests.processes.harness import Harness, RealNode, harness, until
 from tests.processes.proxy import ADDRESS, Proxy
 from tests.processes.test_wires import LARGE, MEGA, Wires
 
@@ -130,18 +129,10 @@ def test_a_second_node_on_a_port_or_a_state_folder_ends_with_a_word_on_it(tmp_pa
     with harness(tmp_path) as h:
         node = h.start()
         h.up(node)
-        same_port = second(h, NODE_PORT=str(node.port), STATE_PATH=str(tmp_path / "other"))
-        assert (same_port.returncode, f"port {node.port}" in same_port.stderr) == (1, True)
-        same_folder = second(h, NODE_PORT=str(h.port()), STATE_PATH=str(tmp_path / "state0"))
-        assert (same_folder.returncode, "state0 is in use" in same_folder.stderr) == (1, True)
-        for ended in (same_port, same_folder):
-            assert "Traceback" not in ended.stderr
+        same_port = h.start(NODE_PORT=str(node.port))
+        same_folder = h.start(STATE_PATH=str(h.state(node)))
+        for second, words in ((same_port, f"port {node.port}"), (same_folder, "state0 is in use")):
+            assert second.process.wait(END_SECONDS) == 1
+            log = second.log.read_text()
+            assert words in log and "Traceback" not in log
         assert node.get("/health") == {"status": "ok"}
-
-
-def second(h: Harness, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Run a node that is expected to end by itself."""
-    values = {"NODE_ID": "second", "TRAINERS_PATH": str(h.trainers), "TRAINERS": "SLOW", **settings}
-    return subprocess.run(
-        h.command(), env=environment(values), capture_output=True, text=True, timeout=END_SECONDS, check=False
-    )
