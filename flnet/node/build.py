@@ -9,6 +9,7 @@ from typing import Any
 
 import psutil
 
+from flnet.aggregation.base import AggregationRule
 from flnet.aggregation.screening import Bounds
 from flnet.algorithms.registry import parse_rule, stated_rule
 from flnet.compute.assignment import labels_of, method_of
@@ -165,16 +166,17 @@ def assemble(
         signer: with which it signs what it states of its updates.
     """
     buffers = BufferPool()
-    rule, form = parse_rule(settings.aggregation, buffers.take), settings.wire
+    rule = parse_rule(settings.aggregation, buffers.take)
     core = _core(settings, me, trainers, rule.adds_as_they_come, key)
     registry, history = ModelRegistry(core, store), RoundHistory(core, store)
-    wire = BodyFormats(core, store, form, settings.max_body_megabytes * MEGABYTE)
+    wire = BodyFormats(core, store, settings.wire, settings.max_body_megabytes * MEGABYTE)
 
     def make_performer(node: NodeRuntime) -> Performer:
-        options = _task_settings(settings, signer)
-        tasks = ComputeTasks(pool, rule, PeerId(me.id), settings.seed, core.jobs.__getitem__, **options)
+        tasks = _tasks(settings, core, pool, rule, signer)
+        is_on = settings.leave_one_out and settings.rounds == "common"  # else no average is made by all
+        node.leave_one_out = LeaveOneOut(core, pool, node.feed.publish, is_on=is_on)
+        tasks.keep = node.leave_one_out.keep if is_on else None
         outbox = Outbox(transport, wire, core.members, node.deliver, buffers, node.traffic, node.distances)
-        _compare(node, settings, pool, tasks)
         outbox.must_prove, outbox.trust = settings.mode != "open", trust
         return Performer(
             store, registry, outbox, tasks, Timers(node.deliver, random.Random()), node.feed, node.deliver
@@ -193,53 +195,53 @@ def assemble(
         buffers=buffers,
         bootstrap=settings.bootstrap_pairs,
     )
-    node.imports, node.trust = _imports(node, pool, settings, files), _pinned(node, trust)
-    node.checks.signer = signer
-    _plan(node, settings)
+    node.checks.signer, node.trust = signer, trust
+    if trust is not None:
+        trust.changed = lambda gone, come: node.deliver(None, TrustChanged(tuple(gone), tuple(come)))
+    _bring_data_and_rounds(node, pool, settings, files)
     return node
 
 
-def _compare(node: NodeRuntime, settings: Settings, pool: ComputeQueue, tasks: ComputeTasks) -> None:
-    """Who measures what each peer brings; without common rounds, no average is made by all."""
-    is_on = settings.leave_one_out and settings.rounds == "common"
-    node.leave_one_out = LeaveOneOut(node.core, pool, node.feed.publish, is_on=is_on)
-    tasks.keep = node.leave_one_out.keep if is_on else None
-
-
-def _pinned(node: NodeRuntime, trust: Trust | None) -> Trust | None:
-    if trust is not None:
-        trust.changed = lambda gone, come: node.deliver(None, TrustChanged(tuple(gone), tuple(come)))
-    return trust
-
-
-def _plan(node: NodeRuntime, settings: Settings) -> None:
-    """What the node does without being asked: rounds by a schedule, and data from watched folders."""
-    node.schedules = Schedules(node.core, node.deliver, usual_schedule(settings), Conditions())
-    if settings.watch_data is not None:
-        node.watch = FolderWatcher(node.core, node.imports, node.feed, settings.watch_data)
-
-
 def _core(settings: Settings, me: Peer, trainers: list[TrainerId], folds: bool, key: str | None) -> NodeCore:
-    prune, accepts = settings.prune_unresponsive_nodes, accepted(settings.wire)
-    waits, rules = waits_of(settings), rules_of(settings)
     return NodeCore(
         me,
         trainers,
-        waits,
-        prune=prune,
-        accepts=accepts,
+        waits_of(settings),
+        prune=settings.prune_unresponsive_nodes,
+        accepts=accepted(settings.wire),
         folds=folds,
         key=key,
-        rules=rules,
+        rules=rules_of(settings),
         run=secrets.token_hex(8),
     )
 
 
-def _imports(
+def _tasks(
+    settings: Settings, core: NodeCore, pool: ComputeQueue, rule: AggregationRule, signer: NodeKey | None
+) -> ComputeTasks:
+    own = {"e": settings.local_epochs, "b": settings.local_batch_size}
+    return ComputeTasks(
+        pool,
+        rule,
+        PeerId(core.me.id),
+        settings.seed,
+        core.jobs.__getitem__,
+        own_hyper={name: value for name, value in own.items() if value is not None},
+        encoding=encoding_of(settings.wire),
+        bounds=bounds_of(settings),
+        signer=signer,
+    )
+
+
+def _bring_data_and_rounds(
     node: NodeRuntime, pool: ComputeQueue, settings: Settings, files: Sequence[TrainerFile]
-) -> DataImports:
+) -> None:
+    """Imports of data, watched folders, and rounds that start by a schedule."""
     where = (files, settings.datasets_path, settings.max_import_gigabytes)
-    return DataImports(node.core, pool, node.feed, node.deliver, *where)
+    node.imports = DataImports(node.core, pool, node.feed, node.deliver, *where)
+    node.schedules = Schedules(node.core, node.deliver, usual_schedule(settings), Conditions())
+    if settings.watch_data is not None:
+        node.watch = FolderWatcher(node.core, node.imports, node.feed, settings.watch_data)
 
 
 def usual_schedule(settings: Settings) -> Schedule:
@@ -254,18 +256,6 @@ def usual_schedule(settings: Settings) -> Schedule:
         return Schedule.parse(settings.train_when)
     except InvalidMessage as exc:
         raise SettingsError(f"FLNET_TRAIN_WHEN={settings.train_when}: {exc.message}") from exc
-
-
-def own_hyper_of(settings: Settings) -> dict[str, int]:
-    """The hyper-parameters that this node trains with whatever a round says."""
-    own = {"e": settings.local_epochs, "b": settings.local_batch_size}
-    return {name: value for name, value in own.items() if value is not None}
-
-
-def _task_settings(settings: Settings, signer: NodeKey | None) -> dict[str, Any]:
-    """How a node trains and averages, beside what rounds say."""
-    form = encoding_of(settings.wire)
-    return {"own_hyper": own_hyper_of(settings), "encoding": form, "bounds": bounds_of(settings), "signer": signer}
 
 
 def rules_of(settings: Settings) -> Rules:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from flnet.compute.queue import ComputeQueue
 from flnet.compute.verbs import PrepareRequest
@@ -22,7 +23,6 @@ from flnet.errors import FlnetError, ImportRefused, JobBusy, LocalError, NoRoom,
 from flnet.node.core import NodeCore
 from flnet.node.event_log import EventLog
 from flnet.node.event_queue import Deliver
-from flnet.node.interface import Imports, View
 from flnet.params.params import Params, TrainerId
 from flnet.protocol.events import DataChanged, Declaration
 from flnet.rounds.steps import Phase
@@ -48,9 +48,9 @@ class DataImports:
         pool: ComputeQueue,
         feed: EventLog,
         deliver: Deliver,
-        files: Iterable[TrainerFile] = (),
-        datasets: Path | None = None,
-        gigabytes: float = 8.0,
+        files: Iterable[TrainerFile],
+        datasets: Path | None,
+        gigabytes: float,
     ) -> None:
         """Args:
         files: what is known of the trainers, their places among it.
@@ -61,7 +61,7 @@ class DataImports:
         self._files = {file.id: file for file in files}
         self._datasets, self._gigabytes = datasets, gigabytes
         self._turn = asyncio.Lock()
-        self._running: set[asyncio.Task[View]] = set()
+        self._running: set[asyncio.Task[Mapping[str, Any]]] = set()
 
     @property
     def limit_bytes(self) -> int:
@@ -88,7 +88,7 @@ class DataImports:
         file = self._files.get(trainer, TrainerFile(trainer, ""))
         return Upload(place_of(file, self._datasets), self._gigabytes, replace=replace, add=add)
 
-    async def take(self, upload: Upload) -> View:
+    async def take(self, upload: Upload) -> Mapping[str, Any]:
         """Move what came into its place as soon as no round is open, and load the trainer again.
 
         It goes on when the caller is gone: what is whole is taken in, and the page shows it.
@@ -106,7 +106,7 @@ class DataImports:
         task.add_done_callback(self._running.discard)
         return await asyncio.shield(task)
 
-    async def _take(self, upload: Upload) -> View:
+    async def _take(self, upload: Upload) -> Mapping[str, Any]:
         trainer = TrainerId(upload.place.trainer)
         try:
             async with self._turn:
@@ -193,7 +193,9 @@ def _rows(declaration: Declaration | None) -> int:
     return sum(rows.values()) if isinstance(rows, Mapping) else 0
 
 
-def _told(trainer: TrainerId, moved: ImportedFolder | AddedExamples, declaration: Declaration, added: int) -> View:
+def _told(
+    trainer: TrainerId, moved: ImportedFolder | AddedExamples, declaration: Declaration, added: int
+) -> Mapping[str, Any]:
     data, offers = declaration.data, declaration.offers
     return {
         "trainer_id": trainer,
@@ -252,7 +254,7 @@ class FileArrivals:
 class FolderWatcher:
     """Looks into `folder`/<trainer id> from time to time."""
 
-    def __init__(self, core: NodeCore, imports: Imports, feed: EventLog, folder: Path) -> None:
+    def __init__(self, core: NodeCore, imports: DataImports, feed: EventLog, folder: Path) -> None:
         self._core, self._imports, self._feed, self._folder = core, imports, feed, folder
         self._told: dict[TrainerId, str] = {}
         self._arrivals = {trainer: FileArrivals() for trainer in core.jobs}

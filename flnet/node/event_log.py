@@ -8,11 +8,10 @@ import json
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flnet.errors import LocalError
-from flnet.node.interface import FeedItem
 from flnet.store.base import Store
 from flnet.text import CODES, codes_of, with_codes
 
@@ -20,6 +19,23 @@ BATCH_SECONDS = 1.0  # in which things that happen are collected
 RETRY_SECONDS = 10.0  # after a batch that could not be kept
 EVERYTHING = 10**9
 _FIELDS = ("id", "at", "kind", "text", "trainer")
+
+
+@dataclass(frozen=True)
+class FeedItem:
+    """One thing that happened: ids rise, by one while a node runs; `text` is a plain sentence.
+
+    Attributes:
+        at: seconds since the epoch by this node's own clock, for people only.
+        trainer: the job it belongs to; empty for the mesh.
+    """
+
+    id: int
+    at: float
+    kind: str
+    text: str
+    trainer: str
+    data: Mapping[str, Any]
 
 
 class EventLog:

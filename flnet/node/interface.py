@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import AfterValidator, Field
 
 from flnet.algorithms.registry import check_rule, parse_rule
-from flnet.datasets.dataset_import import Upload
+from flnet.node.data_import import DataImports
+from flnet.node.event_log import EventLog, FeedItem
 from flnet.node.trust import Trust
 from flnet.params.blob import Blob
 from flnet.params.params import TrainerId
@@ -56,32 +57,6 @@ class LeaveOneOutResults(Protocol):
 
         Raises:
             UnknownTrainer: no such job.
-        """
-        ...
-
-
-class Imports(Protocol):
-    """Takes in data that a person brings; see `flnet.node.data_import`."""
-
-    @property
-    def limit_bytes(self) -> int:
-        """How many bytes may come at once."""
-        ...
-
-    def begin(self, trainer: TrainerId, *, replace: bool = False, add: bool = False) -> Upload:
-        """Where files go as they come; hand it to `take`, or discard it.
-
-        Raises:
-            UnknownTrainer, JobBusy: there is no such job, or it has no time.
-            ImportRefused, DataThere, NoRoom: it would come to nothing.
-        """
-        ...
-
-    async def take(self, upload: Upload) -> View:
-        """Move what came into its place, and load the trainer again; what it says of its data then.
-
-        Raises:
-            ImportRefused, DataThere, NoRoom: nothing has changed; says why.
         """
         ...
 
@@ -138,23 +113,6 @@ class PeerInfo:
 
 
 @dataclass(frozen=True)
-class FeedItem:
-    """One thing that happened: ids rise, by one while a node runs; `text` is a plain sentence.
-
-    Attributes:
-        at: seconds since the epoch by this node's own clock, for people only.
-        trainer: the job it belongs to; empty for the mesh.
-    """
-
-    id: int
-    at: float
-    kind: str
-    text: str
-    trainer: str
-    data: View
-
-
-@dataclass(frozen=True)
 class Question:
     """What a person wants judged: numbers or a picture, by the model of this digest (None: the one held)."""
 
@@ -170,22 +128,6 @@ class Download:
     body: bytes
     content_type: str
     file_name: str
-
-
-class Feed(Protocol):
-    """What happened, kept in a bounded ring, and fanned out to whoever watches."""
-
-    def recent(self, after: int = 0) -> Sequence[FeedItem]:
-        """Items with an id greater than `after` that are still kept, oldest first."""
-        ...
-
-    def watch(self, after: int | None = None) -> AsyncIterator[FeedItem]:
-        """Items as they happen, those after `after` first; ends when the node stops."""
-        ...
-
-    def publish(self, kind: str, text: str) -> object:
-        """Add an event."""
-        ...
 
 
 class Node(Protocol):
@@ -209,12 +151,12 @@ class Node(Protocol):
     me: Peer
 
     @property
-    def feed(self) -> Feed:
+    def feed(self) -> EventLog:
         """What happened on this node."""
         ...
 
     @property
-    def imports(self) -> Imports:
+    def imports(self) -> DataImports:
         """Who takes in data that a person brings."""
         ...
 

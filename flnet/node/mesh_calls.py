@@ -18,9 +18,8 @@ from flnet.fingerprints import read_fingerprint, short
 from flnet.membership.members import Members
 from flnet.names import check_name
 from flnet.node.inbound import located
-from flnet.node.interface import PeerInfo
-from flnet.node.interface import View as View_survey
-from flnet.node.trust import Trust, View
+from flnet.node.interface import PeerInfo, View
+from flnet.node.trust import Trust
 from flnet.protocol.effects import SendAnnounce
 from flnet.protocol.events import AnnounceAnswered, AnnounceFailed, Event
 from flnet.protocol.messages import Announce, AnnounceReply, Packet
@@ -203,7 +202,7 @@ class PeerInfos:
     """What the peers say of themselves, asked of all at once, and kept for a moment."""
 
     def __init__(
-        self, transport: Transport, peers: Callable[[], Sequence[View_survey]], distances: Distances | None = None
+        self, transport: Transport, peers: Callable[[], Sequence[View]], distances: Distances | None = None
     ) -> None:
         """Args:
         peers: the other nodes, as this one knows them.
@@ -227,7 +226,7 @@ class PeerInfos:
             return self._kept
 
 
-async def _ask(transport: Transport, peer: View_survey, distances: Distances) -> PeerInfo:
+async def _ask(transport: Transport, peer: View, distances: Distances) -> PeerInfo:
     name, address = peer["id"], peer["address"]
     if peer["state"] not in ASKED:
         return PeerInfo(name, address, error=peer["reason"] or text("does not answer"))

@@ -126,10 +126,10 @@ class ModelRegistry:
         wanted = known[0] if digest is None else _only(trainer, digest, known)
         if wanted == held.shared.digest:
             return self._held(trainer, job, held)
-        stored = await self._store.load_model(trainer, wanted)
-        if stored is None or stored.shared is None:
+        stored = await self._stored(trainer, wanted)
+        if stored is None:
             raise _unknown(trainer, wanted, known)
-        return SelectedModel(trainer, wanted, stored.figures, stored.shared, stored.private or Params())
+        return stored
 
     async def pin(self, trainer: TrainerId, digest: str, pinned: bool) -> View:
         """Keep a model until it is unpinned, or let it go in its turn; its view afterwards.

@@ -90,10 +90,10 @@ class Outbox:
         members: Members,
         deliver: Deliver,
         buffers: BufferPool,
-        traffic: Traffic | None = None,
-        distances: Distances | None = None,
+        traffic: Traffic,
+        distances: Distances,
     ) -> None:
-        self._buffers, self._traffic, self._distances = buffers, traffic or Traffic(), distances
+        self._buffers, self._traffic, self._distances = buffers, traffic, distances
         self._transport, self._wire, self._members, self._deliver = transport, wire, members, deliver
         self._json, self._announcer = JsonCodec(), AnnouncementSender(transport, members)
         self._slots = asyncio.Semaphore(IN_FLIGHT)
@@ -180,8 +180,7 @@ class Outbox:
         except TransportError as exc:
             self._shut_out(peer, exc)
             return ProbeFailed(peer, about, str(exc))
-        if self._distances is not None:
-            self._distances.measured(peer, loop.time() - begun)
+        self._distances.measured(peer, loop.time() - begun)
         try:
             answer = self._json.decode(ProbeReply, reply.body).message
         except PeerError:

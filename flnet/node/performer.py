@@ -139,15 +139,11 @@ class CommitQueue:
         try:
             answer = await self._finish(step)
         except Exception as exc:  # a refusal, or a bug: for whoever waits
-            outcome: Exception | None = exc
+            if not step.answered.done():
+                step.answered.set_exception(exc)
         else:
-            outcome = None
-        if step.answered.done():
-            return
-        if outcome is None:
-            step.answered.set_result(answer)
-        else:
-            step.answered.set_exception(outcome)
+            if not step.answered.done():
+                step.answered.set_result(answer)
 
 
 class StateSaver:

@@ -86,14 +86,13 @@ class _PhaseSpan:
 class Stopwatch:
     """Adds up the seconds that jobs spend in their phases, round by round."""
 
-    def __init__(self, now: Callable[[], float], most: int = MOST_ROUNDS) -> None:
+    def __init__(self, now: Callable[[], float]) -> None:
         """Args:
         now: seconds on a clock that never goes back.
-        most: rounds of each job that are kept; the oldest is forgotten first.
         """
         self._now = now
         self._spells: dict[TrainerId, _PhaseSpan] = {}
-        self._seconds = PerRound[dict[str, float]](dict, most)
+        self._seconds = PerRound[dict[str, float]](dict)
 
     def note(self, trainer: TrainerId, key: RoundKey | None, phase: Phase) -> None:
         """Note the phase of a job after an event; the same phase again changes nothing."""
@@ -115,11 +114,8 @@ class Stopwatch:
 class Traffic:
     """Adds up the bodies with parameters that went out and came in, round by round."""
 
-    def __init__(self, most: int = MOST_ROUNDS) -> None:
-        """Args:
-        most: rounds of each job that are kept; the oldest is forgotten first.
-        """
-        self._rounds = PerRound[dict[str, int]](lambda: {"sent": 0, "received": 0}, most)
+    def __init__(self) -> None:
+        self._rounds = PerRound[dict[str, int]](lambda: dict(NOTHING))
 
     def sent(self, trainer: TrainerId, key: RoundKey, nbytes: int) -> None:
         """A body of this round went out."""
@@ -131,7 +127,7 @@ class Traffic:
 
     def view(self, trainer: TrainerId, key: RoundKey) -> Mapping[str, int]:
         """{sent, received}, in bytes."""
-        return dict(self._rounds.find(trainer, key) or {"sent": 0, "received": 0})
+        return dict(self._rounds.find(trainer, key) or NOTHING)
 
 
 class RoundHistory:

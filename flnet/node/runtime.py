@@ -14,7 +14,7 @@ from flnet.fingerprints import short
 from flnet.membership.names import NameTaken
 from flnet.node.core import NodeCore
 from flnet.node.data_import import DataImports, FolderWatcher
-from flnet.node.event_log import EventLog, EventLogStore
+from flnet.node.event_log import EventLog, EventLogStore, FeedItem
 from flnet.node.event_queue import EventQueue
 from flnet.node.formats import IDLE_SECONDS, BodyFormats, BufferPool, give_back_when_idle
 from flnet.node.inbound import KINDS, ORDERS, STATUS, MessageChecks, check_speaker, check_trusted
@@ -22,7 +22,6 @@ from flnet.node.interface import (
     Body,
     Download,
     EditHyperParams,
-    FeedItem,
     Order,
     PeerInfo,
     Points,

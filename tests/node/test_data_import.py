@@ -16,7 +16,7 @@ from flnet.datasets.dataset_import import Upload
 from flnet.errors import DataMissing, DataThere, ImportRefused, JobBusy, UnknownTrainer
 from flnet.node.build import assemble
 from flnet.node.core import NodeCore
-from flnet.node.data_import import FileArrivals, FolderWatcher, files_in
+from flnet.node.data_import import DataImports, FileArrivals, FolderWatcher, files_in
 from flnet.node.event_log import EventLog
 from flnet.node.runtime import NodeRuntime
 from flnet.params.params import Array, TrainerId
@@ -206,10 +206,8 @@ class Came:
         self.discarded = True
 
 
-class Taking:
+class Taking(DataImports):
     """Takes in all but files that hold "bad"; refuses everything while there is no place for data."""
-
-    limit_bytes = 1
 
     def __init__(self) -> None:
         self.taken: list[Sequence[str]] = []

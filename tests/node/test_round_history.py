@@ -236,13 +236,6 @@ def test_what_goes_out_and_comes_in_is_added_up_by_job_and_round() -> None:
     assert traffic.view(U, key(9)) == {"sent": 0, "received": 0}
 
 
-def test_rounds_that_strangers_name_fill_no_memory() -> None:
-    traffic = Traffic(most=3)
-    for number in range(10):
-        traffic.received(T, key(number), 1)
-    assert [traffic.view(T, key(number))["received"] for number in range(10)] == [0] * 7 + [1] * 3
-
-
 PATH = f"/jobs/AB/history?last={PEER_ROUNDS}"
 
 

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 from itertools import count
 from typing import Any
 
-from flnet.node.event_log import EventLog
-from flnet.node.interface import FeedItem
+from flnet.node.event_log import EventLog, FeedItem
 
 
 class FakeFeed(EventLog):

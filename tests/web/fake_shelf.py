@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from flnet.node.interface import FeedItem, View
+from flnet.node.event_log import FeedItem
+from flnet.node.interface import View
 from flnet.node.trust import Trust
 from flnet.params.params import TrainerId
 from flnet.rounds.view import JobView

@@ -16,7 +16,9 @@ import zstandard
 
 from flnet.node.core import NodeCore
 from flnet.node.formats import BodyFormats, BufferPool, Form
+from flnet.node.mesh_calls import Distances
 from flnet.node.outbox import Outbox
+from flnet.node.round_history import Traffic
 from flnet.params.blob import Blob
 from flnet.params.params import Digest, Params, PeerId, TrainerId
 from flnet.params.quantization import rounded
@@ -70,7 +72,9 @@ async def fetched(port: int, rate: float, digest: Digest = LOW.digest, host: str
     core, http = NodeCore(peer("c"), [T]), HttpTransport(10.0, random.Random(0))
     http._pace.measured(f"{host}:{port}", MB, MB / rate)
     core.hear(None, AnnounceReceived(peer("b", port, host)))
-    post = Outbox(http, wire("safetensors", FULL, core), core.members, lambda *_: None, BufferPool())
+    post = Outbox(
+        http, wire("safetensors", FULL, core), core.members, lambda *_: None, BufferPool(), Traffic(), Distances()
+    )
     try:
         return await post.fetch(T, Fetch(key(), PeerId("b"), digest))
     finally:

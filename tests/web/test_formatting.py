@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flnet.node.interface import FeedItem
+from flnet.node.event_log import FeedItem
 from flnet.web.formatting import MAX_TEXT, accuracy, count, one_line
 from flnet.web.page.index import event_views
 from flnet.web.page.mesh import page_url

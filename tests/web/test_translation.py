@@ -14,7 +14,7 @@ from babel.messages.mofile import read_mo
 from babel.messages.pofile import read_po
 from markupsafe import Markup
 
-from flnet.node.interface import FeedItem
+from flnet.node.event_log import FeedItem
 from flnet.text import Text, restored, text
 from flnet.web.api.events import as_event
 from flnet.web.translation import (

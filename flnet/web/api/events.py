@@ -11,7 +11,8 @@ from quart import Quart, Response, current_app, request
 from werkzeug.exceptions import ServiceUnavailable
 
 from flnet.errors import InvalidMessage
-from flnet.node.interface import Feed, FeedItem, Node
+from flnet.node.event_log import EventLog, FeedItem
+from flnet.node.interface import Node
 from flnet.text import text
 from flnet.web.routes import MESH, Api, json_answer
 from flnet.web.translation import ENGLISH, LANGUAGES, translate_sentence
@@ -64,7 +65,7 @@ async def event_lines(node: Node) -> Response:
     return answer
 
 
-def _resume_point(feed: Feed, header: str | None) -> int | None:
+def _resume_point(feed: EventLog, header: str | None) -> int | None:
     """After which item to begin; None: with what happens next.
 
     An id that is greater than any of ours is from before this node's restart: all that is kept is new then.
@@ -79,7 +80,7 @@ def _resume_point(feed: Feed, header: str | None) -> int | None:
     return after if after <= newest else 0
 
 
-async def _stream(feed: Feed, after: int | None, streams: Streams, language: str) -> AsyncIterator[bytes]:
+async def _stream(feed: EventLog, after: int | None, streams: Streams, language: str) -> AsyncIterator[bytes]:
     streams.open += 1
     items = feed.watch(after)
     ending = asyncio.ensure_future(streams.ending.wait())

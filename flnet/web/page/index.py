@@ -12,7 +12,8 @@ import orjson
 from quart import Response, redirect, request
 
 from flnet.errors import FlnetError
-from flnet.node.interface import EditHyperParams, FeedItem, Node, Order, Points
+from flnet.node.event_log import FeedItem
+from flnet.node.interface import EditHyperParams, Node, Order, Points
 from flnet.params.params import TrainerId
 from flnet.protocol.messages import Trigger
 from flnet.rounds.view import JobView

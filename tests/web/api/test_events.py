@@ -9,7 +9,7 @@ import orjson
 import pytest
 from quart import Quart
 
-from flnet.node.interface import FeedItem
+from flnet.node.event_log import FeedItem
 from flnet.web.api import events as live
 from tests.web.conftest import Client, Running
 from tests.web.fake_node import FakeNode
