@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any
 
-HEAD = ("measured", "flnet", "beside it", "what that is", "ratio (from - to)", "bound", "", "note")
+HEAD = ("measured", "flnet", "baseline", "what that is", "ratio (from - to)", "bound", "", "note")
 DIGITS = 3
 
 
@@ -19,8 +19,8 @@ class Row:
         name: what was measured.
         unit: of the figures on both sides: "s", "ms", "MB", ...
         ours: one figure per repetition; empty where nothing came of it (the note says why).
-        beside: the same of what flnet is compared with; of the same length where the two took turns.
-        what: what stands beside it.
+        beside: the same of the baseline; of the same length where the two took turns.
+        what: the name of the baseline.
         bound: the largest ratio that was aimed at; without `beside`, the largest figure.
         note: more words.
     """
