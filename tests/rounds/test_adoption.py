@@ -67,45 +67,41 @@ def tried(effects: Sequence[Effect]) -> list[float]:
 # Oracle O3 of the safeguard: threshold .02, own accuracy .80.
 
 
-def test_a_claim_within_the_threshold_is_not_even_measured() -> None:
+@pytest.mark.parametrize(
+    ("accuracy", "threshold", "claimed", "found", "is_adopted"),
+    [
+        (0.80, 0.02, 0.815, None, False),  # within the threshold: not even measured
+        (0.80, 0.02, 0.90, 0.83, True),
+        (0.80, 0.02, 0.90, 0.81, False),  # it does not keep its word
+        (0.50, 0.25, 0.75, None, False),  # exactly the threshold does not win
+        (0.50, 0.25, 0.76, 0.75, False),
+    ],
+)
+def test_a_claim_that_keeps_its_word_is_adopted(
+    accuracy: float, threshold: float, claimed: float, found: float | None, is_adopted: bool
+) -> None:
+    r = exchange(["b"], accuracy, threshold)
+    effects = r.receive(claims("b", claimed, w=1))
+    assert tried(effects) == ([] if found is None else [1])
+    if found is not None:
+        r.receive(measured(effects, found))
+    assert (r.adopted is not None, r.accuracy, r.done) == (is_adopted, found if is_adopted else accuracy, True)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        claim("b", 0.99, OWN),  # our own average is never measured again
+        claim("b", 0.99, digest=OWN.digest),
+        claim("b", 0.99),  # neither a model nor its digest
+        claim("b", 0.81, digest=params(w=[7.0]).digest),  # it does not win
+        replace(claim("b", 0.99, params(w=[1.0])), contributors=0),  # made apart: nobody takes it
+    ],
+)
+def test_what_cannot_be_adopted_is_neither_fetched_nor_measured(said: Claim) -> None:
     r = exchange(["b"])
-    assert tried(r.receive(claims("b", 0.815, w=1))) == []
+    assert r.receive(ClaimReceived(said)) == [CancelTimer(TIMER)]
     assert (r.done, r.adopted) == (True, None)
-
-
-def test_a_claim_that_keeps_its_word_is_adopted() -> None:
-    r = exchange(["b"])
-    effects = r.receive(claims("b", 0.90, w=1))
-    r.receive(measured(effects, 0.83))
-    assert r.adopted is not None
-    assert (r.adopted.peer, r.accuracy, r.done) == ("b", 0.83, True)
-
-
-def test_a_claim_that_does_not_keep_its_word_is_rejected() -> None:
-    r = exchange(["b"])
-    r.receive(measured(r.receive(claims("b", 0.90, w=1)), 0.81))
-    assert (r.adopted, r.accuracy, r.done) == (None, 0.80, True)
-
-
-def test_exactly_the_threshold_does_not_win() -> None:
-    r = exchange(["b"], accuracy=0.5, threshold=0.25)
-    assert tried(r.receive(claims("b", 0.75, w=1))) == []
-    effects = r.receive(claims("b", 0.76, w=1))
-    r.receive(measured(effects, 0.75))
-    assert r.adopted is None
-
-
-def test_a_model_is_measured_together_with_our_private_parameters() -> None:
-    (effect, *_) = exchange(["b"]).receive(claims("b", 0.9, w=1))
-    assert isinstance(effect, Evaluate)
-    assert {name: value.tolist() for name, value in effect.params.items()} == {"w": [1.0], "head": [5.0]}
-    assert list(effect.shared) == ["w"]
-
-
-def test_our_own_average_is_never_measured_again_whatever_is_claimed_for_it() -> None:
-    r = exchange(["b"])
-    assert tried(r.receive(ClaimReceived(claim("b", 0.99, OWN)))) == []
-    assert r.done
 
 
 def test_equal_models_are_measured_once() -> None:
@@ -114,12 +110,6 @@ def test_equal_models_are_measured_once() -> None:
     assert tried(r.receive(claims("c", 0.95, w=1))) == []
     assert tried(r.receive(measured(effects, 0.81))) == []
     assert tried(r.receive(claims("d", 0.99, w=1))) == []
-
-
-def test_a_claim_without_a_model_and_its_digest_cannot_be_adopted() -> None:
-    r = exchange(["b"])
-    assert r.receive(ClaimReceived(claim("b", 0.99))) == [CancelTimer(TIMER)]
-    assert r.done
 
 
 def test_models_are_measured_one_at_a_time_the_best_claim_first() -> None:
@@ -144,12 +134,6 @@ def test_candidates_that_an_adopted_model_outdoes_are_dropped() -> None:
     assert tried(effects) == []
     assert r.adopted is not None
     assert (r.adopted.peer, r.done) == ("b", True)
-
-
-def test_an_average_that_was_made_apart_is_taken_by_nobody() -> None:
-    r = exchange(["b"])
-    assert tried(r.receive(ClaimReceived(replace(claims("b", 0.99, w=1).claim, contributors=0)))) == []
-    assert (r.done, r.adopted) == (True, None)
 
 
 def test_who_averaged_apart_takes_what_others_average_though_it_is_worse_here() -> None:
@@ -285,17 +269,6 @@ def fetching() -> Exchange:
     assert r.receive(named("b", 0.90)) == [Fetch(key(), B, MODEL.digest)]
     assert not r.done
     return r
-
-
-def test_equal_digests_are_one_model_and_move_nothing() -> None:
-    r = exchange(["b"])
-    assert r.receive(named("b", 0.99, OWN.digest)) == [CancelTimer(TIMER)]
-    assert r.done
-
-
-def test_a_claim_that_does_not_win_is_not_fetched() -> None:
-    r = exchange(["b"])
-    assert r.receive(named("b", 0.81)) == [CancelTimer(TIMER)]
 
 
 def test_a_claim_that_wins_is_fetched_measured_with_our_private_parameters_and_adopted() -> None:

@@ -50,47 +50,64 @@ def averaged(effects: Sequence[Effect]) -> list[str] | None:
     return [u.peer for u in asked[0].updates] if asked else None
 
 
-def test_a_round_closes_when_everyone_expected_has_spoken() -> None:
+@pytest.mark.parametrize(
+    ("peers", "said", "average"),
+    [
+        ("bc", "c me b", "b c me"),  # in the order of ids, however they came
+        ("bc", "me c b", "b c me"),
+        ("bc", "me b timer", "b me"),
+        ("bc", "me b !c", "b me"),
+        ("bc", "b !b me c", "b c me"),
+        ("bc", "!c c me b", "b c me"),  # it was held for lost
+        ("bc", "!b !c !me me", "me"),  # not before the own word; and nobody is lost to itself
+        ("bc", "-c me b", "b me"),
+        ("bc", "c -me b", "b c"),
+        ("bc", "-b b me c", "b c me"),
+        ("bc", "b -b me c", "b c me"),  # a refusal after an update changes nothing
+        ("b", "stranger me b", "b me stranger"),  # it counts, but nobody waits for it
+        ("", "me", "me"),
+        ("b", "-b -me", ""),
+        ("b", "-b timer", ""),
+    ],
+)
+def test_the_word_that_closes_a_round_and_what_is_averaged_then(peers: str, said: str, average: str) -> None:
+    """Of "b", an update of b came, with "-" a refusal, with "!" b is lost."""
+    r = averaging(peers)
+    *earlier, last = said.split()
+    for word in earlier:
+        r.receive(heard(word))
+        assert r.closed is None
+    effects = r.receive(heard(last))
+    assert effects[0] == CancelTimer(TIMER)
+    assert (averaged(effects) or []) == average.split()
+    assert r.closed is (Closing.TIMER if last == "timer" else Closing.COMPLETE)
+    assert r.declined.keys() == {word[1:] for word in said.split() if word[0] == "-"} - r.updates.keys()
+
+
+def heard(word: str) -> Event:
+    if word == "timer":
+        return TimerFired(TIMER)
+    if word[0] == "!":
+        return PeerLost(PeerId(word[1:]), "silent")
+    return declines(word[1:]) if word[0] == "-" else came(word)
+
+
+OTHER_TIMERS = [TimerFired(name) for name in ("forced-averaging:1:a", "forced-averaging:0:b", "exchange:0:a")]
+
+
+@pytest.mark.parametrize("event", [*OTHER_TIMERS, PeerSeen(PeerId("d"))])
+def test_what_does_not_concern_the_round_means_nothing(event: Event) -> None:
     r = averaging()
-    assert r.receive(came("c")) == []
-    assert r.missing == ["b", "me"]
-    assert r.receive(came("me")) == [SetTimer(TIMER, 30, 5)]
-    assert averaged(r.receive(came("b"))) == ["b", "c", "me"]
-    assert r.closed is Closing.COMPLETE
-
-
-def test_the_timer_is_cancelled_when_the_round_closes() -> None:
-    r = averaging(["b"])
     r.receive(came("me"))
-    assert r.receive(came("b"))[0] == CancelTimer(TIMER)
-
-
-def test_updates_are_averaged_in_the_order_of_peer_ids_however_they_came() -> None:
-    r = averaging()
-    effects = [effect for name in ("me", "c", "b") for effect in r.receive(came(name))]
-    assert averaged(effects) == ["b", "c", "me"]
-
-
-def test_the_timer_forces_the_average_without_the_missing() -> None:
-    r = averaging()
-    r.receive(came("me"))
-    r.receive(came("b"))
-    assert averaged(r.receive(TimerFired(TIMER))) == ["b", "me"]
-    assert (r.closed, r.missing) == (Closing.TIMER, ["c"])
-
-
-@pytest.mark.parametrize("name", ["forced-averaging:1:a", "forced-averaging:0:b", "exchange:0:a"])
-def test_the_timer_of_another_round_means_nothing(name: str) -> None:
-    r = averaging()
-    r.receive(came("me"))
-    assert r.receive(TimerFired(name)) == []
+    assert r.receive(event) == []
     assert r.closed is None
 
 
-def test_the_timer_starts_with_the_own_word_and_not_before() -> None:
+@pytest.mark.parametrize("word", [came("me"), declines("me")])
+def test_the_timer_starts_with_the_own_word_and_not_before(word: Event) -> None:
     r = averaging()
     assert r.receive(came("b")) == []
-    assert r.receive(declines("me")) == [SetTimer(TIMER, 30, 5)]
+    assert r.receive(word) == [SetTimer(TIMER, 30, 5)]
 
 
 def test_the_next_round_closes_this_one_with_what_is_there() -> None:
@@ -127,92 +144,9 @@ def test_of_two_updates_of_one_peer_the_first_counts() -> None:
     assert r.updates[B].params["w"] == 1
 
 
-def test_a_lost_peer_is_not_waited_for() -> None:
-    r = averaging()
-    r.receive(came("me"))
-    r.receive(came("b"))
-    assert averaged(r.receive(PeerLost(C, "silent"))) == ["b", "me"]
-    assert r.closed is Closing.COMPLETE
-
-
-def test_a_peer_that_is_lost_after_its_update_still_counts() -> None:
-    r = averaging()
-    r.receive(came("c"))
-    r.receive(PeerLost(C, "silent"))
-    r.receive(came("me"))
-    assert averaged(r.receive(came("b"))) == ["b", "c", "me"]
-
-
-def test_an_update_of_a_peer_that_was_held_for_lost_counts_while_the_round_is_open() -> None:
-    r = averaging()
-    r.receive(PeerLost(C, "silent"))
-    r.receive(came("c"))
-    r.receive(came("me"))
-    assert averaged(r.receive(came("b"))) == ["b", "c", "me"]
-
-
-def test_the_loss_of_all_peers_does_not_close_before_the_own_word() -> None:
-    r = averaging()
-    for peer in (B, C, ME):  # "me" is never lost to itself
-        assert r.receive(PeerLost(peer, "silent")) == []
-    assert averaged(r.receive(came("me"))) == ["me"]
-
-
-def test_a_peer_that_declines_is_not_waited_for() -> None:
-    r = averaging()
-    r.receive(declines("c"))
-    r.receive(came("me"))
-    assert averaged(r.receive(came("b"))) == ["b", "me"]
-    assert r.declined == {"c": "no time"}
-
-
-def test_a_node_that_declines_still_averages_the_peers_updates() -> None:
-    r = averaging()
-    r.receive(came("c"))
-    r.receive(declines("me"))
-    assert averaged(r.receive(came("b"))) == ["b", "c"]
-
-
-def test_a_peer_that_declines_and_then_sends_its_update_counts() -> None:
-    r = averaging()
-    r.receive(declines("b"))
-    r.receive(came("b"))
-    assert (sorted(r.updates), r.declined) == (["b"], {})
-
-
-def test_a_refusal_after_an_update_changes_nothing() -> None:
-    r = averaging()
-    r.receive(came("b"))
-    r.receive(declines("b"))
-    assert (sorted(r.updates), r.declined) == (["b"], {})
-
-
-def test_an_update_of_a_stranger_counts_but_nobody_waits_for_strangers() -> None:
-    r = averaging(["b"])
-    r.receive(came("stranger"))
-    r.receive(came("me"))
-    assert averaged(r.receive(came("b"))) == ["b", "me", "stranger"]
-
-
-@pytest.mark.parametrize("end", [declines("me"), TimerFired(TIMER)])
-def test_with_nothing_to_average_no_average_is_asked_for(end: DeclineReceived | TimerFired) -> None:
-    r = averaging(["b"])
-    r.receive(declines("b"))
-    assert r.receive(end) == [CancelTimer(TIMER)]
-    assert r.closed is not None
-
-
-def test_a_node_without_peers_averages_alone() -> None:
-    assert averaged(averaging([]).receive(came("me"))) == ["me"]
-
-
 def test_an_update_of_another_round_is_a_bug_of_the_caller() -> None:
     with pytest.raises(LocalError, match="reached the averaging of"):
         averaging().receive(UpdateReceived(update("b", round=1, w=[1.0])))
-
-
-def test_what_does_not_concern_it_changes_nothing() -> None:
-    assert averaging().receive(PeerSeen(PeerId("d"))) == []
 
 
 def test_parameters_are_let_go_once_averaged_and_who_spoke_is_still_known() -> None:
@@ -284,19 +218,16 @@ def summary(effects: Sequence[Effect]) -> list[str]:
     return said
 
 
-def test_an_offer_is_fetched_and_counts_when_it_has_come() -> None:
+def test_an_offer_is_fetched_once_and_counts_when_it_has_come() -> None:
     r = averaging_with_room(["b"], room=None)
     r.receive(came("m"))
+    assert r.receive(fetched("b")) == []  # nobody has offered it
     assert summary(r.receive(offered("b"))) == ["fetch b"]
+    assert r.receive(offered("b")) == []
+    assert r.receive(Fetched(key(), PeerId("b"), model("c").digest, model("c"))) == []
     assert r.missing == ["b"]
     assert summary(r.receive(fetched("b"))) == ["average b m +"]
     assert r.updates[PeerId("b")].params == model("b")
-
-
-def test_an_offer_that_comes_twice_is_fetched_once() -> None:
-    r = averaging_with_room(["b", "c"], room=None)
-    r.receive(offered("b"))
-    assert r.receive(offered("b")) == []
 
 
 def test_a_peer_whose_update_does_not_come_is_not_waited_for() -> None:
@@ -305,14 +236,6 @@ def test_a_peer_whose_update_does_not_come_is_not_waited_for() -> None:
     r.receive(offered("b"))
     assert summary(r.receive(failed("b"))) == ["average m +"]
     assert "could not be fetched: gone" in r.declined[PeerId("b")]
-
-
-def test_parameters_that_nobody_offered_mean_nothing() -> None:
-    r = averaging_with_room(["b"], room=None)
-    assert r.receive(fetched("b")) == []
-    r.receive(offered("b"))
-    assert r.receive(Fetched(key(), PeerId("b"), model("c").digest, model("c"))) == []
-    assert r.missing == ["b", "m"]
 
 
 def test_who_offers_is_waited_for_even_if_not_expected() -> None:

@@ -25,7 +25,7 @@ START_TIMER = "start:0:a"
 
 
 def test_a_round_known_from_an_update_is_entered_and_its_start_awaited() -> None:
-    bench = Bench()
+    bench = Bench(peers=["a"])  # no update of a peer closes it
     bench.hear(came("a", 0, "a"))
     assert (bench.phase, bench.job.key, bench.one(SetTimer)) == (
         Phase.GATHERING,
@@ -42,6 +42,7 @@ def test_the_start_that_still_comes_is_joined_and_what_was_gathered_counts() -> 
     bench.hear(asked("a", w=[7, 8], hyper=HyperParams(e=3, u=0.5, b=2)))
     assert (bench.one(Train).params, bench.one(Train).hyper.e) == (params(w=[7, 8]), 3)
     assert CancelTimer(START_TIMER) in bench.effects
+    assert bench.hear(TimerFired(START_TIMER)) == []
     bench.train()
     assert [u.peer for u in bench.one(Average).updates] == ["a", "b", "c"]
 
@@ -56,32 +57,11 @@ def test_without_its_start_the_node_declines_and_averages_what_came() -> None:
         "a",
         None,
     )
+    assert bench.hear(asked("a")) == []  # too late
     bench.hear(came("c"))
     assert [u.peer for u in bench.one(Average).updates] == ["a", "c"]
     bench.average()
     assert bench.w == [1, 1]
-
-
-def test_after_it_declined_the_start_comes_too_late() -> None:
-    bench = Bench()
-    bench.hear(came("a"))
-    bench.hear(TimerFired(START_TIMER))
-    assert bench.hear(asked("a")) == []
-    assert bench.phase is Phase.GATHERING
-
-
-def test_the_start_timer_of_a_round_that_was_joined_means_nothing() -> None:
-    bench = Bench()
-    bench.hear(came("a"))
-    bench.hear(asked("a"))
-    assert bench.hear(TimerFired(START_TIMER)) == []
-    assert bench.phase is Phase.TRAINING
-
-
-def test_all_peers_updates_do_not_close_a_round_whose_start_may_come() -> None:
-    bench = Bench(peers=["a"])
-    bench.hear(came("a"))
-    assert bench.phase is Phase.GATHERING
 
 
 def test_a_trigger_while_listening_averages_what_came() -> None:
@@ -271,16 +251,17 @@ def test_who_is_not_chosen_and_was_away_for_a_while_hears_it_again() -> None:
 
 
 def test_a_start_that_was_forgotten_is_refused_with_the_round_that_it_repeats() -> None:
-    for bench in (Bench(), Bench()):
-        bench.hear(asked("a", run="first"))
-        assert bench.hear(asked("a", run="first")) == []
-        refusal = refuses(bench, asked("a", run="second"), StaleRound)
-        assert dict(refusal.details()) == {"round": 0}
-        bench.train()
-        bench.hear(came("a"))
-        bench.hear(came("c"))
-        assert bench.hear(asked("a", run="first")) == []
-        refuses(bench, asked("a", run="second"), StaleRound)
+    bench = Bench()
+    bench.hear(asked("a", run="first"))
+    assert bench.hear(asked("a", run="first")) == []
+    refusal = refuses(bench, asked("a", run="second"), StaleRound)
+    assert dict(refusal.details()) == {"round": 0}
+    bench.train()
+    assert bench.said(ModelParams).run == "first"
+    bench.hear(came("a"))
+    bench.hear(came("c"))
+    assert bench.hear(asked("a", run="first")) == []
+    refuses(bench, asked("a", run="second"), StaleRound)
 
 
 @pytest.mark.parametrize(("first", "second"), [(None, "second"), ("first", None), (None, None)])
@@ -288,15 +269,6 @@ def test_where_a_run_is_not_known_a_second_start_is_a_duplicate(first: str | Non
     bench = Bench()
     bench.hear(asked("a", run=first))
     assert bench.hear(asked("a", run=second)) == []
-
-
-def test_who_forgot_its_start_goes_on_with_the_next_round_and_sits_it_out() -> None:
-    bench = Bench()
-    bench.hear(RoundTriggered())
-    bench.hear(SendRefused(PeerId("a"), StartTraining.path, key(0, "b"), 409, StaleRound.code, "over", 0))
-    assert (bench.job.number, bench.phase) == (1, Phase.GATHERING)
-    assert bench.all(Train) == []
-    assert bench.said(StartTraining).round == 1
 
 
 def test_who_hears_words_of_its_own_next_round_starts_the_one_after_it() -> None:
@@ -365,10 +337,3 @@ def test_who_missed_the_start_knows_its_run_from_an_update() -> None:
     bench.hear(TimerFired(bench.round.start_timer))  # the start did not come in time
     assert bench.hear(asked("a", run="first")) == []
     refuses(bench, asked("a", run="second"), StaleRound)
-
-
-def test_an_update_says_in_which_run_its_round_was_started() -> None:
-    bench = Bench()
-    bench.hear(asked("a", run="first"))
-    bench.train()
-    assert bench.said(ModelParams).run == "first"

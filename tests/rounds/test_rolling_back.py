@@ -109,12 +109,18 @@ def test_the_round_that_is_started_here_says_that_a_person_went_back() -> None:
     assert (start.digest, bench.one(Train).params) == (OLD.digest, OLD)
 
 
-def test_a_peer_takes_the_model_gone_back_to_in_place_of_its_newer_one() -> None:
+@pytest.mark.parametrize(("restored_at", "counts_as"), [(1, 1), (99, 1), (0, None)])
+def test_a_peer_takes_the_model_gone_back_to_in_place_of_its_newer_one(
+    restored_at: int, counts_as: int | None
+) -> None:
+    """None counts as of a round to come, and where an absent node went back before the newest average, that stays."""
     bench = rested()
-    bench.hear(asked("a", 2, w=[8, 8], base_round=0, contributors=1, restored_at=1))
-    assert (bench.phase, bench.w) == (Phase.TRAINING, [8, 8])
-    assert (bench.job.held.current.round, bench.job.held.current.restored_at) == (0, 1)
-    assert not bench.job.held.rolled_back
+    newer = bench.w
+    bench.hear(asked("a", 2, w=[8, 8], base_round=0, contributors=9, restored_at=restored_at))
+    held = bench.job.held
+    assert (bench.phase, bench.w) == (Phase.TRAINING, newer if counts_as is None else [8, 8])
+    assert (held.current.round, held.current.restored_at) == (1 if counts_as is None else 0, counts_as)
+    assert not held.rolled_back
 
 
 def test_it_is_fetched_where_only_its_digest_came() -> None:
@@ -127,22 +133,11 @@ def test_it_is_fetched_where_only_its_digest_came() -> None:
     assert bench.job.held.current.restored_at == 1
 
 
-def test_a_newer_average_is_not_given_up_for_a_model_that_an_absent_node_went_back_to() -> None:
-    bench = rested()
-    newer = bench.w
-    bench.hear(asked("a", 2, w=[8, 8], base_round=0, contributors=9, restored_at=0))
-    assert (bench.phase, bench.w) == (Phase.TRAINING, newer)
-
-
-def test_no_start_counts_as_of_a_round_to_come() -> None:
-    bench = rested()
-    bench.hear(asked("a", 2, w=[8, 8], base_round=0, restored_at=99))
-    assert bench.job.held.current.restored_at == 1
-
-
-def test_where_a_peer_starts_the_round_its_model_counts_and_people_are_told() -> None:
+@pytest.mark.parametrize("more", [{"base_round": 1, "contributors": 1}, {"base_round": 0, "restored_at": 1}])
+def test_where_a_peer_starts_the_round_its_model_counts_and_people_are_told(more: dict[str, int]) -> None:
+    """Also where a person went back there, too."""
     bench = gone_back()
-    bench.hear(asked("a", 2, w=[3, 3], base_round=1, contributors=1))
+    bench.hear(asked("a", 2, w=[3, 3], **more))
     assert (bench.phase, bench.w, bench.job.held.rolled_back) == (Phase.TRAINING, [3, 3], False)
     assert "roll_back_ended" in bench.published
 
@@ -157,12 +152,6 @@ def test_a_peer_that_starts_from_the_same_model_ends_nothing() -> None:
     bench.average()
     assert not bench.job.held.rolled_back
     assert list(bench.published) == ["averaged"]
-
-
-def test_of_two_people_who_went_back_the_one_who_starts_the_round_counts() -> None:
-    bench = gone_back()
-    bench.hear(asked("a", 2, w=[3, 3], base_round=0, restored_at=1))
-    assert (bench.w, "roll_back_ended" in bench.published) == ([3, 3], True)
 
 
 def test_a_round_that_starts_from_an_even_older_model_is_sat_out() -> None:

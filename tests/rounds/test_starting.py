@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from flnet.errors import JobBusy, ParamsRefused, RoundLost, StaleRound
@@ -48,19 +50,12 @@ def test_the_start_says_how_old_the_model_is_and_how_many_made_it() -> None:
     assert (start.round, start.base_round, start.contributors) == (1, 0, 3)
 
 
-def test_a_trigger_while_training_is_refused_with_the_reason() -> None:
-    bench = Bench()
-    bench.hear(RoundTriggered())
-    assert "round 0 is still training here" in str(refuses(bench, RoundTriggered(), JobBusy))
-
-
-def test_a_trigger_while_averaging_or_measuring_is_refused() -> None:
+def test_a_trigger_while_training_averaging_or_measuring_is_refused_with_the_reason() -> None:
     bench = Bench(peers=[])
     bench.hear(RoundTriggered())
+    assert "round 0 is still training here" in str(refuses(bench, RoundTriggered(), JobBusy))
     bench.train()
-    average = bench.one(Average)
     assert "still averaging" in str(refuses(bench, RoundTriggered(), JobBusy))
-    bench.effects = [average]
     bench.average()
     assert "still measuring" in str(refuses(bench, RoundTriggered(), JobBusy))
 
@@ -87,47 +82,30 @@ def test_a_trigger_during_the_exchange_ends_it() -> None:
 # --- asked for by a peer
 
 
-def test_in_round_0_everyone_starts_from_the_initiators_parameters() -> None:
-    bench = Bench()
-    bench.hear(asked("a", w=[7, 8]))
-    assert bench.one(Train).params == params(w=[7, 8])
+THEIRS = [7, 8]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "number", "more", "is_taken"),
+    [
+        (0, 0, {}, True),
+        (0, 5, {}, True),  # nobody has averaged
+        (0, 5, {"w": [-7, -8]}, True),  # whichever digest is lower
+        (1, 2, {"base_round": 1, "contributors": 1}, True),  # the newer average
+        (1, 1, {"base_round": -1}, False),
+        (1, 1, {"base_round": 0, "contributors": 4}, True),  # of one round that of more contributors; ours has 3
+        (1, 1, {"base_round": 0, "contributors": 2}, False),
+        (1, 1, {"base_round": 10**9, "contributors": 1}, False),  # none is of a round to come: it counts as of 0
+    ],
+)
+def test_which_model_a_round_of_a_peer_starts_from(
+    rounds: int, number: int, more: dict[str, Any], is_taken: bool
+) -> None:
+    bench = Bench().through_round() if rounds else Bench()
+    own, theirs = bench.w, more.get("w", THEIRS)
+    bench.hear(asked("a", number, **{"w": THEIRS, **more}))
+    assert bench.one(Train).params == params(w=theirs if is_taken else own)
     assert bench.all(Send) == []  # only the initiator tells of the start
-
-
-def test_whoever_never_averaged_starts_from_the_initiators_parameters_in_any_round() -> None:
-    bench = Bench()
-    bench.hear(asked("a", 5, w=[7, 8]))
-    assert bench.one(Train).params == params(w=[7, 8])
-    other = Bench()
-    other.hear(asked("a", 5, w=[-7, -8]))
-    assert other.one(Train).params == params(w=[-7, -8])  # whichever digest is lower
-
-
-def test_later_the_newer_average_is_the_start() -> None:
-    bench = Bench().through_round()
-    own = bench.w
-    bench.hear(asked("a", 2, w=[7, 8], base_round=1, contributors=1))
-    assert bench.one(Train).params == params(w=[7, 8])
-    bench = Bench().through_round()
-    bench.hear(asked("a", 1, w=[7, 8], base_round=-1))
-    assert bench.one(Train).params == params(w=own)
-
-
-def test_of_two_averages_of_one_round_that_with_more_contributors_is_the_start() -> None:
-    bench = Bench().through_round()
-    bench.hear(asked("a", 1, w=[7, 8], base_round=0, contributors=4))
-    assert bench.one(Train).params == params(w=[7, 8])
-    bench = Bench().through_round()
-    own = bench.w
-    bench.hear(asked("a", 1, w=[7, 8], base_round=0, contributors=2))
-    assert bench.one(Train).params == params(w=own)
-
-
-def test_no_start_can_claim_an_average_of_a_round_to_come() -> None:
-    bench = Bench().through_round()
-    own = bench.w
-    bench.hear(asked("a", 1, w=[7, 8], base_round=10**9, contributors=1))
-    assert bench.one(Train).params == params(w=own)  # it counts as of round 0, with 1 contributor against 3
 
 
 def test_the_initiators_hyper_parameters_are_those_of_the_round() -> None:
@@ -173,34 +151,21 @@ def test_the_next_rounds_start_finds_nothing_to_average_and_opens_at_once() -> N
     bench.hear(RoundTriggered())
     bench.hear(asked("a", 1))
     assert (bench.phase, bench.job.key, bench.one(CancelWork).key) == (Phase.TRAINING, key(1, "a"), key(0, "b"))
+    assert bench.hear(Trained(key(0, "b"), params(w=[1, 1]), 1, 0.5)) == []  # of the round that was left
+    assert bench.phase is Phase.TRAINING
 
 
-def test_a_start_far_ahead_is_joined_without_an_average_in_between() -> None:
+def test_a_start_far_ahead_is_joined_without_an_average_in_between_and_no_timer_stays() -> None:
     bench = Bench()
     bench.hear(RoundTriggered())
     bench.train()
     bench.hear(asked("a", 7))
     assert (bench.phase, bench.job.number, bench.all(Average)) == (Phase.TRAINING, 7, [])
-
-
-def test_a_round_that_is_left_leaves_no_timer_behind() -> None:
-    bench = Bench()
-    bench.hear(RoundTriggered())
-    bench.train()
-    bench.hear(asked("a", 7))
     assert CancelTimer("forced-averaging:0:b") in bench.effects
     bench = Bench()
     bench.hear(came("a"))  # its start is awaited
     bench.hear(asked("a", 7))
     assert CancelTimer("start:0:a") in bench.effects
-
-
-def test_the_end_of_a_training_that_was_left_means_nothing() -> None:
-    bench = Bench()
-    bench.hear(RoundTriggered())
-    bench.hear(asked("a", 1))
-    assert bench.hear(Trained(key(0, "b"), params(w=[1, 1]), 1, 0.5)) == []
-    assert bench.phase is Phase.TRAINING
 
 
 def test_a_start_while_averaging_waits_for_the_average() -> None:
@@ -239,12 +204,8 @@ def test_a_start_that_counts_comes_too_late_once_the_round_is_averaged() -> None
     bench = Bench(peers=["c"]).through_average(by=["c"])
     assert dict(refuses(bench, asked("a"), StaleRound).details()) == {"round": 0}
     bench.hear(ClaimReceived(claim("c", accuracy=0.1)))
-    refuses(bench, asked("a"), StaleRound)
-
-
-def test_a_start_of_a_round_that_is_over_is_told_so_whoever_would_win() -> None:
-    bench = Bench().through_round()
-    assert [type(refuses(bench, asked(name), StaleRound)) for name in "ac"] == [StaleRound] * 2
+    for name in "ac":
+        refuses(bench, asked(name), StaleRound)
 
 
 def test_opening_a_round_is_saved() -> None:

@@ -21,7 +21,6 @@ from flnet.protocol.effects import (
     Evaluate,
     Fetch,
     Publish,
-    Save,
     Send,
     SetTimer,
     Train,
@@ -65,7 +64,7 @@ from flnet.rounds.job import Job
 from flnet.rounds.settings import JobSettings, Rules
 from flnet.rounds.steps import EVERYWHERE, LEGAL, Phase, draw, is_legal
 from tests.helpers import HYPER, frozen, key, params, peer
-from tests.rounds.helpers import Bench, asked, came, claim, declaration, listed, prepared, settings
+from tests.rounds.helpers import Bench, asked, came, claim, declaration, listed, prepared
 from tests.rounds.scenarios import CHOOSING, LAGGING, LATE, OTHERS, PAUSING, PURSUING, RESTARTS, SOME
 
 P = Phase
@@ -361,22 +360,15 @@ HISTORY_VIEW = {
 
 def test_the_view_has_all_that_the_node_promises_in_every_phase() -> None:
     bench = Bench(prepare=False)
-    views = [bench.job.view().as_json()]
-    bench.hear(prepared())
-    views.append(bench.job.view().as_json())
-    bench.hear(RoundTriggered())
-    views.append(bench.job.view().as_json())
-    bench.train()
-    views.append(bench.job.view().as_json())
-    for name in ("a", "c"):
-        bench.hear(came(name, 0, "b"))
-    views.append(bench.job.view().as_json())
-    bench.average()
-    views.append(bench.job.view().as_json())
-    bench.measure()
-    views.append(bench.job.view().as_json())
-    phases = ["LOADING", "IDLE", "TRAINING", "GATHERING", "AVERAGING", "MEASURING", "EXCHANGING"]
+    views, busy = [bench.job.view().as_json()], [bench.job.busy]
+    updates = (came("a", 0, "b"), came("c", 0, "b"))
+    for step in (prepared(), RoundTriggered(), bench.train, *updates, bench.average, bench.measure):
+        step() if callable(step) else bench.hear(step)
+        views.append(bench.job.view().as_json())
+        busy.append(bench.job.busy)
+    phases = ["LOADING", "IDLE", "TRAINING", "GATHERING", "GATHERING", "AVERAGING", "MEASURING", "EXCHANGING"]
     assert [view["phase"] for view in views] == phases
+    assert busy == [False, False] + [True] * 6
     assert all(view.keys() >= JOB_VIEW for view in views)
     assert json.dumps(views)
 
@@ -452,37 +444,6 @@ def test_a_round_that_was_cut_short_is_remembered_with_the_reason() -> None:
     bench.hear(asked("a", 4))
     (record,) = bench.job.records()
     assert (record["round"], record["outcome"]) == (0, "cut short: a started round 4")
-
-
-def test_of_one_round_started_twice_only_the_start_that_counts_is_remembered() -> None:
-    bench = Bench(peers=["a"])
-    bench.hear(RoundTriggered())
-    bench.hear(asked("a"))
-    bench.train()
-    bench.hear(came("a"))
-    bench.average()
-    bench.measure()
-    bench.hear(ClaimReceived(claim("a", accuracy=0.1)))
-    assert [(record["round"], record["initiator"]) for record in bench.job.records()] == [(0, "a")]
-
-
-def test_every_save_comes_before_what_others_may_see() -> None:
-    bench = Bench()
-    bench.hear(RoundTriggered())
-    kinds = [type(effect) for effect in bench.effects]
-    assert kinds.index(Save) == 0
-    assert kinds.index(Save) < kinds.index(Send)
-
-
-def test_a_job_is_busy_while_a_round_is_open() -> None:
-    job = Job(settings())
-    assert not job.busy
-    job.receive(prepared())
-    assert not job.busy
-    job.receive(RoundTriggered())
-    assert job.busy
-    job.receive(Trained(key(0, "b"), params(w=[1, 1]), 1, 0.5))
-    assert job.busy
 
 
 @pytest.mark.parametrize("own", [None, HyperParams(e=9, u=0.5, b=1)])

@@ -12,7 +12,7 @@ from flnet.simulation.cluster import Cluster
 from flnet.simulation.invariants import InvariantBroken
 from flnet.simulation.node import TRAINER
 from flnet.store.base import SavedJob
-from tests.simulation.helpers import clear_up, digests, idle, mesh, play_round, rounds
+from tests.simulation.helpers import clear_up, digests, idle, mesh, play_round, rounds, seeds
 
 
 def restart_all(
@@ -41,7 +41,6 @@ def test_nodes_that_are_all_killed_at_once_continue_from_the_last_round() -> Non
 
 def test_a_disk_that_forgets_updates_is_noticed() -> None:
     """The checks can fail: the same runs, with updates removed from a disk."""
-    broken = 0
     for seed in range(20):
         rng, cluster = Random(seed), mesh(4, seed)
         cluster.trigger(PeerId("n01"))
@@ -53,8 +52,9 @@ def test_a_disk_that_forgets_updates_is_noticed() -> None:
         try:
             cluster.run_until_idle()
         except InvariantBroken as exc:
-            broken += "which it acknowledged" in str(exc)
-    assert broken
+            if "which it acknowledged" in str(exc):
+                return
+    raise AssertionError("no run has found it")
 
 
 def test_a_node_that_lost_its_disk_does_not_repeat_alone_a_round_that_it_had_started() -> None:
@@ -104,7 +104,7 @@ def check_end(cluster: Cluster) -> None:
 
 
 @GOALS
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(2, 5))
 @pytest.mark.parametrize("kills_all", [False, True], ids=["one node", "all nodes"])
 def test_a_series_continues_after_kills(seed: int, goal: str | None, kills_all: bool) -> None:
     rng, cluster = in_a_series(seed, goal)

@@ -85,7 +85,7 @@ def endings(cluster: Cluster, *gone: PeerId) -> set[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("until", GOALS)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(2, 4))
 def test_without_faults_all_nodes_end_in_the_same_round_with_the_same_sentence(
     seed: int, until: str, watched: Watched
 ) -> None:
@@ -97,7 +97,7 @@ def test_without_faults_all_nodes_end_in_the_same_round_with_the_same_sentence(
     assert watched.made.count((watched.made[-1][0], watched.made[-1][1])) == 2 + seed
 
 
-@pytest.mark.parametrize("seed", seeds(6, 16))
+@pytest.mark.parametrize("seed", seeds(4, 16))
 def test_every_node_ends_the_series_under_faults(seed: int, watched: Watched) -> None:
     rng = Random(seed)
     cluster = mesh(rng.choice([2, 3, 5]), seed, STORM if seed % 2 else any_faults(rng))
@@ -109,7 +109,7 @@ def test_every_node_ends_the_series_under_faults(seed: int, watched: Watched) ->
     assert watched.made
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(2, 6))
 def test_the_others_continue_when_the_node_that_was_asked_dies(seed: int, watched: Watched) -> None:
     rng = Random(seed)
     cluster = mesh(4, seed)
@@ -123,7 +123,7 @@ def test_the_others_continue_when_the_node_that_was_asked_dies(seed: int, watche
     assert (state, number, len(endings(cluster, first))) == ("given_up", 6, 1)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(2, 6))
 def test_a_node_that_is_left_alone_gives_up_before_it_is_far_ahead(seed: int, watched: Watched) -> None:
     cluster = mesh(4, seed)
     names = list(cluster.nodes)
@@ -155,7 +155,7 @@ def test_a_node_that_was_alone_for_a_while_continues_with_the_others(watched: Wa
     assert cluster.nodes[first].job.number <= 39
 
 
-@pytest.mark.parametrize("seed", seeds(4, 12))
+@pytest.mark.parametrize("seed", seeds(2, 12))
 @pytest.mark.parametrize("who", ["n00", "n02"])
 def test_a_stop_at_any_node_ends_the_series_on_all_within_a_round(who: str, seed: int, watched: Watched) -> None:
     cluster = mesh(3, seed)
