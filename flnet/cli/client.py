@@ -18,7 +18,7 @@ from urllib.parse import quote
 import click
 import httpx
 
-from flnet.cli.options import variable_name
+from flnet.cli.options import json_option, variable_name
 from flnet.errors import FlnetError, PeerRefused, PeerTimeout, PeerUnreachable, StartError
 from flnet.fingerprints import fingerprint, read_fingerprint, short
 from flnet.security.keys import noted
@@ -27,20 +27,6 @@ from flnet.web.auth.operator_token import read_token, token_path
 
 F = TypeVar("F", bound=Callable[..., Any])
 _ASKED_WITH = "flnet.operator_token"  # key of the given token in the context of the command
-
-
-def token_option(command: F) -> F:
-    """The option --token of every command that speaks to a node; `token_for` finds what was given."""
-    return click.option(
-        "--token",
-        expose_value=False,
-        is_eager=True,
-        callback=_remember_token,
-        envvar=variable_name("operator_token"),
-        show_envvar=True,
-        metavar="TOKEN",
-        help="Operator's token of the node, if it is on another machine; the variable is safer.",
-    )(command)
 
 
 def _remember_token(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -109,19 +95,7 @@ CERTIFICATE = "identity.crt"  # as in `flnet.security.keys`, which loads `crypto
 _PROBED = "/health"  # asked for without a token, to learn whether the node speaks TLS
 
 
-def fingerprint_option(command: Any) -> Any:
-    """The option --fingerprint of every command that speaks to a node."""
-    return click.option(
-        "--fingerprint",
-        expose_value=False,
-        is_eager=True,
-        callback=_remember,
-        metavar="FINGERPRINT",
-        help="Whole fingerprint of the node, if it is in a pinned mesh and on another machine.",
-    )(command)
-
-
-def _remember(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+def _remember_fingerprint(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     try:
         ctx.meta[_GIVEN] = None if value is None else read_fingerprint(value)
     except ValueError as exc:
@@ -574,12 +548,28 @@ def _address(ctx: click.Context, param: click.Parameter, value: str | None) -> s
 
 def node_option(command: F) -> F:
     """The options of every command that speaks to a running node: --node, --token, --fingerprint and --json."""
-    command = fingerprint_option(token_option(command))
-    command = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")(command)
+    command = click.option(
+        "--token",
+        expose_value=False,
+        is_eager=True,
+        callback=_remember_token,
+        envvar=variable_name("operator_token"),
+        show_envvar=True,
+        metavar="TOKEN",
+        help="Operator's token of the node, if it is on another machine; the variable is safer.",
+    )(command)
+    command = click.option(
+        "--fingerprint",
+        expose_value=False,
+        is_eager=True,
+        callback=_remember_fingerprint,
+        metavar="FINGERPRINT",
+        help="Whole fingerprint of the node, if it is in a pinned mesh and on another machine.",
+    )(command)
     return click.option(
         "--node",
         "address",
         metavar="HOST:PORT",
         callback=_address,
         help=f"Address of the node.  [default 127.0.0.1:${PORT_VARIABLE}, or port {DEFAULT_PORT}]",
-    )(command)
+    )(json_option(command))

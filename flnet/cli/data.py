@@ -16,7 +16,7 @@ import click
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from flnet.cli.client import NodeClient, View, parse_address
-from flnet.cli.options import read_config, variable_name
+from flnet.cli.options import json_option, read_config, variable_name
 from flnet.cli.output import console, counted, print_json, printable
 from flnet.compute.loader import find_trainers
 from flnet.compute.queue import make_queue
@@ -203,10 +203,14 @@ def _form(source: Path, boundary: str, moved: Any) -> Iterator[bytes]:
 def _bar(source: Path) -> Iterator[Any]:
     """A progress bar; yields a function that adds a number of bytes."""
     total = sum(path.stat().st_size for _, path in files_of(source))
-    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    with Progress(*columns, console=console(stderr=True)) as bars:
+    with _transfers() as bars:
         task = bars.add_task(printable(source.name), total=total)
         yield lambda count: bars.update(task, advance=count)
+
+
+def _transfers() -> Progress:
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    return Progress(*columns, console=console(stderr=True))
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -242,7 +246,7 @@ def command() -> None:
 
 @command.command("list")
 @_path_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+@json_option
 def list_data(path: Path | None, as_json: bool) -> None:
     """List each trainer's data: source and rows per class, or what is missing and how to get it.
 
@@ -282,8 +286,7 @@ def fetch_data(name: str, path: Path | None) -> None:
     target = folder / data_set.folder
     if is_sample(target / "any"):
         raise DataMissing(f"{target} holds sample data", "remove that folder first")
-    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    with Progress(*columns, console=console(stderr=True)) as bars:
+    with _transfers() as bars:
         for file in data_set.files:
             bar = bars.add_task(file.name, total=file.size)
 
@@ -297,7 +300,7 @@ def fetch_data(name: str, path: Path | None) -> None:
 
 @command.command("check")
 @_path_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+@json_option
 def check_data(path: Path | None, as_json: bool) -> None:
     """Check the files of all data sets: checksums of published ones, readability of the others.
 
@@ -330,7 +333,7 @@ def check_data(path: Path | None, as_json: bool) -> None:
 )
 @click.option("--node", "address", metavar="HOST:PORT", help="With TRAINER: a running node of this machine.")
 @click.option("--replace", is_flag=True, help="With TRAINER: move existing data aside.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+@json_option
 @_path_option
 def import_data(
     words: tuple[str, ...],
@@ -374,7 +377,7 @@ def import_data(
 @click.argument("trainer")
 @click.argument("source", type=click.Path(path_type=Path))
 @click.option("--node", "address", metavar="HOST:PORT", help="A running node of this machine.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+@json_option
 @_path_option
 def add_data(trainer: str, source: Path, address: str | None, as_json: bool, path: Path | None) -> None:
     """Add examples to the data of a trainer: rows of a table, or images in one folder per class.

@@ -90,9 +90,6 @@ def different_data(together: Mapping[str, View], alone: Mapping[str, View]) -> s
     return f"beware: the data changed meanwhile on {', '.join(map(printable, nodes))}" if nodes else None
 
 
-SIGNAL_EXIT = 128  # plus the signal's number, as shells count
-
-
 @click.command("demo")
 @click.option("--nodes", "count", type=click.IntRange(1, 64), default=4, show_default=True, help="How many nodes.")
 @click.option("--rounds", type=click.IntRange(0, 10_000), default=5, show_default=True, help="How many rounds.")
@@ -159,7 +156,7 @@ def command(
     except Interrupted as exc:
         out.print("\nended")
         # Ctrl-C is how a demo ends; only a script that waits for --exit was cut short.
-        raise SystemExit(SIGNAL_EXIT + exc.number if leave else 0) from None
+        raise SystemExit(exc.exit_code if leave else 0) from None
 
 
 def _train(together: LocalRun, out: Console, every: bool) -> list[RoundResult]:

@@ -21,7 +21,6 @@ from flnet.experiments.run import LocalEngine, RayEngine
 from flnet.settings import Settings, load_settings
 
 FOLDER = Path("experiments")  # in the working directory, if no other is named
-SIGNAL_EXIT = 128  # plus the signal's number, as shells count
 
 
 @click.command("experiment")
@@ -111,7 +110,7 @@ def _run(
         except Interrupted as exc:
             _write(plan, told, results)
             click.echo(f"ended with {len(results)} cells done; the same command goes on from here", err=True)
-            raise SystemExit(SIGNAL_EXIT + exc.number) from None
+            raise SystemExit(exc.exit_code) from None
 
 
 class _Shown:

@@ -14,8 +14,7 @@ import click
 from rich.table import Table
 
 from flnet.cli.client import WORK_SECONDS, NodeClient, View, node_option
-from flnet.cli.models import write_file
-from flnet.cli.output import accuracy, print_json, print_table, printable, share, short, table
+from flnet.cli.output import accuracy, print_json, print_table, printable, share, short, table, write_file
 from flnet.errors import LocalError
 from flnet.fingerprints import check_key
 from flnet.fingerprints import short as short_key

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from flnet.cli.client import NodeClient, View, node_option
-from flnet.cli.options import folder_options, read_config
+from flnet.cli.options import folder_options, json_option, read_config
 from flnet.cli.output import print_json, print_table, printable, table
 from flnet.errors import PeerRefused, StartError
 from flnet.fingerprints import SPOKEN_WORDS, WORDS, check_key, fingerprint, read_fingerprint, short, words
@@ -258,7 +258,7 @@ def _ask(node: NodeClient, known: View) -> None:
 @click.command("token")
 @folder_options
 @click.option("--new", is_flag=True, help="Replace the token; the old one and all sessions end at once.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+@json_option
 def token_command(*, state_path: Path | None, node_port: int | None, new: bool, as_json: bool) -> None:
     """Show the operator's token of a node on this machine, and the link that signs a browser in.
 

@@ -41,11 +41,15 @@ KEPT_SETTINGS = (
 
 
 class Interrupted(BaseException):
-    """Raised when a signal asks this process to end; not an Exception, so that no handler swallows it."""
+    """Raised when a signal asks this process to end; not an Exception, so that no handler swallows it.
+
+    Attributes:
+        exit_code: 128 plus the signal's number, as shells count.
+    """
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
-        self.number = number
+        self.exit_code = 128 + number
 
 
 class NodeEnded(click.ClickException):

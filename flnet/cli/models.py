@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
 from flnet.cli.client import WORK_SECONDS, NodeClient, View, node_option
-from flnet.cli.output import accuracy, print_json, print_table, printable, short, table
+from flnet.cli.output import accuracy, print_json, print_table, printable, short, table, write_file
 
 BEFORE = (
     "The next round starts from this model on all nodes if it is started at this node. If another node starts the "
@@ -156,25 +154,3 @@ def _card_beside(target: Path, force: bool) -> Path:
             f"{' and '.join(existing)} exists; --force writes over, --output names another file"
         )
     return card
-
-
-def write_file(target: Path, parts: Iterable[bytes]) -> int:
-    """Write a file completely or not at all; returns its size in bytes."""
-    from flnet.datasets.files import replacing  # noqa: PLC0415  brings numpy along, which other commands spare
-
-    size = 0
-    try:
-        with replacing(target) as file:
-            for part in parts:
-                file.write(part)
-                size += len(part)
-        target.chmod(0o666 & ~_umask())  # a temporary file is its owner's alone
-    except OSError as exc:
-        raise click.ClickException(f"{target} cannot be written: {exc.strerror or exc}") from exc
-    return size
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -46,6 +46,11 @@ def folder_options(command: F) -> F:
     )(command)
 
 
+def json_option(command: F) -> F:
+    """The option --json; the command gets `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")(command)
+
+
 def chosen(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that were given, for `load_settings`; a list option that is repeated becomes one list."""
     return {

@@ -1,11 +1,13 @@
-"""Output of commands: tables for people, JSON for scripts, log lines, and metrics. Text of peers is made printable."""
+"""Output of commands: tables, JSON for scripts, files, log lines, and metrics. Text of peers is made printable."""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
 
@@ -74,6 +76,47 @@ def share(value: object) -> str:
 def counted(number: int, thing: str) -> str:
     """ "1 round", "2 rounds"."""
     return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def next_line(schedule: Mapping[str, Any]) -> str:
+    """When and why the next round starts by itself; empty if none is to come."""
+    if not schedule.get("next_words"):
+        return ""
+    seconds = schedule.get("next_seconds")
+    when = f" in {time_words(seconds)}" if isinstance(seconds, int) and seconds > 0 else ""
+    return f"next round{when}: {printable(schedule['next_words'])}"
+
+
+def time_words(seconds: int) -> str:
+    """A duration in its two largest units: "3 h 12 min"."""
+    days, hours, minutes = seconds // 86_400, seconds // 3600 % 24, seconds // 60 % 60
+    if days:
+        return f"{days} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {seconds % 60} s" if minutes else f"{seconds} s"
+
+
+def write_file(target: Path, parts: Iterable[bytes]) -> int:
+    """Write a file completely or not at all; returns its size in bytes."""
+    from flnet.datasets.files import replacing  # noqa: PLC0415  brings numpy along, which other commands spare
+
+    size = 0
+    try:
+        with replacing(target) as file:
+            for part in parts:
+                file.write(part)
+                size += len(part)
+        target.chmod(0o666 & ~_umask())  # a temporary file is its owner's alone
+    except OSError as exc:
+        raise click.ClickException(f"{target} cannot be written: {exc.strerror or exc}") from exc
+    return size
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 CHATTY = ("asyncio", "httpcore", "httpx", "hypercorn.access", "hypercorn.error", "quart.app")

@@ -14,6 +14,7 @@ from flnet.cli.output import (
     metric_words,
     metrics_of,
     metrics_option,
+    next_line,
     numbers,
     print_json,
     print_table,
@@ -22,7 +23,6 @@ from flnet.cli.output import (
     short,
     table,
 )
-from flnet.cli.train import next_line
 from flnet.errors import PeerUnreachable
 
 USUAL = "agg1"  # the default aggregation rule, which is not shown

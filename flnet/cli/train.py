@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import click
 
 from flnet.cli.client import NodeClient, View, node_option
-from flnet.cli.output import console, metrics_option, print_json, print_table, printable, table
+from flnet.cli.output import console, metrics_option, next_line, print_json, print_table, printable, table
 from flnet.cli.progress import (
     Follower,
     RoundFailed,
@@ -217,22 +217,3 @@ def schedule_command(trainer: str, when: str | None, reset: bool, address: str, 
         click.echo(line)
     if schedule.get("unwilling"):
         click.echo(f"takes no part in rounds of others now: {printable(schedule['unwilling'])}")
-
-
-def next_line(schedule: View) -> str:
-    """When and why the next round starts by itself; empty if none is to come."""
-    if not schedule.get("next_words"):
-        return ""
-    seconds = schedule.get("next_seconds")
-    when = f" in {time_words(seconds)}" if isinstance(seconds, int) and seconds > 0 else ""
-    return f"next round{when}: {printable(schedule['next_words'])}"
-
-
-def time_words(seconds: int) -> str:
-    """A duration in its two largest units: "3 h 12 min"."""
-    days, hours, minutes = seconds // 86_400, seconds // 3600 % 24, seconds // 60 % 60
-    if days:
-        return f"{days} d {hours} h"
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {seconds % 60} s" if minutes else f"{seconds} s"

@@ -14,7 +14,8 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -165,11 +166,17 @@ def drafted(source: Path, draft: Path, limit: Limit) -> Path:
     limit.size = min(limit.size, max(_SMALL, _MOST_TIMES_LARGER * source.stat().st_size))
     folder = draft / archive[1]
     folder.mkdir()
-    for member, opened in _members(source):
-        if is_archive(member.name):  # what is in it would escape all that is counted here
-            raise _unsafe(source, str(member), "is an archive itself")
-        with opened as file:
-            _write(file, folder.joinpath(*member.parts), limit)
+    with closing(_members(source)) as members:
+        for member, opened in members:
+            with opened as file:
+                if is_archive(member.name):  # what is in it would escape all that is counted here
+                    raise _unsafe(source, str(member), "is an archive itself")
+                _write(file, folder.joinpath(*member.parts), limit)
+    return inner_folder(folder)
+
+
+def inner_folder(folder: Path) -> Path:
+    """The folder, or its only subfolder if it holds nothing else: folders are chosen and packed as often as files."""
     inside = list(folder.iterdir())
     return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
 
@@ -199,7 +206,7 @@ def _copy_folder(source: Path, target: Path, limit: Limit) -> None:
             _write(file, target / inside, limit)
 
 
-def _members(source: Path) -> Iterator[tuple[PurePosixPath, IO[bytes]]]:
+def _members(source: Path) -> Generator[tuple[PurePosixPath, IO[bytes]], None, None]:
     """The files of an archive: checked paths and open files."""
     if source.suffix.lower() == ".zip":
         with zipfile.ZipFile(source) as packed:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import errno
+import filecmp
 import hashlib
 import os
 import re
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from flnet.datasets.archives import Limit, broken, drafted, is_archive, member_path
+from flnet.datasets.archives import Limit, broken, drafted, inner_folder, is_archive, member_path
 from flnet.datasets.tables import text_rows
 from flnet.errors import DataMissing, DataThere, FlnetError, ImportRefused, NoRoom
 from flnet.text import text
@@ -113,8 +114,8 @@ class AddedExamples:
             path.unlink(missing_ok=True)
         if self.length is not None:
             draft = _draft(self.place)
-            with self.place.open("rb") as old, draft.open("wb") as new:
-                _copy(old, new, self.length)
+            shutil.copyfile(self.place, draft)
+            os.truncate(draft, self.length)
             draft.replace(self.place)
 
 
@@ -181,15 +182,11 @@ def _free_name(folder: Path, file: Path) -> Path | None:
     """A free path for a file; None if the same file exists, under its name or with a number appended."""
     number, target = 0, folder / file.name
     while target.exists():
-        if _alike(target, file):
+        if filecmp.cmp(target, file, shallow=False):
             return None
         number += 1
         target = folder / f"{file.stem}-{number}{file.suffix}"
     return target
-
-
-def _alike(file: Path, other: Path) -> bool:
-    return file.stat().st_size == other.stat().st_size and file.read_bytes() == other.read_bytes()
 
 
 def _rows_to(place: Place, files: Sequence[Path]) -> AddedExamples:
@@ -205,16 +202,16 @@ def _rows_to(place: Place, files: Sequence[Path]) -> AddedExamples:
         rows = [row for file in files for row in _new_rows(file, header, known)]
     except FlnetError as exc:
         raise ImportRefused(exc.message) from exc
-    length = path.stat().st_size
     if not rows:
         return AddedExamples(path, 0, 0)
-    draft = _draft(path)
-    with path.open("rb") as old, draft.open("wb") as new:
-        _copy(old, new, length)
+    length, draft = path.stat().st_size, _draft(path)
+    shutil.copyfile(path, draft)
+    with path.open("rb") as old:
         old.seek(max(0, length - 1))
-        if old.read() not in (b"\n", b""):
-            new.write(b"\n")
+        ends_inside_a_line = old.read() not in (b"\n", b"")
     with draft.open("a", encoding="utf-8", newline="") as output:
+        if ends_inside_a_line:
+            output.write("\n")
         csv.writer(output, delimiter=separator, lineterminator="\n").writerows(rows)
     size = draft.stat().st_size - length
     draft.replace(path)
@@ -276,13 +273,6 @@ def _separator(path: Path) -> str:
 def _draft(target: Path) -> Path:
     """A hidden file in the same folder."""
     return target.with_name(f".{target.name}.{os.getpid()}")
-
-
-def _copy(source: IO[bytes], target: IO[bytes], length: int) -> None:
-    left = length
-    while left > 0 and (piece := source.read(min(left, 1024 * 1024))):
-        target.write(piece)
-        left -= len(piece)
 
 
 GIGABYTE = 1e9
@@ -426,7 +416,7 @@ class Upload:
             return files[0]
         if not files:
             raise ImportRefused(text("the archive holds no files"))
-        return _inner(whole)
+        return inner_folder(whole)
 
     def _moved_aside(self) -> Path | None:
         """The path to which existing data were moved."""
@@ -525,12 +515,6 @@ def files_of(source: Path) -> Iterator[tuple[str, Path]]:
             )
         if path.is_file():
             yield (path.relative_to(source).as_posix() if source.is_dir() else path.name), path
-
-
-def _inner(folder: Path) -> Path:
-    """The folder, or its only subfolder if it holds nothing else: folders are chosen and packed as often as files."""
-    inside = list(folder.iterdir())
-    return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
 
 
 def _prefix() -> str:

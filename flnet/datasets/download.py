@@ -196,9 +196,8 @@ def missing_files(data_set: PublishedData, folder: Path) -> list[str]:
 def _looked_at(path: Path, sha256: str) -> FileCheck:
     try:
         if sha256:
-            with path.open("rb") as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
-                    return FileCheck(path, fault="its checksum is not that of the published file")
+            if _digest(path) != sha256:
+                return FileCheck(path, fault="its checksum is not that of the published file")
             return FileCheck(path, "checksum")
         look = _looks().get(path.suffix.lower())
         return FileCheck(path) if look is None else FileCheck(path, look(path))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 import zipfile
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import httpx
@@ -17,6 +15,7 @@ from click.testing import Result
 
 from flnet.cli.data import check_lines, data_lines, size_of
 from flnet.datasets.download import DATA_SETS, FileCheck, PublishedData, PublishedFile
+from tests.cli.fake_node import FakeNode
 from tests.processes.harness import RealNode, harness, until
 from tests.processes.test_arriving import TRAINER as TABLE_TRAINER
 from tests.web.digit_files import TRAINER, digit_archive
@@ -100,29 +99,15 @@ def test_an_archive_is_imported(flnet: Flnet, tmp_path: Path) -> None:
     assert "b.zip is not there" in refused.stderr
 
 
-def test_a_data_set_is_fetched_once(flnet: Flnet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_data_set_is_fetched_once(
+    flnet: Flnet, fake_node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     body = b"digits" * 1000
-
-    class Server(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *args: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Server) as server:
-        url = f"http://127.0.0.1:{server.server_port}/x.gz"
-        file = PublishedFile(url, hashlib.sha256(body).hexdigest(), len(body))
-        monkeypatch.setitem(DATA_SETS, "mnist", PublishedData("mnist", "made up", (file,)))
-        answering = threading.Thread(target=server.handle_request)
-        answering.start()
-        first = flnet("data", "fetch", "mnist", "--path", str(tmp_path))
-        answering.join()
-        again = flnet("data", "fetch", "mnist", "--path", str(tmp_path))
-    assert (first.exit_code, again.exit_code) == (0, 0)
+    fake_node.answers["/x.gz"] = (200, body)
+    file = PublishedFile(f"http://{fake_node.address}/x.gz", hashlib.sha256(body).hexdigest(), len(body))
+    monkeypatch.setitem(DATA_SETS, "mnist", PublishedData("mnist", "made up", (file,)))
+    first, again = (flnet("data", "fetch", "mnist", "--path", str(tmp_path)) for _ in range(2))
+    assert (first.exit_code, again.exit_code, len(fake_node.headers)) == (0, 0, 1)
     assert "x.gz: fetched, checksum right" in first.stdout
     assert "x.gz: was there already" in again.stdout
     assert (tmp_path / "mnist/x.gz").read_bytes() == body

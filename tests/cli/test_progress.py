@@ -180,34 +180,24 @@ def test_spread_of_what_is_there() -> None:
     assert str(Spread(0.75, 0.75, 0.75)) == "0.7500"
 
 
-def test_equal_digests_are_one_model() -> None:
-    result = round_result(3, {"a": record(3, "0123456789abcdef"), "b": record(3, "0123456789abcdef")}, 1.25)
-    assert result.same_model
-    assert str(result) == ("round 3: before 0.5000, after 0.7500, model 0123456789 on all 2 nodes, 1.2 s")
-
-
-def test_unequal_digests_are_told_apart() -> None:
-    result = round_result(0, {"a": record(0, "aaaa"), "b": record(0, "bbbb")}, 1)
-    assert not result.same_model
-    assert result.models() == "DIFFERENT: a aaaa, b bbbb"
-
-
-def test_no_digest_is_no_equal_model() -> None:
-    assert not round_result(0, {"a": {"round": 0, "digest": None}}, 1).same_model
-
-
-def test_a_node_without_result_is_named() -> None:
-    result = round_result(0, {"a": record(0), "b": None}, 1)
-    assert not result.same_model
-    assert result.models() == "no result: b"
-
-
-def test_what_failed_on_a_node_is_said() -> None:
-    good = round_result(1, {"a": record(1)}, 1)
-    bad = round_result(2, {"a": record(2), "b": record(2) | {"error": "out of memory\x1b"}}, 1)
-    assert bad.models() == r"FAILED: b out of memory\x1b"
-    assert failure([good]) is None
-    assert failure([good, bad]) == r"round 2 failed: b out of memory\x1b"
+@pytest.mark.parametrize(
+    ("records", "models"),
+    [
+        ({"a": record(3, "0123456789abcdef"), "b": record(3, "0123456789abcdef")}, "0123456789 on all 2 nodes"),
+        ({"a": record(3, "aaaa"), "b": record(3, "bbbb")}, "DIFFERENT: a aaaa, b bbbb"),
+        ({"a": {"round": 3, "digest": None}}, "DIFFERENT: a -"),
+        ({"a": record(3), "b": None}, "no result: b"),
+        ({"a": record(3), "b": record(3) | {"error": "no memory\x1b"}}, r"FAILED: b no memory\x1b"),
+    ],
+)
+def test_the_models_of_a_round_are_one_or_told_apart(records: dict[str, Any], models: str) -> None:
+    result = round_result(3, records, 1.25)
+    assert result.models() == models
+    assert result.same_model is (" on all " in models or "FAILED" in models)
+    assert failure([result]) == ("round 3 " + models.replace("FAILED", "failed") if "FAILED" in models else None)
+    assert (
+        " on all " not in models or str(result) == f"round 3: before 0.5000, after 0.7500, model {models}, 1.2 s"
+    )
 
 
 def test_the_summary_says_gain_and_sameness() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from flnet.cli.train import parse, time_words
+from flnet.cli.output import time_words
+from flnet.cli.train import parse
 from tests.cli.fake_node import FakeNode, job, record
 
 Run = Callable[..., Result]

@@ -87,10 +87,7 @@ EVIL: Mapping[str, tuple[Callable[[Path], Path], str]] = {
     "a pipe": (lambda f: tarred(f / "a.tar", ("x", b""), type=tarfile.FIFOTYPE), "is a link or a device"),
     "through a link": (link_then_through, "is a link or a device"),
     "an archive inside": (nested, "is an archive itself"),
-    "a file that is a folder too": (
-        lambda f: zipped(f / "a.zip", ("x", b"1"), ("x/y", b"2")),
-        "cannot be written",
-    ),
+    "a file that is a folder too": (lambda f: zipped(f / "a.zip", ("x", b"1"), ("x/y", b"2")), "File exists"),
     "names twice": (lambda f: tarred(f / "a.tar", ("x", b"1"), ("x", b"2")), "File exists"),
     "signs that hide": (lambda f: zipped(f / "a.zip", ("cat\u202egnp.exe", b"x")), "cannot be seen"),
     "too deep": (deep, "folders deep"),

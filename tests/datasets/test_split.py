@@ -46,13 +46,9 @@ def test_every_label_gets_its_proportions(tmp_path: Path) -> None:
         assert abs(len(split[side]) - 500 * share) <= 3
 
 
-def test_the_same_rows_are_split_the_same_after_a_restart_also_with_another_seed(tmp_path: Path) -> None:
-    first = sides(tmp_path / "s.npz", ROWS, LABELS)
-    assert sides(tmp_path / "s.npz", ROWS, LABELS, seed=9) == first
-
-
-def test_the_seed_decides_where_nothing_is_stored(tmp_path: Path) -> None:
+def test_the_seed_decides_where_nothing_is_stored_and_nothing_else_after_a_restart(tmp_path: Path) -> None:
     first = sides(tmp_path / "a.npz", ROWS, LABELS)
+    assert sides(tmp_path / "a.npz", ROWS, LABELS, seed=9) == first
     assert sides(tmp_path / "b.npz", ROWS, LABELS) == first
     assert sides(tmp_path / "c.npz", ROWS, LABELS, seed=9) != first
 
@@ -79,9 +75,7 @@ def test_equal_rows_are_never_on_two_sides(tmp_path: Path) -> None:
     doubled, labels = np.concatenate([ROWS, ROWS]), np.concatenate([LABELS, LABELS])
     split = stored_split(tmp_path / "s.npz", doubled, labels, SHARES, seed=0)
     contents = [{doubled[i].tobytes() for i in numbers} for numbers in split.values()]
-    assert not contents[0] & contents[1]
-    assert not contents[0] & contents[2]
-    assert not contents[1] & contents[2]
+    assert sum(map(len, contents)) == len(set().union(*contents))
 
 
 def test_no_rows_are_no_fault(tmp_path: Path) -> None:
@@ -147,18 +141,6 @@ def test_groups_stay_whole_whatever_the_partition(partition: str, seed: int) -> 
     assert sorted(np.concatenate(parts).tolist()) == list(range(600))
     names = [{GROUPS[row] for row in part} for part in parts]
     assert sum(map(len, names)) == 200
-
-
-def test_a_test_part_has_the_labels_of_the_training_part() -> None:
-    for told in nodes("dirichlet:0.3"):
-        train = np.bincount(FIVE[own_rows(FIVE, told)], minlength=5) / np.bincount(FIVE, minlength=5)
-        test = np.bincount(OTHERS[own_published(FIVE, OTHERS, told)], minlength=5)
-        assert np.abs(test - train * np.bincount(OTHERS, minlength=5)).max() <= 1
-
-
-def test_few_labels_per_node() -> None:
-    for told in nodes("pathological:2"):
-        assert len(np.unique(FIVE[own_rows(FIVE, told)])) == 2
 
 
 def test_what_cannot_be_dealt_so_is_said() -> None:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-import httpx
 import pytest
 
+from tests.cli.fake_node import running_fake_node
 from tests.fuzz.api import MODES, Api, fuzz, lines, started
 from tests.processes.harness import harness
 
@@ -54,53 +50,15 @@ def test_no_request_of_a_member_or_a_person_is_answered_with_a_fault(tmp_path: P
     [(500, {"error": "internal_error"}, True), (503, {"error": "not_ready"}, False), (404, {}, False)],
 )
 def test_a_fault_is_found_and_said(status: int, body: dict[str, Any], faulty: bool) -> None:
-    with answering(status, body) as port:
-        api = Api(_Node(port), 1)  # type: ignore[arg-type]
+    parameter = {"name": "n", "in": "query", "schema": {"type": "integer"}}
+    operation = {"parameters": [parameter], "responses": {"200": {"description": "fine"}}}
+    described: dict[str, Any] = {"openapi": "3.0.3", "info": {"title": "one path", "version": "1"}}
+    described["paths"] = {"/things": {"get": operation}}
+    with running_fake_node() as node:
+        node.get = lambda path: (status, body)  # type: ignore[method-assign]
+        port = int(node.address.rpartition(":")[2])
+        api = Api(SimpleNamespace(port=port, get=lambda path: described), 1)  # type: ignore[arg-type]
         fuzz(api, 3, 1)
     assert api.sent >= 3
     assert bool(api.faults) is faulty
     assert not faulty or "/things" in api.faults[0]
-
-
-class _Node:
-    """What the fuzzer needs of a node."""
-
-    def __init__(self, port: int) -> None:
-        self.port = port
-
-    def get(self, path: str) -> Any:
-        return httpx.get(f"http://127.0.0.1:{self.port}{path}", trust_env=False).json()
-
-
-@contextmanager
-def answering(status: int, body: dict[str, Any]) -> Iterator[int]:
-    """A server that describes one path, and answers there as it is told."""
-    responses = {"200": {"description": "fine"}}
-    parameter = {"name": "n", "in": "query", "schema": {"type": "integer"}}
-    described = {
-        "openapi": "3.0.3",
-        "info": {"title": "one path", "version": "1"},
-        "paths": {"/things": {"get": {"parameters": [parameter], "responses": responses}}},
-    }
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            described_here = self.path == "/openapi.json"
-            words = json.dumps(described if described_here else body).encode()
-            self.send_response(200 if described_here else status)
-            self.send_header("Content-Length", str(len(words)))
-            self.end_headers()
-            self.wfile.write(words)
-
-        def log_message(self, *_: Any) -> None:
-            return
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

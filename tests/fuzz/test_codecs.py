@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from random import Random
 
 import pytest
 
 from tests.fuzz import codecs
-from tests.fuzz.codecs import CORPUS, fuzz, inputs
+from tests.fuzz.codecs import fuzz
 
 
 def test_any_bytes_give_a_packet_or_a_refusal(tmp_path: Path) -> None:
     told = fuzz(30_000, 7, tmp_path)
     assert all(told[f"{name} {end}"] > 50 for name in codecs.READERS for end in ("read", "refused"))
-
-
-def test_equal_seeds_give_equal_inputs() -> None:
-    assert list(inputs(Random(3), 50)) == list(inputs(Random(3), 50))
 
 
 def test_an_input_that_breaks_a_reader_is_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,7 +25,3 @@ def test_an_input_that_breaks_a_reader_is_written_down(tmp_path: Path, monkeypat
     (kept,) = tmp_path.iterdir()
     with pytest.raises((IndexError, ZeroDivisionError)):
         careless(kept.read_bytes())
-
-
-def test_the_corpus_stays_small() -> None:
-    assert sum(path.stat().st_size for path in CORPUS.iterdir()) < 64 * 1024
