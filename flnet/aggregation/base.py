@@ -149,17 +149,14 @@ def plain_mean(updates: Sequence[Update], schema: Schema) -> Params:
 
     Rules against liars take no weights by examples: each peer states the number of its examples itself.
     """
-    return weighted_mean(
-        [(update.params, 1.0) for update in updates], {name: spec.merge for name, spec in schema.specs.items()}
-    )
+    return weighted_mean([(update.params, 1.0) for update in updates], schema.merge)
 
 
 def usual_mean(updates: Sequence[Update], schema: Schema) -> Params:
     """The mean weighted by examples, or the unweighted one if an update states no number of examples."""
-    rules = {name: spec.merge for name, spec in schema.specs.items()}
     unsaid = any(update.examples is None for update in updates)
     return weighted_mean(
-        [(update.params, 1.0 if unsaid else float(update.examples or 0)) for update in updates], rules
+        [(update.params, 1.0 if unsaid else float(update.examples or 0)) for update in updates], schema.merge
     )
 
 

@@ -54,9 +54,7 @@ def centered_clipping(steps: int = STEPS, radius: float | None = None) -> Aggreg
         points = [point for point in enumerate([base, *counted]) if point[0] or weights[0] > 0]
         sets = [(point.params, weights.get(row, 0.0)) for row, point in points]
         weighed = {update.peer: Weighed(weights.get(row, 0.0)) for row, update in enumerate(counted, start=1)}
-        return Merged(
-            weighted_mean(sets, {name: spec.merge for name, spec in start.schema.specs.items()}), state, weighed
-        )
+        return Merged(weighted_mean(sets, start.schema.merge), state, weighed)
 
     name = "centered-clipping" if steps == STEPS and radius is None else f"centered-clipping:{steps}"
     return AggregationRule(name if radius is None else f"{name}:{radius:g}", merge, needs_base=True)

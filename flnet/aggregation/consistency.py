@@ -222,7 +222,7 @@ def _scored(
 def _mean(weighted: Sequence[tuple[Params, float]], schema: Schema, *, is_bounded: bool) -> Params:
     if is_bounded:
         return bounded_mean(weighted, schema.specs)
-    return weighted_mean(weighted, {name: spec.merge for name, spec in schema.specs.items()})
+    return weighted_mean(weighted, schema.merge)
 
 
 def _times(trusted: Scores, examples: Scores) -> dict[PeerId, float]:

@@ -104,8 +104,7 @@ def _optimised(name: str, step: Step, second: float) -> AggregationRule:
             past = Past()
         counted = counting(updates)
         shares = by_examples(counted)
-        rules = {array: spec.merge for array, spec in start.schema.specs.items()}
-        mean = weighted_mean([(update.params, shares[update.peer]) for update in counted], rules)
+        mean = weighted_mean([(update.params, shares[update.peer]) for update in counted], start.schema.merge)
         moments = _moments(state if past.merges else None, start, second)
         params = mean.merged_with(_stepped(step, start, mean, moments))
         kept = Params(noted(past, name, start, params.digest) | dict(zip((_FIRST, _SECOND), moments, strict=True)))

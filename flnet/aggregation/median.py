@@ -63,10 +63,9 @@ def geometric_median() -> AggregationRule:
     def merge(state: State, start: RoundStart, updates: Sequence[Update]) -> Merged:
         counted = counting(updates)
         weights = median_weights(squared_distances(counted, start.schema))
-        rules = {name: spec.merge for name, spec in start.schema.specs.items()}
         sets = [(update.params, weight) for update, weight in zip(counted, weights, strict=True)]
         weighed = {update.peer: Weighed(weight) for update, weight in zip(counted, weights, strict=True)}
-        return Merged(weighted_mean(sets, rules), state, weighed)
+        return Merged(weighted_mean(sets, start.schema.merge), state, weighed)
 
     return AggregationRule("geometric-median", merge)
 

@@ -64,14 +64,13 @@ def _trimmed(rows: Rows, cut: int) -> NDArray[np.float64]:
     return mean_of_sorted(rows[cut : len(rows) - cut])
 
 
-USUAL_PART = 0.2
 _FEWEST = 3  # sets: of two, neither lies outside the others
 
 
 def bounded_mean(
     weighted: Sequence[tuple[Mapping[str, Array], float]],
     specs: Mapping[str, ParamSpec],
-    part: float = USUAL_PART,
+    part: float = DEFAULT_PART,
     memory: Memory = fresh,
 ) -> Params:
     """The weighted mean of each number after its extreme values were moved to the next ones.
@@ -113,7 +112,7 @@ def _bounded(rows: Rows, counted: Sequence[tuple[int, float]], cut: int) -> NDAr
     return np.clip(total, lowest, highest, out=total)
 
 
-def winsorised_mean(part: float = USUAL_PART, memory: Memory = fresh) -> AggregationRule:
+def winsorised_mean(part: float = DEFAULT_PART, memory: Memory = fresh) -> AggregationRule:
     """The winsorised mean: the mean by examples after the extreme values of each number were moved to the next ones.
 
     Args:

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from flnet.labels.spaces import Matrix
 
 Labels = NDArray[np.int64]
-FLOOR = 1e-6  # under probabilities that are given as such
 
 
 @dataclass(frozen=True)
@@ -106,17 +105,6 @@ def loss_of_both(logits: Matrix, labels: Labels, coarse: Labels, matrix: Matrix)
         coarse: (n,) of the coarse space, -1 likewise. A row may have both.
     """
     return cross_entropy(logits, labels) + projected_loss(logits, matrix, coarse)
-
-
-def loss_of_probabilities(probabilities: Matrix, matrix: Matrix, labels: Labels, floor: float = FLOOR) -> float:
-    """The mean of -log (M f)[label] for measuring, where only probabilities are known.
-
-    Args:
-        probabilities: (n, K); exact zeros may stand in it, so (M f)[label] is taken as `floor` at least.
-    """
-    counts = teaching(labels, matrix)
-    chance = projected(probabilities, matrix)[np.arange(len(labels)), np.where(counts, labels, 0)]
-    return float(-np.log(np.maximum(chance[counts], floor)).mean()) if counts.any() else 0.0
 
 
 def _shifted(logits: Matrix) -> Matrix:

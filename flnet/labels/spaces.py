@@ -162,21 +162,6 @@ class Correspondence:
     def __hash__(self) -> int:
         return hash((self.desired, self.coarse, self.matrix.tobytes()))
 
-    @property
-    def is_nested(self) -> bool:
-        """Whether every desired class lies in one coarse class as a whole."""
-        return bool((self.matrix.max(axis=0) == 1).all())
-
-    @property
-    def silent(self) -> tuple[str, ...]:
-        """Coarse classes in which no desired class lies: rows that carry them teach nothing, and are left out."""
-        return tuple(self.coarse.classes[row] for row in np.flatnonzero(~self.matrix.any(axis=1)))
-
-
-def identity(space: LabelSpace) -> Correspondence:
-    """The correspondence of a space with itself."""
-    return Correspondence(space, space, np.eye(len(space)))
-
 
 def from_weights(
     desired: LabelSpace, coarse: LabelSpace, weights: Iterable[tuple[str, str, float]]

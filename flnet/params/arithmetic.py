@@ -184,7 +184,7 @@ def _divided(
     rooms: Sequence[Block],
     memory: Memory,
 ) -> Array:
-    flat = _numbers(memory, math.prod(spec.shape), np.dtype(spec.dtype))
+    flat = _numbers(memory, math.prod(spec.shape), spec.dtype)
     out, limit = flat.reshape(spec.shape), float(np.finfo(flat.dtype).max)
     for start in _starts(spec):
         total, *others = [
@@ -259,7 +259,7 @@ def blockwise(
         ValueError: there are no sets.
     """
     if not sets:
-        raise ValueError(text("nothing to merge: expected at least one set of parameters"))
+        raise ValueError(_NOTHING)
     extremes = Extremes(specs)
     for params in sets:
         extremes.add(params)
@@ -319,8 +319,8 @@ def _ruled(
     room: Rows,
     memory: Memory,
 ) -> Array:
-    count, dtype = math.prod(spec.shape), np.dtype(spec.dtype)
-    flat = memory(count * dtype.itemsize).view(dtype)
+    count = math.prod(spec.shape)
+    flat = _numbers(memory, count, spec.dtype)
     sources = [np.ravel(params[name]) for params in sets]
     for start in range(0, count, room.shape[1] or 1):
         rows = room[:, : min(room.shape[1], count - start)]

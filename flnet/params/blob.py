@@ -151,15 +151,6 @@ class Landing:
                 text("the first {count} bytes of the body do not hold its whole head", self.received)
             )
 
-    @property
-    def room(self) -> memoryview | None:
-        """The buffer for the remaining bytes (see `filled`); None before the head was inspected."""
-        return None if self._buffer is None else self._buffer[self.received :]
-
-    def filled(self, nbytes: int) -> None:
-        """Note that so many further bytes were written into `room`."""
-        self.received += nbytes
-
     def whole(self) -> memoryview:
         """The whole body, read-only and without a copy.
 

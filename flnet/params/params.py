@@ -134,6 +134,11 @@ class Schema:
         lines += [f"{n}: {words}" for n, words in sorted(self.agreement.items())]
         return Digest(hashlib.sha256("\n".join(lines).encode()).hexdigest())
 
+    @property
+    def merge(self) -> Mapping[str, MergeRule]:
+        """How each array is merged, by name."""
+        return {name: spec.merge for name, spec in self.specs.items()}
+
     @cached_property
     def numbers(self) -> int:
         """How many numbers one set of these parameters holds."""

@@ -51,11 +51,8 @@ def test_names_say_what_nodes_have_to_agree_on() -> None:
 # Distances between updates, and Krum's scores, worked by hand.
 
 
-LINE_nearest = [[0.0], [1.0], [3.0], [4.0], [50.0]]
-
-
 def squares() -> Squares:
-    updates = updates_of(LINE_nearest)
+    updates = updates_of(LINE)
     return squared_distances(updates, Schema.of(updates[0].params))
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given
 
-from flnet.aggregation.base import RoundStart
-from flnet.aggregation.fed_avg import fed_avg
+from flnet.aggregation.base import AggregationRule, RoundStart
 from flnet.aggregation.median import median
 from flnet.aggregation.trimmed_mean import bounded_mean, trimmed_mean, winsorised_mean
 from flnet.params.params import PeerId, Schema
 from tests.aggregation.robust import merged, tables, w
 from tests.helpers import params, update
+
+Rule = Callable[[float], AggregationRule]
+BOTH = pytest.mark.parametrize("rule", [trimmed_mean, winsorised_mean])
 
 
 def test_the_largest_and_the_smallest_are_left_out() -> None:
@@ -24,17 +28,12 @@ def test_the_part_is_rounded_down() -> None:
     assert w(trimmed_mean(0.49), [[1], [2], [3], [600]]) == [2.5]
 
 
+@BOTH
 @given(table=tables)
-def test_with_nothing_left_out_it_is_the_mean_and_with_nearly_half_the_median(table: list[list[float]]) -> None:
+def test_with_no_part_it_is_the_mean_and_with_nearly_half_the_median(rule: Rule, table: list[list[float]]) -> None:
     slack = 1e-9 * np.abs(table).max()
-    np.testing.assert_allclose(w(trimmed_mean(0), table), np.mean(table, axis=0), rtol=1e-12, atol=slack)
-    np.testing.assert_allclose(w(trimmed_mean(0.49999), table), w(median(), table), rtol=1e-12, atol=slack)
-
-
-@pytest.mark.parametrize("part", [-0.1, 0.5, 1.0])
-def test_a_part_that_leaves_nothing_is_refused(part: float) -> None:
-    with pytest.raises(ValueError, match=r"at least 0 and below 0[.]5; got"):
-        trimmed_mean(part)
+    np.testing.assert_allclose(w(rule(0), table), np.mean(table, axis=0), rtol=1e-12, atol=slack)
+    np.testing.assert_allclose(w(rule(0.49999), table), w(median(), table), rtol=1e-12, atol=slack)
 
 
 # The winsorised mean, by numbers that can be looked at.
@@ -69,17 +68,11 @@ def test_what_only_one_changes_does_not_come_in_whatever_it_weighs() -> None:
     assert result[0] == pytest.approx(1.1, abs=0.01)
 
 
-@given(table=tables)
-def test_with_nothing_moved_it_is_the_mean_and_with_nearly_half_the_median(table: list[list[float]]) -> None:
-    slack = 1e-9 * np.abs(table).max()
-    np.testing.assert_allclose(w(winsorised_mean(0), table), w(fed_avg(), table), rtol=1e-12, atol=slack)
-    np.testing.assert_allclose(w(winsorised_mean(0.49999), table), w(median(), table), rtol=1e-12, atol=slack)
-
-
+@BOTH
 @pytest.mark.parametrize("part", [-0.1, 0.5, 1.0])
-def test_a_part_that_moves_everything_is_refused(part: float) -> None:
+def test_a_part_that_leaves_nothing_is_refused(rule: Rule, part: float) -> None:
     with pytest.raises(ValueError, match=r"at least 0 and below 0[.]5; got"):
-        winsorised_mean(part)
+        rule(part)
 
 
 # Means within the range of the others: who counts for it, and what may be asked of numbers.

@@ -6,28 +6,10 @@ import numpy as np
 import pytest
 
 from flnet.algorithms.apfl import Adaptive, mixed, moved_share
-from flnet.algorithms.wrapper import Descent
 from flnet.compute.checks import checked_fit, declared
 from flnet.params.params import Params
 from flnet.trainer import Method
 from tests.algorithms.lines import Point, task
-
-GOAL = np.array([2.0, 2.0])  # of the loss |z - GOAL|^2 / 2
-
-
-def test_one_step_worked_by_hand() -> None:
-    w, v, share = {"z": np.array([1.0, 0.0])}, {"z": np.array([0.0, 2.0])}, 0.5
-    mixture = mixed(v, w, share)
-    assert mixture["z"].tolist() == [0.5, 1.0]
-    slope_w, slope = {"z": w["z"] - GOAL}, {"z": mixture["z"] - GOAL}
-    assert slope["z"].tolist() == [-1.5, -1.0]
-    moved = moved_share(share, 0.01, v, w, slope)
-    Descent("sgd", 0.1).step(w, slope_w)
-    Descent("sgd", 0.1).step(v, {"z": share * slope["z"]})
-    assert w["z"] == pytest.approx([1.1, 0.2], abs=1e-9)
-    assert v["z"] == pytest.approx([0.075, 2.05], abs=1e-9)
-    assert moved == pytest.approx(0.505, abs=1e-9)
-    assert mixed(v, w, moved)["z"] == pytest.approx([0.582375, 1.13425], abs=1e-9)
 
 
 def test_a_share_of_0_is_the_common_model_and_of_1_the_own() -> None:
@@ -55,7 +37,8 @@ def node(method: Method = METHOD) -> Adaptive:
     return Adaptive(Point((2.0, 2.0), (1.0, 0.0)), 0, method)
 
 
-def test_one_step_worked_by_hand_adaptive() -> None:
+def test_one_step_worked_by_hand() -> None:
+    """Of the loss |z - (2, 2)|^2 / 2: the mixture is (0.5, 1), its slope (-1.5, -1)."""
     fit = checked_fit(node().fit(task(START, epochs=1)), START, "T")
     assert fit.params["z"] == pytest.approx([1.1, 0.2], abs=1e-9)
     assert fit.params["personal/z"] == pytest.approx([0.075, 2.05], abs=1e-9)

@@ -10,15 +10,19 @@ import pytest
 
 from flnet.aggregation.base import Merged, RoundStart, State
 from flnet.aggregation.fed_avg import fed_avg
-from flnet.algorithms.scaffold import Controlled, corrected, renewed, scaffold
-from flnet.algorithms.wrapper import Descent
+from flnet.algorithms.scaffold import Controlled, corrected, scaffold
 from flnet.compute.checks import checked_fit, declared
-from flnet.params.params import Array, Params, PeerId, Schema
+from flnet.params.params import Params, PeerId, Schema
 from flnet.protocol.updates import Update
 from tests.algorithms.lines import Point, task
 from tests.helpers import params, update
 
 NAMES = ("p0", "p1")
+ROUNDS = [  # O6: y and c_i of both nodes, then x and c
+    ((0.81, 1.72), (0.95, -3.6), 1.265, -1.325),
+    ((1.4569, 1.4801), (1.3155, -3.3505), 1.4685, -1.0175),
+    ((1.632755, 1.5999), (1.511725, -2.99), 1.6163275, -0.7391375),
+]
 
 
 def start(x: float, c: float = 0.0, number: int = 0, members: Sequence[str] = NAMES) -> RoundStart:
@@ -50,12 +54,7 @@ def trained(node: int, x: float, c: float, own: float) -> tuple[float, float]:
 
 def test_o6_three_rounds() -> None:
     x, c, own, state = 1.0, 0.0, [0.0, 0.0], None
-    expected = [
-        ((0.81, 1.72), (0.95, -3.6), 1.265, -1.325),
-        ((1.4569, 1.4801), (1.3155, -3.3505), 1.4685, -1.0175),
-        ((1.632755, 1.5999), (1.511725, -2.99), 1.6163275, -0.7391375),
-    ]
-    for number, (ys, owns, new_x, new_c) in enumerate(expected):
+    for number, (ys, owns, new_x, new_c) in enumerate(ROUNDS):
         updates = [trained(node, x, c, own[node]) for node in range(2)]
         assert [one[0] for one in updates] == pytest.approx(ys, abs=1e-9)
         own = [one[1] for one in updates]
@@ -167,38 +166,7 @@ def test_the_name_says_what_is_not_usual() -> None:
         scaffold(0)
 
 
-# SCAFFOLD's local side on two quadratic losses, three rounds worked by hand.
-
-
-RATE, STEPS = 0.1, 2
-SLOPES = (lambda x: x, lambda x: 2 * (x - 3))
-ROUNDS = [  # y and c_i of both, then x and c
-    ((0.81, 1.72), (0.95, -3.6), 1.265, -1.325),
-    ((1.4569, 1.4801), (1.3155, -3.3505), 1.4685, -1.0175),
-    ((1.632755, 1.5999), (1.511725, -2.99), 1.6163275, -0.7391375),
-]
-
-
-def local(
-    number: int, x: Array, own: dict[str, Array], common: dict[str, Array]
-) -> tuple[Array, dict[str, Array]]:
-    params, descent = {"x": x.copy()}, Descent("sgd", RATE)
-    for _ in range(STEPS):
-        descent.step(params, corrected({"x": SLOPES[number](params["x"])}, own, common))
-    return params["x"], renewed(own, common, {"x": x}, params, STEPS, RATE)
-
-
-def test_three_rounds_of_two_nodes() -> None:
-    x, common = np.array([1.0]), {"x": np.zeros(1)}
-    controls = [{"x": np.zeros(1)}, {"x": np.zeros(1)}]
-    for ys, cs, mean, control in ROUNDS:
-        ends = [local(number, x, controls[number], common) for number in (0, 1)]
-        controls = [own for _, own in ends]
-        assert [end[0] for end, _ in ends] == pytest.approx(ys, abs=1e-9)
-        assert [own["x"][0] for own in controls] == pytest.approx(cs, abs=1e-9)
-        x = np.mean([end for end, _ in ends], axis=0)
-        common = {"x": np.mean([own["x"] for own in controls], axis=0)}
-        assert (x[0], common["x"][0]) == (pytest.approx(mean, abs=1e-9), pytest.approx(control, abs=1e-9))
+# SCAFFOLD's local side around trainers: two nodes worked by hand, and what is declared.
 
 
 def test_without_control_variates_a_step_is_the_plain_one() -> None:
@@ -206,21 +174,11 @@ def test_without_control_variates_a_step_is_the_plain_one() -> None:
     assert corrected({"x": np.array([1.0, 2.0])}, zero, zero)["x"].tolist() == [1.0, 2.0]
 
 
-# SCAFFOLD's local side around trainers: two nodes worked by hand, and what is declared.
-
-
-ROUNDS_controlled = [  # y and c_i of both nodes, then x and c
-    ((0.81, 1.72), (0.95, -3.6), 1.265, -1.325),
-    ((1.4569, 1.4801), (1.3155, -3.3505), 1.4685, -1.0175),
-    ((1.632755, 1.5999), (1.511725, -2.99), 1.6163275, -0.7391375),
-]
-
-
-def test_three_rounds_of_two_nodes_controlled() -> None:
+def test_o6_three_rounds_of_two_nodes() -> None:
     """Losses x^2 / 2 and (x - 3)^2 from x = 1, two steps of .1 a round; merged as SCAFFOLD merges."""
     nodes = [Controlled(Point((0.0,), (1.0,)), 0), Controlled(Point((3.0,), (1.0,), slope=2.0), 0)]
     held = [dict(node.initial_params(0)) for node in nodes]
-    for ys, cs, mean, control in ROUNDS_controlled:
+    for ys, cs, mean, control in ROUNDS:
         fits = [checked_fit(node.fit(task(params)), params, "T") for node, params in zip(nodes, held, strict=True)]
         assert [fit.params["z"][0] for fit in fits] == pytest.approx(ys, abs=1e-9)
         assert [fit.params["control/z"][0] for fit in fits] == pytest.approx(cs, abs=1e-9)

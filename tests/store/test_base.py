@@ -81,19 +81,14 @@ def test_what_is_kept_is_what_a_person_set() -> None:
 MNIST, CIFAR10 = TrainerId("MNIST"), TrainerId("CIFAR10")
 
 
-async def test_what_was_saved_is_loaded() -> None:
+async def test_what_was_saved_is_loaded_job_by_job_also_after_it_was_closed() -> None:
     store = MemoryStore()
     job = SavedJob({"round": 3, "hyper": {"u": 1e-05}, "names": ["a", None]}, params(w=[1.0]), params(head=[2.0]))
     await store.save(MNIST, job)
-    assert await store.load(MNIST) == job
     assert await store.load(CIFAR10) is None
-
-
-async def test_jobs_are_kept_apart() -> None:
-    store = MemoryStore()
-    await store.save(MNIST, SavedJob({"round": 1}, params(w=[1.0])))
     await store.save(CIFAR10, SavedJob({"round": 9}))
-    assert await store.load(MNIST) == SavedJob({"round": 1}, params(w=[1.0]))
+    await store.close()
+    assert await store.load(MNIST) == job
     assert await store.load(CIFAR10) == SavedJob({"round": 9})
 
 
@@ -110,13 +105,6 @@ async def test_nothing_is_shared_with_the_job() -> None:
     assert second.snapshot == {"peers": ["a"]}
 
 
-async def test_closing_forgets_nothing_so_that_the_next_node_finds_it() -> None:
-    store = MemoryStore()
-    await store.save(MNIST, SavedJob({"round": 1}))
-    await store.close()
-    assert await store.load(MNIST) == SavedJob({"round": 1})
-
-
 @pytest.mark.parametrize(
     "value", [datetime.date(2026, 1, 1), params(w=[1.0]), {1, 2}, float("nan"), b"x", object()]
 )
@@ -125,7 +113,10 @@ async def test_what_a_disk_could_not_keep_is_refused_and_the_old_state_stays(val
     await store.save(MNIST, SavedJob({"round": 1}, params(w=[1.0])))
     with pytest.raises(LocalError, match="plain JSON data"):
         await store.save(MNIST, SavedJob({"round": 2, "x": value}, params(w=[2.0])))
+    with pytest.raises(LocalError, match="plain JSON data"):
+        await store.keep_model(MNIST, {"x": value}, params(w=[1.0]), params())
     assert await store.load(MNIST) == SavedJob({"round": 1}, params(w=[1.0]))
+    assert await store.models(MNIST) == []
 
 
 async def kept(store: MemoryStore, trainer: TrainerId = MNIST) -> list[tuple[int, int]]:
@@ -169,13 +160,6 @@ async def test_of_very_large_models_fewer_are_kept_but_always_the_newest() -> No
     assert await kept(store) == [(2, 4), (1, 4)]
     await store.keep_model(MNIST, {"round": 3}, params(w=[3] * 9), params())
     assert await kept(store) == [(3, 36)]
-
-
-async def test_figures_that_a_disk_could_not_keep_are_refused() -> None:
-    store = MemoryStore()
-    with pytest.raises(LocalError, match="plain JSON data"):
-        await store.keep_model(MNIST, {"x": object()}, params(w=[1.0]), params())
-    assert await store.models(MNIST) == []
 
 
 async def test_a_pinned_model_stays_whatever_comes_and_takes_no_place_of_the_others() -> None:

@@ -111,14 +111,10 @@ def test_what_is_no_database_is_called_damaged(tmp_path: Path) -> None:
         open_database(tmp_path / "db")
 
 
-def test_what_a_commit_has_returned_from_is_forced_to_the_disk(tmp_path: Path) -> None:
+def test_what_a_commit_has_returned_from_is_forced_to_the_disk_and_memory_is_bounded(tmp_path: Path) -> None:
     db = open_database(tmp_path / "db")
     assert db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
     assert db.execute("PRAGMA synchronous").fetchone()[0] == 2  # FULL
-
-
-def test_a_growing_database_takes_bounded_memory(tmp_path: Path) -> None:
-    db = open_database(tmp_path / "db")
     assert db.execute("PRAGMA cache_size").fetchone()[0] == -CACHE_KILOBYTES  # negative: in kilobytes, not pages
 
 
@@ -201,21 +197,13 @@ def event(number: int) -> dict[str, Any]:
     return {"id": number, "at": 0.5, "kind": "k", "text": "t", "trainer": "", "data": {"n": number}}
 
 
-def test_after_an_orderly_end_numbers_go_on_without_a_gap(db: sqlite3.Connection) -> None:
+def test_no_number_of_an_event_is_used_again(db: sqlite3.Connection) -> None:
     assert tables.begin(db) == 0
     tables.end(db, 7)
-    assert tables.begin(db) == 7
-
-
-def test_after_a_kill_no_number_of_the_range_is_used_again(db: sqlite3.Connection) -> None:
-    tables.end(db, 7)
-    tables.begin(db)
-    tables.add(db, [event(8), event(9)])  # and others that never came to the disk
+    assert tables.begin(db) == 7  # after an orderly end without a gap
+    tables.add(db, [event(8), event(9)])  # and others that never came to the disk, for it was killed
     assert tables.begin(db) == 7 + tables.RANGE
-
-
-def test_numbers_that_were_used_without_a_range_are_not_used_again(db: sqlite3.Connection) -> None:
-    tables.add(db, [event(5_000_000_000_000)])
+    tables.add(db, [event(5_000_000_000_000)])  # without a range
     assert tables.begin(db) == 5_000_000_000_000
 
 

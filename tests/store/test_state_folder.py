@@ -22,7 +22,6 @@ from flnet.store.state_folder import (
     DamagedFile,
     FolderLock,
     ModelFiles,
-    free_name,
     from_bytes,
     holder,
     identity,
@@ -85,8 +84,8 @@ def test_a_file_with_other_parameters_is_not_taken_for_whole(tmp_path: Path) -> 
     files.path(digest).write_bytes(to_bytes(params(w=[[1.0, 2.0]], b=[4.0])))
     with pytest.raises(DamagedFile, match="holds other parameters"):
         files.read(digest)
-    aside = files.set_aside(digest)
-    assert aside.name.endswith(".safetensors.damaged-1")
+    (tmp_path / f"{digest}.safetensors.damaged-1").touch()
+    assert files.set_aside(digest).name.endswith(".safetensors.damaged-2")
     assert files.names() == {}
     with pytest.raises(DamagedFile, match="No such file"):
         files.read(digest)
@@ -141,12 +140,6 @@ def test_only_what_is_wanted_stays(tmp_path: Path) -> None:
     assert list(files.names()) == [stays]
 
 
-def test_every_damaged_file_gets_a_name_of_its_own(tmp_path: Path) -> None:
-    path = tmp_path / "x"
-    (tmp_path / "x.damaged-1").touch()
-    assert free_name(path).name == "x.damaged-2"
-
-
 def test_a_file_of_an_earlier_version_is_read_under_its_name(tmp_path: Path) -> None:
     files, former = ModelFiles(tmp_path), Digest(former_digest_of(MODEL))
     files.path(files.write(MODEL, {})).rename(files.path(former))
@@ -156,25 +149,13 @@ def test_a_file_of_an_earlier_version_is_read_under_its_name(tmp_path: Path) -> 
         files.read(former)
 
 
-def test_the_first_start_makes_an_id_that_stays(tmp_path: Path) -> None:
+def test_an_id_stays_until_another_is_given(tmp_path: Path) -> None:
     first, told = identity(tmp_path)
-    assert uuid.UUID(first)
-    assert told == ""
+    assert uuid.UUID(first) and told == ""
     assert identity(tmp_path) == (first, "")
-
-
-def test_a_name_that_is_given_is_kept_and_need_not_be_given_again(tmp_path: Path) -> None:
-    assert identity(tmp_path, "WARD_7") == ("WARD_7", "")
-    assert identity(tmp_path, "WARD_7") == ("WARD_7", "")
-    assert identity(tmp_path) == ("WARD_7", "")
-
-
-def test_another_name_renames_the_node_and_says_so(tmp_path: Path) -> None:
-    identity(tmp_path, "OLD")
-    name, told = identity(tmp_path, "NEW")
-    assert name == "NEW"
-    assert "was OLD and is NEW now" in told
-    assert identity(tmp_path) == ("NEW", "")
+    name, told = identity(tmp_path, "WARD_7")
+    assert name == "WARD_7" and f"was {first} and is WARD_7 now" in told
+    assert identity(tmp_path, "WARD_7") == identity(tmp_path) == ("WARD_7", "")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"id": 3}', '{"id": "a b\\n"}', "\x00"])

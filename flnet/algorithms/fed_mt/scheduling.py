@@ -1,4 +1,4 @@
-"""Who trains when, with how many steps, and whose models count how much, where nodes label differently.
+"""Who trains when, and with how many steps, where nodes label differently.
 
 Q. Zhang et al., "FedMT: Federated Learning with Mixed-type Labels", arXiv 2210.02042, Algorithm 1, without its
 server: what the server does there, every node with labels of the desired space does here, and everybody averages.
@@ -16,14 +16,11 @@ make 4 steps where one of 350 makes 22, and the many would settle what the few h
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from typing import Literal
 
 from flnet.protocol.events import Schedule
 
 Phase = Literal["desired", "others", "all"]  # whose nodes train
-Weighting = Literal["uniform", "examples", "groups"]
 
 
 def phase(schedule: Schedule, number: int, warming: bool = False, turning: int = 0) -> Phase:
@@ -44,45 +41,3 @@ def phase(schedule: Schedule, number: int, warming: bool = False, turning: int =
 def trains(now: Phase, desired: bool) -> bool:
     """Whether a node trains in this phase; `desired`: it has labels of the desired space."""
     return now == "all" or (now == "desired") == desired
-
-
-def counts_for(schedule: Schedule, mine: bool, theirs: bool) -> bool:
-    """Whether a node's model counts in the average with which another one begins its next training.
-
-    Args:
-        mine: whether the one that begins has labels of the desired space.
-        theirs: whether the other one has.
-    """
-    return schedule != "pipelined" or mine != theirs
-
-
-def average_weights(weighting: Weighting, groups: Sequence[str], examples: Sequence[int]) -> list[float]:
-    """How much each model counts in an average, adding up to 1; empty if there is none: the base stays as it was.
-
-    By the numbers of examples a node with few but fine labels is not heard: "uniform" is the usual way here.
-
-    Args:
-        weighting: "uniform"; by "examples"; or by "groups": each label space the same, its nodes alike.
-        groups: the label space of each node.
-        examples: training rows of each node; who has none does not count, unless none has any.
-    """
-    if not groups:
-        return []
-    has_rows = [count > 0 for count in examples] if any(examples) else [True] * len(groups)
-    sizes = Counter(group for group, counts in zip(groups, has_rows, strict=True) if counts)
-    raw = [
-        _weight(weighting, sizes[group], count) if counts else 0.0
-        for group, count, counts in zip(groups, examples, has_rows, strict=True)
-    ]
-    total = sum(raw)
-    return [weight / total for weight in raw] if total else [1 / len(groups)] * len(groups)
-
-
-def _weight(weighting: Weighting, in_group: int, examples: int) -> float:
-    match weighting:
-        case "uniform":
-            return 1.0
-        case "examples":
-            return float(examples)
-        case "groups":
-            return 1 / in_group

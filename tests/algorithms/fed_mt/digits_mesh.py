@@ -6,19 +6,21 @@ that is FedMT's is taken from `flnet.algorithms.fed_mt`; how a round goes stands
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from flnet.algorithms.fed_mt.estimation import Estimate, WarmUp, count_pairs, guesses, leaning, pooled
-from flnet.algorithms.fed_mt.scheduling import Phase, Weighting, average_weights, counts_for, phase, trains
+from flnet.algorithms.fed_mt.scheduling import Phase, phase, trains
 from flnet.labels.losses import Loss, cross_entropy, projected_loss, step_batches
 from flnet.protocol.events import Schedule
 
 Model = Mapping[str, Any]
 Learn = Callable[[Any, Any], Loss]  # (logits, rows) -> loss
+Weighting = Literal["uniform", "examples", "groups"]
 K = 10
 FINE = "digits"
 
@@ -206,3 +208,45 @@ def run(
     for number in range(recipe.rounds):
         mesh.round(number)
     return accuracy(mesh.model, x, y)
+
+
+def counts_for(schedule: Schedule, mine: bool, theirs: bool) -> bool:
+    """Whether a node's model counts in the average with which another one begins its next training.
+
+    Args:
+        mine: whether the one that begins has labels of the desired space.
+        theirs: whether the other one has.
+    """
+    return schedule != "pipelined" or mine != theirs
+
+
+def average_weights(weighting: Weighting, groups: Sequence[str], examples: Sequence[int]) -> list[float]:
+    """How much each model counts in an average, adding up to 1; empty if there is none: the base stays as it was.
+
+    By the numbers of examples a node with few but fine labels is not heard: "uniform" is the usual way here.
+
+    Args:
+        weighting: "uniform"; by "examples"; or by "groups": each label space the same, its nodes alike.
+        groups: the label space of each node.
+        examples: training rows of each node; who has none does not count, unless none has any.
+    """
+    if not groups:
+        return []
+    has_rows = [count > 0 for count in examples] if any(examples) else [True] * len(groups)
+    sizes = Counter(group for group, counts in zip(groups, has_rows, strict=True) if counts)
+    raw = [
+        _weight(weighting, sizes[group], count) if counts else 0.0
+        for group, count, counts in zip(groups, examples, has_rows, strict=True)
+    ]
+    total = sum(raw)
+    return [weight / total for weight in raw] if total else [1 / len(groups)] * len(groups)
+
+
+def _weight(weighting: Weighting, in_group: int, examples: int) -> float:
+    match weighting:
+        case "uniform":
+            return 1.0
+        case "examples":
+            return float(examples)
+        case "groups":
+            return 1 / in_group

@@ -6,11 +6,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from flnet.algorithms.fed_mt.scheduling import Weighting, average_weights, counts_for, phase, trains
+from flnet.algorithms.fed_mt.scheduling import phase, trains
 from flnet.labels.losses import step_batches
+from tests.algorithms.fed_mt.digits_mesh import Weighting, average_weights, counts_for
 
 FINE, COARSE = np.array([1.0, 0.0]), np.array([[0.0, 1.0], [0.0, 3.0]])
 ALL = np.array([FINE, *COARSE])
@@ -26,14 +25,6 @@ def test_the_two_phases_take_turns_and_the_warm_up_has_only_the_first() -> None:
     assert [trains("others", True), trains("others", False)] == [False, True]
     assert trains("all", True)
     assert trains("all", False)
-
-
-def test_only_the_pipeline_hands_models_to_the_other_kind() -> None:
-    assert [counts_for("pipelined", mine, theirs) for mine in (True, False) for theirs in (True, False)] == [
-        *(False, True),
-        *(True, False),
-    ]
-    assert all(counts_for("parallel", mine, theirs) for mine in (True, False) for theirs in (True, False))
 
 
 def test_the_pipeline_is_two_runs_in_two_phases_that_never_meet() -> None:
@@ -72,33 +63,12 @@ def test_averages_of_oracle_11(
     assert np.array(weights) @ ALL == pytest.approx(average, abs=1e-12)
 
 
-def test_phase_b_of_oracle_11_and_a_phase_nobody_answered() -> None:
-    assert np.array(average_weights("uniform", ["coarse"] * 2, [300, 300])) @ COARSE == pytest.approx((0, 2))
-    assert average_weights("uniform", [], []) == []
-
-
 def test_as_printed_the_aggregation_moves_away_from_what_was_learnt() -> None:
     """The line reads f <- f - eta * sum(f_c - f). With a plus and eta = 1/C it is the mean."""
     base, rate = np.array([2.0, 2.0]), 1 / len(COARSE)
     mean, towards = COARSE.mean(axis=0), (COARSE - base).sum(axis=0)
     assert (base + rate * towards).tolist() == mean.tolist()
     assert np.abs(base - rate * towards - mean).sum() > np.abs(base - mean).sum()
-
-
-@given(
-    st.sampled_from(["uniform", "examples", "groups"]),
-    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 10**6)), min_size=1, max_size=9),
-)
-def test_weights_are_shares_and_do_not_depend_on_the_order(
-    weighting: Weighting, nodes: list[tuple[str, int]]
-) -> None:
-    def of(some: list[tuple[str, int]]) -> list[float]:
-        return average_weights(weighting, [group for group, _ in some], [rows for _, rows in some])
-
-    weights = of(nodes)
-    assert min(weights) >= 0
-    assert sum(weights) == pytest.approx(1, abs=1e-12)
-    assert of(nodes[::-1])[::-1] == pytest.approx(weights, abs=1e-12)
 
 
 def test_in_equal_passes_nodes_make_unequal_steps_and_in_equal_steps_they_do_not() -> None:
