@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -14,7 +15,7 @@ from flnet.compute.in_process import InlineQueue
 from flnet.node.build import assemble
 from flnet.node.runtime import NodeRuntime
 from flnet.params.params import Array, TrainerId
-from flnet.protocol.messages import HyperParams, ModelParams, Peer
+from flnet.protocol.messages import HyperParams, ModelParams, Peer, Trigger
 from flnet.settings import Settings
 from flnet.store.base import Store
 from flnet.store.memory import MemoryStore
@@ -117,6 +118,18 @@ class Mesh:
 
         await until(lambda: all(closed(node) for node in self.nodes.values()), seconds)
 
+    async def train(self, starter: str = "a", rounds: int = 1) -> None:
+        """Let a node start so many rounds as soon as all are idle, and wait until every node has closed them."""
+        nodes = self.nodes.values()
+        await until(lambda: not any(job.busy for node in nodes for job in node.core.jobs.values()))
+        last = max(node.job(MNIST_3_7).current_round for node in nodes) + rounds
+        await trigger(self.nodes[starter], rounds)
+        await self.idle(last)
+
+    def digests(self) -> set[str | None]:
+        """Of the models that the nodes hold."""
+        return {node.job(MNIST_3_7).digest for node in self.nodes.values()}
+
     async def stop(self) -> None:
         """End all nodes."""
         for node in self.nodes.values():
@@ -136,13 +149,21 @@ def node_receiver(node: NodeRuntime, wire: str) -> Callable[[str, bytes, str, st
     return receive
 
 
+async def trigger(node: NodeRuntime, rounds: int = 1) -> tuple[int, dict[str, object]]:
+    """Ask a node for rounds, as a person does; status and body of its answer."""
+    body = json.dumps({"trainerId": MNIST_3_7, "rounds": rounds}).encode()
+    reply = await node.receive(Trigger.path, body, "application/json", "127.0.0.1")
+    return reply.status, json.loads(reply.body)
+
+
 @asynccontextmanager
-async def mesh_of(*targets: float, seed: int = 0, **settings: Any) -> AsyncIterator[Mesh]:
-    """A full mesh of nodes a, b, c ... with these targets."""
+async def mesh_of(*targets: float | Trainer, seed: int = 0, **settings: Any) -> AsyncIterator[Mesh]:
+    """A full mesh of nodes a, b, c ... with these targets, or trainers."""
     mesh = Mesh(seed)
     try:
         for i, target in enumerate(targets):
-            await mesh.add("abcdefgh"[i], Linear(target, examples=10 * (i + 1)), ("a",) if i else (), **settings)
+            trainer = target if isinstance(target, Trainer) else Linear(target, examples=10 * (i + 1))
+            await mesh.add("abcdefgh"[i], trainer, ("a",) if i else (), **settings)
         await mesh.full()
         yield mesh
     finally:

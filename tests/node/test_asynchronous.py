@@ -7,8 +7,7 @@ import pytest
 from flnet.errors import JobBusy, NotComparable, OtherRounds
 from flnet.protocol.messages import AskVersion
 from flnet.store.memory import MemoryStore
-from tests.node.mesh import MNIST_3_7, Linear, Mesh, mesh_of, until
-from tests.node.test_runtime import trigger
+from tests.node.mesh import MNIST_3_7, Linear, Mesh, mesh_of, trigger, until
 
 
 def versions(mesh: Mesh, name: str) -> dict[str, tuple[int, int | None]]:

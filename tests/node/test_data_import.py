@@ -28,7 +28,7 @@ from flnet.store.memory import MemoryStore
 from flnet.trainer import DataInfo, Fit, Score, Task, Trainer, TrainerFile
 from flnet.wire.memory import MemoryNetwork
 from tests.helpers import params, peer
-from tests.node.test_runtime import trigger
+from tests.node.mesh import trigger
 from tests.rounds.helpers import declaration
 
 ONE, TWO, BACK = TrainerId("MNIST_3_7"), TrainerId("TWO"), TrainerId("BACK")

@@ -6,7 +6,7 @@ import pytest
 
 from flnet.node.runtime import NodeRuntime
 from flnet.protocol.messages import Trigger
-from tests.node.mesh import MNIST_3_7, Linear, Mesh, mesh_of, until
+from tests.node.mesh import MNIST_3_7, Linear, mesh_of, until
 
 KEY = "correct horse battery staple"
 
@@ -22,23 +22,12 @@ def kinds(node: NodeRuntime, kind: str) -> list[str]:
 
 @pytest.mark.parametrize("numbers", [2, 400_000])  # sent at once, and fetched by their digest
 async def test_a_mesh_with_a_key_trains(numbers: int) -> None:
-    mesh = Mesh()
-    try:
-        for i, name in enumerate("abc"):
-            await mesh.add(name, Linear(1 + i, numbers=numbers), ("a",) if i else (), mesh_key=KEY)
-        await mesh.full()
-        await start_round(mesh.nodes["a"])
-        await mesh.idle(0)
-        digests = {node.job(MNIST_3_7).digest for node in mesh.nodes.values()}
-        histories = [node.history(MNIST_3_7)[-1]["contributors"] for node in mesh.nodes.values()]
-        modes = {node.info()["mode"] for node in mesh.nodes.values()}
-        signed = [node.signing is not None for node in mesh.nodes.values()]
-    finally:
-        await mesh.stop()
-
-    assert modes == {"keyed"} and all(signed)
-    assert len(digests) == 1
-    assert histories == [["a", "b", "c"]] * 3
+    async with mesh_of(*(Linear(target, numbers=numbers) for target in (1, 2, 3)), mesh_key=KEY) as mesh:
+        await mesh.train()
+        assert len(mesh.digests()) == 1
+        for node in mesh.nodes.values():
+            assert node.info()["mode"] == "keyed" and node.signing is not None
+            assert node.history(MNIST_3_7)[-1]["contributors"] == ["a", "b", "c"]
 
 
 async def test_nodes_without_the_key_or_with_another_are_told_why_and_the_others_go_on() -> None:
@@ -63,8 +52,7 @@ async def test_a_restarted_node_is_let_in_again() -> None:
         await mesh.nodes["b"].stop()
         await mesh.add("b", Linear(2.0), ("a",), mesh_key=KEY)
         await mesh.full()
-        await start_round(mesh.nodes["b"])
-        await mesh.idle(0)
+        await mesh.train("b")
 
         assert mesh.nodes["a"].history(MNIST_3_7)[-1]["contributors"] == ["a", "b"]
         assert kinds(mesh.nodes["a"], "refused_here") == []

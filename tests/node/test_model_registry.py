@@ -15,33 +15,24 @@ from flnet.store.base import USUAL, SavedJob
 from flnet.store.memory import MemoryStore
 from tests.helpers import HYPER, key, params
 from tests.node.judging import Judge
-from tests.node.mesh import MNIST_3_7, Mesh
-from tests.node.test_runtime import trigger
+from tests.node.mesh import MNIST_3_7, mesh_of
 from tests.rounds.helpers import prepared
 
 
 async def test_before_the_first_round_there_is_the_untrained_model() -> None:
-    mesh = Mesh()
-    try:
-        node = await mesh.add("a", Judge(1.0))
-        await mesh.full()
+    async with mesh_of(Judge(1.0)) as mesh:
+        node = mesh.nodes["a"]
         (only,) = await node.models(MNIST_3_7)
         assert (only["round"], only["contributors"], only["accuracy"], only["held"]) == (-1, 0, None, True)
         assert only["digest"] == node.job(MNIST_3_7).as_json()["digest"]
         assert only["bytes"] == 4 * (2 + 1 + 1)
-    finally:
-        await mesh.stop()
 
 
 async def test_the_last_averages_stay_and_the_held_one_comes_first() -> None:
-    mesh = Mesh()
-    try:
-        node = await mesh.add("a", Judge(1.0))
-        await mesh.add("b", Judge(3.0), ("a",))
-        await mesh.full()
+    async with mesh_of(Judge(1.0), Judge(3.0)) as mesh:
+        node = mesh.nodes["a"]
         rounds = USUAL.averages + 3
-        await trigger(node, rounds)
-        await mesh.idle(rounds - 1)
+        await mesh.train(rounds=rounds)
         views = await node.models(MNIST_3_7)
         assert [view["round"] for view in views] == list(range(rounds - 1, 1, -1))
         assert [view["held"] for view in views] == [True] + [False] * USUAL.averages
@@ -50,17 +41,13 @@ async def test_the_last_averages_stay_and_the_held_one_comes_first() -> None:
             assert view["contributors"] == 2
             assert view["accuracy"] == records[view["digest"]]["post_fedavg_accuracy"]
             assert view["exchanged_with"] is None
-    finally:
-        await mesh.stop()
 
 
 async def test_each_average_keeps_the_private_part_of_its_time() -> None:
-    mesh, store = Mesh(), MemoryStore()
-    try:
-        node = await mesh.add("a", Judge(1.0), store=store)
-        await mesh.full()
-        await trigger(node, 3)
-        await mesh.idle(2)
+    store = MemoryStore()
+    async with mesh_of(Judge(1.0), store=store) as mesh:
+        node = mesh.nodes["a"]
+        await mesh.train(rounds=3)
         registry = ModelRegistry(node.core, store)
         for view in await node.models(MNIST_3_7):
             chosen = await registry.pick(MNIST_3_7, view["digest"][:12].upper())
@@ -70,21 +57,16 @@ async def test_each_average_keeps_the_private_part_of_its_time() -> None:
         assert (await registry.pick(MNIST_3_7, None)).figures["round"] == 2
         forgetful = ModelRegistry(node.core, MemoryStore())  # the held one is there all the same
         assert [view["round"] for view in await forgetful.views(MNIST_3_7)] == [2]
-    finally:
-        await mesh.stop()
 
 
 @pytest.mark.parametrize("digest", ["", "ff" * 32, "xyz", "../../etc", "f" * 70])
 async def test_an_unknown_digest_is_answered_with_those_that_are_there(digest: str) -> None:
-    mesh, store = Mesh(), MemoryStore()
-    try:
-        node = await mesh.add("a", Judge(1.0), store=store)
-        await mesh.full()
+    store = MemoryStore()
+    async with mesh_of(Judge(1.0), store=store) as mesh:
+        node = mesh.nodes["a"]
         held = node.job(MNIST_3_7).as_json()["digest"]
         with pytest.raises(UnknownModel, match=f"it has {held[:10]}"):
             await ModelRegistry(node.core, store).pick(MNIST_3_7, digest)
-    finally:
-        await mesh.stop()
 
 
 async def test_a_job_that_loads_and_one_that_is_not_there_have_no_models() -> None:

@@ -28,23 +28,16 @@ from flnet.store.memory import MemoryStore
 from flnet.trainer import GroupFindings, Grouping, InCoarse, LabelFindings, Method, Prediction, Trainer
 from flnet.web.api.models import GroupsView, LabelsView, PredictionView
 from tests.node.judging import Judge
-from tests.node.mesh import MNIST_3_7, Linear, Mesh
-from tests.node.test_runtime import trigger
+from tests.node.mesh import MNIST_3_7, Linear, mesh_of
 
 
 @asynccontextmanager
 async def alone(trainer: Trainer, rounds: int = 1) -> AsyncIterator[NodeRuntime]:
     """A node after so many rounds."""
-    mesh = Mesh()
-    try:
-        node = await mesh.add("a", trainer)
-        await mesh.full()
-        for number in range(rounds):
-            await trigger(node)
-            await mesh.idle(number)
-        yield node
-    finally:
-        await mesh.stop()
+    async with mesh_of(trainer) as mesh:
+        for _ in range(rounds):
+            await mesh.train()
+        yield mesh.nodes["a"]
 
 
 async def test_the_held_model_judges_and_says_which_it_is() -> None:
@@ -184,7 +177,7 @@ async def test_who_waits_too_long_or_too_late_is_told_to_ask_again() -> None:
         service = ModelService(node.core, registry, pool, told)
         waiting = [asyncio.create_task(service.predict(MNIST_3_7, question)) for _ in range(MAX_WAITING + 1)]
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        with pytest.raises(NotReady, match="16 others wait for the lane already"):
+        with pytest.raises(NotReady, match="16 other requests are waiting already"):
             await done.pop()
         pool.turn.set()
         answers = await asyncio.gather(*waiting, return_exceptions=True)
@@ -298,19 +291,14 @@ async def test_the_card_of_an_average() -> None:
 
 
 async def test_the_card_of_an_untrained_model_without_figures() -> None:
-    mesh = Mesh()
-    try:
-        node = await mesh.add("a", Linear(1.0))
-        await mesh.full()
+    async with mesh_of(Linear(1.0)) as mesh:
+        node = mesh.nodes["a"]
         text = await card_of(node, node.job(MNIST_3_7).as_json()["digest"])
         assert text.startswith("# MNIST 3 vs 7 Dataset, untrained\n")
         assert "| accuracy of this model | not measured |" in text
         assert "| licence | not stated |" in text
         assert "## Rounds" not in text
-        await trigger(node)
-        await mesh.idle(0)
-    finally:
-        await mesh.stop()
+        await mesh.train()
 
 
 def test_names_are_shown_as_text() -> None:

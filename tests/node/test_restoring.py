@@ -13,23 +13,15 @@ from flnet.params.params import TrainerId
 from flnet.store.base import USUAL
 from flnet.web.api.models import ModelView
 from tests.node.judging import Judge
-from tests.node.mesh import MNIST_3_7, Mesh, until
-from tests.node.test_runtime import trigger
+from tests.node.mesh import MNIST_3_7, Mesh, mesh_of, trigger, until
 
 
 @pytest.fixture
 async def mesh() -> AsyncIterator[Mesh]:
     """Two nodes after two rounds."""
-    made = Mesh()
-    try:
-        await made.add("a", Judge(1.0))
-        await made.add("b", Judge(3.0), ("a",))
-        await made.full()
-        await trigger(made.nodes["a"], 2)
-        await made.idle(1)
+    async with mesh_of(Judge(1.0), Judge(3.0)) as made:
+        await made.train(rounds=2)
         yield made
-    finally:
-        await made.stop()
 
 
 def kinds(node: NodeRuntime) -> list[str]:
@@ -58,8 +50,7 @@ async def test_the_next_round_started_here_starts_from_it_on_every_node(mesh: Me
     await node.restore(MNIST_3_7, older["digest"])
     before = node.core.jobs[MNIST_3_7].held.model
     assert before is not None
-    await trigger(node)
-    await mesh.idle(2)
+    await mesh.train(node.me.id)
     views = [each.job(MNIST_3_7).as_json() for each in mesh.nodes.values()]
     assert len({view["digest"] for view in views}) == 1
     assert [view["rolled_back"] for view in views] == [False, False]
@@ -77,8 +68,7 @@ async def test_where_a_peer_starts_it_is_over_and_people_are_told(mesh: Mesh) ->
     node = mesh.nodes["b"]
     _, older = await node.models(MNIST_3_7)
     await node.restore(MNIST_3_7, older["digest"])
-    await trigger(mesh.nodes["a"])
-    await mesh.idle(2)
+    await mesh.train()
     assert "roll_back_ended" in kinds(node)
     assert node.job(MNIST_3_7).as_json()["digest"] == mesh.nodes["a"].job(MNIST_3_7).as_json()["digest"]
     assert node.history(MNIST_3_7)[-1]["contributors"] == ["a", "b"]
@@ -105,8 +95,7 @@ async def test_a_pinned_model_outlives_the_others_and_can_be_gone_back_to(mesh: 
     pinned = await node.pin(MNIST_3_7, first["digest"][:8], True)
     assert pinned == {**first, "pinned": True}
     ModelView.model_validate(pinned)
-    await trigger(node, USUAL.averages + 3)
-    await mesh.idle(USUAL.averages + 4)
+    await mesh.train(node.me.id, rounds=USUAL.averages + 3)
     views = await node.models(MNIST_3_7)
     assert len(views) == USUAL.averages + 2
     assert [view["digest"] for view in views if view["pinned"]] == [first["digest"]]
@@ -133,11 +122,7 @@ async def test_there_is_a_bound_on_pinned_models(mesh: Mesh, monkeypatch: pytest
 
 
 async def test_the_untrained_model_is_not_kept_and_cannot_be_pinned() -> None:
-    mesh = Mesh()
-    try:
-        node = await mesh.add("a", Judge(1.0))
-        await mesh.full()
+    async with mesh_of(Judge(1.0)) as mesh:
+        node = mesh.nodes["a"]
         with pytest.raises(UnknownModel, match="no round averaged it"):
             await node.pin(MNIST_3_7, node.job(MNIST_3_7).as_json()["digest"], True)
-    finally:
-        await mesh.stop()

@@ -24,7 +24,7 @@ from flnet.params.params import TrainerId
 from flnet.protocol.events import Prepared, PrepareFailed
 from flnet.protocol.messages import HyperParams, Peer
 from tests.helpers import params
-from tests.node.mesh import MNIST_3_7, Linear, Mesh, mesh_of, until
+from tests.node.mesh import MNIST_3_7, Linear, mesh_of, trigger, until
 from tests.rounds.helpers import declaration
 
 JSON = "application/json"
@@ -35,10 +35,6 @@ HYPER = {"e": 2, "u": 1e-05, "b": 64}
 async def send_json(node: NodeRuntime, path: str, body: object) -> tuple[int, dict[str, object]]:
     reply = await node.receive(path, json.dumps(body).encode(), JSON, "127.0.0.1")
     return reply.status, json.loads(reply.body)
-
-
-async def trigger(node: NodeRuntime, rounds: int = 1) -> tuple[int, dict[str, object]]:
-    return await send_json(node, "/training/trigger", {"trainerId": "MNIST_3_7", "rounds": rounds})
 
 
 async def test_a_round_ends_with_one_model_everywhere() -> None:
@@ -57,8 +53,7 @@ async def test_a_round_ends_with_one_model_everywhere() -> None:
 
 async def test_a_series_of_rounds_runs_by_itself() -> None:
     async with mesh_of(1.0, 1.0) as mesh:
-        await trigger(mesh.nodes["a"], rounds=4)
-        await mesh.idle(3)
+        await mesh.train(rounds=4)
         for node in mesh.nodes.values():
             history = node.history(MNIST_3_7)
             assert [record["round"] for record in history] == [0, 1, 2, 3]
@@ -68,23 +63,20 @@ async def test_a_series_of_rounds_runs_by_itself() -> None:
 
 async def test_the_history_says_how_long_each_part_of_a_round_took() -> None:
     async with mesh_of(1.0, 1.0) as mesh:
-        await trigger(mesh.nodes["a"], rounds=2)
-        await mesh.idle(1)
+        await mesh.train(rounds=2)
         for record in mesh.nodes["a"].history(MNIST_3_7):
             assert record["seconds"].keys() >= {"train", "average", "measure", "exchange"}
             assert all(seconds >= 0 for seconds in record["seconds"].values())
         alone = mesh.nodes["b"]
         await alone.steer(MNIST_3_7, "pause")
-        await trigger(mesh.nodes["a"])
-        await mesh.idle(2)
+        await mesh.train()
         assert alone.history(MNIST_3_7)[2]["seconds"].keys() >= {"wait", "average", "measure", "exchange"}
         assert "train" not in alone.history(MNIST_3_7)[2]["seconds"]
 
 
 async def test_the_history_says_how_many_bytes_a_round_moved() -> None:
     async with mesh_of(0.0, 1.0, 2.0) as mesh:
-        await trigger(mesh.nodes["a"])
-        await mesh.idle(0)
+        await mesh.train()
         moved = [node.history(MNIST_3_7)[0]["bytes"] for node in mesh.nodes.values()]
         assert sum(each["sent"] for each in moved) == sum(each["received"] for each in moved)
         assert all(
@@ -99,8 +91,7 @@ async def test_the_history_says_how_many_bytes_a_round_moved() -> None:
 async def test_what_is_refused_is_not_counted() -> None:
     async with mesh_of(1.0, 1.0) as mesh:
         node = mesh.nodes["a"]
-        await trigger(node)
-        await mesh.idle(0)
+        await mesh.train(node.me.id)
         before = node.history(MNIST_3_7)[0]["bytes"]
         right = {"weights": [[0.0], [0.0]], "bias": [0.0]}
         late = {
@@ -117,25 +108,17 @@ async def test_what_is_refused_is_not_counted() -> None:
 
 
 async def test_a_peer_whose_training_fails_ends_nothing() -> None:
-    mesh = Mesh()
     broken = Linear(1.0)
     broken.fails = True
-    try:
-        await mesh.add("a", Linear(1.0))
-        await mesh.add("b", broken, ("a",))
-        await mesh.full()
-        await trigger(mesh.nodes["a"])
-        await mesh.idle(0)
+    async with mesh_of(Linear(1.0), broken) as mesh:
+        await mesh.train()
         for node in mesh.nodes.values():
             assert node.history(MNIST_3_7)[0]["contributors"] == ["a"]
         assert "asked to fail" in str(mesh.nodes["b"].job(MNIST_3_7).error)
         broken.fails = False
-        await trigger(mesh.nodes["b"])
-        await mesh.idle(1)
+        await mesh.train("b")
         assert mesh.nodes["a"].history(MNIST_3_7)[1]["contributors"] == ["a", "b"]
         assert mesh.nodes["b"].job(MNIST_3_7).error is None
-    finally:
-        await mesh.stop()
 
 
 @pytest.mark.usefixtures("hurried")
@@ -144,8 +127,7 @@ async def test_a_dead_peer_is_not_waited_for() -> None:
         gone = mesh.nodes.pop("c")
         mesh.network.unregister(gone.me.address)
         await gone.stop()
-        await trigger(mesh.nodes["a"])
-        await mesh.idle(0)
+        await mesh.train()
         record = mesh.nodes["a"].history(MNIST_3_7)[0]
         assert record["contributors"] == ["a", "b"]
         assert "all expected updates arrived" in record["outcome"]
@@ -162,8 +144,7 @@ async def test_a_node_that_comes_back_takes_part_again() -> None:
         assert "averaged alone" in mesh.nodes["a"].history(MNIST_3_7)[0]["outcome"]
         mesh.network.heal_all()
         await until(lambda: mesh.nodes["a"].peers()[0]["state"] == "alive")
-        await trigger(mesh.nodes["a"])
-        await mesh.idle(1)
+        await mesh.train()
         assert mesh.nodes["a"].history(MNIST_3_7)[1]["contributors"] == ["a", "b"]
 
 
@@ -221,8 +202,7 @@ async def test_hyper_parameters_are_edited_and_used() -> None:
     async with mesh_of(1.0, 1.0) as mesh:
         view = await mesh.nodes["a"].edit_hyper_params(MNIST_3_7, EditHyperParams(e=5))
         assert view.hyper == HyperParams(e=5, u=1e-05, b=64)
-        await trigger(mesh.nodes["a"])
-        await mesh.idle(0)
+        await mesh.train()
         assert mesh.nodes["b"].job(MNIST_3_7).federated_learning_params == (
             "Learning Rate: 1e-05, Epochs: 5, Batch size: 64"
         )
@@ -233,8 +213,7 @@ async def test_a_paused_node_is_not_waited_for_and_takes_part_again_when_resumed
         assert (await mesh.nodes["b"].steer(MNIST_3_7, "pause")).paused is True
         with pytest.raises(JobBusy, match="paused by a person here"):
             await trigger(mesh.nodes["b"])
-        await trigger(mesh.nodes["a"])
-        await mesh.idle(0)
+        await mesh.train()
         assert [node.history(MNIST_3_7)[0]["contributors"] for node in mesh.nodes.values()] == [["a"], ["a"]]
         assert (await mesh.nodes["b"].steer(MNIST_3_7, "resume")).paused is False
         await trigger(mesh.nodes["b"], rounds=1_000_000)
@@ -264,8 +243,7 @@ async def test_the_body_limit_follows_the_model() -> None:
 
 async def test_the_feed_says_how_the_round_ended() -> None:
     async with mesh_of(1.0, 1.0) as mesh:
-        await trigger(mesh.nodes["a"])
-        await mesh.idle(0)
+        await mesh.train()
         items = mesh.nodes["a"].feed.recent()
         assert [item.id for item in items] == list(range(1, len(items) + 1))
         closed = [item for item in items if item.kind == "round_closed"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -15,7 +17,7 @@ from flnet.protocol.updates import Update
 from flnet.rounds.steps import Phase
 from flnet.store.base import SavedJob
 from flnet.store.memory import MemoryStore
-from tests.node.mesh import MNIST_3_7, Linear, Mesh, until
+from tests.node.mesh import MNIST_3_7, mesh_of, until
 
 PEERS = [PeerId(f"p{i}") for i in range(6)]
 
@@ -36,14 +38,16 @@ class SlowDisk(MemoryStore):
         await super().save(trainer, job)
 
 
-async def gathering(mesh: Mesh, disk: SlowDisk) -> NodeRuntime:
-    """A node that waits for the updates of PEERS, and for one more."""
-    node = await mesh.add("a", Linear(1.0), store=disk)
-    await mesh.full()
-    node.core.jobs[MNIST_3_7].peers.here |= {*PEERS, PeerId("late")}
-    await node._queue.ask(MNIST_3_7, RoundTriggered())
-    await until(lambda: node.core.jobs[MNIST_3_7].phase is Phase.GATHERING)
-    return node
+@asynccontextmanager
+async def gathering(disk: SlowDisk) -> AsyncIterator[NodeRuntime]:
+    """A node that waits for the updates of PEERS, and for one more; its disk takes its time from now on."""
+    async with mesh_of(1.0, store=disk) as mesh:
+        node = mesh.nodes["a"]
+        node.core.jobs[MNIST_3_7].peers.here |= {*PEERS, PeerId("late")}
+        await node._queue.ask(MNIST_3_7, RoundTriggered())
+        await until(lambda: node.core.jobs[MNIST_3_7].phase is Phase.GATHERING)
+        disk.free.clear()
+        yield node
 
 
 def pushes(node: NodeRuntime) -> list[asyncio.Task[object]]:
@@ -56,73 +60,68 @@ def pushes(node: NodeRuntime) -> list[asyncio.Task[object]]:
 
 
 async def test_updates_that_come_while_the_disk_is_at_work_are_saved_at_once_and_then_answered() -> None:
-    mesh, disk = Mesh(), SlowDisk()
-    node = await gathering(mesh, disk)
-    disk.free.clear()
-    edited = asyncio.create_task(node._queue.ask(MNIST_3_7, HyperParamsEdited({"e": 7})))
-    pushed = pushes(node)
-    await until(lambda: len(node.job(MNIST_3_7).as_json()["received"]) == 1 + len(PEERS))  # it has heard them all
-    assert not any(task.done() for task in (edited, *pushed))
-    assert "params_edited" not in [item.kind for item in node.feed.recent()]
-    before = disk.saves
-    disk.free.set()
-    await asyncio.gather(edited, *pushed)
-    assert 1 <= disk.saves - before <= 2
-    told = [
-        item.data.get("peer") for item in node.feed.recent() if item.kind in ("params_edited", "update_received")
-    ]
-    assert told == [None, *PEERS]
-    saved = await disk.load(MNIST_3_7)
-    assert saved is not None
-    assert [kept.update.peer for kept in saved.updates] == PEERS
-    await mesh.stop()
+    disk = SlowDisk()
+    async with gathering(disk) as node:
+        edited = asyncio.create_task(node._queue.ask(MNIST_3_7, HyperParamsEdited({"e": 7})))
+        pushed = pushes(node)
+        await until(lambda: len(node.job(MNIST_3_7).received) == 1 + len(PEERS))  # it has heard them all
+        assert not any(task.done() for task in (edited, *pushed))
+        assert "params_edited" not in [item.kind for item in node.feed.recent()]
+        before = disk.saves
+        disk.free.set()
+        await asyncio.gather(edited, *pushed)
+        assert 1 <= disk.saves - before <= 2
+        told = [
+            item.data.get("peer")
+            for item in node.feed.recent()
+            if item.kind in ("params_edited", "update_received")
+        ]
+        assert told == [None, *PEERS]
+        saved = await disk.load(MNIST_3_7)
+        assert saved is not None
+        assert [kept.update.peer for kept in saved.updates] == PEERS
 
 
 async def test_where_they_cannot_be_saved_every_one_of_them_is_asked_to_come_again() -> None:
-    mesh, disk = Mesh(), SlowDisk()
-    node = await gathering(mesh, disk)
-    disk.free.clear()
-    disk.full = True
-    pushed = pushes(node)
-    await until(lambda: len(node.job(MNIST_3_7).as_json()["received"]) == 1 + len(PEERS))
-    disk.free.set()
-    for task in pushed:
-        with pytest.raises(NotReady, match="No space left"):
-            await task
-    disk.full = False
-    await asyncio.gather(*pushes(node))  # they come again
-    saved = await disk.load(MNIST_3_7)
-    assert saved is not None
-    assert [kept.update.peer for kept in saved.updates] == PEERS
-    await mesh.stop()
+    disk = SlowDisk()
+    async with gathering(disk) as node:
+        disk.full = True
+        pushed = pushes(node)
+        await until(lambda: len(node.job(MNIST_3_7).received) == 1 + len(PEERS))
+        disk.free.set()
+        for task in pushed:
+            with pytest.raises(NotReady, match="No space left"):
+                await task
+        disk.full = False
+        await asyncio.gather(*pushes(node))  # they come again
+        saved = await disk.load(MNIST_3_7)
+        assert saved is not None
+        assert [kept.update.peer for kept in saved.updates] == PEERS
 
 
 async def test_a_node_that_is_much_faster_than_its_disk_takes_no_further_events() -> None:
-    mesh, disk = Mesh(), SlowDisk()
-    node = await gathering(mesh, disk)
-    disk.free.clear()
-    edits = [HyperParamsEdited({"e": n}) for n in range(1, 3 * MOST_WAITING)]
-    edited = [asyncio.create_task(node._queue.ask(MNIST_3_7, edit)) for edit in edits]
-    await until(lambda: node.job(MNIST_3_7).as_json()["hyper"]["e"] >= MOST_WAITING)
-    for _ in range(20):
-        await asyncio.sleep(0)
-    assert node.job(MNIST_3_7).as_json()["hyper"]["e"] <= 2 * MOST_WAITING  # at the disk, and behind it
-    disk.free.set()
-    await asyncio.gather(*edited)
-    assert node.job(MNIST_3_7).as_json()["hyper"]["e"] == 3 * MOST_WAITING - 1
-    await mesh.stop()
+    disk = SlowDisk()
+    async with gathering(disk) as node:
+        edits = [HyperParamsEdited({"e": n}) for n in range(1, 3 * MOST_WAITING)]
+        edited = [asyncio.create_task(node._queue.ask(MNIST_3_7, edit)) for edit in edits]
+        await until(lambda: node.job(MNIST_3_7).as_json()["hyper"]["e"] >= MOST_WAITING)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert node.job(MNIST_3_7).as_json()["hyper"]["e"] <= 2 * MOST_WAITING  # at the disk, and behind it
+        disk.free.set()
+        await asyncio.gather(*edited)
+        assert node.job(MNIST_3_7).as_json()["hyper"]["e"] == 3 * MOST_WAITING - 1
 
 
 async def test_a_node_that_ends_saves_what_it_has_heard() -> None:
-    mesh, disk = Mesh(), SlowDisk()
-    node = await gathering(mesh, disk)
-    disk.free.clear()
-    pushed = pushes(node)
-    await until(lambda: len(node.job(MNIST_3_7).as_json()["received"]) == 1 + len(PEERS))
-    ending = asyncio.create_task(node.stop())
-    disk.free.set()
-    await ending
-    await asyncio.gather(*pushed)
-    saved = await disk.load(MNIST_3_7)
-    assert saved is not None
-    assert [kept.update.peer for kept in saved.updates] == PEERS
+    disk = SlowDisk()
+    async with gathering(disk) as node:
+        pushed = pushes(node)
+        await until(lambda: len(node.job(MNIST_3_7).received) == 1 + len(PEERS))
+        ending = asyncio.create_task(node.stop())
+        disk.free.set()
+        await ending
+        await asyncio.gather(*pushed)
+        saved = await disk.load(MNIST_3_7)
+        assert saved is not None
+        assert [kept.update.peer for kept in saved.updates] == PEERS

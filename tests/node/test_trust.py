@@ -15,8 +15,8 @@ from flnet.node.trust import LONGEST, SHORTEST, Trust, made_of, pinned_of, secre
 from flnet.security.keys import own_key
 from flnet.settings import Settings
 from flnet.store.memory import MemoryStore
-from tests.node.mesh import MNIST_3_7, Linear, Mesh, until
-from tests.node.test_keyed_mesh import kinds, start_round
+from tests.node.mesh import MNIST_3_7, Linear, Mesh, mesh_of, until
+from tests.node.test_keyed_mesh import kinds
 from tests.security.keypairs import MESH, TestKey, admitted, learnt, sent
 
 OWN, A, B = (TestKey(seed).text for seed in (1, 2, 3))
@@ -177,24 +177,19 @@ def members(node: NodeRuntime) -> list[str]:
 
 
 async def test_nodes_that_accepted_each_other_train() -> None:
-    mesh = Mesh()
-    try:
+    async with mesh_of() as mesh:
         await add(mesh, "a", trusts="bc")
         await add(mesh, "b", "a", trusts="ac")
         await add(mesh, "c", "a", trusts="ab")
         await mesh.full()
-        await start_round(mesh.nodes["a"])
-        await mesh.idle(0)
-        histories = [node.history(MNIST_3_7)[-1]["contributors"] for node in mesh.nodes.values()]
-        modes = {node.info()["mode"] for node in mesh.nodes.values()}
-    finally:
-        await mesh.stop()
-    assert histories == [["a", "b", "c"]] * 3 and modes == {"pinned"}
+        await mesh.train()
+        for node in mesh.nodes.values():
+            assert node.history(MNIST_3_7)[-1]["contributors"] == ["a", "b", "c"]
+            assert node.info()["mode"] == "pinned"
 
 
 async def test_strangers_see_each_other_wait_and_meet_as_soon_as_both_are_accepted() -> None:
-    mesh = Mesh()
-    try:
+    async with mesh_of() as mesh:
         a = await add(mesh, "a")
         b = await add(mesh, "b", "a")
         assert a.trust is not None and b.trust is not None
@@ -208,16 +203,13 @@ async def test_strangers_see_each_other_wait_and_meet_as_soon_as_both_are_accept
         assert members(a) == members(b) == []
         await a.trust.accept(MARKS["b"])
         await until(lambda: members(a) == ["b"] and members(b) == ["a"])
-    finally:
-        await mesh.stop()
     assert shown == [("b", KEYS["b"], b.me.address), ("a", KEYS["a"], a.me.address)]
     assert fingerprint(KEYS["b"])[:11] in kinds(b, "trust_waits")[0]
 
 
 @pytest.mark.usefixtures("hurried")
 async def test_an_introducer_brings_nodes_together_and_takes_back_its_word() -> None:
-    mesh = Mesh()
-    try:
+    async with mesh_of() as mesh:
         a = await add(mesh, "a", trusts="bc")
         await add(mesh, "b", "a", introducers="a")
         await add(mesh, "c", "a", introducers="a")
@@ -229,6 +221,4 @@ async def test_an_introducer_brings_nodes_together_and_takes_back_its_word() -> 
         await until(lambda: members(b) == ["a"] and members(a) == ["b"])
         await until(lambda: members(c) == [])
         out = a.trust.is_out(KEYS["c"])
-    finally:
-        await mesh.stop()
     assert by == {"a": None, "c": MARKS["a"]} and out

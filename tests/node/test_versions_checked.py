@@ -16,9 +16,8 @@ from flnet.protocol.events import Mark, SendFailed, Version, VersionAnswered, Ve
 from flnet.protocol.messages import AskVersion
 from flnet.protocol.updates import Contribution, Update
 from tests.helpers import HYPER, key, peer
-from tests.node.mesh import MNIST_3_7, mesh_of, until
+from tests.node.mesh import MNIST_3_7, mesh_of, trigger, until
 from tests.node.test_performer import FULL, Kept
-from tests.node.test_runtime import trigger
 from tests.security.keypairs import TestKey
 
 T = TrainerId("T")
