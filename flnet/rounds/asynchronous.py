@@ -50,9 +50,8 @@ from flnet.rounds.base import OPEN, BaseJob, BaseRound, Parts
 from flnet.rounds.compatibility import must_agree
 from flnet.rounds.gathering import Gathering
 from flnet.rounds.history import RoundRecord, contributions_of, names
-from flnet.rounds.peer_versions import Versions, common_start
+from flnet.rounds.peer_versions import Versions, common_start, read_known
 from flnet.rounds.settings import JobSettings
-from flnet.rounds.snapshot import Saved
 from flnet.rounds.steps import ASYNCHRONOUS, Phase
 from flnet.rounds.stopping import TIMERS
 from flnet.text import joined, text
@@ -478,12 +477,13 @@ class AsynchronousJob(BaseJob[NewVersion]):
 
     # --- restarts
 
-    def _restore(self, event: Restored, saved: Saved) -> None:
-        super()._restore(event, saved)
-        self.versions.restore(saved.versions)
+    def _restore(self, event: Restored) -> None:
+        known = read_known(event.snapshot.get("versions"))
+        super()._restore(event)
+        self.versions.restore(known)
 
-    def _past(self, key: RoundKey, saved: Saved) -> NewVersion:
-        return NewVersion.past(self._parts, self.versions, key, saved.record)
+    def _past(self, key: RoundKey, record: RoundRecord | None, figures: Mapping[str, Any]) -> NewVersion:
+        return NewVersion.past(self._parts, self.versions, key, record)
 
     def _go_on(self) -> list[Effect]:
         """The trainer is loaded: take up the version that was under way, and tell all which one is the newest."""

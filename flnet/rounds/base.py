@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from flnet.algorithms.registry import parse_rule
+from flnet.algorithms.registry import check_rule, parse_rule
 from flnet.errors import (
     IllegalStep,
     InvalidMessage,
@@ -50,15 +50,16 @@ from flnet.protocol.events import (
     TimerFired,
     WillingnessChanged,
 )
+from flnet.protocol.messages import HyperParams
 from flnet.protocol.updates import RoundKey
 from flnet.rounds.gathering import Gathering
 from flnet.rounds.history import History, RoundRecord
 from flnet.rounds.model import HeldModel, Model
 from flnet.rounds.peers import Peers
-from flnet.rounds.schedule import Arrivals
-from flnet.rounds.series import Inbox, Series
+from flnet.rounds.schedule import Arrivals, Arrived
+from flnet.rounds.series import Inbox, OwnSchedule, Series
 from flnet.rounds.settings import JobSettings, Tell
-from flnet.rounds.snapshot import Saved, Snapshot
+from flnet.rounds.snapshot import Snapshot
 from flnet.rounds.staleness import Staleness
 from flnet.rounds.steps import Phase, is_legal
 from flnet.rounds.stopping import TIMERS
@@ -404,8 +405,13 @@ class BaseJob(ABC, Generic[R_co]):
         """The step that follows by itself, if one does."""
 
     @abstractmethod
-    def _past(self, key: RoundKey, saved: Saved) -> R_co:
-        """The round that this node was in when it was restarted."""
+    def _past(self, key: RoundKey, record: RoundRecord | None, figures: Mapping[str, Any]) -> R_co:
+        """The round that this node was in when it was restarted.
+
+        Args:
+            record: of it, if it was open.
+            figures: all that was saved of the job.
+        """
 
     @abstractmethod
     def _go_on(self) -> list[Effect]:
@@ -677,11 +683,11 @@ class BaseJob(ABC, Generic[R_co]):
 
     def _restored(self, event: Restored) -> list[Effect]:
         """What an earlier run saved; it is used when the trainer is loaded."""
-        settings, trainer = self.settings, self.settings.trainer
+        trainer = self.settings.trainer
         if self.phase is not Phase.LOADING:
             return []
         try:
-            saved = Saved.read(event, self.series.stopping, settings.rules.asynchronous)
+            self._restore(event)
         except (AttributeError, KeyError, TypeError, ValueError, InvalidMessage) as exc:
             words = text(
                 "the saved state of {trainer} cannot be used: {error}; it starts from new parameters",
@@ -689,27 +695,43 @@ class BaseJob(ABC, Generic[R_co]):
                 repr(exc),
             )
             return [self.tell("state_damaged", words)]
-        self._restore(event, saved)
-        if saved.key is None:
+        if self.round is None:
             return []
         words = text(
             "{trainer} was last in round {round} ({phase}); it goes on there",
             trainer,
             self.number,
-            saved.phase.words,
+            Phase(event.snapshot["phase"]).words,
         )
         return [self.tell("restored", words)]
 
-    def _restore(self, event: Restored, saved: Saved) -> None:
+    def _restore(self, event: Restored) -> None:
+        """Take up what an earlier run saved; all of it is read before anything changes.
+
+        Raises:
+            AttributeError, KeyError, TypeError, ValueError, InvalidMessage: it is damaged.
+        """
+        figures, settings = event.snapshot, self.settings
+        Phase(figures["phase"])  # read again when the trainer is loaded
+        rule, settled, folds = figures.get("merging") or ("", "", True)
+        merging = (check_rule(rule) if rule else "", settled, bool(folds))
+        hyper = HyperParams.model_validate(figures["hyper"]) if figures.get("hyper") else None
+        series = (int(figures.get("rounds_left", 0)), self.series.stopping.read(figures.get("pursuit")))
+        plan, arrived = OwnSchedule(*figures.get("plan", ())), Arrived.read(figures.get("arrived"))
+        records = [RoundRecord.read(record) for record in event.records]
+        record = RoundRecord.read(figures["record"]) if figures.get("record") else None
+        key = RoundKey(figures["round"], PeerId(figures.get("initiator") or "")) if figures["round"] >= 0 else None
+        past = None if key is None else self._past(key, record, figures)
+        self.round = past
         self.snapshot.restore(event)
-        self.settings.restore(saved.hyper, saved.merging)
+        settings.restore(hyper, merging)
         self.held.restore(event)
-        self.series.restore(saved.rounds_left, saved.stopping, saved.paused, saved.plan)
-        self.arrivals.restore(saved.arrived)
-        self.history.restore(saved.records, saved.record)
-        if saved.key is not None:
-            self.round = self._past(saved.key, saved)
-        if saved.is_other:
+        self.series.restore(*series, bool(figures.get("paused")), plan)
+        self.arrivals.restore(arrived)
+        self.history.restore(records, record)
+        # What was said in the open round was said under another name, or in rounds of another kind.
+        is_other = bool(figures.get("asynchronous")) != settings.rules.asynchronous
+        if figures.get("me", settings.my_id) != settings.my_id or is_other:
             self.snapshot.put_off()
 
 

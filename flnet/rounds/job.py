@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
+from typing import Any
 
 from flnet.errors import (
     JobBusy,
@@ -47,7 +48,7 @@ from flnet.protocol.events import (
     UpdateReceived,
     VersionReceived,
 )
-from flnet.protocol.messages import LAST_ROUND, Accuracy, AccuracyReply, StartTraining, Triggered
+from flnet.protocol.messages import LAST_ROUND, Accuracy, AccuracyReply, ChoiceMessage, StartTraining, Triggered
 from flnet.protocol.updates import RoundKey
 from flnet.rounds.base import GATHERING, BaseJob
 from flnet.rounds.compatibility import must_agree
@@ -56,7 +57,6 @@ from flnet.rounds.model import HeldModel, Start
 from flnet.rounds.recovery import resume
 from flnet.rounds.round import Round, kept_update
 from flnet.rounds.series import REGROUP, Opening, next_key
-from flnet.rounds.snapshot import Saved
 from flnet.rounds.steps import LEGAL, Phase
 from flnet.rounds.stopping import TIMERS
 from flnet.text import text
@@ -365,8 +365,10 @@ class Job(BaseJob[Round]):
                 )
         return effects
 
-    def _past(self, key: RoundKey, saved: Saved) -> Round:
-        return Round.past(self._parts, key, saved.choice, saved.started_in, saved.record)
+    def _past(self, key: RoundKey, record: RoundRecord | None, figures: Mapping[str, Any]) -> Round:
+        choice = ChoiceMessage.read(figures["choice"]) if figures.get("choice") else None
+        started_in = str(figures["started_in"]) if figures.get("started_in") else None
+        return Round.past(self._parts, key, choice, started_in, record)
 
     def _go_on(self) -> list[Effect]:
         """The trainer is loaded: take up the round that was open before a restart, and the series."""
