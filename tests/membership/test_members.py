@@ -256,23 +256,6 @@ def test_a_dead_peer_is_not_named_to_newcomers() -> None:
     assert answer.message.announce_yourself_to_peers == []
 
 
-def test_tombstones_fall_after_their_time() -> None:
-    m = members("m", "a")
-    bury(m, A)
-    m.state.roster.forget_old(ticks=1000)
-    assert A in m.known
-    m.state.roster.forget_old(ticks=1)
-    assert A not in m.known
-
-
-def test_with_pruning_a_dead_peer_is_forgotten_and_comes_back_as_new() -> None:
-    m = members("m", "a", prune=True)
-    effects = bury(m, A)
-    assert (m.known, kinds(effects)[-1]) == ({}, "peer_pruned")
-    assert of(TellJobs, effects) == [TellJobs(A, alive=False, reason="timed out")]
-    assert kinds(m.receive(AnnounceReceived(at("a")))) == ["peer_joined"]
-
-
 @pytest.mark.parametrize("news", [ContactMade(A), ContactMade(B), ContactLost(B, ""), FormRefused(B)])
 def test_no_news_changes_nothing(news: Event) -> None:
     assert members("m", "a").receive(news) == []
@@ -315,12 +298,6 @@ def test_timers_and_events_of_others() -> None:
     assert members().receive(TimerFired("unknown")) == []
     with pytest.raises(IllegalStep, match="cannot take RoundTriggered"):
         members().receive(RoundTriggered())
-
-
-# --- Who is in the mesh: from any connected graph of bootstrap addresses everyone comes to know everyone.
-
-
-A, B, C = PeerId("a"), PeerId("b"), PeerId("c")
 
 
 # --- announcements
@@ -441,21 +418,15 @@ def test_another_node_with_our_id_is_refused(mine: str | None, theirs: Peer) -> 
     assert (refusal.value.status, frozen(m)) == (409, before)
 
 
-def test_only_an_answer_of_another_node_means_that_the_mesh_is_joined() -> None:
+@pytest.mark.parametrize("others", [[], [address("a")]])
+def test_the_own_answer_joins_the_mesh_only_where_no_other_bootstrap_peer_is_named(others: list[str]) -> None:
     m = members("m")
     own = m.me.model_copy(update={"ip": "127.0.0.1"})
-    m.receive(MeshStarted((own.address, address("a"))))
+    m.receive(MeshStarted((own.address, *others)))
     m.receive(AnnounceAnswered(own.address, own))
-    assert not m.joined
-    m.receive(AnnounceAnswered(address("a"), at("a")))
-    assert m.joined
-
-
-def test_a_node_whose_only_bootstrap_peer_is_itself_has_joined() -> None:
-    m = members("m")
-    own = m.me.model_copy(update={"ip": "127.0.0.1"})
-    m.receive(MeshStarted((own.address,)))
-    m.receive(AnnounceAnswered(own.address, own))
+    assert m.joined is not bool(others)
+    if others:
+        m.receive(AnnounceAnswered(address("a"), at("a")))
     assert m.joined
 
 
@@ -538,9 +509,6 @@ def test_an_answer_brings_what_its_sender_knows_of_members() -> None:
     assert (m.alive, m.known[A].state.value) == ([B], "left")
 
 
-# --- From any connected graph of bootstrap addresses everyone comes to know everyone; and a mesh has bounds.
-
-
 # --- bounds
 
 
@@ -575,7 +543,7 @@ def test_the_peers_that_are_named_are_at_most_256() -> None:
     assert len(answer.message.announce_yourself_to_peers) == 256
 
 
-# --- the whole mesh
+# --- the whole mesh: from any connected graph of bootstrap addresses everyone comes to know everyone
 
 
 @st.composite

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -165,37 +166,28 @@ def test_without_others_it_is_given_up_at_once() -> None:
     assert p.given_up(1) == [(A, "refused")]
 
 
-def test_one_that_answers_late_is_not_given_up() -> None:
+@pytest.mark.parametrize("end", [Prober.answered, Prober.forget])
+def test_one_that_answers_late_or_is_gone_is_not_given_up_and_may_be_probed_anew(
+    end: Callable[[Prober, PeerId], None],
+) -> None:
     p = prober()
     silent(p)
-    p.answered(A)
+    end(p, A)
     assert p.given_up(1000) == []
-
-
-def test_what_is_gone_may_be_probed_anew() -> None:
-    p = prober()
-    silent(p)
-    p.forget(A)
-    assert p.given_up(1000) == []
-    assert p.begin(A, 1)
+    assert p.begin(A, 2)
 
 
 # --- doubt
 
 
-def test_helpers_that_answer_nothing_make_a_node_doubt_itself() -> None:
+@pytest.mark.parametrize("heard", [False, True])
+def test_a_node_doubts_itself_unless_a_helper_took_the_request(heard: bool) -> None:
     p = prober()
     silent(p)
+    if heard:  # so the own network works
+        p.helper_heard(A)
     p.given_up(1000)
-    assert p.doubt.level == 1
-
-
-def test_a_helper_that_took_the_request_shows_that_the_own_network_works() -> None:
-    p = prober()
-    silent(p)
-    p.helper_heard(A)
-    p.given_up(1000)
-    assert p.doubt.level == 0
+    assert p.doubt.level == (0 if heard else 1)
 
 
 def test_only_the_answer_to_a_probe_lessens_doubt() -> None:
@@ -216,9 +208,6 @@ def test_what_is_drawn_is_among_those_given(seed: int, peers: set[PeerId], count
 
 
 # --- What this node makes of what it is told of members: who is tried again, and numbers beyond all bounds.
-
-
-A, B = PeerId("a"), PeerId("b")
 
 
 def said(*news: News) -> ProbeReceived:
@@ -313,9 +302,6 @@ def test_a_full_mesh_of_dead_peers_has_room_for_newcomers() -> None:
 # What this node does when it is itself accused, late, or about to go.
 
 
-A_checking, B_checking = PeerId("a"), PeerId("b")
-
-
 def test_a_node_that_is_accused_raises_its_incarnation_and_doubts_itself() -> None:
     m = members("m", "a")
     effects = m.receive(ProbeReceived(at("a"), news=(at_news("m", "suspect", 0, "b"),)))
@@ -336,12 +322,12 @@ def test_a_node_for_which_others_vouched_takes_over_its_incarnation() -> None:
 
 def test_a_node_whose_loop_was_late_accuses_nobody_and_probes_less() -> None:
     m = members("m", "a", "b")
-    m.receive(ContactLost(A_checking, ""))
-    m.receive(ProbeFailed(A_checking, None, "timed out"))
+    m.receive(ContactLost(A, ""))
+    m.receive(ProbeFailed(A, None, "timed out"))
     tick(m, 30, late=2.0)
-    assert m.known[A_checking].state is State.ALIVE
+    assert m.known[A].state is State.ALIVE
     assert m.state.prober.doubt.level == 7
-    m.receive(ProbeAnswered(A_checking))
+    m.receive(ProbeAnswered(A))
     assert m.state.prober.doubt.level == 6
 
 
@@ -350,8 +336,8 @@ def test_a_node_that_goes_tells_all_and_nothing_else_from_then_on() -> None:
     effects = m.receive(Leaving())
     assert CancelTimer("tick") in effects
     assert {(p.to, p.message.news[0].id, p.message.news[0].state) for p in probes(effects)} == {
-        (A_checking, "m", "left"),
-        (B_checking, "m", "left"),
+        (A, "m", "left"),
+        (B, "m", "left"),
     }
     assert tick(m) == []
     m.receive(ProbeReceived(at("a"), news=(at_news("m", "left", 0),)))
@@ -362,7 +348,7 @@ def test_a_peer_that_left_is_no_failure_and_is_back_only_when_it_announces_itsel
     m = members("m", "a", "b")
     effects = m.receive(ProbeReceived(at("a"), news=(at_news("a", "left", 0),)))
     assert kinds(effects) == ["peer_left"]
-    assert of(TellJobs, effects) == [TellJobs(A_checking, alive=False, reason="it left the mesh")]
-    assert m.receive(ContactMade(A_checking)) == []  # what crossed its farewell on the way
-    assert m.alive == [B_checking]
+    assert of(TellJobs, effects) == [TellJobs(A, alive=False, reason="it left the mesh")]
+    assert m.receive(ContactMade(A)) == []  # what crossed its farewell on the way
+    assert m.alive == [B]
     assert kinds(m.receive(AnnounceReceived(at("a")))) == ["peer_back"]

@@ -209,19 +209,6 @@ def test_only_the_messages_of_a_round_carry_params() -> None:
     assert carriers == {StartTraining, ModelParams, Accuracy, AccuracyReply}
 
 
-def test_paths_are_the_endpoints() -> None:
-    paths = {kind.path for kind in _all_kinds() if kind.path}
-    assert paths == {
-        "/announce",
-        "/training",
-        "/training/model_params",
-        "/training/model_params/accuracy",
-        "/training/version",
-        "/training/trigger",
-        "/probe",
-    }
-
-
 def _all_kinds(kind: type[Message] = Message) -> set[type[Message]]:
     return {kind}.union(*(_all_kinds(child) for child in kind.__subclasses__()))
 
@@ -289,15 +276,6 @@ def test_no_more_news_than_peers_fit_into_one_message() -> None:
 def test_a_number_of_rounds_that_is_none_is_named(rounds: float) -> None:
     with pytest.raises(InvalidMessage, match="rounds"):
         Trigger.read({"trainerId": "MNIST", "rounds": rounds})
-
-
-def test_a_typing_error_is_seen() -> None:
-    with pytest.raises(InvalidMessage, match="epochs"):
-        EditHyperParams.read({"epochs": 3})
-
-
-def test_the_answer_names_the_first_round() -> None:
-    assert Triggered(trainer_id="MNIST", round=4).fields() == {"trainerId": "MNIST", "round": 4}
 
 
 # The messages of a round.

@@ -47,24 +47,13 @@ def test_what_a_peer_states_differently_is_named_and_nothing_changes(event: Trai
     assert frozen(job) == before
 
 
-@pytest.mark.parametrize("agreement", [HERE, None, {}])
-def test_a_peer_that_states_the_same_or_nothing_is_heard(agreement: dict[str, str] | None) -> None:
-    job = bench()
-    job.hear(start(agreement))
+@pytest.mark.parametrize(("here", "stated"), [(HERE, HERE), (HERE, None), (HERE, {}), ({}, THERE)])
+def test_a_peer_is_heard_where_both_state_the_same_or_one_of_them_nothing(
+    here: dict[str, str], stated: dict[str, str] | None
+) -> None:
+    job = Bench(agreement=here)
+    job.hear(start(stated))
     assert job.phase is Phase.TRAINING
-
-
-def test_a_trainer_that_states_nothing_hears_everyone() -> None:
-    job = Bench()
-    job.hear(start(THERE))
-    assert job.phase is Phase.TRAINING
-
-
-def test_every_message_of_a_round_carries_it() -> None:
-    job = bench()
-    job.hear(start(HERE))
-    job.train()
-    assert job.said(ModelParams).agreement == HERE
 
 
 def test_a_start_that_came_while_loading_is_looked_at_afterwards() -> None:

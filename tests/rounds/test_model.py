@@ -25,11 +25,8 @@ def better(ours: Model, theirs: Model) -> Params:
     return ours.better_of(theirs.shared, theirs.round, theirs.contributors).shared
 
 
-def test_the_newer_average_wins_whatever_its_size() -> None:
+def test_the_newer_average_wins_whatever_its_size_and_of_one_round_the_larger() -> None:
     assert better(model(1, round=3, contributors=1), model(2, round=2, contributors=9)) == params(w=[1])
-
-
-def test_of_one_round_the_larger_average_wins() -> None:
     assert better(model(1, contributors=2), model(2, contributors=3)) == params(w=[2])
 
 

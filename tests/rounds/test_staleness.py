@@ -179,26 +179,19 @@ def test_who_comes_back_waits_neither_for_a_slow_peer_nor_for_its_accuracy() -> 
     assert bench.round.exchange is not None and bench.round.exchange.expected == {"a"}
 
 
-@pytest.mark.parametrize("part", ["gathering", "measuring"])
-def test_a_slow_peer_hears_the_update_of_who_comes_back(part: str) -> None:
+@pytest.mark.parametrize("after", ["a restart while gathering", "a restart while measuring", "its own return"])
+def test_a_slow_peer_hears_the_update_after(after: str) -> None:
     bench = lasting()
     bench.hear(asked("a"))
     bench.train((3, 5))
     bench.hear(late("c"))
-    if part == "measuring":
+    if "measuring" in after:
         bench.hear(came("a"))
         bench.average()
-    bench.restart()
-    bench.meet("c")
-    assert bench.said(ModelParams).digest == params(w=[3, 5]).digest
-
-
-def test_a_slow_peer_that_was_away_hears_the_update_when_it_is_back() -> None:
-    bench = lasting()
-    bench.hear(asked("a"))
-    bench.train((3, 5))
-    bench.hear(late("c"))
-    bench.hear(PeerLost(PeerId("c"), "killed"))
+    if "restart" in after:
+        bench.restart()
+    else:
+        bench.hear(PeerLost(PeerId("c"), "killed"))
     bench.meet("c")
     assert bench.said(ModelParams).digest == params(w=[3, 5]).digest
 

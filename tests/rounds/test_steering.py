@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from flnet.errors import JobBusy
 from flnet.params.params import PeerId
-from flnet.protocol.effects import Answer, Average, CancelTimer, Evaluate, Save, Send, Train
+from flnet.protocol.effects import Answer, Average, Evaluate, Save, Send, Train
 from flnet.protocol.events import (
     ClaimReceived,
+    Event,
     Paused,
+    Prepared,
     PrepareFailed,
     Resumed,
     RoundTriggered,
@@ -131,36 +135,22 @@ def test_a_paused_job_sits_rounds_out_and_averages_what_it_receives() -> None:
     assert "not taking part: b: paused by a person here" in record.outcome
 
 
-def test_a_round_of_which_only_an_update_told_is_sat_out_at_once() -> None:
-    bench = paused()
-    bench.hear(came("a", w=[2, 2]))
+@pytest.mark.parametrize(
+    "events",
+    [
+        [Paused(), came("a")],
+        [came("a"), Paused(), asked("a")],
+        [Paused(), replace(asked("a"), params=None, digest=params(w=[9, 9]).digest)],  # it is not fetched
+        [asked("a"), Paused(), prepared()],  # it came while loading
+    ],
+    ids=["told by an update", "after its update", "by digest", "while loading"],
+)
+def test_a_round_is_sat_out_however_it_became_known(events: list[Event]) -> None:
+    bench = Bench(prepare=not isinstance(events[-1], Prepared))
+    for event in events:
+        bench.hear(event)
     assert (bench.said(ModelParams).declined, bench.phase) == ("paused by a person here", Phase.GATHERING)
-    bench.hear(came("c", w=[4, 4]))
-    assert [u.peer for u in bench.one(Average).updates] == ["a", "c"]
-
-
-def test_a_start_that_comes_after_its_update_and_a_pause_is_sat_out() -> None:
-    bench = Bench()
-    bench.hear(came("a"))
-    bench.hear(Paused())
-    bench.hear(asked("a"))
-    assert (bench.said(ModelParams).declined, bench.all(Train)) == ("paused by a person here", [])
-    assert CancelTimer("start:0:a") in bench.effects
-
-
-def test_a_start_that_would_have_to_be_fetched_is_not() -> None:
-    bench = paused()
-    start = asked("a")
-    bench.hear(type(start)(start.peer, start.key, None, start.hyper, digest=params(w=[9, 9]).digest))
-    assert (bench.phase, bench.round.awaited) == (Phase.GATHERING, None)
-
-
-def test_a_start_that_came_while_loading_is_sat_out() -> None:
-    bench = Bench(prepare=False)
-    bench.hear(asked("a"))
-    bench.hear(Paused())
-    bench.hear(prepared())
-    assert bench.said(ModelParams).declined == "paused by a person here"
+    assert (bench.all(Train), bench.round.awaited) == ([], None)
 
 
 def test_the_round_that_is_open_goes_on_and_a_series_waits_for_the_end_of_the_pause() -> None:
