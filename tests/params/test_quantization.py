@@ -161,19 +161,22 @@ def test_a_zero_with_a_sign_is_not_lost_unless_it_is_rounded() -> None:
 
 @pytest.mark.parametrize("encoding", NARROW)
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_stays(encoding: Encoding, wrong: float) -> None:
+def test_what_is_not_finite_stays_for_others_to_refuse(encoding: Encoding, wrong: float) -> None:
     assert rounded(spread([1.0, wrong]), encoding) is None
     assert packed(spread([1.0, wrong]), encoding) is None
+    for residual in (None, w(0.25)):
+        assert lowered(w(1.3, wrong), residual, encoding) == (w(1.3, wrong), NONE)
 
 
 @pytest.mark.parametrize(
     "array",
     [
-        np.zeros(N - 1, np.float32),
-        np.zeros(N, np.float16),
-        np.zeros(N, ">f4"),
-        np.zeros(N, np.int64),
-        np.zeros(N, np.bool_),
+        np.full(N - 1, 0.1, np.float32),
+        np.full(N, 0.1, np.float16),
+        np.full(N, 0.1, ">f4"),
+        np.full(N, 7, np.int64),
+        np.full(N, True),
+        np.array(0.1, np.float32),
         np.zeros((0, N), np.float32),
     ],
     ids=lambda array: f"{array.dtype.str}{array.shape}",
@@ -183,6 +186,9 @@ def test_small_arrays_and_all_but_wide_floats_stay(array: Array) -> None:
     for encoding in NARROW:
         assert packed(array, encoding) is None
         assert rounded(array, encoding) is None
+        if array.dtype.isnative:
+            for residual in (None, Params({"w": np.ones_like(array)})):
+                assert lowered(Params({"w": array}), residual, encoding) == (Params({"w": array}), NONE)
 
 
 @pytest.mark.parametrize("largest", [2.0**-101, 1e-45, 1.8e38])
@@ -200,23 +206,14 @@ def test_a_number_in_the_last_block_alone_is_enough_not_to_pack() -> None:
 # --- scales of others
 
 
-@pytest.mark.parametrize("scale", [1.0, 0.5, 33027 / 2**22, 2.0**-100 * 65535 / 65536, 2.0**120])
-def test_scales_that_packing_gives(scale: float) -> None:
-    assert is_scale(scale, np.dtype(np.int8))
-
-
-@pytest.mark.parametrize(
-    "scale", [0.0, -1.0, np.nan, np.inf, 1e-45, 2.0**-108, 2.0**121, 1 / 127, 1 + 2.0**-16, 10**400]
-)
-def test_scales_that_packing_never_gives(scale: float) -> None:
-    assert not is_scale(scale, np.dtype(np.int8))
-    assert not is_scale(scale, np.dtype(np.float16))
-
-
-def test_float16_has_the_scale_one_and_other_dtypes_have_none() -> None:
-    assert is_scale(1.0, np.dtype(np.float16))
-    assert not is_scale(0.5, np.dtype(np.float16))
-    assert not is_scale(1.0, F32)
+def test_scales_that_packing_gives() -> None:
+    for scale in (1.0, 0.5, 33027 / 2**22, 2.0**-100 * 65535 / 65536, 2.0**120):
+        assert is_scale(scale, np.dtype(np.int8))
+    for wrong in (0.0, -1.0, np.nan, np.inf, 1e-45, 2.0**-108, 2.0**121, 1 / 127, 1 + 2.0**-16, 10**400):
+        assert not is_scale(wrong, np.dtype(np.int8))
+        assert not is_scale(wrong, np.dtype(np.float16))
+    assert is_scale(1.0, np.dtype(np.float16)) and not is_scale(0.5, np.dtype(np.float16))
+    assert not is_scale(1.0, F32)  # a dtype without a scale
 
 
 @given(st.integers(2**15, 2**16 - 1), st.integers(-107, 120))
@@ -449,32 +446,6 @@ def test_sent_and_lost_are_the_whole(encoding: Encoding, dtype: Any) -> None:
 
 
 # --- what is not rounded
-
-
-@pytest.mark.parametrize("encoding", NARROW)
-@pytest.mark.parametrize(
-    "array",
-    [
-        np.full(N - 1, 0.1, np.float32),
-        np.full(N, 0.1, np.float16),
-        np.full(N, 7, np.int64),
-        np.full(N, True),
-        np.array(0.1, np.float32),
-        np.zeros((0, 5), np.float32),
-    ],
-    ids=lambda array: f"{array.dtype}{array.shape}",
-)
-def test_small_arrays_and_all_but_wide_floats_are_not_touched(encoding: Encoding, array: Array) -> None:
-    owed = Params({"w": np.ones_like(array)})
-    for residual in (None, owed):
-        assert lowered(Params({"w": array}), residual, encoding) == (Params({"w": array}), NONE)
-
-
-@pytest.mark.parametrize("encoding", NARROW)
-@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_stays_for_others_to_refuse(encoding: Encoding, wrong: float) -> None:
-    for residual in (None, w(0.25)):
-        assert lowered(w(1.3, wrong), residual, encoding) == (w(1.3, wrong), NONE)
 
 
 def test_what_is_beyond_float16_is_sent_whole_with_what_was_owed() -> None:

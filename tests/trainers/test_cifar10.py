@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from flnet.algorithms.wrapper import Descent
 from flnet.compute.checks import checked_fit, checked_score, declared
+from flnet.compute.loader import import_trainer
 from flnet.datasets.download import DATA_SETS
 from flnet.errors import DataMissing, TrainerError
 from flnet.params.params import Array, Params, Schema
@@ -19,6 +21,7 @@ from flnet.protocol.messages import HyperParams
 from flnet.trainer import Partition, Task, Trainer, TrainerSettings
 from tests.trainers.cifar_forms import archive_of, batch_files, made_up, npz, unpacked
 from tests.trainers.real_data import datasets_path
+from tests.trainers.test_private_layers import documented
 from trainers._cifar import CLASSES, SHA256, SIZE, URL, Photographs, load_photographs
 
 
@@ -238,6 +241,27 @@ def test_it_learns_what_is_easy_and_predicts_as_it_is_measured_and_so_does_its_o
     session = runtime.InferenceSession(trainer.onnx(fit.params), options)
     (values,) = session.run(None, {"inputs": x.astype(np.float32)})
     assert np.abs(values - prediction.values).max() < 1e-4
+
+
+def test_the_proximal_term_holds_a_training_back(trainer: Trainer) -> None:
+    start = Params(trainer.initial_params(0))
+    task = Task(start, HyperParams(e=1, u=0.02, b=20), seed=1)
+    trained = [name for name in start if name not in trainer.buffers]
+    assert sorted(name for name in start if "moving_" in name) == sorted(trainer.buffers)
+
+    learnt = [trainer.fit(replace(task, proximal=mu)).params for mu in (0.0, 5.0)]
+    free, held = (sum(np.square(one[n] - start[n]).sum() for n in trained) ** 0.5 for one in learnt)
+    assert held < 0.9 * free
+
+
+def test_private_normalisation_as_documented_shares_all_but_its_scales(tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow", reason="needs TensorFlow: pip install flnet[tensorflow]")
+    told = TrainerSettings(npz(tmp_path / "data"), tmp_path)
+    own = import_trainer(documented("OwnNormalisation", tmp_path), told)
+    params = Params(own.initial_params(0))
+    private = set(params) - set(declared(own, "T", params).shared)
+    assert {name.split("/")[0] for name in private} == {"conv1_norm", "conv2_norm", "conv3_norm", "dense_norm"}
+    assert {name.split("/")[1] for name in private} == {"gamma", "beta", "moving_mean", "moving_variance"}
 
 
 @pytest.mark.data

@@ -116,20 +116,3 @@ def test_own_rows_come_as_predictions_take_them(trainers: dict[str, Trainer], na
         right = float((values.argmax(1) == test.labels).mean())
         assert right == pytest.approx(measured[figure], abs=0.011)
     assert "accuracy" in trainer.tests()
-
-
-@pytest.mark.slow
-def test_a_keras_network_is_held_back_too(tmp_path: Path) -> None:
-    pytest.importorskip("tensorflow", reason="needs TensorFlow: pip install flnet[tensorflow]")
-    from tests.trainers.cifar_forms import npz
-    from trainers.CIFAR10 import make_trainer
-
-    trainer = make_trainer(TrainerSettings(npz(tmp_path), tmp_path))
-    start = Params(trainer.initial_params(0))
-    task = Task(start, HyperParams(e=1, u=0.02, b=20), seed=1)
-    trained = [name for name in start if name not in trainer.buffers]
-    assert sorted(name for name in start if "moving_" in name) == sorted(trainer.buffers)
-
-    learnt = [trainer.fit(replace(task, proximal=mu)).params for mu in (0.0, 5.0)]
-    free, held = (distance({n: one[n] for n in trained}, {n: start[n] for n in trained}) for one in learnt)
-    assert held < 0.9 * free

@@ -12,7 +12,6 @@ from flnet.compute.loader import import_trainer
 from flnet.params.arithmetic import weighted_mean
 from flnet.params.params import Params
 from flnet.trainer import Method, Task, Trainer, TrainerFile, TrainerSettings
-from tests.trainers.cifar_forms import npz
 
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "trainers.md"
 
@@ -62,14 +61,3 @@ def test_a_private_head_stays_and_the_rest_is_averaged(tmp_path: Path, personal:
 def _personalised(trainer: Trainer, params: Params, seed: int) -> Params:
     learnt = trainer.personalise(Task(params, trainer.defaults, seed))
     return params.merged_with(checked_private(learnt, params, trainer.shared, "T"))
-
-
-@pytest.mark.slow
-def test_private_normalisation_shares_all_but_its_scales(tmp_path: Path) -> None:
-    pytest.importorskip("tensorflow", reason="needs TensorFlow: pip install flnet[tensorflow]")
-    told = TrainerSettings(npz(tmp_path / "data"), tmp_path)
-    trainer = import_trainer(documented("OwnNormalisation", tmp_path), told)
-    params = Params(trainer.initial_params(0))
-    private = set(params) - set(declared(trainer, "T", params).shared)
-    assert {name.split("/")[0] for name in private} == {"conv1_norm", "conv2_norm", "conv3_norm", "dense_norm"}
-    assert {name.split("/")[1] for name in private} == {"gamma", "beta", "moving_mean", "moving_variance"}

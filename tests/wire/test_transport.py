@@ -16,11 +16,8 @@ from flnet.wire.transport import OFF_LOOP_BYTES, Reply, sha256_of, wait_of
 from tests.security.keypairs import OTHER_MESH, TestKey, gate, seal
 
 
-def test_only_the_answer_not_ready_is_asked_again() -> None:
+def test_a_peer_that_is_not_ready_or_asked_too_often_is_asked_again() -> None:
     assert wait_of(Reply(503, b'{"error": "not_ready", "message": "still loading"}')) == 0
-
-
-def test_who_asks_too_often_comes_again_when_it_may() -> None:
     assert wait_of(Reply(429, b'{"error": "too_many_messages", "retryAfter": 3}')) == 3
 
 
@@ -55,13 +52,9 @@ JSON = "application/json"
 @pytest.mark.parametrize("size", [0, 10, OFF_LOOP_BYTES + 1])
 async def test_a_body_is_hashed_as_it_is_sent(size: int) -> None:
     body = bytes(size)
-
+    assert await sha256_of(None) == sha256(b"").digest()
     assert await sha256_of(body) == sha256(body).digest()
     assert await sha256_of(Blob([body[: size // 2], body[size // 2 :]])) == sha256(body).digest()
-
-
-async def test_no_body_is_an_empty_one() -> None:
-    assert await sha256_of(None) == sha256(b"").digest()
 
 
 class Far:
