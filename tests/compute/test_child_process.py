@@ -58,36 +58,29 @@ async def test_a_killed_child_ends_its_task_in_words_and_the_next_one_gets_a_new
     assert one.child() not in (None, first)
 
 
-@pytest.mark.parametrize(
-    ("fit", "words"),
-    [
-        ("os._exit(7)", "ended by itself with exit code 7"),
-        ("import ctypes; ctypes.string_at(0)", r"killed by signal 11 \(SIGSEGV\)"),
-        ("os.closerange(3, 64); os._exit(0)", "ended by itself with exit code 0"),
-    ],
-)
-async def test_a_child_that_ends_in_a_task_is_reported(
-    any_bench: MakeBench, folder: Path, fit: str, words: str
-) -> None:
-    name = plugin(folder, "FATAL", fit=fit)
+async def test_a_child_that_ends_in_a_task_is_reported(any_bench: MakeBench, folder: Path) -> None:
+    fatal = {
+        "os._exit(7)": "ended by itself with exit code 7",
+        "import ctypes; ctypes.string_at(0)": r"killed by signal 11 \(SIGSEGV\)",
+        "os.closerange(3, 64); os._exit(0)": "ended by itself with exit code 0",
+    }
+    names = [plugin(folder, f"FATAL{number}", fit=fit) for number, fit in enumerate(fatal)]
     one = any_bench()
-    with pytest.raises(WorkerDied, match=words):
-        await one.queue.call(name, FitRequest(START, HYPER, seed=1))
-    assert (await one.queue.call(name, EvaluateRequest(START))).examples == 4
+    for name, words in zip(names, fatal.values(), strict=True):
+        with pytest.raises(WorkerDied, match=words):
+            await one.queue.call(name, FitRequest(START, HYPER, seed=1))
+    assert (await one.queue.call(names[-1], EvaluateRequest(START))).examples == 4
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+async def test_a_child_that_answers_nonsense_is_ended(bench: MakeBench, folder: Path) -> None:
+    answers = (
         "os.write(end, b'no message at all, but quite some bytes')",
         "channel.send(WorkReply(None, None))",
         "channel.send(WorkReply(Score(0.5, 4), None))",
         "channel.send({'what': 1})",
         "channel.send(ProgressReport('x', None)) or os.write(end, b'xxxxxxx')",
-    ],
-)
-async def test_a_child_that_answers_nonsense_is_ended(bench: MakeBench, folder: Path, answer: str) -> None:
-    fit = f"""
+    )
+    fit = """
         import socket
         from flnet.compute.channel import ChildChannel, ProgressReport, WorkReply
         (end,) = [f for f in range(3, 64) if is_socket(f)]
@@ -103,12 +96,13 @@ def is_socket(f):
     except OSError:
         return False
 """
-    name = plugin(folder, "RAVES", fit=fit, head=head)
+    names = [plugin(folder, f"RAVES{n}", fit=fit.format(answer=a), head=head) for n, a in enumerate(answers)]
     one = bench()
-    with pytest.raises(WorkerDied, match="answered nonsense"):
-        await one.queue.call(name, FitRequest(START, HYPER, seed=1))
-    assert one.child() is None
-    assert (await one.queue.call(name, EvaluateRequest(START))).examples == 4
+    for name in names:
+        with pytest.raises(WorkerDied, match="answered nonsense"):
+            await one.queue.call(name, FitRequest(START, HYPER, seed=1))
+        assert one.child() is None
+    assert (await one.queue.call(names[-1], EvaluateRequest(START))).examples == 4
 
 
 async def test_large_arrays_go_both_ways_and_leave_nothing_open(bench: MakeBench, folder: Path) -> None:

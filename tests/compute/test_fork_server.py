@@ -29,8 +29,9 @@ from tests.trainers.cifar_forms import unpacked
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes as Linux has them")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server() -> Iterator[Path]:
+    """A fork server for all tests of this module that leave it running."""
     with running_fork_server() as path:
         assert path is not None
         yield path
@@ -61,9 +62,7 @@ async def forked(one: Bench) -> int:
     return child
 
 
-async def test_nodes_share_one_process_that_has_imported_the_framework(
-    bench: MakeBench, folder: Path, server: Path
-) -> None:
+async def test_nodes_share_one_process_that_has_imported_the_framework(bench: MakeBench, folder: Path) -> None:
     (folder / "jax").mkdir()  # a stand-in that counts how often it is imported
     (folder / "jax" / "__init__.py").write_text(f"open({str(folder / 'log')!r}, 'a').write('x')")
     check = "assert 'jax' in sys.modules"
@@ -140,8 +139,9 @@ async def test_a_child_ends_with_a_node_that_is_killed(folder: Path, server: Pat
 
 @pytest.mark.parametrize("which", [0, 1], ids=["the server", "what it keeps for the framework"])
 async def test_when_the_server_is_killed_its_children_end_and_nodes_go_on(
-    bench: MakeBench, folder: Path, server: Path, which: int
+    bench: MakeBench, folder: Path, which: int, ends_after_the_test: ExitStack
 ) -> None:
+    server = ends_after_the_test.enter_context(running_fork_server())
     name = plugin(folder, "ENDLESS", fit=ENDLESS)
     one = bench(fork_server=server)
     running_fit = one.fitting(name)
@@ -236,22 +236,18 @@ async def test_what_was_imported_is_given_up_when_nobody_has_a_child_any_more(
     await one.close()
 
 
-@pytest.mark.parametrize(
-    "order", [b"nonsense", {}, {"frameworks": 1, "threads": 1}, {"frameworks": [], "threads": "x", "module": ""}]
-)
-async def test_a_wrong_order_harms_nobody(bench: MakeBench, server: Path, order: Any) -> None:
-    with socket.socket(socket.AF_UNIX) as caller:
-        caller.connect(str(server))
-        caller.sendall(order + bytes(100)) if isinstance(order, bytes) else send_message(caller, order)
-        assert receive_message(caller, 0) is None
+async def test_a_wrong_order_harms_nobody(bench: MakeBench, server: Path) -> None:
+    orders: list[Any] = [b"nonsense", {}, {"frameworks": 1, "threads": 1}]
+    for order in (*orders, {"frameworks": [], "threads": "x", "module": ""}):
+        with socket.socket(socket.AF_UNIX) as caller:
+            caller.connect(str(server))
+            caller.sendall(order + bytes(100)) if isinstance(order, bytes) else send_message(caller, order)
+            assert receive_message(caller, 0) is None
     await forked(bench(fork_server=server))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("trainer", "framework"),
-    [("MNIST", "torch"), pytest.param("CIFAR10", "tensorflow", marks=pytest.mark.long)],
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("trainer", "framework"), [("MNIST", "torch"), ("CIFAR10", "tensorflow")])
 async def test_a_forked_child_learns_the_same_as_one_of_the_nodes_own(
     bench: MakeBench, tmp_path: Path, server: Path, trainer: str, framework: str
 ) -> None:

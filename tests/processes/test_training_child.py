@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.processes.harness import harness, until
@@ -54,18 +53,4 @@ def test_a_signal_ends_a_training_node_cleanly_and_its_child_with_it(tmp_path: P
         assert len(children) == 1
         node.process.send_signal(signal.SIGTERM)
         assert node.process.wait(30) == 0
-        until(lambda: not any(child.is_running() for child in children), "the end of the child")
-
-
-@pytest.mark.slow
-def test_the_child_does_not_outlive_a_killed_node(tmp_path: Path) -> None:
-    with harness(tmp_path) as h:
-        node = h.start(COMPUTE="process")
-        h.ready()
-        node.trigger()
-        until(lambda: node.job()["progress"] is not None, "training")
-        children = node.children()
-        node.process.kill()
-        node.process.wait()
-        psutil.wait_procs(children, timeout=30)
         until(lambda: not any(child.is_running() for child in children), "the end of the child")
