@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from quart import Response, redirect, request
+from quart import Response, request
 
-from flnet.errors import FlnetError
 from flnet.node.interface import Node, PeerInfo, View
 from flnet.params.params import TrainerId
 from flnet.rounds.view import JobView
@@ -18,7 +17,7 @@ from flnet.settings import Settings
 from flnet.web.api.data_import import import_body, import_from_request
 from flnet.web.auth.permissions import may_act
 from flnet.web.formatting import one_line
-from flnet.web.page.frame import Notice, notices, show
+from flnet.web.page.frame import notices, redirect_with_notice, show
 from flnet.web.routes import Pages
 from flnet.web.translation import Translate, request_translator
 
@@ -147,13 +146,12 @@ async def data(node: Node, settings: Settings) -> Response:
 @pages.post("/view/data/<trainer>", body=import_body)
 async def bring(node: Node, trainer: TrainerId) -> Any:
     """Bring data to a trainer; it leads back to the view, where the notice is shown."""
-    try:
-        notice = Notice(
-            import_words(await import_from_request(node, trainer), request_translator()), is_error=False
-        )
-    except FlnetError as error:
-        notice = Notice(error.message, is_error=True)
-    return redirect(f"/view/data?notice={notices().put(notice)}#of-{quote(trainer, safe='')}", 303)
+    outcome = _bring(node, trainer, request_translator())
+    return await redirect_with_notice(outcome, "/view/data", f"#of-{quote(trainer, safe='')}")
+
+
+async def _bring(node: Node, trainer: TrainerId, t: Translate) -> str:
+    return import_words(await import_from_request(node, trainer), t)
 
 
 def import_words(result: View, t: Translate) -> str:

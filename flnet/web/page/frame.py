@@ -6,7 +6,7 @@ import hashlib
 import logging
 import secrets
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
@@ -249,6 +249,21 @@ class Notices:
 def notices() -> Notices:
     """The notices of the current app; a form may lead to another page than its own."""
     return cast(Notices, current_app.extensions.setdefault("flnet.notices", Notices()))
+
+
+async def redirect_with_notice(outcome: Awaitable[str], place: str, part: str = "") -> Any:
+    """Do what a form asks for, and lead to a page that tells what came of it.
+
+    Args:
+        outcome: does it and says in a sentence what came of it; a refusal is told in its own words.
+        place: path of the page.
+        part: of the page, as in "#part"; empty for its beginning.
+    """
+    try:
+        notice = Notice(await outcome, is_error=False)
+    except FlnetError as error:
+        notice = Notice(error.message, is_error=True)
+    return redirect(f"{place}?notice={notices().put(notice)}{part}", 303)
 
 
 def chosen_theme() -> str:

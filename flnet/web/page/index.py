@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Any, get_args
 
 import orjson
-from quart import Response, redirect, request
+from quart import Response, request
 
-from flnet.errors import FlnetError
+from flnet.errors import InvalidMessage
 from flnet.node.event_log import FeedItem
 from flnet.node.interface import EditHyperParams, Node, Order, Points
 from flnet.params.params import TrainerId
@@ -23,14 +23,13 @@ from flnet.web.api.mesh import mesh_of
 from flnet.web.auth.permissions import caller_ip, may_act
 from flnet.web.formatting import one_line
 from flnet.web.page import mesh as mesh_picture
-from flnet.web.page.frame import Notice, notices, render_page
+from flnet.web.page.frame import notices, redirect_with_notice, render_page
 from flnet.web.page.job_card import PHASES, Card, PeerJob, card_of, jobs_of_peers, same_job
 from flnet.web.page.keys import identity_of, known_keys, with_known_keys
 from flnet.web.page.mesh import mesh_rows
 from flnet.web.page.weights import leave_one_out_table
 from flnet.web.routes import JSON, Pages, read_message
 from flnet.web.translation import Translate, request_translator
-from flnet.wire.transport import Reply
 
 pages = Pages()
 REFRESH_SECONDS = 5  # while something is going on, for browsers without script
@@ -68,29 +67,25 @@ async def page(node: Node, settings: Settings) -> Response:
 @pages.post("/training/trigger/form")
 async def trigger(node: Node, form: Mapping[str, str]) -> Any:
     """Start rounds."""
-    return _tell(await _trigger(node, form, request_translator()))
+    return await redirect_with_notice(_trigger(node, form, request_translator()), "/")
 
 
 @pages.post("/training/params/form")
 async def edit(node: Node, form: Mapping[str, str]) -> Any:
     """Change hyper-parameters, or the aggregation rule."""
-    return _tell(await _edit(node, form, request_translator()))
+    return await redirect_with_notice(_edit(node, form, request_translator()), "/")
 
 
 @pages.post("/training/steer/form")
 async def steer(node: Node, form: Mapping[str, str]) -> Any:
     """End a series, pause a job or resume it."""
-    return _tell(await _steer(node, form, request_translator()))
+    return await redirect_with_notice(_steer(node, form, request_translator()), "/")
 
 
 @pages.post("/training/schedule/form")
 async def plan(node: Node, form: Mapping[str, str]) -> Any:
     """Give a job a schedule, or take it back."""
-    return _tell(await _plan(node, form, request_translator()))
-
-
-def _tell(notice: Notice) -> Any:
-    return redirect(f"/?notice={notices().put(notice)}", 303)
+    return await redirect_with_notice(_plan(node, form, request_translator()), "/")
 
 
 async def page_data(node: Node, host: str, t: Translate, *, acts: bool = True) -> dict[str, Any]:
@@ -160,51 +155,33 @@ def _event_view(item: FeedItem) -> EventView:
     )
 
 
-async def _trigger(node: Node, fields: Mapping[str, str], t: Translate) -> Notice:
-    """Ask for rounds on behalf of the form; every outcome is a sentence."""
+async def _trigger(node: Node, fields: Mapping[str, str], t: Translate) -> str:
     trainer = fields.get("trainerId", "")
     asked: dict[str, object] = {"trainerId": trainer}
     if "rounds" in fields:
         asked["rounds"] = number_of(fields["rounds"])
     if "goal" in fields:
         asked["until"] = until_of(fields)
-    try:
-        reply = await node.receive(Trigger.path, orjson.dumps(asked), JSON, caller_ip())
-    except FlnetError as error:
-        return Notice(error.message, is_error=True)
-    return _outcome(reply, trainer, t)
-
-
-def _outcome(reply: Reply, trainer: str, t: Translate) -> Notice:
+    reply = await node.receive(Trigger.path, orjson.dumps(asked), JSON, caller_ip())
     answer: Mapping[str, Any] = orjson.loads(reply.body)
-    if reply.status >= 400:
-        return Notice(one_line(answer.get("message"), 500), is_error=True)
-    started = t("Round {round} of {trainer} has been started.", round=answer.get("round"), trainer=trainer)
-    return Notice(started, is_error=False)
+    return t("Round {round} of {trainer} has been started.", round=answer.get("round"), trainer=trainer)
 
 
-async def _edit(node: Node, fields: Mapping[str, str], t: Translate) -> Notice:
-    """Change hyper-parameters on behalf of the form."""
+async def _edit(node: Node, fields: Mapping[str, str], t: Translate) -> str:
     stated: dict[str, object] = {name: number_of(fields[name]) for name in ("e", "u", "b") if name in fields}
     stated |= {"aggregation": fields["aggregation"]} if "aggregation" in fields else {}
-    try:
-        changes = read_message(EditHyperParams, stated)
-        job = await node.edit_hyper_params(TrainerId(fields.get("trainerId", "")), changes)
-    except FlnetError as error:
-        return Notice(error.message, is_error=True)
-    label, rule = job.label, job.merging_rule
+    changes = read_message(EditHyperParams, stated)
+    job = await node.edit_hyper_params(TrainerId(fields.get("trainerId", "")), changes)
     if changes.aggregation is not None:
-        words = t(
+        return t(
             "{label} uses the aggregation rule {rule} here. Choose the same on all other nodes.",
-            label=label,
-            rule=rule,
+            label=job.label,
+            rule=job.merging_rule,
         )
-        return Notice(words, is_error=False)
-    return Notice(t("The hyper-parameters of {label} are saved.", label=label), is_error=False)
+    return t("The hyper-parameters of {label} are saved.", label=job.label)
 
 
-async def _steer(node: Node, fields: Mapping[str, str], t: Translate) -> Notice:
-    """End a series, pause a job or resume it on behalf of the form."""
+async def _steer(node: Node, fields: Mapping[str, str], t: Translate) -> str:
     done = {
         "stop": t("No further round is started here."),
         "pause": t("This node sits rounds out until it is resumed."),
@@ -212,23 +189,15 @@ async def _steer(node: Node, fields: Mapping[str, str], t: Translate) -> Notice:
     }
     order = next((order for order in get_args(Order) if order == fields.get("do")), None)
     if order not in done:
-        return Notice(text("do: expected stop, pause or resume"), is_error=True)
-    try:
-        await node.steer(TrainerId(fields.get("trainerId", "")), order)
-    except FlnetError as error:
-        return Notice(error.message, is_error=True)
-    return Notice(done[order], is_error=False)
+        raise InvalidMessage(text("do: expected stop, pause or resume"))
+    await node.steer(TrainerId(fields.get("trainerId", "")), order)
+    return done[order]
 
 
-async def _plan(node: Node, fields: Mapping[str, str], t: Translate) -> Notice:
-    """Give a job a schedule on behalf of the form, or take it back."""
+async def _plan(node: Node, fields: Mapping[str, str], t: Translate) -> str:
     when = None if fields.get("do") == "reset" else fields.get("when", "")
-    try:
-        job = await node.plan(TrainerId(fields.get("trainerId", "")), when)
-    except FlnetError as error:
-        return Notice(error.message, is_error=True)
-    when = job.schedule.when if job.schedule else ""
-    return Notice(t("Rounds start by themselves: {schedule}", schedule=when), is_error=False)
+    job = await node.plan(TrainerId(fields.get("trainerId", "")), when)
+    return t("Rounds start by themselves: {schedule}", schedule=job.schedule.when if job.schedule else "")
 
 
 def until_of(fields: Mapping[str, str]) -> str:

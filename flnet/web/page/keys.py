@@ -13,9 +13,9 @@ from itertools import groupby
 from typing import Any
 from urllib.parse import quote
 
-from quart import Response, redirect, request
+from quart import Response, request
 
-from flnet.errors import FlnetError, InvalidMessage, UnknownPeer
+from flnet.errors import InvalidMessage, UnknownPeer
 from flnet.fingerprints import SHORT_GROUPS, check_key, fingerprint, words
 from flnet.node.interface import Node, View
 from flnet.node.trust import Trust
@@ -24,7 +24,7 @@ from flnet.web.api.mesh import Mesh, MeshNode
 from flnet.web.api.trust import trust_of
 from flnet.web.auth.permissions import may_act
 from flnet.web.formatting import one_line
-from flnet.web.page.frame import Notice, local_path, notices, show
+from flnet.web.page.frame import local_path, notices, redirect_with_notice, show
 from flnet.web.routes import Pages
 from flnet.web.translation import Translate, request_translator
 
@@ -159,12 +159,8 @@ async def keys(node: Node) -> Response:
 @pages.post(KEYS)
 async def act(node: Node, form: Mapping[str, str]) -> Any:
     """Do what the buttons say, here and on the first page."""
-    try:
-        notice = Notice(await done(node, form, request_translator()), is_error=False)
-    except FlnetError as error:
-        notice = Notice(error.message, is_error=True)
     back = "/" if local_path(form.get("back", KEYS)) == "/" else KEYS
-    return redirect(f"{back}?notice={notices().put(notice)}", 303)
+    return await redirect_with_notice(done(node, form, request_translator()), back)
 
 
 async def done(node: Node, fields: Mapping[str, str], t: Translate) -> str:

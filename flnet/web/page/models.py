@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from quart import Response, current_app, redirect, request
+from quart import Response, current_app, request
 
-from flnet.errors import FlnetError, InvalidMessage
+from flnet.errors import InvalidMessage
 from flnet.node.interface import Node, View
 from flnet.params.comparison import Difference, ModelComparison, compare
 from flnet.params.params import TrainerId
@@ -18,7 +18,7 @@ from flnet.rounds.view import JobView
 from flnet.text import text
 from flnet.web.auth.permissions import may_act
 from flnet.web.formatting import NONE, accuracy, one_line, size_words
-from flnet.web.page.frame import Notice, choices, notices, redirect_to_first, show, view_url
+from flnet.web.page.frame import choices, notices, redirect_to_first, redirect_with_notice, show, view_url
 from flnet.web.routes import Pages
 from flnet.web.translation import Translate, request_translator
 from flnet.wire.binary_codec import BinaryCodec
@@ -104,12 +104,8 @@ async def models(node: Node, trainer: TrainerId) -> Response:
 async def keep(node: Node, trainer: TrainerId, form: Mapping[str, str]) -> Any:
     """Pin, unpin or restore a model; it leads back to the view, where the outcome is told."""
     node.job(trainer)  # an unknown one has no view to lead back to
-    try:
-        words = await done(node, trainer, form.get("do", ""), form.get("digest", ""), request_translator())
-        notice = Notice(words, is_error=False)
-    except FlnetError as error:
-        notice = Notice(error.message, is_error=True)
-    return redirect(f"{view_url('models', trainer)}?notice={notices().put(notice)}", 303)
+    outcome = done(node, trainer, form.get("do", ""), form.get("digest", ""), request_translator())
+    return await redirect_with_notice(outcome, view_url("models", trainer))
 
 
 async def done(node: Node, trainer: str, order: str, digest: str, t: Translate) -> str:
