@@ -231,17 +231,11 @@ def awaited_and_failed_in_a_series(bench: Bench) -> None:
     bench.hear(TrainingFailed(key(0), "no memory"))
 
 
-def started_here(bench: Bench) -> None:
-    slow(bench)
-    bench.hear(RoundTriggered(rounds=2))
-
-
 LAGGING: list[Callable[[Bench], None]] = [
     awaited_and_done,
     awaited_and_failed,
     awaited_and_failed_without_any_update,
     awaited_and_failed_in_a_series,
-    started_here,
 ]
 
 
@@ -366,11 +360,6 @@ def peers_series(bench: Bench) -> None:
     bench.hear(TimerFired("exchange:0:a"))
 
 
-def nobody_starts_the_next_round(bench: Bench) -> None:
-    peers_series(bench)
-    bench.hear(TimerFired("goal:next"))
-
-
 def who_was_to_start_the_next_round_is_gone(bench: Bench) -> None:
     peers_series(bench)
     bench.hear(PeerSeen(PeerId("c")))
@@ -385,7 +374,6 @@ def its_turn_comes_while_it_is_unwilling(bench: Bench) -> None:
 
 
 PURSUING = [
-    nobody_starts_the_next_round,
     who_was_to_start_the_next_round_is_gone,
     its_turn_comes_while_it_is_unwilling,
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,7 @@ from flnet.protocol.events import (
     TimerFired,
     Trained,
     TrainingFailed,
+    Version,
     VersionAnswered,
     VersionReceived,
 )
@@ -138,11 +140,17 @@ def test_the_picture_shows_the_way_of_a_version() -> None:
 A, C = PeerId("a"), PeerId("c")
 
 
+def asking(*versions: Version, **more: Any) -> AloneBench:
+    """Node b begins a version, and has these answers of its peers."""
+    bench = AloneBench(**more)
+    bench.hear(RoundTriggered())
+    bench.answers(*versions)
+    return bench
+
+
 def trained_once(w: tuple[float, float] = (1, 1), examples: int = 10) -> AloneBench:
     """Node b with a version of its own, into which version 1 of c went."""
-    bench = AloneBench()
-    bench.hear(RoundTriggered())
-    bench.answers(version("a", 0), version("c", 1, (7, 7), 60))
+    bench = asking(version("a", 0), version("c", 1, (7, 7), 60))
     bench.fetches(c=(7, 7))
     bench.merge()
     bench.train(w, examples)
@@ -165,9 +173,7 @@ def test_oracle_o16_newer_models_are_merged_by_examples_with_the_own_one() -> No
 
 
 def test_a_new_version_is_saved_with_what_went_into_it_before_anybody_hears_of_it() -> None:
-    bench = AloneBench()
-    bench.hear(RoundTriggered())
-    bench.answers(version("a", 7, (4, 0)), version("c", 4, (2, 0)))
+    bench = asking(version("a", 7, (4, 0)), version("c", 4, (2, 0)))
     bench.fetches(a=(4, 0), c=(2, 0))
     bench.merge()
     bench.train((5, 5), 20, 0.75)
@@ -245,9 +251,7 @@ def test_a_peer_that_refuses_is_named_and_left_out() -> None:
 
 
 def test_a_model_that_cannot_be_fetched_is_merged_the_next_time() -> None:
-    bench = AloneBench(peers=("a",))
-    bench.hear(RoundTriggered())
-    bench.answers(version("a", 3, (4, 0)))
+    bench = asking(version("a", 3, (4, 0)), peers=("a",))
     fetch = bench.one(Fetch)
     bench.hear(FetchFailed(key(1, "b"), A, fetch.digest, "it was not there any more"))
     bench.train()
@@ -259,9 +263,7 @@ def test_a_model_that_cannot_be_fetched_is_merged_the_next_time() -> None:
 
 
 def test_what_is_not_here_in_time_is_left_out() -> None:
-    bench = AloneBench()
-    bench.hear(RoundTriggered())
-    bench.answers(version("a", 1, (4, 0)), version("c", 1, (2, 0)))
+    bench = asking(version("a", 1, (4, 0)), version("c", 1, (2, 0)))
     timer = bench.all(SetTimer)[-1]
     fetch = next(fetch for fetch in bench.all(Fetch) if fetch.peer == A)
     bench.hear(Fetched(key(1, "b"), A, fetch.digest, params(w=(4, 0))))
@@ -270,9 +272,7 @@ def test_what_is_not_here_in_time_is_left_out() -> None:
 
 
 def test_who_has_never_trained_adds_nothing_of_its_own() -> None:
-    bench = AloneBench(w=(100, 100))
-    bench.hear(RoundTriggered())
-    bench.answers(version("a", 1, (4, 0), 30), version("c", 0))
+    bench = asking(version("a", 1, (4, 0), 30), version("c", 0), w=(100, 100))
     bench.fetches(a=(4, 0))
     assert bench.merge()["w"].tolist() == [4, 0]
 
@@ -293,9 +293,9 @@ def test_before_anybody_has_trained_all_begin_with_one_model() -> None:
 
 
 def test_a_model_far_from_all_others_is_refused() -> None:
-    bench = AloneBench(peers=("a", "c", "d"))
-    bench.hear(RoundTriggered())
-    bench.answers(version("a", 1, (1, 0)), version("c", 1, (1, 1)), version("d", 1, (1e9, 0)))
+    bench = asking(
+        version("a", 1, (1, 0)), version("c", 1, (1, 1)), version("d", 1, (1e9, 0)), peers=("a", "c", "d")
+    )
     bench.fetches(a=(1, 0), c=(1, 1), d=(1e9, 0))
     assert max(bench.merge()["w"].tolist()) == 1
     assert any("the update of d does not count" in told.text for told in bench.all(Publish))
@@ -424,17 +424,12 @@ def test_versions_outlive_a_restart_and_nothing_is_merged_twice() -> None:
     assert again.phase is Phase.IDLE and again.w == [2, 2] and again.job.number == 2
     assert again.job.held.own is not None and again.job.held.own.examples == 20
     assert again.job.versions.merged == bench.job.versions.merged
-    again.hear(_seen("a"))
+    again.hear(PeerSeen(A))
     told = again.said(AskVersion)
     assert (told.round, told.run, told.digest) == (2, "run b2", bench.job.versions.own.mark.digest)
     again.hear(RoundTriggered())
     again.answers(version("a", 2, (6, 0)))
     assert not again.all(Fetch) and again.job.number == 3
-
-
-def _seen(name: str) -> Event:
-
-    return PeerSeen(PeerId(name))
 
 
 def test_a_version_under_way_is_begun_again_under_its_number() -> None:
@@ -448,7 +443,6 @@ def test_a_version_under_way_is_begun_again_under_its_number() -> None:
 
 
 def test_a_pause_keeps_what_was_asked_for_over_a_restart() -> None:
-
     bench = with_two_versions()
     bench.hear(RoundTriggered())
     bench.hear(Paused())

@@ -32,7 +32,7 @@ def test_a_round_known_from_an_update_is_entered_and_its_start_awaited() -> None
         key(0),
         SetTimer(START_TIMER, 3),
     )
-    assert bench.job.view().as_json()["received"] == ["a"]
+    assert bench.job.view().received == ["a"]
 
 
 def test_the_start_that_still_comes_is_joined_and_what_was_gathered_counts() -> None:
@@ -146,7 +146,7 @@ def test_early_words_wait_for_the_average_and_count_in_their_round() -> None:
     assert bench.phase is Phase.AVERAGING
     bench.effects = [average]
     bench.average()
-    assert (bench.phase, bench.job.key, bench.job.view().as_json()["received"]) == (
+    assert (bench.phase, bench.job.key, bench.job.view().received) == (
         Phase.GATHERING,
         key(1),
         ["a"],

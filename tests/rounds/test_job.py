@@ -117,7 +117,7 @@ def test_a_job_without_data_says_so_to_people() -> None:
         bench.hear(RoundTriggered())
     with pytest.raises(NotReady, match="put the files"):
         bench.hear(HyperParamsEdited({"e": 3}))
-    assert (bench.job.view().as_json()["phase"], bench.job.view().as_json()["error"]) == (
+    assert (bench.job.view().phase, bench.job.view().error) == (
         "NO_DATA",
         "put the files into /data",
     )
@@ -329,7 +329,7 @@ def test_a_peer_whose_answer_says_that_it_takes_no_part_is_not_waited_for(answer
 def test_a_peer_that_refused_something_else_may_still_send_its_update(answer: SendRefused) -> None:
     bench = waiting()
     bench.hear(answer)
-    assert bench.job.view().as_json()["waiting_for"] == ["a"]
+    assert bench.job.view().waiting_for == ["a"]
     assert bench.one(Publish).kind == "refused"
 
 
@@ -351,7 +351,7 @@ def test_the_rule_holds_from_now_on_and_peers_have_to_state_it() -> None:
     (told,) = bench.all(Publish)
     assert told.kind == "merging_rule_set"
     assert told.text.startswith("updates are merged by median from now on, before by agg1; ")
-    assert (bench.job.view().as_json()["merging_rule"], bench.job.settings.folds) == ("median", False)
+    assert (bench.job.view().merging_rule, bench.job.settings.folds) == ("median", False)
     assert bench.job.settings.hyper == prepared().declaration.defaults  # nothing else has changed
     words = "the nodes do not agree on merging rule: here median; there agg1"
     assert str(refuses(bench, asked("a", agreement={}), ParamsRefused)) == words
@@ -394,7 +394,7 @@ def test_a_restart_keeps_it_until_the_setting_is_another_one(settings: dict[str,
     again = Bench(prepare=False, rules=Rules(averaging=settings))
     again.hear(Restored(bench.one(Save).snapshot, None, None, None, (), ()))
     again.hear(prepared())
-    assert again.job.view().as_json()["merging_rule"] == rule
+    assert again.job.view().merging_rule == rule
     assert again.job.settings.folds is bool(settings)
 
 

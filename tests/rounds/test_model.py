@@ -113,7 +113,7 @@ def differing(contributors: int, w: tuple[float, float] = (7, 7)) -> Bench:
 def test_the_next_start_uses_the_average_with_most_contributors() -> None:
     bench = differing(4)
     bench.hear(RoundTriggered())
-    assert (bench.w, bench.job.held.model and bench.job.held.current.contributors) == ([7, 7], 4)
+    assert (bench.w, bench.job.held.current.contributors) == ([7, 7], 4)
     bench = differing(2)
     own = bench.w
     bench.hear(RoundTriggered())
@@ -175,7 +175,7 @@ def personal(bench: Bench, own: float) -> Params | None:
     """Carry out the measurement that the last event asked for, in which the private part becomes this."""
     effect = bench.one(Evaluate)
     bench.hear(Evaluated(effect.key, effect.shared.digest, 0.8, private=params(own=[own])))
-    return bench.job.held.current.private if bench.job.held.model else None
+    return bench.job.held.current.private
 
 
 def test_a_measurement_asks_for_it_only_where_the_trainer_personalises() -> None:
@@ -207,7 +207,7 @@ def test_the_next_training_begins_with_it_and_the_next_average_is_not_personal_y
 def test_a_start_that_comes_meanwhile_ends_it_and_the_private_part_stays() -> None:
     bench = Bench(peers=["a"], personalises=True)
     averaged(bench)
-    left = bench.job.held.current.private if bench.job.held.model else None
+    left = bench.job.held.current.private
     bench.hear(asked("a", 1))
     assert bench.one(CancelWork).key == key(0, "b")
     assert bench.phase is Phase.TRAINING

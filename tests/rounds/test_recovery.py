@@ -41,6 +41,16 @@ from tests.rounds.scenarios import Lasting, peers_series
 A = PeerId("a")
 
 
+def after_training(*others: str) -> Lasting:
+    """In a round of a: the own training is done, and the updates of these peers have come."""
+    bench = Lasting()
+    bench.hear(asked("a"))
+    bench.train()
+    for name in others:
+        bench.hear(came(name))
+    return bench
+
+
 def test_between_rounds_model_history_and_settings_are_there_again() -> None:
     bench = Lasting()
     bench.through_round()
@@ -108,7 +118,6 @@ def test_updates_that_were_acknowledged_count() -> None:
     bench.hear(came("a", w=(1, 1), examples=3))
     bench.train((2, 2))
     bench.restart()
-    assert bench.round.gathering is not None
     assert bench.round.gathering.missing == ["c"]
     bench.hear(came("c", w=(5, 5), examples=4))
     bench.average()
@@ -116,11 +125,7 @@ def test_updates_that_were_acknowledged_count() -> None:
 
 
 def test_with_all_updates_there_the_average_is_made_at_once() -> None:
-    bench = Lasting()
-    bench.hear(asked("a"))
-    bench.train()
-    for name in ("a", "c"):
-        bench.hear(came(name))
+    bench = after_training("a", "c")
     assert bench.phase is Phase.AVERAGING
     wanted = bench.one(Average)
     bench.restart()
@@ -146,11 +151,7 @@ def test_what_was_only_offered_is_fetched_again_when_its_sender_is_there() -> No
 
 
 def test_an_average_is_measured_and_not_made_again() -> None:
-    bench = Lasting()
-    bench.hear(asked("a"))
-    bench.train()
-    for name in ("a", "c"):
-        bench.hear(came(name))
+    bench = after_training("a", "c")
     bench.average()
     average = bench.w
     bench.restart()
@@ -162,9 +163,7 @@ def test_an_average_is_measured_and_not_made_again() -> None:
 
 
 def test_an_update_of_a_round_that_was_averaged_before_the_restart_is_late() -> None:
-    bench = Lasting()
-    bench.hear(asked("a"))
-    bench.train()
+    bench = after_training()
     bench.hear(TimerFired(bench.one(SetTimer).name))
     bench.average()
     bench.restart()
@@ -192,7 +191,7 @@ def test_a_refusal_stays_one() -> None:
     assert bench.all(Train) == []
     bench.meet("a")
     assert bench.said(ModelParams).declined == "paused by a person here"
-    assert bench.job.view().as_json()["paused"]
+    assert bench.job.view().paused
 
 
 def test_a_training_that_failed_may_be_tried_again() -> None:
@@ -204,11 +203,7 @@ def test_a_training_that_failed_may_be_tried_again() -> None:
 
 
 def test_an_update_of_a_newer_round_takes_the_node_there() -> None:
-    bench = Lasting()
-    bench.hear(asked("a"))
-    bench.train()
-    for name in ("a", "c"):
-        bench.hear(came(name))
+    bench = after_training("a", "c")
     bench.hear(came("c", 1, "c"))  # remembered while the average is made, and answered 200
     bench.restart()
     bench.average()
@@ -238,21 +233,16 @@ def test_a_start_that_came_while_loading_is_the_round_that_goes_on() -> None:
 
 
 def test_a_refusal_that_comes_while_loading_counts_in_the_round_that_goes_on() -> None:
-    bench = Lasting()
-    bench.hear(asked("a"))
-    bench.train()
+    bench = after_training()
     bench.restart(prepare=False)
     bench.hear(declined("c"))
     bench.hear(prepared())
     bench.meet("c")
-    assert bench.round.gathering is not None
     assert bench.round.gathering.missing == ["a"]
 
 
 def test_without_data_nothing_is_forgotten_and_no_round_is_taken_up() -> None:
-    bench = Lasting()
-    bench.hear(asked("a"))
-    bench.train()
+    bench = after_training()
     bench.restart(prepare=False)
     bench.hear(PrepareFailed("no disk"))
     bench.hear(prepared())
@@ -320,7 +310,7 @@ def round_over(bench: Lasting, number: int, accuracy: float = 0.5) -> None:
 
 
 def left(bench: Lasting) -> int:
-    left = bench.job.view().as_json()["rounds_left"]
+    left = bench.job.view().rounds_left
     assert isinstance(left, int)
     return left
 
@@ -435,7 +425,7 @@ def test_a_series_with_a_goal_goes_on_with_its_progress() -> None:
     assert bench.job.view().as_json()["goal"] == goal
     assert SetTimer(DEADLINE, 600) in bench.effects
     round_over(bench, 1, 0.6)
-    assert bench.job.view().as_json()["phase"] == "IDLE"
+    assert bench.job.view().phase == "IDLE"
     for name in "ac":
         bench.meet(name)
     start = next(send.message for send in bench.all(Send) if isinstance(send.message, StartTraining))
@@ -497,7 +487,7 @@ def test_a_job_without_data_is_ready_when_they_have_come() -> None:
     bench = Bench(prepare=False)
     bench.hear(PrepareFailed("no files"))
     bench.hear(changed())
-    assert (bench.phase, bench.w, source_of(bench), bench.job.view().as_json()["error"]) == (
+    assert (bench.phase, bench.w, source_of(bench), bench.job.view().error) == (
         Phase.IDLE,
         [9, 9],
         "other rows",
@@ -550,13 +540,11 @@ def test_a_model_that_does_not_fit_begins_anew() -> None:
 
 def test_private_parameters_that_do_not_fit_are_taken_anew_and_the_shared_ones_stay() -> None:
     bench = Bench()
-    assert bench.job.held.model is not None
-    old = bench.job.held.model.shared
+    old = bench.job.held.current.shared
     event = DataChanged(declaration(shared=("w",)), params(w=[7, 7], head=[1.0]))
     bench.hear(event)
-    assert bench.job.held.model is not None
-    assert bench.job.held.model.shared == old
-    assert bench.job.held.model.private["head"].tolist() == [1.0]
+    assert bench.job.held.current.shared == old
+    assert bench.job.held.current.private["head"].tolist() == [1.0]
 
 
 # --- A Save holds what is new, and all figures.
@@ -599,7 +587,7 @@ def test_what_the_merging_rule_remembers_is_saved_with_its_average_and_there_aga
     save = bench.all(Save)[0]
     assert (save.remembered, save.params) == (
         params(scores=[1]),
-        bench.job.held.model and bench.job.held.current.shared,
+        bench.job.held.current.shared,
     )
     bench.measure()
     assert all(one.remembered is None for one in bench.all(Save))

@@ -256,8 +256,8 @@ def test_a_mesh_goes_on_from_the_model_that_one_person_went_back_to(order: list[
     started["c"] = OLD  # its own training was asked for before we looked
     stage.run(order)
     assert started == {"a": OLD, "b": OLD, "c": OLD}
-    assert len({job.view().as_json()["digest"] for job in stage.jobs.values()}) == 1
-    assert not any(job.view().as_json()["rolled_back"] for job in stage.jobs.values())
+    assert len({job.view().digest for job in stage.jobs.values()}) == 1
+    assert not any(job.view().rolled_back for job in stage.jobs.values())
 
 
 def test_two_starts_at_once_begin_from_the_model_of_the_one_that_counts() -> None:
@@ -270,7 +270,7 @@ def test_two_starts_at_once_begin_from_the_model_of_the_one_that_counts() -> Non
     stage.trigger("c")
     stage.trigger("a")
     stage.run()
-    assert len({job.view().as_json()["digest"] for job in stage.jobs.values()}) == 1
+    assert len({job.view().digest for job in stage.jobs.values()}) == 1
     assert [job.records()[-1]["initiator"] for job in stage.jobs.values()] == ["a"] * 3
     assert stage.jobs["c"].records()[-1]["contributors"] == ["a", "b", "c"]
     assert stage.jobs["c"].held.rolled_back is False

@@ -24,7 +24,7 @@ def test_a_slow_node_says_at_once_that_nobody_needs_to_wait_and_trains() -> None
     word = job.said(ModelParams)
     assert word.declined == "its training goes on over this round, and counts when it is done" and word.late
     assert job.one(Train).key == key(0)
-    assert (job.phase, job.job.view().as_json()["sits_out"]) == (Phase.GATHERING, word.declined)
+    assert (job.phase, job.job.view().sits_out) == (Phase.GATHERING, word.declined)
 
 
 def test_it_goes_on_with_the_average_of_the_others_and_does_not_measure_meanwhile() -> None:
@@ -243,7 +243,7 @@ def test_where_all_train_on_the_round_waits_for_them_over_a_restart_too() -> Non
     bench.restart()
     bench.hear(late("c"))
     assert bench.phase is Phase.GATHERING
-    assert bench.round.gathering is not None and bench.round.gathering.missing == ["a", "b", "c"]
+    assert bench.round.gathering.missing == ["a", "b", "c"]
     bench.hear(ended(0))
     assert bench.round.gathering.missing == ["a", "c"]
 
@@ -255,7 +255,7 @@ def test_what_an_earlier_version_kept_is_read_as_before() -> None:
     bench.saved = replace(bench.saved, snapshot=figures)
     bench.restart()
     assert bench.phase is Phase.GATHERING and not bench.all(Train)
-    assert bench.round.gathering is not None and bench.round.gathering.late == set()
+    assert bench.round.gathering.late == set()
 
 
 def test_a_late_update_is_said_again_in_the_start_that_comes_first() -> None:
@@ -274,7 +274,7 @@ def test_a_late_update_is_said_again_in_the_start_that_comes_first() -> None:
         job.hear(came(name, 1))
     counted = {update.peer: (update.examples, update.staleness) for update in job.one(Average).updates}
     assert counted == {"a": (1, 0), "b": (4, 1), "c": (1, 0)}
-    assert job.round.record is not None and job.round.record.pre_accuracy == 0.5
+    assert job.round.record.pre_accuracy == 0.5
     job.average()
     job.hear(Trained(key(1, "c"), params(w=[8, 8]), 4, 0.5))
     job.hear(asked("a", 2))

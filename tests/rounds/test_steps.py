@@ -116,12 +116,6 @@ class Recorded(Bench):
         return effects
 
 
-def behind_and_alone(bench: Recorded) -> None:
-    bench.hear(RoundTriggered())
-    bench.hear(PeerLost(PeerId("a"), "silent"))
-    bench.hear(SendRefused(PeerId("a"), StartTraining.path, key(0, "b"), 409, "stale_round", "", 7))
-
-
 def next_round_forces_before_the_own_training_is_done(bench: Recorded) -> None:
     bench.hear(RoundTriggered())
     bench.hear(came("a", 0, "b"))
@@ -243,7 +237,6 @@ def a_sum_is_made_again(bench: Recorded) -> None:
 
 
 SCRIPTS: list[Callable[[Recorded], None]] = [
-    behind_and_alone,
     next_round_forces_before_the_own_training_is_done,
     old_work_ends_late,
     the_only_peer_claims,
@@ -393,7 +386,7 @@ def test_the_view_while_waiting_names_who_is_missing() -> None:
 def test_the_view_in_the_exchange_names_whose_claims_are_missing() -> None:
     bench = Bench().through_average()
     bench.hear(ClaimReceived(claim("c", accuracy=0.1)))
-    assert bench.job.view().as_json()["waiting_for"] == ["a"]
+    assert bench.job.view().waiting_for == ["a"]
 
 
 def test_the_view_after_a_round() -> None:
@@ -424,7 +417,7 @@ def test_the_figures_of_the_last_round_stay_until_the_next_has_some() -> None:
     view = bench.job.view().as_json()
     assert (view["phase"], view["pre_fedavg_accuracy"], view["fed_learn_done"]) == ("TRAINING", 0.5, "No")
     bench.train(accuracy=0.6)
-    assert bench.job.view().as_json()["pre_fedavg_accuracy"] == 0.6
+    assert bench.job.view().pre_fedavg_accuracy == 0.6
 
 
 def test_the_history_has_a_record_per_round_oldest_first() -> None:
