@@ -21,8 +21,7 @@ from flnet.protocol.messages import AskVersion, JobMessage, ModelParams, Packet,
 from flnet.rounds.asynchronous import AsynchronousJob
 from flnet.rounds.base import AnyJob
 from flnet.rounds.job import Job
-from flnet.rounds.participation import Topology, full_mesh
-from flnet.rounds.settings import JobSettings, NoChance, Rules, Waits
+from flnet.rounds.settings import JobSettings, Rules, Waits
 
 
 class Owned(NamedTuple):
@@ -43,7 +42,6 @@ class NodeCore:
         *,
         prune: bool = False,
         pauses: Pauses | None = None,
-        topology: Topology = full_mesh,
         rng: Rng | None = None,
         accepts: Sequence[str] = (),
         folds: bool = True,
@@ -54,8 +52,7 @@ class NodeCore:
         """Args:
         trainers: ids of the jobs.
         prune: forget peers that do not answer.
-        topology: who gets the own updates.
-        rng: chance for a topology that draws lots, and for whom the membership probes.
+        rng: chance for whom the membership probes.
         accepts: forms of parameters that this node reads besides the thesis' JSON.
         folds: whether the aggregation rule can add updates as they come.
         key: public key by which this node is known, if it keeps one.
@@ -64,11 +61,10 @@ class NodeCore:
         """
         self.me = me
         self.members = Members(MeshState(me, rng or Random(me.id), prune, pauses, accepts, key))
-        rules, waits, chance = rules or Rules(), waits or Waits(), rng or NoChance()
+        rules, waits = rules or Rules(), waits or Waits()
         kind = AsynchronousJob if rules.asynchronous else Job
         self.jobs: dict[TrainerId, AnyJob] = {
-            trainer: kind(JobSettings(me, trainer, waits, rules, topology, chance, folds, run))
-            for trainer in trainers
+            trainer: kind(JobSettings(me, trainer, waits, rules, folds, run)) for trainer in trainers
         }
 
     def job(self, trainer: str) -> AnyJob:

@@ -1,4 +1,4 @@
-"""Which nodes train in a round, and which of their peers get the updates.
+"""Which nodes train in a round.
 
 McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data" (2017), call the share
 of the nodes that train in a round the fraction C; there a server draws them. Here each node sorts the members that
@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from flnet.params.params import PeerId, Rng
+from flnet.params.params import PeerId
 from flnet.protocol.messages import ChoiceMessage
 
 _DUST = 1e-9  # what rounding may add to a product that should be whole
@@ -55,14 +55,3 @@ def chosen(choice: ChoiceMessage, run: str, round: int) -> frozenset[PeerId]:
 
 def _place(run: str, round: int, peer: PeerId) -> bytes:
     return hashlib.sha256(f"{len(run)}:{run}:{round}:{peer}".encode()).digest()
-
-
-Recipients = list[tuple[PeerId, tuple[str, ...] | None]]
-"""Peers, each with the names of the parameters that it gets; None for all."""
-Topology = Callable[[PeerId, Collection[PeerId], int, Rng], Recipients]
-"""topology(me, members, round, rng) returns who gets which parameters of a node's update."""
-
-
-def full_mesh(me: PeerId, members: Collection[PeerId], round: int, rng: Rng) -> Recipients:
-    """The topology of the thesis: every other member, sorted by id, gets all parameters."""
-    return [(peer, None) for peer in sorted(members) if peer != me]

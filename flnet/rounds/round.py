@@ -324,15 +324,9 @@ class Round(BaseRound):
         return Send(tuple(sorted(to)), self._messages.start(model, self._series.stopping.message()), model.shared)
 
     def _spread(self, own: Update) -> list[Effect]:
-        """Send the own update to the peers that the topology names: all of it, or the parts that it names."""
-        settings, message = self._settings, self._messages.update(own, self._seconds)
-        parts: dict[tuple[str, ...] | None, list[PeerId]] = {}
-        for peer, of in settings.topology(settings.my_id, self._peers.here, self.key.number, settings.rng):
-            parts.setdefault(of, []).append(peer)
-        return [
-            Send(tuple(to), message, own.params if of is None else own.params.select(of))
-            for of, to in parts.items()
-        ]
+        """Send the own update to all peers that are reachable."""
+        to = tuple(sorted(self._peers.here))
+        return [Send(to, self._messages.update(own, self._seconds), own.params)] if to else []
 
     def say_again(self, peer: PeerId) -> list[Effect]:
         """Send a peer that was away, or that this node did not reach, what it may have missed of the round."""

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from flnet.aggregation.base import MERGING
-from flnet.errors import IllegalStep
-from flnet.params.params import PeerId, Rng, TrainerId
+from flnet.params.params import PeerId, TrainerId
 from flnet.protocol.effects import Publish
 from flnet.protocol.events import Declaration
 from flnet.protocol.messages import HyperParams, JobMessage, Peer
 from flnet.protocol.updates import RoundKey
-from flnet.rounds.participation import Participation, Topology, full_mesh
+from flnet.rounds.participation import Participation
 from flnet.text import text
 
 M = TypeVar("M", bound=JobMessage)
@@ -29,18 +28,6 @@ USUAL = "agg1"  # the aggregation rule, where nothing else is stated
 def publish(kind: str, text: str, **data: Any) -> Publish:
     """News for people that are of no round."""
     return Publish(kind, text, data)
-
-
-class NoChance:
-    """A source of chance that must not be asked: enough for topologies that draw no lots."""
-
-    def random(self) -> float:
-        """Refuse.
-
-        Raises:
-            IllegalStep: always.
-        """
-        raise IllegalStep("a rule that draws lots needs a seeded source of chance, but none was passed in")
 
 
 @dataclass(frozen=True)
@@ -113,8 +100,6 @@ class JobSettings:
         me: this node.
         trainer: whose job it is.
         rules: what people set for its rounds.
-        topology: who gets the own update.
-        rng: for a topology that draws lots.
         folds: whether the aggregation rule can add updates as they come, without keeping all of them.
         run: a word that no earlier run of this node had.
         declaration: what the trainer states of itself; None until it is loaded.
@@ -125,8 +110,6 @@ class JobSettings:
     trainer: TrainerId
     waits: Waits = field(default_factory=Waits)
     rules: Rules = field(default_factory=Rules)
-    topology: Topology = full_mesh
-    rng: Rng = field(default_factory=NoChance)
     folds: bool = True
     run: str = ""
     declaration: Declaration | None = field(default=None, init=False)

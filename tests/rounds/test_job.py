@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from flnet.aggregation.base import MERGING
 from flnet.errors import (
-    IllegalStep,
     InvalidMessage,
     JobBusy,
     NoData,
@@ -34,7 +33,7 @@ from flnet.protocol.events import (
 )
 from flnet.protocol.messages import Accuracy, HyperParams, ModelParams, StartTraining
 from flnet.rounds.participation import Participation
-from flnet.rounds.settings import NoChance, Rules
+from flnet.rounds.settings import Rules
 from flnet.rounds.steps import Phase
 from flnet.rounds.view import MAX_ENTRIES, MAX_WORDS, JobView
 from tests.helpers import frozen, key
@@ -273,14 +272,6 @@ def test_rules_of_common_rounds() -> None:
 def test_without_common_rounds_only_what_concerns_merging_has_to_be_alike() -> None:
     rules = Rules(Participation(0.5, 2), 3, {"largest update": "any"}, asynchronous=True)
     assert rules.stated() == {"rounds": "of each node by itself (asynchronous)", "largest update": "any"}
-
-
-# A job without a source of chance says so as soon as a rule wants to draw lots.
-
-
-def test_chance_that_was_not_passed_in_is_a_mistake_in_the_program() -> None:
-    with pytest.raises(IllegalStep, match="seeded source of chance"):
-        NoChance().random()
 
 
 # --- What peers answer to our messages: who is waited for after a refusal, and who is not.

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import random
 from collections import Counter
-from collections.abc import Collection
 from random import Random
 
 import pytest
@@ -13,26 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flnet.errors import ParamsRefused
-from flnet.params.params import Params, PeerId, Rng
-from flnet.protocol.effects import Average, Effect, Evaluate, Send, SetTimer, Train
+from flnet.params.params import PeerId
+from flnet.protocol.effects import Average, Evaluate, Send, SetTimer, Train
 from flnet.protocol.events import (
     DeclineReceived,
     Event,
     Paused,
     PeerLost,
-    PeerSeen,
-    Prepared,
     RoundTriggered,
     TimerFired,
-    Trained,
 )
 from flnet.protocol.messages import ChoiceMessage, ModelParams, StartTraining
-from flnet.rounds.job import Job
-from flnet.rounds.participation import Participation, Topology, chosen, full_mesh
+from flnet.rounds.participation import Participation, chosen
 from flnet.rounds.settings import Rules
 from flnet.rounds.steps import Phase
-from tests.helpers import key, params
-from tests.rounds.helpers import WAITS, Bench, asked, came, declaration, settings
+from tests.helpers import key
+from tests.rounds.helpers import WAITS, Bench, asked, came
 from tests.rounds.scenarios import Lasting
 
 EIGHT = tuple(PeerId(f"n{i}") for i in range(8))
@@ -85,52 +79,6 @@ def test_all_nodes_have_their_turns() -> None:
     choice = ChoiceMessage(members=EIGHT, take=4)
     turns = Counter(peer for round in range(400) for peer in chosen(choice, "MNIST", round))
     assert sum(turns.values()) == 1600 and min(turns.values()) > 160
-
-
-# --- Full mesh: everyone sends everything to everyone else.
-
-
-ME = PeerId("b")
-
-
-@given(st.sets(st.text(min_size=1, max_size=3)), st.integers(0, 9), st.integers(0, 9))
-def test_the_plan_depends_on_the_members_only(names: set[str], round: int, seed: int) -> None:
-    members = [PeerId(name) for name in names]
-    plan = full_mesh(ME, members, round, random.Random(seed))
-    assert plan == full_mesh(ME, list(reversed(members)), 0, random.Random(0))
-    assert plan == [(peer, None) for peer in sorted(names - {ME})]
-
-
-# --- The own update goes where the topology says, whole or in parts.
-
-
-def in_halves(
-    me: PeerId, members: Collection[PeerId], round: int, rng: Rng
-) -> list[tuple[PeerId, tuple[str, ...] | None]]:
-    """The first peer gets everything, the others only "b"."""
-    first, *others = sorted(members)
-    assert 0 <= rng.random() < 1
-    return [(first, None), *((other, ("b",)) for other in others)]
-
-
-def updates_sent(topology: Topology) -> list[tuple[tuple[str, ...], Params | None]]:
-    job = Job(settings("me", topology=topology, rng=random.Random(0)))
-    start = params(w=[0.0], b=[0.0])
-    job.receive(Prepared(declaration(shared=("w", "b")), start))
-    for name in ("x", "y", "z"):
-        job.receive(PeerSeen(PeerId(name)))
-    job.receive(RoundTriggered())
-    learnt = params(w=[1.0], b=[2.0])
-    effects: list[Effect] = job.receive(Trained(key(0, "me"), learnt, 5, 0.5))
-    return [(e.to, e.params) for e in effects if isinstance(e, Send) and isinstance(e.message, ModelParams)]
-
-
-def test_in_a_full_mesh_everyone_gets_everything() -> None:
-    assert updates_sent(full_mesh) == [(("x", "y", "z"), params(w=[1.0], b=[2.0]))]
-
-
-def test_a_topology_may_send_parts_to_some() -> None:
-    assert updates_sent(in_halves) == [(("x",), params(w=[1.0], b=[2.0])), (("y", "z"), params(b=[2.0]))]
 
 
 # --- Part of the mesh trains. By the hash, of a, b and c: a and b in round 0, b and c in 1, a and c in 2.
