@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -71,7 +71,6 @@ class Order:
     score: Score | None = None
     failure: str = ""
     sits_out: bool = False
-    seconds: float = field(default=0.0)
 
 
 def trainer_file(name: str, settings: Settings) -> TrainerFile:

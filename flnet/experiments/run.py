@@ -39,7 +39,6 @@ from flnet.experiments.cells import Cell, Outcome, batches
 from flnet.experiments.learners import LINKED, carry_out, learners_of, trainer_file
 from flnet.experiments.mesh import CellMesh
 from flnet.settings import Settings
-from flnet.trainer import TrainerFile
 
 Progress = Callable[[float], None]  # takes the part that is done, in [0, 1]
 Reply = Callable[[Any], None]
@@ -61,10 +60,9 @@ def run_together(
         progress: is told from time to time how much is done.
     """
     began, worked = time.monotonic(), time.process_time()
-    files: dict[str, TrainerFile] = {}  # finding trainers takes longer than a small training
     with tempfile.TemporaryDirectory(prefix="flnet-cells-") as folder:
         places = [Path(folder) / str(number) for number in range(len(cells))]
-        meshes = [_mesh(cell, settings, place, files) for cell, place in zip(cells, places, strict=True)]
+        meshes = [_mesh(cell, settings, place) for cell, place in zip(cells, places, strict=True)]
         outcomes = _drive(meshes, progress)
     costs = {
         "seconds": (time.monotonic() - began) / len(cells),
@@ -96,13 +94,10 @@ def _processor() -> str:
     return next(names, "") or platform.processor() or platform.machine()
 
 
-def _mesh(cell: Cell, settings: Settings, place: Path, files: dict[str, TrainerFile]) -> CellMesh | Outcome:
-    """The mesh of a cell, or the reason why there is none; `files` caches the trainers that were found."""
-    name = cell.setup.trainer
+def _mesh(cell: Cell, settings: Settings, place: Path) -> CellMesh | Outcome:
+    """The mesh of a cell, or the reason why there is none."""
     try:
-        if name not in files:
-            files[name] = trainer_file(name, settings)
-        return CellMesh(cell, learners_of(cell, files[name], settings, place))
+        return CellMesh(cell, learners_of(cell, trainer_file(cell.setup.trainer, settings), settings, place))
     except LocalError as exc:
         return Outcome(reason=exc.message)
 

@@ -182,22 +182,12 @@ def test_train_for_scripts(ask: Run) -> None:
     assert json.loads(shown.output) == {"trainerId": "MNIST", "round": 0, "rounds": 1}
 
 
-def test_train_and_wait(ask: Run, fake_node: FakeNode) -> None:
+def test_train_and_wait_shows_the_results_with_the_further_figures(ask: Run, fake_node: FakeNode) -> None:
     fake_node.views = [job(phase="TRAINING", current_round=0), job(current_round=0)]
-    fake_node.records = [record(0, digest="feedface00")]
-    shown = ask("train", "MNIST", "--wait")
-    assert shown.exit_code == 0
-    assert "feedface00" in shown.output
-    assert "0.7500" in shown.output
-
-
-def test_train_and_wait_shows_the_further_figures(flnet: Run, fake_node: FakeNode) -> None:
-    fake_node.views = [job(current_round=0)]
-    fake_node.records = [measured(0, 0.5, **{f"n{i}": 0.25 for i in range(7)})]
-    asked = ("train", "MNIST", "--wait", "--node", fake_node.address)
-    few, every = flnet(*asked), flnet(*asked, "--metrics", "all")
+    fake_node.records = [measured(0, 0.75, **{f"n{i}": 0.25 for i in range(7)}) | {"digest": "feedface00"}]
+    few, every = ask("train", "MNIST", "--wait"), ask("train", "MNIST", "--wait", "--metrics", "all")
     assert few.exit_code == every.exit_code == 0
-    assert "n5" in few.output
+    assert all(text in few.output for text in ("feedface00", "0.7500", "n5"))
     assert "n6" not in few.output
     assert "n6" in every.output
 

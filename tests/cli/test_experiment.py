@@ -43,6 +43,7 @@ kind = "lone"
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FLNET_TRAINERS_PATH", str(TRAINERS))
+    monkeypatch.setattr("flnet.experiments.report.write_plots", lambda *args: [])  # they take a second each
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "small.toml"
     path.write_text(TABLE, "utf-8")

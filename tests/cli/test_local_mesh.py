@@ -145,7 +145,9 @@ def test_nodes_are_ended_whatever_happens(tmp_path: Path, monkeypatch: pytest.Mo
     assert [node.process.returncode for node in seen] == [-signal.SIGTERM] * 2
 
 
-def test_each_node_gets_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
+    """The settings that nodes are started with, in place of which processes that end at once are started."""
     asked: list[dict[str, object]] = []
 
     def command(settings: dict[str, object]) -> list[str]:
@@ -153,6 +155,10 @@ def test_each_node_gets_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         return [sys.executable, "-c", ""]
 
     monkeypatch.setattr(processes, "node_command", command)
+    return asked
+
+
+def test_each_node_gets_its_place(tmp_path: Path, asked: list[dict[str, object]]) -> None:
     with local_nodes("MNIST", [4000, 4007], tmp_path) as nodes:
         assert [node.address for node in nodes] == ["127.0.0.1:4000", "127.0.0.1:4007"]
     assert [settings["data_shard"] for settings in asked] == ["1/2", "2/2"]
@@ -165,15 +171,8 @@ def test_each_node_gets_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(("count", "threads"), [(2, 3), (3, 2), (9, 1)])
 def test_nodes_divide_the_processors_where_each_would_take_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, threads: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: list[dict[str, object]], count: int, threads: int
 ) -> None:
-    asked: list[dict[str, object]] = []
-
-    def command(settings: dict[str, object]) -> list[str]:
-        asked.append(settings)
-        return [sys.executable, "-c", ""]
-
-    monkeypatch.setattr(processes, "node_command", command)
     monkeypatch.setattr(processes, "processors", lambda: 7)
     monkeypatch.setenv("FLNET_COMPUTE_THREADS", "0")
     with local_nodes("MNIST", range(4000, 4000 + count), tmp_path):

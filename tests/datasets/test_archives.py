@@ -131,16 +131,10 @@ def test_whatever_the_name_a_file_stays_in_its_folder(name: str) -> None:
         assert all(len(os.fsencode(step)) <= 255 and "\0" not in step for step in inside.parts)
 
 
-@pytest.mark.parametrize("name", ["a/b.png", "./a/b.png", "a//b.png"])
-def test_usual_names_are_taken(name: str) -> None:
-    found = member_path(name)
-    assert found is not None
-    assert found.as_posix() == "a/b.png"
-
-
-@pytest.mark.parametrize("name", ["", ".", "__MACOSX/a", "a/.DS_Store", "a/._b.png", "Thumbs.db"])
-def test_what_systems_leave_behind_is_passed_over(name: str) -> None:
-    assert member_path(name) is None
+def test_usual_names_are_taken_and_what_systems_leave_behind_is_passed_over() -> None:
+    assert {str(member_path(name)) for name in ("a/b.png", "./a/b.png", "a//b.png")} == {"a/b.png"}
+    left = ("", ".", "__MACOSX/a", "a/.DS_Store", "a/._b.png", "Thumbs.db")
+    assert {member_path(name) for name in left} == {None}
 
 
 @pytest.mark.parametrize(

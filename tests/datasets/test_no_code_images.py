@@ -105,30 +105,27 @@ def test_or_it_is_skipped_counted_and_named(tmp_path: Path) -> None:
         assert 0 not in names
 
 
-def test_shards_are_disjoint_and_hold_all(tmp_path: Path) -> None:
-    class_folders(tmp_path / "pictures", each=30)
-    seen = []
-    for part in (1, 2):
-        data = load_images(images(), node(tmp_path, f"n{part}", (part, 2)))
-        seen += [data.images[row].tobytes() for rows in data.sides.values() for row in rows]
-        assert sorted(np.bincount(data.labels)) == [15, 15]
-    assert len(seen) == len(set(seen)) == 60
-
-
-@pytest.mark.parametrize("split", [False, True])
-def test_parts_of_a_partition_are_disjoint_and_hold_all(tmp_path: Path, split: bool) -> None:
-    for place in ("pictures/train", "pictures/test") if split else ("pictures",):
+@pytest.mark.parametrize(
+    ("partition", "places"),
+    [
+        ("iid", ("pictures",)),
+        ("pathological:1", ("pictures",)),
+        ("pathological:1", ("pictures/train", "pictures/test")),
+    ],
+)
+def test_parts_are_disjoint_and_hold_all(tmp_path: Path, partition: str, places: tuple[str, ...]) -> None:
+    for place in places:
         class_folders(tmp_path / place, each=40)
     seen = []
     for part in (1, 2):
-        told = node(tmp_path, f"n{part}", (part, 2), "pathological:1")
-        data = load_images(images(), told)
-        seen += [(side, row) for side, rows in data.sides.items() for row in rows]
+        data = load_images(images(), node(tmp_path, f"n{part}", (part, 2), partition))
+        seen += [row for rows in data.sides.values() for row in rows]
+        if partition == "iid":
+            assert np.bincount(data.labels).tolist() == [20, 20]
+            continue
         assert len(np.unique(data.labels)) == 1  # of the images to test with too
-        assert data.info.note.startswith(
-            f"this node has part {part} of 2 of the partition pathological:1; no image"
-        )
-    assert len(seen) == (160 if split else 80)
+        assert data.info.note.startswith(f"this node has part {part} of 2 of the partition {partition}; no image")
+    assert len(seen) == 80 * len(places)
 
 
 @pytest.mark.parametrize(
@@ -262,16 +259,6 @@ def test_a_damaged_cache_is_written_anew(tmp_path: Path) -> None:
     (cache,) = tmp_path.glob("images-*.npy")
     cache.write_bytes(cache.read_bytes()[:100])
     assert np.array_equal(decoded_once(tmp_path, files, 8, "rgb", tmp_path).images, first)
-
-
-def test_damaged_files_are_named_and_remembered(tmp_path: Path) -> None:
-    files = [save(tmp_path / f"d/{i}.png", picture(i, 0)) for i in range(3)]
-    files[1].write_bytes(b"broken")
-    for _ in range(2):
-        found = decoded_once(tmp_path, files, 8, "rgb", tmp_path)
-        assert list(found.faults) == ["d/1.png"]
-        assert found.images[1].max() == 0
-        assert found.images[2].max() > 0
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:

@@ -180,18 +180,6 @@ def test_rows_are_split_in_the_proportions_asked_for_and_for_good(tmp_path: Path
     assert {side: len(y) for side, (_, y) in again.sides.items()} == {"train": 144, "validation": 48, "test": 48}
 
 
-def test_no_test_row_is_ever_trained_on(tmp_path: Path) -> None:
-    own = table(scale={"a": [0, 1], "b": [0, 1]})  # agreed scales: rows can be recognised again
-    csv_file(tmp_path / "t.csv", ["a", "b", "y"], two_clouds(100))
-    before = {tuple(row) for row in load_table(own, node(tmp_path)).sides["test"][0].tolist()}
-    csv_file(
-        tmp_path / "t.csv", ["b", "a", "y"], [[b, a, y] for a, b, y in [*two_clouds(100, 1), *two_clouds(100)]]
-    )
-    after = {tuple(row) for row in load_table(own, node(tmp_path)).sides["train"][0].tolist()}
-    assert before
-    assert not before & after
-
-
 def test_numbers_are_standardised_by_the_nodes_own_training_rows(tmp_path: Path) -> None:
     csv_file(tmp_path / "t.csv", ["a", "b", "y"], two_clouds(200))
     x, _ = load_table(table(), node(tmp_path)).sides["train"]
