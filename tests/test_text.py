@@ -96,7 +96,7 @@ def test_what_is_cut_is_plain_english() -> None:
 def test_parts_are_joined_and_translated_one_by_one() -> None:
     parts = joined([text("{peer} left", "b"), "new", text("{count} updates", 2)])
     assert parts == "b left; new; 2 updates" and spanish(parts) == "b se fue; new; 2 actualizaciones"
-    assert joined(["a", "b"], ", ") == "a, b" and spanish(joined(["a", "b"], ", ")) is None
+    assert joined(["a", "b"]) == "a; b" and spanish(joined(["a", "b"])) is None
     assert joined([]) == ""
 
 

@@ -71,9 +71,13 @@ class Wrapped(Trainer):
         """Train the inner trainer."""
         return self.ended(task, self.inner.fit(self.added(task)))
 
+    def measured(self, params: Model, score: Score) -> Score:
+        """The score that the inner trainer measured, as this one tells it."""
+        return score
+
     def evaluate(self, params: Model) -> Score:
         """Evaluate the inner trainer."""
-        return self.inner.evaluate(self.inside(params))
+        return self.measured(params, self.inner.evaluate(self.inside(params)))
 
     @classmethod
     def fit_many(cls, jobs: Sequence[tuple[Self, Task]]) -> list[Fit]:
@@ -88,9 +92,10 @@ class Wrapped(Trainer):
         """Evaluate several at once, if the inner trainers can."""
         if cls.evaluate is not Wrapped.evaluate or len({type(wrapped.inner) for wrapped, _ in jobs}) != 1:
             return [wrapped.evaluate(params) for wrapped, params in jobs]
-        return type(jobs[0][0].inner).evaluate_many(
+        scores = type(jobs[0][0].inner).evaluate_many(
             [(wrapped.inner, wrapped.inside(params)) for wrapped, params in jobs]
         )
+        return [wrapped.measured(params, score) for (wrapped, params), score in zip(jobs, scores, strict=True)]
 
     def personalise(self, task: Task) -> Model:
         """The inner trainer's private arrays."""

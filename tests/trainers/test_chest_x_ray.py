@@ -1,4 +1,4 @@
-"""The X-rays as they are found, patients kept whole, damaged files named; the network and its figures."""
+"""The X-rays as they are found, patients kept whole, damaged files named."""
 
 from __future__ import annotations
 
@@ -12,12 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flnet.compute.checks import checked_fit, checked_score, declared
 from flnet.errors import DataMissing, TrainerError
-from flnet.params.params import Params
-from flnet.protocol.messages import HyperParams
-from flnet.trainer import Partition, Task, Trainer, TrainerSettings
-from tests.trainers.real_data import datasets_path
+from flnet.trainer import Partition, TrainerSettings
 from trainers._chest import XRays, load_xrays, patient_of
 
 PIL = pytest.importorskip("PIL.Image", reason="needs Pillow: pip install flnet[tensorflow]")
@@ -210,80 +206,3 @@ def test_no_patient_is_on_two_sides_or_on_two_nodes(data: st.DataObject) -> None
                     if not image[2:].any():  # one of those made here
                         assert seen.setdefault(int(image[0, 0, 0]), (node, side)) == (node, side)
     assert len(seen) == len(sizes)
-
-
-# The network.
-
-
-@pytest.fixture(scope="module")
-def trainer(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
-    pytest.importorskip("tensorflow", reason="needs TensorFlow: pip install flnet[tensorflow]")
-    from trainers.CHEST_X_RAY_PNEUMONIA import make_trainer
-
-    folder = tmp_path_factory.mktemp("chest")
-    return make_trainer(TrainerSettings(packed(folder / "data"), folder))
-
-
-def test_the_declaration_says_what_the_mesh_must_know(trainer: Trainer) -> None:
-    params = Params(trainer.initial_params(0))
-    declaration = declared(trainer, "CHEST_X_RAY_PNEUMONIA", params)
-    assert declaration.label == "Chest X-Ray Pneumonia Dataset"
-    assert set(declaration.shared) == set(params)
-    assert {"conv1/kernel", "conv1_norm/moving_variance", "output/bias"} <= set(params)
-    assert all(value.dtype == np.float32 for value in params.values())
-
-
-def test_a_training_is_checked_measured_and_repeated(trainer: Trainer) -> None:
-    start, hyper = Params(trainer.initial_params(1)), HyperParams(e=2, u=0.01, b=16)
-    calls: list[tuple[int, int]] = []
-    once = checked_fit(trainer.fit(Task(start, hyper, 5, lambda *at: calls.append(at))), start, "CHEST")
-    assert Params(trainer.fit(Task(start, hyper, 5)).params) == Params(once.params)
-    assert Params(trainer.fit(Task(start, hyper, 6)).params) != Params(once.params)
-    batches = -(-once.examples // 16)
-    assert calls == [(done, 2 * batches) for done in range(1, 2 * batches + 1)]
-    score = checked_score(trainer.evaluate(once.params), "CHEST")
-    assert score.accuracy == score.metrics["accuracy"]
-    own = {"accuracy", "balanced_accuracy", "auc"}
-    assert set(score.metrics) == own | {f"official_{name}" for name in own}
-
-
-def test_it_judges_x_rays_and_says_that_this_is_no_diagnosis(trainer: Trainer) -> None:
-    spec, params = trainer.input_spec(), Params(trainer.initial_params(0))
-    assert spec is not None and spec.shape == (64, 64, 1)
-    prediction = trainer.predict(params, np.zeros((3, *spec.shape), np.float32))
-    assert prediction.values.shape == (3, 2)
-    assert "no diagnosis" in trainer.note
-    pytest.importorskip("onnx", reason="the extra onnx is not installed")
-    model = trainer.onnx(params)
-    assert model is not None and len(model) > 177_874 * 4
-
-
-def test_figures_by_hand() -> None:
-    pytest.importorskip("tensorflow", reason="needs TensorFlow: pip install flnet[tensorflow]")
-    from trainers.CHEST_X_RAY_PNEUMONIA import class_weights, figures
-
-    ill = np.array([True, True, True, False])
-    assert figures(np.array([1.0, 2.0, -1.0, -2.0]), ill) == {
-        "accuracy": 0.75,
-        "balanced_accuracy": pytest.approx((2 / 3 + 1) / 2),
-        "auc": 1.0,
-    }
-    assert figures(np.zeros(4), ill)["auc"] == 0.5
-    assert figures(np.ones(2), np.array([True, True])) == {"accuracy": 1.0}
-    assert class_weights(np.array([1, 1, 1, 0])).tolist() == pytest.approx([2.0, 2 / 3])
-    assert class_weights(np.array([1, 1]))[1] == 1.0
-
-
-@pytest.mark.data
-@pytest.mark.long
-def test_it_learns_from_real_x_rays(tmp_path: Path) -> None:
-    pytest.importorskip("tensorflow", reason="needs TensorFlow: pip install flnet[tensorflow]")
-    if not (datasets_path() / "chest_xray_pneumonia_64.npz").is_file():
-        pytest.skip(f"no chest X-rays in {datasets_path()}; name their folder in FLNET_DATASETS_PATH")
-    from trainers.CHEST_X_RAY_PNEUMONIA import make_trainer
-
-    real = make_trainer(TrainerSettings(datasets_path(), tmp_path, (1, 4)))
-    fit = real.fit(Task(Params(real.initial_params(0)), HyperParams(e=4, u=0.01, b=32), 0))
-    score = real.evaluate(fit.params)
-    assert score.metrics["auc"] > 0.9
-    assert score.metrics["official_auc"] > 0.8

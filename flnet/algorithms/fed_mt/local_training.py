@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Self
 
 import numpy as np
 
@@ -207,22 +206,8 @@ class ByLabels(Wrapped):
             figures["estimate_deviation"] = float(Estimate(counts).deviation.mean())
         return replace(fit, params={**task.params, **fit.params, **told}, metrics={**fit.metrics, **figures})
 
-    def evaluate(self, params: Model) -> Score:
+    def measured(self, params: Model, score: Score) -> Score:
         """How many own test rows get the label that they carry; beside it, their class of the desired space."""
-        return self._measured(params, self.inner.evaluate(self.inside(params)))
-
-    @classmethod
-    def evaluate_many(cls, jobs: Sequence[tuple[Self, Model]]) -> list[Score]:
-        """The same for several nodes at once, if the inner trainers can."""
-        if len({type(wrapped.inner) for wrapped, _ in jobs}) != 1:
-            return [wrapped.evaluate(params) for wrapped, params in jobs]
-        scores = type(jobs[0][0].inner).evaluate_many(
-            [(wrapped.inner, wrapped.inside(params)) for wrapped, params in jobs]
-        )
-        return [wrapped._measured(params, score) for (wrapped, params), score in zip(jobs, scores, strict=True)]
-
-    def _measured(self, params: Model, score: Score) -> Score:
-        """What a measurement by the trainer inside says where rows are labelled so."""
         (fine, coarse), rows = self._tests, self.inner.tests()["accuracy"]
         metrics = {**score.metrics, **({"desired_accuracy": score.accuracy} if (rows.labels >= 0).any() else {})}
         if self._labelling.is_desired:
