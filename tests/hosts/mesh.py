@@ -13,7 +13,7 @@ import httpx
 
 from tests.hosts.hosts import BITS, NETWORK, Network, network
 from tests.hosts.rules import Rule, Rules
-from tests.processes.harness import Harness, RealNode, until
+from tests.processes.harness import Harness, RealNode, at_rest, until
 
 PORT = 4000  # on every host: each has ports of its own
 TRAINER = "MNIST_3_7"  # numpy alone, three kilobytes of parameters, and an accuracy that means something
@@ -73,12 +73,6 @@ def host_mesh(
             mesh.stop()
 
 
-def at_rest(nodes: Sequence[RealNode], number: int, trainer: str = TRAINER) -> bool:
-    """Whether all these nodes have ended the round of this number."""
-    jobs = [node.job(trainer) for node in nodes]
-    return all(job["phase"] == "IDLE" and job["current_round"] == number for job in jobs)
-
-
 def train(nodes: Sequence[RealNode], starter: RealNode, seconds: float = 60.0, trainer: str = TRAINER) -> int:
     """Let one of these nodes start a round, and wait until all of them have ended it; its number."""
     answer = starter.trigger(trainer)
@@ -87,11 +81,6 @@ def train(nodes: Sequence[RealNode], starter: RealNode, seconds: float = 60.0, t
     names = ", ".join(node.name for node in nodes)
     until(lambda: at_rest(nodes, number, trainer), f"the end of round {number} at {names}", seconds)
     return number
-
-
-def digests(nodes: Sequence[RealNode], trainer: str = TRAINER) -> set[str]:
-    """Of the models that these nodes hold."""
-    return {node.job(trainer)["digest"] for node in nodes}
 
 
 def table(title: str, nodes: Sequence[RealNode], trainer: str = TRAINER) -> str:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.hosts.mesh import TRAINER, HostMesh, at_rest, digests, host_mesh, table, train, watched
+from tests.hosts.mesh import TRAINER, HostMesh, host_mesh, table, train, watched
 from tests.hosts.namespaces import unable
 from tests.hosts.rules import Rule
-from tests.processes.harness import RealNode, until
+from tests.processes.harness import RealNode, at_rest, digests, until
 
 pytestmark = [
     pytest.mark.slow,
@@ -49,7 +49,7 @@ def has_one_model(mesh: HostMesh, starter: RealNode) -> None:
     """Train a round, after which all nodes hold one model, in which all have a part."""
     train(mesh.nodes, starter)
     print(table("a round of all", mesh.nodes))
-    assert len(digests(mesh.nodes)) == 1
+    assert len(digests(mesh.nodes, TRAINER)) == 1
     for node in mesh.nodes:
         assert contributors(node) == [other.name for other in mesh.nodes]
 
@@ -84,10 +84,10 @@ def test_a_mesh_that_falls_apart_goes_on_in_both_parts_and_has_one_model_a_round
     for number in range(first + 1, first + apart + 1):
         for part in parts:
             assert part[0].trigger(TRAINER).status_code == 202
-        until(partial(at_rest, mesh.nodes, number), f"round {number} in both parts")
+        until(partial(at_rest, mesh.nodes, number, TRAINER), f"round {number} in both parts")
     print(table("apart", mesh.nodes))
-    assert [len(digests(part)) for part in parts] == [1, 1]
-    assert len(digests(mesh.nodes)) == 2
+    assert [len(digests(part, TRAINER)) for part in parts] == [1, 1]
+    assert len(digests(mesh.nodes, TRAINER)) == 2
     for part in parts:
         for node in part:
             assert contributors(node) == [other.name for other in part]
@@ -122,10 +122,10 @@ def test_twenty_nodes_train_ten_rounds_and_none_is_held_for_dead(tmp_path: Path)
     with host_mesh(tmp_path, count, seed=20, everywhere=Rule(delay=0.1, loss=0.05), **wait) as mesh:
         mesh.start_all(seconds=300)
         assert mesh.nodes[0].trigger(TRAINER, rounds).status_code == 202
-        until(lambda: at_rest(mesh.nodes, rounds - 1), f"the end of {rounds} rounds", 1200)
+        until(lambda: at_rest(mesh.nodes, rounds - 1, TRAINER), f"the end of {rounds} rounds", 1200)
         print(table(f"{count} nodes after {rounds} rounds at 100 ms and 5 % loss", mesh.nodes))
         assert not [line for line in logged(mesh) if "does not answer: " in line]
-        assert len(digests(mesh.nodes)) == 1
+        assert len(digests(mesh.nodes, TRAINER)) == 1
         for node in mesh.nodes:
             assert len(node.states()) == count - 1
             records = node.history(TRAINER)

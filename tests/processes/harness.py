@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -85,6 +86,11 @@ class RealNode:
         """What this node keeps of its rounds, oldest first."""
         records: list[Mapping[str, Any]] = self.get(f"/jobs/{trainer}/history")
         return records
+
+    def told(self, kind: str) -> list[str]:
+        """The sentences of this kind in its event log, oldest first."""
+        items = map(json.loads, self.http.get("/events.jsonl").text.splitlines())
+        return [item["text"] for item in items if item["kind"] == kind]
 
     def states(self) -> dict[str, str]:
         """How this node sees its peers, by id."""
@@ -252,6 +258,17 @@ def harness(folder: Path) -> Iterator[Harness]:
         yield made
     finally:
         made.stop()
+
+
+def at_rest(nodes: Sequence[RealNode], number: int, trainer: str = "SLOW") -> bool:
+    """Whether all these nodes have ended the round of this number."""
+    jobs = [node.job(trainer) for node in nodes]
+    return all(job["phase"] == "IDLE" and job["current_round"] == number for job in jobs)
+
+
+def digests(nodes: Sequence[RealNode], trainer: str = "SLOW") -> set[str]:
+    """Of the models that these nodes hold."""
+    return {node.job(trainer)["digest"] for node in nodes}
 
 
 def answers(node: RealNode, path: str) -> bool:

@@ -80,11 +80,6 @@ def rows(node: RealNode) -> int:
     return sum(node.job("NUMBERS")["data"]["rows"].values())
 
 
-def told(node: RealNode, kind: str) -> list[str]:
-    lines = node.http.get("/events.jsonl").text.splitlines()
-    return [line for line in lines if f'"kind":"{kind}"' in line]
-
-
 def test_new_files_on_one_node_start_one_round_of_all(mesh: Harness, tmp_path: Path) -> None:
     first, second, third = mesh.nodes
     drop(tmp_path, 1, "more.csv", "x\n7.25\n8.25\n0.5\n")
@@ -102,7 +97,7 @@ def test_new_files_on_one_node_start_one_round_of_all(mesh: Harness, tmp_path: P
     until(lambda: rows(first) == 41 and rows(second) == 44, "the files of both", seconds=60)
     until(lambda: all(node.job("NUMBERS")["current_round"] >= 1 for node in mesh.nodes), "the next round")
     until(lambda: all(node.job("NUMBERS")["phase"] == "IDLE" for node in mesh.nodes), "its end")
-    asked = sum(len(told(node, "round_scheduled")) for node in mesh.nodes)
+    asked = sum(len(node.told("round_scheduled")) for node in mesh.nodes)
     rounds = first.job("NUMBERS")["current_round"]
     assert asked in (2, 3) and rounds in (1, 2)
     assert [node.job("NUMBERS")["schedule"]["new_examples"] for node in mesh.nodes] == [0, 0, 0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,8 +23,7 @@ def two(tmp_path: Path) -> Iterator[Harness]:
 
 def conflicts(node: RealNode) -> list[str]:
     """What a node said of names that two nodes use."""
-    items = [json.loads(line) for line in node.http.get("/events.jsonl").text.splitlines()]
-    return [item["text"] for item in items if item["kind"] == "identity_conflict"]
+    return node.told("identity_conflict")
 
 
 def peer(node: RealNode, name: str) -> dict[str, Any]:

@@ -7,16 +7,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.processes.harness import RealNode, answers, harness, until
+from tests.processes.harness import answers, harness, until
 
 pytestmark = pytest.mark.slow
 KEY = "correct horse battery staple"
-
-
-def told(node: RealNode, kind: str) -> list[str]:
-    """What a node says on its page of this kind."""
-    lines = node.http.get("/events.jsonl").text.splitlines()
-    return [line for line in lines if f'"{kind}"' in line]
 
 
 def test_four_nodes_with_a_key_train_and_go_on_after_a_restart_while_strangers_are_told_why_not(
@@ -29,8 +23,8 @@ def test_four_nodes_with_a_key_train_and_go_on_after_a_restart_while_strangers_a
         open_node, other_key = mesh.start(), mesh.start(MESH_KEY=KEY + "!")
         for stranger in (open_node, other_key):
             until(lambda n=stranger: answers(n, "/health"), stranger.name)  # type: ignore[misc]
-        until(lambda: bool(told(open_node, "announce_failed")), "words to the open node")
-        until(lambda: bool(told(other_key, "announce_failed")), "words to the node with another key")
+        until(lambda: bool(open_node.told("announce_failed")), "words to the open node")
+        until(lambda: bool(other_key.told("announce_failed")), "words to the node with another key")
         mesh.go()
         members[0].trigger()
         for node in members:
@@ -46,8 +40,8 @@ def test_four_nodes_with_a_key_train_and_go_on_after_a_restart_while_strangers_a
         after = [node.history()[-1] for node in members]
         unsigned = httpx.post(f"http://127.0.0.1:{members[0].port}/announce", json={}, trust_env=False)
         modes = [node.get("/info")["mode"] for node in (members[0], open_node)]
-        words = [told(stranger, "announce_failed")[0] for stranger in (open_node, other_key)]
-        refused = told(members[0], "refused_here")
+        words = [stranger.told("announce_failed")[0] for stranger in (open_node, other_key)]
+        refused = members[0].told("refused_here")
         seen = members[0].states()
 
     assert {tuple(record["contributors"]) for record in records} == {("n0", "n1", "n2", "n3")}

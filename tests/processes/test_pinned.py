@@ -13,10 +13,6 @@ from tests.processes.harness import PinnedHarness, RealNode, answers, until
 pytestmark = pytest.mark.slow
 
 
-def told(node: RealNode, kind: str) -> list[str]:
-    return [line for line in node.http.get("/events.jsonl").text.splitlines() if f'"{kind}"' in line]
-
-
 def waiting(node: RealNode) -> list[str]:
     return [one["fingerprint"] for one in node.get("/trust")["pending"]]
 
@@ -50,7 +46,7 @@ def test_four_pinned_nodes_train_and_a_fifth_waits_until_it_is_accepted(tmp_path
         seen = members[0].states()
 
         accept(fifth, marks[0], introducer=True)
-        until(lambda: bool(told(fifth, "trust_waits")), "words that the fifth waits there")
+        until(lambda: bool(fifth.told("trust_waits")), "words that the fifth waits there")
         accept(members[0], marks[4])
         mesh.meshed(*members, fifth)
         fifth.trigger()
@@ -62,8 +58,8 @@ def test_four_pinned_nodes_train_and_a_fifth_waits_until_it_is_accepted(tmp_path
         until(lambda: not any("n4" in node.states() for node in members), "the fifth forgotten by all")
         modes = {node.get("/info")["mode"] for node in members}
         plain = httpx.get(f"http://127.0.0.1:{members[0].port}/info", trust_env=False)
-        until(lambda: bool(told(open_node, "announce_failed")), "words to the open node")
-        words = told(open_node, "announce_failed")[0]
+        until(lambda: bool(open_node.told("announce_failed")), "words to the open node")
+        words = open_node.told("announce_failed")[0]
         shown = ssl.get_server_certificate(("127.0.0.1", members[0].port))
     finally:
         mesh.stop()

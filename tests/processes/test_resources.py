@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.processes.harness import Harness, RealNode, harness, until
+from tests.processes.harness import at_rest, harness, until
 
 CGROUPS = (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup"))
 LIMITS = ("memory.limit_in_bytes", "memory.max")  # of the first and the second version of control groups
@@ -77,19 +77,14 @@ def test_a_training_that_the_system_kills_for_its_memory_costs_one_update(tmp_pa
         (h.trainers / "hungry").touch()
         h.go()
         until(lambda: "killed" in (hungry.job()["error"] or ""), "the end of the child")
-        until(lambda: at_rest(h, 0), "the end of the round")
+        until(lambda: at_rest(h.nodes, 0), "the end of the round")
         for node in h.nodes:
             assert node.history()[0]["contributors"] == ["n1"]
         assert not psutil.pid_exists(child.pid)
         (h.trainers / "hungry").unlink()
         assert other.trigger().status_code == 202  # the next child is not in the group
-        until(lambda: at_rest(h, 1), "the end of the next round")
+        until(lambda: at_rest(h.nodes, 1), "the end of the next round")
         assert {tuple(node.history()[1]["contributors"]) for node in h.nodes} == {("n0", "n1")}
-
-
-def at_rest(h: Harness, number: int) -> bool:
-    jobs = [node.job() for node in h.nodes]
-    return all(job["phase"] == "IDLE" and job["current_round"] == number for job in jobs)
 
 
 def fill(disk: Path) -> Path:
@@ -105,11 +100,6 @@ def fill(disk: Path) -> Path:
     return filler
 
 
-def told(node: RealNode) -> str:
-    """All that the node has told so far."""
-    return node.http.get("/events.jsonl").text
-
-
 @pytest.mark.slow
 def test_a_node_on_a_full_disk_goes_on_says_so_and_recovers(tmp_path: Path, small_disk: Path) -> None:
     with harness(tmp_path) as h:
@@ -117,17 +107,17 @@ def test_a_node_on_a_full_disk_goes_on_says_so_and_recovers(tmp_path: Path, smal
         full, other = h.start(STATE_PATH=str(small_disk / "state")), h.start()
         h.ready()
         assert full.trigger().status_code == 202
-        until(lambda: at_rest(h, 0), "the end of round 0")
+        until(lambda: at_rest(h.nodes, 0), "the end of round 0")
         filler = fill(small_disk)
         other.trigger()
         until(lambda: other.job()["phase"] == "IDLE" and other.job()["current_round"] == 1, "round 1 at the other")
         assert full.process.poll() is None
         assert full.get("/health") == {"status": "ok"}
-        until(lambda: any(word in told(full).lower() for word in ("disk", "no space", "full")), "a word on it")
+        until(lambda: any("No space left" in words for words in full.told("state_not_written")), "a word on it")
         filler.unlink()
         until(lambda: full.job()["phase"] == "IDLE", "rest at the node")
         number = other.trigger().json()["round"]
-        until(lambda: at_rest(h, number), "the next round of both")
+        until(lambda: at_rest(h.nodes, number), "the next round of both")
         assert full.job()["digest"] == other.job()["digest"]
         assert full.history()[-1]["contributors"] == ["n0", "n1"]
         full.kill()  # and what came after it is on the disk

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes.harness import Harness, RealNode, harness, until
+from tests.processes.harness import Harness, RealNode, at_rest, digests, harness, until
 from tests.processes.proxy import ADDRESS, Proxy
 from tests.processes.test_wires import LARGE, MEGA, Wires
 
@@ -33,16 +33,11 @@ def one_round(h: Harness, starter: RealNode) -> int:
     answer = starter.trigger()
     assert answer.status_code == 202, answer.text
     number: int = answer.json()["round"]
-    until(lambda: ended(h.nodes, number), f"the end of round {number}")
-    assert len({node.job()["digest"] for node in h.nodes}) == 1
+    until(lambda: at_rest(h.nodes, number), f"the end of round {number}")
+    assert len(digests(h.nodes)) == 1
     for node in h.nodes:
         assert node.history()[-1]["contributors"] == ["n0", "n1", "n2"]
     return number
-
-
-def ended(nodes: list[RealNode], number: int) -> bool:
-    jobs = [node.job() for node in nodes]
-    return all(job["phase"] == "IDLE" and job["current_round"] == number for job in jobs)
 
 
 @pytest.mark.slow
@@ -71,7 +66,7 @@ def test_a_node_that_is_stopped_for_a_while_is_one_of_them_again(three: Harness,
     third.process.send_signal(signal.SIGSTOP)
     began = time.monotonic()
     assert first.trigger().json() == {"trainerId": "SLOW", "round": number}
-    until(lambda: ended([first, second], number), "a round without the stopped node")
+    until(lambda: at_rest([first, second], number), "a round without the stopped node")
     time.sleep(max(0.0, seconds - (time.monotonic() - began)))
     third.process.send_signal(signal.SIGCONT)
     three.meshed(*three.nodes)
