@@ -122,16 +122,14 @@ class InlineQueue:
         self,
         trainers: Mapping[str, Trainer],
         on_progress: Progress = lambda trainer, done, total: None,
-        seed: int = 0,
     ) -> None:
         """Take the trainers.
 
         Args:
             trainers: by id.
             on_progress: told of every batch, (trainer id, batches done, batches in all).
-            seed: of the initial parameters.
         """
-        self._trainers, self._on_progress, self._seed = trainers, on_progress, seed
+        self._trainers, self._on_progress = trainers, on_progress
         self._backend = InProcessBackend(lambda given: trainers[given.file.id], seconds_between_reports=0.0)
         self._numbers = count(1)
         self._running: dict[str, int] = {}
@@ -145,7 +143,7 @@ class InlineQueue:
             known = ", ".join(self._trainers) or text("none")
             raise TrainerError(text("this node has no trainer {trainer}; it has {known}", repr(trainer), known))
         number = self._running[trainer] = next(self._numbers)
-        given = Assignment(TrainerFile(trainer, "given"), TrainerSettings(None, Path(), seed=self._seed))
+        given = Assignment(TrainerFile(trainer, "given"), TrainerSettings(None, Path()))
         return self._backend.call(
             given, request, number, lambda done, total: self._on_progress(trainer, done, total)
         )

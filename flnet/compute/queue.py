@@ -128,8 +128,8 @@ class BackendQueue:
         self,
         backend: Backend,
         assigned: Callable[[str], Assignment],
-        on_progress: Progress = lambda trainer, done, total: None,
-        idle_seconds: float = 60.0,
+        on_progress: Progress,
+        idle_seconds: float,
     ) -> None:
         """Args:
         backend: does the calls.

@@ -220,13 +220,11 @@ class Verb(Generic[Asked, Result]):
     """One thing that a trainer can be asked for.
 
     Attributes:
-        name: for logs.
         request: class of the requests.
         result: class of the results.
         perform: asks the trainer, and checks what it gives; runs where the trainer is.
     """
 
-    name: str
     request: type[Asked]
     result: type[Any]
     perform: Callable[[Work, Asked], Result]
@@ -235,12 +233,12 @@ class Verb(Generic[Asked, Result]):
 VERBS: Mapping[type[TrainerRequest[Any]], Verb[Any, Any]] = {
     verb.request: verb
     for verb in (
-        Verb("prepare", PrepareRequest, PrepareResult, _prepare),
-        Verb("fit", FitRequest, FitResult, _fit),
-        Verb("personalise", PersonaliseRequest, PersonaliseResult, _personalise),
-        Verb("evaluate", EvaluateRequest, Score, _evaluate),
-        Verb("predict", PredictRequest, Prediction, _predict),
-        Verb("diagnose", DiagnoseRequest, dict, _diagnose),
-        Verb("export", ExportRequest, bytes, _export),
+        Verb(PrepareRequest, PrepareResult, _prepare),
+        Verb(FitRequest, FitResult, _fit),
+        Verb(PersonaliseRequest, PersonaliseResult, _personalise),
+        Verb(EvaluateRequest, Score, _evaluate),
+        Verb(PredictRequest, Prediction, _predict),
+        Verb(DiagnoseRequest, dict, _diagnose),
+        Verb(ExportRequest, bytes, _export),
     )
 }

@@ -201,15 +201,12 @@ class Distances:
 class PeerInfos:
     """What the peers say of themselves, asked of all at once, and kept for a moment."""
 
-    def __init__(
-        self, transport: Transport, peers: Callable[[], Sequence[View]], distances: Distances | None = None
-    ) -> None:
+    def __init__(self, transport: Transport, peers: Callable[[], Sequence[View]], distances: Distances) -> None:
         """Args:
         peers: the other nodes, as this one knows them.
         distances: told how long answers took.
         """
-        self._transport, self._peers = transport, peers
-        self._distances = distances or Distances()
+        self._transport, self._peers, self._distances = transport, peers, distances
         self._asking = asyncio.Lock()
         self._until = float("-inf")
         self._kept: Sequence[PeerInfo] = ()

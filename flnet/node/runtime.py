@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import flnet
@@ -14,18 +14,16 @@ from flnet.fingerprints import short
 from flnet.membership.names import NameTaken
 from flnet.node.core import NodeCore
 from flnet.node.data_import import DataImports, FolderWatcher
-from flnet.node.event_log import EventLog, EventLogStore, FeedItem
+from flnet.node.event_log import EventLog, EventLogStore
 from flnet.node.event_queue import EventQueue
 from flnet.node.formats import IDLE_SECONDS, BodyFormats, BufferPool, give_back_when_idle
 from flnet.node.inbound import KINDS, ORDERS, STATUS, MessageChecks, check_speaker, check_trusted
 from flnet.node.interface import (
     Body,
-    Download,
     EditHyperParams,
     Order,
     PeerInfo,
     Points,
-    Question,
     View,
 )
 from flnet.node.leave_one_out import LeaveOneOut
@@ -36,7 +34,6 @@ from flnet.node.performer import Answered, Performer
 from flnet.node.round_history import PeerHistory, RoundHistory
 from flnet.node.schedules import Schedules
 from flnet.node.trust import Trust
-from flnet.params.blob import Blob
 from flnet.params.params import Digest, PeerId, TrainerId
 from flnet.protocol.events import Event, Leaving, MeshStarted, PeerForgotten
 from flnet.protocol.messages import JobMessage, Packet, Peer
@@ -120,8 +117,13 @@ class NodeRuntime:
         self.feed = EventLog(time.time)
         self._log_store = EventLogStore(self.feed, store)
         self._wire, self._transport, self._store, self._pool = wire, transport, store, pool
-        self._registry, self._service, self.studies, self._buffers = registry, service, service, buffers
+        self._registry, self.studies, self._buffers = registry, service, buffers
         self._history, self.traffic = history, history.traffic
+        # Answered by its parts directly; `flnet.node.interface.Node` says what each does.
+        self.body_limit, self.held = wire.body_limit, wire.held
+        self.history, self.records, self.events = history.newest, history.records, self._log_store.all
+        self.models, self.pin = registry.views, registry.pin
+        self.predict, self.export, self.card = service.predict, service.export, service.card
         self.distances = Distances()
         self._peer_infos = PeerInfos(transport, self.peers, self.distances)
         self._peer_history, self._bootstrap = PeerHistory(transport), tuple(bootstrap)
@@ -179,10 +181,6 @@ class NodeRuntime:
         """Note how far a local training is; may be called from any thread."""
         self._progress[trainer] = ProgressView(done=done, total=total)
 
-    def body_limit(self, path: str) -> int:
-        """How many bytes a request to this path may have: what the largest model here needs, as JSON."""
-        return self._wire.body_limit(path)
-
     def inspect(self, path: str, content_type: str, head: memoryview, total: int) -> bool:
         """Look at the first bytes of a large body."""
         try:
@@ -190,10 +188,6 @@ class NodeRuntime:
         except PeerError as exc:
             self.checks.tell_refused(text("a request to {path} was refused by its head: {reason}", path, exc))
             raise
-
-    async def held(self, digest: str, codings: Collection[str] = ()) -> Blob:
-        """The parameters of this digest."""
-        return await self._wire.held(digest, codings)
 
     def gave(self, digest: str, nbytes: int) -> None:
         """Count what was handed out for the round that its job is in."""
@@ -265,42 +259,10 @@ class NodeRuntime:
         schedule = ScheduleView.model_validate(self.schedules.view(trainer))
         return job.view().model_copy(update={"schedule": schedule, "progress": progress})
 
-    def history(self, trainer: TrainerId) -> Sequence[View]:
-        """The records of the newest rounds, oldest first, with the seconds and bytes that they took."""
-        return self._history.newest(trainer)
-
-    async def records(self, trainer: TrainerId, last: int | None = None) -> Sequence[View]:
-        """The records of the newest `last` rounds, or of all that are kept, oldest first."""
-        return await self._history.records(trainer, last)
-
-    async def events(self) -> Sequence[FeedItem]:
-        """What happened, as far back as it is kept, oldest first."""
-        return await self._log_store.all()
-
-    async def models(self, trainer: TrainerId) -> Sequence[View]:
-        """The models that are kept."""
-        return await self._registry.views(trainer)
-
     async def restore(self, trainer: TrainerId, digest: str) -> JobView:
         """Go back to a model that is kept."""
         await self._queue.ask(trainer, await self._registry.rollback_to(trainer, digest))
         return self.job(trainer)
-
-    async def pin(self, trainer: TrainerId, digest: str, pinned: bool) -> View:
-        """Keep a model until it is unpinned, or let it go in its turn."""
-        return await self._registry.pin(trainer, digest, pinned)
-
-    async def predict(self, trainer: TrainerId, question: Question) -> View:
-        """What the model says of inputs."""
-        return await self._service.predict(trainer, question)
-
-    async def export(self, trainer: TrainerId, digest: str, form: str, *, same_machine: bool) -> Download:
-        """The model as a file."""
-        return await self._service.export(trainer, digest, form, same_machine=same_machine)
-
-    async def card(self, trainer: TrainerId, digest: str) -> Download:
-        """What is known of the model."""
-        return await self._service.card(trainer, digest)
 
     def peers(self) -> Sequence[View]:
         """The other nodes."""

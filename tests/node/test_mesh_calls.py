@@ -129,7 +129,7 @@ def peer(name: str, state: str = "alive", reason: str = "") -> View:
 
 async def asked(answer: Reply | Exception | None) -> PeerInfo:
     transport: Any = Answers(lambda _: answer)
-    (view,) = await PeerInfos(transport, lambda: [peer("b")]).get()
+    (view,) = await PeerInfos(transport, lambda: [peer("b")], Distances()).get()
     return view
 
 
@@ -139,7 +139,7 @@ async def test_what_another_node_signed_is_not_shown_as_the_peers() -> None:
 
     transport: Any = Answers(answered)
     peers = [{**peer(name), "fingerprint": short(TestKey(2).text)} for name in "bc"]
-    found = await PeerInfos(transport, lambda: peers).get()
+    found = await PeerInfos(transport, lambda: peers, Distances()).get()
     assert [view.error for view in found] == [None, "another node than c answers there"]
 
 
@@ -182,11 +182,11 @@ async def test_who_asks_again_at_once_is_told_the_same_and_later_peers_are_asked
 ) -> None:
     monkeypatch.setattr(module, "KEPT_SECONDS", 3600.0)
     transport: Any = Answers(lambda _: Reply(200, b"{}"))
-    survey = PeerInfos(transport, lambda: [peer("b")])
+    survey = PeerInfos(transport, lambda: [peer("b")], Distances())
     answers = await asyncio.gather(*(survey.get() for _ in range(5)))
     assert (len(transport.asked), all(answer is answers[0] for answer in answers)) == (1, True)
     monkeypatch.setattr(module, "KEPT_SECONDS", 0.0)
-    later = PeerInfos(transport, lambda: [peer("b")])
+    later = PeerInfos(transport, lambda: [peer("b")], Distances())
     await later.get()
     await later.get()
     assert len(transport.asked) == 3
@@ -195,7 +195,7 @@ async def test_who_asks_again_at_once_is_told_the_same_and_later_peers_are_asked
 @pytest.mark.parametrize(("state", "is_asked"), [("suspect", True), ("dead", False), ("left", False)])
 async def test_who_is_only_suspected_is_asked_too(state: str, is_asked: bool) -> None:
     transport: Any = Answers(lambda _: Reply(200, b"{}"))
-    (view,) = await PeerInfos(transport, lambda: [peer("b", state)]).get()
+    (view,) = await PeerInfos(transport, lambda: [peer("b", state)], Distances()).get()
     assert (view.error is None, len(transport.asked)) == (is_asked, int(is_asked))
 
 
