@@ -303,7 +303,6 @@ class PrepareFailed(Event):
     """The trainer cannot work: no data, or it is broken. The reason says what to do."""
 
     reason: str
-    label: str = ""
 
 
 @dataclass(frozen=True)

@@ -150,6 +150,17 @@ def test_what_was_only_offered_is_fetched_again_when_its_sender_is_there() -> No
     assert [update.params for update in bench.one(Average).updates][2] == model
 
 
+def test_what_was_only_offered_by_a_peer_that_stays_away_opens_no_round_after_the_average() -> None:
+    bench = Lasting()
+    bench.hear(asked("a"))
+    bench.hear(UpdateOffered(Update(PeerId("c"), key(), Params(), 2), params(w=[6, 6]).digest))
+    bench.train()
+    bench.restart()
+    bench.hear(TimerFired(bench.one(SetTimer).name))
+    bench.average()
+    assert (bench.phase, bench.job.key) == (Phase.MEASURING, key())
+
+
 def test_an_average_is_measured_and_not_made_again() -> None:
     bench = after_training("a", "c")
     bench.average()

@@ -67,6 +67,11 @@ def test_what_is_later_than_that_is_given_up() -> None:
     job.hear(asked("a", 3))
     assert job.one(CancelWork).key == key(0)
     assert job.one(Train).key == key(3)
+    done = slow(Bench())
+    go_by(done, 0)
+    done.hear(ended(0))
+    done.hear(asked("a", 3))
+    assert (done.job.staleness.late, done.one(Train).key) == (None, key(3))
 
 
 def test_a_training_that_fails_says_so_only_where_somebody_waits() -> None:

@@ -9,9 +9,7 @@ import pytest
 from flnet.params.params import PeerId
 from flnet.protocol.events import RoundTriggered
 from flnet.simulation.cluster import Cluster
-from flnet.simulation.invariants import InvariantBroken
 from flnet.simulation.node import TRAINER
-from flnet.store.base import SavedJob
 from tests.simulation.helpers import clear_up, digests, idle, mesh, play_round, rounds, seeds
 
 
@@ -37,24 +35,6 @@ def test_nodes_that_are_all_killed_at_once_continue_from_the_last_round() -> Non
         restart_all(cluster, rng)
         idle(cluster)
         clear_up(cluster, PeerId("n02"))
-
-
-def test_a_disk_that_forgets_updates_is_noticed() -> None:
-    """The checks can fail: the same runs, with updates removed from a disk."""
-    for seed in range(20):
-        rng, cluster = Random(seed), mesh(4, seed)
-        cluster.trigger(PeerId("n01"))
-        cluster.run_for(rng.uniform(1, 3))
-        dead = cluster.kill(PeerId("n02"))
-        saved = dead.saved
-        dead.saved = SavedJob(saved.snapshot, saved.params, saved.private, saved.sent, (), saved.records)
-        cluster.restart(dead)
-        try:
-            cluster.run_until_idle()
-        except InvariantBroken as exc:
-            if "which it acknowledged" in str(exc):
-                return
-    raise AssertionError("no run has found it")
 
 
 def test_a_node_that_lost_its_disk_does_not_repeat_alone_a_round_that_it_had_started() -> None:
@@ -122,15 +102,3 @@ def test_a_series_continues_after_a_while_without_a_node_that_never_comes_back(g
     rng, cluster = in_a_series(3, goal)
     restart_all(cluster, rng, lost=PeerId("n03"))
     check_end(cluster)
-
-
-def test_a_disk_that_forgets_the_series_is_noticed() -> None:
-    _, cluster = in_a_series(1, None)
-    dead = [cluster.kill(name) for name in list(cluster.nodes)]
-    for node in dead:
-        snapshot = dict(node.saved.snapshot)
-        del snapshot["rounds_left"]
-        object.__setattr__(node.saved, "snapshot", snapshot)
-        cluster.restart(node)
-    cluster.run_for(3600)
-    assert max(rounds(cluster)) < ROUNDS - 1

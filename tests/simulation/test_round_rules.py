@@ -13,10 +13,9 @@ from flnet.aggregation.consistency import consistency
 from flnet.aggregation.fed_opt import PERIOD, fed_avg_m
 from flnet.aggregation.screening import Bounds, clip, composed, cosine
 from flnet.params.params import Params, PeerId
-from flnet.protocol.effects import Average, Effect, Evaluate, Train
-from flnet.protocol.events import Event, Restored, SumSpoilt, Trained
+from flnet.protocol.effects import Average, Evaluate, Train
+from flnet.protocol.events import Event, SumSpoilt, Trained
 from flnet.rounds import base
-from flnet.rounds.job import Job
 from flnet.rounds.participation import Participation
 from flnet.rounds.settings import Rules
 from flnet.simulation.cluster import Cluster
@@ -72,21 +71,10 @@ def slow_node_after_a_restart() -> Cluster:
     return cluster
 
 
-@pytest.mark.parametrize("forgets", [False, True])
-def test_a_slow_node_is_told_by_a_restarted_node_that_its_update_counts_later(
-    forgets: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    restored = Job._restored
-
-    def forgetful(self: Job, event: Restored) -> list[Effect]:
-        return restored(self, replace(event, snapshot={**event.snapshot, "declined": {}}))
-
-    if forgets:
-        monkeypatch.setattr(Job, "_restored", forgetful)
-    cluster = slow_node_after_a_restart()
-    record = cluster.nodes[SLOW].job.history.records[-1]
-    assert (record.key.number, record.missing) == (1, (SECOND,) if forgets else ())
-    assert forgets or record.contributors == ("n00", "n01", "n02", "n03")
+def test_a_slow_node_is_told_by_a_restarted_node_that_its_update_counts_later() -> None:
+    record = slow_node_after_a_restart().nodes[SLOW].job.history.records[-1]
+    assert (record.key.number, record.missing) == (1, ())
+    assert record.contributors == ("n00", "n01", "n02", "n03")
 
 
 # Screening by distance.

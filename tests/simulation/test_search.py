@@ -39,6 +39,10 @@ def test_schedules_that_once_broke_an_asynchronous_mesh_do_so_no_more(seed: int)
     assert play(Reduction(asynchronous=True).of(draw(seed))) is None
 
 
+def test_a_disk_that_is_still_broken_when_all_faults_end_is_waited_for() -> None:
+    assert play(draw(99)) is None
+
+
 def test_equal_schedules_give_equal_runs() -> None:
     def events(seed: int) -> list[tuple[float, str, str]]:
         lines: list[tuple[float, str, str]] = []
