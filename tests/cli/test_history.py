@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from flnet.cli.history import LEFT_OUT, SIGNED, UNSIGNED, WRONG, judged
+from flnet.cli.history import LEFT_OUT, SIGNED, UNSIGNED, WRONG
 from flnet.protocol.updates import Contribution
 from tests.cli.fake_node import FakeNode, record
 from tests.security.keypairs import TestKey
@@ -85,13 +85,15 @@ def node(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 
 
 def test_who_contributed_is_listed_with_keys_and_verdicts(flnet: Run, node: Callable[..., str]) -> None:
-    address = node(audited(stated().view(), {"peer": "old", "examples": None}))
+    unsigned = replace(stated("c"), signature="").view()
+    address = node(audited(stated().view(), unsigned, {"peer": "old", "examples": None}))
     shown = flnet("audit", "MNIST", "--node", address)
     assert shown.exit_code == 0
     lines = [line.split() for line in shown.output.splitlines() if "ababab" in line]
-    assert [line[2] for line in lines] == ["b", "old"]
+    assert [line[2] for line in lines] == ["b", "c", "old"]
     assert lines[0][-3:] == ["40", "-", SIGNED]
-    assert " ".join(lines[1][-4:]) == f"- - {UNSIGNED}"
+    assert " ".join(lines[1][-4:]) == f"40 - {UNSIGNED}"
+    assert " ".join(lines[2][-4:]) == f"- - {UNSIGNED}"
 
 
 def test_weights_are_shown_and_who_was_left_out(flnet: Run, node: Callable[..., str]) -> None:
@@ -123,6 +125,7 @@ def test_weights_that_are_none_do_no_harm(flnet: Run, node: Callable[..., str], 
         {**stated().view(), "key": TestKey(8).text},
         {**stated().view(), "key": "no key"},
         {**stated().view(), "signature": "%"},
+        {**stated().view(), "signature": stated("c").signature},
         {**stated().view(), "labels": "1"},
     ],
 )
@@ -157,9 +160,3 @@ def test_a_card_without_contributions_is_told(flnet: Run, tmp_path: Path, text: 
     shown = flnet("audit", "--card", str(card))
     assert shown.exit_code == 1
     assert "does not say who contributed" in shown.output
-
-
-def test_a_signature_of_another_statement_is_wrong() -> None:
-    assert judged(stated()) == SIGNED
-    assert judged(replace(stated(), signature=stated("c").signature)) == WRONG
-    assert judged(replace(stated(), signature="")) == UNSIGNED

@@ -147,13 +147,10 @@ def test_one_is_rejected_and_another_forgotten(flnet: Run, pinned: FakeNode) -> 
     forgotten = flnet("pair", "--forget", words(FRIEND), "--node", pinned.address).output
     assert forgotten.startswith(f"friend ({fingerprint(FRIEND)[:11]}) is forgotten")
     assert [body["fingerprint"] for body in pinned.posted] == [fingerprint(STRANGER), fingerprint(FRIEND)]
+    unlisted = flnet("pair", "--reject", fingerprint(OWN), "--node", pinned.address).output
+    assert unlisted.startswith(f"{fingerprint(OWN)[:11]} is rejected")
     done = flnet("pair", "--forget", words(FRIEND), "--json", "--node", pinned.address)
     assert json.loads(done.output)["own"]["key"] == OWN
-
-
-def test_one_that_is_not_listed_is_told_by_its_fingerprint(flnet: Run, pinned: FakeNode) -> None:
-    done = flnet("pair", "--reject", fingerprint(OWN), "--node", pinned.address)
-    assert done.output.startswith(f"{fingerprint(OWN)[:11]} is rejected")
 
 
 def test_words_that_nobody_has_are_not_accepted(flnet: Run, pinned: FakeNode) -> None:
@@ -304,25 +301,17 @@ def test_where_there_is_none_it_says_how_to_get_one(flnet: Run, tmp_path: Path) 
     assert flnet("token", "--new", "--state-path", str(tmp_path / "s")).exit_code == 0
 
 
+@pytest.mark.parametrize("name", ["FLNET_OPERATOR_TOKEN", "FLNET_OPERATOR_TOKEN_FILE"])
 def test_what_is_set_elsewhere_is_shown_and_not_replaced(
-    flnet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    flnet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setenv("FLNET_OPERATOR_TOKEN", TOKEN)
+    secret = tmp_path / "secret"
+    secret.write_text(TOKEN)
+    monkeypatch.setenv(name, str(secret) if name.endswith("FILE") else TOKEN)
     assert TOKEN in flnet("token", "--state-path", str(tmp_path)).output
     refused = flnet("token", "--new", "--state-path", str(tmp_path))
-    assert (refused.exit_code, refused.stderr) == (
-        1,
-        "flnet: the token is set by FLNET_OPERATOR_TOKEN; change it there\n",
-    )
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_one_in_a_file_is_read_from_there(flnet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "secret").write_text(TOKEN)
-    monkeypatch.setenv("FLNET_OPERATOR_TOKEN_FILE", str(tmp_path / "secret"))
-    assert TOKEN in flnet("token").output
-    assert flnet("token", "--new").exit_code == 1
-    assert (tmp_path / "secret").read_text() == TOKEN
+    assert (refused.exit_code, refused.stderr) == (1, f"flnet: the token is set by {name}; change it there\n")
+    assert [path.read_text() for path in tmp_path.iterdir()] == [TOKEN]
 
 
 @pytest.mark.slow

@@ -57,35 +57,20 @@ def test_the_end_of_a_series_is_waited_for_and_told(ask: Run, fake_node: FakeNod
 HYPER = {"e": 2, "u": 0.05, "b": 16}
 
 
-def test_they_are_shown(ask: Run, fake_node: FakeNode) -> None:
-    fake_node.views = [job(hyper=HYPER)]
+def test_they_are_shown_and_changed_one_by_one_with_the_aggregation_rule(ask: Run, fake_node: FakeNode) -> None:
+    fake_node.views = [job(hyper=HYPER, merging_rule="clip,agg1")]
     shown = ask("params", "MNIST")
-    assert shown.exit_code == 0
-    assert "learning rate" in shown.output
-    assert "0.05" in shown.output
-    assert fake_node.posted == []
-
-
-def test_they_are_changed_one_by_one(ask: Run, fake_node: FakeNode) -> None:
-    fake_node.prediction = job(hyper={**HYPER, "e": 5})
-    shown = ask("params", "MNIST", "e=5", "u=1e-3", "--json")
-    assert json.loads(shown.stdout) == {**HYPER, "e": 5}
-    assert fake_node.posted == [{"e": 5, "u": 0.001}]
+    assert (shown.exit_code, fake_node.posted) == (0, [])
+    assert all(text in shown.output for text in ("learning rate", "0.05", "clip,agg1"))
+    fake_node.prediction = job(hyper={**HYPER, "e": 5}, merging_rule="median")
+    assert json.loads(ask("params", "MNIST", "e=5", "u=1e-3", "--json").stdout) == {**HYPER, "e": 5}
+    assert "median" in ask("params", "MNIST", "aggregation=median").output
+    assert fake_node.posted == [{"e": 5, "u": 0.001}, {"aggregation": "median"}]
 
 
 def test_a_job_that_has_none_yet_says_why(ask: Run, fake_node: FakeNode) -> None:
     fake_node.views = [job(hyper=None, error="no MNIST files")]
     assert "none yet: no MNIST files" in ask("params", "MNIST").output
-
-
-def test_the_merging_rule_is_shown_and_changed(ask: Run, fake_node: FakeNode) -> None:
-    fake_node.views = [job(hyper=HYPER, merging_rule="clip,agg1")]
-    assert "clip,agg1" in ask("params", "MNIST").output
-    fake_node.prediction = job(hyper=HYPER, merging_rule="median")
-    shown = ask("params", "MNIST", "aggregation=median")
-    assert shown.exit_code == 0
-    assert "median" in shown.output
-    assert fake_node.posted == [{"aggregation": "median"}]
 
 
 @pytest.mark.parametrize("change", ["x=1", "e", "e=", "e=1.5", "u=fast", "b=1e3", "=3"])
@@ -149,15 +134,11 @@ def test_status_tells_goal_and_next_start(fake_node: FakeNode, ask: Flnet) -> No
     goal = {"until": "accuracy>=0.9", "by": "n1", "state": "open", "done": 3, "rounds": 30, "best": 0.75}
     fake_node.views = [job(goal=goal, schedule=schedule(unwilling="outside of the hours 22:00-06:00"))]
     lines = ask("status").output.splitlines()
+    fake_node.views = [job(goal={"state": "reached"}, schedule=schedule(next_words=""))]
+    assert "\nMNIST " not in ask("status").output
     assert "MNIST until accuracy>=0.9: 3 of at most 30 rounds, best mean accuracy 0.7500; asked for at n1" in lines
     assert "MNIST next round in 3 h 12 min: 6h after the last round (every 6h)" in lines
     assert "MNIST takes no part in rounds of others now: outside of the hours 22:00-06:00" in lines
-
-
-def test_status_says_nothing_of_what_is_not_there(fake_node: FakeNode, ask: Flnet) -> None:
-    fake_node.views = [job(goal={"state": "reached"}, schedule=schedule(next_words=""))]
-    lines = ask("status").output.splitlines()
-    assert [line for line in lines if line.startswith("MNIST ")] == []
 
 
 def test_durations() -> None:

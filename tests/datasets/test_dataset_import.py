@@ -190,11 +190,11 @@ HEADER = ["a", "b", "y"]
 
 
 def table_place(folder: Path) -> Place:
-    return Place("T", folder, folder / "t.csv", is_file=True)
+    return place_of(TrainerFile("T", "t.toml", place="t.csv"), folder)
 
 
 def image_place(folder: Path) -> Place:
-    return Place("P", folder, folder / "pictures", is_file=False)
+    return place_of(file("pictures"), folder)
 
 
 def come(folder: Path) -> Path:
@@ -312,7 +312,7 @@ def test_what_is_no_image_of_a_class_changes_nothing(tmp_path: Path, name: str, 
 
 def test_an_upload_adds_where_there_are_data_and_begins_them_where_there_are_none(tmp_path: Path) -> None:
     more = csv_file(tmp_path / "more.csv", HEADER, two_clouds(5))
-    place = Place("T", tmp_path / "data", tmp_path / "data/t.csv", is_file=True)
+    place = table_place(tmp_path / "data")
     assert bring_to(place, more, 1.0, add=True).files == 1
     with pytest.raises(DataThere):
         Upload(place, 1.0)

@@ -55,12 +55,6 @@ def test_validation_is_taken_from_training_if_there_is_none(tmp_path: Path) -> N
     assert 8 <= rows["validation"] <= 12
 
 
-def test_train_without_test_is_told(tmp_path: Path) -> None:
-    class_folders(tmp_path / "pictures/train")
-    with pytest.raises(TrainerError, match="has train but no test; expected <class name>"):
-        load_images(images(), node(tmp_path))
-
-
 def test_a_class_may_be_called_train(tmp_path: Path) -> None:
     class_folders(tmp_path / "pictures", ("train", "bus"))
     assert load_images(images(), node(tmp_path)).classes == ("bus", "train")
@@ -140,6 +134,7 @@ def test_parts_are_disjoint_and_hold_all(tmp_path: Path, partition: str, places:
             "there are no images in",
         ),
         (lambda root: class_folders(root, each=1), DataMissing, "too few images in .*; bring more images"),
+        (lambda root: class_folders(root / "train"), TrainerError, "has train but no test; expected <class name>"),
         (lambda root: class_folders(root, ("a\x07", "b")), TrainerError, "is no name for a class"),
         (lambda root: None, DataMissing, "pictures is not there"),
     ],
