@@ -217,13 +217,10 @@ def test_without_a_usable_pair_there_is_no_curvature(s: list[float], y: list[flo
     assert product(table, [1.0], [1.0]) == (0.0, [0.0], [0.0])
 
 
-def test_a_pair_that_came_twice_is_as_one() -> None:
+def test_a_pair_that_came_twice_is_as_one_and_none_at_all_as_nothing() -> None:
+    assert product(Pairs([], [], []), [], []) == (0.0, [], [])
     result = times([S1, S1], [HESSIAN @ S1, HESSIAN @ S1], np.array([0.0, 1, 2]))
     assert result == pytest.approx([1, 2.5, 4], abs=1e-12)
-
-
-def test_no_pair_at_all() -> None:
-    assert product(Pairs([], [], []), [], []) == (0.0, [], [])
 
 
 def test_a_system_is_solved_by_its_largest_pivots() -> None:

@@ -109,11 +109,6 @@ def test_a_training_may_end_early_and_says_how_far_it_got() -> None:
     assert batches_in(0, LearningPace()) == 0
 
 
-def test_of_no_rows_nothing_moves() -> None:
-    result = move(np.zeros((0, 2)), START)
-    assert (result.counts.tolist(), result.centroids.tolist()) == ([0, 0, 0], START.tolist())
-
-
 @pytest.mark.parametrize(("least", "counts"), [(0, [2, 1, 0]), (1, [2, 1, 0]), (2, [2, 0, 0]), (3, [0, 0, 0])])
 def test_small_clusters_are_kept_back(least: int, counts: list[int]) -> None:
     rows = FIRST + 0.25  # so that every cluster moves
@@ -171,6 +166,8 @@ def test_candidates_are_means_of_at_least_so_many_rows() -> None:
 
 
 def test_of_nothing_comes_the_base() -> None:
+    moved = move(np.zeros((0, 2)), START)
+    assert (moved.counts.tolist(), moved.centroids.tolist()) == ([0, 0, 0], START.tolist())
     sent = candidates(np.zeros((0, 2)), START, np.random.default_rng(0))
     assert (sent.counts.tolist(), sent.centroids.tolist()) == ([0, 0, 0], START.tolist())
     assert from_candidates(START, [], 0).tolist() == START.tolist()
@@ -234,6 +231,8 @@ def test_oracle_12_merging() -> None:
     assert merge_centroids(START, 1.0, SENT).tolist() == [[0.5, 0], [10, 10], [50, 50]]
     assert merge_centroids(START, 0.5, SENT).tolist() == [[0.25, 0], [10, 10], [50, 50]]
     assert total_counts([counts for counts, _ in SENT], 3).tolist() == [2, 3, 0]
+    assert merge_centroids(START, 1.0, []).tolist() == START.tolist()
+    assert total_counts([], 3).tolist() == [0, 0, 0]
 
 
 def test_as_printed_a_cluster_that_nobody_has_is_no_number() -> None:
@@ -242,11 +241,6 @@ def test_as_printed_a_cluster_that_nobody_has_is_no_number() -> None:
         printed = (weights[:, :, None] * [points for _, points in SENT]).sum(axis=0) / weights.sum(axis=0)[:, None]
     assert np.isnan(printed[2]).all()
     assert merge_centroids(START, 1.0, SENT)[2].tolist() == START[2].tolist()
-
-
-def test_nobody_sent_anything() -> None:
-    assert merge_centroids(START, 1.0, []).tolist() == START.tolist()
-    assert total_counts([], 3).tolist() == [0, 0, 0]
 
 
 def test_a_cluster_of_one_node_is_taken_as_it_is_to_the_last_bit() -> None:

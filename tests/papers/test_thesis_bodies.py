@@ -22,35 +22,12 @@ from flnet.web.app import create_app
 from flnet.wire.memory import MemoryNetwork
 from flnet.wire.transport import Reply
 from tests.node.mesh import Linear, until
+from tests.wire import bodies
 
-ANNOUNCE: dict[str, Any] = {
-    "iAm": {"id": "NODE_3", "ip": None, "port": "4002"},
-    "myKnownPeers": [{"id": "NODE_1", "ip": "127.0.0.1", "port": "4000"}],
-}
-ANNOUNCE_ANSWER: dict[str, Any] = {
-    "announceYourselfToPeers": [{"id": "NODE_2", "ip": "127.0.0.1", "port": "4001"}],
-    "iAm": {"id": "NODE_4", "ip": None, "port": "4003"},
-}
-TRAINING: dict[str, Any] = {
-    "iAm": {"id": "NODE_1", "ip": None, "port": "4000"},
-    "trainerId": "MNIST",
-    "modelParams": {"weights": [], "bias": []},
-    "round": 0,
-    "federatedLearningParams": {"e": 2, "u": 1e-05, "b": 64},
-}
-ACCURACY: dict[str, Any] = {
-    "iAm": {"id": "NODE_1", "ip": None, "port": "4000"},
-    "trainerId": "MNIST",
-    "modelParams": {"weights": [], "bias": []},
-    "accuracy": 0.5,
-    "round": 0,
-    "federatedLearningParams": {"e": 2, "u": 1e-05, "b": 64},
-}
-ACCURACY_ANSWER: dict[str, Any] = {
-    "iAm": {"id": "NODE_2", "ip": None, "port": "4001"},
-    "modelParams": {"weights": [], "bias": []},
-    "accuracy": 0.7,
-}
+ANNOUNCE, ANNOUNCE_ANSWER, TRAINING, ACCURACY, ACCURACY_ANSWER = (
+    json.loads(body)
+    for body in (bodies.ANNOUNCE, bodies.ANNOUNCE_REPLY, bodies.UPDATE, bodies.ACCURACY, bodies.ACCURACY_REPLY)
+)
 INFO: dict[str, Any] = {
     "iAm": {"id": "NODE_4", "ip": None, "port": "4003"},
     "jobsInfo": [
@@ -161,42 +138,27 @@ async def test_an_announcement_is_answered_with_the_peers_that_the_caller_lacks(
 
 
 async def test_who_says_nothing_of_forms_is_told_nothing_of_them(thesis: Thesis) -> None:
-    _, answer = await thesis.post("/announce", ANNOUNCE)
-    assert "accepts" not in answer
+    _, answer = await thesis.post("/announce", {"iAm": {"id": "NODE_3", "ip": None, "port": 4002}})  # a number
+    assert answer == {"announceYourselfToPeers": [], "iAm": {"id": "NODE_4", "ip": None, "port": "4003"}}
     _, answer = await thesis.post("/announce", {**ANNOUNCE, "accepts": ["safetensors"]})
     assert answer.get("accepts") == (None if thesis.wire == "json" else ["safetensors", "float16", "int8"])
     _, answer = await thesis.post("/announce", ANNOUNCE)  # it came back as a node of the thesis
     assert "accepts" not in answer
 
 
-async def test_ports_may_come_as_numbers_and_leave_as_text(thesis: Thesis) -> None:
-    _, answer = await thesis.post("/announce", {"iAm": {"id": "NODE_3", "ip": None, "port": 4002}})
-    assert answer == {"announceYourselfToPeers": [], "iAm": {"id": "NODE_4", "ip": None, "port": "4003"}}
-
-
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [("/training", TRAINING), ("/training/model_params", TRAINING), ("/training/model_params/accuracy", ACCURACY)],
-)
-async def test_an_example_sent_literally_is_read_and_found_not_to_be_this_jobs(
-    thesis: Thesis, path: str, body: dict[str, Any]
-) -> None:
+async def test_an_example_sent_literally_is_read_and_found_not_to_be_this_jobs(thesis: Thesis) -> None:
     before = await thesis.info()
-    status, answer = await thesis.post(path, body)
-    assert status == 422
-    assert answer["error"] == "params_refused"
-    assert "expected 'conv1.weight'" in answer["message"]
+    for path, body in (
+        ("/training", TRAINING),
+        ("/training/model_params", TRAINING),
+        ("/training/model_params/accuracy", ACCURACY),
+    ):
+        status, answer = await thesis.post(path, body)
+        assert (status, answer["error"]) == (422, "params_refused")
+        assert "expected 'conv1.weight'" in answer["message"]
+        status, answer = await thesis.post(path, {**body, "trainerId": "NO_SUCH"})
+        assert (status, answer["error"]) == (404, "unknown_trainer")
     assert await thesis.info() == before
-
-
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [("/training", TRAINING), ("/training/model_params", TRAINING), ("/training/model_params/accuracy", ACCURACY)],
-)
-async def test_an_unknown_trainer_is_answered_404(thesis: Thesis, path: str, body: dict[str, Any]) -> None:
-    status, answer = await thesis.post(path, {**body, "trainerId": "NO_SUCH"})
-    assert status == 404
-    assert answer["error"] == "unknown_trainer"
 
 
 async def test_a_round_with_a_node_of_the_thesis(thesis: Thesis) -> None:

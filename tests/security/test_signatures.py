@@ -160,9 +160,6 @@ def test_any_text_is_a_digest_or_refused(text: str) -> None:
 def test_what_could_stand_for_something_else_is_not_signed(value: str) -> None:
     with pytest.raises(SignatureRefused, match="one line of ASCII"):
         signature_base({Component("x"): value}, Covered((Component("x"),), ()))
-
-
-def test_what_is_not_there_is_not_signed() -> None:
     with pytest.raises(SignatureRefused, match="not there"):
         signature_base({}, Covered((Component("x"),), ()))
 
@@ -220,12 +217,6 @@ def test_a_member_that_begins_like_the_one_before_is_read_to_its_end(more: str) 
     else:
         found = read_inputs(text)
         assert (str(found["a"]), str(found["b"])) == ('("x");c=1', f'("x");c=1{more}')
-
-
-def test_parameters_of_components_are_read() -> None:
-    covered = read_inputs('a=("signature";req;key="node")')["a"]
-
-    assert covered.components == (Component("signature", (("req", True), ("key", "node"))),)
 
 
 @given(st.dictionaries(names, covereds, min_size=1, max_size=3))
@@ -310,16 +301,10 @@ def headers_and_body() -> tuple[dict[str, str], bytes]:
     return lines, body.encode()
 
 
-def test_a_node_sends_these_headers() -> None:
+def test_a_node_sends_these_headers_and_one_of_that_mesh_lets_them_in() -> None:
     headers, body = headers_and_body()
-
     assert sent(learnt(seal(), gate()), body).headers == headers
-
-
-def test_a_node_of_that_mesh_lets_it_in() -> None:
-    headers, body = headers_and_body()
     caller = admitted(gate(), headers)
-
     assert caller.key == TestKey(1).text
     caller.sent(sha256(body).digest())
 
