@@ -67,9 +67,8 @@ from flnet.rounds.view import JobView
 from flnet.text import joined, text
 
 HOLD_BYTES = 128 * 1024 * 1024  # of updates that a round holds before it begins to fold them into a sum
-WAY = (
-    4.0  # seconds for the way of an update, apart from two turns of each peer, between which it is looked at once
-)
+# Seconds for the way of an update, apart from two turns of each peer, between which it is looked at once.
+WAY = 4.0
 GATHERING = (Phase.FETCHING, Phase.TRAINING, Phase.GATHERING)  # a round that is not averaged yet
 OPEN = (*GATHERING, Phase.AVERAGING)  # updates still count
 NOT_CHOSEN = text("not chosen")
@@ -133,18 +132,10 @@ class BaseRound(ABC):
 
     def __init__(self, parts: Parts, key: RoundKey, record: RoundRecord, phase: Phase) -> None:
         self._parts = parts
-        self._settings, self._peers, self._held, self._series = (
-            parts.settings,
-            parts.peers,
-            parts.held,
-            parts.series,
-        )
-        self._arrivals, self._history, self._tell, self._save = (
-            parts.arrivals,
-            parts.history,
-            parts.tell,
-            parts.save,
-        )
+        self._settings, self._peers = parts.settings, parts.peers
+        self._held, self._series = parts.held, parts.series
+        self._arrivals, self._history = parts.arrivals, parts.history
+        self._tell, self._save = parts.tell, parts.save
         self.key, self.phase, self.record, self.is_recorded = key, phase, record, False
         self.error: str | None = None
 
@@ -522,6 +513,14 @@ class BaseJob(ABC, Generic[R_co]):
         """
         if self.phase is Phase.LOADING:
             raise NotReady(text("{trainer} is still loading its data", self.settings.trainer))
+        self._must_have_data()
+
+    def _must_have_data(self) -> None:
+        """Refuse what no trainer without data can take part in.
+
+        Raises:
+            NoData: there are none.
+        """
         if self.phase is Phase.NO_DATA:
             raise NoData(self.settings.trainer, self.error or text("no data"))
 

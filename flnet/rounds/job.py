@@ -12,7 +12,6 @@ from typing import Any
 
 from flnet.errors import (
     JobBusy,
-    NoData,
     NotComparable,
     OtherRounds,
     ParamsRefused,
@@ -164,8 +163,7 @@ class Job(BaseJob[Round]):
             StaleRound, RoundLost: it is over, or another initiator's start comes first.
             ParamsRefused: its parameters do not fit, or it trains something else.
         """
-        if self.phase is Phase.NO_DATA:
-            raise NoData(self.settings.trainer, self.error or text("no data"))
+        self._must_have_data()
         if self.phase is Phase.LOADING:
             self.inbox.ask_later(event)
             return []
@@ -303,8 +301,7 @@ class Job(BaseJob[Round]):
             JobBusy: a person went back to another model here.
         """
         held, phase = self.held, self.phase
-        if phase is Phase.NO_DATA:
-            raise NoData(self.settings.trainer, self.error or text("no data"))
+        self._must_have_data()
         must_agree(self.settings, event.agreement)
         if held.rolled_back and phase is Phase.IDLE:
             raise JobBusy(

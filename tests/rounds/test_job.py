@@ -59,20 +59,13 @@ def test_what_a_loading_job_cannot_take(event: Event, error: type[PeerError]) ->
     assert frozen(bench.job) == before
 
 
-def test_a_start_that_comes_while_loading_is_joined_when_ready() -> None:
+def test_of_the_starts_that_come_while_loading_the_one_that_counts_is_joined_when_ready() -> None:
     bench = Bench(prepare=False)
-    assert bench.hear(asked("a", w=[4, 4])) == []
+    for event in (asked("c", 1), asked("a", 1, w=[4, 4]), asked("c", 1), asked("a", 0)):
+        assert bench.hear(event) == []
     bench.hear(prepared())
-    assert (bench.phase, bench.job.key) == (Phase.TRAINING, key(0))
+    assert (bench.phase, bench.job.key) == (Phase.TRAINING, key(1, "a"))
     assert bench.one(Train).params["w"].tolist() == [4, 4]
-
-
-def test_of_several_starts_while_loading_the_one_that_counts_is_joined() -> None:
-    bench = Bench(prepare=False)
-    for event in (asked("c", 1), asked("a", 1), asked("c", 1), asked("a", 0)):
-        bench.hear(event)
-    bench.hear(prepared())
-    assert bench.job.key == key(1, "a")
 
 
 def test_a_start_while_loading_that_does_not_fit_is_shown_and_leaves_the_job_idle() -> None:
