@@ -135,7 +135,7 @@ def test_the_first_node_has_labels_of_the_desired_space_and_the_others_have_coar
 
 
 def test_nodes_take_turns_and_learn_from_each_other() -> None:
-    figures = outcome(rounds=40).figures
+    figures = outcome(rounds=20).figures
     assert figures[BEFORE][0] is None  # the last round was the turn of the others
     assert None not in figures[BEFORE][1:]
     (last,) = set(figures[AFTER])
