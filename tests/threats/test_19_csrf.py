@@ -103,8 +103,16 @@ async def test_nothing_is_ever_allowed_to_another_site(app: Quart, client: Clien
 
 @pytest.mark.browser
 @pytest.mark.asyncio(loop_scope="session")
-@pytest.mark.parametrize("host", [FOREIGN, "127.0.0.1", "localhost"])
-@pytest.mark.parametrize("signs_in", [False, True])
+@pytest.mark.parametrize(
+    ("host", "signs_in"),
+    [
+        *((FOREIGN, False), (FOREIGN, True), ("127.0.0.1", True)),
+        *(
+            pytest.param(host, signs_in, marks=pytest.mark.long)
+            for host, signs_in in (("127.0.0.1", False), ("localhost", False), ("localhost", True))
+        ),
+    ],
+)
 async def test_a_page_in_a_real_browser_changes_nothing(
     serving: Serve, node: FakeNode, chromium: Any, host: str, signs_in: bool
 ) -> None:

@@ -58,3 +58,4 @@ def test_the_policy_allows_no_script_but_the_nodes_own_files() -> None:
     assert {"default-src 'self'", "object-src 'none'", "base-uri 'none'", "frame-ancestors 'none'"} <= {
         part.strip() for part in policy.split(";")
     }
+    assert (HEADERS["X-Content-Type-Options"], HEADERS["Referrer-Policy"]) == ("nosniff", "same-origin")

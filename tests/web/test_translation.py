@@ -156,15 +156,6 @@ def test_the_compiled_catalogue_is_that_of_the_source(language: str) -> None:
     assert [message.id for message in source if message.id and message.fuzzy] == []
 
 
-def test_a_text_without_translation_would_be_found(tmp_path: Path) -> None:
-    templates = tmp_path / "resources" / "web"
-    templates.mkdir(parents=True)
-    (tmp_path / "flnet").mkdir()
-    (tmp_path / "flnet" / "new.py").write_text('t("one"); t(other); u("no"); text("{n} two", n)')
-    (templates / "new.html").write_text("{{ _(\"three\") }} {{ _('{n} four', n=1) }} {{ f('no') }}")
-    assert [message for *_, message in extracted(tmp_path)] == ["one", "{n} two", "three", "{n} four"]
-
-
 # Sentences in the sources
 
 

@@ -60,15 +60,6 @@ def browser(async_chromium: Any) -> Iterator[AsyncWatched]:
     assert watched.foreign == []
 
 
-async def test_a_request_to_another_host_fails_a_test(running: Running, browser: AsyncWatched) -> None:
-    async with running() as port:
-        page = await browser.new_page(bypass_csp=True)
-        await page.goto(f"http://127.0.0.1:{port}/")
-        await page.evaluate("fetch('http://192.0.2.1/x').catch(() => null)")
-    assert browser.foreign == ["http://192.0.2.1/x"]
-    browser.foreign.clear()
-
-
 async def test_a_person_starts_a_round_without_any_script(running: Running, node: FakeNode, browser: Any) -> None:
     mesh_of_three(node)
     requested: list[str] = []

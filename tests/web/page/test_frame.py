@@ -47,9 +47,11 @@ async def test_the_language_is_the_browsers_until_a_person_chooses_one(client: C
 
 async def test_the_page_says_how_nodes_know_each_other(client: Client, node: FakeNode) -> None:
     keyed = create_app(node, load_settings({"mesh_key": "correct horse battery staple"}, {})).test_client()
-    assert "open mesh" in (await load(client)).text
-    page = await load(keyed)
-    assert "mesh with a key" in page.text and "correct horse" not in page.text
+    for path in ("/", "/view/keys", "/view/data", "/view/api", "/sign-in"):
+        assert "open mesh" in (await load(client, path)).text
+        page = await load(keyed, path)
+        assert "mesh with a key" in page.text and "signed but not encrypted" in page.text
+        assert "correct horse" not in page.text
     assert "malla con clave" in (await load(keyed, Accept_Language="es")).text
 
 

@@ -148,11 +148,6 @@ async def test_who_only_reads_is_not_shown_who_waits(node: PinnedNode) -> None:
     assert (answer.status_code, node.trust.trusts(STRANGER)) == (401, False)
 
 
-@pytest.mark.parametrize(("do", "words"), [("", "do: expected accept"), ("<b>", "do: expected accept")])
-async def test_what_is_no_order_is_refused(client: Client, do: str, words: str) -> None:
-    assert words in (await press(client, do)).text
-
-
 async def test_a_key_that_is_gone_is_told(client: Client) -> None:
     answer = await client.get(f"{KEYS}?distrust={fingerprint(FRIEND)}")
     assert answer.status_code == 422
