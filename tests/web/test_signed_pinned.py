@@ -23,7 +23,7 @@ from flnet.web.server import serve
 from flnet.wire.http import HttpTransport
 from tests.security.keypairs import TestKey
 from tests.security.test_tls import ask
-from tests.web.conftest import Client, free_socket
+from tests.web.conftest import free_socket
 from tests.web.fake_node import FakeNode
 
 CAREFUL = load_settings({"trust_loopback": "false"}, {})  # the caller of these tests is a stranger
@@ -64,30 +64,6 @@ async def caller(key: TestKey, receiver: str) -> AsyncIterator[HttpTransport]:
         yield transport
     finally:
         await transport.close()
-
-
-@pytest.mark.parametrize(
-    "path", ["/info", "/jobs", "/peers", "/mesh", "/events.jsonl", "/jobs/MNIST/models", "/trust"]
-)
-async def test_a_stranger_reads_nothing(client: Client, path: str) -> None:
-    assert (await client.get(path)).status_code == 401
-
-
-@pytest.mark.parametrize("path", ["/health", "/ready", "/openapi.json", "/sign-in"])
-async def test_what_watches_over_machines_and_who_signs_in_need_is_there(client: Client, path: str) -> None:
-    assert (await client.get(path)).status_code in (200, 503)
-
-
-async def test_a_stranger_does_not_learn_why_a_node_is_not_ready(client: Client, node: Pinned) -> None:
-    node.is_ready = False
-    answer = await client.get("/ready")
-    assert answer.status_code == 503 and (await answer.get_json())["reasons"] == []
-    assert node.ready()["reasons"] != []
-
-
-async def test_the_browser_of_a_stranger_is_led_to_the_sign_in(client: Client) -> None:
-    answer = await client.get("/", headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
-    assert (answer.status_code, answer.headers["Location"]) == (302, "/sign-in")
 
 
 async def test_over_tls_an_accepted_node_reads_and_another_one_is_refused(

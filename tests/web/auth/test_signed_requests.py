@@ -146,6 +146,7 @@ async def test_strangers_read_nothing_of_the_mesh(app: Quart, node: Keyed) -> No
         "/events.jsonl",
         "/peers",
         "/mesh",
+        "/trust",
         "/jobs/MNIST",
         "/jobs/MNIST/history",
         "/jobs/MNIST/history.csv",
