@@ -35,7 +35,7 @@ from flnet.store.base import USUAL
 from flnet.store.memory import MemoryStore
 from flnet.wire.transport import Reply
 from tests.helpers import key
-from tests.node.mesh import MNIST_3_7, Linear, Mesh
+from tests.node.mesh import MNIST_3_7, Linear, Mesh, mesh_of
 
 
 class Spied(MemoryStore):
@@ -65,21 +65,16 @@ def store() -> Spied:
 
 @pytest.fixture
 async def mesh(store: Spied) -> AsyncIterator[Mesh]:
-    mesh = Mesh()
-    await mesh.add("a", Linear(1.0))
-    await mesh.add("b", Linear(2.0), ("a",), store=store)
-    await mesh.full()
-    yield mesh
-    await mesh.stop()
+    async with mesh_of(1.0) as made:
+        await made.add("b", Linear(2.0), ("a",), store=store)
+        await made.full()
+        yield made
 
 
 async def rounds(mesh: Mesh, count: int) -> NodeRuntime:
-    node = mesh.nodes["b"]
-    first = node.job(MNIST_3_7).current_round + 1
-    for number in range(first, first + count):
-        node.deliver(MNIST_3_7, RoundTriggered())
-        await mesh.idle(number)
-    return node
+    for _ in range(count):
+        await mesh.train("b")
+    return mesh.nodes["b"]
 
 
 async def test_the_newest_come_from_memory_and_all_of_them_from_the_store(mesh: Mesh, store: Spied) -> None:

@@ -1,10 +1,11 @@
-"""A node whose disk takes its time: it hears further events, and shows nothing that is not saved."""
+"""A node whose disk takes its time, or is full: it hears further events, and shows nothing that is not saved."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,12 @@ from flnet.protocol.updates import Update
 from flnet.rounds.steps import Phase
 from flnet.store.base import SavedJob
 from flnet.store.memory import MemoryStore
-from tests.node.mesh import MNIST_3_7, mesh_of, until
+from tests.node.mesh import MNIST_3_7, Linear, mesh_of, until
+
+
+def kinds(node: NodeRuntime) -> list[str]:
+    return [item.kind for item in node.feed.recent()]
+
 
 PEERS = [PeerId(f"p{i}") for i in range(6)]
 
@@ -125,3 +131,29 @@ async def test_a_node_that_ends_saves_what_it_has_heard() -> None:
         saved = await disk.load(MNIST_3_7)
         assert saved is not None
         assert [kept.update.peer for kept in saved.updates] == PEERS
+
+
+async def test_with_a_full_disk_rounds_go_on_and_nothing_false_is_promised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("flnet.node.performer.RETRY_SECONDS", 0.01)
+    soon: dict[str, Any] = {"wait_time_in_seconds_to_force_fedavg": 1.0}
+    disk = SlowDisk()
+    async with mesh_of(1.0, **soon) as mesh:
+        a, b = mesh.nodes["a"], await mesh.add("b", Linear(2.0), ("a",), store=disk, **soon)
+        await mesh.full()
+        disk.full = True
+        await mesh.train()
+        assert a.history(MNIST_3_7)[0]["contributors"] == ["a"]  # b gave none that it could not give again
+        assert "peer_declined" in kinds(a)
+        assert kinds(b).count("state_not_written") == 1
+        assert b.ready()["reasons"] == ["state cannot be written: No space left on device"]
+        assert not b.ready()["ready"]
+        disk.full = False
+        await until(lambda: bool(b.ready()["ready"]))
+        assert "state_written" in kinds(b)
+        await mesh.train()
+        assert a.history(MNIST_3_7)[1]["contributors"] == ["a", "b"]
+        saved = await disk.load(MNIST_3_7)
+        assert saved is not None
+        assert [record["round"] for record in saved.records] == [0, 1]
