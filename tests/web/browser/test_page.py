@@ -73,11 +73,11 @@ async def test_a_person_starts_a_round_without_any_script(running: Running, node
         assert await page.get_by_role("cell", name="92.87 %", exact=True).is_visible()
 
         await page.get_by_role("button", name="Do a training round").first.click()
-        assert await page.get_by_role("status").inner_text() == "Round 3 of MNIST has been started."
+        await page.get_by_role("status").get_by_text("Round 3 of MNIST has been started.").wait_for()
         assert node.jobs["MNIST"].phase == "TRAINING"
 
         await page.get_by_role("button", name="Do a training round").first.click()
-        assert "already" in await page.get_by_role("alert").inner_text()
+        await page.get_by_role("alert").filter(has_text="already").wait_for()  # while the next page comes
 
         await node.finish_round("MNIST", before=0.9123, after=0.9345)
         await page.get_by_role("link", name="Refresh").click()
