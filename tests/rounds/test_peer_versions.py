@@ -31,9 +31,8 @@ from flnet.protocol.events import (
 )
 from flnet.protocol.messages import MAX_PEERS, AskVersion, VersionReply
 from flnet.protocol.updates import RoundKey, Update
-from flnet.rounds.asynchronous import AsynchronousJob, NewVersion
+from flnet.rounds.asynchronous import AsynchronousJob, NewVersion, Versions, common_start, read_known
 from flnet.rounds.model import HeldModel
-from flnet.rounds.peer_versions import Versions, common_start, read_known
 from flnet.rounds.peers import Peers
 from flnet.rounds.settings import Rules, publish
 from tests.helpers import params
