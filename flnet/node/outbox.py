@@ -9,10 +9,10 @@ from typing import Any
 
 from flnet.errors import NotAccepted, NotAnnounced, PeerError, PeerRefused, TransportError
 from flnet.membership.members import Members
+from flnet.node.announcements import OTHER_KEY, AnnouncementSender, Distances, refusal_of
 from flnet.node.event_queue import Deliver
 from flnet.node.formats import BodyFormats, BufferPool
 from flnet.node.inbound import claim_of, version_in
-from flnet.node.mesh_calls import OTHER_KEY, AnnouncementSender, Distances, refusal_of
 from flnet.node.round_history import Traffic
 from flnet.node.trust import Trust
 from flnet.params.blob import Blob, Landing

@@ -12,6 +12,7 @@ from flnet.compute.queue import ComputeQueue
 from flnet.errors import NotComparable, NotReady, PeerError, Pending, UnknownPath
 from flnet.fingerprints import short
 from flnet.membership.names import NameTaken
+from flnet.node.announcements import Distances, Introductions, PeerInfos
 from flnet.node.core import NodeCore
 from flnet.node.data_import import DataImports, FolderWatcher
 from flnet.node.event_log import EventLog, EventLogStore
@@ -27,7 +28,6 @@ from flnet.node.interface import (
     View,
 )
 from flnet.node.leave_one_out import LeaveOneOut
-from flnet.node.mesh_calls import Distances, Introductions, PeerInfos
 from flnet.node.model_registry import ModelRegistry
 from flnet.node.model_service import ModelService
 from flnet.node.performer import Answered, Performer

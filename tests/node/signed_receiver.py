@@ -9,7 +9,7 @@ from functools import lru_cache
 from hashlib import sha256
 
 from flnet.errors import NotAccepted, PeerError, SignatureNeeded
-from flnet.node import mesh_calls as introductions
+from flnet.node import announcements as introductions
 from flnet.node.runtime import NodeRuntime
 from flnet.node.trust import Signing, Trust, made_of
 from flnet.protocol.messages import ModelParams

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import zstandard
 
+from flnet.node.announcements import Distances
 from flnet.node.core import NodeCore
 from flnet.node.formats import BodyFormats, BufferPool, Form
-from flnet.node.mesh_calls import Distances
 from flnet.node.outbox import Outbox
 from flnet.node.round_history import Traffic
 from flnet.params.blob import Blob

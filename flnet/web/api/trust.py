@@ -8,8 +8,8 @@ from pydantic import Field
 
 from flnet.errors import NotPinned, TrustFull, UnknownKey
 from flnet.node import interface
+from flnet.node.announcements import PATH, introductions_of
 from flnet.node.interface import Node
-from flnet.node.mesh_calls import PATH, introductions_of
 from flnet.node.trust import Trust
 from flnet.protocol.messages import PersonMessage
 from flnet.rounds.view import View

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from flnet.errors import PeerUnreachable
 from flnet.fingerprints import fingerprint, short
-from flnet.node import mesh_calls as module
+from flnet.node import announcements as module
+from flnet.node.announcements import Distances, Introductions, PeerInfos, introductions_of, vouched_in
 from flnet.node.interface import PeerInfo, View
-from flnet.node.mesh_calls import Distances, Introductions, PeerInfos, introductions_of, vouched_in
 from flnet.node.trust import Trust
 from flnet.wire.transport import Reply
 from tests.node.mesh import mesh_of, until
