@@ -200,7 +200,11 @@ def test_a_note_that_is_gone_damaged_or_of_another_key_is_written_again(tmp_path
 DAMAGED = [b"", b"\x00" * 119, b"-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n"]
 
 
-@pytest.mark.parametrize("pem", [*DAMAGED, pem_of(generate_private_key(SECP256R1()))])
+@pytest.mark.parametrize(
+    "pem",
+    [*DAMAGED, pem_of(generate_private_key(SECP256R1()))],
+    ids=["empty", "zeros", "no key in it", "other curve"],
+)
 def test_a_key_that_cannot_be_used_is_refused_and_left_as_it_is_until_a_new_one_is_asked_for(
     tmp_path: Path, pem: bytes
 ) -> None:
