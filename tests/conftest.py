@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 LONG = "long"
+LONGEST_ID = 100
 LONGEST = ("nodes", "browser")  # groups of tests
 START_NODES = frozenset({"cli", "fuzz", "processes", "threats", "web"})  # folders whose slow tests start nodes
 
@@ -41,6 +42,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker(LONG)]
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Long bytes are no name of a test: a fresh key or the time in an archive differs from process to process."""
+    return argname if isinstance(val, bytes) and len(val) > LONGEST_ID else None
 
 
 def pytest_collection_finish() -> None:
