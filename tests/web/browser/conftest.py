@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from tests.processes.harness import RealNode
-from tests.web.browsing import ARGS, CHROMIUM, Watched, for_one_test, launched
+from tests.web.browsing import ARGS, CHROMIUM, LONG, Watched, for_one_test, launched
 
 
 @pytest.fixture(scope="module")
@@ -17,6 +17,7 @@ def chromium() -> Iterator[Any]:
     """A real browser, for the tests of one module."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with sync_api.sync_playwright() as driver:
+        sync_api.expect.set_options(timeout=LONG)
         started = driver.chromium.launch(executable_path=CHROMIUM, args=ARGS)
         yield started
         started.close()

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.processes.harness import RealNode, harness, until
-from tests.web.browsing import LONG, MARKS, check_looks
+from tests.web.browsing import MARKS, check_looks
 from tests.web.digit_files import TRAINER, digit_archive, digit_files
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -56,7 +56,7 @@ def test_what_is_not_read_is_undone_and_a_button_stops_what_is_on_its_way(
     (tmp_path / "notes.txt").write_text("not what it reads")
     page.get_by_label("Files or an archive").set_input_files(tmp_path / "notes.txt")
     page.get_by_role("button", name=SEND).click()
-    expect(page.get_by_role("alert").last).to_contain_text("bring the four idx files", timeout=LONG)
+    expect(page.get_by_role("alert").last).to_contain_text("bring the four idx files")
     check_looks(page)
     assert in_place(node) == []
     assert phase(node) == "NO_DATA"
@@ -73,7 +73,7 @@ def test_what_is_not_read_is_undone_and_a_button_stops_what_is_on_its_way(
     until(lambda: 0 < float(bar.evaluate("bar => bar.value")) < 100, "the bar to move")
     until(lambda: any(name.startswith(".import-") for name in in_place(node)), "the first bytes on disk")
     page.get_by_role("button", name="Cancel").click()
-    expect(page.get_by_role("alert").last).to_have_text("Cancelled; nothing was changed.", timeout=LONG)
+    expect(page.get_by_role("alert").last).to_have_text("Cancelled; nothing was changed.")
     until(lambda: in_place(node) == [], "what came to be gone")
     expect(bar).to_be_hidden()
 
@@ -85,9 +85,9 @@ def test_an_archive_is_brought_and_trained_on(node: RealNode, page: Any, tmp_pat
     expect(page.get_by_role("alert").last).to_have_text("Choose a file or a folder first.")
     page.get_by_label("Files or an archive").set_input_files(digit_archive(tmp_path / "packed"))
     page.get_by_role("button", name=SEND).press("Enter")  # with the keyboard
-    expect(page.locator("#notices")).to_contain_text("4 files were taken in: 1,797 rows.", timeout=LONG)
-    expect(page.get_by_text("idx files in")).to_be_visible(timeout=LONG)
-    assert page.get_by_role("row", name="9").count() >= 1
+    expect(page.locator("#notices")).to_contain_text("4 files were taken in: 1,797 rows.")
+    expect(page.get_by_text("idx files in")).to_be_visible()
+    page.get_by_role("row", name="9").first.wait_for()
     until(lambda: phase(node) == "IDLE", "the job to be ready")
     job = node.job("DIGITS")
     assert (sum(job["counts"]["train"]), len(job["checksum"])) == (1500, 64)
@@ -103,7 +103,7 @@ def test_without_script_and_in_spanish_it_works_too(page: Any, tmp_path: Path) -
     expect(page.get_by_text("Traer datos a este entrenador")).to_be_visible()
     page.locator("input[type=file]").first.set_input_files(digit_archive(tmp_path / "packed"))
     page.get_by_role("button", name="Traer datos").click()
-    expect(page.get_by_role("status").first).to_contain_text("Se han incorporado 4 archivos", timeout=LONG)
+    expect(page.get_by_role("status").first).to_contain_text("Se han incorporado 4 archivos")
 
 
 @pytest.mark.parametrize("node", ["2/6"], indirect=True)
@@ -111,10 +111,11 @@ def test_a_whole_folder_is_brought_and_its_parts_are_drawn(page: Any, tmp_path: 
     digit_files(tmp_path / "chosen")
     page.get_by_label("or a whole folder").set_input_files(tmp_path / "chosen")
     page.get_by_role("button", name=SEND).click()
-    expect(page.locator("#notices")).to_contain_text("4 files were taken in", timeout=LONG)
+    expect(page.locator("#notices")).to_contain_text("4 files were taken in")
     drawn = page.get_by_role("figure")
-    expect(drawn).to_contain_text("this node has part 2", timeout=LONG)
-    assert (drawn.locator("circle").count(), drawn.locator("circle.own").count()) == (60, 10)
+    expect(drawn).to_contain_text("this node has part 2")
+    expect(drawn.locator("circle")).to_have_count(60)
+    expect(drawn.locator("circle.own")).to_have_count(10)
     drawn.get_by_text("The same as a table").press("Enter")
     totals = drawn.get_by_role("row", name="All together").get_by_role("cell").all_inner_texts()
     assert (len(totals), sum(map(int, totals))) == (6, 1500)

@@ -55,7 +55,7 @@ async def test_a_stranger_appears_is_told_and_accepted_with_the_keyboard(
         node.feed.publish("trust_pending", "ward-7 at 192.0.2.8:4000 waits")
         second = page.get_by_role("article").filter(has_text=spoken(FRIEND))
         await second.get_by_text(spoken(OWN)).wait_for()
-        assert "ward-7" in await page.locator("#said").inner_text()  # for screen readers
+        await page.locator("#said", has_text="ward-7").wait_for(state="attached")  # for screen readers
         assert await first.get_by_label("We compared the words").is_checked()  # what a person did stays
         box = second.get_by_label("We compared the words")
         for _ in range(60):
@@ -203,7 +203,7 @@ async def test_the_keyboard_is_enough_and_the_rules_are_kept(at: str, async_chro
     await page.keyboard.type("x" * 20)
     await page.keyboard.press("Enter")
     await page.get_by_role("alert").wait_for()
-    assert await field.get_attribute("aria-describedby") == "how fault"
+    await page.locator("[aria-describedby='how fault']").wait_for()
     await field.focus()
     await page.keyboard.type(TOKEN)
     await page.keyboard.press("Enter")

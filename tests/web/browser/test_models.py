@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,7 @@ from safetensors.numpy import load_file
 
 from flnet.params.params import Params
 from tests.processes.harness import Harness, RealNode, harness, until
-from tests.web.browsing import AXE, LONG, MARKS, check_looks, idle, see, tab_to, without_reload
+from tests.web.browsing import AXE, MARKS, check_looks, idle, see, tab_to, without_reload
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 expect = sync_api.expect
@@ -106,9 +107,9 @@ def test_a_digit_that_is_drawn_is_read(learnt: RealNode, visit: Open) -> None:
         page.get_by_role("button", name="Clear the drawing").click()
         with page.expect_response("**/view/predict/MNIST"):
             draw(page, DRAWN[digit])
-        expect(page.locator("[data-predicted]")).to_have_text(digit, timeout=LONG)
-        expect(page.locator("#said")).to_have_text(digit, timeout=LONG)  # for screen readers
-    assert page.get_by_role("row").count() == 10
+        expect(page.locator("[data-predicted]")).to_have_text(digit)
+        expect(page.locator("#said")).to_have_text(digit)  # for screen readers
+    expect(page.get_by_role("row")).to_have_count(10)
     check_looks(page)
 
 
@@ -133,14 +134,14 @@ def test_a_picture_is_judged_without_script_and_with_the_keyboard(
 ) -> None:
     (tmp_path / "one.png").write_bytes(png_of_a_one())
     page = visit(learnt, "/view/predict/MNIST", java_script_enabled=False)
-    assert not page.locator("canvas").is_visible()
+    expect(page.locator("canvas")).to_be_hidden()
     page.get_by_label("Picture (PNG or JPEG)").set_input_files(tmp_path / "one.png")
     page.get_by_role("button", name="Predict").click()
-    assert page.locator("[data-predicted]").inner_text() == "1"
+    expect(page.locator("[data-predicted]")).to_have_text("1")
     page = visit(learnt, "/view/predict/MNIST")
     tab_to(page, page.get_by_label("Picture (PNG or JPEG)"))
     chooser_of(page).set_files(tmp_path / "one.png")
-    expect(page.locator("[data-predicted]")).to_have_text("1", timeout=LONG)
+    expect(page.locator("[data-predicted]")).to_have_text("1")
 
 
 def chooser_of(page: Any) -> Any:
@@ -175,7 +176,7 @@ def test_a_row_of_a_table_is_judged_with_the_keyboard(learnt: RealNode, visit: O
         tab_to(page, page.get_by_role("textbox", name="km"))
         page.keyboard.type("9")
         page.keyboard.press("Enter")
-        assert page.locator("[data-predicted]").inner_text() in ("yes", "no")
+        expect(page.locator("[data-predicted]")).to_have_text(re.compile("^(yes|no)$"))
         assert page.evaluate("document.activeElement.value") == "9"
 
 
@@ -219,16 +220,16 @@ def test_without_script_a_model_is_pinned_and_gone_back_to_and_the_next_round_st
     newer, older = digests(mesh)
     page = visit(mesh.nodes[1], "/view/models/SLOW", java_script_enabled=False)
     page.get_by_role("button", name=f"Pin {older[:12]}").click()
-    assert "is kept until it is unpinned" in page.get_by_role("status").inner_text()
-    assert page.get_by_role("row", name=older[:12]).get_by_text("pinned", exact=True).is_visible()
+    expect(page.get_by_role("status")).to_contain_text("is kept until it is unpinned")
+    expect(page.get_by_role("row", name=older[:12]).get_by_text("pinned", exact=True)).to_be_visible()
     assert [model["pinned"] for model in mesh.nodes[1].get("/jobs/SLOW/models")] == [False, True]
 
     page.get_by_role("link", name=f"Use this model again: {older[:12]}").click()
-    assert page.get_by_text("If another node starts the next round first").is_visible()
+    expect(page.get_by_text("If another node starts the next round first")).to_be_visible()
     assert digests(mesh)[0] == newer  # nothing is done before the question is answered
     page.get_by_role("button", name="Go on from this model").click()
-    assert "is in use again" in page.get_by_role("status").inner_text()
-    assert page.get_by_role("row", name=older[:12]).get_by_text("held", exact=True).is_visible()
+    expect(page.get_by_role("status")).to_contain_text("is in use again")
+    expect(page.get_by_role("row", name=older[:12]).get_by_text("held", exact=True)).to_be_visible()
     with page.expect_download() as download:
         page.get_by_role("link", name="safetensors").first.click()
     download.value.save_as(tmp_path / "model.safetensors")
@@ -253,7 +254,7 @@ def test_with_the_keyboard_alone_and_where_another_node_starts_the_next_round(me
     mesh.hold()
     assert mesh.nodes[1].trigger().status_code == 202
     page.get_by_role("button", name="Go on from this model").click()
-    assert f"round {number} is still training here" in page.get_by_role("alert").inner_text()
+    expect(page.get_by_role("alert")).to_contain_text(f"round {number} is still training here")
     mesh.go()
     idle(mesh)
     newest = digests(mesh)[0]
@@ -287,11 +288,11 @@ def test_without_common_rounds_a_person_trains_and_merges_and_sees_the_versions(
             see(page, "there are no common rounds")
             page.get_by_role("button", name="Train and merge now").click()
             row = page.locator("table.versions tbody tr", has_text="n1")
-            expect(row.locator("td").nth(1)).to_have_text("v1", timeout=LONG)
-            expect(row.locator("td").nth(2)).to_contain_text("in version v1, 20", timeout=LONG)
+            expect(row.locator("td").nth(1)).to_have_text("v1")
+            expect(row.locator("td").nth(2)).to_contain_text("in version v1, 20")
             see(page, "merged n1 v1, trained, now v1")
             second.trigger()
-            expect(row.locator("td").nth(2)).to_contain_text("still to be merged", timeout=LONG)
-            expect(row.locator("td").nth(0)).to_have_text("v2", timeout=LONG)
+            expect(row.locator("td").nth(2)).to_contain_text("still to be merged")
+            expect(row.locator("td").nth(0)).to_have_text("v2")
         assert first.history()[-1]["contributors"] == ["n0", "n1"]
         check_looks(page)

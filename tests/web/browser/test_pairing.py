@@ -33,7 +33,7 @@ def test_two_people_let_their_nodes_meet(tmp_path: Path, browser: Watched) -> No
         theirs, ours = words(there.get("/info")["key"]), words(here.get("/info")["key"])
         card = page.get_by_role("article").filter(has_text=theirs.replace("-", " "))
         card.get_by_text(ours.replace("-", " ")).wait_for()
-        assert page.locator(".mesh .dot.pending[data-id=n1]").count() == 1
+        page.locator(".mesh .dot.pending[data-id=n1]").wait_for(state="attached")
         card.get_by_label("We compared the words").check()
         card.get_by_role("button", name="Accept").click()
         page.get_by_text("n1 is accepted.").first.wait_for()
