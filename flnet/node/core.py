@@ -18,7 +18,7 @@ from flnet.params.params import Digest, Params, PeerId, Rng, TrainerId
 from flnet.protocol.effects import Effect, TellJobs
 from flnet.protocol.events import ContactMade, Event, PeerLost, PeerSeen
 from flnet.protocol.messages import AskVersion, JobMessage, ModelParams, Packet, Peer, StartTraining
-from flnet.rounds.asynchronous import AsynchronousJob
+from flnet.rounds.asynchronous_job import AsynchronousJob
 from flnet.rounds.base import AnyJob
 from flnet.rounds.job import Job
 from flnet.rounds.settings import JobSettings, Rules, Waits

@@ -121,6 +121,22 @@ class Update:
     staleness: int = 0
     contribution: Contribution | None = field(default=None, compare=False)
 
+    def stated(self) -> dict[str, Any]:
+        """What its sender states of it, as fields of a message; in rounds and in versions."""
+        stated: dict[str, Any] = {
+            "examples": self.examples,
+            "labels": self.labels,
+            "accuracy": self.accuracy,
+            "base": self.base,
+        }
+        if (signed := self.contribution) is not None:
+            stated |= {
+                "schema_digest": signed.schema,
+                "key": signed.key or None,
+                "signature": signed.signature or None,
+            }
+        return stated
+
 
 Over = Literal["reached", "given_up", "stopped", "deadline"]
 

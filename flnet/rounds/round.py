@@ -36,7 +36,7 @@ from flnet.protocol.events import (
     UpdateOffered,
     UpdateReceived,
 )
-from flnet.protocol.messages import LAST_ROUND, Accuracy, ChoiceMessage, StartTraining
+from flnet.protocol.messages import LAST_ROUND, Accuracy, ChoiceMessage, ModelParams, StartTraining
 from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.adoption import Exchange
 from flnet.rounds.base import GATHERING, OPEN, BaseRound, Parts
@@ -44,7 +44,6 @@ from flnet.rounds.gathering import Closing, Gathering
 from flnet.rounds.history import RoundRecord, closing_words, contributions_of, names
 from flnet.rounds.model import Start
 from flnet.rounds.participation import chosen
-from flnet.rounds.round_messages import RoundMessages
 from flnet.rounds.series import PAUSED, Opening, Word
 from flnet.rounds.staleness import LATE, Late
 from flnet.rounds.steps import Phase
@@ -290,7 +289,7 @@ class Round(BaseRound):
     def decline(self, reason: str, late: bool = False) -> list[Effect]:
         """Tell every peer that this node takes no part in the round, so that nobody waits for it."""
         mine = self.gathering.receive(DeclineReceived(self._settings.my_id, self.key, reason, late))
-        return [Send(tuple(sorted(self._peers.here)), self._messages.decline(reason, late)), *mine]
+        return [self._refusal(self._peers.here, reason, late), *mine]
 
     def rest(self) -> list[Effect]:
         """Others are chosen to train in this round: nobody waits for this node, which averages what comes."""
@@ -310,10 +309,6 @@ class Round(BaseRound):
     # --- what it says to peers
 
     @property
-    def _messages(self) -> RoundMessages:
-        return RoundMessages(self._settings, self.key, self.choice, self.started_in)
-
-    @property
     def _seconds(self) -> float | None:
         """How long the own training of the round took; None where that is not noted."""
         return None if self.is_recorded else self.record.seconds.get("train") or None
@@ -321,12 +316,38 @@ class Round(BaseRound):
     def _start(self, to: Iterable[PeerId]) -> Send:
         """Tell peers that this node started the round."""
         model = self._held.current
-        return Send(tuple(sorted(to)), self._messages.start(model, self._series.stopping.message()), model.shared)
+        fields: dict[str, Any] = {
+            "base_round": model.round,
+            "contributors": model.contributors,
+            "digest": model.shared.digest,
+            "restored_at": model.restored_at,
+            "series": self._series.stopping.message(),
+            "choice": self.choice,
+            "run": self.started_in,
+        }
+        message = self._settings.message(StartTraining, self.key, **fields)
+        return Send(tuple(sorted(to)), message, model.shared)
+
+    def _update(self, to: Iterable[PeerId], own: Update) -> Send:
+        """Send peers the own update, or offer it."""
+        fields = {
+            **own.stated(),
+            "staleness": own.staleness or None,
+            "choice": self.choice,
+            "run": self.started_in,
+        }
+        digest = own.params.digest
+        message = self._settings.message(ModelParams, self.key, **fields, seconds=self._seconds, digest=digest)
+        return Send(tuple(sorted(to)), message, own.params)
+
+    def _refusal(self, to: Iterable[PeerId], reason: str, late: bool) -> Send:
+        """Tell peers that this node takes no part, or that its training goes on and counts in a later round."""
+        fields: dict[str, Any] = {"declined": reason[:500], "choice": self.choice, "late": late or None}
+        return Send(tuple(sorted(to)), self._settings.message(ModelParams, self.key, examples=0, **fields))
 
     def _spread(self, own: Update) -> list[Effect]:
         """Send the own update to all peers that are reachable."""
-        to = tuple(sorted(self._peers.here))
-        return [Send(to, self._messages.update(own, self._seconds), own.params)] if to else []
+        return [self._update(self._peers.here, own)] if self._peers.here else []
 
     def say_again(self, peer: PeerId) -> list[Effect]:
         """Send a peer that was away, or that this node did not reach, what it may have missed of the round."""
@@ -338,10 +359,10 @@ class Round(BaseRound):
         if self.key.initiator == me and is_open:
             effects.append(self._start((peer,)))
         if own is not None:
-            effects.append(Send((peer,), self._messages.update(own, self._seconds), own.params))
+            effects.append(self._update((peer,), own))
         elif me in self.gathering.declined:
             reason, late = self.gathering.declined[me], me in self.gathering.late
-            effects.append(Send((peer,), self._messages.decline(reason, late)))
+            effects.append(self._refusal((peer,), reason, late))
         return effects
 
     # --- the own training

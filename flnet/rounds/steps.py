@@ -215,7 +215,7 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
 _WAKES = frozenset({P.FETCHING, P.TRAINING})  # a version is begun; without any peer, nobody is asked
 _FOUND = frozenset({P.AVERAGING, P.TRAINING})  # all that could be fetched is here; the second: there was nothing
 
-# The same of jobs without common rounds (`flnet.rounds.asynchronous`).
+# The same of jobs without common rounds (`flnet.rounds.asynchronous_job`).
 ASYNCHRONOUS: Mapping[Phase, Mapping[type, Set[Phase]]] = {
     P.LOADING: _row(P.LOADING, (Restored,), {Prepared: _WAKES | {P.IDLE}, PrepareFailed: {P.NO_DATA}}),
     P.NO_DATA: _row(

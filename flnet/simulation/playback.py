@@ -15,7 +15,7 @@ from flnet.membership.roster import State
 from flnet.params.params import PeerId
 from flnet.protocol.messages import MAX_PEERS
 from flnet.protocol.updates import RoundKey
-from flnet.rounds.asynchronous import AsynchronousJob
+from flnet.rounds.asynchronous_job import AsynchronousJob
 from flnet.rounds.staleness import LATE
 from flnet.simulation.actions import Actions
 from flnet.simulation.cluster import Cluster, Listen

@@ -31,7 +31,7 @@ from flnet.protocol.events import (
 )
 from flnet.protocol.messages import MAX_PEERS, AskVersion, VersionReply
 from flnet.protocol.updates import RoundKey, Update
-from flnet.rounds.asynchronous import AsynchronousJob, NewVersion, Versions, common_start, read_known
+from flnet.rounds.asynchronous_job import AsynchronousJob, NewVersion, Versions, common_start, read_known
 from flnet.rounds.model import HeldModel
 from flnet.rounds.peers import Peers
 from flnet.rounds.settings import Rules, publish

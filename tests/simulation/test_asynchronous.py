@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flnet.params.params import PeerId
-from flnet.rounds.asynchronous import AsynchronousJob, Versions
+from flnet.rounds.asynchronous_job import AsynchronousJob, Versions
 from flnet.rounds.settings import Rules
 from flnet.simulation.cluster import Cluster
 from flnet.simulation.invariants import InvariantBroken, VersionLedger

@@ -57,7 +57,6 @@ from flnet.rounds.gathering import Gathering
 from flnet.rounds.history import RoundRecord, contributions_of, names
 from flnet.rounds.model import HeldModel
 from flnet.rounds.peers import Peers
-from flnet.rounds.round_messages import stated
 from flnet.rounds.settings import JobSettings, Tell
 from flnet.rounds.steps import ASYNCHRONOUS, Phase
 from flnet.rounds.stopping import TIMERS
@@ -262,7 +261,7 @@ def _mark(row: Sequence[Any]) -> Mark:
 
 
 def _stated(version: Version) -> Mapping[str, Any]:
-    fields = {"run": version.mark.run, "digest": version.mark.digest, **stated(version.update)}
+    fields = {"run": version.mark.run, "digest": version.mark.digest, **version.update.stated()}
     return {**fields, "examples": version.update.examples or 0}
 
 
