@@ -1,4 +1,4 @@
-"""Connections to peers: opened with asyncio after their addresses were checked, kept for httpx, with or without TLS."""
+"""Connections to peers: opened with asyncio after their addresses were checked, and kept, with or without TLS."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ import ipaddress
 import socket
 import ssl
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
-from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import httpcore
-import httpx
 
 from flnet.networks import Networks
 
@@ -250,47 +247,64 @@ def _is_address(host: str) -> bool:
     return True
 
 
-class PeerTransport(httpx.AsyncBaseTransport):
-    """Carries the requests of an httpx client over connections that a `Network` opens; each serves many of them.
+class Answer(NamedTuple):
+    """An answer whose head is here: names of headers in lower case, and the parts of the body as they come."""
 
-    It takes the place of httpcore's pool, which loses connections when a request is cancelled at certain moments:
+    status: int
+    headers: Mapping[str, str]
+    parts: AsyncIterator[bytes]
+
+    def header(self, name: str) -> str | None:
+        """The value of a header; values of a header that comes several times are joined with commas."""
+        return self.headers.get(name.lower())
+
+
+class Connections:
+    """Connections that a `Network` opens, over which requests go; each serves many of them, one after another.
+
+    They take the place of httpcore's pool, which loses connections when a request is cancelled at certain moments:
     here a connection is kept only after a whole answer, and closed in every other case. Failures come as httpcore
     raises them.
     """
 
-    def __init__(self, network: Network, tls: ssl.SSLContext | None) -> None:
-        self._network, self._tls = network, tls
+    def __init__(self, network: Network, tls: ssl.SSLContext | None = None, tls_name: str = "") -> None:
+        """Open nothing yet.
+
+        Args:
+            network: opens them.
+            tls: for requests to https.
+            tls_name: the name that is asked for in the handshake.
+        """
+        self._network, self._tls, self._tls_name = network, tls, tls_name
         self._open: set[_Open] = set()
         self._idle: dict[Place, list[_Open]] = {}
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request and read the head of its answer."""
-        url = request.url
-        asked = httpcore.Request(
-            request.method,
-            httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
-            headers=request.headers.raw,
-            content=request.stream,
-            extensions=request.extensions,
-        )
+    @asynccontextmanager
+    async def answer(self, request: httpcore.Request) -> AsyncIterator[Answer]:
+        """Send a request and read the head of its answer; afterwards the connection is kept or closed."""
         try:
-            connection, answer = await self._answer(asked)
+            connection, response = await self._send(request)
         except ConnectionClosed:  # perhaps the peer closed a kept connection just now
-            if request.method != "GET":
+            if request.method != b"GET":
                 raise
-            connection, answer = await self._answer(asked)
-        body = _Body(answer, partial(self._answered, connection))
-        return httpx.Response(answer.status, headers=answer.headers, stream=body)
+            connection, response = await self._send(request)
+        try:
+            yield Answer(response.status, _joined(response.headers), response.aiter_stream())
+        finally:
+            try:
+                await response.aclose()
+            finally:
+                self._answered(connection)
 
-    async def aclose(self) -> None:
+    def close(self) -> None:
         """Close all connections."""
         for connection in list(self._open):
             self._close(connection)
 
-    async def _answer(self, asked: httpcore.Request) -> tuple[_Open, httpcore.Response]:
-        connection = self._take((asked.url.host, asked.url.port)) or await self._connect(asked)
+    async def _send(self, request: httpcore.Request) -> tuple[_Open, httpcore.Response]:
+        connection = self._take((request.url.host, request.url.port)) or await self._connect(request.url)
         try:
-            return connection, await connection.http.handle_async_request(asked)
+            return connection, await connection.http.handle_async_request(request)
         except BaseException:
             self._close(connection)
             raise
@@ -306,15 +320,13 @@ class PeerTransport(httpx.AsyncBaseTransport):
         self._idle.pop(place, None)
         return None
 
-    async def _connect(self, asked: httpcore.Request) -> _Open:
-        origin = asked.url.origin
+    async def _connect(self, url: httpcore.URL) -> _Open:
+        origin = url.origin
         stream = await self._network.connect_tcp(origin.host.decode(), origin.port)
         if origin.scheme == b"https":
             assert self._tls is not None
-            await stream.start_tls(self._tls, asked.extensions["sni_hostname"])
-        connection = _Open(
-            (asked.url.host, asked.url.port), stream, httpcore.AsyncHTTP11Connection(origin, stream)
-        )
+            await stream.start_tls(self._tls, self._tls_name)
+        connection = _Open((url.host, url.port), stream, httpcore.AsyncHTTP11Connection(origin, stream))
         self._open.add(connection)
         return connection
 
@@ -352,33 +364,12 @@ class _Open:
             self.timer = None
 
 
-class _Body(httpx.AsyncByteStream):
-    """The body of an answer; when it is closed, its connection is kept or closed."""
-
-    def __init__(self, answer: httpcore.Response, done: Callable[[], None]) -> None:
-        self._answer, self._done = answer, done
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        stream = self._answer.stream
-        assert isinstance(stream, AsyncIterable)
-        return stream.__aiter__()
-
-    async def aclose(self) -> None:
-        try:
-            await self._answer.aclose()
-        finally:
-            self._done()
-
-
-def open_client(network: Network, tls: ssl.SSLContext | None = None) -> httpx.AsyncClient:
-    """What requests are sent with: no cookies, no proxies, no redirects; the transport has the timeouts."""
-    return httpx.AsyncClient(
-        transport=PeerTransport(network, tls),
-        headers={"Accept-Encoding": "identity", "User-Agent": "flnet"},
-        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
-        timeout=httpx.Timeout(None),
-        trust_env=False,
-    )
+def _joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for raw, value in headers:
+        name, words = raw.decode("latin-1").lower(), value.decode("latin-1")
+        found[name] = f"{found[name]}, {words}" if name in found else words
+    return found
 
 
 def key_shown(exc: Exception) -> str | None:

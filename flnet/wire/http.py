@@ -13,24 +13,23 @@ import re
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import suppress
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import quote
 from weakref import WeakValueDictionary
 
 import httpcore
-import httpx
 
 from flnet.errors import Challenged, PeerRefused, PeerTimeout, PeerUnreachable, StrangerThere, TransportError
-from flnet.names import check_host
+from flnet.names import check_host, hostport
 from flnet.networks import Networks
 from flnet.params.blob import Blob, Landing
 from flnet.params.params import Rng
-from flnet.security.signing import RequestSigner, SignedRequest, VerifiedReply
+from flnet.security.signing import Header, RequestSigner, SignedRequest, VerifiedReply
 from flnet.text import text
-from flnet.wire.connections import Network, NotCalled, key_shown, open_client
+from flnet.wire.connections import Answer, Connections, Network, NotCalled, key_shown
 from flnet.wire.timeouts import STEP, Budget, LinkSpeeds, TransferWatch, now
 from flnet.wire.transport import Reply, sha256_of, wait_of
 
@@ -46,7 +45,7 @@ _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 _LENGTH = re.compile(r"[0-9]{1,18}")
 _STRONG_ETAG = re.compile(r'"[!#-~]{0,200}"')  # a weak one does not promise the same bytes (RFC 9110, 13.1.5)
 Result = TypeVar("Result")
-Read = Callable[[httpx.Response, TransferWatch, VerifiedReply | None], Awaitable[Result]]
+Read = Callable[[Answer, TransferWatch, VerifiedReply | None], Awaitable[Result]]
 
 
 class CutOff(ConnectionError):
@@ -72,7 +71,6 @@ FAULTS: dict[type[Exception], Fault] = {
     httpcore.ProtocolError: Fault(PeerUnreachable, text("the answer is no HTTP"), again=True),
     httpcore.TimeoutException: Fault(PeerTimeout, text("no answer in time"), again=False),
     NotCalled: Fault(PeerUnreachable, text("no request goes there"), again=False),
-    httpx.InvalidURL: Fault(PeerUnreachable, text("no address of HTTP"), again=False),
     ValueError: Fault(PeerUnreachable, text("no address of HTTP"), again=False),
     ssl.SSLError: Fault(
         PeerUnreachable, text("it speaks no TLS: its mesh is not pinned, and this one is"), again=False
@@ -100,7 +98,7 @@ class Request(NamedTuple):
     body: bytes | Blob | None = None
     headers: Mapping[str, str] = MappingProxyType({})
     stranger: bool = False  # whether it may go to a node whose key is not accepted
-    tls: Any = None  # if it has one of its own
+    connections: Connections | None = None  # if it has some of its own
 
 
 def post(body: bytes | Blob, content_type: str) -> Request:
@@ -135,12 +133,12 @@ class PeerUrls:
         """
         self._networks, self._scheme = networks, "https" if tls else "http"
 
-    def url(self, address: str, path: str) -> httpx.URL:
+    def url(self, address: str, path: str) -> httpcore.URL:
         """The URL of this path at "host:port".
 
         Raises:
             NotCalled: no request goes there.
-            ValueError, httpx.InvalidURL: it is no address.
+            ValueError: it is no address.
         """
         url = url_of(address, path, self._scheme)
         if self._networks is not None:
@@ -151,19 +149,19 @@ class PeerUrls:
 
 
 @lru_cache(maxsize=256)
-def url_of(address: str, path: str, scheme: str = "http") -> httpx.URL:
+def url_of(address: str, path: str, scheme: str = "http") -> httpcore.URL:
     """The URL of a path, and the query behind it, at "host:port".
 
     Raises:
-        ValueError, httpx.InvalidURL: it is no address.
+        ValueError: it is no address.
     """
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
         raise ValueError(text('expected "host:port"'))
     bare = check_host(host.removeprefix("[").removesuffix("]"))
     plain, mark, query = path.partition("?")
-    at = f"[{bare}]" if ":" in bare else bare
-    return httpx.URL(f"{scheme}://{at}:{int(port)}{quote(plain)}{mark}{quote(query, '=&')}")
+    target = f"{quote(plain)}{mark}{quote(query, '=&')}"
+    return httpcore.URL(scheme=scheme, host=bare, port=int(port), target=target)
 
 
 class Resumption:
@@ -189,7 +187,7 @@ class Resumption:
         wanted["Range"] = f"bytes={self._landing.received}-"
         return {**wanted, "If-Range": self._etag} if self._etag else wanted
 
-    def accept(self, status: int, headers: Mapping[str, str]) -> None:
+    def accept(self, status: int, header: Header) -> None:
         """Look at the head of an answer below 400, before its body.
 
         Raises:
@@ -198,25 +196,25 @@ class Resumption:
         """
         start = self._landing.received
         if status == 206 and start:
-            total = self._rest(headers, start)
+            total = self._rest(header, start)
         elif status == 200 and not start:
-            total = _length(headers)
+            total = _length(header)
         elif status == 200:
             raise TransportError(
                 text("asked for the bytes from {start} on, but the whole body came, or another one", start)
             )
         else:
             raise TransportError(text("expected a body, but the answer was {status}", status))
-        etag = headers.get("ETag", "")
+        etag = header("ETag") or ""
         if start and self._etag and etag not in ("", self._etag):
             raise TransportError(text("the body changed while it was transferred"))
         if _STRONG_ETAG.fullmatch(etag):
             self._etag = etag
-        coding = headers.get("Content-Encoding", "").strip().lower()
+        coding = (header("Content-Encoding") or "").strip().lower()
         self._landing.expect(total, None if coding in ("", "identity") else coding)
 
-    def _rest(self, headers: Mapping[str, str], start: int) -> int:
-        stated = headers.get("Content-Range", "")
+    def _rest(self, header: Header, start: int) -> int:
+        stated = header("Content-Range") or ""
         match = _CONTENT_RANGE.fullmatch(stated)
         first, last, total = map(int, match.groups()) if match else (0, 0, 0)
         if first != start or last + 1 != total or last < first:
@@ -226,8 +224,8 @@ class Resumption:
         return total
 
 
-def _length(headers: Mapping[str, str]) -> int:
-    stated = headers.get("Content-Length", "")
+def _length(header: Header) -> int:
+    stated = header("Content-Length") or ""
     if not _LENGTH.fullmatch(stated):
         raise TransportError(text("the answer does not say how large its body is"))
     return int(stated)
@@ -266,7 +264,7 @@ class HttpTransport:
             LinkSpeeds(timeout_seconds, time.monotonic),
         )
         self._channel, self._network = channel, Network(networks, timeout_seconds)
-        self._client = open_client(self._network, channel.known if channel else None)
+        self._connections = self._open(channel.known if channel else None)
         self._turns = WeakValueDictionary[str, asyncio.Semaphore]()
         self._under_way, self._closed = set[asyncio.Timeout](), False
 
@@ -297,8 +295,13 @@ class HttpTransport:
             PeerUnreachable, PeerTimeout, TransportError: as for `send`, and where two keys are shown.
         """
         stranger = self._channel.stranger() if self._channel else None
-        request = post(body, content_type)._replace(stranger=True, tls=stranger)
-        reply = await self._attempt(address, path, request, now() + self._timeout, self._reply)
+        connections = self._connections if stranger is None else self._open(stranger)  # others are to other keys
+        request = post(body, content_type)._replace(stranger=True, connections=connections)
+        try:
+            reply = await self._attempt(address, path, request, now() + self._timeout, self._reply)
+        finally:
+            if stranger is not None:
+                connections.close()
         if stranger is not None and self._signer is not None and stranger.seen != self._signer.key_at(address):
             raise TransportError(
                 text("{address}: the key of its certificate is not the one that it names", address)
@@ -327,8 +330,8 @@ class HttpTransport:
         codings = landing.codings if self._pace.is_slow(address) else ()
         budget, rest = Budget(self._timeout, self._rng), Resumption(landing, codings)
 
-        async def land(response: httpx.Response, watch: TransferWatch, verified: VerifiedReply | None) -> None:
-            await _land(response, watch, rest, landing)
+        async def land(answer: Answer, watch: TransferWatch, verified: VerifiedReply | None) -> None:
+            await _land(answer, watch, rest, landing)
 
         while True:
             before = landing.received
@@ -353,7 +356,10 @@ class HttpTransport:
         for timer in list(self._under_way):
             with suppress(RuntimeError):  # it has just run out
                 timer.reschedule(0)
-        await self._client.aclose()
+        self._connections.close()
+
+    def _open(self, tls: ssl.SSLContext | None) -> Connections:
+        return Connections(self._network, tls, self._channel.name if self._channel else "")
 
     async def _attempt(
         self, address: str, path: str, request: Request, deadline: float, read: Read[Result]
@@ -378,10 +384,10 @@ class HttpTransport:
             async with (
                 timer,
                 self._turns.setdefault(address, asyncio.Semaphore(MOST_AT_ONCE)),
-                self._request(url, request, watch, signed) as response,
+                (request.connections or self._connections).answer(_asked(url, request, watch, signed)) as answer,
             ):
-                verified = await self._verified(address, response, watch, signed) if signed else None
-                result = await read(response, watch, verified)
+                verified = await self._verified(address, answer, watch, signed) if signed else None
+                result = await read(answer, watch, verified)
         except _FAILURES as exc:
             watch.stopped()
             raise self._failure(address, exc, watch) from exc
@@ -390,45 +396,28 @@ class HttpTransport:
         watch.finished()
         return result
 
-    async def _signed_request(self, address: str, url: httpx.URL, request: Request) -> SignedRequest | None:
+    async def _signed_request(self, address: str, url: httpcore.URL, request: Request) -> SignedRequest | None:
         if self._signer is None:
             return None
         content_type = request.headers.get("Content-Type")
         digest = await sha256_of(request.body)
-        where = (request.verb, url.raw_path.partition(b"?")[0].decode(), url.query.decode())
-        return self._signer.request(address, *where, digest, content_type, stranger=request.stranger)
+        path, _, query = url.target.decode().partition("?")
+        return self._signer.request(
+            address, request.verb, path, query, digest, content_type, stranger=request.stranger
+        )
 
     async def _verified(
-        self, address: str, response: httpx.Response, watch: TransferWatch, signed: SignedRequest
+        self, address: str, answer: Answer, watch: TransferWatch, signed: SignedRequest
     ) -> VerifiedReply:
         assert self._signer is not None
-        header = response.headers.get
-        if self._signer.learn(address, signed, response.status_code, header):
+        if self._signer.learn(address, signed, answer.status, answer.header):
             raise Challenged(text("{address}: asks for another signature again and again", address))
-        verified = signed.answered(response.status_code, header)
+        verified = signed.answered(answer.status, answer.header)
         if verified is None:
-            raise PeerRefused.read(response.status_code, await refusal(response, watch))
+            raise PeerRefused.read(answer.status, await refusal(answer, watch))
         return verified
 
-    @asynccontextmanager
-    async def _request(
-        self, url: httpx.URL, request: Request, watch: TransferWatch, signed: SignedRequest | None
-    ) -> AsyncIterator[httpx.Response]:
-        body = request.body
-        watch.begins(0 if body is None else len(body))
-        content = pieces(body, watch) if isinstance(body, Blob) else body
-        headers = {**request.headers, **signed.headers} if signed else request.headers
-        extensions = {"sni_hostname": self._channel.name} if self._channel else None
-        async with AsyncExitStack() as stack:
-            client = self._client
-            if request.tls is not None:  # connections are to one key each, so others cannot be reused
-                client = await stack.enter_async_context(open_client(self._network, request.tls))
-            asked = client.stream(request.verb, url, content=content, headers=headers, extensions=extensions)
-            yield await stack.enter_async_context(asked)
-
-    async def _reply(
-        self, response: httpx.Response, watch: TransferWatch, verified: VerifiedReply | None
-    ) -> Reply:
+    async def _reply(self, answer: Answer, watch: TransferWatch, verified: VerifiedReply | None) -> Reply:
         parts: list[bytes] = []
         left = self._max_reply_bytes
 
@@ -437,16 +426,16 @@ class HttpTransport:
             left -= len(part)
             if left < 0:
                 raise TransportError(
-                    text("{address}: more than {most} bytes of answer", _from(response), self._max_reply_bytes)
+                    text("{address}: more than {most} bytes of answer", watch.address, self._max_reply_bytes)
                 )
             parts.append(part)
 
-        await receive(response, watch, take)
+        await receive(answer, watch, take)
         body, signer = b"".join(parts), None
         if verified is not None:
             verified.came(await sha256_of(body))
             signer = verified.key
-        return Reply(response.status_code, body, response.headers.get("Content-Type", ""), signer=signer)
+        return Reply(answer.status, body, answer.header("Content-Type") or "", signer=signer)
 
     def _failure(self, address: str, exc: Exception, watch: TransferWatch) -> TransportError:
         if self._closed:
@@ -461,24 +450,37 @@ class HttpTransport:
         return error
 
 
-async def _land(response: httpx.Response, watch: TransferWatch, rest: Resumption, landing: Landing) -> None:
-    if response.status_code >= 400:
-        raise PeerRefused.read(response.status_code, await refusal(response, watch))
-    try:
-        rest.accept(response.status_code, response.headers)
-    except TransportError as exc:
-        raise TransportError(text("{address}: {reason}", _from(response), exc)) from None
+def _asked(
+    url: httpcore.URL, request: Request, watch: TransferWatch, signed: SignedRequest | None
+) -> httpcore.Request:
+    """The request of one attempt."""
+    body = request.body
+    watch.begins(0 if body is None else len(body))
+    headers = {
+        "Host": hostport(url.host.decode(), url.port or 0),
+        "Accept-Encoding": "identity",
+        "User-Agent": "flnet",
+        **request.headers,
+        **(signed.headers if signed else {}),
+    }
+    content = pieces(body, watch) if isinstance(body, Blob) else body
+    return httpcore.Request(request.verb, url, headers=tuple(headers.items()), content=content)
 
-    await receive(response, watch, landing.write)
+
+async def _land(answer: Answer, watch: TransferWatch, rest: Resumption, landing: Landing) -> None:
+    if answer.status >= 400:
+        raise PeerRefused.read(answer.status, await refusal(answer, watch))
+    try:
+        rest.accept(answer.status, answer.header)
+    except TransportError as exc:
+        raise TransportError(text("{address}: {reason}", watch.address, exc)) from None
+
+    await receive(answer, watch, landing.write)
     if not landing.complete:
         raise CutOff(text("{received} of {total} bytes", landing.received, landing.total))
 
 
-def _from(response: httpx.Response) -> str:
-    return response.url.netloc.decode()
-
-
-async def refusal(response: httpx.Response, watch: TransferWatch) -> bytes:
+async def refusal(answer: Answer, watch: TransferWatch) -> bytes:
     """The words of an answer that is an error; no more of them than anybody needs."""
     words = bytearray()
 
@@ -486,11 +488,11 @@ async def refusal(response: httpx.Response, watch: TransferWatch) -> bytes:
         words.extend(part)
         return len(words) > MAX_REFUSAL_BYTES
 
-    await receive(response, watch, take)
+    await receive(answer, watch, take)
     return bytes(words)
 
 
-async def receive(response: httpx.Response, watch: TransferWatch, take: Callable[[bytes], object]) -> None:
+async def receive(answer: Answer, watch: TransferWatch, take: Callable[[bytes], object]) -> None:
     """Hand on the parts of the body as they come, never joined or unpacked, until `take` says that it has enough.
 
     Raises:
@@ -498,7 +500,7 @@ async def receive(response: httpx.Response, watch: TransferWatch, take: Callable
     """
     uncounted, step = 0, watch.step()
     try:
-        async for part in response.aiter_raw():
+        async for part in answer.parts:
             uncounted += len(part)
             if uncounted >= step:
                 watch.came(uncounted)

@@ -134,6 +134,7 @@ class TransferWatch:
     """Ends an attempt in which nothing moves any more.
 
     Attributes:
+        address: where the bytes go to and come from.
         seconds: the longest time that it allowed until now.
     """
 
@@ -143,13 +144,13 @@ class TransferWatch:
         pace: knows how fast this address is, and learns it.
         address: where the bytes go to and come from.
         """
-        self._timer, self._pace, self._address = timer, pace, address
+        self._timer, self._pace, self.address = timer, pace, address
         self._run = pace.follow(address)
         self.seconds = pace.least
 
     def begins(self, nbytes: int) -> None:
         """A request of this size is sent: a peer that is known to be slow gets more than the timeout."""
-        seconds = self._pace.allowed(self._address, min(nbytes, CAUTIOUS))
+        seconds = self._pace.allowed(self.address, min(nbytes, CAUTIOUS))
         if seconds > self._pace.least:
             self._allow(seconds)
 
@@ -164,18 +165,18 @@ class TransferWatch:
     def left(self, nbytes: int) -> None:
         """A piece of the request has left us."""
         self._run.moved(nbytes)
-        self._allow(self._pace.allowed(self._address, self.piece() + UNSEEN))
+        self._allow(self._pace.allowed(self.address, self.piece() + UNSEEN))
 
     def sent(self, nbytes: int) -> None:
         """The last piece of so many bytes has left us, but may wait in the system's buffers for a while."""
         waiting = min(nbytes, BUFFERED)
         most = self._pace.least * (1 + 2 * waiting / BUFFERED)
-        self._allow(max(most, self._pace.allowed(self._address, waiting)))
+        self._allow(max(most, self._pace.allowed(self.address, waiting)))
 
     def came(self, nbytes: int) -> None:
         """A part of the answer has come."""
         self._run.moved(nbytes)
-        self._allow(self._pace.allowed(self._address, self.step()))
+        self._allow(self._pace.allowed(self.address, self.step()))
 
     def stopped(self) -> None:
         """The attempt failed."""
@@ -186,7 +187,7 @@ class TransferWatch:
         self._run.finished()
 
     def _is_fast(self) -> bool:
-        rate = self._pace.rate(self._address)
+        rate = self._pace.rate(self.address)
         return bool(rate and rate * self._pace.least > 8 * PIECE)
 
     def _allow(self, seconds: float) -> None:

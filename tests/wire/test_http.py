@@ -8,7 +8,6 @@ import socket
 from typing import Any
 
 import httpcore
-import httpx
 import pytest
 
 from flnet.errors import PeerTimeout, PeerUnreachable, TransportError
@@ -351,7 +350,6 @@ async def test_one_that_began_before_the_peer_was_slow_goes_on_without() -> None
         (httpcore.ReadTimeout(), PeerTimeout, "no answer in time", False),
         (CutOff(), PeerUnreachable, "the answer was cut off", True),
         (NotCalled(), PeerUnreachable, "no request goes there", False),
-        (httpx.InvalidURL("x"), PeerUnreachable, "no address of HTTP", False),
         (UnicodeError(), PeerUnreachable, "no address of HTTP", False),
         (ConnectionResetError(), PeerUnreachable, "the connection broke", True),
         (KeyError(), PeerUnreachable, "the request failed", False),
@@ -381,8 +379,10 @@ HOME = Networks(OWN_MACHINE)
 
 
 def test_an_address_becomes_a_url() -> None:
-    assert PeerUrls(LAN).url("10.0.0.8:4000", "/a b?last=1&x=é") == "http://10.0.0.8:4000/a%20b?last=1&x=%C3%A9"
-    assert PeerUrls(None).url("[2001:db8::1]:80", "/") == "http://[2001:db8::1]:80/"
+    asked = PeerUrls(LAN).url("10.0.0.8:4000", "/a b?last=1&x=é")
+    assert (asked.host, asked.port, asked.target) == (b"10.0.0.8", 4000, b"/a%20b?last=1&x=%C3%A9")
+    asked = PeerUrls(None, tls=True).url("[2001:db8::1]:80", "/")
+    assert (asked.scheme, asked.host, asked.port, asked.target) == (b"https", b"2001:db8::1", 80, b"/")
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8:4000", "169.254.169.254:4000", "10.0.0.8:22", "[fe80::1]:4000"])

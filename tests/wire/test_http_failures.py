@@ -9,7 +9,6 @@ import socket
 from contextlib import suppress
 
 import httpcore
-import httpx
 import pytest
 
 from flnet.errors import PeerTimeout, PeerUnreachable, TransportError
@@ -21,7 +20,7 @@ from tests.wire.servers import NOT_READY, OK, Server, Talk, ask, listening, sile
 
 def held_by_failures() -> set[int]:
     """Which of them there are, by their places in memory."""
-    kinds = {httpcore.ConnectError, httpx.Request, PeerUnreachable, PeerTimeout}
+    kinds = {httpcore.ConnectError, httpcore.Request, PeerUnreachable, PeerTimeout}
     return {id(one) for one in gc.get_objects() if type(one) in kinds}
 
 

@@ -30,7 +30,6 @@ from flnet.text import text
 from flnet.web.auth.permissions import (
     LOCALHOST,
     Permissions,
-    Role,
     Who,
     asked_host,
     caller_ip,
@@ -186,7 +185,7 @@ class Admission:
             raise Forbidden(
                 text("this request comes from a page of {site}; use this node's own page", repr(origin[:200]))
             )
-        if origin is None and site is None and self._permissions.role() is Role.SESSION:
+        if origin is None and site is None and self._permissions.is_session():
             raise Forbidden(text("this request does not say from which page it comes; use this node's own page"))
 
     def check_permission(self) -> None:

@@ -197,6 +197,10 @@ class Permissions:
             g.role = self._find_role()
         return cast(Role, g.role)
 
+    def is_session(self) -> bool:
+        """Whether a browser asks that is signed in; other nodes send no cookie, and are not looked at further."""
+        return "Cookie" in request.headers and self.role() is Role.SESSION
+
     def try_token(self, given: str) -> Role:
         """Check a token; a wrong one counts against the address that sent it.
 
