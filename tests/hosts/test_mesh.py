@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -121,28 +120,3 @@ def test_two_nodes_that_cannot_reach_each_other_live_on_through_a_third(mesh: Ho
     seen: set[str] = set()
     watched(WATCH_SECONDS, lambda: seen.update(state for node in mesh.nodes for state in node.states().values()))
     assert seen <= {"alive", "suspect"}
-
-
-@pytest.mark.long
-@pytest.mark.timeout(1800)
-def test_twenty_nodes_train_ten_rounds_and_none_is_held_for_dead(tmp_path: Path) -> None:
-    count, rounds = 20, 10
-    wait = {"WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG": "60", "REQUEST_TIMEOUT_IN_SECONDS": "20", "SEED": "1"}
-    with host_mesh(tmp_path, count, seed=20, everywhere=Rule(delay=0.1, loss=0.05), **wait) as mesh:
-        mesh.start_all(seconds=300)
-        assert mesh.nodes[0].trigger(TRAINER, rounds).status_code == 202
-        until(lambda: at_rest(mesh.nodes, rounds - 1, TRAINER), f"the end of {rounds} rounds", 1200)
-        print(table(f"{count} nodes after {rounds} rounds at 100 ms and 5 % loss", mesh.nodes))
-        assert not [line for line in logged(mesh) if "does not answer: " in line]
-        assert len(digests(mesh.nodes, TRAINER)) == 1
-        for node in mesh.nodes:
-            assert len(node.states()) == count - 1
-            records = node.history(TRAINER)
-            assert [record["round"] for record in records] == list(range(rounds))
-            assert [len(record["contributors"]) for record in records] == [count] * rounds
-
-
-def logged(mesh: HostMesh) -> list[str]:
-    """The lines in the logs of all nodes, each after the node's name."""
-    logs = [(node.name, node.log.read_text("utf-8", "replace")) for node in mesh.nodes]
-    return [f"{name}: {line}" for name, text in logs for line in text.splitlines()]
