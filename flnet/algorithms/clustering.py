@@ -95,7 +95,7 @@ def _pairs(sizes: Counts) -> int:
 
 
 MOST_COMPARED = 2000  # rows that a silhouette compares with each other; of more, so many are drawn
-_STEPS = 50  # of Lloyd for each number of clusters of an elbow, at most
+_STEPS = 50  # of Lloyd for each number of clusters, at most
 _STARTS = 3  # of each number of clusters that is tried
 
 
@@ -162,24 +162,10 @@ def silhouette(rows: Rows, groups: Groups, chance: np.random.Generator, most: in
     return float(scores.mean())
 
 
-def elbow(rows: Rows, numbers: Sequence[int], chance: np.random.Generator) -> list[float]:
-    """The inertia of each number of clusters, by k-means on a node's own rows alone.
-
-    Args:
-        rows: (n, d).
-        numbers: of clusters, rising.
-        chance: draws the starts.
-    """
-    silhouettes: list[float] = []
-    for k in numbers:
-        silhouettes.append(min([inertia(rows, _settled(rows, k, chance)), *silhouettes[-1:]]))
-    return silhouettes
-
-
 def tried(
     rows: Rows, numbers: Sequence[int], chance: np.random.Generator, most: int = MOST_COMPARED
 ) -> list[Tried]:
-    """The elbow with the silhouette of each number of clusters; the best of three starts counts.
+    """The inertia and silhouette of each number of clusters, by k-means on a node's own rows; the best start of three.
 
     Args:
         rows: (n, d), at least as many as the largest number.

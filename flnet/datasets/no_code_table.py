@@ -24,7 +24,6 @@ from flnet.text import joined, text
 from flnet.trainer import DataInfo, TrainerSettings
 
 ABSENT = frozenset({"", "?", "NA", "N/A", "NaN", "nan", "NULL", "null", "None"})
-_LONGEST = 200  # characters of a class's name
 _MOST_CLASSES = 1000
 _BANDS = 10  # of a regression's target, so that its split is as even as one by class
 _NAN = float("nan")

@@ -15,16 +15,12 @@ A TOML file gives the space of the data, the desired one, and which desired clas
     normal = ["normal"]
     pneumonia = ["bacterial", "viral"]    # or with weights: { bacterial = 1, viral = 0.9 }
 
-and how a node learns from it, in the fields of `Labelling` (schedule, steps, estimate and so on). A CSV file has a line
-for each pair below the header `coarse,desired,weight`; without weights each pair weighs 1.
+and how a node learns from it, in the fields of `Labelling` (schedule, steps, estimate and so on).
 """
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
-import math
 import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -99,29 +95,13 @@ class LabelSpace:
         return hashlib.sha256("\n".join(self.classes).encode()).hexdigest()
 
     def view(self) -> dict[str, Any]:
-        """As JSON-ready data; `read_space` reads it."""
+        """As JSON-ready data, with the names that TOML has."""
         return {"id": self.id, "classes": list(self.classes)}
 
 
 def is_class_name(name: str) -> bool:
     """Whether this is a valid name of a class."""
     return 1 <= len(name) <= MAX_CLASS_NAME and name.isprintable() and name == name.strip()
-
-
-def read_space(fields: Any) -> LabelSpace:
-    """A label space from what `LabelSpace.view` made of it, as a peer may send it.
-
-    Raises:
-        LabelsRefused: it is none.
-    """
-    if not isinstance(fields, dict) or fields.keys() != {"id", "classes"} or not isinstance(fields["id"], str):
-        raise LabelsRefused(text('a label space is an object of "id", a text, and "classes", a list'))
-    classes = fields["classes"]
-    if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
-        raise LabelsRefused(
-            text("the classes of the label space {name} are no list of texts", repr(fields["id"][:40]))
-        )
-    return LabelSpace(fields["id"], tuple(classes))
 
 
 Matrix = NDArray[np.float64]
@@ -272,7 +252,6 @@ def _shown(names: Iterable[str]) -> str:
 
 
 MAX_BYTES = 1_000_000  # of one file
-HEADER = ("coarse", "desired", "weight")
 LEARNING = (
     *("schedule", "steps", "estimate", "rows", "threshold", "fixed", "mixed", "turning", "heads"),
     "pool_counts",
@@ -373,7 +352,12 @@ def read_toml(data: bytes) -> Labelling:
     Raises:
         LabelsRefused: it is too large, no TOML, or breaks a rule; says which one.
     """
-    _must_be_short(data)
+    if len(data) > MAX_BYTES:
+        raise LabelsRefused(
+            text(
+                "{count} bytes are too many for a table of classes; expected at most {most}", len(data), MAX_BYTES
+            )
+        )
     try:
         lines = tomllib.loads(data.decode("utf-8-sig"))
     except (RecursionError, ValueError) as exc:
@@ -449,36 +433,6 @@ def must_be_learnable(labelling: Labelling) -> None:
     )
 
 
-def read_csv(data: bytes, desired: LabelSpace, coarse: LabelSpace) -> Correspondence:
-    """A correspondence from a table of pairs; the separator is a comma, a semicolon or a tabulator.
-
-    Args:
-        data: the file, UTF-8; the columns stand in any order, and `weight` may be absent.
-        desired: the classes of the column `desired`.
-        coarse: the classes of the column `coarse`.
-
-    Raises:
-        LabelsRefused: it is too large, no such table, or breaks a rule; says which line and why.
-    """
-    _must_be_short(data)
-    try:
-        value = data.decode("utf-8-sig")
-        separator = next((mark for mark in ";\t" if mark in value.partition("\n")[0]), ",")
-        rows = list(csv.reader(io.StringIO(value, newline=""), strict=True, delimiter=separator))
-    except (UnicodeDecodeError, csv.Error) as exc:
-        raise LabelsRefused(text("this is no CSV text in UTF-8: {fault}", str(exc)[:100])) from exc
-    return from_weights(desired, coarse, _rows(rows))
-
-
-def _must_be_short(data: bytes) -> None:
-    if len(data) > MAX_BYTES:
-        raise LabelsRefused(
-            text(
-                "{count} bytes are too many for a table of classes; expected at most {most}", len(data), MAX_BYTES
-            )
-        )
-
-
 def _mapping(known: Correspondence) -> dict[str, dict[str, float]]:
     chances: dict[str, dict[str, float]] = {name: {} for name in known.coarse.classes}
     for row, column in zip(*known.matrix.nonzero(), strict=True):
@@ -491,33 +445,3 @@ def _pairs(mapping: dict[str, Names | dict[str, Weight]]) -> Iterator[tuple[str,
     for upper, lower in mapping.items():
         weights = lower.items() if isinstance(lower, dict) else [(name, 1.0) for name in lower]
         yield from ((upper, name, weight) for name, weight in weights)
-
-
-def _rows(rows: list[list[str]]) -> Iterator[tuple[str, str, float]]:
-    header = [cell.strip().lower() for cell in rows[0]] if rows else []
-    if sorted(header) not in (sorted(HEADER), sorted(HEADER[:2])):
-        columns = ", ".join(header)[:80] or text("nothing")
-        raise LabelsRefused(
-            text("the first line of the table is {header}; expected {expected}", columns, ", ".join(HEADER))
-        )
-    for number, cells in enumerate(rows[1:], start=2):
-        if not any(cell.strip() for cell in cells):
-            continue
-        if len(cells) != len(header):
-            raise LabelsRefused(
-                text("line {number} has {count} cells; expected {expected}", number, len(cells), len(header))
-            )
-        row = dict(zip(header, (cell.strip() for cell in cells), strict=True))
-        yield row["coarse"], row["desired"], _weight(row.get("weight", "1"), number)
-
-
-def _weight(cell: str, line: int) -> float:
-    try:
-        weight = math.nan if "_" in cell else float(cell)  # Python alone reads 1_000
-    except ValueError:
-        weight = math.nan
-    if not 0 <= weight <= 1:
-        raise LabelsRefused(
-            text("line {number}: the weight is {value}; expected a number from 0 to 1", line, repr(cell[:40]))
-        )
-    return weight

@@ -89,9 +89,6 @@ def translator(language: str) -> Translate:
     return partial(translate, language)
 
 
-english: Translate = translator(ENGLISH)
-
-
 @dataclass(frozen=True)
 class Sentence:
     """A sentence as a reader sees it; `language` is "en" where that is not the language of the page, else empty."""

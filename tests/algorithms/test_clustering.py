@@ -18,7 +18,6 @@ from flnet.algorithms.clustering import (
     aligned_jaccard,
     bend,
     best_match,
-    elbow,
     explained,
     group_findings,
     inertia,
@@ -28,7 +27,6 @@ from flnet.algorithms.clustering import (
     silhouette_of,
     tried,
 )
-from flnet.algorithms.k_means import assign
 from flnet.trainer import fields_of
 from tests.algorithms.rows import FIRST, START, heaps
 
@@ -67,17 +65,6 @@ def test_of_many_rows_some_are_compared() -> None:
     assert some == silhouette(rows, groups, np.random.default_rng(1), most=200)
 
 
-def test_the_elbow_bends_at_the_number_of_heaps() -> None:
-    rows, _ = heaps(2, spread=0.5)
-    numbers = range(1, 8)
-    curve = elbow(rows, numbers, np.random.default_rng(0))
-    assert curve == sorted(curve, reverse=True)
-    assert curve[0] == pytest.approx(rows.var(axis=0).sum())
-    assert bend(numbers, curve) == 3
-    _, nearest = assign(rows, rows)
-    assert nearest.max() == 0
-
-
 def test_a_curve_without_a_bend() -> None:
     assert bend([2, 3], [1.0, 0.5]) == 2
     assert bend([2, 3, 4], [1.0, 1.0, 1.0]) == 2
@@ -89,6 +76,7 @@ def test_numbers_of_clusters_are_tried_side_by_side() -> None:
     result = tried(rows, range(1, 8), np.random.default_rng(0), most=100)
     inertias = [each.inertia for each in result]
     assert inertias == sorted(inertias, reverse=True)
+    assert inertias[0] == pytest.approx(rows.var(axis=0).sum())
     assert bend(range(1, 8), inertias) == 3
     assert result[0].silhouette is None  # nothing lies beside one cluster
     assert max(result[1:], key=lambda one: one.silhouette or 0).k == 3

@@ -11,7 +11,7 @@ import pytest
 
 from flnet.compute import in_process as module
 from flnet.compute.assignment import Assignment
-from flnet.compute.in_process import InlineQueue, InProcessBackend
+from flnet.compute.in_process import InProcessBackend
 from flnet.compute.verbs import (
     EvaluateRequest,
     ExportRequest,
@@ -25,6 +25,7 @@ from flnet.params.params import Array, Params, TrainerId
 from flnet.protocol.messages import HyperParams
 from flnet.trainer import Fit, Score, Task, Trainer, TrainerFile, TrainerSettings
 from tests.compute.bench import TINY
+from tests.compute.inline_queue import InlineQueue
 from tests.compute.plugins.TINY import Tiny, make_trainer
 from tests.helpers import HYPER, params
 

@@ -39,7 +39,6 @@ def test_the_worked_example() -> None:
     # per label 2*2/(4+1), 2*1/(2+1), 2*2/4
     assert counts.f1_macro() == pytest.approx((0.8 + 2 / 3 + 1) / 3, abs=1e-12)
     assert counts.f1_macro() == pytest.approx(0.8222222222, abs=1e-10)
-    assert counts.f1_of_means() == pytest.approx(0.8602150538, abs=1e-10)
     assert hamming_loss(TRUTH, GUESS) == pytest.approx(2 / 12)
     # Row 2 has label 1 and scores label 0 highest; row 3 has labels 0 and 1, and label 1 is not the first.
     assert argmax_accuracy(TRUTH, SCORES) == 0.5
@@ -99,7 +98,6 @@ def test_what_is_undefined_counts_zero() -> None:
     nothing = np.zeros((3, 2), np.int8)
     assert Counts.of(nothing, nothing).f1_macro() == 0
     assert Counts.of(nothing, nothing).f1_micro() == 0
-    assert Counts.of(nothing, nothing).f1_of_means() == 0
     assert Counts.of(nothing, nothing).recall() == 0
     figures = multi_label_figures(nothing[:0], np.zeros((0, 2)))
     assert set(figures.values()) == {0.0}

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from flnet.compute.in_process import InlineQueue
 from flnet.node.build import assemble
 from flnet.node.runtime import NodeRuntime
 from flnet.params.params import Array, TrainerId
@@ -23,6 +22,7 @@ from flnet.trainer import Fit, Score, Task, Trainer
 from flnet.wire.binary_codec import BINARY_TYPE
 from flnet.wire.memory import MemoryNetwork
 from flnet.wire.transport import Reply
+from tests.compute.inline_queue import InlineQueue
 from tests.node.signed_receiver import signed_receiver, signing, trust_for
 
 PARAMS = f"{ModelParams.path}/"

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flnet.compute.in_process import InlineQueue
 from flnet.datasets.dataset_import import Upload
 from flnet.errors import DataMissing, DataThere, ImportRefused, JobBusy, UnknownTrainer
 from flnet.node.build import assemble
@@ -27,6 +26,7 @@ from flnet.settings import Settings
 from flnet.store.memory import MemoryStore
 from flnet.trainer import DataInfo, Fit, Score, Task, Trainer, TrainerFile
 from flnet.wire.memory import MemoryNetwork
+from tests.compute.inline_queue import InlineQueue
 from tests.helpers import params, peer
 from tests.node.mesh import trigger
 from tests.rounds.helpers import declaration

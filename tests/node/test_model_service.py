@@ -15,7 +15,6 @@ import pytest
 from safetensors.numpy import load
 
 from flnet.algorithms.fl_protector import Increment
-from flnet.compute.in_process import InlineQueue
 from flnet.compute.verbs import TrainerRequest
 from flnet.errors import InputRefused, InvalidMessage, NotOffered, NotReady, OwnMachineOnly, UnknownModel
 from flnet.node.interface import Question
@@ -27,6 +26,7 @@ from flnet.params.params import Array, Params, TrainerId
 from flnet.store.memory import MemoryStore
 from flnet.trainer import GroupFindings, Grouping, InCoarse, LabelFindings, Method, Prediction, Trainer
 from flnet.web.api.models import GroupsView, LabelsView, PredictionView
+from tests.compute.inline_queue import InlineQueue
 from tests.node.judging import Judge
 from tests.node.mesh import MNIST_3_7, Linear, mesh_of
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flnet.compute.in_process import InlineQueue
 from flnet.node.build import assemble
 from flnet.node.interface import View
 from flnet.node.runtime import NodeRuntime
@@ -21,6 +20,7 @@ from flnet.store.memory import MemoryStore
 from flnet.web.app import create_app
 from flnet.wire.memory import MemoryNetwork
 from flnet.wire.transport import Reply
+from tests.compute.inline_queue import InlineQueue
 from tests.node.mesh import Linear, until
 from tests.wire import bodies
 

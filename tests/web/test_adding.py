@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from flnet.compute.in_process import InlineQueue
 from flnet.node.build import assemble
 from flnet.node.runtime import NodeRuntime
 from flnet.protocol.messages import Peer
@@ -18,6 +17,7 @@ from flnet.store.memory import MemoryStore
 from flnet.trainer import TrainerFile
 from flnet.web.app import create_app
 from flnet.wire.memory import MemoryNetwork
+from tests.compute.inline_queue import InlineQueue
 from tests.node.test_data_import import ONE, Readers
 from tests.web.conftest import SETTINGS, Client
 

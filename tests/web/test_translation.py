@@ -22,7 +22,6 @@ from flnet.web.translation import (
     LANGUAGES,
     MAX_SHOWN,
     Sentence,
-    english,
     look_up,
     sentence_markup,
     translate,
@@ -196,7 +195,7 @@ def f(s, n, many):
 
 def test_values_are_put_in_and_what_has_no_translation_stays() -> None:
     assert translate("es", "waiting for {names}", names="{a} & b") == "esperando a {a} & b"
-    assert english("waiting for {names}", names="x") == "waiting for x"
+    assert translate("en", "waiting for {names}", names="x") == "waiting for x"
     assert translator("es")("A text that nobody wrote {") == "A text that nobody wrote {"
     assert translate("xx", "Data") == translate("en", "Data") == "Data"
     assert look_up("es", "") is None

@@ -12,7 +12,7 @@ and waits for one (`WarmUp`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,12 +84,6 @@ def leaning(labels: Labels, probabilities: Matrix, classes: int, smoothing: floa
     totals = sums.sum(axis=0)
     shares = np.divide(sums, totals, out=np.zeros_like(sums), where=totals > 0) + smoothing
     return np.asarray(shares / shares.sum(axis=0), np.float64)
-
-
-def pooled(counts: Iterable[Counts]) -> Counts:
-    """The counts of several nodes together. Sending counts tells other nodes how often labels occur."""
-    total: Counts = np.sum(list(counts), axis=0, dtype=np.int64)
-    return total
 
 
 @dataclass(frozen=True)

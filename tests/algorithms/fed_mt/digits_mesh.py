@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from flnet.algorithms.fed_mt.estimation import Estimate, WarmUp, count_pairs, guesses, leaning, pooled
+from flnet.algorithms.fed_mt.estimation import Estimate, WarmUp, count_pairs, guesses, leaning
 from flnet.algorithms.fed_mt.scheduling import Phase, phase, trains
 from flnet.labels.losses import Loss, cross_entropy, projected_loss, step_batches
 from flnet.protocol.events import Schedule
@@ -184,7 +184,7 @@ class Mesh:
         result: dict[int, Any] = {}
         counts = {at: count_pairs(node.labels, guessed[at], node.matrix.shape) for at, node in updates.items()}
         for at in updates:
-            mine = pooled(counts.values()) if self.recipe.pooled else counts[at]
+            mine = np.sum(list(counts.values()), axis=0) if self.recipe.pooled else counts[at]
             if self.recipe.stop_when_unsure and not guessed[at].sure.any():
                 result[at] = None
             elif not self.recipe.known:

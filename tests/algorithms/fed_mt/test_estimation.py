@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from flnet.algorithms.fed_mt.estimation import Estimate, Guesses, WarmUp, count_pairs, guesses, leaning, pooled
+from flnet.algorithms.fed_mt.estimation import Estimate, Guesses, WarmUp, count_pairs, guesses, leaning
 from flnet.labels.losses import projected_loss
 
 CLASSES, CONFIDENCE = [0, 0, 0, 1, 1, 2], [0.99, 0.97, 0.6, 0.98, 0.96, 0.4]
@@ -109,10 +109,6 @@ def test_an_unseen_column_of_equal_numbers_is_a_trap_and_leaning_opens_it() -> N
     freed = projected_loss(z, Estimate(counts, prior=leaning(np.array([0, 1]), unsure, 2)).matrix, label)
     assert trapped > 0.1  # descent makes the class less probable
     assert freed.gradient[0, 2] < -0.03
-
-
-def test_counts_of_several_nodes_are_added() -> None:
-    assert pooled([COUNTS, COUNTS, np.zeros((2, 3), np.int64)]).tolist() == (2 * COUNTS).tolist()
 
 
 def test_the_page_gets_plain_data() -> None:

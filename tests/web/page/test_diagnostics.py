@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from flnet.web.page.diagnostics import MOST_COLUMNS, groups_view, matrix_view, waiting_words
-from flnet.web.translation import english
+from flnet.web.translation import translator
 from tests.web.conftest import Client
 from tests.web.fake_node import FakeNode
 from tests.web.page_reading import load
 from tests.web.view_nodes import EVIL, NEW
 
 ELSEWHERE = ("192.0.2.7", 50000)
+english = translator("en")
 MODEL = {"digest": NEW, "round": 3, "accuracy": 0.9}
 KNOWN: dict[str, Any] = {
     "kind": "labels",

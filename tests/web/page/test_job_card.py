@@ -29,14 +29,14 @@ from flnet.web.page.job_card import (
     until_words,
     version_row,
 )
-from flnet.web.translation import Translate, english, translator
+from flnet.web.translation import Translate, translator
 from tests.web.conftest import Client
 from tests.web.fake_job import NO_SCHEDULE
 from tests.web.fake_node import FakeNode
 from tests.web.page_reading import load, post
 
 DIGEST, OTHER = "a" * 64, "b" * 64
-spanish = translator("es")
+english, spanish = translator("en"), translator("es")
 
 
 def job(**fields: Any) -> JobView:

@@ -20,12 +20,13 @@ from flnet.web.page.weights import (
     leave_one_out_table,
     weights_view,
 )
-from flnet.web.translation import english, translator
+from flnet.web.translation import translator
 from tests.web.conftest import Client
 from tests.web.fake_node import FakeNode
 from tests.web.page_reading import load, post
 
 EVIL = "<img src=x onerror=alert(1)>"
+english = translator("en")
 TOO_FAR = text(
     "it moved {moved} from the base of the round, more than {ratio} times the median of {usual}", "9.5", 3, 1
 )
