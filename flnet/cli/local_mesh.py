@@ -25,7 +25,7 @@ from flnet.cli.options import option_name, variable_name
 from flnet.cli.output import counted, printable
 from flnet.cli.progress import Follower, RoundResult, open_progress
 from flnet.compute.assignment import processors
-from flnet.compute.child_process import running_fork_server
+from flnet.compute.training_child import running_fork_server
 from flnet.errors import PeerRefused, PeerTimeout, PeerUnreachable, StartError
 
 HOST = "127.0.0.1"

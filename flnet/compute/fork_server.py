@@ -1,4 +1,4 @@
-"""The process that forks training children: `python -m flnet.compute.fork_server`, started by child_process.py.
+"""The process that forks training children: `python -m flnet.compute.fork_server`, started by training_child.py.
 
 Importing a framework takes a second and about 200 MB. Nodes on one machine can share that. For each set of
 frameworks this server keeps a template: a process that has imported them and forks a training child for every order

@@ -15,9 +15,9 @@ from typing import Any, Protocol, TypeVar
 
 from flnet.compute.assignment import Assignment, assignment, partition_of, thread_bounds, threads_of
 from flnet.compute.checks import in_words
-from flnet.compute.child_process import ProcessBackend
 from flnet.compute.in_process import InProcessBackend
 from flnet.compute.loader import find_trainers
+from flnet.compute.training_child import ProcessBackend
 from flnet.compute.verbs import CALL_ERRORS, Report, TrainerRequest, TrainingRequest
 from flnet.errors import FlnetError, TrainerError
 from flnet.params.params import TrainerId

@@ -2,6 +2,7 @@
 
 `bind` opens the socket before the rest of the node starts, so that a port in use is reported at once. `Server` accepts
 connections and hands each to Hypercorn. It speaks HTTP/1.1 only, and closes a connection as soon as its client is gone.
+`ConnectionLimits` bounds their number, in total and per client address.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import errno
 import logging
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import cache
 from typing import cast
 
@@ -28,7 +31,6 @@ from flnet.security.rate_limits import network_of
 from flnet.settings import PREFIX, Settings
 from flnet.text import text
 from flnet.web.api.events import streams_of
-from flnet.web.connection_limits import MIN_CONNECTIONS, RESERVED_FILES, ConnectionLimits, raise_file_limit
 
 GRACE_SECONDS = 3.0  # that requests under way have when the node stops
 KEEP_ALIVE_SECONDS = 15.0  # longer than flnet's client keeps an idle connection (10 s), so that it closes first
@@ -39,6 +41,10 @@ UNACKNOWLEDGED_SECONDS = 60.0  # after which the system ends a connection whose 
 TLS_HELLO = b"\x16\x03"  # the first bytes of TLS (RFC 8446, section 5.1)
 HTTP2 = b"PRI * HTTP/2"  # (RFC 9113, section 3.4)
 SWITCHING = b"HTTP/1.1 101 "  # to another protocol
+MAX_PER_ADDRESS = 512  # open connections
+MAX_CONNECTIONS = 8192
+MIN_CONNECTIONS = 64
+RESERVED_FILES = 128  # for the state on disk, connections to peers and the training child
 _log = logging.getLogger("flnet.web.server")
 
 
@@ -230,6 +236,91 @@ class _WatchedReader:
                 await self._on_end()
             self._is_first = False
         return data
+
+
+def raise_file_limit() -> int:
+    """Let this process open as many files as it is allowed to.
+
+    Returns:
+        How many that is.
+    """
+    most = MAX_CONNECTIONS + RESERVED_FILES
+    try:
+        import resource  # noqa: PLC0415  not on every system
+    except ImportError:
+        return most
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = most if hard == resource.RLIM_INFINITY else min(hard, most)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):  # not allowed after all
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            return wanted
+    return most if soft == resource.RLIM_INFINITY else soft
+
+
+class ConnectionLimits:
+    """Counts open connections and decides which one to close.
+
+    An open connection takes a file descriptor of the process. When a limit is reached, the connection that has been
+    idle longest is closed. A connection with a request under way is never closed for another one.
+
+    Attributes:
+        count: open connections by address.
+    """
+
+    def __init__(self, total: int, per_address: int = MAX_PER_ADDRESS) -> None:
+        self.total, self.per_address = total, min(per_address, total)
+        self.count = Counter[str]()
+        self._open: dict[object, tuple[str, Callable[[], object]]] = {}
+        self._idle: dict[object, None] = {}  # connections without a request, longest first
+
+    def add(self, connection: object, address: str, close: Callable[[], object]) -> bool:
+        """Count a new connection; another one may be closed for it.
+
+        Args:
+            connection: any object that stands for it.
+            address: where it comes from.
+            close: ends it at once.
+
+        Returns:
+            False: there is no room, and it must not stay.
+        """
+        if self.count[address] >= self.per_address and not self._close_idle(address):
+            return False
+        if len(self._open) >= self.total and not self._close_idle(self.count.most_common(1)[0][0]):
+            return False
+        self._open[connection] = address, close
+        self._idle[connection] = None
+        self.count[address] += 1
+        return True
+
+    def set_idle(self, connection: object, idle: bool) -> None:
+        """Note whether a connection waits for its next request."""
+        self._idle.pop(connection, None)
+        if idle and connection in self._open:
+            self._idle[connection] = None
+
+    def remove(self, connection: object) -> None:
+        """Forget a connection that has ended."""
+        self._idle.pop(connection, None)
+        if (known := self._open.pop(connection, None)) is not None:
+            self.count[known[0]] -= 1
+            if not self.count[known[0]]:
+                del self.count[known[0]]
+
+    def close_all(self) -> None:
+        """Close every connection at once."""
+        for _, close in list(self._open.values()):
+            close()
+
+    def _close_idle(self, address: str) -> bool:
+        for connection in self._idle:
+            its_address, close = self._open[connection]
+            if its_address == address:
+                self.remove(connection)
+                close()
+                return True
+        return False
 
 
 def _tls_notice(publish: Callable[[str, str], object]) -> Callable[[], None]:

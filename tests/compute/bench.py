@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flnet.compute.child_process import ProcessBackend
 from flnet.compute.queue import BackendQueue, make_queue
+from flnet.compute.training_child import ProcessBackend
 from flnet.compute.verbs import FitRequest
 from flnet.params.params import TrainerId
 from flnet.settings import Settings

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from flnet.compute.child_process import running_fork_server
+from flnet.compute.training_child import running_fork_server
 from tests.compute.bench import PLUGINS, Bench
 
 MakeBench = Callable[..., Bench]

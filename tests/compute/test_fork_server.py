@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from flnet.compute.channel import receive_message, send_message
-from flnet.compute.child_process import running_fork_server
+from flnet.compute.training_child import running_fork_server
 from flnet.compute.verbs import EvaluateRequest, FitRequest, PrepareRequest
 from flnet.params.params import Params, TrainerId
 from flnet.protocol.messages import HyperParams

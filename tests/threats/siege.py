@@ -20,7 +20,7 @@ from pathlib import Path
 
 from flnet.security.signatures import MeshKey
 from flnet.web.body import BASE_SECONDS
-from flnet.web.connection_limits import raise_file_limit
+from flnet.web.server import raise_file_limit
 from tests.processes.harness import SLOW_TRAINER, Harness, until
 from tests.threats.attacker import Target
 from tests.threats.attacks import HELD, REPEATED, again_and_again

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from flnet.web import body, server
-from flnet.web.connection_limits import MAX_PER_ADDRESS
+from flnet.web.server import MAX_PER_ADDRESS
 from tests.processes.harness import RealNode, harness, until
 from tests.threats.conftest import Serve
 

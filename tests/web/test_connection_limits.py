@@ -12,7 +12,7 @@ import pytest
 from quart import Quart, Response
 
 from flnet.web import server as serving
-from flnet.web.connection_limits import MAX_CONNECTIONS, RESERVED_FILES, ConnectionLimits, raise_file_limit
+from flnet.web.server import MAX_CONNECTIONS, RESERVED_FILES, ConnectionLimits, raise_file_limit
 from flnet.wire.transport import Reply
 from tests.web.conftest import Running
 from tests.web.fake_node import FakeNode

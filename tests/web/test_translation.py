@@ -58,7 +58,7 @@ ELSEWHERE = {
     "datasets/archives.py": "a terminal, not the page",
     "compute/channel.py": "frames that no training child of this version sends",
     "compute/fork_server.py": "the log",
-    "compute/child_process.py": "the log",
+    "compute/training_child.py": "the log",
     "datasets/samples.py": "a terminal, and files in English",
     "datasets/download.py": "a terminal, not the page",
     "web/api/history.py": "files in English",

@@ -4,7 +4,7 @@ A step returns nothing, or raises the refusal that the caller is told. Steps rea
 is received after the last step, so a request that is refused cannot make this node hold its bytes. Cheap steps come
 first, and those that protect expensive ones.
 
-Not here: open connections are limited before there is a request (`flnet.web.connection_limits`), and what a message
+Not here: open connections are limited before there is a request (`flnet.web.server`), and what a message
 says is checked by the node when it has been decoded (`flnet.node.inbound`).
 """
 

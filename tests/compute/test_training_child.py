@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from flnet.compute.channel import CancelOrder, send_message
-from flnet.compute.child_process import (
+from flnet.compute.training_child import (
     Forked,
     NotForked,
     _describe_end,
@@ -352,7 +352,7 @@ def test_a_path_that_is_too_long_for_a_socket_means_no_server(
 
 
 def test_an_unresponsive_server_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flnet.compute.child_process._END_S", 0.01)
+    monkeypatch.setattr("flnet.compute.training_child._END_S", 0.01)
     started: list[subprocess.Popen[bytes]] = []
     popen = subprocess.Popen
 
