@@ -2,7 +2,7 @@
 
 A port that the system picks may be picked again, for another node or for the near end of any connection, before
 the process that it was meant for listens on it. So these lie below what the system picks from, and each test
-process takes them in turn from a stretch of its own.
+process takes them in turn from a stretch of its own, where another run on this machine begins elsewhere.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import socket
 
 FIRST, STRETCH, STRETCHES = 20000, 2000, 6  # all below 32768, where Linux begins to pick
 STEP = 4  # a demo takes further ports behind its first one
-_steps = itertools.count()
+_steps = itertools.count(os.getpid())
 
 
 def free_port() -> int:

@@ -14,7 +14,9 @@ import numpy as np
 from flnet.node.build import assemble
 from flnet.node.runtime import NodeRuntime
 from flnet.params.params import Array, TrainerId
+from flnet.protocol.events import TimerFired
 from flnet.protocol.messages import HyperParams, ModelParams, Peer, Trigger
+from flnet.rounds.steps import Phase
 from flnet.settings import Settings
 from flnet.store.base import Store
 from flnet.store.memory import MemoryStore
@@ -109,12 +111,12 @@ class Mesh:
         await until(lambda: all(len(n.core.members.alive) == len(self.nodes) - 1 for n in self.nodes.values()))
         await until(lambda: all(n.ready()["data_loaded"] for n in self.nodes.values()))
 
-    async def idle(self, round: int, seconds: float = 10.0) -> None:
-        """Wait until every node has closed this round; see `until` for the seconds."""
+    async def idle(self, round: int, seconds: float = 60.0) -> None:
+        """Wait until every node has closed this round, saved it and said so; see `until` for the seconds."""
 
         def closed(node: NodeRuntime) -> bool:
             view = node.job(MNIST_3_7)
-            return bool(view.phase == "IDLE" and view.current_round >= round)
+            return bool(view.phase == "IDLE" and view.current_round >= round and has_said_all(node))
 
         await until(lambda: all(closed(node) for node in self.nodes.values()), seconds)
 
@@ -170,7 +172,20 @@ async def mesh_of(*targets: float | Trainer, seed: int = 0, **settings: Any) -> 
         await mesh.stop()
 
 
-async def until(holds: Callable[[], bool], seconds: float = 10.0) -> None:
+def has_said_all(node: NodeRuntime) -> bool:
+    """Whether what follows from all events of a node is saved, and so with its peers and in its event log."""
+    return node._performer._commits.is_empty
+
+
+async def gives_up_waiting(node: NodeRuntime, *received: str) -> None:
+    """Let the timer of a node that has these updates, and waits for others, run out now."""
+    job = node.core.jobs[MNIST_3_7]
+    await until(lambda: job.phase is Phase.GATHERING and sorted(node.job(MNIST_3_7).received) == sorted(received))
+    assert job.round is not None and job.round.gathering is not None
+    node.deliver(MNIST_3_7, TimerFired(job.round.gathering.timer))
+
+
+async def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
     """Poll until it holds; a deadline far above what is needed turns a hang into a failure."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not holds():

@@ -34,8 +34,8 @@ async def test_nodes_merge_each_others_versions_and_show_them() -> None:
             row for row in mesh.nodes["c"].job(MNIST_3_7).as_json()["versions"]["peers"] if row["peer"] == "a"
         )
         assert row["into"] == 1 and row["at"] > 1e9
-        texts = [item.text for item in mesh.nodes["c"].feed.recent()]
-        assert any(text.startswith("merged a v1, trained, now v1; accuracy here ") for text in texts)
+        wanted = "merged a v1, trained, now v1; accuracy here "
+        await until(lambda: any(item.text.startswith(wanted) for item in mesh.nodes["c"].feed.recent()))
         assert mesh.nodes["b"].job(MNIST_3_7).as_json()["versions"]["own"] == 0
 
 

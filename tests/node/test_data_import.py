@@ -100,9 +100,14 @@ async def node(tmp_path: Path) -> AsyncIterator[NodeRuntime]:
 
 
 async def _until(node: NodeRuntime, condition: Any) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0)
+
+
+def said(node: NodeRuntime) -> list[str]:
+    """What its people read of the first job."""
+    return [item.text for item in node.feed.recent() if item.trainer == ONE]
 
 
 def upload(node: NodeRuntime, text: str, trainer: TrainerId = ONE, *, replace: bool = False) -> Upload:
@@ -119,7 +124,7 @@ async def test_a_job_without_data_trains_once_they_have_come(node: NodeRuntime, 
     assert (told["rows"], told["checksum"]) == ({"train": 3}, "[1.0, 2.0, 3.0]")
     await _until(node, lambda: node.job(ONE).phase == "IDLE")
     assert node.job(ONE).data.source == f"numbers in {place}"
-    assert "works on other data now" in [item.text for item in node.feed.recent() if item.trainer == ONE][-1]
+    await _until(node, lambda: "works on other data now" in said(node)[-1])
     await trigger(node)
     await _until(node, lambda: node.history(ONE) and node.job(ONE).phase == "IDLE")
     assert node.job(ONE).post_fedavg_accuracy == 0.5

@@ -16,7 +16,7 @@ from flnet.protocol.messages import FLOAT16, INT8, SAFETENSORS, Accuracy, ModelP
 from flnet.wire.binary_codec import BINARY_TYPE
 from flnet.wire.memory import MemoryNetwork
 from flnet.wire.transport import Reply
-from tests.node.mesh import MNIST_3_7, PARAMS, Linear, Mesh, mesh_of, until
+from tests.node.mesh import MNIST_3_7, PARAMS, Linear, Mesh, gives_up_waiting, mesh_of, trigger, until
 
 LARGE = 300_000  # numbers: more than a megabyte, so updates are offered and fetched
 JSON = "application/json"
@@ -138,10 +138,11 @@ async def test_what_rounding_loses_is_sent_with_later_updates() -> None:
 )
 async def test_averages_that_differ_become_one_in_the_next_round(wires: tuple[str, ...]) -> None:
     """Between some nodes the winning model is fetched by its digest, between others it comes with the claim."""
-    soon = {f"wait_time_in_seconds_to_force_fedavg{which}": 0.2 for which in ("", "_margin")}
-    async with mixed(*wires, numbers=2000, **soon) as mesh:
+    async with mixed(*wires, numbers=2000) as mesh:
         mesh.network.cut(mesh.nodes["c"].me.address, mesh.nodes["b"].me.address)
-        await mesh.train()
+        await trigger(mesh.nodes["a"])
+        await gives_up_waiting(mesh.nodes["b"], "a", "b")
+        await mesh.idle(0)
         records = {name: node.history(MNIST_3_7)[0] for name, node in mesh.nodes.items()}
         assert records["b"]["contributors"] == ["a", "b"]
         assert "c" in records["a"]["contributors"]

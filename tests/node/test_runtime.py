@@ -131,7 +131,7 @@ async def test_a_dead_peer_is_not_waited_for() -> None:
         record = mesh.nodes["a"].history(MNIST_3_7)[0]
         assert record["contributors"] == ["a", "b"]
         assert "all expected updates arrived" in record["outcome"]
-        assert [peer["state"] for peer in mesh.nodes["a"].peers()] == ["alive", "dead"]
+        await until(lambda: [peer["state"] for peer in mesh.nodes["a"].peers()] == ["alive", "dead"])
 
 
 @pytest.mark.usefixtures("hurried")

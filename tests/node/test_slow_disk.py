@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
@@ -137,10 +136,9 @@ async def test_with_a_full_disk_rounds_go_on_and_nothing_false_is_promised(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("flnet.node.performer.RETRY_SECONDS", 0.01)
-    soon: dict[str, Any] = {"wait_time_in_seconds_to_force_fedavg": 1.0}
     disk = SlowDisk()
-    async with mesh_of(1.0, **soon) as mesh:
-        a, b = mesh.nodes["a"], await mesh.add("b", Linear(2.0), ("a",), store=disk, **soon)
+    async with mesh_of(1.0) as mesh:
+        a, b = mesh.nodes["a"], await mesh.add("b", Linear(2.0), ("a",), store=disk)
         await mesh.full()
         disk.full = True
         await mesh.train()

@@ -23,7 +23,8 @@ from tests.ports import free_port
 from tests.processes.forked import Forked, fork_node
 
 Process: TypeAlias = subprocess.Popen[bytes] | Forked
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 120.0
+ANSWER_SECONDS = 60.0  # for a node on a busy machine
 ROOT = Path(__file__).parents[2]
 # Trains until the file "go" lies beside it: a test decides when, not a clock.
 SLOW_TRAINER = '''
@@ -166,7 +167,7 @@ class Harness:
 
     def client(self, index: int, port: int) -> httpx.Client:
         """Speaks to the node from its own machine."""
-        return httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=10)
+        return httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=ANSWER_SECONDS)
 
     def process(self, index: int, values: Mapping[str, str]) -> Process:
         """Start the process of a node."""
@@ -235,7 +236,11 @@ class PinnedHarness(Harness):
         """Speaks to the node as its person."""
         shown = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         return httpx.Client(
-            base_url=f"https://127.0.0.1:{port}", headers=shown, trust_env=False, timeout=10, verify=False
+            base_url=f"https://127.0.0.1:{port}",
+            headers=shown,
+            trust_env=False,
+            timeout=ANSWER_SECONDS,
+            verify=False,
         )
 
     def place(self, index: int) -> dict[str, str]:
@@ -264,6 +269,16 @@ def at_rest(nodes: Sequence[RealNode], number: int, trainer: str = "SLOW") -> bo
     """Whether all these nodes have ended the round of this number."""
     jobs = [node.job(trainer) for node in nodes]
     return all(job["phase"] == "IDLE" and job["current_round"] == number for job in jobs)
+
+
+def kept(nodes: Sequence[RealNode], number: int) -> bool:
+    """Whether all these nodes have said that the round of this number is closed: then it is on their disks, too.
+
+    What a node shows of a job is what it knows, of which a part may not be saved yet.
+    """
+    return all(
+        any(words.startswith(f"round {number} closed: ") for words in node.told("round_closed")) for node in nodes
+    )
 
 
 def digests(nodes: Sequence[RealNode], trainer: str = "SLOW") -> set[str]:

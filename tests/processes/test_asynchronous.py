@@ -58,6 +58,7 @@ def test_versions_of_real_nodes(mesh: Harness) -> None:
     assert third.job()["current_round"] == 1
     mesh.go()
     until(lambda: own(third) == 1, "the version that was begun before the kill")
+    until(lambda: bool(third.told("round_closed")), "it on the disk")
     told = {row["peer"]: row["merged"] for row in third.job()["versions"]["peers"]}
     assert {"n0", "n1"} >= told.keys() and set(told.values()) <= {1, None}
 
@@ -66,6 +67,7 @@ def test_versions_of_real_nodes(mesh: Harness) -> None:
     mesh.up(third)
     assert own(third) == 1
     until(lambda: any(row["peer"] == "n2" for row in first.job()["versions"]["peers"]), "the news of it")
+    mesh.meshed(*mesh.nodes)  # who is thought dead is not asked
     first.trigger()
     until(lambda: own(first) == 2, "the second version")
     assert set(first.history()[-1]["contributors"]) == {"n0", "n1", "n2"}
@@ -76,8 +78,8 @@ def test_versions_of_real_nodes(mesh: Harness) -> None:
     common.trigger()
     until(lambda: common.history() != [], "the round of the other kind")
     assert common.history()[-1]["contributors"] == ["n3"] and own(first) == 2
-    words = log(mesh, "n3")
-    assert any("here of each node by itself (asynchronous); there common to all nodes" in line for line in words)
+    words = "here of each node by itself (asynchronous); there common to all nodes"
+    until(lambda: any(words in line for line in log(mesh, "n3")), "words on it in the log")
 
 
 def log(mesh: Harness, name: str) -> list[str]:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from flnet.rounds.steps import Phase
+from tests.ports import free_port
 from tests.processes.campaign import ANYWHERE, OTHER, RETURNING, STARTER
 from tests.processes.crashing import Point, arm
 from tests.processes.kills import plan, run, table
 
-BASE_PORT = 21750 + os.getpid() % 5 * 10  # another run at the same time has others
-
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.long)])
 def test_a_mesh_survives_kills_at_any_step_and_loses_no_update_that_was_taken(kills: int, tmp_path: Path) -> None:
-    report = run(kills, 1, tmp_path, BASE_PORT, "thread")
+    report = run(kills, 1, tmp_path, free_port(), "thread")
     print(table(report))
     assert report.killed > 0
     assert report.taken > 0

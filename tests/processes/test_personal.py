@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load
 
 from flnet.params.params import Params
-from tests.processes.harness import Harness, RealNode, harness, until
+from tests.processes.harness import Harness, RealNode, harness, kept, until
 
 pytestmark = pytest.mark.slow
 TRAINER = '''
@@ -53,6 +53,7 @@ def rounds(mesh: Harness, count: int) -> None:
         assert answer.is_success, answer.text
     for node in mesh.nodes:
         until(lambda n=node: idle(n, count - 1), f"round {count - 1} on {node.name}")  # type: ignore[misc]
+    until(lambda: kept(mesh.nodes, count - 1), "the last round on all disks")
 
 
 def test_what_is_private_survives_a_kill(mesh: Harness) -> None:

@@ -33,7 +33,7 @@ def test_four_pinned_nodes_train_and_a_fifth_waits_until_it_is_accepted(tmp_path
         mesh.ready()
         fifth = mesh.start()
         open_node = mesh.start(MESH_MODE="open")
-        open_node.http = httpx.Client(base_url=f"http://127.0.0.1:{open_node.port}", trust_env=False)
+        open_node.http = httpx.Client(base_url=f"http://127.0.0.1:{open_node.port}", trust_env=False, timeout=60)
         for node in (fifth, open_node):
             until(lambda n=node: answers(n, "/health"), node.name)  # type: ignore[misc]
         until(lambda: marks[4] in waiting(members[0]), "the fifth among those who wait")
@@ -57,7 +57,7 @@ def test_four_pinned_nodes_train_and_a_fifth_waits_until_it_is_accepted(tmp_path
         members[0].http.post("/trust/forget", json={"fingerprint": marks[4]})
         until(lambda: not any("n4" in node.states() for node in members), "the fifth forgotten by all")
         modes = {node.get("/info")["mode"] for node in members}
-        plain = httpx.get(f"http://127.0.0.1:{members[0].port}/info", trust_env=False)
+        plain = httpx.get(f"http://127.0.0.1:{members[0].port}/info", trust_env=False, timeout=60)
         until(lambda: bool(open_node.told("announce_failed")), "words to the open node")
         words = open_node.told("announce_failed")[0]
         shown = ssl.get_server_certificate(("127.0.0.1", members[0].port))

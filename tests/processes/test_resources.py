@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.processes.harness import at_rest, harness, until
+from tests.processes.harness import at_rest, harness, kept, until
 
 CGROUPS = (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup"))
 LIMITS = ("memory.limit_in_bytes", "memory.max")  # of the first and the second version of control groups
@@ -120,6 +120,7 @@ def test_a_node_on_a_full_disk_goes_on_says_so_and_recovers(tmp_path: Path, smal
         until(lambda: at_rest(h.nodes, number), "the next round of both")
         assert full.job()["digest"] == other.job()["digest"]
         assert full.history()[-1]["contributors"] == ["n0", "n1"]
+        until(lambda: kept(h.nodes, number), "the round on both disks")
         full.kill()  # and what came after it is on the disk
         h.again(full)
         h.ready()

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes.harness import Harness, RealNode, at_rest, digests, harness, until
+from tests.processes.harness import Harness, RealNode, at_rest, digests, harness, kept, until
 from tests.processes.proxy import ADDRESS, Proxy
-from tests.processes.test_wires import LARGE, MEGA, Wires
+from tests.processes.test_wires import LARGE, MEGA, SOON, Wires
 
 WAIT = {"WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG": "8", "REQUEST_TIMEOUT_IN_SECONDS": "3"}
-END_SECONDS = 30  # a node ends within ten; the rest is for a busy machine
+END_SECONDS = 60  # a node ends within ten; the rest is for a busy machine
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +43,7 @@ def one_round(h: Harness, starter: RealNode) -> int:
 @pytest.mark.slow
 def test_all_nodes_killed_at_once_go_on_from_the_last_round_that_ended(three: Harness) -> None:
     number = one_round(three, three.nodes[0])
+    until(lambda: kept(three.nodes, number), "the round on all disks")
     before = {node.name: (node.job()["digest"], len(node.history())) for node in three.nodes}
     for node in three.nodes:
         node.process.kill()
@@ -108,7 +109,7 @@ def test_a_node_that_is_asked_to_end_gives_what_it_has_begun_to_give(tmp_path: P
 def test_a_receiver_that_takes_nothing_does_not_hold_a_node_that_is_asked_to_end(tmp_path: Path) -> None:
     with harness(tmp_path) as made:
         wires = Wires(made, LARGE)
-        first, ending = wires.start(), wires.start(NODE_IP=ADDRESS)
+        first, ending = wires.start(**SOON), wires.start(NODE_IP=ADDRESS, **SOON)
         with Proxy(ending.port, after=MEGA, breaks=None) as proxy:
             made.ready()
             wires.trigger()

@@ -14,6 +14,7 @@ from tests.processes.proxy import ADDRESS, Proxy
 
 MEGA = 1024 * 1024
 LARGE = MEGA  # numbers: four megabytes
+SOON = {"REQUEST_TIMEOUT_IN_SECONDS": "3"}  # for nodes of which one takes or gives nothing
 TRAINER = '''
 """Moves its numbers by what its part says, each a little differently."""
 
@@ -53,7 +54,7 @@ class Wires:
         (made.trainers / "MANY.py").write_text(TRAINER.replace("NUMBERS", str(numbers)))
 
     def start(self, **settings: str) -> RealNode:
-        return self.harness.start(TRAINERS="MANY", REQUEST_TIMEOUT_IN_SECONDS="3", **settings)
+        return self.harness.start(TRAINERS="MANY", **settings)
 
     def trigger(self) -> None:
         answer = self.harness.nodes[0].http.post("/training/trigger", json={"trainerId": "MANY"})
@@ -115,8 +116,8 @@ def test_a_download_that_breaks_again_and_again_goes_on_where_it_stopped(large: 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a second address of this machine")
 def test_a_node_killed_while_its_update_is_fetched_holds_nobody_up(large: Wires) -> None:
-    others = [large.start(), large.start()]
-    dying = large.start(NODE_IP=ADDRESS)
+    others = [large.start(**SOON), large.start(**SOON)]
+    dying = large.start(NODE_IP=ADDRESS, **SOON)
     with Proxy(dying.port, after=MEGA // 4) as proxy:
         large.harness.ready()
         large.trigger()

@@ -12,7 +12,7 @@ from flnet.errors import PeerError
 from flnet.params.params import Array, Params
 from flnet.protocol.messages import HyperParams, ModelParams, Packet, Peer
 from flnet.wire.binary_codec import BINARY_TYPE, BinaryCodec
-from tests.node.mesh import MNIST_3_7, mesh_of, until
+from tests.node.mesh import MNIST_3_7, gives_up_waiting, mesh_of, until
 
 TRIGGER = b'{"trainerId": "MNIST_3_7", "rounds": 1}'
 JSON, HERE = "application/json", "127.0.0.1"
@@ -47,10 +47,7 @@ def body(arrays: dict[str, Array], **more: Any) -> bytes:
 
 @pytest.mark.parametrize("name", MUTATIONS)
 async def test_it_is_refused_in_words_and_the_round_goes_on(name: str) -> None:
-    soon: Any = {"wait_time_in_seconds_to_force_fedavg": 0.5, "wait_time_in_seconds_to_force_fedavg_margin": 0}
-    async with mesh_of(
-        1.0, 2.0, **soon
-    ) as mesh:  # a member that says nothing of use is waited for as long as that
+    async with mesh_of(1.0, 2.0) as mesh:
         a = mesh.nodes["a"]
         announced = {"iAm": OTHER.fields(), "myKnownPeers": []}
         await a.receive("/announce", json.dumps(announced).encode(), JSON, HERE)
@@ -60,7 +57,8 @@ async def test_it_is_refused_in_words_and_the_round_goes_on(name: str) -> None:
         with pytest.raises(PeerError) as refused:
             await a.receive("/training/model_params", body(arrays, **more), BINARY_TYPE, HERE)
         assert (refused.value.status, refused.value.code) == (422, "params_refused")
-        await mesh.idle(0)
+        await gives_up_waiting(a, "a", "b")  # a member that says nothing of use is waited for until then
+        await until(lambda: a.job(MNIST_3_7).phase == "IDLE")
         assert a.history(MNIST_3_7)[0]["contributors"] == ["a", "b"]
         assert any(item.kind == "refused_here" for item in a.feed.recent())
 

@@ -64,7 +64,7 @@ def test_a_real_node_under_a_flood_keeps_its_memory_and_answers_persons(node: Re
 
         def flood(count: int, name: str) -> None:
             for number in range(count):
-                me = {"id": name or f"f{number}", "ip": None, "port": 20_000 if name else 21_000 + number}
+                me = {"id": name or f"f{number}", "ip": None, "port": 2000 if name else 2001 + number}
                 answers[stranger.post("/announce", json={"iAm": me, "myKnownPeers": []}).status_code] += 1
 
         flood(300, "")

@@ -1,11 +1,15 @@
-"""Ports that nobody else can take."""
+"""Ports that nobody else can take, and a clock for which no machine is too slow."""
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import socket
 from collections.abc import Iterator
 
 import pytest
+
+from flnet.wire import timeouts
 
 
 @pytest.fixture
@@ -19,3 +23,12 @@ def bound() -> Iterator[socket.socket]:
 @pytest.fixture
 def free_port(bound: socket.socket) -> int:
     return int(bound.getsockname()[1])
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At each look at the clock it is 15 s later: a minute is over after some attempts, and not before, however long the
+    machine takes for one.
+    """
+    looks = itertools.count()
+    monkeypatch.setattr(timeouts, "now", lambda: asyncio.get_running_loop().time() + 15 * next(looks))

@@ -79,7 +79,7 @@ async def listening(server: Server) -> AsyncIterator[Server]:
 
 
 @asynccontextmanager
-async def transport(timeout: float = 5.0, most: int = 1_000_000) -> AsyncIterator[HttpTransport]:
+async def transport(timeout: float = 60.0, most: int = 1_000_000) -> AsyncIterator[HttpTransport]:
     made = HttpTransport(timeout, random.Random(0), max_reply_bytes=most)
     try:
         yield made
