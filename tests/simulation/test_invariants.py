@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from flnet.membership import suspicion
+from flnet.membership import members
 from flnet.membership.announcing import Announcer
 from flnet.membership.roster import Roster
 from flnet.node.performer import CommitQueue, StateSaver, Step
@@ -171,7 +171,7 @@ def keeps_the_last_of_merged_saves(patch: pytest.MonkeyPatch) -> None:
 
 
 def never_refutes(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(suspicion, "accused", lambda s, claim, by: [])
+    patch.setattr(members, "accused", lambda s, claim, by: [])
 
 
 def repeats_nothing(patch: pytest.MonkeyPatch) -> None:
