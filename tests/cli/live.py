@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 120.0
 TINY_TRAINER = '''
 """Moves one number towards this node's shard; no framework."""
 
@@ -94,9 +94,9 @@ def until(done: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-def answers(port: int) -> bool:
-    """Whether a node is healthy there."""
+def answers(port: int, path: str = "/health") -> bool:
+    """Whether a node is healthy there, or answers 200 to another question."""
     try:
-        return httpx.get(f"http://127.0.0.1:{port}/health", trust_env=False).status_code == 200
+        return httpx.get(f"http://127.0.0.1:{port}{path}", trust_env=False, timeout=60).status_code == 200
     except httpx.TransportError:
         return False

@@ -98,7 +98,8 @@ def test_the_demo_trains_compares_with_nodes_that_are_alone_and_stays_until_a_no
             int(port)
             for port in re.findall(r"http://127\.0\.0\.1:(\d+)/", out.partition("stay up for the browser")[2])
         }
-        assert len(ports) == 2 and all(map(answers, ports))
+        assert len(ports) == 2
+        until(lambda: all(map(answers, ports)), "both nodes")
         os.kill(psutil.Process(process.pid).children()[1].pid, signal.SIGKILL)
         _, err = process.communicate()
     assert process.returncode == 1

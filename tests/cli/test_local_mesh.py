@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,9 @@ from flnet.cli.local_mesh import (
     node_ids,
 )
 from flnet.errors import StartError
+from tests.alive import alive
 from tests.cli.fake_node import job
+from tests.cli.live import until
 
 
 def test_sample_data_are_called_samples() -> None:
@@ -88,14 +89,6 @@ def start(tmp_path: Path, code: str) -> NodeProcess:
     return NodeProcess("node-a", 4000, log, process)
 
 
-def wait_for(log: Path, words: str) -> None:
-    for _ in range(500):
-        if words in log.read_text():
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"{words!r} did not come")
-
-
 def test_a_dead_node_is_told_with_the_end_of_its_log(tmp_path: Path) -> None:
     node = start(tmp_path, "print('first'); print('\\x1b[2Jport in use'); raise SystemExit(1)")
     node.process.wait()
@@ -120,15 +113,11 @@ def test_a_stubborn_node_is_killed_with_its_children(tmp_path: Path) -> None:
         "print(child.pid, flush=True)\n"
         "time.sleep(60)\n",
     )
-    wait_for(node.log, "\n")
+    until(lambda: "\n" in node.log.read_text(), "the child")
     end_all([node], patience=0.1)
     assert node.process.returncode == -signal.SIGKILL
-    child = Path(f"/proc/{node.log.read_text().strip()}/stat")
-    for _ in range(200):
-        if not child.exists() or child.read_text().split()[2] == "Z":
-            return
-        time.sleep(0.02)
-    raise AssertionError("the child outlived its node")
+    child = int(node.log.read_text())
+    until(lambda: not alive(child), "the end of the child")
 
 
 def test_nodes_are_ended_whatever_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

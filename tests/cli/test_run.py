@@ -140,7 +140,7 @@ def test_the_commands_work_against_a_real_node(tmp_path: Path) -> None:
     port = free_port()
     node = ("--node", f"127.0.0.1:{port}")
     with flnet(tmp_path, "run", "--node-port", str(port), "--node-id", "solo", "--trainers", "TINY") as process:
-        until(lambda: answers(port), "the node")
+        until(lambda: answers(port, "/ready"), "a node that is ready")
         status = CliRunner().invoke(cli, ["status", "--json", *node])
         assert json.loads(status.stdout)["iAm"]["id"] == "solo"
         train = CliRunner().invoke(cli, ["train", "TINY", "--rounds", "2", "--wait", "--json", *node])

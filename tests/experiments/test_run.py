@@ -122,7 +122,7 @@ def test_workers_give_the_same_numbers_and_leave_no_process() -> None:
     theirs = numbers(LocalEngine(SETTINGS, 2).run(cells))
     assert theirs == {each.key: run(each)[0] for each in cells}
     assert len({outcome.value("after.accuracy") for outcome in theirs.values()}) > 3
-    assert children() == before
+    assert children() <= before
 
 
 @pytest.mark.slow
@@ -133,7 +133,7 @@ def test_progress_is_reported_and_closing_the_iterator_ends_the_workers() -> Non
     results = engine.run([cell(seed, rounds=100) for seed in range(2)])
     next(results)
     results.close()  # type: ignore[attr-defined]
-    assert children() == before
+    assert children() <= before
     assert any(0 < done < 1 for done in progress)
 
 

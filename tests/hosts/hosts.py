@@ -52,7 +52,7 @@ class Host:
 
     def client(self, port: int) -> httpx.Client:
         """A client on this host, for its own loopback: no rule of the switch touches it."""
-        return httpx.Client(base_url=f"http://{LOOPBACK}:{port}", transport=_Inside(self), timeout=10)
+        return httpx.Client(base_url=f"http://{LOOPBACK}:{port}", transport=_Inside(self), timeout=60)
 
 
 @dataclass(frozen=True)

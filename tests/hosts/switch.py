@@ -72,6 +72,11 @@ class Switch:
         """Packets carried and dropped, by source and target."""
         return {way: (one.carried, one.dropped) for way, one in sorted(self._directions.items())}
 
+    @property
+    def on_their_way(self) -> int:
+        """How many packets wait to be handed out."""
+        return len(self._waiting)
+
     def _run(self) -> None:
         while not self._ending.is_set():
             wait = max(0.0, self._waiting[0][0] - time.monotonic()) if self._waiting else None

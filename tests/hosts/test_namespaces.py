@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.alive import alive
 from tests.hosts.hosts import network
 from tests.hosts.namespaces import clear, delete, existing, inside, locked, only_run, pids, unable
+from tests.processes.harness import until
 
 pytestmark = pytest.mark.skipif(bool(unable()), reason=unable() or "they can be made here")
 PROGRAM = "import time; print('here', flush=True); time.sleep(600)"
@@ -47,7 +49,7 @@ def test_what_a_killed_run_left_is_cleared_away_by_the_next(tmp_path: Path) -> N
     assert len(running) == 1, log.read_text()
     with only_run():
         assert existing() == []
-    assert not alive(running[0])
+    until(lambda: not alive(running[0]), "the end of what ran there")
 
 
 def test_a_run_that_fails_leaves_nothing(tmp_path: Path) -> None:
@@ -62,7 +64,7 @@ def test_a_run_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         fail()
     assert existing() == []
-    assert processes[0].wait(10) == -signal.SIGKILL
+    assert processes[0].wait(60) == -signal.SIGKILL
 
 
 def test_only_namespaces_of_these_tests_are_touched() -> None:
@@ -70,11 +72,3 @@ def test_only_namespaces_of_these_tests_are_touched() -> None:
         delete("somebody-elses")
     with pytest.raises(FileNotFoundError), inside("flnet-test-that-is-not-there"):
         pass
-
-
-def alive(pid: int) -> bool:
-    """Whether a process is there and no zombie."""
-    try:
-        return ") Z" not in Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False

@@ -168,6 +168,7 @@ async def test_a_round_with_a_node_of_the_thesis(thesis: Thesis) -> None:
     assert thesis.job()["waiting_for"] == ["NODE_1"]
     assert (await thesis.post("/training/model_params/accuracy", with_numbers(ACCURACY)))[0] == 400  # not averaged
 
+    await until(lambda: bool(thesis.old.bodies("/training/model_params")))  # which is sent when it is saved
     (sent,) = thesis.old.bodies("/training/model_params")
     assert sent.keys() >= TRAINING.keys()
     assert sent["iAm"] == {"id": "NODE_4", "ip": None, "port": "4003"}

@@ -65,7 +65,7 @@ def serving(node: FakeNode) -> Serve:
             yield port
         finally:
             shutdown.set()
-            await asyncio.wait_for(server, 10)
+            await asyncio.wait_for(server, 60)
 
     return run
 

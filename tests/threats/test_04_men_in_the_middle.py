@@ -22,7 +22,7 @@ MODEL = b"parameters that were learnt from patients"
 def transport(*trusted: str) -> HttpTransport:
     """Of a node that trusts these keys."""
     trusts = trusted.__contains__
-    return HttpTransport(5, random.Random(0), signer=made_of(A, None, trusts).signer, channel=Channel(trusts))
+    return HttpTransport(60, random.Random(0), signer=made_of(A, None, trusts).signer, channel=Channel(trusts))
 
 
 class Impostor(Listener):
@@ -67,7 +67,7 @@ async def test_who_names_the_key_of_a_trusted_node_has_to_have_it(
 async def test_a_key_that_is_forgotten_while_a_connection_is_open_gets_nothing_more(tmp_path: Path) -> None:
     trusted = set[str]()
     here = HttpTransport(
-        5,
+        60,
         random.Random(0),
         signer=made_of(A, None, trusted.__contains__).signer,
         channel=Channel(trusted.__contains__),

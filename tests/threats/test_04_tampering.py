@@ -68,14 +68,14 @@ async def between() -> AsyncIterator[tuple[Keyed, OnThePath, str, HttpTransport]
     server = asyncio.create_task(serve(create_app(node, SETTINGS), SETTINGS, shutdown, listening))
     middle = OnThePath(listening.getsockname()[1])
     tapped = await asyncio.start_server(middle, "127.0.0.1", 0)
-    http = HttpTransport(5.0, random.Random(0), signer=seal())
+    http = HttpTransport(60.0, random.Random(0), signer=seal())
     try:
         yield node, middle, f"127.0.0.1:{tapped.sockets[0].getsockname()[1]}", http
     finally:
         await http.close()
         tapped.close()
         shutdown.set()
-        await asyncio.wait_for(server, 10)
+        await asyncio.wait_for(server, 60)
 
 
 async def status_of(http: HttpTransport, address: str) -> int:

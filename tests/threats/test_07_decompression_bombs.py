@@ -50,7 +50,7 @@ async def answering(body: bytes, coding: str) -> AsyncIterator[str]:
 
 @pytest.fixture
 async def transport() -> AsyncIterator[HttpTransport]:
-    made = HttpTransport(5.0, random.Random(0))
+    made = HttpTransport(60.0, random.Random(0))
     yield made
     await made.close()
 

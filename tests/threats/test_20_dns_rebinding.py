@@ -119,7 +119,7 @@ async def test_what_only_a_program_could_send_is_refused_too(serving: Serve, nod
     async with serving() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(f"{head}\r\n\r\n".encode())
-        answer = await asyncio.wait_for(reader.readline(), 10)
+        answer = await asyncio.wait_for(reader.readline(), 60)
         writer.close()
     assert answer.split()[1] in (b"400", b"401", b"403", b"404")
     assert not node.jobs["MNIST"].paused

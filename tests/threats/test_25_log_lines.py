@@ -62,7 +62,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
 
 def send(port: int, head: bytes, body: bytes = b"") -> None:
     """Send bytes as they are, and wait for the answer's beginning."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as talking:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as talking:
         talking.sendall(head + b"\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         talking.recv(64)
 

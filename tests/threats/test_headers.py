@@ -32,7 +32,7 @@ HEADS = [
 
 @pytest.mark.parametrize("head", HEADS)
 async def test_whatever_is_asked_the_answer_carries_them(serving: Serve, head: str) -> None:
-    async with serving() as port, asyncio.timeout(20):
+    async with serving() as port, asyncio.timeout(60):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(f"{head}\r\n\r\n".encode())
         answer = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()

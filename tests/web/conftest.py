@@ -57,6 +57,6 @@ def running(app: Quart) -> Running:
             yield port
         finally:
             shutdown.set()
-            await asyncio.wait_for(server, 10)
+            await asyncio.wait_for(server, 60)
 
     return run

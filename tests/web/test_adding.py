@@ -51,7 +51,7 @@ def client(node: NodeRuntime) -> Client:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0)
 

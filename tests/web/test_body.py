@@ -91,8 +91,11 @@ async def test_a_hundred_megabytes_of_zeros_leave_the_memory_flat(
     assert node.received == []
 
 
-async def test_an_ordinary_client_that_sends_too_much_reads_why(running: Running, node: FakeNode) -> None:
-    async with running() as port, httpx.AsyncClient(trust_env=False) as http:
+async def test_an_ordinary_client_that_sends_too_much_reads_why(
+    running: Running, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "LINGER_SECONDS", 60)  # on a busy machine 30 MB take longer than the usual two
+    async with running() as port, httpx.AsyncClient(trust_env=False, timeout=60) as http:
         url = f"http://127.0.0.1:{port}/training/model_params"
         answer = await http.post(url, content=bytes(30_000_000), headers=JSON)
         again = await http.get(f"http://127.0.0.1:{port}/health")
@@ -107,7 +110,7 @@ async def test_a_body_of_exactly_the_limit_is_read_with_and_without_a_length(
         for _ in range(node.limit // len(ZEROS)):
             yield ZEROS
 
-    async with running() as port, httpx.AsyncClient(trust_env=False) as http:
+    async with running() as port, httpx.AsyncClient(trust_env=False, timeout=60) as http:
         url = f"http://127.0.0.1:{port}/training"
         await http.post(url, content=bytes(node.limit), headers=JSON)
         await http.post(url, content=pieces(), headers=JSON)  # type: ignore[arg-type]
@@ -165,7 +168,7 @@ async def test_a_caller_that_trickles_is_cut(
 async def test_a_caller_that_leaves_in_mid_body_harms_nobody(
     running: Running, node: FakeNode, beginning: bytes
 ) -> None:
-    async with running() as port, httpx.AsyncClient(trust_env=False) as http:
+    async with running() as port, httpx.AsyncClient(trust_env=False, timeout=60) as http:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(beginning)
         await writer.drain()
@@ -395,7 +398,7 @@ async def test_a_binary_body_states_its_size(running: Running, node: FakeNode) -
         for _ in range(3):
             yield WANTED
 
-    async with running() as port, httpx.AsyncClient(trust_env=False) as http:
+    async with running() as port, httpx.AsyncClient(trust_env=False, timeout=60) as http:
         answer = await http.post(f"http://127.0.0.1:{port}{PATH}", content=pieces(), headers=BINARY)
     assert (answer.status_code, answer.json()["error"]) == (411, "length_required")
     assert "Content-Length" in answer.json()["message"]
@@ -461,7 +464,7 @@ async def test_who_sends_all_of_it_reads_why_it_was_refused_and_memory_stays_fla
 async def test_a_large_body_is_held_once(running: Running, node: FakeNode) -> None:
     node.limit = 64 * MEGA
     part = bytes(MEGA)
-    async with running() as port, httpx.AsyncClient(trust_env=False, timeout=30) as http:
+    async with running() as port, httpx.AsyncClient(trust_env=False, timeout=60) as http:
 
         async def pieces() -> AsyncIterator[bytes]:
             yield WANTED

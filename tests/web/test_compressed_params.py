@@ -69,7 +69,7 @@ def serving(node: FakeNode, running: Running, monkeypatch: pytest.MonkeyPatch) -
 
 async def fetched(port: int, rate: float, digest: Digest = LOW.digest, host: str = "127.0.0.1") -> Event:
     """What a node that measured this rate from its peer makes of it."""
-    core, http = NodeCore(peer("c"), [T]), HttpTransport(10.0, random.Random(0))
+    core, http = NodeCore(peer("c"), [T]), HttpTransport(60.0, random.Random(0))
     http._pace.measured(f"{host}:{port}", MB, MB / rate)
     core.hear(None, AnnounceReceived(peer("b", port, host)))
     post = Outbox(
@@ -110,7 +110,7 @@ async def test_nor_does_anybody_without_the_package(
     monkeypatch.setitem(sys.modules, "zstandard", None)
     async with serving("int8", LOW) as port:
         assert isinstance(await fetched(port, SLOW), Fetched)
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
             url = f"http://127.0.0.1:{port}/training/model_params/{LOW.digest}"
             answer = await http.head(url, headers={"Accept-Encoding": "zstd"})
     assert node.lent == ["identity", "zstd?", "identity"]

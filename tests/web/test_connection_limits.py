@@ -103,7 +103,7 @@ async def test_idle_connections_make_room_for_who_asks(
     async with running() as port:
         with ExitStack() as stack:
             opened = [
-                stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10)) for _ in range(30)
+                stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60)) for _ in range(30)
             ]
             answer = await asyncio.to_thread(_asked, port)
             assert answer.startswith(b"HTTP/1.1 200")
@@ -173,7 +173,7 @@ async def test_who_hung_up_while_being_answered_is_not_waited_for(
 
 
 def _asked(port: int) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as sock:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as sock:
         sock.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
         return sock.recv(65536)
 
@@ -188,7 +188,7 @@ def _is_over(sock: socket.socket) -> bool:
 async def test_a_connection_on_which_nothing_is_asked_ends_but_not_one_that_is_being_answered(
     running: Running, node: FakeNode, limits: ConnectionLimits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "KEEP_ALIVE_SECONDS", 0.05)
+    monkeypatch.setattr(serving, "KEEP_ALIVE_SECONDS", 0.5)
     asked, go = asyncio.Event(), asyncio.Event()
 
     async def receive(*_: object) -> Reply:

@@ -27,7 +27,7 @@ def put(node: FakeNode) -> np.ndarray:
 
 async def test_bodies_are_sent_one_after_the_other_on_one_connection(running: Running, node: FakeNode) -> None:
     numbers = put(node)
-    async with running() as port, httpx.AsyncClient(trust_env=False) as http:
+    async with running() as port, httpx.AsyncClient(trust_env=False, timeout=60) as http:
         url, streams = f"http://127.0.0.1:{port}{PATH}", []
         for part in ({}, {"Range": f"bytes={SIZE - 9}-"}, {}, {"Range": "bytes=3-2000000"}):
             answer = await http.get(url, headers=part)
@@ -43,7 +43,7 @@ async def test_nothing_is_held_on_to_once_a_body_is_sent(running: Running, node:
     gc.collect()
     gc.disable()
     try:
-        async with running() as port, httpx.AsyncClient(trust_env=False) as http:
+        async with running() as port, httpx.AsyncClient(trust_env=False, timeout=60) as http:
             for _ in range(3):
                 await http.get(f"http://127.0.0.1:{port}{PATH}")
             node.blobs.clear()
@@ -64,5 +64,5 @@ async def test_who_leaves_in_the_middle_disturbs_nobody(running: Running, node: 
             writer.write(f"GET {PATH} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             assert b" 200 " in await reader.readline()
             writer.transport.abort()
-        async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
             assert len((await http.get(f"http://127.0.0.1:{port}{PATH}")).content) == 48 * 1024 * 1024

@@ -18,7 +18,7 @@ from quart import Quart
 
 from flnet.errors import StartError
 from flnet.settings import Settings, load_settings
-from flnet.web import server
+from flnet.web import body, server
 from flnet.web.server import bind, serve
 from tests.web.conftest import Running, free_socket
 from tests.web.fake_node import FakeNode
@@ -101,7 +101,9 @@ async def test_the_end_waits_neither_for_streams_nor_for_stalled_callers(
     running: Running, node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "GRACE_SECONDS", 0.1)
-    async with httpx.AsyncClient(trust_env=False, timeout=10) as http:
+    for name in ("IDLE_SECONDS", "BASE_SECONDS"):  # nobody but the end of the node cuts who stalls
+        monkeypatch.setattr(body, name, 3600.0)
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
         async with running() as port:
             url = f"http://127.0.0.1:{port}/events"
             answer = await http.send(http.build_request("GET", url), stream=True)
@@ -118,7 +120,7 @@ async def test_the_end_waits_neither_for_streams_nor_for_stalled_callers(
 
 async def test_serving_writes_no_access_log(running: Running, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    async with running() as port, httpx.AsyncClient(trust_env=False) as http:
+    async with running() as port, httpx.AsyncClient(trust_env=False, timeout=60) as http:
         answer = await http.get(f"http://127.0.0.1:{port}/health")
     assert "server" not in answer.headers
     assert "/health" not in "".join(r.getMessage() for r in caplog.records if r.name.startswith("flnet"))
@@ -185,11 +187,11 @@ def test_hypercorn_is_as_the_server_expects_it() -> None:
     ],
 )
 async def test_no_other_protocol_than_http_1_1_is_spoken(running: Running, request_: bytes) -> None:
-    async with running() as port, asyncio.timeout(30):
+    async with running() as port, asyncio.timeout(60):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(request_)
         with suppress(ConnectionError):
             assert await reader.read() == b""
         writer.close()
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
             assert (await http.get(f"http://127.0.0.1:{port}/health")).status_code == 200

@@ -58,7 +58,7 @@ def app(node: Pinned) -> Quart:
 async def caller(key: TestKey, receiver: str) -> AsyncIterator[HttpTransport]:
     trusts = receiver.__eq__
     transport = HttpTransport(
-        5, random.Random(0), signer=made_of(key, None, trusts).signer, channel=Channel(trusts)
+        60, random.Random(0), signer=made_of(key, None, trusts).signer, channel=Channel(trusts)
     )
     try:
         yield transport
@@ -85,7 +85,7 @@ async def test_over_tls_an_accepted_node_reads_and_another_one_is_refused(
         writer.close()
     finally:
         shutdown.set()
-        await asyncio.wait_for(server, 10)
+        await asyncio.wait_for(server, 60)
     assert (info.status, info.signer) == (200, node.own)
     assert vouched.status == 200 and b"fingerprint" in vouched.body
     assert b"tls_needed" in in_the_clear and plain == [True]
@@ -105,7 +105,7 @@ async def test_a_caller_that_does_not_close_its_end_does_not_hold_up_the_end_of_
             await asyncio.to_thread(kept.sendall, b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
             answer = await asyncio.to_thread(kept.recv, 1000)
             shutdown.set()
-            await asyncio.wait_for(server, 10)  # it raises where the server did not end well
+            await asyncio.wait_for(server, 60)  # it raises where the server did not end well
     finally:
         shutdown.set()
     assert b"200" in answer
@@ -124,5 +124,5 @@ async def test_a_node_of_another_mesh_tells_once_that_tls_was_spoken() -> None:
                 await ask(port, Channel(lambda key: True).known)
     finally:
         shutdown.set()
-        await asyncio.wait_for(server, 10)
+        await asyncio.wait_for(server, 60)
     assert len(told) == 1 and "pinned mesh" in told[0]

@@ -28,7 +28,7 @@ def client(node: NodeRuntime) -> Client:
 
 
 async def idle(node: NodeRuntime) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while node.job(ONE).phase != "IDLE":
             await asyncio.sleep(0)
 

@@ -19,7 +19,7 @@ from tests.web.fake_node import FakeNode
 async def stream(port: int, last: str | None = None) -> AsyncIterator[AsyncIterator[str]]:
     headers = {} if last is None else {"Last-Event-ID": last}
     async with (
-        httpx.AsyncClient(trust_env=False, timeout=10) as http,
+        httpx.AsyncClient(trust_env=False, timeout=60) as http,
         http.stream("GET", f"http://127.0.0.1:{port}/events", headers=headers) as answer,
     ):
         assert answer.status_code == 200
@@ -61,7 +61,7 @@ async def until_blank(lines: AsyncIterator[str]) -> AsyncIterator[str]:
 
 async def watched(node: FakeNode) -> None:
     """Wait until somebody watches."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not node.feed.watchers:
             await asyncio.sleep(0.005)
 
@@ -114,7 +114,7 @@ async def test_a_reader_that_leaves_is_forgotten(running: Running, node: FakeNod
     async with running() as port:
         async with stream(port):
             await watched(node)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while node.feed.watchers or live.streams_of(app).open:
                 await asyncio.sleep(0.005)
 

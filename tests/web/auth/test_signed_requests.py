@@ -55,7 +55,7 @@ def node() -> Keyed:
 
 @asynccontextmanager
 async def peer(made: RequestSigner) -> AsyncIterator[HttpTransport]:
-    transport = HttpTransport(5.0, random.Random(0), signer=made)
+    transport = HttpTransport(60.0, random.Random(0), signer=made)
     try:
         yield transport
     finally:
@@ -106,7 +106,7 @@ async def test_an_open_node_is_no_peer_of_this_one() -> None:
                 await http.send(address, "/announce", BODY, JSON)
     finally:
         shutdown.set()
-        await asyncio.wait_for(server, 10)
+        await asyncio.wait_for(server, 60)
 
 
 @pytest.mark.parametrize("path", PATHS)
