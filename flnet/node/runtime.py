@@ -305,5 +305,6 @@ class NodeRuntime:
     async def _handle(self, owner: TrainerId | None, event: Event) -> Answered:
         owned = self.core.hear(owner, event)
         self._history.note(owner, event)
-        self.leave_one_out.note()
+        if self.leave_one_out.is_on:
+            self.leave_one_out.note()
         return await self._performer.perform(self._history.measured(owned), (owner, event))
