@@ -1,17 +1,15 @@
 """Mutation testing: plants small faults in flnet, one at a time, and records which of them the tests notice.
 
-`tests/tools/mutants.json` keeps 200 faults that were drawn by a seed at its revision, 40 in each of five groups of modules,
-and whether the tests of that revision noticed them. A fault is kept as lines of code with the function that holds them, so
-that it can be planted again after code has moved. When tests are merged or removed, each fault that was noticed before
-must still be noticed.
+`tests/tools/mutants.json` keeps faults that were drawn at random, in five groups of modules, and that the tests noticed.
+A fault is kept as lines of code with the function that holds them, so that it can be planted again after code has moved.
+When tests are merged or removed, each of these faults must still be noticed.
 
-    python -m tests.tools.mutants list --survived
-    python -m tests.tools.mutants locate              # which mutants have no place in the code of today
+    python -m tests.tools.mutants list wire
+    python -m tests.tools.mutants locate              # which mutants have no place in the current code
     python -m tests.tools.mutants apply wire-07       # plant one in this working tree (git diff shows it)
     python -m tests.tools.mutants check rounds aggregation --jobs 2 --tests tests/rounds tests/aggregation
 
-Where the code of a mutant was rewritten, give its entry a field "now" with any of path, function, before, after
-and occurrence; where the behaviour was removed on purpose, a field "gone" that says why.
+Where the code of a mutant was rewritten, change its entry; where its behaviour was removed on purpose, remove the entry.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ class Collection:
     """The mutants of a file."""
 
     def __init__(self, file: Path) -> None:
-        self.mutants: list[Mutant] = json.loads(file.read_text("utf-8"))["mutants"]
+        self.mutants: list[Mutant] = json.loads(file.read_text("utf-8"))
 
     def chosen(self, names: Iterable[str]) -> list[Mutant]:
         """The mutants of these ids and groups; all if none is named."""
@@ -65,30 +63,19 @@ def place_of(mutant: Mutant, tree: Tree) -> tuple[Place, str]:
     Raises:
         NotFound: it has no place there.
     """
-    if mutant.get("gone"):
-        raise NotFound(f"removed on purpose: {mutant['gone']}")
-    now = {**mutant, **mutant.get("now", {})}
-    # Lines that a person has mapped must be where that person says.
-    unique = mutant["unique"] and "before" not in mutant.get("now", {})
-    place = tree.find(now["path"], now["function"], now["before"], now["occurrence"], unique)
-    return place, place.planted(now["after"])
+    place = tree.find(mutant["path"], mutant["function"], mutant["before"], mutant["occurrence"], mutant["unique"])
+    return place, place.planted(mutant["after"])
 
 
 def list_all(arguments: argparse.Namespace) -> None:
-    """Print mutants, and how many were killed."""
+    """Print mutants, and how many there are in each group."""
     mutants = Collection(arguments.file).chosen(arguments.names)
     for mutant in mutants:
-        if mutant["killed"] in arguments.results:
-            by = mutant.get("by") or mutant.get("note", "")
-            print(f"{mutant['id']} {mutant['path']} {mutant['function']} killed={mutant['killed']} {by}")
-            print("  - " + "\n    ".join(mutant["before"].splitlines()))
-            print("  + " + "\n    ".join(mutant["after"].splitlines()))
-    for group in (*dict.fromkeys(m["group"] for m in mutants), "all"):
-        kept = [m for m in mutants if group in (m["group"], "all")]
-        results = Counter(m["killed"] for m in kept)
-        equal = sum(m["killed"] is False and m.get("note", "").startswith("equivalent") for m in kept)
-        killed, survived, rest = (results[result] for result in (True, False, None))
-        print(f"{group}: {killed} killed, {survived} survived ({equal} of them equivalent), {rest} open")
+        print(f"{mutant['id']} {mutant['path']} {mutant['function']} {mutant['by']}")
+        print("  - " + "\n    ".join(mutant["before"].splitlines()))
+        print("  + " + "\n    ".join(mutant["after"].splitlines()))
+    for group, count in Counter(mutant["group"] for mutant in mutants).items():
+        print(f"{group}: {count}")
 
 
 def apply(arguments: argparse.Namespace) -> None:
@@ -104,7 +91,7 @@ def apply(arguments: argparse.Namespace) -> None:
 
 
 def locate(arguments: argparse.Namespace) -> None:
-    """Print the mutants that have no place in the code of today, with lines that look like theirs."""
+    """Print the mutants that have no place in the current code, with lines that look like theirs."""
     tree, missing = Tree(arguments.tree), 0
     for mutant in Collection(arguments.file).chosen(arguments.names):
         try:
@@ -112,20 +99,20 @@ def locate(arguments: argparse.Namespace) -> None:
             if arguments.verbose or place.how == "same lines":
                 print(f"{mutant['id']} {place.how}: {place.module.path}")
         except NotFound as exc:
-            missing += not mutant.get("gone")
+            missing += 1
             print(f"{mutant['id']} {mutant['path']} {mutant['function']}: {exc}")
-            for line in (mutant["before"], *(() if mutant.get("gone") else tree.alike(mutant["before"]))):
+            for line in (mutant["before"], *tree.alike(mutant["before"])):
                 print(f"    {line}")
     print(f"{missing} without a place")
 
 
 def check(arguments: argparse.Namespace) -> int:
-    """Run tests against each mutant that was killed before; print those that survive now."""
+    """Run tests against each mutant; print those that survive."""
     collection = Collection(arguments.file)
     done: dict[str, str] = {}
     if arguments.record and arguments.record.exists():
         done = json.loads(arguments.record.read_text("utf-8"))
-    wanted = [m for m in collection.chosen(arguments.names) if m["killed"]]
+    wanted = collection.chosen(arguments.names)
     lock = threading.Lock()
 
     def note(mutant: Mutant, verdict: Verdict) -> None:
@@ -135,10 +122,10 @@ def check(arguments: argparse.Namespace) -> int:
                 write(arguments.record, done)
         print(f"{mutant['id']}: {verdict}", flush=True)
 
-    each([m for m in wanted if not done.get(m["id"], "").startswith(("killed", "gone"))], arguments, note)
+    each([m for m in wanted if not done.get(m["id"], "").startswith("killed")], arguments, note)
     results = {m["id"]: done.get(m["id"], "error: no result") for m in wanted}
-    bad = {name: words for name, words in results.items() if not words.startswith(("killed", "gone"))}
-    print(f"\n{len(results) - len(bad)} of {len(results)} are killed or gone on purpose")
+    bad = {name: words for name, words in results.items() if not words.startswith("killed")}
+    print(f"\n{len(results) - len(bad)} of {len(results)} are killed")
     for name, words in bad.items():
         print(f"{name}: {words}")
     return len(bad) > 0
@@ -166,7 +153,7 @@ def each(
                     place, text = place_of(mutant, tree)
                     verdict = judge.judge({**mutant, "path": place.module.path}, text)
                 except NotFound as exc:
-                    verdict = Verdict("gone" if mutant.get("gone") else "not found", "", str(exc))
+                    verdict = Verdict("not found", "", str(exc))
                 except (OSError, RuntimeError, subprocess.SubprocessError) as exc:
                     verdict = Verdict("error", "", str(exc))
                 note(mutant, verdict)
@@ -191,8 +178,6 @@ def main() -> int:
         return added
 
     showing, planting, locating, checking = map(command, (list_all, apply, locate, check))
-    for name, result in (("killed", True), ("survived", False), ("open", None)):
-        showing.add_argument(f"--{name}", dest="results", action="append_const", const=result, default=[])
     planting.add_argument("id")
     locating.add_argument("--verbose", action="store_true")
     for added in (planting, locating):
