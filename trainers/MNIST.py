@@ -31,7 +31,7 @@ from flnet.trainer import (
 
 from ._digits import DIGIT, Digits, load_digits
 from ._fed_mt import taught_steps
-from ._torch import CPU, Steps, chosen_device, digest
+from ._torch import CPU, Steps, chosen_device, digest, fresh
 
 DATA_PLACE = "mnist"  # below FLNET_DATASETS_PATH
 SHAPES = {
@@ -93,15 +93,7 @@ class Mnist(Trainer):
         The bound is 1 / sqrt(inputs). The larger one of He et al. 2015 let the dense layer of 32 die in some
         rounds of four nodes with 300 rows each.
         """
-        chance = torch.Generator().manual_seed(seed)
-        params = {}
-        for name, shape in SHAPES.items():
-            tensor = torch.zeros(shape)
-            if name.endswith("weight"):
-                bound = tensor[0].numel() ** -0.5
-                tensor.uniform_(-bound, bound, generator=chance)
-            params[name] = tensor.numpy()
-        return params
+        return fresh(SHAPES, seed)
 
     def fit(self, task: Task) -> Fit:
         """`e` passes over the training rows, each in a new order."""

@@ -34,8 +34,8 @@ from flnet.trainer import (
 )
 
 from ._fed_mt import noisy, shifted, taught_steps
-from ._own_nets import Net, fresh, mlp, small_cnn
-from ._torch import Steps, chosen_device
+from ._own_nets import Net, mlp, small_cnn
+from ._torch import Steps, chosen_device, fresh
 
 EVALUATION_BATCH = 512
 MIDDLE, SPREAD = 0.5, 0.25  # of pixels in [0, 1], roughly, and the same on all nodes
@@ -100,7 +100,7 @@ class OwnTrainer(Trainer):
 
     def initial_params(self, seed: int) -> Mapping[str, Array]:
         """Small uniform weights, biases 0."""
-        return {name: tensor.numpy() for name, tensor in fresh(self._net.shapes, seed).items()}
+        return fresh(self._net.shapes, seed)
 
     def fit(self, task: Task) -> Fit:
         """`e` passes over the training rows, each in a new order, by gradient descent with momentum."""

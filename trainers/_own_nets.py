@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -84,16 +83,3 @@ def mlp(inputs: int, hidden: Sequence[int], outputs: int) -> Net:
         return graph.dense(params["output.weight"].T, params["output.bias"])
 
     return Net(shapes, through, layers)
-
-
-def fresh(shapes: Shapes, seed: int) -> dict[str, Tensor]:
-    """Weights uniform within 1 / sqrt(inputs), biases 0; equal seeds give equal ones."""
-    chance = torch.Generator().manual_seed(seed)
-    params = {}
-    for name, shape in shapes.items():
-        tensor = torch.zeros(shape)
-        if name.endswith("weight"):
-            bound = tensor[0].numel() ** -0.5
-            tensor.uniform_(-bound, bound, generator=chance)
-        params[name] = tensor
-    return params

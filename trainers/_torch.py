@@ -1,4 +1,4 @@
-"""Helpers of trainers in PyTorch: choice of the device, a step of gradient descent, digests of arrays."""
+"""Helpers of trainers in PyTorch: choice of the device, first weights, a step of gradient descent, digests of arrays."""
 
 from __future__ import annotations
 
@@ -41,6 +41,19 @@ def chosen_device(wanted: str) -> torch.device:
             )
         )
     return torch.device(wanted)
+
+
+def fresh(shapes: Mapping[str, tuple[int, ...]], seed: int) -> dict[str, Array]:
+    """Weights uniform within 1 / sqrt(inputs), biases 0; equal seeds give equal ones."""
+    chance = torch.Generator().manual_seed(seed)
+    params = {}
+    for name, shape in shapes.items():
+        tensor = torch.zeros(shape)
+        if name.endswith("weight"):
+            bound = tensor[0].numel() ** -0.5
+            tensor.uniform_(-bound, bound, generator=chance)
+        params[name] = tensor.numpy()
+    return params
 
 
 @torch.no_grad()

@@ -132,15 +132,22 @@ def _handler(node: FakeNode) -> type[BaseHTTPRequestHandler]:
 
 
 @contextmanager
+def serving(server: ThreadingHTTPServer) -> Iterator[None]:
+    """Serve in a thread, which is ended afterwards."""
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+
+
+@contextmanager
 def running_fake_node() -> Iterator[FakeNode]:
     """A fake node on a free port of loopback."""
     node = FakeNode("")
     with ThreadingHTTPServer(("127.0.0.1", 0), _handler(node)) as server:
         node.address = f"127.0.0.1:{server.server_address[1]}"
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        try:
+        with serving(server):
             yield node
-        finally:
-            server.shutdown()
-            thread.join()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import ThreadingHTTPServer
@@ -13,7 +12,7 @@ from typing import Any
 
 from flnet.security.keys import PRIVATE, ensure
 from flnet.security.tls import CERTIFICATE, NODE_NAME, PAGE_CERTIFICATE, PAGE_KEY, ensure_certificates
-from tests.cli.fake_node import FakeNode, _handler
+from tests.cli.fake_node import FakeNode, _handler, serving
 
 REFUSAL = b'{"error": "tls_needed", "message": "this node answers with TLS only"}'
 
@@ -57,13 +56,8 @@ def running_pinned_node(folder: Path) -> Iterator[PinnedNode]:
 
     with Server(("127.0.0.1", 0), _handler(node)) as server:
         node.address = f"127.0.0.1:{server.server_address[1]}"
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        try:
+        with serving(server):
             yield node
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def _context(folder: Path, certificate: str, key: str) -> ssl.SSLContext:

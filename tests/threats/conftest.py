@@ -15,9 +15,8 @@ from quart import Quart, Response, request
 from flnet.settings import Settings, load_settings
 from flnet.web.app import create_app
 from flnet.web.auth.operator_token import OperatorToken
-from flnet.web.server import serve
 from tests.web.browsing import for_one_test, launched
-from tests.web.conftest import SETTINGS, Client, free_socket
+from tests.web.conftest import SETTINGS, Client, served
 from tests.web.fake_node import FakeNode
 
 TOKEN = "0123456789abcdefghij"
@@ -50,8 +49,6 @@ def serving(node: FakeNode) -> Serve:
 
     @asynccontextmanager
     async def run(settings: Settings = SETTINGS, told: list[Told] | None = None) -> AsyncIterator[int]:
-        listening, shutdown = free_socket(), asyncio.Event()
-        port: int = listening.getsockname()[1]
         app = create_app(node, settings, OperatorToken(TOKEN))
 
         async def note(answer: Response) -> Response:
@@ -60,12 +57,8 @@ def serving(node: FakeNode) -> Serve:
             return answer
 
         app.after_request(note)
-        server = asyncio.create_task(serve(app, settings, shutdown, listening))
-        try:
+        async with served(app, settings) as port:
             yield port
-        finally:
-            shutdown.set()
-            await asyncio.wait_for(server, 60)
 
     return run
 

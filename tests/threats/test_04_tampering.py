@@ -15,10 +15,9 @@ import pytest
 
 from flnet.errors import PeerRefused, TransportError
 from flnet.web.app import create_app
-from flnet.web.server import serve
 from flnet.wire.http import HttpTransport
 from tests.security.keypairs import TestKey, gate, seal
-from tests.web.conftest import SETTINGS, free_socket
+from tests.web.conftest import SETTINGS, served
 from tests.web.fake_node import FakeNode
 
 JSON = "application/json"
@@ -64,18 +63,16 @@ class Keyed(FakeNode):
 @asynccontextmanager
 async def between() -> AsyncIterator[tuple[Keyed, OnThePath, str, HttpTransport]]:
     """A node, somebody on the path to it, the address where that one listens, and a sender."""
-    node, listening, shutdown = Keyed(), free_socket(), asyncio.Event()
-    server = asyncio.create_task(serve(create_app(node, SETTINGS), SETTINGS, shutdown, listening))
-    middle = OnThePath(listening.getsockname()[1])
-    tapped = await asyncio.start_server(middle, "127.0.0.1", 0)
-    http = HttpTransport(60.0, random.Random(0), signer=seal())
-    try:
-        yield node, middle, f"127.0.0.1:{tapped.sockets[0].getsockname()[1]}", http
-    finally:
-        await http.close()
-        tapped.close()
-        shutdown.set()
-        await asyncio.wait_for(server, 60)
+    node = Keyed()
+    async with served(create_app(node, SETTINGS)) as port:
+        middle = OnThePath(port)
+        tapped = await asyncio.start_server(middle, "127.0.0.1", 0)
+        http = HttpTransport(60.0, random.Random(0), signer=seal())
+        try:
+            yield node, middle, f"127.0.0.1:{tapped.sockets[0].getsockname()[1]}", http
+        finally:
+            await http.close()
+            tapped.close()
 
 
 async def status_of(http: HttpTransport, address: str) -> int:

@@ -6,13 +6,13 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 from quart import Quart
 from quart.typing import TestClientProtocol
 
-from flnet.settings import load_settings
+from flnet.settings import Settings, load_settings
 from flnet.web.app import create_app
 from flnet.web.server import serve
 from tests.web.fake_node import FakeNode
@@ -44,19 +44,20 @@ def free_socket() -> socket.socket:
     return listening
 
 
+@asynccontextmanager
+async def served(app: Quart, settings: Settings = SETTINGS, **more: Any) -> AsyncIterator[int]:
+    """An app behind Hypercorn on a free port of loopback, ended afterwards; `more` goes to `serve`."""
+    listening, shutdown = free_socket(), asyncio.Event()
+    port: int = listening.getsockname()[1]
+    server = asyncio.create_task(serve(app, settings, shutdown, listening, **more))
+    try:
+        yield port
+    finally:
+        shutdown.set()
+        await asyncio.wait_for(server, 60)
+
+
 @pytest.fixture
 def running(app: Quart) -> Running:
     """`async with running() as port`: the app on loopback, ended afterwards."""
-
-    @asynccontextmanager
-    async def run() -> AsyncIterator[int]:
-        listening, shutdown = free_socket(), asyncio.Event()
-        port: int = listening.getsockname()[1]
-        server = asyncio.create_task(serve(app, SETTINGS, shutdown, listening))
-        try:
-            yield port
-        finally:
-            shutdown.set()
-            await asyncio.wait_for(server, 60)
-
-    return run
+    return lambda: served(app)

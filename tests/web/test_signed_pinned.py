@@ -23,7 +23,7 @@ from flnet.web.server import serve
 from flnet.wire.http import HttpTransport
 from tests.security.keypairs import TestKey
 from tests.security.test_tls import ask
-from tests.web.conftest import free_socket
+from tests.web.conftest import free_socket, served
 from tests.web.fake_node import FakeNode
 
 CAREFUL = load_settings({"trust_loopback": "false"}, {})  # the caller of these tests is a stranger
@@ -69,11 +69,8 @@ async def caller(key: TestKey, receiver: str) -> AsyncIterator[HttpTransport]:
 async def test_over_tls_an_accepted_node_reads_and_another_one_is_refused(
     app: Quart, node: Pinned, tmp_path: Path
 ) -> None:
-    listening, shutdown = free_socket(), asyncio.Event()
-    port, plain = listening.getsockname()[1], list[bool]()
-    tls = server_context(tmp_path, lambda: plain.append(True))
-    server = asyncio.create_task(serve(app, CAREFUL, shutdown, listening, tls))
-    try:
+    plain = list[bool]()
+    async with served(app, CAREFUL, tls=server_context(tmp_path, lambda: plain.append(True))) as port:
         async with caller(KNOWN, node.own) as known, caller(OTHER, node.own) as other:
             info = await known.fetch(f"127.0.0.1:{port}", "/info")
             vouched = await known.fetch(f"127.0.0.1:{port}", "/introductions")
@@ -83,9 +80,6 @@ async def test_over_tls_an_accepted_node_reads_and_another_one_is_refused(
         writer.write(b"GET / HTTP/1.1\r\n\r\n")
         in_the_clear = await reader.readuntil(b"}")  # the connection itself stays until no handshake came
         writer.close()
-    finally:
-        shutdown.set()
-        await asyncio.wait_for(server, 60)
     assert (info.status, info.signer) == (200, node.own)
     assert vouched.status == 200 and b"fingerprint" in vouched.body
     assert b"tls_needed" in in_the_clear and plain == [True]
@@ -112,17 +106,10 @@ async def test_a_caller_that_does_not_close_its_end_does_not_hold_up_the_end_of_
 
 
 async def test_a_node_of_another_mesh_tells_once_that_tls_was_spoken() -> None:
-    listening, shutdown, told = free_socket(), asyncio.Event(), list[str]()
-    port = listening.getsockname()[1]
+    told = list[str]()
     app = create_app(FakeNode(), CAREFUL)
-    server = asyncio.create_task(
-        serve(app, CAREFUL, shutdown, listening, publish=lambda kind, words: told.append(words))
-    )
-    try:
+    async with served(app, CAREFUL, publish=lambda kind, words: told.append(words)) as port:
         for _ in range(2):
             with pytest.raises(ssl.SSLError):
                 await ask(port, Channel(lambda key: True).known)
-    finally:
-        shutdown.set()
-        await asyncio.wait_for(server, 60)
     assert len(told) == 1 and "pinned mesh" in told[0]

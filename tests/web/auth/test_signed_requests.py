@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import json
 import random
@@ -21,12 +20,11 @@ from flnet.node.trust import Trust
 from flnet.security.signing import Caller, RequestSigner
 from flnet.web.app import create_app
 from flnet.web.auth.signed_requests import MAX_REPORTED, SignedRequests
-from flnet.web.server import serve
 from flnet.wire.binary_codec import BINARY_TYPE
 from flnet.wire.http import HttpTransport
 from flnet.wire.transport import Reply
 from tests.security.keypairs import OTHER_MESH, TestKey, gate, learnt, seal, sent
-from tests.web.conftest import SETTINGS, Client, Running, free_socket
+from tests.web.conftest import SETTINGS, Client, Running, served
 from tests.web.fake_node import FakeNode
 
 ANNOUNCE = {"iAm": {"id": "a", "ip": "127.0.0.1", "port": 4001}, "myKnownPeers": []}
@@ -97,16 +95,9 @@ async def test_another_mesh_key_is_told_on_both_sides(running: Running, node: Ke
 
 
 async def test_an_open_node_is_no_peer_of_this_one() -> None:
-    listening, shutdown = free_socket(), asyncio.Event()
-    address = f"127.0.0.1:{listening.getsockname()[1]}"
-    server = asyncio.create_task(serve(create_app(FakeNode(), SETTINGS), SETTINGS, shutdown, listening))
-    try:
-        async with peer(seal()) as http:
-            with pytest.raises(TransportError, match="not signed"):
-                await http.send(address, "/announce", BODY, JSON)
-    finally:
-        shutdown.set()
-        await asyncio.wait_for(server, 60)
+    async with served(create_app(FakeNode(), SETTINGS)) as port, peer(seal()) as http:
+        with pytest.raises(TransportError, match="not signed"):
+            await http.send(f"127.0.0.1:{port}", "/announce", BODY, JSON)
 
 
 @pytest.mark.parametrize("path", PATHS)

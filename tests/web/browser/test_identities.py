@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,9 +11,8 @@ import pytest_asyncio
 from flnet.settings import load_settings
 from flnet.web.app import create_app
 from flnet.web.auth.operator_token import OperatorToken
-from flnet.web.server import serve
 from tests.web.browsing import ASYNC_MARKS, check_looks_async
-from tests.web.conftest import Running, free_socket
+from tests.web.conftest import Running, served
 from tests.web.trusting import EVIL, FRIEND, OWN, STRANGER, THIRD, PinnedNode, marks, spoken
 
 pytestmark = ASYNC_MARKS
@@ -127,13 +125,8 @@ async def test_it_works_without_script_and_in_spanish(running: Running, node: Pi
 @pytest_asyncio.fixture(loop_scope="session")
 async def at(node: PinnedNode) -> AsyncIterator[str]:
     """The address of a node on which nobody may act without signing in."""
-    listening, shutdown = free_socket(), asyncio.Event()
-    served = asyncio.create_task(
-        serve(create_app(node, CAREFUL, OperatorToken(TOKEN)), CAREFUL, shutdown, listening)
-    )
-    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    shutdown.set()
-    await asyncio.wait_for(served, 10)
+    async with served(create_app(node, CAREFUL, OperatorToken(TOKEN)), CAREFUL) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 async def test_the_link_signs_in_and_the_token_stands_in_no_address(
