@@ -1,4 +1,4 @@
-"""Every error of flnet, by whose fault it is; the fault decides the HTTP status.
+"""All errors of flnet. The class says whose fault an error is, and with it the HTTP status.
 
     FlnetError
     ├── LocalError                500  this node is at fault
@@ -6,47 +6,47 @@
     │   ├── StartError                 the node cannot start: port in use, folder not writable
     │   ├── TrainerError               a trainer cannot be loaded, or failed while it worked
     │   │   ├── DataMissing            the trainer has no data; says what is missing and how to get it
-    │   │   ├── SitsOut                the trainer has nothing to add to this round
+    │   │   ├── SitsOut                the trainer has nothing to train on in this round
     │   │   └── WorkerDied             the training child ended without an answer
     │   └── IllegalStep                a job took a step that its table does not know: a bug
     ├── PeerError                 422  the caller broke the protocol, or cannot be served
-    │   ├── UnreadableBody        422  the bytes are no message
-    │   ├── BodyTooLarge          413  more bytes than this route takes
-    │   ├── InvalidMessage        422  readable, but a field breaks its rule
+    │   ├── UnreadableBody        422  the body is not a message
+    │   ├── BodyTooLarge          413  the body is larger than the endpoint accepts
+    │   ├── InvalidMessage        422  a field is missing or has a wrong value
     │   ├── ParamsRefused         422  wrong names, shapes or dtypes, or not finite
-    │   ├── ContributionRefused   422  the statement of an update is not signed as it says
+    │   ├── ContributionRefused   422  the signature of an update's statement is wrong
     │   ├── LabelsRefused         422  a label space or a correspondence breaks a rule
-    │   ├── InputRefused          422  not what the trainer predicts from
-    │   ├── ImportRefused         422  data that are not safe to import, too many, or unreadable
-    │   ├── DataThere             409  the trainer has data already
+    │   ├── InputRefused          422  the trainer cannot predict from these inputs
+    │   ├── ImportRefused         422  the data are not safe to import, too large, or unreadable
+    │   ├── DataThere             409  the trainer already has data
     │   ├── NoRoom                507  the disk has no room for an import
     │   ├── UnknownTrainer        404  no such trainer here
-    │   ├── NoData                404  the trainer is here, but it has no data to take part with
-    │   ├── UnknownPath           404  no such endpoint
-    │   ├── UnknownModel          404  no model of that digest is kept here
-    │   ├── UnknownPeer           404  no peer of that id is known here
-    │   ├── UnknownKey            404  no accepted key is known here by that name
+    │   ├── NoData                404  the trainer exists here, but has no data
+    │   ├── UnknownPath           404  no such endpoint for messages
+    │   ├── UnknownModel          404  this node keeps no model with that digest
+    │   ├── UnknownPeer           404  this node knows no peer with that id
+    │   ├── UnknownKey            404  this node has accepted no key with that name
     │   ├── NotOffered            404  the trainer has no prediction, or no export in that format
-    │   ├── StaleRound            409  for a round that is over
-    │   ├── RoundLost             409  two initiators started this round; the other one comes first
-    │   ├── OtherRounds           409  a message of common rounds at a node that trains by itself, or vice versa
+    │   ├── StaleRound            409  the message is for a round that is over
+    │   ├── RoundLost             409  two nodes started this round; the other one's start counts
+    │   ├── OtherRounds           409  one node has common rounds, the other one is asynchronous
     │   ├── IdTaken               409  another node already uses this id
     │   ├── StillThere            409  a peer that takes part cannot be forgotten
-    │   ├── JobBusy               409  it cannot be done now, such as a round
-    │   ├── NotComparable         400  busy, in another round, or not averaged yet
-    │   ├── NotReady              503  the trainer is still loading, or the queue is at work; ask again
-    │   ├── NotAnnounced          403  a message of a round from an unknown node
-    │   ├── AddressRefused        403  the caller is at an address that this node does not call
-    │   ├── TooManyMessages       429  more messages than this node takes from one node
-    │   ├── SignInNeeded          401  for the operators of this node only
-    │   ├── TooManyRequests       429  more requests than a person makes, or too many wrong tokens
-    │   ├── OwnMachineOnly        403  private parameters are handed out on this machine only
-    │   ├── SignatureNeeded       401  not signed, or not for this start of this node
-    │   ├── SignatureRefused      403  a signature that is wrong, unreadable or used before
+    │   ├── JobBusy               409  the job cannot do this now
+    │   ├── NotComparable         400  the node is busy, in another round, or has not averaged yet
+    │   ├── NotReady              503  the trainer is loading its data, or the compute queue is busy; try again
+    │   ├── NotAnnounced          403  the sender of a round's message is unknown
+    │   ├── AddressRefused        403  this node does not call the address of the caller
+    │   ├── TooManyMessages       429  one node sent more messages than this node accepts
+    │   ├── SignInNeeded          401  only the operator of this node may do this
+    │   ├── TooManyRequests       429  too many requests, or too many wrong tokens
+    │   ├── OwnMachineOnly        403  only callers on this machine get private parameters
+    │   ├── SignatureNeeded       401  the request is not signed, or signed for an earlier start of this node
+    │   ├── SignatureRefused      403  the signature is wrong, unreadable, or was used before
     │   ├── Pending               403  one of two pinned nodes has not accepted the other yet
     │   ├── NotAccepted           403  a pinned node does not accept the caller's key
-    │   ├── NotPinned             409  only a pinned mesh accepts keys or refuses them
-    │   └── TrustFull             409  no room for one more key
+    │   ├── NotPinned             409  only in a pinned mesh are keys accepted or rejected
+    │   └── TrustFull             409  no room for another key
     └── TransportError                 a request to a peer failed; data in an event, never a crash
         ├── PeerUnreachable            no connection
         │   └── StrangerThere          the key of the node at that address is not accepted; nothing was sent
@@ -54,7 +54,7 @@
         ├── PeerRefused                the peer answered with an error
         └── Challenged                 the peer named whom a request has to be signed for; sign and repeat
 
-Wording lives in the classes, with what was expected and what came, so that it exists once.
+Each class contains the wording of its message, with what was expected and what was received.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class FlnetError(Exception):
         self.message = message
 
     def details(self) -> Mapping[str, object]:
-        """Machine-readable extras for the answer, beside the code and the words."""
+        """Machine-readable extras for the answer, in addition to the code and the message."""
         return {}
 
 
@@ -121,7 +121,7 @@ class DataMissing(TrainerError):
 
 
 class SitsOut(TrainerError):
-    """A trainer has nothing to add to this round, which is no failure; the message says why."""
+    """A trainer has nothing to train on in this round, which is no failure. The message says why."""
 
     code = "sits_out"
 
@@ -146,13 +146,13 @@ class PeerError(FlnetError):
 
 
 class UnreadableBody(PeerError):
-    """The bytes are no message: broken, truncated, wrong encoding, nested too deep."""
+    """The body is not a message: it is damaged, cut off, wrongly encoded or nested too deeply."""
 
     code = "unreadable_body"
 
 
 class BodyTooLarge(PeerError):
-    """More bytes than this route takes."""
+    """The body is larger than the endpoint accepts."""
 
     status = 413
     code = "body_too_large"
@@ -163,19 +163,19 @@ class BodyTooLarge(PeerError):
 
 
 class InvalidMessage(PeerError):
-    """A readable body in which a field is missing or breaks its rule."""
+    """A field of the message is missing or has a wrong value."""
 
     code = "invalid_message"
 
 
 class ParamsRefused(PeerError):
-    """Parameters that do not fit the job: names, shapes, dtypes, or numbers that are not finite."""
+    """The parameters do not fit the job: names, shapes or dtypes differ, or a number is not finite."""
 
     code = "params_refused"
 
 
 class ContributionRefused(PeerError):
-    """What a node states of its update is not signed as it says."""
+    """The signature of a node's statement about its update is wrong."""
 
     status = 422
     code = "contribution_refused"
@@ -189,33 +189,33 @@ class LabelsRefused(PeerError):
 
 
 class InputRefused(PeerError):
-    """Inputs that the trainer cannot predict from: wrong shape, not finite, too many, no picture."""
+    """The trainer cannot predict from these inputs: wrong shape, not finite, too many, or not an image."""
 
     code = "input_refused"
 
 
 class ImportRefused(PeerError):
-    """Data that are not safe to take in, too many, or not what the trainer reads."""
+    """The data are not safe to import, too large, or not in a format that the trainer reads."""
 
     code = "import_refused"
 
 
 class DataThere(PeerError):
-    """The trainer has data in that place already; they are replaced on request only."""
+    """The trainer already has data. They are only replaced if the request says so."""
 
     status = 409
     code = "data_there"
 
 
 class NoRoom(PeerError):
-    """The disk has no room for what is brought."""
+    """The disk has no room for the import."""
 
     status = 507
     code = "no_room"
 
 
 class UnknownTrainer(PeerError):
-    """This node has no trainer of that id."""
+    """This node has no trainer with this id."""
 
     status = 404
     code = "unknown_trainer"
@@ -231,7 +231,7 @@ class UnknownTrainer(PeerError):
 
 
 class NoData(PeerError):
-    """The trainer exists here, but without data it takes part in no round."""
+    """The trainer exists here, but has no data, so it takes part in no round."""
 
     status = 404
     code = "no_data"
@@ -241,7 +241,7 @@ class NoData(PeerError):
 
 
 class UnknownPath(PeerError):
-    """No endpoint of that name takes messages."""
+    """No endpoint for messages has this path."""
 
     status = 404
     code = "unknown_path"
@@ -251,14 +251,14 @@ class UnknownPath(PeerError):
 
 
 class UnknownModel(PeerError):
-    """No model of this digest is kept here."""
+    """This node keeps no model with this digest."""
 
     status = 404
     code = "unknown_model"
 
 
 class UnknownPeer(PeerError):
-    """No peer of this id is known here."""
+    """This node knows no peer with this id."""
 
     status = 404
     code = "unknown_peer"
@@ -268,7 +268,7 @@ class UnknownPeer(PeerError):
 
 
 class UnknownKey(PeerError):
-    """No key is known here by what was said."""
+    """This node has accepted no key with this name or fingerprint."""
 
     status = 404
     code = "unknown_key"
@@ -285,7 +285,7 @@ class NotOffered(PeerError):
 
 
 class StaleRound(PeerError):
-    """A message for a round that is over here."""
+    """The message is for a round that is over on this node."""
 
     status = 409
     code = "stale_round"
@@ -302,7 +302,7 @@ class StaleRound(PeerError):
 
 
 class RoundLost(PeerError):
-    """Two nodes started the same round; the one whose id comes first keeps it."""
+    """Two nodes started the same round. The start of the node whose id comes first counts."""
 
     status = 409
     code = "round_lost"
@@ -320,7 +320,7 @@ class RoundLost(PeerError):
 
 
 class OtherRounds(PeerError):
-    """A message of common rounds came to a node that trains and merges by itself, or the other way round."""
+    """The message is for common rounds, but this node is asynchronous, or the other way round."""
 
     status = 409
     code = "other_rounds"
@@ -351,28 +351,28 @@ class StillThere(PeerError):
 
 
 class JobBusy(PeerError):
-    """What is asked of a job cannot be done now; the message says why."""
+    """The job cannot do this now. The message says why."""
 
     status = 409
     code = "job_busy"
 
 
 class NotComparable(PeerError):
-    """The accuracy exchange is not possible now: busy, another round, or not averaged yet."""
+    """The accuracies cannot be exchanged now: the node is busy, in another round, or has not averaged yet."""
 
     status = 400
     code = "not_comparable"
 
 
 class NotReady(PeerError):
-    """Not now: the trainer is loading its data, or the compute queue was busy too long; ask the same again."""
+    """The trainer is loading its data, or the compute queue was busy for too long. The request can be repeated."""
 
     status = 503
     code = "not_ready"
 
 
 class NotAnnounced(PeerError):
-    """A message of a round came from a node that this one does not know."""
+    """The message belongs to a round, but this node does not know its sender."""
 
     status = 403
     code = "not_announced"
@@ -384,7 +384,7 @@ class NotAnnounced(PeerError):
 
 
 class AddressRefused(PeerError):
-    """The caller is at an address that this node calls nobody at."""
+    """The caller has an address that this node does not call."""
 
     status = 403
     code = "address_refused"
@@ -394,7 +394,7 @@ class AddressRefused(PeerError):
 
 
 class TooManyMessages(PeerError):
-    """More messages in a short time than this node takes from one node."""
+    """One node sent more messages in a short time than this node accepts."""
 
     status = 429
     code = "too_many_messages"
@@ -409,14 +409,14 @@ class TooManyMessages(PeerError):
 
 
 class SignInNeeded(PeerError):
-    """For persons of this node only: sign in, send the operator's token, or ask from its own machine."""
+    """Only the operator may do this: sign in, send the operator's token, or call from the node's own machine."""
 
     status = 401
     code = "sign_in_needed"
 
 
 class TooManyRequests(PeerError):
-    """More than persons can mean, or too many wrong tokens; `Retry-After` says when to come again."""
+    """Too many requests, or too many wrong tokens. `Retry-After` says when to try again."""
 
     status = 429
     code = "too_many_requests"
@@ -426,33 +426,33 @@ class TooManyRequests(PeerError):
         self.retry_after = retry_after
 
     def details(self) -> Mapping[str, object]:
-        """Seconds until it may be tried again."""
+        """Seconds after which the caller may try again."""
         return {"retryAfter": self.retry_after}
 
 
 class OwnMachineOnly(PeerError):
-    """What holds private parameters is handed out to callers on the same machine only."""
+    """Only callers on this machine get a model with private parameters."""
 
     status = 403
     code = "own_machine_only"
 
 
 class SignatureNeeded(PeerError):
-    """A request between nodes of a mesh with a key that is not signed, or not for this start of this node."""
+    """The request is not signed, or signed for another node or an earlier start of this one."""
 
     status = 401
     code = "signature_needed"
 
 
 class SignatureRefused(PeerError):
-    """A signature that is wrong, cannot be read, or was used before; the message says which."""
+    """The signature is wrong, cannot be read, or was used before. The message says which."""
 
     status = 403
     code = "signature_refused"
 
 
 class Pending(PeerError):
-    """An announcement between nodes of a pinned mesh of which one has not accepted the other yet."""
+    """One of the two nodes of a pinned mesh has not accepted the other yet."""
 
     status = 403
     code = "pending"
@@ -470,21 +470,21 @@ class Pending(PeerError):
 
 
 class NotAccepted(PeerError):
-    """A request to a node of a pinned mesh that does not accept the caller's key."""
+    """The mesh is pinned, and this node does not accept the caller's key."""
 
     status = 403
     code = "not_accepted"
 
 
 class NotPinned(PeerError):
-    """The mesh is open or keyed, so there is nobody to accept or to turn away."""
+    """The mesh is open or keyed, so there are no keys to accept or to reject."""
 
     status = 409
     code = "not_pinned"
 
 
 class TrustFull(PeerError):
-    """So many keys are kept that there is no room for one more."""
+    """The node keeps the maximum number of keys and has no room for another one."""
 
     status = 409
     code = "trust_full"
@@ -494,7 +494,7 @@ class TrustFull(PeerError):
 
 
 class TransportError(FlnetError):
-    """A request to a peer did not succeed.
+    """A request to a peer failed.
 
     Attributes:
         is_temporary: whether the same request may succeed a moment later.
@@ -514,7 +514,7 @@ class StrangerThere(PeerUnreachable):
     """The node at an address has a key that is not accepted here; nothing was sent to it.
 
     Attributes:
-        key: that key, base64; empty if it has none that a node could have.
+        key: that key in base64; empty if it is not a key that a node can have.
     """
 
     code = "stranger_there"
@@ -545,7 +545,7 @@ class PeerRefused(TransportError):
 
     @classmethod
     def read(cls, status: int, body: bytes) -> PeerRefused:
-        """From an error answer; one that is not in flnet's form is quoted, shortened."""
+        """Read an error from an answer; an answer in another form is quoted in part."""
         try:
             fields = json.loads(body)
         except (ValueError, RecursionError):

@@ -162,7 +162,7 @@ Pairs = Annotated[tuple[Annotated[str, BeforeValidator(check_pair)], ...], Befor
 
 PREFIX = "FLNET_"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-Mode = Literal["open", "keyed", "pinned"]  # how nodes know each other
+Mode = Literal["open", "keyed", "pinned"]  # which nodes may take part
 
 
 def check_mark(text: str) -> str:
@@ -190,62 +190,63 @@ class PlaceSettings(BaseModel):
     )
     node_ip: Annotated[str, AfterValidator(check_host)] | None = Field(
         default=None,
-        description="Address at which peers reach this node; if absent, the one its requests come from.",
+        description="Address at which peers reach this node; if absent, the address that its requests come from.",
     )
     node_port: int = Field(default=4000, ge=1, le=65535, description="TCP port of the REST API and the page.")
     listen_address: str = Field(
         default="127.0.0.1",
-        description="Address to listen on. The default is this machine only; 0.0.0.0 takes in the network.",
+        description="Address to listen on. The default accepts connections from this machine only; 0.0.0.0 "
+        "accepts them from the network.",
     )
     bootstrap_pairs: Pairs = Field(
         default=(), description='Peers to announce to at the start, "ip:port,ip:port". They may start later.'
     )
     allowed_hosts: Hosts = Field(
         default=(),
-        description="Further names under which callers may ask for this node, with commas between: those of your "
-        "DNS. Addresses, localhost, node_ip, node_id and the machine's name are allowed anyway.",
+        description="Further host names that requests to this node may use, separated by commas, such as names "
+        "from your DNS. Addresses, localhost, node_ip, node_id and the machine's name are always allowed.",
     )
     operator_token: str | None = Field(
         default=None,
         min_length=16,
         max_length=512,
         pattern=r"^[A-Za-z0-9._~+/=-]+$",
-        description="What persons on other machines sign in with; if absent, the node makes one and keeps it "
-        "beside its state.",
+        description="Token with which people on other machines sign in; if absent, the node creates one and "
+        "keeps it in its state folder.",
     )
     operator_token_file: Folder | None = Field(
-        default=None, description="File in which that token stands, instead of the token itself."
+        default=None, description="File that contains the operator token, instead of the token itself."
     )
     trust_loopback: bool = Field(
         default=True,
-        description="Callers on this machine act without the token. Set it to false behind a reverse proxy on "
-        "this machine, and where other people have accounts.",
+        description="Whether callers on this machine need no token. Set it to false if a reverse proxy runs on "
+        "this machine, or if other people have accounts on it.",
     )
     mesh_key: str | None = Field(
         default=None,
-        description="A secret that all nodes of the mesh share, of 16 characters or more. With it, nodes sign "
-        "what they say to each other, and refuse what is not signed.",
+        description="A secret of 16 or more characters that all nodes of the mesh share. With it, nodes sign the "
+        "messages between them, and refuse messages that are not signed.",
     )
-    mesh_key_file: Folder | None = Field(default=None, description="File in which that key stands.")
+    mesh_key_file: Folder | None = Field(default=None, description="File that contains the mesh key.")
     mesh_mode: Mode | None = Field(
         default=None,
-        description="How nodes know each other: open (whoever asks takes part), keyed (who knows the key) or "
-        "pinned (TLS; whom a person accepted by its fingerprint). Without it, it follows from the key; what does "
-        "not fit together stops the start.",
+        description="Which nodes may take part: open (every node that reaches this one), keyed (nodes that know "
+        "the mesh key) or pinned (TLS; nodes whose fingerprint a person accepted). If absent, keyed if there is "
+        "a mesh key, else open. The node does not start if mode and keys contradict each other.",
     )
     trusted_peers: Marks = Field(
         default=(),
-        description="In a pinned mesh: fingerprints of nodes that are accepted, with commas between.",
+        description="In a pinned mesh: fingerprints of nodes that are accepted, separated by commas.",
     )
     introducers: Marks = Field(
         default=(),
-        description="In a pinned mesh: fingerprints of nodes that are accepted, and with them those whom people "
-        "accepted there.",
+        description="In a pinned mesh: fingerprints of nodes that are accepted, together with the nodes that "
+        "people accepted there; separated by commas.",
     )
 
     @property
     def mode(self) -> Mode:
-        """How nodes know each other."""
+        """Which nodes may take part."""
         if self.mesh_mode == "pinned":
             return "pinned"
         return "open" if self.mesh_key is None and self.mesh_key_file is None else "keyed"
@@ -293,195 +294,208 @@ class Settings(PlaceSettings):
     datasets_path: Folder | None = Field(default=None, description="Folder in which trainers look for data sets.")
     data_shard: Shard = Field(
         default=Shard(index=1, count=1),
-        description='For experiments on one data set: this node takes part i of n, "i/n".',
+        description='For experiments that divide one data set: this node uses shard i of n, "i/n".',
     )
     data_partition: Annotated[str, AfterValidator(check_partition)] = Field(
         default="iid",
-        description="How the parts of data_shard differ: iid (alike), dirichlet:0.3 (labels in drawn shares), "
-        "pathological:2 (labels per part), quantity:0.5 or power:1 (sizes), groups (kept whole). The same on all "
-        "nodes.",
+        description="How the shards of data_shard differ: iid (alike), dirichlet:0.3 (shares of labels, drawn at "
+        "random), pathological:2 (labels per shard), quantity:0.5 or power:1 (sizes), groups (rows of a group "
+        "stay together). Must be the same on all nodes.",
     )
     labels: Folder | None = Field(
         default=None,
-        description="File in TOML that says how the rows of this node are labelled, where nodes label differently "
-        "(docs/labels.md); if absent, all label alike.",
+        description="TOML file that describes the labels of this node's rows, for a mesh whose nodes use "
+        "different labels (docs/labels.md); if absent, all nodes use the same labels.",
     )
     state_path: Folder | None = Field(
-        default=None, description="Folder for what must survive a restart; ~/.flnet/node-<port> if absent."
+        default=None, description="Folder for data that must survive a restart; ~/.flnet/node-<port> if absent."
     )
     tmp_path: Folder | None = Field(
         default=None, description="Folder for temporary files; the system's if absent."
     )
-    trainers: Names = Field(default=(), description="Trainers to offer, by id, with commas between; all if empty.")
+    trainers: Names = Field(
+        default=(), description="Ids of the trainers to offer, separated by commas; all if empty."
+    )
     trainers_path: Folder | None = Field(
         default=None, description="Folder with further trainers, one file or folder each."
     )
     aggregation: Annotated[str, AfterValidator(check_aggregation)] = Field(
         default="agg1",
         description="How updates become one model: a mean (agg0 uniform, agg1 by examples, agg2 by examples x "
-        "labels), with steps of an optimiser (fedavgm:1:0.9, fedadam:0.01, fedyogi:0.01), with control variates "
-        "(scaffold), or a rule that bears hostile updates: median, trimmed-mean:0.2 (part left out at each end), "
-        "winsorised-mean:0.2 (part moved to the next), geometric-median, krum:1, multi-krum:1, bulyan:1 (how many "
-        "may be hostile), consistency (weights by how well each update was predicted from earlier ones), or "
-        "consistency:bounded (over numbers held to the range of the others). Before it, with commas between: clip "
-        "(updates shortened to the median norm, or clip:2.5 to a norm), cosine (those that point away from the "
-        "median left out). The same on all nodes.",
+        "labels), a mean followed by a step of an optimiser (fedavgm:1:0.9, fedadam:0.01, fedyogi:0.01), a mean "
+        "with control variates (scaffold), or a rule that tolerates hostile updates: median, trimmed-mean:0.2 "
+        "(part left out at each end), winsorised-mean:0.2 (part moved to the next), geometric-median, krum:1, "
+        "multi-krum:1, bulyan:1 (how many may be hostile), consistency (weights by how well each update was "
+        "predicted from earlier ones), or consistency:bounded (over numbers held to the range of the others). "
+        "Filters go before the rule, separated by commas: clip (updates are shortened to the median norm, with "
+        "clip:2.5 to that norm), cosine (updates that point away from the median are left out). Must be the same "
+        "on all nodes.",
     )
     local_training: Annotated[str, AfterValidator(check_local_training)] = Field(
         default="plain",
-        description="plain: as the trainer does it. proximal:0.01: held near the model that the round began with, "
-        "the larger the number the nearer (FedProx); for nodes that differ. The same on all nodes.",
+        description="plain: the trainer's own training. proximal:0.01: training stays near the model that the "
+        "round began with, and nearer with a larger number (FedProx); for nodes whose data differ. Must be the "
+        "same on all nodes.",
     )
     personal_model: Annotated[str, AfterValidator(check_personal_model)] = Field(
         default="none",
-        description="A model of this node's own beside the common one. increment: what is learnt after each "
-        "average is added to it (increment:5: in so many epochs). apfl:0.5:0.01: a second model, mixed with it; "
-        "the share that it begins with, and how fast that learns. Other nodes need not know.",
+        description="A local model of this node, in addition to the common one. increment: the common model plus "
+        "the changes that this node learns after each average (increment:5: in 5 epochs). apfl:0.5:0.01: a "
+        "second model that is mixed with the common one; the numbers are its initial share and the learning rate "
+        "of that share. Other nodes do not need to use the same value.",
     )
     model_choice: Literal["by-input", "local", "global"] = Field(
         default="by-input",
-        description="Which of the two answers predictions: by-input (increment: the local one for what resembles "
-        "the own data), local or global.",
+        description="Which of the two models makes predictions: by-input (with increment: the local one for "
+        "inputs that resemble this node's data), local or global.",
     )
     rounds: Literal["common", "asynchronous"] = Field(
         default="common",
-        description="common: all nodes train in the same rounds. asynchronous: there are none; each node trains "
-        "and merges the others' newest models when it has something. The same on all nodes.",
+        description="common: all nodes train in the same rounds. asynchronous: there are no common rounds; each "
+        "node trains by itself and merges the newest models of the others. Must be the same on all nodes.",
     )
     participation: float = Field(
         default=1,
         gt=0,
         le=1,
-        description="Part of the nodes that train in a round; all of them average. The same on all nodes.",
+        description="Fraction of the nodes that train in a round; all nodes average. Must be the same on all nodes.",
     )
     min_participants: int = Field(
         default=2,
         ge=1,
         le=257,
-        description="Nodes that train at least, whatever part that is. The same on all nodes.",
+        description="Minimum number of nodes that train in a round, whatever the fraction is. Must be the same "
+        "on all nodes.",
     )
     max_update_norm: float = Field(
         default=100,
         ge=0,
         allow_inf_nan=False,
-        description="How many times as far as the median of its round an update may move from where the round "
-        "began (L2 norm), from three updates on; what moved farther is refused. 0: however far. The same on all "
-        "nodes.",
+        description="Limit for the L2 norm of an update's change, as a multiple of the median of its round. "
+        "Updates above it are refused if the round has three or more updates. 0: no limit. Must be the same on "
+        "all nodes.",
     )
     clip_norm: float = Field(
         default=0,
         ge=0,
         allow_inf_nan=False,
-        description="L2 norm to which updates are shortened, the own one before it is sent. 0: they are not. The "
-        "same on all nodes.",
+        description="L2 norm to which updates are shortened, this node's own before it is sent. 0: no limit. "
+        "Must be the same on all nodes.",
     )
     max_staleness: int = Field(
         default=0,
         ge=0,
         le=1000,
-        description="By how many rounds an update may be late and still counts, for less. Nobody then waits for "
-        "nodes that are much slower. 0: late updates do not count. The same on all nodes.",
+        description="How many rounds late an update may be and still count, with a lower weight. Other nodes "
+        "then do not wait for nodes that are much slower. 0: late updates do not count. Must be the same on all "
+        "nodes.",
     )
     wire: Literal["safetensors", "float16", "int8", "json"] = Field(
         default="safetensors",
-        description="How updates are sent to peers that can read it: as they are, in half or in a quarter of the "
-        "bytes (what rounding loses is sent with the next update), or as the thesis' JSON only.",
+        description="Format of updates for peers that can read it: safetensors (exact), float16 or int8 (half or "
+        "a quarter of the bytes; the rounding error is sent with the next update), or json (the format of the "
+        "thesis only).",
     )
     wait_time_in_seconds_to_force_fedavg: float = Field(
         default=60,
         gt=0,
-        description="Seconds after the own training until the average is forced without the missing peers.",
+        description="Seconds after this node's training until it averages without the peers that are missing.",
     )
     wait_time_in_seconds_to_force_fedavg_margin: float = Field(
         default=5,
         ge=0,
-        description="Random part added to that wait, in seconds, so that nodes do not act at once.",
+        description="Maximum of the random time added to that wait, in seconds, so that nodes do not act at the "
+        "same moment.",
     )
     leave_one_out: bool = Field(
         default=False,
-        description="After the last round of a series, measure what the accuracy here would have been without "
-        "each peer, for persons of this node alone. "
-        "It takes as many averages and measurements as there are peers.",
+        description="Whether to measure, after the last round of a series, the accuracy of the average without "
+        "each peer. Only the operator of this node sees the result. It takes one average and one measurement for "
+        "each peer.",
     )
     request_timeout_in_seconds: float = Field(
-        default=30, gt=0, description="Seconds that a request to a peer may take, all attempts together."
+        default=30, gt=0, description="Timeout of a request to a peer in seconds, for all attempts together."
     )
     prune_unresponsive_nodes: bool = Field(
         default=False,
-        description="Forget a peer that does not answer, instead of trying it again from time to time.",
+        description="Whether to forget a peer that does not answer, instead of trying it again from time to time.",
     )
     compute: Literal["process", "thread"] = Field(
         default="process",
-        description="Train in a child process of low priority, or in a thread (little memory, debugging).",
+        description="Where training runs: in a child process of low priority, or in a thread (less memory; for "
+        "debugging).",
     )
     compute_threads: int = Field(
         default=1,
         ge=0,
         le=256,
-        description="CPU threads that a framework may use to train; 0: one for each processor that the node may "
-        "use, which flnet demo divides among its nodes. More than 1 pay off on a machine that does nothing else.",
+        description="CPU threads that a framework may use for training; 0: one for each processor that the node "
+        "may use, which flnet demo divides among its nodes. More than 1 is useful on a machine that does nothing "
+        "else.",
     )
     local_epochs: int | None = Field(
         default=None,
         ge=1,
         le=10_000,
-        description="Epochs that this node trains, whatever e a round is started with.",
+        description="Epochs that this node trains in each round, instead of the e that the round was started with.",
     )
     local_batch_size: int | None = Field(
         default=None,
         ge=1,
         le=1_000_000,
-        description="Examples per batch on this node, whatever b a round is started with.",
+        description="Batch size on this node, instead of the b that the round was started with.",
     )
     max_training_seconds: float | None = Field(
         default=None,
         gt=0,
-        description="Seconds after which a local training ends with the batch that it is in. What was learnt so "
-        "far counts, weighted by the examples that were seen. For slow nodes.",
+        description="Seconds after which a local training ends, at the end of the current batch. The update "
+        "counts, weighted by the examples that were used until then. For slow nodes.",
     )
     device: Literal["auto", "cpu", "cuda", "mps"] = Field(
         default="auto",
-        description="Where frameworks train: the processor, an NVIDIA or Apple GPU; auto takes a GPU if there is "
-        "one.",
+        description="Device for training: cpu, cuda (an NVIDIA GPU), mps (an Apple GPU), or auto, which uses a "
+        "GPU if there is one.",
     )
     worker_idle_seconds: float = Field(
         default=60,
         gt=0,
-        description="Seconds without work after which the training child is ended to free its memory.",
+        description="Seconds without work after which the training process ends to free its memory.",
     )
     fork_server: Folder | None = Field(
         default=None,
-        description="Socket of a process that forks the training children of all nodes of this machine, so that "
-        "a framework is imported once; flnet demo sets it.",
+        description="Socket of a process that forks the training processes of all nodes of this machine, so that "
+        "a framework is imported only once; flnet demo sets it.",
     )
     max_body_megabytes: int = Field(
         default=512,
         ge=1,
-        description="Upper bound for one request body; the real limit follows the size of the models.",
+        description="Maximum size of a request body; the actual limit follows the size of the models.",
     )
     allowed_networks: Cidrs = Field(
         default=(),
-        description="Networks in which peers that others name may lie, such as 10.1.0.0/16, with commas between. "
-        "If empty: this machine only where the node listens on loopback, else private networks and those of the "
-        "own interfaces. Peers in bootstrap_pairs are called wherever they are.",
+        description="Networks in which this node calls peers that other nodes named, such as 10.1.0.0/16, "
+        "separated by commas. If empty: only this machine if the node listens on loopback, else private networks "
+        "and the networks of this machine's interfaces. Peers in bootstrap_pairs may be in any network.",
     )
     max_import_gigabytes: float = Field(
-        default=8, gt=0, le=100_000, description="Upper bound for data that a person brings, also when unpacked."
+        default=8, gt=0, le=100_000, description="Maximum size of an import, packed and unpacked."
     )
     keep_models: int = Field(
         default=5,
         ge=0,
-        description="Averages of each trainer kept besides the one held; pinned ones do not count.",
+        description="Averages kept for each trainer in addition to the current one; pinned models do not count.",
     )
     keep_model_megabytes: int = Field(
-        default=128, ge=1, description="Room for them; of larger ones fewer are kept."
+        default=128, ge=1, description="Space for these averages, in megabytes; fewer are kept if they are larger."
     )
     keep_rounds: int = Field(default=100_000, ge=1, description="Rounds of each trainer kept in the history.")
-    keep_events: int = Field(default=10_000, ge=0, description="Things that happened, kept over restarts.")
+    keep_events: int = Field(
+        default=10_000, ge=0, description="Events kept in the event log, also after a restart."
+    )
     watch_data: Folder | None = Field(
         default=None,
-        description="Folder with a folder for each trainer, named by its id; files that are dropped there are "
-        "added to its data, and start a round where train_when says nothing else.",
+        description="Folder with one folder for each trainer, named by its id. Files that are put there are "
+        "added to the data of the trainer and start a round, unless train_when says otherwise.",
     )
     train_when: str = Field(
         default="never",
@@ -490,7 +504,7 @@ class Settings(PlaceSettings):
     )
     seed: int = Field(default=0, ge=0, le=2**31, description="Seed of splits, initial parameters and shuffling.")
     logging_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        default="INFO", description="What is logged."
+        default="INFO", description="Minimum level of the log messages."
     )
 
     _sources: Mapping[str, Source] = PrivateAttr(default_factory=dict)  # of those that somebody gave

@@ -294,7 +294,7 @@ class Prediction:
             "global", for each input; else empty.
         why: where an autoencoder chose: its error on each input, the mean square in the units of its inputs.
         limit: the error up to which the local model answers.
-        coarse: the same in the label space of the own rows, where that is another one.
+        coarse: the same in the label space of this node's rows, if it is another one.
     """
 
     values: Array
@@ -357,7 +357,7 @@ class Waiting:
     """Why rows with coarse labels are not used for training yet.
 
     Attributes:
-        from_round: number of the first round in which they may teach.
+        from_round: number of the first round in which they may be used.
         share: of the own rows, as far as they were judged, on which the model is sure; in [0, 1].
         needed: which share it takes.
         judged: rows behind that share.
@@ -378,7 +378,7 @@ class LabelFindings:
         desired, desired_classes: the one in which the model answers.
         matrix: (J, K), columns add up to 1: the chance of each own label for rows of each desired class; None
             where it has to be estimated and nothing was counted yet.
-        threshold: from which probability on a guess is counted.
+        threshold: minimum probability of a confident guess.
         deviation: (J, K), standard deviation of each entry; None where the matrix is known.
         counts: (J, K), how often each label met each confident guess; None where the matrix is known.
         pooled: whether the counts are the mean of all nodes that pool theirs, for as many rows as are here.

@@ -402,7 +402,7 @@ def give_up(s: MeshState) -> list[Effect]:
 
 
 def probed(s: MeshState, event: ProbeReceived) -> list[Effect]:
-    """A node asks whether this one is there.
+    """A node asks whether this one is alive.
 
     Raises:
         IdTaken: it has this node's id, or one that belongs to a node with another key.

@@ -28,7 +28,7 @@ Order = Literal["stop", "pause", "resume"]  # what a person may say about the ro
 
 
 class EditHyperParams(PersonMessage):
-    """PATCH /jobs/{trainerId}/params: change some of them; what is absent stays.
+    """PATCH /jobs/{trainerId}/params: change some of them; absent ones keep their value.
 
     Attributes:
         aggregation: the aggregation rule of the job from now on, as FLNET_AGGREGATION is written.

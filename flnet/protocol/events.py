@@ -573,7 +573,7 @@ class FormRefused(Event):
 
 @dataclass(frozen=True)
 class ProbeReceived(Event):
-    """A node asks whether this one is there; see `flnet.protocol.messages.Probe`."""
+    """A node asks whether this one is alive; see `flnet.protocol.messages.Probe`."""
 
     peer: Peer
     incarnation: int = 0

@@ -1,4 +1,4 @@
-"""What all messages share, and what stands in many of them; a message that exists is valid.
+"""Base of all messages and the fields that many of them have. A message is valid if it could be created.
 
 Field names on the wire are camelCase. Messages between nodes ignore fields they do not know, so that a
 newer peer can say more; what a person sends may hold nothing unknown, so that a typing error is seen.
@@ -27,7 +27,7 @@ from flnet.text import joined, text
 
 
 def explain(exc: ValidationError) -> str:
-    """A validation error in words: each field, what was expected, what came (shortened)."""
+    """A validation error in words: each field, what was expected, and what was received (shortened)."""
     parts = []
     for error in exc.errors(include_url=False)[:5]:
         place = ".".join(_shortened(ascii(str(step)[:60])[1:-1]) for step in error["loc"]) or text("the message")
@@ -37,7 +37,7 @@ def explain(exc: ValidationError) -> str:
 
 
 def _fault(error: ErrorDetails) -> str:
-    """What one field lacks, in pydantic's words."""
+    """The error of one field, in pydantic's words."""
     got = _SHORT.repr(error.get("input"))
     limit = error["msg"].rpartition(" ")[2]
     match error["type"]:
@@ -116,7 +116,7 @@ Agreement = Annotated[
 
 
 class Message(BaseModel):
-    """What all messages share: frozen, camelCase on the wire, no NaN, no infinity."""
+    """Base of all messages: frozen, camelCase on the wire, no NaN, no infinity."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -148,7 +148,7 @@ class Message(BaseModel):
 
 
 class Peer(Message):
-    """Who a node is (id) and where it is (ip and port); ip is None when the receiver shall look at the caller."""
+    """The id of a node and its address; ip is None if the receiver should use the address of the caller."""
 
     id: Name
     ip: Host | None = None
@@ -156,7 +156,7 @@ class Peer(Message):
 
     @property
     def address(self) -> str:
-        """Where it is, as "host:port"; IPv6 in brackets. Only for a peer whose ip is known."""
+        """The address as "host:port"; IPv6 in brackets. Only for a peer whose ip is known."""
         return hostport(f"{self.ip}", self.port)
 
     @field_serializer("port")
@@ -164,12 +164,12 @@ class Peer(Message):
         return str(port)
 
     def fields(self) -> dict[str, Any]:
-        """As on the wire; an unknown ip stands there as null, as in the thesis."""
+        """The peer as on the wire; an unknown ip is null, as in the thesis."""
         return self.model_dump(by_alias=True)
 
 
 class HyperParams(Message):
-    """What a round is trained with.
+    """Hyper-parameters of a round.
 
     Attributes:
         e: local epochs.
@@ -184,13 +184,13 @@ class HyperParams(Message):
     b: int = Field(ge=1, le=1_000_000)
 
     def words(self) -> str:
-        """As the thesis shows them in GET /info."""
+        """The hyper-parameters as the thesis shows them in GET /info."""
         return f"Learning Rate: {self.u:g}, Epochs: {self.e}, Batch size: {self.b}"
 
 
 @dataclass(frozen=True)
 class Packet:
-    """A message and the parameters that travel beside it."""
+    """A message and the parameters that are sent with it."""
 
     message: Message
     params: Params | None = None
@@ -205,11 +205,11 @@ Incarnation = Annotated[int, Field(ge=0, le=MAX_INCARNATION)]
 
 
 class News(Message):
-    """What somebody holds a member for.
+    """The state of a member, according to one node.
 
     Attributes:
-        ip, port: where it is; without ip, where the receiver knows it.
-        by: who found by itself that it does not answer; passed on with an accusation only.
+        ip, port: its address; without ip, the one that the receiver knows.
+        by: node that found that the member does not answer; only in an accusation.
     """
 
     id: Name
@@ -221,14 +221,14 @@ class News(Message):
 
 
 class Announce(Message):
-    """POST /announce: here I am, and these are the peers that I know.
+    """POST /announce: the sender announces itself and names the peers that it knows.
 
     Attributes:
-        accepts: forms of parameters that this node reads besides the thesis' JSON; others are for newer nodes.
-        incarnation: how often this node showed an accusation to be wrong; said by nodes that probe each other.
-        members: all that it knows of members, itself and those that died or left included.
-        key: by which this node is known wherever it is; a node that keeps nothing on a disk says none.
-        knock: in a pinned mesh, that the sender has not accepted the receiver yet, and says no more than its name.
+        accepts: formats of parameters that the sender reads besides the thesis' JSON; unknown ones are ignored.
+        incarnation: how often the sender has refuted a suspicion; only from nodes that probe each other.
+        members: the states of all members that it knows, including itself and those that died or left.
+        key: public key of the sender, which identifies it at any address; absent if it keeps no state on a disk.
+        knock: in a pinned mesh, whether the sender has not accepted the receiver yet and only states its name.
     """
 
     path: ClassVar[str] = "/announce"
@@ -243,7 +243,7 @@ class Announce(Message):
 
 
 class AnnounceReply(Message):
-    """The answer to an announcement: the peers that the caller lacks, to whom it announces itself next."""
+    """The answer to Announce: peers that the caller does not know yet and announces itself to next."""
 
     announce_yourself_to_peers: list[Peer] = Field(default=[], max_length=MAX_PEERS)
     i_am: Peer
@@ -254,13 +254,13 @@ class AnnounceReply(Message):
 
 
 class Probe(Message):
-    """POST /probe: are you there; and the newest of who else is.
+    """POST /probe: the sender checks that the receiver is alive, and passes on news of members.
 
     Attributes:
-        news: what is passed on from node to node.
-        target: a peer that does not answer the sender; the receiver shall probe it, and tell.
-        reached: a peer that the receiver had asked to probe, and that answered.
-        missed: one that did not answer.
+        news: states of members that nodes pass on.
+        target: a peer that does not answer the sender; the receiver should probe it and report.
+        reached: a peer that the receiver had asked to probe and that answered.
+        missed: such a peer that did not answer.
     """
 
     path: ClassVar[str] = "/probe"
@@ -275,7 +275,7 @@ class Probe(Message):
 
 
 class ProbeReply(Message):
-    """The answer to a probe: I am here, and my newest of who else is."""
+    """The answer to Probe, with news of members."""
 
     i_am: Peer
     incarnation: Incarnation = 0
@@ -297,16 +297,16 @@ Until = Annotated[str, Field(max_length=MAX_GOAL), AfterValidator(_printable)]
 
 
 class SeriesMessage(Message):
-    """Beside a start: the series that the round belongs to, and what its rounds have shown so far.
+    """Part of StartTraining: the series that the round belongs to, and its results so far.
 
     Attributes:
-        by: the node that was asked for it; with `first`, the name of the series.
+        by: the node at which the series was started; together with `first` it identifies the series.
         first: its first round.
         until: the goal, as people write it.
-        rounds: how many there are at most.
-        counted: rounds of which there were reports.
+        rounds: maximum number of rounds.
+        counted: number of rounds that nodes reported on.
         best: the best mean accuracy so far.
-        stale: counted rounds since then.
+        stale: number of counted rounds since the best one.
         means: accuracy and loss of the newest rounds, oldest first.
         total_accuracy, total_loss: sums over all counted rounds.
     """
@@ -324,12 +324,12 @@ class SeriesMessage(Message):
 
 
 class ReportMessage(Message):
-    """Beside an accuracy: what goes into the decision whether the series is over, the same for every receiver.
+    """Part of Accuracy: the sender's input to the decision whether the series is over, equal for every receiver.
 
     Attributes:
-        accuracy: of the sender's average, even where it has adopted another model since.
-        loss: of it, where the trainer tells one.
-        over: why the series is over for the sender, if it is.
+        accuracy: of the sender's average, even if it has adopted another model since.
+        loss: of the same average, if the trainer reports one.
+        over: why the series is over for the sender, if it is over.
     """
 
     accuracy: Unit
@@ -338,7 +338,7 @@ class ReportMessage(Message):
 
 
 class ChoiceMessage(Message):
-    """Beside a start, and what nodes say in that round: so many of these members train, chosen by a hash.
+    """Part of messages of a round in which only some members train; a hash chooses them.
 
     Attributes:
         members: the initiator and the peers that it reached when the round began.
@@ -356,7 +356,7 @@ MOST_ROUNDS = 100  # of a series with a goal, if nobody says
 
 
 class PersonMessage(Message):
-    """What a person sends: nothing unknown is accepted."""
+    """A message from a person; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -365,7 +365,7 @@ class Trigger(PersonMessage):
     """POST /training/trigger: start `rounds` rounds, one after the other.
 
     Attributes:
-        rounds: how many; with `until`, how many at most, a hundred if nothing is said.
+        rounds: number of rounds; with `until` the maximum, 100 by default.
         until: a goal that ends the series on all nodes, such as "accuracy>=0.98, no-gain 5 0.001".
     """
 
@@ -378,15 +378,15 @@ class Trigger(PersonMessage):
 
     @property
     def most(self) -> int:
-        """How many rounds are asked for, at most."""
+        """The maximum number of requested rounds."""
         return MOST_ROUNDS if self.until and "rounds" not in self.model_fields_set else self.rounds
 
 
 class PlanRounds(PersonMessage):
-    """PUT /jobs/{trainerId}/schedule: when rounds start by themselves here.
+    """PUT /jobs/{trainerId}/schedule: when this node starts rounds automatically.
 
     Attributes:
-        when: such as "every 6h, new 100"; "never" for no schedule, None for that of the node's settings.
+        when: such as "every 6h, new 100"; "never" for no schedule, None for the schedule of the node's settings.
     """
 
     when: Annotated[str, Field(max_length=200)] | None
@@ -406,11 +406,11 @@ MAX_STALENESS = 1000  # rounds
 
 
 class JobMessage(Message):
-    """What the three messages of a round share.
+    """Base of the three messages of a round.
 
     Attributes:
-        initiator: who started it (absent in the thesis).
-        agreement: what the sender's trainer needs all nodes to have alike, where it says so.
+        initiator: node that started the round (absent in the thesis).
+        agreement: values of the sender's trainer that must be equal on all nodes, if it has any.
     """
 
     i_am: Peer
@@ -432,15 +432,15 @@ class JobMessage(Message):
 
 
 class StartTraining(JobMessage):
-    """POST /training: train now. In round 0 the parameters beside it are everyone's start.
+    """POST /training: start a round. In round 0 the parameters sent with it are the initial ones of all nodes.
 
     Attributes:
-        base_round: the round whose average the parameters are; -1 when they were never averaged.
-        contributors: how many updates went into that average.
-        digest: of the parameters; who holds them already need not be sent them.
-        restored_at: set when a person went back to this model on the sender: the round reached there then.
-        run: drawn anew at each start of the initiator's node, and kept with the round: a start of one round with
-            another one comes from a node that lost its memory of the first.
+        base_round: round whose average the parameters are; -1 if they were never averaged.
+        contributors: number of updates in that average.
+        digest: of the parameters; a node that has them already does not download them.
+        restored_at: set if a person restored this model on the sender: the round that it had reached then.
+        run: random value that the initiator's node draws when its process starts. The same round with another
+            value comes from an initiator that lost its state.
     """
 
     path: ClassVar[str] = "/training"
@@ -461,20 +461,20 @@ class StartTraining(JobMessage):
 
 
 class ModelParams(JobMessage):
-    """POST /training/model_params: what the sender learnt, or why it takes no part in this round.
+    """POST /training/model_params: the sender's update, or the reason why it takes no part in the round.
 
     Attributes:
-        examples: training rows behind the update, its weight in the average.
-        labels: how many labels the sender's data has, for rules that weigh by it.
+        examples: number of training rows of the update, its weight in the average.
+        labels: number of labels in the sender's data, for rules that weight by it.
         accuracy: of the sender's own model on its own test split, before averaging; in [0, 1].
-        declined: set when the sender takes no part: the reason. No parameters come with it.
-        digest: of the update; without parameters beside it, they are there to be fetched by it.
-        seconds: that the sender took to train and measure.
-        staleness: how many rounds before this one the training behind the update began.
-        late: with `declined`: the sender trains, and its update counts in a later round.
-        base: of the parameters that the sender's training began with.
-        schema_digest: of what it trained: names, shapes, dtypes and what is agreed.
-        key: public key with which `signature` was made, over what `flnet.protocol.updates` makes of this message.
+        declined: reason why the sender takes no part; then there are no parameters.
+        digest: of the update; if the message has no parameters, they can be downloaded by it.
+        seconds: duration of the sender's training and measuring.
+        staleness: number of rounds since the start of the training that made the update.
+        late: with `declined`: the sender is still training, and its update counts in a later round.
+        base: digest of the parameters that the sender's training began with.
+        schema_digest: digest of names, shapes, dtypes and the agreement.
+        key: public key of `signature`, which covers the statement that `flnet.protocol.updates` derives from the message.
     """
 
     path: ClassVar[str] = "/training/model_params"
@@ -497,11 +497,11 @@ class ModelParams(JobMessage):
 
 
 class Accuracy(JobMessage):
-    """POST /training/model_params/accuracy: how good my average is on my own test split.
+    """POST /training/model_params/accuracy: the accuracy of the sender's average on its own test split.
 
     Attributes:
-        digest: of the average beside it.
-        contributors: how many updates went into it; 0 where it counts for none (`flnet.aggregation.screening`).
+        digest: of the average.
+        contributors: number of updates in it; 0 if other nodes should not adopt it (`flnet.aggregation.screening`).
         report: in a series with a goal.
     """
 
@@ -515,7 +515,7 @@ class Accuracy(JobMessage):
 
 
 class AccuracyReply(Message):
-    """The answer to Accuracy: the same of the node that was asked; its parameters travel beside it."""
+    """The answer to Accuracy: the same values of the receiver, with its parameters."""
 
     carries_params: ClassVar[bool] = True
 
@@ -537,17 +537,17 @@ def digest_of(message: Accuracy | AccuracyReply, params: Params | None) -> Diges
 
 
 class StatedVersion(Message):
-    """What is said of a version; its parameters are there to be fetched by the digest.
+    """The statement of a version, whose parameters can be downloaded by their digest.
 
     Attributes:
-        run: drawn anew at each start of the sender's node; with it and the number, a version is told from others.
+        run: random value that the sender's node draws when its process starts; with the number it identifies a version.
         digest: of the parameters.
-        examples: training rows behind the version, its weight where it is merged; 0 before the first training.
-        labels: how many labels the sender's data has, for rules that weigh by it.
-        accuracy: of it, on the sender's own test split; in [0, 1].
-        base: of the parameters that its training began with.
-        schema_digest: of what was trained: names, shapes, dtypes and what is agreed.
-        key, signature: with which the sender signed what it states; see `flnet.protocol.updates`.
+        examples: number of training rows of the version, its weight in merges; 0 before the first training.
+        labels: number of labels in the sender's data, for rules that weight by it.
+        accuracy: of the version, on the sender's own test split; in [0, 1].
+        base: digest of the parameters that its training began with.
+        schema_digest: digest of names, shapes, dtypes and the agreement.
+        key, signature: the sender's signature of the statement; see `flnet.protocol.updates`.
     """
 
     run: Name
@@ -562,7 +562,7 @@ class StatedVersion(Message):
 
 
 class AskVersion(JobMessage, StatedVersion):
-    """POST /training/version: this is my newest version; which one is yours?
+    """POST /training/version: the sender states its newest version and asks for the receiver's.
 
     `round` is the number of the sender's version, 0 before its first training.
     """
@@ -571,7 +571,7 @@ class AskVersion(JobMessage, StatedVersion):
 
 
 class VersionReply(StatedVersion):
-    """The answer to AskVersion: the same of the node that was asked."""
+    """The answer to AskVersion: the newest version of the receiver."""
 
     i_am: Peer
     round: Round

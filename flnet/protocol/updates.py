@@ -147,7 +147,7 @@ class Report:
 
     Attributes:
         accuracy: of the average itself, before any model is adopted; in [0, 1].
-        loss: of it, where the trainer tells one.
+        loss: of the same average, if the trainer reports one.
         over: why the series is over for this node, if it is.
     """
 

@@ -71,7 +71,7 @@ class MergedVersion:
 
     Attributes:
         into: the own version that came of it.
-        at: when that was ready, in seconds since 1970 by this node's clock; None if that was not noted.
+        at: time of that merge, in seconds since 1970 by this node's clock; None if that was not noted.
     """
 
     mark: Mark

@@ -205,7 +205,7 @@ class PeerWeight:
         since: the first round of those in which they do; None if they do not.
         weight: in the newest average that gave it one, in [0, 1].
         fair: the share that it would have had there by its examples, but at most an equal one.
-        reason: why its newest update did not count; empty if it did.
+        reason: why its newest update was left out; empty if it counted.
         counted: whether it ever had a fair share.
         running: rounds in a row, up to the newest, in which it counted little.
         seen: how many averages there were when it took part last.

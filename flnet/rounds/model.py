@@ -41,7 +41,7 @@ class Start:
     Attributes:
         peer: who holds it, if `params` are to be fetched.
         round: the round whose average it is; -1 if it never was averaged.
-        contributors: how many updates went into that average.
+        contributors: number of updates in that average.
         restored_at: the round that the initiator had reached when a person there went back to it; None if nobody
             did.
     """

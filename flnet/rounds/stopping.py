@@ -200,7 +200,7 @@ class GoalProgress:
     Attributes:
         counted: rounds of which there were reports.
         best: the mean accuracy that later ones must beat.
-        stale: counted rounds since then.
+        stale: number of counted rounds since the best one.
         means: of the newest rounds, oldest first; for a cumulative rule over all rounds up to each.
         total: sums over all counted rounds.
     """

@@ -1,4 +1,4 @@
-"""The view of a job: what the core gives, the API answers and documents, peers are told and pages show.
+"""The view of a job: the core creates it, the API returns and documents it, peers receive it, and pages show it.
 
 Each part of a job gives its figures (`view` of the part); one more figure needs a field here and a line there.
 What peers say of their jobs is read with the same model, by `JobView.claimed`.
@@ -23,11 +23,11 @@ MAX_NUMBER = 10**15
 _NOT_FOR_PEERS = frozenset({"finds", "inputs", "note", "counts", "checksum", "parts", "counts_little"})
 
 Figures = dict[str, float]
-RuleView = Annotated[str, Field(description="by which updates become one model, as FLNET_AGGREGATION is written")]
+RuleView = Annotated[str, Field(description="aggregation rule, in the notation of FLNET_AGGREGATION")]
 
 
 class View(BaseModel):
-    """What all views share: every field that there is is known here."""
+    """Base of all views; it does not accept unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -40,19 +40,19 @@ class ProgressView(View):
 
 
 class MetricsView(View):
-    """Further figures of the trainer, before and after averaging."""
+    """Further metrics of the trainer, before and after averaging."""
 
     before: Figures = {}
     after: Figures = {}
 
 
 def _open(schema: dict[str, Any]) -> None:
-    """Further figures of a trainer are no part of the description."""
+    """Further metrics of a trainer are not part of the API description."""
     schema.pop("additionalProperties", None)
 
 
 class DataView(BaseModel):
-    """What was found where."""
+    """A trainer's data and their source."""
 
     model_config = ConfigDict(frozen=True, extra="allow", defer_build=True, json_schema_extra=_open)
 
@@ -66,64 +66,66 @@ class DataView(BaseModel):
 class GoalView(View):
     """A series of rounds that goes on until a goal is reached, as this node sees it."""
 
-    until: str = Field(description="the goal")
-    by: str = Field(description="the node that was asked for it")
+    until: str = Field(description="goal of the series")
+    by: str = Field(description="node at which the series was started")
     first_round: int
-    rounds: int = Field(description="how many there are at most")
-    round: int = Field(description="the newest one, or the one that it ended with")
-    done: int = Field(description="rounds that are over and of which nodes reported")
+    rounds: int = Field(description="maximum number of rounds")
+    round: int = Field(description="newest round of the series, or the last one if it is over")
+    done: int = Field(description="number of rounds that are over and that nodes reported on")
     state: Literal["open", "reached", "given_up"]
-    accuracy: Unit | None = Field(description="mean of the nodes that reported in the newest round that is over")
-    nodes: int = Field(description="that reported in it")
-    best: Unit | None = Field(description="the best mean so far")
-    stale: int = Field(description="rounds since then")
-    words: Words = Field(description="why it goes on, or how it ended")
+    accuracy: Unit | None = Field(
+        description="mean accuracy of the nodes that reported in the newest closed round"
+    )
+    nodes: int = Field(description="number of these nodes")
+    best: Unit | None = Field(description="best mean accuracy so far")
+    stale: int = Field(description="number of rounds since the best mean")
+    words: Words = Field(description="why the series goes on, or how it ended")
 
 
 class ScheduleView(View):
-    """When rounds start by themselves on this node."""
+    """The schedule by which this node starts rounds automatically."""
 
-    when: str = Field(description="as FLNET_TRAIN_WHEN is written")
+    when: str = Field(description="schedule in the notation of FLNET_TRAIN_WHEN")
     by_person: bool = Field(description="whether a person gave the job this schedule")
-    next_seconds: int | None = Field(description="until the next start, where that can be told")
-    next_words: Words = Field(description="why it will be; empty if none is to come")
-    new_examples: int = Field(description="rows that have come since this node trained last")
-    unwilling: Words = Field(description="why it takes no part in rounds of others now; empty if it does")
+    next_seconds: int | None = Field(description="seconds until the next start, if it is known")
+    next_words: Words = Field(description="reason of the next start; empty if there is none")
+    new_examples: int = Field(description="number of rows added since this node trained last")
+    unwilling: Words = Field(
+        description="why the node takes no part in rounds of other nodes now; empty if it does"
+    )
 
 
 class PeerVersionView(View):
-    """What this node knows of a peer's versions, where there are no common rounds."""
+    """A peer's versions in an asynchronous mesh, as far as this node knows them."""
 
     peer: str
-    version: int | None = Field(description="the newest one that it told")
-    merged: int | None = Field(description="the newest one that was merged here")
-    into: int | None = Field(description="the own version that came of that")
-    at: float | None = Field(description="when that was ready, in seconds since 1970 by this node's clock")
-    newer: bool = Field(description="whether the newest one is still to be merged")
+    version: int | None = Field(description="newest version that the peer stated")
+    merged: int | None = Field(description="newest version that this node merged")
+    into: int | None = Field(description="version of this node that resulted from the merge")
+    at: float | None = Field(description="time of that merge, in seconds since 1970 by this node's clock")
+    newer: bool = Field(description="whether the newest version is not merged yet")
     reachable: bool
 
 
 class VersionsView(View):
-    """Versions, where there are no common rounds."""
+    """Versions of the model in an asynchronous mesh."""
 
-    own: int = Field(description="number of the newest own version; 0 before the first training")
+    own: int = Field(description="number of this node's newest version; 0 before the first training")
     peers: list[PeerVersionView]
 
 
 class LittleView(View):
-    """A node whose updates count little in the averages that are made here."""
+    """A node whose updates have a low weight in the averages of this node."""
 
     peer: str
-    since: int = Field(description="the first round of those in which they do")
-    weight: float | None = Field(description="in the newest average that gave it one, in [0, 1]")
-    fair: float | None = Field(
-        description="the share that it would have had there by its examples, at most an equal one"
-    )
-    reason: Words = Field(description="why its newest update did not count; empty if it did")
+    since: int = Field(description="first round since which the weight has been low")
+    weight: float | None = Field(description="weight in the newest average that included it, in [0, 1]")
+    fair: float | None = Field(description="share of its examples in that average, at most an equal share")
+    reason: Words = Field(description="why its newest update was left out; empty if it counted")
 
 
 class JobView(View):
-    """One trainer on this node; accuracies are on its own test split, in [0, 1]."""
+    """The job of one trainer on this node. Accuracies are measured on its own test split, in [0, 1]."""
 
     trainer_id: str
     trainer_label: str
@@ -132,45 +134,55 @@ class JobView(View):
     fed_learn_done: Literal["Yes", "No"]
     federated_learning_params: str
     hyper: HyperParams | None
-    used_hyper: HyperParams | None = Field(description="what this node trained with in the last round")
+    used_hyper: HyperParams | None = Field(description="hyper-parameters that this node used in the last round")
     pre_fedavg_accuracy: Unit | None
     post_fedavg_accuracy: Unit | None
     metrics: MetricsView
     model_was_exchanged: Literal["Yes", "No"]
     exchanged_with: str | None
-    digest: HexDigest | None = Field(description="of the model held")
+    digest: HexDigest | None = Field(description="of the current model")
     schema_digest: HexDigest | None
     model_round: int
     contributors: int
     initiator: str | None
     rounds_left: int
-    goal: GoalView | None = Field(default=None, description="of the series under way, or of the last one")
+    goal: GoalView | None = Field(
+        default=None, description="goal of the current series of rounds, or of the last one"
+    )
     schedule: ScheduleView | None = None
     paused: bool
-    versions: VersionsView | None = Field(default=None, description="null where rounds are common to all nodes")
-    sits_out: Words = Field(default="", description="why it does not train in the open round; empty if it does")
-    chosen: list[str] | None = Field(default=None, description="who trains in the newest round; null for all")
-    rolled_back: bool = Field(default=False, description="whether a person went back to the model held")
+    versions: VersionsView | None = Field(
+        default=None, description="only in an asynchronous mesh; null with common rounds"
+    )
+    sits_out: Words = Field(
+        default="", description="why this node does not train in the open round; empty if it does"
+    )
+    chosen: list[str] | None = Field(
+        default=None, description="nodes that train in the newest round; null for all"
+    )
+    rolled_back: bool = Field(default=False, description="whether a person restored the current model")
     merging_rule: RuleView = ""
-    counts_little: list[LittleView] = Field(default=[], description="by their updates; not in GET /info")
+    counts_little: list[LittleView] = Field(
+        default=[], description="nodes whose updates have a low weight; not in GET /info"
+    )
     waiting_for: list[str]
     received: list[str]
     late: list[str] = Field(
-        default=[], description="nodes that train on over the newest round; their updates count in a later one"
+        default=[], description="nodes that are still training; their updates count in a later round"
     )
     progress: ProgressView | None = None
     outcome: Words
     error: Words | None
     data: DataView
-    formats: list[str] = Field(description="to which its models can be exported")
-    inputs: dict[str, Any] | None = Field(default=None, description="what predictions take; not in GET /info")
+    formats: list[str] = Field(description="formats to which models can be exported")
+    inputs: dict[str, Any] | None = Field(default=None, description="inputs of predictions; not in GET /info")
     finds: Literal["", "labels", "groups"] = Field(
-        default="", description="what can be seen of its models on the own rows; not in GET /info"
+        default="", description="diagnostics that the trainer offers; not in GET /info"
     )
-    note: Words = Field(default="", description="of the trainer, on its predictions; not in GET /info")
+    note: Words = Field(default="", description="the trainer's note on its predictions; not in GET /info")
     counts: dict[str, list[int]] = Field(default={}, description="rows of each class by split; not in GET /info")
-    checksum: str = Field(default="", description="of the own data; not in GET /info")
-    parts: list[list[int]] = Field(default=[], description="rows of each class in every part; not in GET /info")
+    checksum: str = Field(default="", description="checksum of this node's data; not in GET /info")
+    parts: list[list[int]] = Field(default=[], description="rows of each class in every shard; not in GET /info")
 
     @property
     def label(self) -> str:

@@ -199,7 +199,7 @@ class TrustBook:
         return events
 
     def reject(self, who: str, at: float) -> list[Publish]:
-        """Let a key wait no longer: it stays out until a person accepts it.
+        """Reject a pending key: its node stays out until a person accepts it.
 
         Raises:
             InvalidMessage: `who` is neither a key nor a whole fingerprint, or is this node itself.

@@ -20,7 +20,7 @@ _FORM_BYTES = 64 * 1024 * 1024  # of a form beside its files: a head for each of
 
 
 class ImportView(BaseModel):
-    """What was taken in, and what the trainer says of it."""
+    """The imported files, and the trainer's data after the import."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -38,7 +38,7 @@ class ImportView(BaseModel):
 
 
 def import_body(request: Request, node: Node, settings: Settings) -> LimitedBody:
-    """A body that brings data."""
+    """The body of a request that imports data."""
     return LimitedBody(request.content_length, node.imports.limit_bytes + _FORM_BYTES, kept=EARLY_BYTES)
 
 
@@ -47,16 +47,16 @@ def import_body(request: Request, node: Node, settings: Settings) -> LimitedBody
     JOBS,
     types=(MULTIPART, "application/octet-stream"),
     query={
-        "name": "of the file, where the body is no form",
-        "replace": "true: keep the old data aside",
-        "add": "true: further examples beside those that are there",
+        "name": "name of the file, if the body is not a form",
+        "replace": "true: replace the existing data, which are kept in another folder",
+        "add": "true: add the examples to the existing data",
     },
     answer=ImportView,
     refuses=(*UNREADABLE, UnknownTrainer, JobBusy, ImportRefused, DataThere, NoRoom),
     body=import_body,
 )
 async def bring(node: Node, trainer: TrainerId) -> View:
-    """Bring data to a trainer: a file, an archive, or the files of a form."""
+    """Import data for a trainer: a file, an archive, or the files of a form."""
     return dict(await import_from_request(node, trainer))
 
 

@@ -26,10 +26,10 @@ def answer_errors(app: Quart) -> None:
 
 
 class ErrorView(BaseModel):
-    """Every error has this form."""
+    """An error. All errors have this form."""
 
     error: str = Field(description="a code that does not change")
-    message: str = Field(description="what was expected and what came, in words")
+    message: str = Field(description="what was expected and what was received")
 
 
 async def _failed(error: Exception) -> Response:

@@ -38,7 +38,7 @@ def streams_of(app: Quart) -> Streams:
 
 @api.get("/events", MESH, answer_type="text/event-stream")
 async def events(node: Node) -> Response:
-    """What happens, as server-sent events."""
+    """The events of this node as they happen, as server-sent events."""
     streams = streams_of(current_app)
     after = _resume_point(node.feed, request.headers.get("Last-Event-ID"))
     if streams.open >= MAX_STREAMS:
@@ -56,7 +56,7 @@ async def events(node: Node) -> Response:
 
 @api.get("/events.jsonl", MESH, answer_type="application/x-ndjson")
 async def event_lines(node: Node) -> Response:
-    """What happened, a line each."""
+    """The event log, one JSON object per line."""
     names = ("id", "at", "kind", "text", "trainer", "data")
     items = await node.events()
     lines = [orjson.dumps({name: getattr(item, name) for name in names}, default=str) for item in items]

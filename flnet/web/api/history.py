@@ -64,23 +64,23 @@ _COLUMNS = (
     *(f"seconds_{part}" for part in SECONDS),
     *("decision", "decided", "mean_accuracy", "mean_loss"),
 )
-_LAST = {"last": "so many of the newest rounds only; all if absent"}
+_LAST = {"last": "number of the newest rounds to return; all if absent"}
 api = Api()
 
 
 class DecisionView(View):
-    """What this node made of a round of a series with a goal."""
+    """The decision of this node after a round of a series with a goal."""
 
     over: Literal["reached", "given_up"] | None
     words: str
     accuracy: Unit | None
     loss: float | None
-    nodes: int = Field(description="that reported")
+    nodes: int = Field(description="number of nodes that reported")
     best: Unit | None
 
 
 class BytesView(View):
-    """Bodies with parameters that a round moved, in bytes."""
+    """Bytes of parameters that a round sent and received."""
 
     sent: int
     received: int
@@ -89,18 +89,20 @@ class BytesView(View):
 WeighedView = Annotated[
     dict[str, dict[str, float | str]],
     Field(
-        description="by peer, as far as known: weight, norm, cosine, consistency, reason (docs/aggregation-rules.md)"
+        description="for each peer, if known: weight, norm, cosine, consistency, reason (docs/aggregation-rules.md)"
     ),
 ]
 
 
 class RoundView(View):
-    """What came of one round on this node."""
+    """The result of one round on this node."""
 
     round: int
     initiator: str
-    why: str = Field(default="", description="why a schedule of this node started it")
-    decision: DecisionView | None = Field(default=None, description="on a series with a goal, after this round")
+    why: str = Field(default="", description="why a schedule of this node started the round; empty if it did not")
+    decision: DecisionView | None = Field(
+        default=None, description="decision after this round, in a series with a goal"
+    )
     outcome: str
     error: str | None
     contributors: list[str]
@@ -111,11 +113,13 @@ class RoundView(View):
     exchanged_with: str | None
     examples: int | None
     used_hyper: HyperParams | None
-    seconds: Figures = Field(description="that the parts of the round took")
+    seconds: Figures = Field(description="duration of each part of the round, in seconds")
     bytes: BytesView
-    chosen: list[str] | None = Field(default=None, description="who was to train; null for all")
+    chosen: list[str] | None = Field(default=None, description="nodes that were chosen to train; null for all")
     metrics: MetricsView
-    contributions: list[dict[str, str | int | None]] = Field(default=[], description="see docs/audit.md")
+    contributions: list[dict[str, str | int | None]] = Field(
+        default=[], description="signed statements of the updates (docs/audit.md)"
+    )
     weighed: WeighedView = Field(default={})
 
 
@@ -127,7 +131,7 @@ class RoundView(View):
     refuses=(UnknownTrainer, InvalidMessage),
 )
 async def history(node: Node, trainer: TrainerId) -> Sequence[interface.View]:
-    """What came of every round, oldest first."""
+    """The results of all rounds, oldest first."""
     return list(await node.records(trainer, asked_rounds()))
 
 
@@ -364,7 +368,7 @@ def _answering(form: str, kind: str, make: Make) -> Callable[[Node, TrainerId], 
 for form, (kind, make) in FORMS.items():
     api.add(
         *("GET", f"/jobs/<trainer>/history.{form}", JOBS, _answering(form, kind, make)),
-        what=f"The same as {form.upper()}, to take away",
+        what=f"The results of all rounds, as a {form.upper()} file",
         answer_type=kind.partition(";")[0],
         query=_LAST,
         refuses=(UnknownTrainer, InvalidMessage, *((NotOffered,) if form == "png" else ())),
@@ -372,26 +376,26 @@ for form, (kind, make) in FORMS.items():
 
 
 class GainsRoundView(View):
-    """What each peer brought to one round."""
+    """Leave-one-out accuracies of one round."""
 
     round: int
-    accuracy: float = Field(description="of the average of all, on the own test split")
-    examples: int = Field(description="rows of that split")
-    seconds: float = Field(description="that it took")
-    without: dict[str, float] = Field(description="by peer: the accuracy of the average without its update")
+    accuracy: float = Field(description="of the average of all updates, on this node's test split")
+    examples: int = Field(description="number of rows of that split")
+    seconds: float = Field(description="seconds that the measurement took")
+    without: dict[str, float] = Field(description="accuracy of the average without the update of each peer")
 
 
 class GainsView(View):
-    """What each peer brings, as this node alone knows it (FLNET_LEAVE_ONE_OUT)."""
+    """Leave-one-out accuracies, which only this node knows (FLNET_LEAVE_ONE_OUT)."""
 
-    on: bool = Field(description="whether that is to be measured")
-    why_not: str = Field(description="why the newest round was not measured; empty if it was, or is to be")
+    on: bool = Field(description="whether they are measured")
+    why_not: str = Field(description="why the newest round was not measured; empty if it was or will be")
     rounds: list[GainsRoundView] = Field(
-        description="those that were measured since this node started, oldest first"
+        description="rounds that were measured since this node started, oldest first"
     )
 
 
 @api.get("/jobs/<trainer>/gains", JOBS, answer=GainsView, refuses=(UnknownTrainer,), who=Who.OPERATOR)
 async def gains(node: Node, trainer: TrainerId) -> interface.View:
-    """What the accuracy here would have been without each peer, where that is measured."""
+    """Leave-one-out accuracies: the accuracy on this node without each peer, if it is measured."""
     return node.leave_one_out.view(trainer)

@@ -52,23 +52,23 @@ async def change_params(node: Node, trainer: TrainerId, asked: EditHyperParams) 
 
 @api.put("/jobs/<trainer>/schedule", JOBS, answer=JobView, refuses=(UnknownTrainer, JobBusy))
 async def plan(node: Node, trainer: TrainerId, asked: PlanRounds) -> JobView:
-    """When rounds start by themselves here; null for what the node's settings say."""
+    """Set when rounds start automatically; null restores the schedule of the node's settings."""
     return await node.plan(trainer, asked.when)
 
 
 @api.post("/jobs/<trainer>/stop", JOBS, answer=JobView, refuses=(UnknownTrainer,))
 async def stop(node: Node, trainer: TrainerId) -> JobView:
-    """End the series of rounds after the one that is open."""
+    """End the series of rounds after the open round."""
     return await node.steer(trainer, "stop")
 
 
 @api.post("/jobs/<trainer>/pause", JOBS, answer=JobView, refuses=(UnknownTrainer,))
 async def pause(node: Node, trainer: TrainerId) -> JobView:
-    """Sit out the rounds that open from now on."""
+    """Pause the job: it takes no part in rounds that start from now on."""
     return await node.steer(trainer, "pause")
 
 
 @api.post("/jobs/<trainer>/resume", JOBS, answer=JobView, refuses=(UnknownTrainer,))
 async def resume(node: Node, trainer: TrainerId) -> JobView:
-    """Take part in rounds again."""
+    """Resume the job: it takes part in rounds again."""
     return await node.steer(trainer, "resume")

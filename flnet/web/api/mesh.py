@@ -36,7 +36,7 @@ class _Said(BaseModel):
 
 
 class MeshJob(_Said):
-    """One trainer on one node; accuracies are on that node's own test split, in [0, 1]."""
+    """The job of one trainer on one node. Accuracies are measured on that node's test split, in [0, 1]."""
 
     trainer_id: Name
     current_round: Annotated[int, Field(ge=-1, le=LAST_ROUND)] = -1
@@ -65,15 +65,15 @@ class MeshJob(_Said):
 
 
 class MeshNode(_Said):
-    """One node: where it is, whether it answers, and its jobs.
+    """One node: its address, its state and its jobs.
 
     Attributes:
-        state: as the membership names it, such as "alive", "suspect", "dead", "left", "pending".
+        state: state in the membership, such as "alive", "suspect", "dead", "left", "pending".
         reason: why it does not answer, or why nothing is known of its jobs.
-        fingerprint: of its key, the short form; empty for a node that has none.
-        key: its public key; empty for a node that has none.
-        disputed: whether another node claims its name, and is refused.
-        rtt_ms: round-trip time to it, smoothed, in milliseconds; None for this node, and where none was measured.
+        fingerprint: short fingerprint of its key; empty if it has none.
+        key: its public key; empty if it has none.
+        disputed: whether another node claims its name and is refused.
+        rtt_ms: smoothed round-trip time in milliseconds; None for this node, and if it was not measured.
     """
 
     id: Name
@@ -90,35 +90,35 @@ class MeshNode(_Said):
 
 
 class Mesh(_Said):
-    """The answer: this node first, then the others."""
+    """This node and its peers; this node comes first."""
 
     nodes: list[MeshNode]
 
 
 class PeerView(View):
-    """Another node, as this one knows it."""
+    """What this node knows about another one."""
 
     id: str
     ip: str | None
     port: str
     address: str
     state: StateWord
-    reason: str = Field(description="why it is not held for alive, in words")
-    incarnation: int = Field(description="how often it was shown that it is there after all")
-    fingerprint: str = Field(default="", description="of its key, the short form; empty if it has none")
+    reason: str = Field(description="why the node is not considered alive")
+    incarnation: int = Field(description="how often a suspicion against the node was refuted")
+    fingerprint: str = Field(default="", description="short fingerprint of its key; empty if it has none")
     key: str = Field(default="", description="its public key; empty if it has none")
-    disputed: bool = Field(default=False, description="whether another node claims its name, and is refused")
-    rtt_ms: float | None = Field(default=None, description="of small requests to it, smoothed; milliseconds")
+    disputed: bool = Field(default=False, description="whether another node claims its name and is refused")
+    rtt_ms: float | None = Field(default=None, description="smoothed round-trip time in milliseconds")
 
 
 class InfoView(View):
     """This node, its jobs and its peers."""
 
     iAm: Peer  # as it stands on the wire
-    fingerprint: str = Field(default="", description="of this node's key, the short form")
+    fingerprint: str = Field(default="", description="short fingerprint of this node's key")
     key: str = Field(default="", description="the public key by which this node is known")
     mode: Literal["open", "keyed", "pinned"] = Field(
-        default="open", description="how the nodes of the mesh know each other"
+        default="open", description="which nodes may take part (docs/settings.md, FLNET_MESH_MODE)"
     )
     jobsInfo: list[JobView]
     lastNodeStatus: Literal["IDLE", "BUSY"]
@@ -140,13 +140,13 @@ async def peers(node: Node) -> Sequence[interface.View]:
 
 @api.get("/mesh", MESH, answer=Mesh)
 async def mesh(node: Node, settings: Settings) -> dict[str, Any]:
-    """This node and its peers with their jobs, for pictures and charts."""
+    """This node, its peers and their jobs, for diagrams and charts."""
     return mesh_of(node, await node.peer_infos(), settings.listen_address).model_dump(mode="json")
 
 
 @api.delete("/peers/<path:peer>", MESH, answer=list[PeerView], refuses=(UnknownPeer, StillThere))
 async def forget(node: Node, peer: str) -> Sequence[interface.View]:  # a name may hold a slash
-    """Forget a peer that is dead or left, or whose name another node claims: the name is free again."""
+    """Forget a peer that is dead or left, or whose name another node claims. Its name is free again."""
     return list(await node.forget(peer))
 
 

@@ -120,33 +120,33 @@ def _declare(kind: type[Message], **details: Any) -> None:
 
 _declare(
     Announce,
-    what="A node says who it is and whom it knows",
+    what="Announce a node, with the peers that it knows",
     answer=AnnounceReply,
     status=201,
     refuses=(*UNSIGNED, Pending, *UNREADABLE, IdTaken),
 )
 _declare(
     Probe,
-    what="A node asks whether this one is there, and tells what is new of members",
+    what="Ask whether this node is alive, and send news of the membership",
     answer=ProbeReply,
     refuses=(*UNSIGNED, *UNREADABLE, IdTaken),
 )
-_declare(StartTraining, what="A round starts", answer=dict[str, Any], refuses=OF_A_ROUND)
+_declare(StartTraining, what="Start a round", answer=dict[str, Any], refuses=OF_A_ROUND)
 _declare(
     ModelParams,
-    what="What the sender learnt in a round, or why it takes no part",
+    what="Deliver an update of a round, or the reason why the sender takes no part",
     answer=dict[str, Any],
     refuses=OF_A_ROUND,
 )
 _declare(
     Accuracy,
-    what="How good the sender's average is; answered alike",
+    what="Exchange averages and their accuracies; the answer has the same form as the request",
     answer=AccuracyReply,
     refuses=(*UNSIGNED, *UNREADABLE, ParamsRefused, UnknownTrainer, NoData, NotComparable, JobBusy),
 )
 _declare(
     AskVersion,
-    what="Without common rounds: which version of its model the sender has; answered alike",
+    what="Exchange the newest versions in an asynchronous mesh; the answer has the same form as the request",
     answer=VersionReply,
     refuses=(
         *(*UNSIGNED, *UNREADABLE, ParamsRefused, UnknownTrainer, NoData, NotReady, NotAnnounced),
@@ -164,7 +164,7 @@ _RANGE = re.compile(r"bytes=[ \t]*([0-9]{0,18})-([0-9]{0,18})[ \t]*", re.IGNOREC
 
 @api.get(f"{ModelParams.path}/<digest>", NODES, answer_type=BINARY_TYPE, refuses=(*UNSIGNED, UnknownModel))
 async def params(node: Node, digest: str) -> Response:
-    """Parameters by their digest, whole or a range of them."""
+    """Parameters by their digest, as a whole or a range of bytes."""
     if not _DIGEST.fullmatch(digest):
         raise UnknownModel(text("a digest is 64 hexadecimal digits, not {value}", repr(digest[:80])))
     await _take_turn(current_app.extensions.setdefault("flnet.downloads", asyncio.Semaphore(MAX_DOWNLOADS)))

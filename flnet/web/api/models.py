@@ -58,7 +58,7 @@ class Predict(Message):
 
 
 class ModelView(View):
-    """A model that is kept here."""
+    """A model that this node keeps."""
 
     digest: HexDigest
     round: int
@@ -66,12 +66,12 @@ class ModelView(View):
     accuracy: Unit | None
     exchanged_with: str | None
     bytes: int
-    held: bool = Field(description="whether the job goes on from it")
+    held: bool = Field(description="whether it is the current model of the job")
     pinned: bool = Field(default=False, description="whether it is kept until a person unpins it")
 
 
 class PredictedBy(View):
-    """The model that a prediction is of."""
+    """The model that made a prediction."""
 
     digest: HexDigest
     round: int
@@ -79,25 +79,29 @@ class PredictedBy(View):
 
 
 class ChoiceView(View):
-    """Of a node that has a local model beside the common one."""
+    """Which model made each prediction, on a node with a local and a common model."""
 
-    answered: list[Literal["local", "global"]] = Field(description="which of them, for each input")
-    errors: list[float] = Field(description="how badly an autoencoder of the own data rebuilds each input")
-    limit: float | None = Field(description="the error up to which the local one answers; null where none chooses")
+    answered: list[Literal["local", "global"]] = Field(description="the model that predicted, for each input")
+    errors: list[float] = Field(
+        description="reconstruction error of each input, with an autoencoder of this node's data"
+    )
+    limit: float | None = Field(
+        description="error up to which the local model predicts; null if the input does not decide"
+    )
 
 
 class CoarseView(View):
-    """What a prediction means in the label space of this node's own rows."""
+    """A prediction in the label space of this node's rows."""
 
     space: str
     classes: list[str]
     estimated: bool = Field(description="whether the correspondence of the spaces is estimated")
-    probabilities: list[list[float]] = Field(description="empty while nobody knows the correspondence")
-    predicted: list[str] = Field(description="a name for each input; empty likewise")
+    probabilities: list[list[float]] = Field(description="empty while the correspondence is not known")
+    predicted: list[str] = Field(description="a name for each input; empty while the correspondence is not known")
 
 
 class PredictionView(View):
-    """What a model says of inputs: probabilities, or scores where the trainer gives no probabilities."""
+    """Predictions: probabilities, or scores if the trainer has no probabilities."""
 
     classes: list[str]
     probabilities: list[list[float]] = Field(default=[])
@@ -107,13 +111,13 @@ class PredictionView(View):
     note: str
     choice: ChoiceView | None = None
     coarse: CoarseView | None = Field(
-        default=None, description="the same in the label space of the own rows, where that is another one"
+        default=None, description="the same in the label space of this node's rows, if it is another one"
     )
 
 
 Shares = Annotated[
     list[list[Unit]],
-    Field(description="a row for each own class, a column for each desired one"),
+    Field(description="one row per class of this node, one column per class of the predictions"),
 ]
 
 
@@ -121,11 +125,11 @@ class SpaceView(View):
     """A label space."""
 
     id: str
-    classes: list[str] = Field(description="in the order of their numbers")
+    classes: list[str] = Field(description="names, in the order of the class numbers")
 
 
 class ShownModel(View):
-    """The model that was looked at."""
+    """The model that a diagnosis is about."""
 
     digest: HexDigest
     round: int
@@ -133,62 +137,69 @@ class ShownModel(View):
 
 
 class WaitingView(View):
-    """Why coarse labels do not teach yet."""
+    """Why coarse labels are not used for training yet."""
 
-    from_round: int = Field(description="number of the first round in which they may teach")
-    share: Unit = Field(description="of the own rows: on which the model is sure")
-    needed: Unit = Field(description="which share it takes")
-    judged: int = Field(description="rows behind that share")
+    from_round: int = Field(description="number of the first round in which they may be used")
+    share: Unit = Field(description="share of this node's rows for which the model makes a confident guess")
+    needed: Unit = Field(description="share that is needed")
+    judged: int = Field(description="number of rows from which the share is computed")
 
 
 class LabelsView(View):
-    """How the classes of this node's label space correspond to those in which the model answers."""
+    """How this node's label space corresponds to the classes of the predictions."""
 
     kind: Literal["labels"]
-    space: SpaceView = Field(description="of the own rows, J classes")
-    desired: SpaceView = Field(description="of the answers, K classes")
-    estimated: bool = Field(description="whether nobody said it, so that it is found from confident guesses")
-    pooled: bool = Field(description="whether the nodes pool their counts, so that the others know a histogram")
-    threshold: Unit = Field(description="from which probability on a guess is counted")
+    space: SpaceView = Field(description="label space of this node's rows, with J classes")
+    desired: SpaceView = Field(description="label space of the predictions, with K classes")
+    estimated: bool = Field(
+        description="whether the correspondence is estimated from confident guesses, because the labels file "
+        "does not state it"
+    )
+    pooled: bool = Field(
+        description="whether the nodes pool their counts, which tells the other nodes a histogram of the labels"
+    )
+    threshold: Unit = Field(description="minimum probability of a confident guess")
     matrix: Shares | None = Field(
-        description="J x K: the chance of each own label in each desired class; null before the first estimate"
+        description="J x K: probability of each label of this node, given the class of the predictions; null "
+        "before the first estimate"
     )
     deviation: list[list[float]] | None = Field(
-        description="J x K: standard deviation of each entry, of a Dirichlet column; null where it is no estimate"
+        description="J x K: standard deviation of each entry, from a Dirichlet distribution per column; null if "
+        "not estimated"
     )
     counts: list[list[int]] | None = Field(
-        description="J x K: how often each own label met each confident guess; null where it is no estimate"
+        description="J x K: number of rows with each label and each confident guess; null if not estimated"
     )
-    waiting: WaitingView | None = Field(description="null where nothing is waited for")
+    waiting: WaitingView | None = Field(
+        description="why coarse labels are not used for training yet; null otherwise"
+    )
     model: ShownModel
 
 
 class GroupingView(View):
-    """One number of groups."""
+    """The quality of one number of groups."""
 
     k: int
-    inertia: float = Field(description="mean squared distance of a row to the middle of its group")
-    silhouette: float | None = Field(
-        description="from -1 to 1: how much nearer rows are to their own group than to another; null for one"
-    )
+    inertia: float = Field(description="mean squared distance of a row to the centre of its group")
+    silhouette: float | None = Field(description="mean silhouette, from -1 to 1; null for a single group")
 
 
 class GroupsView(View):
-    """How many groups the own rows have."""
+    """How many groups this node's rows form."""
 
     kind: Literal["groups"]
-    rows: int = Field(description="own training rows")
-    judged: int = Field(description="rows that were drawn from them for this")
-    compared: int = Field(description="rows of these that silhouettes compare")
+    rows: int = Field(description="number of training rows on this node")
+    judged: int = Field(description="number of rows that were drawn from them for the diagnosis")
+    compared: int = Field(description="number of these rows from which silhouettes are computed")
     model: ShownModel
-    common: GroupingView = Field(description="the groups of the common model, on the rows that were judged")
-    tried: list[GroupingView] = Field(description="k-means on these rows alone, of rising numbers of groups")
-    bend: int = Field(description="the number of groups at which the inertia bends most")
+    common: GroupingView = Field(description="groups of the common model, on the drawn rows")
+    tried: list[GroupingView] = Field(description="k-means on the drawn rows alone, by rising number of groups")
+    bend: int = Field(description="number of groups at which the curve of the inertia bends most")
 
 
 @api.get("/jobs/<trainer>/models", MODELS, answer=list[ModelView], refuses=(UnknownTrainer, NotReady, NoData))
 async def models(node: Node, trainer: TrainerId) -> Sequence[interface.View]:
-    """The models that are kept here, the one held first."""
+    """The models that this node keeps, the current one first."""
     return list(await node.models(trainer))
 
 
@@ -196,7 +207,9 @@ async def models(node: Node, trainer: TrainerId) -> Sequence[interface.View]:
     "/jobs/<trainer>/models/<digest>",
     MODELS,
     answer_type="application/octet-stream",
-    query={"format": "safetensors, or onnx where offered; -common or -personal after it: one of two models"},
+    query={
+        "format": "safetensors, or onnx if the trainer offers it; with -common or -personal appended, one of the two models"
+    },
     refuses=(UnknownTrainer, UnknownModel, InvalidMessage, NotOffered, NotReady, OwnMachineOnly),
 )
 async def export(node: Node, trainer: TrainerId, digest: str) -> Response:
@@ -212,25 +225,25 @@ async def export(node: Node, trainer: TrainerId, digest: str) -> Response:
     refuses=(UnknownTrainer, UnknownModel),
 )
 async def card(node: Node, trainer: TrainerId, digest: str) -> Response:
-    """What is known of a model, in Markdown."""
+    """The card of a model, in Markdown."""
     return _file_answer(await node.card(trainer, digest))
 
 
 @api.post("/jobs/<trainer>/models/<digest>/restore", MODELS, answer=JobView, refuses=(*NO_MODEL, JobBusy))
 async def restore(node: Node, trainer: TrainerId, digest: str) -> JobView:
-    """Go back to a model: the next round that is started here begins with it."""
+    """Restore a model: the next round that starts here begins with it."""
     return await node.restore(trainer, digest)
 
 
 @api.put("/jobs/<trainer>/models/<digest>/pin", MODELS, answer=ModelView, refuses=(*NO_MODEL, JobBusy))
 async def pin(node: Node, trainer: TrainerId, digest: str) -> interface.View:
-    """Keep a model until it is unpinned."""
+    """Pin a model: it is kept until it is unpinned."""
     return await node.pin(trainer, digest, True)
 
 
 @api.delete("/jobs/<trainer>/models/<digest>/pin", MODELS, answer=ModelView, refuses=NO_MODEL)
 async def unpin(node: Node, trainer: TrainerId, digest: str) -> interface.View:
-    """Let a model go when its turn comes."""
+    """Unpin a model: it is deleted when newer ones need its place."""
     return await node.pin(trainer, digest, False)
 
 
@@ -245,12 +258,12 @@ def input_body(request: Request, node: Node, settings: Settings) -> LimitedBody:
     accepts=Predict,
     types=PICTURES,
     answer=PredictionView,
-    query={"digest": "of the model that is asked; the one held if absent"},
+    query={"digest": "of the model to use; the current one if absent"},
     refuses=(*UNREADABLE, InputRefused, UnknownTrainer, UnknownModel, NotOffered, NotReady),
     body=input_body,
 )
 async def predict(node: Node, trainer: TrainerId) -> interface.View:
-    """What a model says of inputs, or of a picture."""
+    """Predict from inputs or from an image."""
     if request.mimetype in PICTURES:
         question = Question(picture=await read_body(), digest=request.args.get("digest"))
     else:
@@ -263,12 +276,12 @@ async def predict(node: Node, trainer: TrainerId) -> interface.View:
     "/jobs/<trainer>/labels",
     MODELS,
     answer=LabelsView,
-    query={"digest": "of the model that is asked; the one held if absent"},
+    query={"digest": "of the model to use; the current one if absent"},
     refuses=(UnknownTrainer, UnknownModel, NotOffered, NotReady, NoData),
     who=Who.OPERATOR,
 )
 async def labels(node: Node, trainer: TrainerId) -> interface.View:
-    """How the label space of the own rows corresponds to that of the answers."""
+    """How the label space of this node's rows corresponds to the classes of the predictions."""
     return await node.studies.findings(trainer, "labels", request.args.get("digest"))
 
 
@@ -276,12 +289,12 @@ async def labels(node: Node, trainer: TrainerId) -> interface.View:
     "/jobs/<trainer>/groups",
     MODELS,
     answer=GroupsView,
-    query={"digest": "of the model that is asked; the one held if absent"},
+    query={"digest": "of the model to use; the current one if absent"},
     refuses=(UnknownTrainer, UnknownModel, NotOffered, NotReady, NoData),
     who=Who.OPERATOR,
 )
 async def groups(node: Node, trainer: TrainerId) -> interface.View:
-    """How many groups the own rows have, by k-means."""
+    """How many groups this node's rows form, by k-means."""
     return await node.studies.findings(trainer, "groups", request.args.get("digest"))
 
 

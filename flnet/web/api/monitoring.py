@@ -52,7 +52,7 @@ class ReadyView(View):
 
 @api.get("/health", MONITORING, answer=HealthView, who=Who.PUBLIC)
 async def health() -> dict[str, str]:
-    """Answers as long as the process does."""
+    """Whether the process is alive."""
     return {"status": "ok"}
 
 
@@ -67,7 +67,7 @@ async def ready(node: Node) -> Response:
 
 @api.get("/metrics", MONITORING, answer_type="text/plain")
 async def figures(node: Node) -> Response:
-    """Figures of this node, for Prometheus."""
+    """Metrics of this node, for Prometheus."""
     info = node.info()
     trainers = [TrainerId(job["trainer_id"]) for job in info["jobsInfo"] if job["current_round"] >= 0]
     newest = {str(trainer): (*await node.records(trainer, 1), {})[0] for trainer in trainers}

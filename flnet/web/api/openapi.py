@@ -24,7 +24,7 @@ Described = dict[str, Any]
 _VARIABLES = {  # of paths
     "trainer": "id of a trainer",
     "peer": "id of a peer",
-    "digest": "digest of a model, or its beginning where that is clear",
+    "digest": "digest of a model, or the beginning of one if it is unique",
 }
 _MODEL_PARAMS = {  # parameters travel beside a message, and in JSON within it
     "description": "nested lists of numbers by parameter name",
@@ -36,7 +36,7 @@ api = Api()
 
 @api.get("/openapi.json", MESH, answer=dict[str, Any], who=Who.PUBLIC)
 async def openapi() -> Described:
-    """This description."""
+    """The OpenAPI description of this API."""
     return describe()
 
 

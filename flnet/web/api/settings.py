@@ -1,4 +1,4 @@
-"""GET /settings: with what this node runs, and who said so. For persons of this node."""
+"""GET /settings: the settings of this node and where each value comes from; for the operator."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ api = Api()
 
 
 class Setting(BaseModel):
-    """One setting: its value, from where that comes, and what it would be by itself.
+    """One setting: its value, the source of the value, and the default.
 
     Attributes:
         variable: the environment variable that sets it.
-        value: as JSON; lists as lists, folders and shards as text, what is secret as ***.
+        value: as JSON; folders and shards as text, secrets as ***.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)

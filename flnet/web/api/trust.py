@@ -1,4 +1,4 @@
-"""/trust: which keys this node of a pinned mesh accepts, which wait, which stay out; for the operator."""
+"""/trust: the keys that this node of a pinned mesh accepts, that are pending, and that are rejected; for the operator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from flnet.web.auth.permissions import Who
 from flnet.web.routes import MESH, NODES, Api
 
 api = Api()
-_WRITTEN = Field(max_length=300, description="a whole fingerprint however typed, or a public key in base64")
+_WRITTEN = Field(max_length=300, description="a complete fingerprint in any notation, or a public key in base64")
 
 
 class NameKey(PersonMessage):
@@ -29,10 +29,10 @@ class NameKey(PersonMessage):
 
 
 class AcceptKey(PersonMessage):
-    """POST /trust/accept: trust a key, also one that has not called yet.
+    """POST /trust/accept: trust a key, even if its node has not called yet.
 
     Attributes:
-        introducer: whether those whom its node accepted are accepted here, too; false takes that away.
+        introducer: whether the nodes that its node accepted are accepted here too; false revokes this.
     """
 
     fingerprint: str = _WRITTEN
@@ -40,83 +40,83 @@ class AcceptKey(PersonMessage):
 
 
 class OwnKeyView(View):
-    """The key of this node, as people at other nodes have to see it."""
+    """The key of this node, for comparison with what people see at other nodes."""
 
     key: str = Field(description="public key in base64")
-    fingerprint: str = Field(description="all of it")
-    words: str = Field(description="the first six words of it")
+    fingerprint: str = Field(description="the complete fingerprint")
+    words: str = Field(description="the first six words of the fingerprint")
 
 
 class KeyView(View):
-    """A key of another node in a pinned mesh; name and address are what its node said, for people only."""
+    """A key of another node in a pinned mesh. Name and address are its own statements and only for display."""
 
     name: str
     address: str
-    key: str = Field(description="public key in base64; empty until its node called")
-    fingerprint: str = Field(description="all of it")
-    words: str = Field(description="the first six words of it")
+    key: str = Field(description="public key in base64; empty until its node has called")
+    fingerprint: str = Field(description="the complete fingerprint")
+    words: str = Field(description="the first six words of the fingerprint")
     since: float = Field(description="seconds since the epoch, by this node's clock")
     introduced_by: str | None = Field(description="fingerprint of the introducer that vouches for it")
 
 
 class AcceptedView(KeyView):
-    """A key that is trusted."""
+    """An accepted key."""
 
-    is_introducer: bool = Field(description="whether those whom its node accepted are accepted here")
+    is_introducer: bool = Field(description="whether the nodes that its node accepted are accepted here")
     accepted_by: Literal["person", "settings", "introducer"]
 
 
 class TrustView(View):
-    """All keys that a node of a pinned mesh knows; empty, and own null, in an open or keyed mesh."""
+    """All keys that a node of a pinned mesh knows. In an open or keyed mesh the lists are empty and own is null."""
 
     own: OwnKeyView | None
-    pending: list[KeyView] = Field(description="that wait for a person, oldest first")
+    pending: list[KeyView] = Field(description="keys that wait for a person, oldest first")
     accepted: list[AcceptedView]
-    refused: list[KeyView] = Field(description="that were rejected or forgotten, and stay out")
+    refused: list[KeyView] = Field(description="keys that were rejected or forgotten")
 
 
 class IntroducedView(View):
     """One node that people accepted here."""
 
     fingerprint: str
-    name: str = Field(description="as the node calls itself; empty while it has not said so")
+    name: str = Field(description="name that the node states; empty until it has stated one")
 
 
 class IntroductionsView(View):
-    """For whom a node of a pinned mesh vouches."""
+    """The nodes for which a node of a pinned mesh vouches."""
 
     introductions: list[IntroducedView]
 
 
 @api.get("/trust", MESH, answer=TrustView, who=Who.OPERATOR)
 async def known(node: Node) -> interface.View:
-    """In a pinned mesh: keys that are accepted, that wait for a person, and that stay out."""
+    """In a pinned mesh: the keys that are accepted, pending, and rejected."""
     return trust_view(node)
 
 
 @api.post("/trust/accept", MESH, answer=AcceptedView, refuses=(NotPinned, TrustFull))
 async def accept(node: Node, asked: AcceptKey) -> interface.View:
-    """Trust a key, and those whom its node introduces if that is wanted."""
+    """Accept a key, and on request the keys that its node introduces."""
     return dict(await trust_of(node).accept(asked.fingerprint, asked.introducer))
 
 
 @api.post("/trust/reject", MESH, answer=TrustView, refuses=(NotPinned,))
 async def reject(node: Node, asked: NameKey) -> interface.View:
-    """Let a key wait no longer: it stays out until a person accepts it."""
+    """Reject a pending key: its node stays out until a person accepts it."""
     await trust_of(node).reject(asked.fingerprint)
     return trust_view(node)
 
 
 @api.post("/trust/forget", MESH, answer=TrustView, refuses=(NotPinned, UnknownKey))
 async def forget(node: Node, asked: NameKey) -> interface.View:
-    """Trust a key no longer, nor those whom only its node introduced."""
+    """Forget an accepted key, and the keys that only its node introduced."""
     await trust_of(node).forget(asked.fingerprint)
     return trust_view(node)
 
 
 @api.get(PATH, NODES, answer=IntroductionsView, refuses=(*UNSIGNED, NotPinned))
 async def introductions(node: Node) -> interface.View:
-    """In a pinned mesh: whom people accepted here, for the nodes that take this one for an introducer."""
+    """In a pinned mesh: the nodes that people accepted here, for nodes that use this one as an introducer."""
     return introductions_of(trust_of(node))
 
 

@@ -70,7 +70,7 @@ class WaitingWords:
 
 @dataclass(frozen=True)
 class GroupRow:
-    """One number of groups."""
+    """The quality of one number of groups."""
 
     k: str
     inertia: str
