@@ -1,24 +1,41 @@
-"""Messages to peers: encoded once, sent to all receivers at the same time; every answer becomes an event."""
+"""Messages to peers: encoded once, sent to all receivers at the same time; every answer becomes an event.
+
+A message that a peer refuses because it does not know this node, or not this form of parameters, is sent again at once.
+What fails for a moment on the way is tried again below (`flnet.wire.http`). In a pinned mesh a stranger is told no more
+than who this node is.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from flnet.errors import NotAccepted, NotAnnounced, PeerError, PeerRefused, TransportError
+from flnet.errors import (
+    FlnetError,
+    NotAccepted,
+    NotAnnounced,
+    PeerError,
+    PeerRefused,
+    StrangerThere,
+    TransportError,
+)
 from flnet.membership.members import Members
-from flnet.node.announcements import OTHER_KEY, AnnouncementSender, Distances, refusal_of
+from flnet.names import check_name
 from flnet.node.event_queue import Deliver
 from flnet.node.formats import BodyFormats, BufferPool
-from flnet.node.inbound import claim_of, version_in
+from flnet.node.inbound import claim_of, located, version_in
+from flnet.node.peer_infos import Distances
 from flnet.node.round_history import Traffic
 from flnet.node.trust import Trust
 from flnet.params.blob import Blob, Landing
 from flnet.params.params import Params, PeerId, TrainerId
 from flnet.protocol.effects import Fetch, Send, SendAnnounce, SendProbe
 from flnet.protocol.events import (
+    AnnounceAnswered,
+    AnnounceFailed,
     ClaimAnswered,
     ContactLost,
     ContactMade,
@@ -38,6 +55,8 @@ from flnet.protocol.messages import (
     SAFETENSORS,
     Accuracy,
     AccuracyReply,
+    Announce,
+    AnnounceReply,
     AskVersion,
     JobMessage,
     Message,
@@ -57,6 +76,7 @@ PUSH_BYTES = 1024 * 1024  # of an update: smaller ones are sent at once, larger 
 IN_FLIGHT = 16  # sends at once; more only queue in the network
 FETCHES = 4  # at once, of all jobs
 BAD_REQUEST, UNSUPPORTED_MEDIA_TYPE = 400, 415
+OTHER_KEY = text("its answer names another key than the one that signed it")
 
 
 def goes_along(
@@ -264,3 +284,81 @@ class Outbox:
         if isinstance(answer, VersionReply):
             return VersionAnswered(version_in(packet, message.trainer))
         return ClaimAnswered(claim_of(message.round, packet))
+
+
+class AnnouncementSender:
+    """Sends announcements, and turns what comes back into an event."""
+
+    def __init__(self, transport: Transport, members: Members) -> None:
+        self._transport, self._members = transport, members
+        self._json = JsonCodec()
+
+    async def announce(self, effect: SendAnnounce, trust: Trust | None = None) -> Event:
+        """Announce this node at an address.
+
+        Args:
+            trust: of a pinned mesh; hears who is met that is not accepted.
+
+        Returns:
+            AnnounceAnswered or AnnounceFailed.
+        """
+        address = effect.address
+        message = Announce(
+            i_am=self._members.me,
+            my_known_peers=list(effect.known),
+            accepts=self._members.accepts,
+            incarnation=effect.incarnation,
+            members=list(effect.members),
+            key=self._members.key,
+        )
+        try:
+            body = self._json.encode(Packet(message))
+            reply = await self._transport.send(address, Announce.path, body, self._json.content_type)
+            if reply.status >= 400:
+                refusal = refusal_of(reply)
+                return AnnounceFailed(address, str(refusal), refusal.error)
+            answer = self._json.decode(AnnounceReply, reply.body).message
+        except StrangerThere as exc:
+            return await self._knock(address, exc, trust)
+        except PeerRefused as exc:
+            return AnnounceFailed(address, str(exc), exc.error)
+        except FlnetError as exc:
+            return AnnounceFailed(address, str(exc))
+        assert isinstance(answer, AnnounceReply)
+        if reply.signer is not None and answer.key != reply.signer:
+            return AnnounceFailed(address, OTHER_KEY)
+        if trust is not None and reply.signer is not None:
+            trust.met(reply.signer, answer.i_am.id, address)
+        host = address.rpartition(":")[0].strip("[]")
+        others = tuple(peer for peer in answer.announce_yourself_to_peers if peer.ip)
+        accepts = frozenset(answer.accepts or ())
+        members, peer = tuple(answer.members or ()), located(answer.i_am, host)
+        return AnnounceAnswered(address, peer, others, accepts, answer.incarnation, members, answer.key)
+
+    async def _knock(self, address: str, met: StrangerThere, trust: Trust | None) -> Event:
+        """Tell a stranger who this node is, and no more, so that its person can accept it; so can ours."""
+        failed = AnnounceFailed(address, str(met), met.code)
+        if trust is None or not met.key or trust.is_out(met.key):
+            return failed
+        trust.met(met.key, "", address)
+        body = self._json.encode(Packet(Announce(i_am=self._members.me, key=self._members.key, knock=True)))
+        try:
+            reply = await self._transport.knock(address, Announce.path, body, self._json.content_type)
+        except FlnetError:
+            return failed
+        if name := node_in(reply):
+            trust.met(met.key, name, address)
+        return failed
+
+
+def node_in(reply: Reply) -> str:
+    """What a node that was knocked at calls itself; empty if it does not say so."""
+    try:
+        return check_name(json.loads(reply.body)["node"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+
+
+def refusal_of(reply: Reply) -> PeerRefused:
+    """What a peer's error answer says; any body will do."""
+    return PeerRefused.read(reply.status, reply.body)

@@ -12,7 +12,6 @@ from flnet.compute.queue import ComputeQueue
 from flnet.errors import NotComparable, NotReady, PeerError, Pending, UnknownPath
 from flnet.fingerprints import short
 from flnet.membership.names import NameTaken
-from flnet.node.announcements import Distances, Introductions, PeerInfos
 from flnet.node.core import NodeCore
 from flnet.node.data_import import DataImports, FolderWatcher
 from flnet.node.event_log import EventLog, EventLogStore
@@ -30,10 +29,11 @@ from flnet.node.interface import (
 from flnet.node.leave_one_out import LeaveOneOut
 from flnet.node.model_registry import ModelRegistry
 from flnet.node.model_service import ModelService
+from flnet.node.peer_infos import Distances, PeerInfos
 from flnet.node.performer import Answered, Performer
 from flnet.node.round_history import PeerHistory, RoundHistory
 from flnet.node.schedules import Schedules
-from flnet.node.trust import Trust
+from flnet.node.trust import Introductions, Trust
 from flnet.params.params import Digest, PeerId, TrainerId
 from flnet.protocol.events import Event, Leaving, MeshStarted, PeerForgotten
 from flnet.protocol.messages import JobMessage, Packet, Peer

@@ -1,13 +1,16 @@
 """What a node of a closed mesh needs: the mesh key or the trusted keys, what signs, what verifies, and TLS.
 
 In a keyed mesh all nodes share a secret. In a pinned mesh people accept the keys of nodes: `node.trust` is a
-`Trust` there, and None elsewhere. A decision is on the disk before it holds. In a test, `Trust(key)` works without
+`Trust` there, and None elsewhere; `Introductions` asks introducers whom they accept. A decision is on the disk before
+it holds. In a test, `Trust(key)` works without
 a node: it keeps its book in memory.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 import secrets
 import ssl
 import time
@@ -15,16 +18,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flnet.errors import SettingsError, StartError
-from flnet.fingerprints import fingerprint, words_of
+from flnet.errors import LocalError, SettingsError, StartError, TransportError
+from flnet.fingerprints import fingerprint, read_fingerprint, words_of
+from flnet.names import check_name
 from flnet.protocol.effects import Publish
 from flnet.security.signatures import MeshKey, NodeKey
 from flnet.security.signing import RequestSigner, RequestVerifier
-from flnet.security.trust_book import TrustBook, TrustEntry, fingerprint_of
+from flnet.security.trust_book import MOST_KEPT, TrustBook, TrustEntry, fingerprint_of
 from flnet.settings import PREFIX, Settings
 from flnet.store.base import Store
 from flnet.store.memory import MemoryStore
 from flnet.text import text
+from flnet.wire.transport import Reply, Transport
 
 if TYPE_CHECKING:
     from flnet.security.tls import Channel
@@ -32,6 +37,11 @@ if TYPE_CHECKING:
 View = Mapping[str, Any]
 SHORTEST, LONGEST = 16, 1024  # characters of the secret
 MAX_FILE_BYTES = 64 * 1024
+INTRODUCTIONS = "/introductions"
+PAUSE_SECONDS = 5.0  # between two questions to the same introducer
+HURRY_SECONDS = 1.0  # while somebody waits whom it may introduce
+ANSWER_SECONDS = 5.0
+log = logging.getLogger(__name__)
 
 
 class Trust:
@@ -197,6 +207,64 @@ def _view(entry: TrustEntry) -> dict[str, Any]:
         "since": entry.since,
         "introduced_by": entry.introduced_by or None,
     }
+
+
+class Introductions:
+    """Asks introducers whom they accept.
+
+    What they said last holds until they say something else, over restarts, too.
+    """
+
+    def __init__(self, trust: Trust, transport: Transport, peers: Callable[[], Sequence[View]]) -> None:
+        """Args:
+        peers: views of the members, with their keys.
+        """
+        self._trust, self._transport, self._peers = trust, transport, peers
+
+    async def run(self) -> None:
+        """Ask them all, again and again."""
+        while True:
+            await self.ask()
+            await asyncio.sleep(HURRY_SECONDS if self._trust.pending() else PAUSE_SECONDS)
+
+    async def ask(self) -> None:
+        """Ask all introducers that are there, once."""
+        introducers = [
+            peer for peer in self._peers() if peer["state"] == "alive" and self._trust.is_introducer(peer["key"])
+        ]
+        await asyncio.gather(*(self._ask(peer["address"], peer["key"]) for peer in introducers))
+
+    async def _ask(self, address: str, key: str) -> None:
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                reply = await self._transport.fetch(address, INTRODUCTIONS)
+        except (TimeoutError, TransportError):
+            return  # what it said last holds
+        vouched = vouched_in(reply) if reply.status == 200 and reply.signer == key else None
+        if vouched is None:
+            return
+        try:
+            await self._trust.introduced(key, vouched)
+        except LocalError as exc:
+            log.warning("whom an introducer vouches for could not be kept: %s", exc)
+
+
+def introductions_of(trust: Trust) -> dict[str, Any]:
+    """What an introducer answers: those whom its people accepted, by fingerprint and name."""
+    return {"introductions": [{"fingerprint": mark, "name": name} for mark, name in trust.vouches()]}
+
+
+def vouched_in(reply: Reply) -> list[tuple[str, str]] | None:
+    """Fingerprints and names in such an answer; None if it is none, and nothing of it is taken then."""
+    try:
+        rows = json.loads(reply.body)["introductions"]
+        if not isinstance(rows, list) or len(rows) > MOST_KEPT:
+            return None
+        return [
+            (read_fingerprint(row["fingerprint"]), check_name(row["name"]) if row["name"] else "") for row in rows
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
 
 
 class Signing(NamedTuple):

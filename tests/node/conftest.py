@@ -8,7 +8,7 @@ import pytest
 
 from flnet.membership import state
 from flnet.membership.probing import Pauses
-from flnet.node import announcements
+from flnet.node import trust
 from tests.node import mesh
 
 WIRES = ("safetensors", "json")
@@ -34,4 +34,4 @@ def default_wire(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes that are made now probe their peers, and ask their introducers, ten times as often."""
     monkeypatch.setattr(state, "Pauses", partial(Pauses, tick=0.1, probe=0.2))
-    monkeypatch.setattr(announcements, "PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(trust, "PAUSE_SECONDS", 0.1)

@@ -9,9 +9,8 @@ from functools import lru_cache
 from hashlib import sha256
 
 from flnet.errors import NotAccepted, PeerError, SignatureNeeded
-from flnet.node import announcements as introductions
 from flnet.node.runtime import NodeRuntime
-from flnet.node.trust import Signing, Trust, made_of
+from flnet.node.trust import INTRODUCTIONS, Signing, Trust, introductions_of, made_of
 from flnet.protocol.messages import ModelParams
 from flnet.security.signatures import MeshKey
 from flnet.settings import Settings
@@ -78,8 +77,8 @@ def signed_receiver(node: NodeRuntime) -> SignedReceiver:
 async def answer(node: NodeRuntime, path: str, body: bytes, content_type: str, ip: str, key: str) -> Reply:
     if path.startswith(PARAMS) and not body:
         return Reply(200, bytes(await node.held(path.removeprefix(PARAMS))), BINARY_TYPE)
-    if path == introductions.PATH and node.trust is not None:
-        return Reply(200, json.dumps(introductions.introductions_of(node.trust)).encode())
+    if path == INTRODUCTIONS and node.trust is not None:
+        return Reply(200, json.dumps(introductions_of(node.trust)).encode())
     if not body:
         return Reply(200, json.dumps(node.info()).encode())
     return await node.receive(path, body, content_type, ip, key)

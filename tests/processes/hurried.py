@@ -7,7 +7,7 @@ from typing import Any
 
 from flnet.__main__ import main
 from flnet.membership.probing import Pauses
-from flnet.node import announcements, build, data_import, schedules
+from flnet.node import build, data_import, schedules, trust
 from flnet.node.core import NodeCore
 
 
@@ -16,7 +16,7 @@ def hurry() -> None:
     hurried: Any = build
     hurried.NodeCore = partial(NodeCore, pauses=Pauses(longest=1.0))
     data_import.EVERY_SECONDS = data_import.STILL_SECONDS = schedules.EVERY_SECONDS = 0.5
-    announcements.PAUSE_SECONDS = announcements.HURRY_SECONDS = 0.25
+    trust.PAUSE_SECONDS = trust.HURRY_SECONDS = 0.25
 
 
 if __name__ == "__main__":

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 import zstandard
 
-from flnet.node.announcements import Distances
 from flnet.node.core import NodeCore
 from flnet.node.formats import BodyFormats, BufferPool, Form
 from flnet.node.outbox import Outbox
+from flnet.node.peer_infos import Distances
 from flnet.node.round_history import Traffic
 from flnet.params.blob import Blob
 from flnet.params.params import Digest, Params, PeerId, TrainerId

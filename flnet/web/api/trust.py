@@ -8,9 +8,8 @@ from pydantic import Field
 
 from flnet.errors import NotPinned, TrustFull, UnknownKey
 from flnet.node import interface
-from flnet.node.announcements import PATH, introductions_of
 from flnet.node.interface import Node
-from flnet.node.trust import Trust
+from flnet.node.trust import INTRODUCTIONS, Trust, introductions_of
 from flnet.protocol.messages import PersonMessage
 from flnet.rounds.view import View
 from flnet.text import text
@@ -114,7 +113,7 @@ async def forget(node: Node, asked: NameKey) -> interface.View:
     return trust_view(node)
 
 
-@api.get(PATH, NODES, answer=IntroductionsView, refuses=(*UNSIGNED, NotPinned))
+@api.get(INTRODUCTIONS, NODES, answer=IntroductionsView, refuses=(*UNSIGNED, NotPinned))
 async def introductions(node: Node) -> interface.View:
     """In a pinned mesh: the nodes that people accepted here, for nodes that use this one as an introducer."""
     return introductions_of(trust_of(node))

@@ -1,0 +1,95 @@
+"""What peers say of themselves when they are asked, and how far away they are.
+
+Round-trip times are smoothed (Jacobson, 1988).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+from flnet.errors import TransportError
+from flnet.fingerprints import short
+from flnet.node.interface import PeerInfo, View
+from flnet.text import text
+from flnet.wire.transport import Transport
+
+GAIN = 1 / 8  # what the newest measurement weighs; Jacobson (1988), and RFC 6298, section 2
+SECONDS = 2.0  # a page should not wait longer for a peer
+ASKED = ("alive", "suspect")  # who is held for dead, has left or is not accepted yet is not waited for
+KEPT_SECONDS = 1.0  # whoever asks within that time is told the same: many pages ask peers no more often than one
+
+
+class Distances:
+    """A moving average of round-trip times for each peer; kept in memory only."""
+
+    def __init__(self, most: int = 512) -> None:
+        """Args:
+        most: peers that are remembered; whoever was measured the longest ago is forgotten first.
+        """
+        self._most = most
+        self._seconds: OrderedDict[str, float] = OrderedDict()
+
+    def measured(self, peer_id: str, seconds: float) -> None:
+        """A small request was answered so many seconds after it was sent; what is no duration is left out."""
+        if not (math.isfinite(seconds) and seconds >= 0):
+            return
+        before = self._seconds.pop(peer_id, seconds)
+        self._seconds[peer_id] = before + GAIN * (seconds - before)
+        if len(self._seconds) > self._most:
+            self._seconds.popitem(last=False)
+
+    def rtt_ms(self, peer_id: str) -> float | None:
+        """Milliseconds to this peer and back, to a hundredth; None while nothing was measured."""
+        seconds = self._seconds.get(peer_id)
+        return None if seconds is None else round(1000 * seconds, 2)
+
+
+class PeerInfos:
+    """What the peers say of themselves, asked of all at once, and kept for a moment."""
+
+    def __init__(self, transport: Transport, peers: Callable[[], Sequence[View]], distances: Distances) -> None:
+        """Args:
+        peers: the other nodes, as this one knows them.
+        distances: told how long answers took.
+        """
+        self._transport, self._peers, self._distances = transport, peers, distances
+        self._asking = asyncio.Lock()
+        self._until = float("-inf")
+        self._kept: Sequence[PeerInfo] = ()
+
+    async def get(self) -> Sequence[PeerInfo]:
+        """What each peer says, at most KEPT_SECONDS old."""
+        async with self._asking:
+            now = asyncio.get_running_loop().time
+            if now() >= self._until:
+                self._kept = await asyncio.gather(
+                    *(_ask(self._transport, peer, self._distances) for peer in self._peers())
+                )
+                self._until = now() + KEPT_SECONDS
+            return self._kept
+
+
+async def _ask(transport: Transport, peer: View, distances: Distances) -> PeerInfo:
+    name, address = peer["id"], peer["address"]
+    if peer["state"] not in ASKED:
+        return PeerInfo(name, address, error=peer["reason"] or text("does not answer"))
+    now = asyncio.get_running_loop().time
+    asked = now()
+    try:
+        async with asyncio.timeout(SECONDS):
+            reply = await transport.fetch(address, "/info")
+        distances.measured(name, now() - asked)
+        if reply.signer is not None and short(reply.signer) != peer["fingerprint"]:
+            return PeerInfo(name, address, error=text("another node than {peer} answers there", name))
+        info = json.loads(reply.body)
+    except TimeoutError:
+        return PeerInfo(name, address, error=text("no answer in {seconds} s", f"{SECONDS:g}"))
+    except (TransportError, ValueError, RecursionError) as exc:
+        return PeerInfo(name, address, error=text("no usable answer: {reason}", exc))
+    if reply.status != 200 or not isinstance(info, dict):
+        return PeerInfo(name, address, error=text("answered {status} instead of its state", reply.status))
+    return PeerInfo.claimed(name, address, info)
