@@ -2,8 +2,7 @@
 
 In a keyed mesh all nodes share a secret. In a pinned mesh people accept the keys of nodes: `node.trust` is a
 `Trust` there, and None elsewhere; `Introductions` asks introducers whom they accept. A decision is on the disk before
-it holds. In a test, `Trust(key)` works without
-a node: it keeps its book in memory.
+it holds. In a test, `Trust(key)` works without a node: it keeps its book in memory.
 """
 
 from __future__ import annotations
