@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 from tests.frozen.mixed_mesh import old_tree, packages_of
-from tests.frozen.places import ROOT, free_port
+from tests.frozen.places import EARLIER, ROOT, free_port
 
 DEMO = ("demo", "--nodes", "3", "--rounds", "2", "--exit")
 SECONDS = 300
@@ -27,10 +27,11 @@ SECONDS = 300
 def digests(python: str, tree: Path, trainer: str) -> list[str]:
     """The beginning of the model's digest after every round, on all nodes."""
     with tempfile.TemporaryDirectory() as folder:
+        packages = packages_of(tree, Path(folder) / "packages")
         clean = {name: value for name, value in os.environ.items() if not name.startswith("FLNET_")}
         ended = subprocess.run(
             [python, "-m", "flnet", *DEMO, "--trainer", trainer, "--base-port", str(free_port())],
-            env={**clean, "PYTHONPATH": str(packages_of(tree, Path(folder) / "packages"))},
+            env={**clean, "PYTHONPATH": f"{packages}{os.pathsep}{EARLIER}"},
             cwd=folder,
             capture_output=True,
             text=True,

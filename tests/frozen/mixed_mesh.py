@@ -3,8 +3,8 @@
     python -m tests.frozen.mixed_mesh [--kind binary] [--old-against-old]
 
 Both must end every round with the same model. FLNET_OLD_TREE names a checkout of 1a28d2c; without it, a worktree is made
-in a temporary folder. The Python of this checkout runs both, so what the old revision needs must be installed, too
-(`pip install 'aiohttp>=3.10'`), or FLNET_OLD_PYTHON names another one.
+in a temporary folder. The Python of this checkout runs both; what the old revision needs besides lies in .venv/earlier,
+where `make long` installs it, or FLNET_OLD_PYTHON names another Python.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 import httpx
 
-from tests.frozen.places import OLD, ROOT, free_port
+from tests.frozen.places import EARLIER, OLD, ROOT, free_port
 
 ROUNDS, SECONDS, TRAINER = 5, 120.0, "SMALL_DIGITS"
 KINDS: Mapping[str, Mapping[str, str]] = {
@@ -53,7 +53,7 @@ class Node:
         with (folder / f"{name}.log").open("wb") as log:
             self.process = subprocess.Popen(
                 [python, "-m", "flnet", "run"],
-                env={**clean, **variables, "PYTHONPATH": str(packages)},
+                env={**clean, **variables, "PYTHONPATH": f"{packages}{os.pathsep}{EARLIER}"},
                 cwd=folder,
                 stdout=log,
                 stderr=log,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 
 from tests.ports import free_port
 
-__all__ = ["HERE", "OLD", "ROOT", "TRAINERS", "free_port", "plugins"]
+__all__ = ["EARLIER", "HERE", "OLD", "ROOT", "TRAINERS", "free_port", "plugins"]
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 OLD = "1a28d2c"  # the revision that everything here was recorded at
+EARLIER = Path(sys.prefix) / "earlier"  # what that revision needs besides; `make long` installs it there
 TRAINERS = ("STEADY", "WAITING")
 
 
