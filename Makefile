@@ -35,7 +35,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 # Nodes and their training children are processes of their own: where Python is told to write no byte code, each of
-# them would compile all of flnet anew, a quarter of a second of a processor.
+# them would compile all of flnet again, a quarter of a second of a processor.
 compiled: venv
 	@$(BIN)/python -m compileall -q flnet trainers resources
 

@@ -19,13 +19,13 @@ from benchmarks.report import Report, Row, table
 
 PIECES = {
     "floors": "bare sockets, and the plain mesh",
-    "works": "the three works beside the plain mesh",
-    "exchange": "a round without training beside bare transfers",
+    "works": "the three works, compared with the plain mesh",
+    "exchange": "a round without training, compared with bare transfers",
     "wire": "bytes of a round, counted by the loopback device",
     "modes": "40 MB between nodes of open, keyed and pinned meshes",
-    "codec": "bodies of 40 MB beside memcpy",
-    "averaging": "ten updates of 40 MB beside memcpy",
-    "merging": "every merging rule, ten updates of 40 MB, beside the plain mean",
+    "codec": "bodies of 40 MB, compared with memcpy",
+    "averaging": "ten updates of 40 MB, compared with memcpy",
+    "merging": "every aggregation rule, ten updates of 40 MB, compared with the plain mean",
     "memory": "what a node holds, idle and after training",
     "latency": "how soon a node answers while it trains",
     "forming": "meshes of 10, 30 and 100 nodes",
@@ -33,7 +33,7 @@ PIECES = {
     "profile": "where a round's time goes",
     "curves": "accuracy by round for each wire format",
     "uneven": "part of the mesh, and one slow node: accuracy, bytes, time",
-    "cohort": "many small networks trained as one, beside one by one",
+    "cohort": "many small networks trained as one, compared with one by one",
     "page": "what the page costs in a real browser",
 }
 BASE_PORT = 4900
@@ -44,7 +44,7 @@ ROOT = Path(__file__).parent.parent
 def main() -> None:
     """Run what is asked for, and print the table; a measurement that fails is a row, not the end."""
     asked = _arguments()
-    # As pip does where it installs; where Python writes no byte code, each node would compile flnet anew.
+    # As pip does where it installs; where Python writes no byte code, each node would compile flnet again.
     compileall.compile_dir(ROOT / "flnet", quiet=2)
     report = Report(lambda text: print(text, file=sys.stderr, flush=True))
     machine = described()

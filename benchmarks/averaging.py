@@ -1,4 +1,4 @@
-"""The average of ten updates of 40 MB, beside memcpy of the same 400 MB."""
+"""The average of ten updates of 40 MB, compared with memcpy of the same 400 MB."""
 
 from __future__ import annotations
 

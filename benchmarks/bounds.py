@@ -1,4 +1,4 @@
-"""What was aimed at: the largest ratio to what stands beside a measurement, or the largest figure itself."""
+"""Bounds of measurements: the largest ratio to the baseline, or the largest figure."""
 
 from __future__ import annotations
 

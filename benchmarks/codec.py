@@ -1,4 +1,4 @@
-"""Bodies: 40 MB of parameters written and read in every wire format, beside memcpy of the same bytes."""
+"""Bodies: 40 MB of parameters written and read in every wire format, compared with memcpy of the same bytes."""
 
 from __future__ import annotations
 

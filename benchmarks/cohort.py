@@ -1,4 +1,4 @@
-"""Many small networks trained as one computation, beside the same one by one: MLFedAvg's network, two threads."""
+"""Many small networks trained as one computation, compared with one by one: MLFedAvg's network, two threads."""
 
 from __future__ import annotations
 

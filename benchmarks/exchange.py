@@ -1,4 +1,4 @@
-"""A round without training: from the last node's "trained" to all nodes' "round closed", beside bare transfers."""
+"""A round without training: from the last node's "trained" to all nodes' "round closed", compared with bare transfers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def run(options: Options) -> None:
 
 
 def one(options: Options, name: str, nodes: int, nbytes: int) -> None:
-    """One size: repetitions of a series of rounds, each beside the same transfers over bare sockets."""
+    """One size: repetitions of a series of rounds, each compared with the same transfers over bare sockets."""
     ask = Ask("STILL", nodes, {"wait_time_in_seconds_to_force_fedavg": PATIENCE_S}, {BYTES: str(nbytes)})
     ours: list[float] = []
     bare: list[float] = []

@@ -14,7 +14,7 @@ TURNS = 3
 
 
 def run(options: Options) -> None:
-    """Bare exchanges, then the plain mesh over bare sockets beside the one over HTTP."""
+    """Bare exchanges, then the plain mesh over bare sockets, compared with the one over HTTP."""
     report = options.report
     for nodes, size in ((4, 40_000_000), (16, 31_400)):
         seconds = bare_exchange(nodes, size, options.times(TURNS))

@@ -1,4 +1,4 @@
-"""Every merging rule over ten updates of 40 MB, beside the plain mean of the same ones."""
+"""Every aggregation rule over ten updates of 40 MB, compared with the plain mean of the same ones."""
 
 from __future__ import annotations
 

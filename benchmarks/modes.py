@@ -118,18 +118,18 @@ def signing(folder: Path, mesh: MeshKey | None) -> float:
         mesh: its key, if it has one.
     """
     own = load_signer(folder)
-    seal, gate = (
+    seal, verifier = (
         RequestSigner(own, mesh, secrets.token_hex(8)),
         RequestVerifier(own, mesh, lambda: secrets.token_hex(16)),
     )
     path, kind = f"{ModelParams.path}/{'0' * 64}", "application/octet-stream"
     first = seal.request("there", "GET", path, "", EMPTY)
-    seal.learn("there", first, 401, {"WWW-Authenticate": gate.me.challenge}.get)
+    seal.learn("there", first, 401, {"WWW-Authenticate": verifier.me.challenge}.get)
     begun = time.process_time()
     for _ in range(SIGNED):
         sealed = seal.request("there", "GET", path, "", EMPTY)
-        caller = gate.admit("GET", path, "", sealed.headers.get)
-        answer = {"Content-Type": kind, **gate.answer(caller, 200, kind, None)}
+        caller = verifier.admit("GET", path, "", sealed.headers.get)
+        answer = {"Content-Type": kind, **verifier.answer(caller, 200, kind, None)}
         assert sealed.answered(200, answer.get) is not None
     return (time.process_time() - begun) / SIGNED
 

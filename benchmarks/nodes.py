@@ -39,7 +39,7 @@ class Ask:
 
     Attributes:
         count: nodes.
-        settings: of all nodes, beside those that `flnet demo` gives; by field name.
+        settings: of all nodes, in addition to those that `flnet demo` gives; by field name.
         environ: more variables, for the trainers.
     """
 
@@ -253,7 +253,7 @@ def single(
     """One node started as a person starts it, with `flnet run`: its training child is forked by nobody else.
 
     Args:
-        own: settings of this node, beside those of `ask`; by field name.
+        own: settings of this node, in addition to those of `ask`; by field name.
         wrap: a module of Python, with its options, that runs it.
     """
     folder.mkdir(parents=True, exist_ok=True)

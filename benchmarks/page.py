@@ -20,7 +20,7 @@ from benchmarks.report import Row, short
 
 TRAINER = "MNIST"
 VIEWS = ("/", "/view/models", "/view/predict", "/view/data", "/view/settings", "/view/api")
-SLOWER = 4  # times, the processor of whoever looks
+SLOWER = 4  # by which the browser's processor is slowed down
 VISITS = 6
 EVENTS = 9
 IDLE_S = 60.0

@@ -1,4 +1,4 @@
-"""Figures beside figures: medians, ratios, spread, bounds, and the table that is printed."""
+"""Comparisons of figures: medians, ratios, spread, bounds, and the table that is printed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """ "held" or "missed" beside a bound; nothing where there is none; "no figure" where nothing came."""
+        """ "held" or "missed" for a bound; nothing where there is none; "no figure" where nothing came."""
         if self.bound is None:
             return "" if self.ours else "no figure"
         judged = self.ratios or list(self.ours)

@@ -20,7 +20,7 @@ SECONDS_A_ROUND = 47.0  # of virtual time that a round takes which waits for the
 
 
 def run(options: Options) -> None:
-    """All comparisons; each beside the same mesh without what is measured."""
+    """All comparisons, each with the same mesh without the feature that is measured."""
     data = digits(options.datasets, options.place("uneven"))
     rounds = max(4, options.times(ROUNDS))
     part_of_the_mesh(options, data, rounds)
@@ -29,7 +29,7 @@ def run(options: Options) -> None:
 
 
 def part_of_the_mesh(options: Options, data: Digits, rounds: int) -> None:
-    """C = 0.5 for half as many rounds again beside C = 1."""
+    """C = 0.5 for one and a half times as many rounds, compared with C = 1."""
     whole = LearningCluster(NODES, data, BATCH_S).run(rounds)
     half = LearningCluster(NODES, data, BATCH_S, rules=Rules(Participation(0.5))).run(rounds * 3 // 2)
     lines = [("nodes that train", "accuracy by round", "", "last", "MB a round", "MB in all")]
@@ -48,7 +48,7 @@ def part_of_the_mesh(options: Options, data: Digits, rounds: int) -> None:
 
 
 def slow_node(options: Options, data: Digits, rounds: int) -> None:
-    """One node ten times slower, with its training bounded by time, beside the mesh without it."""
+    """One node ten times slower, with its training bounded by time, compared with the mesh without it."""
     without = LearningCluster(NODES, data, BATCH_S, left_out=1).run(rounds)
     limit = without.training_s
     late = Rules(staleness=rounds)
@@ -66,7 +66,7 @@ def slow_node(options: Options, data: Digits, rounds: int) -> None:
 
 
 def without_rounds(options: Options, data: Digits, rounds: int) -> None:
-    """The same slow node in a mesh without common rounds, beside rounds that wait for it: accuracy over time."""
+    """The same slow node in an asynchronous mesh, compared with rounds that wait for it: accuracy over time."""
     seconds, every = max(4, rounds // 4) * SECONDS_A_ROUND, SECONDS_A_ROUND
     ways = (("in rounds", None), ("asynchronous", Rules(asynchronous=True)))
     meshes = {words: LearningCluster(NODES, data, BATCH_S, slow={NODES - 1: SLOWER}, rules=r) for words, r in ways}

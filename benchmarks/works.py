@@ -1,4 +1,4 @@
-"""The three works: rounds of flnet beside rounds of the plain mesh, in turns, while the nodes stay up."""
+"""The three works: rounds of flnet and of the plain mesh, in turns, while the nodes stay up."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class Node:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        # On loopback, whoever is there is the node that was just started.
+        # On loopback, the only node is the one that was just started.
         self.http = httpx.Client(base_url=self.address, trust_env=False, timeout=20, verify=False)  # noqa: S501
 
     def get(self, path: str) -> Any:

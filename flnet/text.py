@@ -22,7 +22,7 @@ from functools import lru_cache
 from string import Formatter
 from typing import Annotated, Any, SupportsIndex, TypeAlias
 
-CODES = "texts"  # the field that stands beside the English words
+CODES = "texts"  # the field that is added to the English words
 MAX_DEPTH = 8  # of texts within texts
 MAX_PARAMS = 32  # of one text
 MAX_LENGTH = 4000  # characters of a text that is restored

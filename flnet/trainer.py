@@ -290,7 +290,7 @@ class Prediction:
         meaning: "one_of": probabilities of classes of which one is right; "any_of": of labels, each by itself;
             "scores": numbers of which the largest wins.
         threshold: from which probability on a label of "any_of" is predicted.
-        answered: where a node has a model of its own beside the common one: which of them answered, "local" or
+        answered: if a node has a local and a common model: which of them made the prediction, "local" or
             "global", for each input; else empty.
         why: where an autoencoder chose: its error on each input, the mean square in the units of its inputs.
         limit: the error up to which the local model answers.
@@ -539,7 +539,7 @@ class Trainer(ABC):
     def personalise(self, task: Task) -> Mapping[str, Array]:
         """Train the private parameters on a new average, for trainers that declare `personalises`.
 
-        Asked after each average and before it is measured. `task.params` are the average beside the private
+        Asked after each average and before it is measured. `task.params` are the average with the private
         parameters as they are; names that are left out stay so.
         """
         raise NotOffered(text("this trainer has no method personalise"))

@@ -51,7 +51,7 @@ class ChestXRay(Trainer):
 
     What the exchange compares is the plain accuracy, as in the thesis: it is the one figure that a node whose
     patients are all of one kind has too, and it varies less by chance on a test split with 50 healthy children.
-    That a model calls everyone ill shows in balanced_accuracy, 0.5, which stands beside it.
+    That a model calls everyone ill shows in balanced_accuracy, 0.5, which is reported too.
     """
 
     label = "Chest X-Ray Pneumonia Dataset"

@@ -19,7 +19,7 @@ from ._mooc import all_enrolments, load_school, one_scale
 from ._options import is_whole, read_lines
 
 DATA_PLACE = "mooc_kddcup2015.npz"  # below FLNET_DATASETS_PATH
-OPTIONS_FILE = "mooc_k_means.toml"  # beside it
+OPTIONS_FILE = "mooc_k_means.toml"  # in the same folder
 _HIGH = 1.25  # a quarter of the logarithm of 147: few counts are larger
 _OF_EXPERIMENTS = {
     "rows": (text("how many enrolments are dealt, above 0"), is_whole),

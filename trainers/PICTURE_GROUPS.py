@@ -23,7 +23,7 @@ from ._orientations import CELLS, DIRECTIONS, NUMBERS, orientations
 from ._pictures import grey_pictures
 
 DATA_PLACE = "pictures"  # below FLNET_DATASETS_PATH
-OPTIONS_FILE = "picture_groups.toml"  # beside it
+OPTIONS_FILE = "picture_groups.toml"  # in the same folder
 SIDE = 32  # pixels
 SHARES = {"train": 0.8, "test": 0.2}
 _ENDINGS = {".jpeg", ".jpg", ".png"}

@@ -30,7 +30,7 @@ from flnet.trainer import (
 
 from ._options import Fits, is_whole, read_lines
 
-CENTROIDS, COUNTS = "centroids", "counts"  # as the merging rule reads them
+CENTROIDS, COUNTS = "centroids", "counts"  # as the aggregation rule reads them
 ALL = 1_000_000  # rows in a batch: more than a node has, so that a round is Lloyd's step
 MOST_COMPARED = 500  # rows of a silhouette
 _MOST_GROUPS = 200
@@ -126,7 +126,7 @@ class KMeans(Trainer):
         return Fit(params, seen, metrics={"loss": inertia(rows, fit.centroids)})
 
     def evaluate(self, params: Model) -> Score:
-        """The share of the test rows' variance that the groups explain; inertia and silhouette beside it."""
+        """The share of the test rows' variance that the groups explain; with inertia and silhouette."""
         rows, centroids = self._table.test, params[CENTROIDS]
         nearest, squares = assign(rows, centroids)
         apart = silhouette(rows, nearest, np.random.default_rng(0), MOST_COMPARED)

@@ -98,7 +98,7 @@ class Network:
         self._loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=None)
         images = tf.TensorSpec((None, *shape), tf.uint8)
         labels, weights = tf.TensorSpec((None,), tf.int64), tf.TensorSpec((classes,), tf.float32)
-        # One signature for all batch sizes, or the last batch of a pass would be compiled anew.
+        # One signature for all batch sizes, or the last batch of a pass would be compiled again.
         signature = [images, labels, weights]
         self._step = tf.function(self._descend, input_signature=signature)
         self._told_slopes = tf.function(self._slopes, input_signature=signature)

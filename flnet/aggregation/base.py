@@ -216,7 +216,7 @@ class Past(NamedTuple):
 def past_of(state: State, rule: str, start: RoundStart, reach: int) -> Past:
     """The shared part of the memory before this aggregation.
 
-    It begins anew where rounds were missed: the base is not the model made last, and not that of the next round.
+    It starts empty if rounds were missed: the base is neither the last model nor that of the next round.
 
     Args:
         state: of any rule, or none.
@@ -224,14 +224,14 @@ def past_of(state: State, rule: str, start: RoundStart, reach: int) -> Past:
         start: of the round.
         reach: merges after which nothing is left in the state of what came before them.
     """
-    anew = Past(apart=0 if start.number <= 0 else reach)
+    empty = Past(apart=0 if start.number <= 0 else reach)
     if not remembers(state, rule, start):
-        return anew
+        return empty
     assert state is not None
     merges, number, apart = (int(number) for number in state[_NOTES])
     if made_it(state, start):
         return Past(merges, number, apart)
-    return Past(merges, number, reach) if start.number == number + 1 else anew
+    return Past(merges, number, reach) if start.number == number + 1 else empty
 
 
 def remembers(state: State, rule: str, start: RoundStart) -> bool:

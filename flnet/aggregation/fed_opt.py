@@ -5,9 +5,9 @@ Hsu, Qi, Brown, "Measuring the Effects of Non-Identical Data Distribution for Fe
 Yogi. There is no server: every node takes the same step from the same mean, and remembers the same moments.
 
 Moments reach back without an end, so a node that joined, or missed an update, would never again have those of the
-others. Therefore all begin anew in every fiftieth round. Until then such a node takes its own steps, says that
-they are not the common ones, and adopts the others' model round by round. Who adopts a model keeps its moments:
-they say how changes were, which the model does not alter; who missed rounds begins anew.
+others. Therefore all nodes reset their moments in every fiftieth round. Until then such a node takes its own steps, states
+that they are not the common ones, and adopts the others' model round by round. A node that adopts a model keeps its
+moments, because they describe earlier changes; a node that missed rounds resets them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from flnet.protocol.updates import Update
 
 Block = NDArray[np.float64]
 Step = Callable[[Block, Block, Block], Block]  # (change, first moment, second; both written into) -> what is added
-PERIOD = 50  # rounds after which all begin anew
+PERIOD = 50  # rounds after which all nodes reset their moments
 _FIRST, _SECOND = "first moment", "second moment"
 
 

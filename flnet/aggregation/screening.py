@@ -170,7 +170,7 @@ def _reason(angle: float | None) -> str:
 
 Merge = Callable[[Sequence[Update]], Params]  # how updates of one round become one model
 Measure = Callable[[Params, Params, Schema], float]  # how far parameters are from a base
-GATE: str = text("largest update")  # what nodes agree on, by these names
+LARGEST_UPDATE: str = text("largest update")  # what nodes agree on, by these names
 CLIP: str = text("clipping of updates")
 
 
@@ -190,7 +190,7 @@ class Bounds:
         """The bounds that differ from the defaults, in words by name; peers must state the same."""
         statements = {}
         if self.ratio != Bounds.ratio:
-            statements[GATE] = text("{ratio} x the median", f"{self.ratio:g}") if self.ratio else "any"
+            statements[LARGEST_UPDATE] = text("{ratio} x the median", f"{self.ratio:g}") if self.ratio else "any"
         if self.clip != Bounds.clip:
             statements[CLIP] = text("to the norm {norm}", f"{self.clip:g}")
         return statements

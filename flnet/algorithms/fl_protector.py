@@ -252,7 +252,7 @@ class Selector:
         """A value that changes when the selector was trained again."""
         return params[STATE].tobytes() + params[PREFIX + "0.weight"].tobytes()
 
-    def judged(self, params: Model, inputs: Array) -> tuple[Array, Array, float]:
+    def choose(self, params: Model, inputs: Array) -> tuple[Array, Array, float]:
         """Whether the local model is to answer, for each input; the error by which, and the threshold."""
         names = fresh(self._shape, 0)
         measured = errors({name: params[PREFIX + name] for name in names}, self._scaled(inputs, params))
@@ -337,10 +337,10 @@ class Increment(TwoModels):
         """Predict with the selector's choice for each input."""
         if self._selector is None:
             return super().predict(params, inputs)
-        is_local, why, limit = self._selector.judged(params, inputs)
-        judged = self._by_choice(params, inputs, is_local)
+        is_local, why, limit = self._selector.choose(params, inputs)
+        predictions = self._by_choice(params, inputs, is_local)
         answered = tuple("local" if mine else "global" for mine in is_local)
-        return replace(judged, answered=answered, why=tuple(map(float, why)), limit=limit)
+        return replace(predictions, answered=answered, why=tuple(map(float, why)), limit=limit)
 
     @property
     def stands_alone(self) -> bool:
@@ -368,7 +368,7 @@ class Increment(TwoModels):
                 continue
             inputs = np.asarray(rows.inputs, np.float32)
             if self._known.get(figure, (b"", None))[0] != learnt:
-                self._known[figure] = (learnt, self._selector.judged(params, inputs)[0])
+                self._known[figure] = (learnt, self._selector.choose(params, inputs)[0])
             values = self._by_choice(params, inputs, self._known[figure][1]).values
             chosen[f"chosen_{figure}"] = float((values.argmax(1) == rows.labels).mean())
         return chosen

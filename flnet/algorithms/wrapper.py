@@ -141,7 +141,7 @@ class Wrapped(Trainer):
 class TwoModels(Wrapped):
     """A trainer with a local model next to the common one.
 
-    What nodes compare is the common model's accuracy; the local one's figures stand beside it as "local_...".
+    What nodes compare is the common model's accuracy; the local one's figures are added as "local_...".
     """
 
     takes_local = True  # whether it is the local model that answers, where nothing chooses by input
@@ -159,8 +159,8 @@ class TwoModels(Wrapped):
     def predict(self, params: Model, inputs: Array) -> Prediction:
         """The prediction of the chosen model."""
         model = self.local_model(params) if self.takes_local else self.inside(params)
-        judged = self.inner.predict(model, inputs)
-        return replace(judged, answered=("local" if self.takes_local else "global",) * len(inputs))
+        predictions = self.inner.predict(model, inputs)
+        return replace(predictions, answered=("local" if self.takes_local else "global",) * len(inputs))
 
     @property
     def stands_alone(self) -> bool:

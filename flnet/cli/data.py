@@ -21,7 +21,7 @@ from flnet.cli.output import console, counted, print_json, printable
 from flnet.compute.loader import find_trainers
 from flnet.compute.queue import make_queue
 from flnet.compute.verbs import PrepareRequest
-from flnet.datasets.archives import MAX_GIGABYTES, bring
+from flnet.datasets.archives import MAX_GIGABYTES, copy_or_unpack
 from flnet.datasets.dataset_import import bring_to, files_of, place_of
 from flnet.datasets.download import DATA_SETS, FileCheck, check_files, fetch, missing_files
 from flnet.datasets.files import replacing
@@ -33,18 +33,18 @@ from flnet.settings import Settings, Shard, load_settings
 _MOST_CLASSES = 12  # of which the counts are shown; JSON has them all
 
 
-def data_views(settings: Settings, telling: Callable[[str], None] = lambda trainer: None) -> Iterator[View]:
+def data_views(settings: Settings, progress: Callable[[str], None] = lambda trainer: None) -> Iterator[View]:
     """Describe the data of each trainer in turn; `missing` says why a trainer has none.
 
     Args:
         settings: of a node; its state folder is written to.
-        telling: told whom is asked next.
+        progress: called with the id of each trainer before it is asked.
     """
     pool = make_queue(settings)
     with asyncio.Runner() as runner:
         try:
             for file in find_trainers(settings):
-                telling(file.id)
+                progress(file.id)
                 yield runner.run(_view(pool, file.id, settings))
         finally:
             runner.run(pool.close())
@@ -359,7 +359,7 @@ def import_data(
     if len(words) == 1:
         if address or replace:
             raise click.UsageError("--node and --replace go with TRAINER and SOURCE")
-        imported = bring(source, _folder(path), name, limit_gigabytes or MAX_GIGABYTES)
+        imported = copy_or_unpack(source, _folder(path), name, limit_gigabytes or MAX_GIGABYTES)
         told = {"place": str(imported.place), "files": imported.files, "bytes": imported.size}
         lines = [f"{printable(imported.place)}: {counted(imported.files, 'file')}, {imported.size / 1e6:,.1f} MB"]
     elif name:

@@ -160,7 +160,7 @@ def audit_command(
         raise click.exceptions.Exit(1)
 
 
-def judged(stated: Contribution) -> str:
+def verdict_of(stated: Contribution) -> str:
     """Whether a contribution is signed, and by the key that it names."""
     if not stated.is_signed:
         return UNSIGNED
@@ -197,7 +197,7 @@ def _of_round(trainer: str, record: Mapping[str, Any]) -> Iterator[View]:
         except (KeyError, TypeError, ValueError):
             yield {**statement, "verdict": WRONG}
         else:
-            yield {**statement, "verdict": judged(stated)}
+            yield {**statement, "verdict": verdict_of(stated)}
 
 
 def _left_out(record: Mapping[str, Any]) -> Iterator[View]:

@@ -150,7 +150,7 @@ def set_up_logging(level: str) -> None:
 ACCURACY = "accuracy"  # shown in a column of its own; a further metric of this name is the same one
 FEW = 6
 # Of many figures those come first that hide least: a guess of the commonest class does not shine in them.
-TELLING = ("f1_macro", "balanced_accuracy", "auc", "argmax_accuracy", "r2")
+MAIN_METRICS = ("f1_macro", "balanced_accuracy", "auc", "argmax_accuracy", "r2")
 Metrics = Mapping[str, float]
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -204,9 +204,9 @@ def chosen_metrics(names: Iterable[str], every: bool) -> list[str]:
 
 
 def _rank(name: str) -> int:
-    """Where the figure stands in TELLING, also as global_f1_macro or official_auc."""
-    ends = (place for place, end in enumerate(TELLING) if name == end or name.endswith("_" + end))
-    return next(ends, len(TELLING))
+    """Where the figure stands in MAIN_METRICS, also as global_f1_macro or official_auc."""
+    ends = (place for place, end in enumerate(MAIN_METRICS) if name == end or name.endswith("_" + end))
+    return next(ends, len(MAIN_METRICS))
 
 
 def metric_words(figures: Metrics, every: bool) -> str:

@@ -26,7 +26,7 @@ from flnet.web.server import bind, serve
 
 PARENT_CHECK_SECONDS = 1.0
 MESHES = {
-    "open": "open: whoever asks takes part",
+    "open": "open: every node that reaches this one may take part",
     "keyed": "keyed: who knows its key takes part",
     "pinned": "pinned: whose key a person accepted takes part, with TLS",
 }

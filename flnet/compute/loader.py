@@ -69,7 +69,7 @@ class Sources:
         self._files: dict[Path, bool] = {}
 
     def frameworks_of(self, path: Path) -> frozenset[str]:
-        """The frameworks that a source file imports, or the files beside it that it imports.
+        """The frameworks that a source file imports, directly or through files in the same folder.
 
         Raises:
             UnreadableSource: the file cannot be read or has a syntax error.
@@ -177,8 +177,8 @@ def import_trainer(file: TrainerFile, settings: TrainerSettings, *, again: bool 
     """Import the file and make its trainer, with what the node's method does around it; in the worker only.
 
     Args:
-        again: read a file that lies outside every package anew, as it may have changed; else trainers of several
-            nodes in one process are of one class.
+        again: import a file outside of all packages again, because it may have changed; otherwise the trainers of
+            several nodes in one process share a class.
 
     Raises:
         TrainerError: the file is broken, or makes no trainer, or none that the method can do with.

@@ -28,7 +28,7 @@ from flnet.trainer import Progress, TrainerFile
 Result = TypeVar("Result")
 log = logging.getLogger(__name__)
 _CLOSE_S = 5.0  # a trainer in the queue's own thread ends at its next batch, or is left behind
-_SWITCH_S = 0.0005  # of the interpreter lock, beside a trainer in the same process: keeps answers prompt
+_SWITCH_S = 0.0005  # of the interpreter lock, if a trainer runs in the same process: keeps answers prompt
 
 
 class ComputeQueue(Protocol):

@@ -225,7 +225,7 @@ def forked(server: Path, file: TrainerFile, threads: int) -> Forked:
 def _order(file: TrainerFile, threads: int) -> dict[str, Any]:
     return {
         "frameworks": sorted(file.frameworks),
-        # A person's own file is read by each child anew, so that it can be changed.
+        # Each child reads a person's own file again, so that it can be changed.
         "module": file.module if file.module.startswith(_SHIPPED) else "",
         "threads": threads,
         "environment": {**environment(), **thread_bounds(threads)},

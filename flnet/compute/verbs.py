@@ -125,7 +125,7 @@ class ExportRequest(TrainerRequest[bytes]):
 
 @dataclass(frozen=True)
 class Work:
-    """The trainer that does a call, and what it is given beside the request.
+    """The trainer that does a call, and what it needs in addition to the request.
 
     Attributes:
         name: id of the trainer, for messages.

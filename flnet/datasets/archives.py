@@ -59,7 +59,7 @@ _NAME = re.compile(r"[^/\\\0]{1,200}")
 
 
 @dataclass(frozen=True)
-class Brought:
+class CopiedData:
     """A data set that was copied or unpacked: its folder, number of files, and bytes."""
 
     place: Path
@@ -72,7 +72,7 @@ class Limit:
     """Counts files and bytes that are written, and raises when there are too many.
 
     Attributes:
-        source: what is brought, for the words.
+        source: of the data, for messages.
         size: bytes of all files together.
         remedy: what to do where that is too little.
     """
@@ -108,15 +108,15 @@ class Limit:
             raise DataMissing(text("{source} holds more than {size} GB", self.source, size), self.remedy)
 
 
-def bring(
+def copy_or_unpack(
     source: Path, datasets: Path, name: str | None = None, limit_gigabytes: float = MAX_GIGABYTES
-) -> Brought:
+) -> CopiedData:
     """Copy a file or folder, or unpack a zip or tar archive, into the folder of data sets.
 
-    An archive that holds a single folder brings that folder.
+    If an archive contains only one folder, that folder is unpacked.
 
     Args:
-        source: what is brought; left as it is.
+        source: the file or folder; it is not changed.
         datasets: the folder of data sets; made if it is not there.
         name: what it is called there; its own name if absent.
         limit_gigabytes: of all files together, unpacked.
@@ -145,7 +145,7 @@ def bring(
         raise DataMissing(what, "fetch or pack it again") from exc
     except (OSError, RuntimeError, ValueError) as exc:  # RuntimeError: a zip file with a password
         raise DataMissing(f"{source} cannot be brought to {datasets}: {exc}", "mend that, and try again") from exc
-    return Brought(target, limit.files, limit.written)
+    return CopiedData(target, limit.files, limit.written)
 
 
 def drafted(source: Path, draft: Path, limit: Limit) -> Path:

@@ -308,7 +308,7 @@ class Upload:
             place: where they go.
             gigabytes: of all files together, unpacked.
             replace: whether they may take the place of others.
-            add: whether they are further examples beside those that are there.
+            add: whether the examples are added to the existing ones.
 
         Raises:
             DataThere: there are data, and they may not be replaced.

@@ -232,7 +232,7 @@ def read_multi_label(
     Args:
         path: the file.
         label_columns: which columns are labels; needed for CSV, and for ARFF with neither XML nor `-C n`.
-        labels_xml: Mulan's list of labels; beside an ARFF file the .xml of the same name is taken.
+        labels_xml: Mulan's list of labels; by default the .xml file with the name of the ARFF file.
         ignore: columns that are neither feature nor label, an identity number for instance.
         on_bad_rows: "stop" raises at the first one, "skip" leaves them out and counts them in `skipped`.
 

@@ -306,7 +306,7 @@ class OwnLabels:
 
         Args:
             words: of each row one of `words`, or nothing.
-            coarse: of each row a class of the own space beside it, or nothing.
+            coarse: for each row also a class of the own space, or nothing.
         """
         own = {name: at for at, name in enumerate(self.own)}
         desired = {name: at for at, name in enumerate(self.desired) if name not in own}
@@ -315,7 +315,7 @@ class OwnLabels:
         other = np.array([own.get(word, -1) for word in listed], np.int64)
         if coarse is not None:
             beside = np.array([own.get(word, -1) for word in coarse], np.int64)
-            # beside a label of the own space a word of both spaces is meant as the desired one
+            # with a label of the own space, a word of both spaces means the desired one
             both = {name: at for at, name in enumerate(self.desired)}
             fine = np.where(beside >= 0, np.array([both.get(word, -1) for word in listed], np.int64), fine)
             other = np.where(beside >= 0, beside, other)

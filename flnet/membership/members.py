@@ -285,7 +285,7 @@ def check(s: MeshState, peer: PeerId) -> list[Effect]:
 
 
 def probe(s: MeshState, to: PeerId, **fields: Any) -> Effect:
-    """The probe of a member, with news beside it."""
+    """The probe of a member, with news."""
     news = s.roster.gossip.take(repeats(s.roster.size), first=to)
     member = s.roster.known[to]
     if member.state is not State.ALIVE and all(PeerId(n.id) != to for n in news):

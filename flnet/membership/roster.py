@@ -132,7 +132,7 @@ def news_of(peer: Peer, standing: Status, by: PeerId | None = None) -> News:
     return News(id=peer.id, ip=peer.ip, port=peer.port, state=standing.state.value, incarnation=number, by=by)
 
 
-PER_MESSAGE = 32  # pieces of news beside one probe
+PER_MESSAGE = 32  # pieces of news in one probe
 
 
 @dataclass
@@ -235,9 +235,9 @@ class Roster:
         return [*gone, *self.seen(peer_id, incarnation)]
 
     def seen(self, peer_id: PeerId, incarnation: int = 0) -> list[Effect]:
-        """A member showed at first hand that it is there; whoever sees that vouches for it.
+        """A member proved that it is alive; the node that saw the proof vouches for it.
 
-        SWIM lets only the accused raise its incarnation. Here whoever hears from it may, too: a node that was
+        SWIM lets only the accused raise its incarnation. Here a node that hears from it may, too: a node that was
         restarted, or that speaks the thesis' form only, is back with its first word.
         """
         member = self.known[peer_id]

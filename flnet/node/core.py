@@ -109,7 +109,7 @@ class NodeCore:
         return trainer, event
 
     def _refuse_stranger(self, message: JobMessage, packet: Packet) -> None:
-        """What is wrong with the parameters is told first: whoever tries the examples by hand learns from it.
+        """Errors in the parameters are reported first, because people who try the examples by hand learn from them.
 
         Raises:
             ParamsRefused: they do not fit.

@@ -74,7 +74,7 @@ class DataImports:
         Args:
             trainer: that is to read them.
             replace: whether they may take the place of data that are there.
-            add: whether they are further examples beside those.
+            add: whether the examples are added to the existing ones.
 
         Raises:
             UnknownTrainer: no such job.

@@ -37,7 +37,7 @@ T = TypeVar("T")
 CONTROL_BYTES = 64 * 1024  # of a body without parameters
 BYTES_PER_NUMBER = 32  # of a number in JSON, generously
 BYTES_PER_ARRAY = 256  # of an array's description in a header
-OFF_LOOP_BYTES = 64 * 1024  # larger bodies are encoded and decoded beside the event loop
+OFF_LOOP_BYTES = 64 * 1024  # larger bodies are encoded and decoded in a thread
 _PACKED: dict[Form, Encoding] = {"float16": "float16", "int8": "int8"}
 KEPT_BLOBS = 4  # packed and compressed bodies that are kept for the next peer that fetches them
 PACKED = 2  # times fewer bytes than the arrays have: then most of them are packed, and zstd saves something more
@@ -238,7 +238,7 @@ def settle() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.collect()  # counts anew what there is
+    gc.collect()  # counts what exists
 
 
 async def give_back_when_idle(buffers: BufferPool, is_busy: Callable[[], bool], every: float) -> None:

@@ -292,7 +292,7 @@ class ModelService:
 
 
 def metadata_of(chosen: SelectedModel, declared: Declaration) -> dict[str, str]:
-    """What stands in a file beside the arrays; lists and mappings as JSON, what is not known left out."""
+    """The metadata of a file; lists and mappings as JSON, unknown values left out."""
     figures, record = chosen.figures, chosen.figures["record"] or {}
     metadata = {
         "flnet_version": flnet.__version__,

@@ -82,7 +82,7 @@ OTHER_KEY = text("its answer names another key than the one that signed it")
 def goes_along(
     message: Message, params: Params | None, accepts: frozenset[str], push_bytes: int = PUSH_BYTES
 ) -> bool:
-    """Whether the parameters travel beside the message.
+    """Whether the parameters are sent with the message.
 
     A peer that only supports the thesis' JSON gets all of them. Others get the digest of a start or a claim, because
     they usually hold that model already; an update is new to all of them.

@@ -20,7 +20,9 @@ from flnet.wire.transport import Transport
 GAIN = 1 / 8  # what the newest measurement weighs; Jacobson (1988), and RFC 6298, section 2
 SECONDS = 2.0  # a page should not wait longer for a peer
 ASKED = ("alive", "suspect")  # who is held for dead, has left or is not accepted yet is not waited for
-KEPT_SECONDS = 1.0  # whoever asks within that time is told the same: many pages ask peers no more often than one
+KEPT_SECONDS = (
+    1.0  # requests within that time get the same answer, so many pages do not cause more requests than one
+)
 
 
 class Distances:
@@ -28,7 +30,7 @@ class Distances:
 
     def __init__(self, most: int = 512) -> None:
         """Args:
-        most: peers that are remembered; whoever was measured the longest ago is forgotten first.
+        most: number of peers that are kept; the one with the oldest measurement is removed first.
         """
         self._most = most
         self._seconds: OrderedDict[str, float] = OrderedDict()

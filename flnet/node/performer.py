@@ -138,7 +138,7 @@ class CommitQueue:
     async def _end(self, step: Step) -> None:
         try:
             answer = await self._finish(step)
-        except Exception as exc:  # a refusal, or a bug: for whoever waits
+        except Exception as exc:  # a refusal, or a bug: for the task that waits
             if not step.answered.done():
                 step.answered.set_exception(exc)
         else:

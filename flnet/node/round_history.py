@@ -229,7 +229,7 @@ class PeerHistory:
         """Accuracies of this trainer's job by peer, of the first MOST_PEERS that have trained it."""
         jobs = [(info, job) for info in infos if (job := info.job(trainer)) is not None and job.current_round >= 0]
         jobs = jobs[:MOST_PEERS]
-        async with self._asking:  # whoever looks at the same time waits for the same answers
+        async with self._asking:  # concurrent readers wait for the same answers
             points = await asyncio.gather(*(self._of(trainer, info, job) for info, job in jobs))
         while len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)

@@ -332,7 +332,7 @@ def _ruled(
 
 
 BLOCK = 131_072  # numbers that one step looks at, so that what it writes stays in a core's cache
-_LANES = 4_096  # sums that are kept beside each other, so that their order is fixed and they are still quick
+_LANES = 4_096  # parallel sums, which fix the order of the additions and are still fast
 
 
 class Total:

@@ -20,7 +20,7 @@ class KeptUpdate:
     """An update that counts in a round that is not averaged yet.
 
     Attributes:
-        digest: by which its parameters are fetched again after a restart; None where they are kept beside it.
+        digest: of parameters to be fetched again after a restart; None if the parameters are saved with it.
     """
 
     update: Update
@@ -52,7 +52,7 @@ class Save:
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer the request that is being handled with this message, parameters beside it."""
+    """Answer the current request with this message and its parameters."""
 
     message: Message
     params: Params | None = None
@@ -76,7 +76,7 @@ class CancelWork:
 
 @dataclass(frozen=True)
 class Train:
-    """Train in the single lane, then measure. Ends in Trained or TrainingFailed."""
+    """Train in the compute queue, then measure. Ends in Trained or TrainingFailed."""
 
     key: RoundKey
     params: Params
@@ -153,7 +153,7 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Send:
-    """Send a message, parameters beside it, to each of these peers, concurrently.
+    """Send a message with its parameters to each of these peers, concurrently.
 
     Where the message names their digest, a peer that can fetch them by it may be sent the message alone. Each
     peer's answer comes back as an event of its own: SendFailed, SendRefused, ClaimAnswered.
@@ -185,7 +185,7 @@ class SendProbe:
 
 @dataclass(frozen=True)
 class Publish:
-    """Tell whoever watches: a kind ("round_started"), a plain sentence, and figures."""
+    """Add an event to the event log: a kind ("round_started"), a sentence, and data."""
 
     kind: str
     text: str

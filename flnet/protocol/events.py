@@ -139,7 +139,7 @@ class RolledBack(Event):
     """A person wants the job to go on from a model that it held before.
 
     Attributes:
-        shared, private: its parameters, the private ones as they were beside it.
+        shared, private: its parameters, and the private ones that belong to it.
         round, contributors: of the average that it is.
         accuracy: of it on the own test split, as far as it is known.
     """

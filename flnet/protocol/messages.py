@@ -2,7 +2,7 @@
 
 Field names on the wire are camelCase. Messages between nodes ignore fields they do not know, so that a
 newer peer can say more; what a person sends may hold nothing unknown, so that a typing error is seen.
-Arrays never stand in a message: they travel beside it, in a Packet.
+A message never contains arrays. They are sent with it, in a Packet.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Message(BaseModel):
     )
 
     path: ClassVar[str] = ""
-    carries_params: ClassVar[bool] = False  # whether parameters may travel beside it
+    carries_params: ClassVar[bool] = False  # whether parameters may be sent with it
 
     @classmethod
     def read(cls, fields: Any) -> Any:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from flnet.aggregation.base import MERGING
-from flnet.aggregation.screening import CLIP, GATE
+from flnet.aggregation.screening import CLIP, LARGEST_UPDATE
 from flnet.errors import ParamsRefused
 from flnet.rounds.settings import COMMON, LATE_UPDATES, PARTICIPATION, ROUNDS, TRAINING, USUAL, JobSettings
 from flnet.text import joined, text
 
 # What the settings of a node add to what its trainer states.
-RULES = frozenset({PARTICIPATION, LATE_UPDATES, ROUNDS, GATE, CLIP, MERGING, TRAINING})
+RULES = frozenset({PARTICIPATION, LATE_UPDATES, ROUNDS, LARGEST_UPDATE, CLIP, MERGING, TRAINING})
 # What it means if a node states nothing of it; else it means nothing.
 _UNSTATED = {ROUNDS: COMMON, TRAINING: "plain", MERGING: USUAL}
 _SHORT = 120  # characters up to which both sides are shown whole

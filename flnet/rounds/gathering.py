@@ -344,7 +344,7 @@ class Gathering:
         return tuple(self.updates[peer] for peer in sorted(self.updates.keys() - set(self.folded)))
 
     def _is_full(self, coming: int = 0) -> bool:
-        """Whether there is no room for a further update beside those held and so many on their way."""
+        """Whether there is no room for another update in addition to the held ones and so many that are being fetched."""
         if self._room is None:
             return False
         held = sum(update.peer != self.me for update in self._held())
@@ -367,7 +367,7 @@ class Gathering:
         return [Fold(self.key, batch)]
 
     def _pull(self) -> list[Effect]:
-        """Fetch what is offered, as much as there is room for; whoever comes next in the order always may."""
+        """Fetch offered updates for which there is room; the next one in the order is always fetched."""
         effects: list[Effect] = []
         for peer in sorted(self.offers.keys() - self.fetching):
             if not self._is_full(len(self.fetching)) or peer <= self.missing[0]:

@@ -235,7 +235,7 @@ class Schedule:
         return left + (self.window.opens_in(then) if self.window else 0.0)
 
     def _elapsed(self, facts: Facts, moment: Moment) -> float:
-        """Since the newest round; a clock that was put back begins anew."""
+        """Seconds since the newest round; 0 if the clock was put back."""
         return max(moment.now - facts.since, 0.0)
 
 

@@ -1,6 +1,6 @@
 """The one table of a job's legal steps: phase -> event -> phases it may lead to.
 
-Two rules for whoever edits it: an event that a phase may meet stands in that phase's row, even if it changes
+Two rules for changes of the table: an event that a phase may meet stands in that phase's row, even if it changes
 nothing (late messages are normal, silence about them is not), and what cannot happen does not; and
 docs/rounds.md holds the picture that `draw` makes of this table, so change both together. Tests hold both.
 

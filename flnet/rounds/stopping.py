@@ -622,8 +622,8 @@ class Stopping:
         self.due = is_mine
 
     def restart_deadline(self) -> list[Effect]:
-        """After a restart: the time that the goal gives the series begins anew, for jobs know no clock; the first
-        node whose time is over tells all others.
+        """After a restart, set the time limit of the goal again in full, because jobs have no clock. The first
+        node whose limit is reached tells all others.
         """
         seconds = self.series.goal.seconds if self.series else None
         return [] if seconds is None else [SetTimer(DEADLINE, seconds)]

@@ -252,7 +252,7 @@ def examine_key(folder: Path, mend: bool = False) -> KeyState:
     """Whether the folder's key is whole, and readable by its owner only.
 
     Args:
-        mend: repair the mode of the file and the note beside it; a damaged key is left as it is.
+        mend: repair the mode of the file and its note; a damaged key is left as it is.
     """
     private = folder / PRIVATE
     try:

@@ -173,7 +173,7 @@ class RequestSigner:
         return True
 
     def check(self, inputs: str, proofs: str, parts: ReplyParts) -> str:
-        """The public key of whoever signed an answer.
+        """The public key of the signer of an answer.
 
         Raises:
             SignatureRefused: it is not signed as it should be.

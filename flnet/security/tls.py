@@ -114,7 +114,7 @@ class Channel:
         self.known: ssl.SSLContext = _client(trusts)
 
     def stranger(self) -> PeerContext:
-        """For one request to whoever is there; its `seen` says who that was."""
+        """For one request to any node at an address; `seen` then holds its key."""
         return _client(None)
 
 

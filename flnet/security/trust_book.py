@@ -231,9 +231,9 @@ class TrustBook:
         return [(mark, entry.name) for mark, entry in self.accepted.items() if not entry.introduced_by]
 
     def introduced(self, introducer: str, vouched: Sequence[tuple[str, str]], at: float) -> list[Publish]:
-        """An introducer says for whom it vouches, fingerprints and names; whoever is missing is trusted no more.
+        """Set the nodes for which an introducer vouches, by fingerprint and name; missing ones are no longer trusted.
 
-        What a person here decided holds, whatever introducers say. Who is no introducer says nothing.
+        Decisions of a person here take precedence. A node that is not an introducer has no effect.
         """
         by = print_of(introducer)
         giver = self.accepted.get(by)

@@ -52,7 +52,7 @@ class KeptModel:
         figures: what is known of it, plain JSON data.
         nbytes: of all its parameters.
         shared: None in a list.
-        private: of this node alone, as they were beside this model; they never leave it for another node.
+        private: parameters of this node that belong to this model; they are never sent to another node.
         pinned: whether a person wants it kept until it is unpinned.
     """
 
@@ -80,7 +80,7 @@ class SavedJob:
         sent: its newest own update.
         updates: of peers, in rounds that are not averaged yet.
         records: of rounds that are over, one for each (round, initiator), in the order of rounds.
-        remembered: what its merging rule remembers.
+        remembered: what its aggregation rule remembers.
         models: that become the newest ones that are kept, in this order, as by `Store.keep_model`.
     """
 

@@ -48,7 +48,7 @@ Level = Literal["ok", "warning", "error"]
 
 
 def set_aside(database: Path) -> Path:
-    """Rename a database that cannot be read, and what SQLite keeps beside it; its new name."""
+    """Rename a database that cannot be read, with SQLite's files next to it; return its new name."""
     aside = free_name(database)
     for ending in ("", "-wal", "-shm"):
         with contextlib.suppress(FileNotFoundError):

@@ -51,7 +51,7 @@ CREATE TABLE events (
 """
 _TRUST = "CREATE TABLE trust (fingerprint TEXT PRIMARY KEY, fields TEXT NOT NULL) WITHOUT ROWID"
 _STATED = "ALTER TABLE updates ADD COLUMN more TEXT"  # JSON: with what an update began, and what is stated of it
-_REMEMBERED = "ALTER TABLE jobs ADD COLUMN remembered TEXT"  # the file of what a merging rule remembers
+_REMEMBERED = "ALTER TABLE jobs ADD COLUMN remembered TEXT"  # the file of what an aggregation rule remembers
 STEPS: Sequence[str] = (_FIRST, _TRUST, _STATED, _REMEMBERED)
 VERSION = len(STEPS)
 CACHE_KILOBYTES = 512  # of pages that SQLite keeps in memory, which fill as the database grows; it would take 2 MB

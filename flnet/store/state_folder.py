@@ -1,8 +1,8 @@
 """The files of a state folder: parameters, the node's id, and the lock that keeps a second process out.
 
 Parameters are safetensors files, each named by the digest of what it holds. A file is written under another name,
-forced to the disk, and then renamed: whoever finds a file under its digest finds all of it, whenever the process or
-the machine stopped. The id is in a file beside the database, so that it survives the loss of the database.
+forced to the disk, and then renamed: a file under its digest is complete, whenever the process or
+the machine stopped. The id is in a file of its own, so that it survives the loss of the database.
 """
 
 from __future__ import annotations

@@ -174,12 +174,12 @@ class BinaryCodec:
         return self._blob(params, metadata or {})
 
     def decode(self, kind: type[Message], body: bytes | memoryview) -> Packet:
-        """Read a message of this kind; without arrays beside it the parameters are None.
+        """Read a message of this kind; without arrays the parameters are None.
 
         Raises:
             UnreadableBody: no safetensors file, or one without a message.
             InvalidMessage: a field is missing or breaks its rule.
-            ParamsRefused: the arrays are none that are taken, or none travel beside this message.
+            ParamsRefused: the arrays are none that are taken, or this message has none.
         """
         head, whole = _opened(body)
         if head.fields is None:

@@ -122,7 +122,7 @@ def _dtype_for(name: str, flat: list[Any]) -> str:
         smallest, largest = min(flat), max(flat)
         if largest < 2**63:
             return "int64"
-        # JSON's reader hands over up to 2^64 - 1 as a whole number; beside a negative one no dtype holds both.
+        # JSON's reader hands over up to 2^64 - 1 as a whole number; no dtype holds both it and a negative one.
         return "uint64" if smallest >= 0 else "float64"
     if kinds == {bool}:
         return "bool"

@@ -116,7 +116,7 @@ class Budget:
         self.renew()
 
     def renew(self) -> None:
-        """Begin anew, with all of the time and the shortest pause."""
+        """Start again, with the whole timeout and the shortest pause."""
         self.deadline = now() + self._seconds
         self._pause = FIRST_PAUSE
 

@@ -14,7 +14,7 @@ from flnet.params.blob import Blob, Landing
 from flnet.security.signatures import EMPTY
 
 MOST_WAIT = 3600  # seconds that a peer may ask for
-OFF_LOOP_BYTES = 256 * 1024  # larger bodies are hashed beside the event loop
+OFF_LOOP_BYTES = 256 * 1024  # larger bodies are hashed in a thread
 
 
 @dataclass(frozen=True)

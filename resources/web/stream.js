@@ -19,7 +19,7 @@ export function follow(url, { opened, lost, told }) {
     } catch {
       // Whatever it was, the next attempt shows.
     }
-    if (running !== control) return; // paused meanwhile, or begun anew
+    if (running !== control) return; // paused meanwhile, or started again
     running = null;
     lost();
     timer = setTimeout(run, pause * (0.75 + Math.random() / 2));

@@ -1,4 +1,4 @@
-"""What the tests of merging rules share: updates from rows of numbers, and one merge."""
+"""What the tests of aggregation rules share: updates from rows of numbers, and one merge."""
 
 from __future__ import annotations
 

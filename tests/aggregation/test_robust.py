@@ -1,4 +1,4 @@
-"""What holds for every merging rule that bears hostile updates."""
+"""What holds for every aggregation rule that bears hostile updates."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from flnet.aggregation.median import geometric_median, median
 from flnet.aggregation.screening import (
     CLIP,
     FEWEST,
-    GATE,
+    LARGEST_UPDATE,
     USUAL,
     Bounds,
     Screening,
@@ -52,7 +52,7 @@ def screened(*updates: Update, bounds: Bounds = USUAL) -> Screening:
     return made
 
 
-# --- the gate
+# --- the largest update
 
 
 def test_the_one_that_moved_absurdly_far_is_refused_in_words() -> None:
@@ -151,8 +151,8 @@ def test_naming_another_base_changes_no_distance() -> None:
 
 def test_only_what_is_not_usual_is_stated() -> None:
     assert USUAL.stated() == {}
-    assert Bounds(ratio=0, clip=1.5).stated() == {GATE: "any", CLIP: "to the norm 1.5"}
-    assert replace(USUAL, ratio=10).stated() == {GATE: "10 x the median"}
+    assert Bounds(ratio=0, clip=1.5).stated() == {LARGEST_UPDATE: "any", CLIP: "to the norm 1.5"}
+    assert replace(USUAL, ratio=10).stated() == {LARGEST_UPDATE: "10 x the median"}
 
 
 def test_an_update_keeps_what_else_is_said_of_it() -> None:
@@ -259,7 +259,7 @@ def test_a_minority_cannot_stretch_the_norm_beyond_the_honest_ones(
     assert max(abs(float(one.params["w"][0])) for one in result.updates) <= max(honest) * (1 + 1e-12)
 
 
-# The cosine gate: angles worked by hand, and who is left out.
+# The cosine filter: angles worked by hand, and who is left out.
 
 
 def test_angles_are_those_to_the_median_of_the_changes() -> None:

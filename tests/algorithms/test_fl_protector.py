@@ -94,8 +94,8 @@ def own() -> tuple[Increment, dict[str, Any], Any, Any]:
 
 def test_each_input_is_judged_by_the_model_that_knows_its_like(own: tuple[Any, Any, Any, Any]) -> None:
     node, params, x, foreign = own
-    judged = node.predict(params, np.concatenate([x[:50], foreign.inputs[:50]]))
-    checked = checked_prediction(judged, 100, 2, "T")
+    predictions = node.predict(params, np.concatenate([x[:50], foreign.inputs[:50]]))
+    checked = checked_prediction(predictions, 100, 2, "T")
     assert checked.answered[50:] == ("global",) * 50
     assert checked.answered[:50].count("local") >= 47
     assert len(checked.why) == 100
@@ -118,10 +118,10 @@ def test_a_person_may_say_which_model_answers(own: tuple[Any, Any, Any, Any], ch
     node, params, x, _ = own
     other = Increment(node.inner, node.inner, 0, Method(personal="increment", choice=choice))
     known = {name: params[name] for name in other.initial_params(0)}
-    judged = other.predict(known, x)
-    assert judged.answered == (choice,) * len(x)
-    assert judged.why == ()
-    assert ((judged.values.argmax(1) == node.inner.y).mean() > 0.9) == right
+    predictions = other.predict(known, x)
+    assert predictions.answered == (choice,) * len(x)
+    assert predictions.why == ()
+    assert ((predictions.values.argmax(1) == node.inner.y).mean() > 0.9) == right
     assert other.onnx(known) == node.inner.onnx(other.local_model(known) if right else known)
 
 
@@ -262,7 +262,7 @@ def test_own_rows_are_known_and_others_are_not() -> None:
     selector = Selector(TABLE, 0)
     own, others = clouds(200, 0.0, False)[0], clouds(100, 8.0, True)[0]
     params = selector.learnt(selector.initial(), own)
-    is_local, errors, limit = selector.judged(params, np.concatenate([own, others]))
+    is_local, errors, limit = selector.choose(params, np.concatenate([own, others]))
     assert is_local[:200].mean() > 0.95
     assert not is_local[200:].any()
     assert ((errors <= limit) == is_local).all()
@@ -282,7 +282,7 @@ def test_it_learns_once_and_anew_when_rows_come() -> None:
 def test_before_it_learnt_and_without_own_rows_the_common_model_answers() -> None:
     selector = Selector(TABLE, 0)
     for params in (selector.initial(), selector.learnt(selector.initial(), np.empty((0, 4)))):
-        assert not selector.judged(params, np.zeros((3, 4)))[0].any()
+        assert not selector.choose(params, np.zeros((3, 4)))[0].any()
 
 
 def test_images_are_scaled_by_their_range_and_arrays_keep_their_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,8 +295,8 @@ def test_images_are_scaled_by_their_range_and_arrays_keep_their_shapes(monkeypat
         assert {n: (v.shape, v.dtype) for n, v in params.items()} == {
             n: (v.shape, v.dtype) for n, v in initial.items()
         }
-        assert selector.judged(params, images)[0].all()
-        assert max(selector.judged(params, images)[1]) < 1  # in units of the range
+        assert selector.choose(params, images)[0].all()
+        assert max(selector.choose(params, images)[1]) < 1  # in units of the range
 
 
 def test_a_column_that_never_changes_is_no_trouble() -> None:

@@ -265,7 +265,7 @@ def test_no_statement_outweighs_all_others_by_more_than_rows_can() -> None:
     assert merge_centroids(START, 1.0, [liar, honest]) == pytest.approx(0.5)
 
 
-# The merging rule of k-means: the oracle O12 through updates, the first centroids, and models of another kind.
+# The aggregation rule of k-means: the oracle O12 through updates, the first centroids, and models of another kind.
 
 
 def of(counts: Any, centroids: Any, dtype: str = "float64") -> Params:

@@ -92,8 +92,8 @@ def test_a_check_names_what_is_damaged_or_missing(flnet: Flnet, tmp_path: Path) 
 def test_an_archive_is_imported(flnet: Flnet, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:
         file.writestr("pets/cat/1.txt", "x")
-    brought = flnet("data", "import", str(tmp_path / "a.zip"), "--as", "mine", "--path", str(tmp_path / "data"))
-    assert (brought.exit_code, brought.stdout) == (0, f"{tmp_path / 'data/mine'}: 1 file, 0.0 MB\n")
+    imported = flnet("data", "import", str(tmp_path / "a.zip"), "--as", "mine", "--path", str(tmp_path / "data"))
+    assert (imported.exit_code, imported.stdout) == (0, f"{tmp_path / 'data/mine'}: 1 file, 0.0 MB\n")
     refused = flnet("data", "import", str(tmp_path / "b.zip"), "--path", str(tmp_path / "data"))
     assert refused.exit_code == 1
     assert "b.zip is not there" in refused.stderr
@@ -222,9 +222,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_data_go_where_the_trainer_of_a_stopped_node_looks(flnet: Flnet, here: Path, archive: Path) -> None:
-    brought = flnet("data", "import", "DIGITS", str(archive))
-    assert brought.exit_code == 0, brought.stderr
-    assert brought.stdout.splitlines() == [
+    imported = flnet("data", "import", "DIGITS", str(archive))
+    assert imported.exit_code == 0, imported.stderr
+    assert imported.stdout.splitlines() == [
         f"{here / 'digits'}: 4 files, {sum(p.stat().st_size for p in (here / 'digits').iterdir()) / 1e6:,.1f} MB",
         f"DIGITS: idx files in {here / 'digits'} (train 1,500, test 297)",
     ]
@@ -277,9 +277,9 @@ def _answers(node: RealNode) -> bool:
 @pytest.mark.slow
 def test_a_running_node_takes_them_in(flnet: Flnet, running: RealNode, archive: Path, tmp_path: Path) -> None:
     node = f"127.0.0.1:{running.port}"
-    brought = flnet("data", "import", "DIGITS", str(archive.with_suffix("")), "--node", node)
-    assert brought.exit_code == 0, brought.stderr
-    assert f"{tmp_path / 'own/digits'}: 4 files" in brought.stdout
+    imported = flnet("data", "import", "DIGITS", str(archive.with_suffix("")), "--node", node)
+    assert imported.exit_code == 0, imported.stderr
+    assert f"{tmp_path / 'own/digits'}: 4 files" in imported.stdout
     until(lambda: running.get("/jobs/DIGITS")["phase"] == "IDLE", "the job to be ready")
     refused = flnet("data", "import", "DIGITS", str(archive), "--node", node)
     assert refused.exit_code == 1

@@ -88,7 +88,7 @@ def test_a_node_greets_serves_and_ends_cleanly(tmp_path: Path) -> None:
     assert out.splitlines() == [
         "node     from the file",
         f"page     http://127.0.0.1:{port}/",
-        "mesh     open: whoever asks takes part",
+        "mesh     open: every node that reaches this one may take part",
         f"state    {tmp_path}/.flnet/node-{port}",
         "trainers TINY",
     ]

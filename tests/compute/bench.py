@@ -1,4 +1,4 @@
-"""Trainers that misbehave in one way each, and lanes to run them in."""
+"""Trainers that misbehave in one way each, and compute queues to run them in."""
 
 from __future__ import annotations
 

@@ -318,7 +318,7 @@ async def test_a_trainer_whose_data_changed_is_loaded_again(tmp_path: Path, comp
 
 DIGITS = TrainerId("MNIST_3_7")
 WHITE = np.full((28, 28), 255, np.uint8)
-JUDGE = """
+PREDICTING = """
     def input_spec(self):
         return InputSpec("features", (2,))
     def predict(self, params, inputs):
@@ -326,11 +326,13 @@ JUDGE = """
 """
 
 
-def judge(folder: Path, name: str, predict: str) -> TrainerId:
+def predicting(folder: Path, name: str, predict: str) -> TrainerId:
     """A trainer that predicts so."""
     made = plugin(folder, name)
     path = folder / f"{name}.py"
-    text = path.read_text().replace("def make_trainer", JUDGE.replace("{predict}", predict) + "\ndef make_trainer")
+    text = path.read_text().replace(
+        "def make_trainer", PREDICTING.replace("{predict}", predict) + "\ndef make_trainer"
+    )
     path.write_text(text)
     return made
 
@@ -356,8 +358,8 @@ async def test_numbers_and_pictures_are_judged_and_models_described(compute: str
 
 
 async def test_refusals_come_as_what_they_are(compute: str, bench: MakeBench, folder: Path) -> None:
-    failing = judge(folder, "FAILING", "raise KeyError('w')")
-    odd = judge(folder, "ODD", "return Prediction(np.ones((1, 2)))")
+    failing = predicting(folder, "FAILING", "raise KeyError('w')")
+    odd = predicting(folder, "ODD", "return Prediction(np.ones((1, 2)))")
     queue = bench(compute).queue
     _, start = await queue.call(DIGITS, PrepareRequest())
     with pytest.raises(InputRefused, match="neither a PNG nor a JPEG"):
@@ -391,7 +393,7 @@ async def test_a_prediction_waits_for_the_training_before_it(bench: MakeBench, f
 
 async def test_what_own_rows_show_comes_out_of_the_child(compute: str, bench: MakeBench, folder: Path) -> None:
     made = "return GroupFindings(5, 4, 3, Grouping(2, 0.5, None), (Grouping(1, 1.0, None),), 1)"
-    looking, silent = judge(folder, "LOOKING", "pass"), judge(folder, "SILENT", "pass")
+    looking, silent = predicting(folder, "LOOKING", "pass"), predicting(folder, "SILENT", "pass")
     path = folder / "LOOKING.py"
     looks = f"    finds = 'groups'\n    def findings(self, params):\n        {made}\n"
     imports = "from flnet.trainer import GroupFindings, Grouping\n\n"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flnet.datasets.archives import bring, member_path
+from flnet.datasets.archives import copy_or_unpack, member_path
 from flnet.datasets.dataset_import import bring_to, place_of
 from flnet.errors import DataMissing, ImportRefused
 from flnet.trainer import TrainerFile
@@ -26,7 +26,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def refused(source: Path, tmp_path: Path, **options: object) -> str:
     """The words of the refusal; nothing may be left behind."""
     with pytest.raises(DataMissing) as caught:
-        bring(source, tmp_path / "data", **options)  # type: ignore[arg-type]
+        copy_or_unpack(source, tmp_path / "data", **options)  # type: ignore[arg-type]
     assert contents(tmp_path / "data") == {}
     assert list((tmp_path / "data").glob("*")) == []
     return caught.value.message
@@ -38,7 +38,7 @@ def test_an_archive_with_one_folder_brings_that_folder(
     tmp_path: Path, make: Callable[..., Path], name: str | None
 ) -> None:
     source = make(tmp_path / ("a.zip" if make is zipped else "a.tar.gz"), *FILES)
-    found = bring(source, tmp_path / "data", name)
+    found = copy_or_unpack(source, tmp_path / "data", name)
     assert (found.place, found.files, found.size) == (tmp_path / "data" / (name or "pets"), 2, 7)
     assert contents(found.place) == {"cat/1.txt": b"cat", "dog/2.txt": b"dogs"}
     assert source.exists()
@@ -46,7 +46,7 @@ def test_an_archive_with_one_folder_brings_that_folder(
 
 
 def test_another_archive_is_called_after_itself(tmp_path: Path) -> None:
-    found = bring(tarred(tmp_path / "pets.v1.tar", ("./a/1", b"1"), ("b/2", b"2")), tmp_path / "data")
+    found = copy_or_unpack(tarred(tmp_path / "pets.v1.tar", ("./a/1", b"1"), ("b/2", b"2")), tmp_path / "data")
     assert found.place.name == "pets.v1"
     assert contents(found.place) == {"a/1": b"1", "b/2": b"2"}
 
@@ -54,18 +54,18 @@ def test_another_archive_is_called_after_itself(tmp_path: Path) -> None:
 def test_a_folder_and_a_file_are_copied(tmp_path: Path) -> None:
     (tmp_path / "pets" / "cat").mkdir(parents=True)
     (tmp_path / "pets/cat/1.jpg").write_bytes(b"x")
-    assert contents(bring(tmp_path / "pets", tmp_path / "data").place) == {"cat/1.jpg": b"x"}
+    assert contents(copy_or_unpack(tmp_path / "pets", tmp_path / "data").place) == {"cat/1.jpg": b"x"}
     packed = zipped(tmp_path / "mnist.npz", *FILES)  # a zip file inside, but no archive of a data set
-    found = bring(packed, tmp_path / "data")
+    found = copy_or_unpack(packed, tmp_path / "data")
     assert found.place == tmp_path / "data/mnist.npz"
     assert found.place.read_bytes() == packed.read_bytes()
 
 
 def test_what_is_there_stays(tmp_path: Path) -> None:
     source = zipped(tmp_path / "a.zip", *FILES)
-    bring(source, tmp_path / "data")
+    copy_or_unpack(source, tmp_path / "data")
     with pytest.raises(DataMissing, match="pets is there already; remove it, or give another name with --as"):
-        bring(source, tmp_path / "data")
+        copy_or_unpack(source, tmp_path / "data")
     assert len(contents(tmp_path / "data")) == 2
 
 

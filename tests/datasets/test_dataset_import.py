@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from flnet.compute.loader import find_trainers
-from flnet.datasets import archives as bringing
+from flnet.datasets import archives
 from flnet.datasets import dataset_import as importing
 from flnet.datasets.dataset_import import Place, Upload, add_to, bring_to, place_of
 from flnet.datasets.no_code_images import load_images
@@ -52,10 +52,10 @@ def test_bombs_are_refused(tmp_path: Path, place: Place, monkeypatch: pytest.Mon
     bomb = zipped(tmp_path / "a.zip", ("zeros", bytes(3_000_000)))
     with pytest.raises(ImportRefused, match=r"a.zip holds more than 0.001 GB; FLNET_MAX_IMPORT_GIGABYTES=0.001"):
         bring_to(place, bomb, 0.001)
-    monkeypatch.setattr(bringing, "_SMALL", 1000)
+    monkeypatch.setattr(archives, "_SMALL", 1000)
     with pytest.raises(ImportRefused, match="holds more than"):  # 200 times as large, and no more
         bring_to(place, bomb, GB)
-    monkeypatch.setattr(bringing, "MAX_FILES", 10)
+    monkeypatch.setattr(archives, "MAX_FILES", 10)
     with pytest.raises(ImportRefused, match="more than 10 files"):
         bring_to(place, zipped(tmp_path / "b.zip", *((str(n), b"") for n in range(20))), GB)
     assert list(place.datasets.iterdir()) == []

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 import flnet.training.api
 from tests.frozen.places import free_port
 
-from . import doors, golden
+from . import golden, internals
 
 
 def plain(value: Any) -> Any:
@@ -105,7 +105,7 @@ def command(of: click.Command) -> dict[str, Any]:
 
 def settings() -> dict[str, Any]:
     """FLNET_* names, their defaults, and what each accepts."""
-    schema = doors.Settings.model_json_schema()
+    schema = internals.Settings.model_json_schema()
     accepted, parts = schema["properties"], schema.get("$defs", {})
     for described in (*accepted.values(), *parts.values()):
         for words in ("description", "title"):
@@ -113,7 +113,7 @@ def settings() -> dict[str, Any]:
     kinds = {f"a {name}": described for name, described in parts.items()}
     return kinds | {
         f"FLNET_{name.upper()}": {"default": plain(field.default), "accepts": accepted[name]}
-        for name, field in doors.Settings.model_fields.items()
+        for name, field in internals.Settings.model_fields.items()
     }
 
 
@@ -126,7 +126,7 @@ def test_settings() -> None:
 
 
 def test_commands_and_options() -> None:
-    golden.check("commands.json", command(doors.cli))
+    golden.check("commands.json", command(internals.cli))
 
 
 @pytest.mark.parametrize(
@@ -152,4 +152,4 @@ def test_commands_and_options() -> None:
 def test_exit_codes(words: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     given = [word.format(free=free_port(), folder=tmp_path) for word in words]
-    assert CliRunner().invoke(doors.cli, given, prog_name="flnet").exit_code == code
+    assert CliRunner().invoke(internals.cli, given, prog_name="flnet").exit_code == code

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from . import doors, golden
+from . import golden, internals
 
 NAME = "simulations.json"
 SEEDS = {"common": range(20), "asynchronous": range(8)}
@@ -17,7 +17,7 @@ FEW = [f"{kind} {seed}" for kind, seeds in SEEDS.items() for seed in seeds[:QUIC
 
 def played(run: str) -> dict[str, Any]:
     kind, _, seed = run.partition(" ")
-    return doors.simulated(int(seed), kind == "asynchronous")
+    return internals.simulated(int(seed), kind == "asynchronous")
 
 
 @pytest.mark.skipif(golden.is_recording(), reason="test_they_are_recorded makes the recording")

@@ -18,7 +18,7 @@ import pytest
 from tests.test_layout import ROOT
 from tests.web.test_translation import extracted, has_letters
 
-from . import doors, golden
+from . import golden, internals
 
 NAME, TEXTS = "spanish.json.gz", "spanish-texts.json.gz"
 SEEDS = (("common", range(8)), ("asynchronous", range(3)))  # of `simulated`
@@ -66,7 +66,7 @@ def tables(part: str) -> dict[str, str]:
 def test_every_text_has_its_spanish(part: str, count: int) -> None:
     recorded = tables(part)
     assert len(recorded) >= count
-    golden.must_equal(recorded, {english: doors.translation(english) for english in recorded}, part)
+    golden.must_equal(recorded, {english: internals.translation(english) for english in recorded}, part)
 
 
 def templates(code: Mapping[str, Any]) -> Iterator[str]:
@@ -80,7 +80,7 @@ def test_what_is_said_with_names_and_numbers() -> None:
     recorded = {english: spanish for _, english, spanish in golden.load(NAME)["examples"]}
     recorded |= {f"PEER: {english}": f"PEER: {spanish}" for english, spanish in recorded.items()}
     texts = golden.load(TEXTS)
-    now = {english: doors.in_spanish(doors.read_text(english, code)) for english, code in texts.items()}
+    now = {english: internals.in_spanish(internals.read_text(english, code)) for english, code in texts.items()}
     golden.must_equal({english: recorded[english] for english in texts}, now, "examples")
     used = {template for code in texts.values() for template in templates(code) if has_letters(template)}
     assert used <= sources()
@@ -95,7 +95,7 @@ def test_what_simulated_meshes_say() -> None:
 
     for rounds, seeds in SEEDS:
         for seed in seeds:
-            doors.simulated(seed, rounds == "asynchronous", hear)
+            internals.simulated(seed, rounds == "asynchronous", hear)
     recorded = {f"{kind}: {english}": spanish for kind, english, spanish in golden.load(NAME)["simulated"]}
     had_none = {text for text, spanish in recorded.items() if spanish.startswith("[en] ")}  # may have one now
     expected = {text: replaced(spanish, IMPROVED) for text, spanish in recorded.items() if text not in had_none}

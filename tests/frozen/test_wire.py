@@ -10,7 +10,7 @@ import pytest
 
 from tests.frozen.wire_cases import BASE, DIGEST, Case, cases, large, small
 
-from . import doors, golden
+from . import golden, internals
 
 NAME = "wire.json.gz"
 FORMS = ("json", "float32", "float16", "int8")
@@ -20,7 +20,7 @@ CASES = {case.name: case for case in cases()}
 def recorded(case: Case) -> dict[str, Any]:
     """The bodies of a message in all forms; rounding concerns those with large arrays only."""
     forms = FORMS if "wide" in (case.arrays or {}) else ("json", "float32")
-    bodies = {form: doors.encoded(case.kind, case.fields, case.arrays, form) for form in forms}
+    bodies = {form: internals.encoded(case.kind, case.fields, case.arrays, form) for form in forms}
     return {form: b64encode(body).decode() for form, body in bodies.items()}
 
 
@@ -28,23 +28,23 @@ def others() -> dict[str, Any]:
     """Parameters that are fetched, digests, headers of signed requests, and what is signed of an update."""
     whose = {"peer": "north", "trainer": "MNIST", "round": 7, "initiator": "west"}
     stated = {**whose, "schema": "ef" * 32, "base": BASE}
-    statement, signature = doors.signed_statement(**stated, digest=DIGEST, examples=120, labels=10)
+    statement, signature = internals.signed_statement(**stated, digest=DIGEST, examples=120, labels=10)
     return {
-        "digests": {"small": doors.digest_of(small()), "large": doors.digest_of(large())},
+        "digests": {"small": internals.digest_of(small()), "large": internals.digest_of(large())},
         "fetched": {
-            f"{name} {form}": b64encode(doors.bare(arrays(), form)).decode()
+            f"{name} {form}": b64encode(internals.bare(arrays(), form)).decode()
             for name, arrays in (("small", small), ("large", large))
             for form in FORMS[1:]
         },
-        "keyed": doors.signed_headers(b"{}", "/training/model_params", keyed=True),
-        "pinned": doors.signed_headers(b"{}", "/probe", keyed=False),
+        "keyed": internals.signed_headers(b"{}", "/training/model_params", keyed=True),
+        "pinned": internals.signed_headers(b"{}", "/probe", keyed=False),
         "statement": statement,
         "signature": signature,
     }
 
 
 def reread(bodies: dict[str, str], kind: str) -> dict[str, Any]:
-    return {form: doors.encoded_again(kind, b64decode(body), form)[1] for form, body in bodies.items()}
+    return {form: internals.encoded_again(kind, b64decode(body), form)[1] for form, body in bodies.items()}
 
 
 @pytest.mark.skipif(not golden.is_recording(), reason="only where recordings are made")
@@ -59,9 +59,9 @@ def test_they_are_recorded() -> None:
 def test_a_message(name: str) -> None:
     whole, case = golden.load(NAME), CASES[name]
     for form, expected in whole["bodies"][name].items():
-        body = doors.encoded(case.kind, case.fields, case.arrays, form)
+        body = internals.encoded(case.kind, case.fields, case.arrays, form)
         assert _readable(body) == _readable(b64decode(expected)), form
-        again, read = doors.encoded_again(case.kind, b64decode(expected), form)
+        again, read = internals.encoded_again(case.kind, b64decode(expected), form)
         assert read == whole["read"][name][form], form
         assert hashlib.sha256(again).hexdigest() == hashlib.sha256(body).hexdigest(), form
 

@@ -32,7 +32,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostMesh]:
 
 @pytest.fixture
 def mesh(started: HostMesh) -> HostMesh:
-    """Four nodes that all reach each other, in fine weather."""
+    """Four nodes that all reach each other, on a reliable network."""
     started.rules.set_all(FINE)
     started.rules.heal()
     started.meshed(*started.nodes, seconds=90)
@@ -58,8 +58,8 @@ def test_nodes_end_a_round_with_one_model_though_a_twentieth_of_all_packets_is_l
     places = {peer["ip"] for node in mesh.nodes for peer in node.get("/peers")}
     assert places == {host.address for host in mesh.network.hosts}
     train(mesh.nodes, mesh.nodes[0])
-    print(table("a round in bad weather", mesh.nodes))
-    assert sum(lost for _, lost in mesh.network.switch.counts().values()) > 0  # the weather was real
+    print(table("a round on a bad network", mesh.nodes))
+    assert sum(lost for _, lost in mesh.network.switch.counts().values()) > 0  # packets were really lost
     assert len(digests(mesh.nodes, TRAINER)) == 1
     # Whose update is lost often enough in a row comes too late for this round: all have the same part of them.
     averaged = contributors(mesh.nodes[0])

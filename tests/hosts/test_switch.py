@@ -27,7 +27,7 @@ def made() -> Iterator[Network]:
 
 @pytest.fixture
 def net(made: Network) -> Network:
-    """Three hosts in fine weather."""
+    """Three hosts on a reliable network."""
     made.rules.heal()
     made.rules.set_all(Rule())
     return made

@@ -14,13 +14,13 @@ from flnet.rounds.model import Model
 from flnet.store.base import USUAL, SavedJob
 from flnet.store.memory import MemoryStore
 from tests.helpers import HYPER, key, params
-from tests.node.judging import Judge
 from tests.node.mesh import MNIST_3_7, mesh_of
+from tests.node.predicting import Predictor
 from tests.rounds.helpers import prepared
 
 
 async def test_before_the_first_round_there_is_the_untrained_model() -> None:
-    async with mesh_of(Judge(1.0)) as mesh:
+    async with mesh_of(Predictor(1.0)) as mesh:
         node = mesh.nodes["a"]
         (only,) = await node.models(MNIST_3_7)
         assert (only["round"], only["contributors"], only["accuracy"], only["held"]) == (-1, 0, None, True)
@@ -29,7 +29,7 @@ async def test_before_the_first_round_there_is_the_untrained_model() -> None:
 
 
 async def test_the_last_averages_stay_and_the_held_one_comes_first() -> None:
-    async with mesh_of(Judge(1.0), Judge(3.0)) as mesh:
+    async with mesh_of(Predictor(1.0), Predictor(3.0)) as mesh:
         node = mesh.nodes["a"]
         rounds = USUAL.averages + 3
         await mesh.train(rounds=rounds)
@@ -45,7 +45,7 @@ async def test_the_last_averages_stay_and_the_held_one_comes_first() -> None:
 
 async def test_each_average_keeps_the_private_part_of_its_time() -> None:
     store = MemoryStore()
-    async with mesh_of(Judge(1.0), store=store) as mesh:
+    async with mesh_of(Predictor(1.0), store=store) as mesh:
         node = mesh.nodes["a"]
         await mesh.train(rounds=3)
         registry = ModelRegistry(node.core, store)
@@ -62,7 +62,7 @@ async def test_each_average_keeps_the_private_part_of_its_time() -> None:
 @pytest.mark.parametrize("digest", ["", "ff" * 32, "xyz", "../../etc", "f" * 70])
 async def test_an_unknown_digest_is_answered_with_those_that_are_there(digest: str) -> None:
     store = MemoryStore()
-    async with mesh_of(Judge(1.0), store=store) as mesh:
+    async with mesh_of(Predictor(1.0), store=store) as mesh:
         node = mesh.nodes["a"]
         held = node.job(MNIST_3_7).as_json()["digest"]
         with pytest.raises(UnknownModel, match=f"it has {held[:10]}"):

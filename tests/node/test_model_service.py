@@ -27,8 +27,8 @@ from flnet.store.memory import MemoryStore
 from flnet.trainer import GroupFindings, Grouping, InCoarse, LabelFindings, Method, Prediction, Trainer
 from flnet.web.api.models import GroupsView, LabelsView, PredictionView
 from tests.compute.inline_queue import InlineQueue
-from tests.node.judging import Judge
 from tests.node.mesh import MNIST_3_7, Linear, mesh_of
+from tests.node.predicting import Predictor
 
 
 @asynccontextmanager
@@ -41,7 +41,7 @@ async def alone(trainer: Trainer, rounds: int = 1) -> AsyncIterator[NodeRuntime]
 
 
 async def test_the_held_model_judges_and_says_which_it_is() -> None:
-    async with alone(Judge(1.0), rounds=2) as node:
+    async with alone(Predictor(1.0), rounds=2) as node:
         answer = await node.predict(MNIST_3_7, Question(inputs=[[1, 2], {"y": -8, "x": 3}]))
         assert answer["scores"] == [[1, 4], [3, -6]]  # the head has counted two trainings
         assert answer["predicted"] == ["seven", "<three>"]
@@ -60,7 +60,7 @@ async def test_the_held_model_judges_and_says_which_it_is() -> None:
 
 
 async def test_what_cannot_be_judged_is_refused() -> None:
-    async with alone(Judge(1.0), rounds=0) as node:
+    async with alone(Predictor(1.0), rounds=0) as node:
         with pytest.raises(InputRefused, match=r"column 'y', is 10; expected -9 to 9"):
             await node.predict(MNIST_3_7, Question(inputs=[[1, 10]]))
         with pytest.raises(InputRefused, match="no pictures"):
@@ -75,7 +75,7 @@ async def test_what_cannot_be_judged_is_refused() -> None:
 
 
 async def test_a_file_holds_all_parameters_and_tells_where_they_come_from() -> None:
-    async with alone(Judge(1.0)) as node:
+    async with alone(Predictor(1.0)) as node:
         digest = node.job(MNIST_3_7).as_json()["digest"]
         file = await node.export(MNIST_3_7, digest[:9], "safetensors", same_machine=True)
         assert file.file_name == f"MNIST_3_7-round0-{digest[:10]}.safetensors"
@@ -97,7 +97,7 @@ def said_in(body: bytes) -> dict[str, str]:
 
 
 async def test_a_file_of_one_of_two_models_says_which_in_its_name_and_inside() -> None:
-    trainer = Judge(1.0)
+    trainer = Predictor(1.0)
     async with alone(Increment(trainer, trainer, 0, Method(personal="increment"))) as node:
         digest = node.job(MNIST_3_7).as_json()["digest"]
         assert node.job(MNIST_3_7).as_json()["formats"][-1] == "onnx-personal"
@@ -118,7 +118,7 @@ async def test_a_file_of_one_of_two_models_says_which_in_its_name_and_inside() -
         for which in ("-common", "-personal"):
             with pytest.raises(OwnMachineOnly):
                 await node.export(MNIST_3_7, digest, f"safetensors{which}", same_machine=False)
-    async with alone(Judge(1.0)) as node:
+    async with alone(Predictor(1.0)) as node:
         digest = node.job(MNIST_3_7).as_json()["digest"]
         file = await node.export(MNIST_3_7, digest, "safetensors", same_machine=True)
         assert said_in(file.body)["model"] == "common"
@@ -130,7 +130,7 @@ async def test_a_file_of_one_of_two_models_says_which_in_its_name_and_inside() -
 
 
 async def test_private_parameters_leave_for_no_other_machine() -> None:
-    async with alone(Judge(1.0)) as node:
+    async with alone(Predictor(1.0)) as node:
         digest = node.job(MNIST_3_7).as_json()["digest"]
         for form in ("safetensors", "onnx"):
             with pytest.raises(OwnMachineOnly, match=r"private parameters \(head\)"):
@@ -142,7 +142,7 @@ async def test_private_parameters_leave_for_no_other_machine() -> None:
 
 
 async def test_formats_that_are_not_there_are_named() -> None:
-    async with alone(Judge(1.0)) as node:
+    async with alone(Predictor(1.0)) as node:
         digest = node.job(MNIST_3_7).as_json()["digest"]
         with pytest.raises(InvalidMessage, match="format is 'pickle'; expected safetensors or onnx"):
             await node.export(MNIST_3_7, digest, "pickle", same_machine=True)
@@ -154,10 +154,10 @@ async def test_formats_that_are_not_there_are_named() -> None:
 
 
 class Occupied(InlineQueue):
-    """A lane whose turn comes when a test says so."""
+    """A compute queue that runs a task when a test says so."""
 
     def __init__(self) -> None:
-        super().__init__({MNIST_3_7: Judge(1.0)})
+        super().__init__({MNIST_3_7: Predictor(1.0)})
         self.turn = asyncio.Event()
 
     async def call(self, trainer: TrainerId, request: TrainerRequest[Any]) -> Any:
@@ -166,7 +166,7 @@ class Occupied(InlineQueue):
 
 
 async def test_who_waits_too_long_or_too_late_is_told_to_ask_again() -> None:
-    async with alone(Judge(1.0), rounds=0) as node:
+    async with alone(Predictor(1.0), rounds=0) as node:
         registry, question = ModelRegistry(node.core, MemoryStore()), Question(inputs=[[1, 1]])
         told = RoundHistory(node.core, MemoryStore())
         with pytest.raises(NotReady, match=r"the turn of MNIST_3_7 did not come in 0.01 s; ask again"):
@@ -185,7 +185,7 @@ async def test_who_waits_too_long_or_too_late_is_told_to_ask_again() -> None:
 
 
 async def test_which_of_two_models_answered_goes_with_the_answer() -> None:
-    class Two(Judge):
+    class Two(Predictor):
         def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
             found = super().predict(params, inputs)
             return replace(found, answered=("local",) * len(inputs), why=(0.0123456789,), limit=0.5)
@@ -194,11 +194,11 @@ async def test_which_of_two_models_answered_goes_with_the_answer() -> None:
         answer = await node.predict(MNIST_3_7, Question(inputs=[[1, 2]]))
         assert answer["choice"] == {"answered": ["local"], "errors": [0.0123457], "limit": 0.5}
         assert PredictionView.model_validate(answer).choice is not None
-    async with alone(Judge(1.0)) as node:
+    async with alone(Predictor(1.0)) as node:
         assert "choice" not in await node.predict(MNIST_3_7, Question(inputs=[[1, 2]]))
 
 
-class Looking(Judge):
+class Looking(Predictor):
     """Its rows are labelled in another space than the one in which it answers."""
 
     finds = "labels"
@@ -230,13 +230,13 @@ async def test_own_people_see_how_label_spaces_correspond() -> None:
         assert "finds" not in node.info()["jobsInfo"][0]
         with pytest.raises(NotOffered, match="looks for no groups"):
             await node.studies.findings(MNIST_3_7, "groups")
-    async with alone(Judge(1.0)) as node:
+    async with alone(Predictor(1.0)) as node:
         with pytest.raises(NotOffered, match="one label space alone"):
             await node.studies.findings(MNIST_3_7, "labels")
         assert "coarse" not in await node.predict(MNIST_3_7, Question(inputs=[[1, 2]]))
 
 
-class Grouped(Judge):
+class Grouped(Predictor):
     """Counts how often it looked at its rows."""
 
     finds = "groups"
@@ -266,7 +266,7 @@ async def card_of(node: NodeRuntime, digest: str) -> str:
 
 
 async def test_the_card_of_an_average() -> None:
-    async with alone(Judge(1.0), rounds=2) as node:
+    async with alone(Predictor(1.0), rounds=2) as node:
         digest = node.job(MNIST_3_7).as_json()["digest"]
         text = await card_of(node, digest)
         lines = text.splitlines()

@@ -12,14 +12,14 @@ from flnet.node.runtime import NodeRuntime
 from flnet.params.params import TrainerId
 from flnet.store.base import USUAL
 from flnet.web.api.models import ModelView
-from tests.node.judging import Judge
 from tests.node.mesh import MNIST_3_7, Mesh, mesh_of, trigger, until
+from tests.node.predicting import Predictor
 
 
 @pytest.fixture
 async def mesh() -> AsyncIterator[Mesh]:
     """Two nodes after two rounds."""
-    async with mesh_of(Judge(1.0), Judge(3.0)) as made:
+    async with mesh_of(Predictor(1.0), Predictor(3.0)) as made:
         await made.train(rounds=2)
         yield made
 
@@ -122,7 +122,7 @@ async def test_there_is_a_bound_on_pinned_models(mesh: Mesh, monkeypatch: pytest
 
 
 async def test_the_untrained_model_is_not_kept_and_cannot_be_pinned() -> None:
-    async with mesh_of(Judge(1.0)) as mesh:
+    async with mesh_of(Predictor(1.0)) as mesh:
         node = mesh.nodes["a"]
         with pytest.raises(UnknownModel, match="no round averaged it"):
             await node.pin(MNIST_3_7, node.job(MNIST_3_7).as_json()["digest"], True)

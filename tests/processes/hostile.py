@@ -1,6 +1,6 @@
 """A node that sends flipped updates: `python -m tests.processes.hostile run ...`, else the same as `flnet run`.
 
-What its trainer learnt is turned around before the lane gets it, so all that follows (rounding, signing, sending)
+What its trainer learnt is turned around before the compute queue gets it, so all that follows (rounding, signing, sending)
 is done as an honest node does it, and no other node can tell by anything but the numbers.
 """
 

@@ -78,6 +78,6 @@ def test_what_is_private_survives_a_kill(mesh: Harness) -> None:
         mesh.again(node)
         mesh.up(node)
         assert arrays(node) == before[node.name]
-    judged = increment.http.post("/jobs/LINES/predict", json={"inputs": [[1, 3, 0, 0], [1, -90, 0, 0]]}).json()
-    assert judged["choice"]["answered"] == ["local", "global"]
-    assert judged["choice"]["errors"][0] <= judged["choice"]["limit"] < judged["choice"]["errors"][1]
+    reply = increment.http.post("/jobs/LINES/predict", json={"inputs": [[1, 3, 0, 0], [1, -90, 0, 0]]}).json()
+    assert reply["choice"]["answered"] == ["local", "global"]
+    assert reply["choice"]["errors"][0] <= reply["choice"]["limit"] < reply["choice"]["errors"][1]

@@ -231,7 +231,7 @@ def awaited_and_failed_in_a_series(bench: Bench) -> None:
     bench.hear(TrainingFailed(key(0), "no memory"))
 
 
-LAGGING: list[Callable[[Bench], None]] = [
+AWAITED: list[Callable[[Bench], None]] = [
     awaited_and_done,
     awaited_and_failed,
     awaited_and_failed_without_any_update,
@@ -373,7 +373,7 @@ def its_turn_comes_while_it_is_unwilling(bench: Bench) -> None:
     bench.hear(WillingnessChanged())
 
 
-PURSUING = [
+WITH_GOAL = [
     who_was_to_start_the_next_round_is_gone,
     its_turn_comes_while_it_is_unwilling,
 ]

@@ -65,7 +65,7 @@ from flnet.rounds.settings import JobSettings, Rules
 from flnet.rounds.steps import EVERYWHERE, LEGAL, Phase, draw, is_legal
 from tests.helpers import HYPER, frozen, key, params, peer
 from tests.rounds.helpers import Bench, asked, came, claim, declaration, listed, prepared
-from tests.rounds.scenarios import CHOOSING, LAGGING, LATE, OTHERS, PAUSING, PURSUING, RESTARTS, SOME
+from tests.rounds.scenarios import AWAITED, CHOOSING, LATE, OTHERS, PAUSING, RESTARTS, SOME, WITH_GOAL
 
 P = Phase
 Step = tuple[Phase, type, Phase]
@@ -249,9 +249,9 @@ SCRIPTS: list[Callable[[Recorded], None]] = [
     a_start_that_this_node_forgot_is_stale,
     a_sum_is_made_again,
     *CHOOSING,
-    *LAGGING,
+    *AWAITED,
     *PAUSING,
-    *PURSUING,
+    *WITH_GOAL,
 ]
 
 

@@ -123,7 +123,7 @@ def reports(*accuracies: float) -> dict[PeerId, Report]:
     return {PeerId(f"n{i}"): Report(accuracy) for i, accuracy in enumerate(accuracies)}
 
 
-def judged(words: str, rows: Rows, last: int = 1000) -> tuple[int, Decision]:
+def decided(words: str, rows: Rows, last: int = 1000) -> tuple[int, Decision]:
     """The round after which a series ends (or the last row's), and the decision there."""
     goal, progress = Goal.parse(words), GoalProgress()
     for number, (accuracy, loss) in enumerate(rows):
@@ -187,7 +187,7 @@ def test_the_own_accuracy_of_a_node_that_is_gone_reaches_nothing() -> None:
     ],
 )
 def test_no_gain(words: str, accuracies: list[float], ends: int) -> None:
-    number, decision = judged(words, [(a, None) for a in accuracies])
+    number, decision = decided(words, [(a, None) for a in accuracies])
     assert (number, decision.over) == (ends, "reached")
     assert "no gain over" in decision.words
 
@@ -195,34 +195,34 @@ def test_no_gain(words: str, accuracies: list[float], ends: int) -> None:
 def test_the_rule_looks_at_two_falls_and_two_rises() -> None:
     losses = [1, 0.8, 0.7, 0.72, 0.75]
     falls = [0.5, 0.6, 0.7, 0.69, 0.68]
-    number, decision = judged("mlfedavg", list(zip(falls, losses, strict=True)))
+    number, decision = decided("mlfedavg", list(zip(falls, losses, strict=True)))
     assert (number, decision.over) == (4, "reached")
     assert decision.words == (
         "mean accuracy fell and mean loss rose for the second time running, to 0.6800 and 0.7500, in round 4"
     )
     for accuracies in ([0.5, 0.6, 0.7, 0.69, 0.69], [0.5, 0.6, 0.7, 0.71, 0.7]):
-        assert judged("mlfedavg", list(zip(accuracies, losses, strict=True)))[1].over is None
-    assert judged("mlfedavg 0.05", list(zip(falls, losses, strict=True)))[1].over is None
-    assert judged("mlfedavg", [(a, None) for a in falls])[1].over is None  # no node tells a loss
+        assert decided("mlfedavg", list(zip(accuracies, losses, strict=True)))[1].over is None
+    assert decided("mlfedavg 0.05", list(zip(falls, losses, strict=True)))[1].over is None
+    assert decided("mlfedavg", [(a, None) for a in falls])[1].over is None  # no node tells a loss
 
 
 def test_the_cumulative_rule_looks_at_means_of_all_rounds_from_the_eleventh_on() -> None:
     losses: list[float | None] = [1, 0.8, 0.7, 0.72, 0.75]
     rows = list(zip([0.5, 0.6, 0.7, 0.69, 0.68], losses, strict=True))
-    decision = judged("mlfedavg cumulative", rows)[1]
+    decision = decided("mlfedavg cumulative", rows)[1]
     assert [mean.loss for mean in decision.progress.means] == pytest.approx([2.5 / 3, 0.805, 0.794])
     worse: Rows = [(0.9 - 0.01 * i, 1 + 0.1 * i) for i in range(12)]
-    assert judged("mlfedavg cumulative", worse)[0] == 10  # the eleventh
-    assert judged("mlfedavg", worse)[0] == 2
+    assert decided("mlfedavg cumulative", worse)[0] == 10  # the eleventh
+    assert decided("mlfedavg", worse)[0] == 2
 
 
 def test_a_weaker_condition_gives_the_goal_up_and_the_bound_does() -> None:
     rows: Rows = [(0.5, None)] * 9
-    number, decision = judged("accuracy>=0.9, no-gain 2", rows)
+    number, decision = decided("accuracy>=0.9, no-gain 2", rows)
     assert (number, decision.over) == (2, "given_up")
-    number, decision = judged("accuracy>=0.9", rows, last=4)
+    number, decision = decided("accuracy>=0.9", rows, last=4)
     assert (number, decision.over, decision.words) == (3, "given_up", "it was the last round that was asked for")
-    assert judged("accuracy>=0.5, no-gain 1", rows)[1].over == "reached"
+    assert decided("accuracy>=0.5, no-gain 1", rows)[1].over == "reached"
 
 
 @pytest.mark.parametrize(

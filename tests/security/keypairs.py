@@ -44,7 +44,7 @@ MESH = MeshKey("correct horse battery staple")
 OTHER_MESH = MeshKey("correct horse battery stable")
 
 
-def gate(seed: int = 2, mesh: MeshKey | None = MESH, session: str = SESSION) -> RequestVerifier:
+def verifier(seed: int = 2, mesh: MeshKey | None = MESH, session: str = SESSION) -> RequestVerifier:
     return RequestVerifier(TestKey(seed), mesh, lambda: session)
 
 

@@ -36,7 +36,7 @@ from flnet.security.signatures import (
     read_signed,
     signature_base,
 )
-from tests.security.keypairs import MESH, OTHER_MESH, SESSION, TestKey, admitted, gate, learnt, seal, sent
+from tests.security.keypairs import MESH, OTHER_MESH, SESSION, TestKey, admitted, learnt, seal, sent, verifier
 
 RECEIVER = RequestReceiver(TestKey(2).text, SESSION)
 
@@ -303,8 +303,8 @@ def headers_and_body() -> tuple[dict[str, str], bytes]:
 
 def test_a_node_sends_these_headers_and_one_of_that_mesh_lets_them_in() -> None:
     headers, body = headers_and_body()
-    assert sent(learnt(seal(), gate()), body).headers == headers
-    caller = admitted(gate(), headers)
+    assert sent(learnt(seal(), verifier()), body).headers == headers
+    caller = admitted(verifier(), headers)
     assert caller.key == TestKey(1).text
     caller.sent(sha256(body).digest())
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from flnet.errors import PeerError, SignatureNeeded, SignatureRefused, StrangerThere, TransportError
 from flnet.security.signing import MOST_ADDRESSES, MOST_SENDERS, WINDOW, Counters, RequestSigner, RequestVerifier
-from tests.security.keypairs import MESH, OTHER_MESH, RUN, SESSION, TestKey, admitted, gate, learnt, seal, sent
+from tests.security.keypairs import MESH, OTHER_MESH, RUN, SESSION, TestKey, admitted, learnt, seal, sent, verifier
 
 JSON = "application/json"
 ANSWER = b'{"announceYourselfToPeers": []}'
@@ -22,7 +22,7 @@ def answer_of(b: RequestVerifier, headers: Mapping[str, str], status: int = 201)
 
 
 def test_the_answer_of_the_node_that_was_asked_is_proven() -> None:
-    b = gate()
+    b = verifier()
     request = sent(learnt(seal(), b))
 
     proven = request.answered(201, header(answer_of(b, request.headers)))
@@ -34,7 +34,7 @@ def test_the_answer_of_the_node_that_was_asked_is_proven() -> None:
 
 
 def test_content_that_proves_itself_needs_no_digest() -> None:
-    b = gate()
+    b = verifier()
     request = learnt(seal(), b).request("b:1", "GET", "/training/model_params/ab", "", sha256(b"").digest())
     caller = admitted(b, request.headers, "/training/model_params/ab", "GET")
 
@@ -46,7 +46,7 @@ def test_content_that_proves_itself_needs_no_digest() -> None:
 
 
 def test_the_answer_to_another_request_is_none() -> None:
-    b = gate()
+    b = verifier()
     a = learnt(seal(), b)
     first, second = sent(a), sent(a)
     recorded = answer_of(b, first.headers)
@@ -56,7 +56,7 @@ def test_the_answer_to_another_request_is_none() -> None:
 
 
 def test_another_status_type_or_digest_than_the_signed_one_is_no_answer() -> None:
-    b = gate()
+    b = verifier()
     request = sent(learnt(seal(), b))
     signed = answer_of(b, request.headers)
 
@@ -73,7 +73,7 @@ def test_another_status_type_or_digest_than_the_signed_one_is_no_answer() -> Non
 
 
 def test_nobody_without_the_mesh_key_answers_in_a_nodes_name() -> None:
-    b, thief = gate(), gate(mesh=OTHER_MESH)
+    b, thief = verifier(), verifier(mesh=OTHER_MESH)
     request = sent(learnt(seal(), b))
     forged = thief.answer(admitted(b, request.headers), 201, JSON, sha256(ANSWER).digest())
 
@@ -82,7 +82,7 @@ def test_nobody_without_the_mesh_key_answers_in_a_nodes_name() -> None:
 
 
 def test_another_node_of_the_mesh_cannot_answer_either() -> None:
-    b, c = gate(), gate(3)
+    b, c = verifier(), verifier(3)
     request = sent(learnt(seal(), b))
     forged = c.answer(admitted(b, request.headers), 201, JSON, sha256(ANSWER).digest())
 
@@ -91,7 +91,7 @@ def test_another_node_of_the_mesh_cannot_answer_either() -> None:
 
 
 def test_an_unsigned_answer_is_none_unless_it_refuses() -> None:
-    request = sent(learnt(seal(), gate()))
+    request = sent(learnt(seal(), verifier()))
 
     with pytest.raises(TransportError, match="not signed"):
         request.answered(201, header({}))
@@ -101,7 +101,7 @@ def test_an_unsigned_answer_is_none_unless_it_refuses() -> None:
 
 
 def test_a_challenge_is_learnt_once_and_that_of_a_new_session_again() -> None:
-    a, b = seal(), gate()
+    a, b = seal(), verifier()
     first = sent(a)
     assert first.headers == {"Flnet-Receiver": "?"}
     challenge = header({"WWW-Authenticate": b.me.challenge})
@@ -111,7 +111,7 @@ def test_a_challenge_is_learnt_once_and_that_of_a_new_session_again() -> None:
     again = sent(a)
     assert again.headers["Flnet-Receiver"] == str(b.me)
     assert not a.learn("b:1", again, 401, challenge)  # it would end as before
-    restarted = gate(session="e" * 32)
+    restarted = verifier(session="e" * 32)
     assert a.learn("b:1", again, 401, header({"WWW-Authenticate": restarted.me.challenge}))
     admitted(restarted, sent(a).headers)
 
@@ -124,7 +124,7 @@ def test_another_challenge_teaches_nothing(said: str) -> None:
 
 
 def test_as_many_addresses_are_known_as_there_is_room_for() -> None:
-    a, b = seal(), gate()
+    a, b = seal(), verifier()
     for number in range(MOST_ADDRESSES + 1):
         learnt(a, b, f"b:{number}")
 
@@ -133,7 +133,7 @@ def test_as_many_addresses_are_known_as_there_is_room_for() -> None:
 
 
 def test_without_a_mesh_key_the_nodes_own_keys_prove() -> None:
-    b = gate(mesh=None)
+    b = verifier(mesh=None)
     a: RequestSigner = learnt(seal(mesh=None), b)
     request = sent(a)
 
@@ -146,12 +146,12 @@ def test_nothing_is_signed_for_a_node_that_is_not_trusted_but_who_this_is() -> N
     trusted = {TestKey(2).text}
     sender = RequestSigner(TestKey(1), None, RUN, trusted.__contains__)
     assert sender.key_at("b:1") == ""
-    learnt(sender, gate(mesh=None))
+    learnt(sender, verifier(mesh=None))
     assert sender.key_at("b:1") == TestKey(2).text
     assert "Signature" in sent(sender).headers
     trusted.clear()
     knock = sender.request("b:1", "POST", "/announce", "", sha256(b"{}").digest(), JSON, stranger=True)
-    assert admitted(gate(mesh=None), knock.headers).key == TestKey(1).text
+    assert admitted(verifier(mesh=None), knock.headers).key == TestKey(1).text
     with pytest.raises(StrangerThere) as refusal:
         sent(sender)
     assert refusal.value.key == TestKey(2).text and "not accepted here" in str(refusal.value)
@@ -165,7 +165,7 @@ BODY = b'{"iAm": {"id": "a"}}'
 
 
 def test_what_a_node_of_the_mesh_signed_is_let_in_and_its_key_is_told() -> None:
-    b = gate()
+    b = verifier()
 
     caller = admitted(b, sent(learnt(seal(), b), BODY).headers)
 
@@ -175,11 +175,11 @@ def test_what_a_node_of_the_mesh_signed_is_let_in_and_its_key_is_told() -> None:
 
 def test_who_did_not_sign_is_told_for_whom_to_sign() -> None:
     with pytest.raises(SignatureNeeded):
-        admitted(gate(), {})
+        admitted(verifier(), {})
 
 
 def test_another_content_than_the_signed_one_is_refused() -> None:
-    b = gate()
+    b = verifier()
     caller = admitted(b, sent(learnt(seal(), b), BODY).headers)
 
     with pytest.raises(SignatureRefused, match="changed on the way"):
@@ -190,12 +190,12 @@ def test_a_signature_without_the_mesh_key_or_the_nodes_own_is_refused_in_words()
     class Liar(TestKey):
         text = TestKey(1).text
 
-    b, liar = gate(), seal(3)
+    b, liar = verifier(), seal(3)
     liar._node = Liar(3)
     renamed = dict(sent(learnt(seal(3), b)).headers)
     renamed["Signature-Input"] = renamed["Signature-Input"].replace(TestKey(3).text, TestKey(1).text)
     for receiver, headers, words in (
-        (gate(mesh=OTHER_MESH), sent(learnt(seal(), b)).headers, "FLNET_MESH_KEY"),
+        (verifier(mesh=OTHER_MESH), sent(learnt(seal(), b)).headers, "FLNET_MESH_KEY"),
         (b, sent(learnt(seal(mesh=None), b)).headers, "mesh and node"),
         (b, renamed, "FLNET_MESH_KEY"),
         (b, sent(learnt(liar, b)).headers, "key that it names"),
@@ -205,7 +205,7 @@ def test_a_signature_without_the_mesh_key_or_the_nodes_own_is_refused_in_words()
 
 
 def test_a_request_is_answered_once() -> None:
-    b = gate()
+    b = verifier()
     headers = sent(learnt(seal(), b)).headers
     admitted(b, headers)
 
@@ -214,7 +214,7 @@ def test_a_request_is_answered_once() -> None:
 
 
 def test_requests_that_overtake_each_other_are_all_let_in() -> None:
-    b = gate()
+    b = verifier()
     a = learnt(seal(), b)
 
     for one in reversed([sent(a).headers for _ in range(16)]):
@@ -222,7 +222,7 @@ def test_requests_that_overtake_each_other_are_all_let_in() -> None:
 
 
 def test_a_request_for_another_path_query_method_type_node_or_start_is_refused() -> None:
-    b, c = gate(), gate(3)
+    b, c = verifier(), verifier(3)
     a = learnt(seal(), b)
     changes: list[dict[str, str]] = [{"path": "/probe"}, {"query": "x=1"}, {"method": "PUT"}]
     for changed in changes:
@@ -231,7 +231,7 @@ def test_a_request_for_another_path_query_method_type_node_or_start_is_refused()
     headers = sent(a).headers
     with pytest.raises(SignatureRefused):
         admitted(b, {**headers, "Content-Type": "application/vnd.flnet.safetensors"})
-    for other in (c, gate(session="f" * 32)):
+    for other in (c, verifier(session="f" * 32)):
         with pytest.raises(SignatureNeeded, match="another node"):
             admitted(other, headers)
     with pytest.raises(SignatureRefused):
@@ -257,7 +257,7 @@ HEADERS = ("Signature-Input", "Signature", "Content-Digest", "Flnet-Receiver", "
 
 @given(st.dictionaries(st.sampled_from(HEADERS), st.text(max_size=120)))
 def test_any_headers_are_refused_and_break_nothing(headers: dict[str, str]) -> None:
-    b = gate()
+    b = verifier()
     whole = {**sent(learnt(seal(), b)).headers}
     for sent_headers in (headers, whole | headers):
         try:
@@ -269,7 +269,7 @@ def test_any_headers_are_refused_and_break_nothing(headers: dict[str, str]) -> N
 
 @given(st.data())
 def test_no_changed_character_of_a_header_is_let_in(data: st.DataObject) -> None:
-    b = gate()
+    b = verifier()
     headers = dict(sent(learnt(seal(), b)).headers)
     name = data.draw(st.sampled_from(sorted(headers)))
     at = data.draw(st.integers(0, len(headers[name]) - 1))

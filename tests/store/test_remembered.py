@@ -1,4 +1,4 @@
-"""What merging rules remember comes back from the disk as it was, and the rule goes on as if nothing had been."""
+"""What aggregation rules remember comes back from the disk as it was, and the rule goes on as if nothing had been."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def kept(peer: str, round: int = 0, digest: str | None = None, **arrays: Any) ->
 
 
 def figures(round: int = 0) -> dict[str, Any]:
-    """What a shelf says of a model."""
+    """What a store says of a model."""
     return {"round": round, "contributors": 2, "accuracy": 0.5}
 
 
@@ -88,12 +88,12 @@ async def test_a_second_store_is_refused_until_the_first_is_closed(tmp_path: Pat
 async def test_a_save_holds_up_the_store_s_thread_and_not_the_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, gate, seen = DiskStore(tmp_path), threading.Event(), []
+    store, arrived, seen = DiskStore(tmp_path), threading.Event(), []
     real = os.fsync
 
     def slow(handle: int) -> None:
         seen.append(threading.current_thread().name)
-        gate.wait(30)
+        arrived.wait(30)
         real(handle)
 
     monkeypatch.setattr("flnet.store.state_folder.os.fsync", slow)
@@ -101,7 +101,7 @@ async def test_a_save_holds_up_the_store_s_thread_and_not_the_event_loop(
     while not seen:
         await asyncio.sleep(0)  # the loop runs on while the disk is at work
     assert not saving.done()
-    gate.set()
+    arrived.set()
     await saving
     assert set(seen) == {"store_0"}
     await store.close()

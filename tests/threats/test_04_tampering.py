@@ -16,7 +16,7 @@ import pytest
 from flnet.errors import PeerRefused, TransportError
 from flnet.web.app import create_app
 from flnet.wire.http import HttpTransport
-from tests.security.keypairs import TestKey, gate, seal
+from tests.security.keypairs import TestKey, seal, verifier
 from tests.web.conftest import SETTINGS, served
 from tests.web.fake_node import FakeNode
 
@@ -57,7 +57,7 @@ class Keyed(FakeNode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.signing = gate()
+        self.signing = verifier()
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from flnet.cli.history import SIGNED, judged
+from flnet.cli.history import SIGNED, verdict_of
 from flnet.params.params import Params
 from flnet.protocol.messages import HyperParams, ModelParams, Packet, Peer
 from flnet.protocol.updates import Contribution
@@ -73,7 +73,7 @@ async def test_two_statements_of_one_node_on_one_round_are_proof_that_anybody_ca
         await two_faced(mesh)
         assert digest(mesh, "a") != digest(mesh, "b")
         one, other = stated(mesh, "a"), stated(mesh, "b")
-        assert (judged(one), judged(other)) == (SIGNED, SIGNED)
+        assert (verdict_of(one), verdict_of(other)) == (SIGNED, SIGNED)
         assert replace(one, digest="", signature="") == replace(other, digest="", signature="")
         assert one.digest != other.digest
 

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from flnet.cli.commands import cli
-from flnet.cli.history import SIGNED, WRONG, judged
+from flnet.cli.history import SIGNED, WRONG, verdict_of
 from flnet.errors import ContributionRefused
 from flnet.node.inbound import check_contribution
 from flnet.params.params import Params, PeerId
@@ -61,7 +61,7 @@ async def test_each_update_of_a_round_is_signed_by_its_sender_and_all_nodes_keep
         found = stated(record)
         assert [one.peer for one in found] == ["a", "b", "c"]
         assert [one.examples for one in found] == [10, 20, 30]
-        assert [judged(one) for one in found] == [SIGNED] * 3
+        assert [verdict_of(one) for one in found] == [SIGNED] * 3
         keys = {name: node.core.members.key for name, node in mesh.nodes.items()}
         assert {one.peer: one.key for one in found} == keys
         assert len({one.base for one in found}) == 1
@@ -75,11 +75,11 @@ async def test_one_changed_byte_of_any_field_is_found() -> None:
     async with mesh_of(1.0, 2.0, mesh_key=KEY) as mesh:
         one = stated(await one_round(mesh))[1]
     for name in ("peer", "trainer", "round", "initiator", "schema", "base", "digest", "examples", "labels", "key"):
-        assert judged(replace(one, **{name: changed(getattr(one, name))})) == WRONG, name
+        assert verdict_of(replace(one, **{name: changed(getattr(one, name))})) == WRONG, name
     raw = bytearray(base64.b64decode(one.signature))
     for place in range(len(raw)):
         raw[place] ^= 1
-        assert judged(replace(one, signature=base64.b64encode(raw).decode())) == WRONG
+        assert verdict_of(replace(one, signature=base64.b64encode(raw).decode())) == WRONG
         raw[place] ^= 1
 
 

@@ -201,7 +201,7 @@ Made = tuple[Trainer, Params, Assignment]
 
 @pytest.fixture(scope="module", params=[MNIST, MNIST_3_7], ids=["MNIST", "MNIST_3_7"])
 def made(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """A trainer, what it learnt in two passes, and who it is to the lane."""
+    """A trainer, what it learnt in two passes, and how the compute queue knows it."""
     settings = TrainerSettings(None, tmp_path_factory.mktemp("state"))
     trainer = request.param.make_trainer(settings)
     fit = trainer.fit(Task(trainer.initial_params(0), HyperParams(e=2, u=0.02, b=16), seed=1))

@@ -45,14 +45,14 @@ from flnet.wire.binary_codec import BINARY_TYPE
 from flnet.wire.transport import Reply
 from tests.web.fake_feed import FakeFeed
 from tests.web.fake_job import NO_SCHEDULE, FakeGains, FakeJob, FakeStudies
-from tests.web.fake_shelf import FakeShelf
+from tests.web.fake_registry import FakeRegistry
 
 KINDS = {kind.path: kind for kind in (Announce, AskVersion, Probe, StartTraining, ModelParams, Accuracy, Trigger)}
 CONTROL = 64 * 1024
 WANTED = b"wanted head:"  # what a binary body must begin with
 
 
-class FakeNode(FakeShelf):
+class FakeNode(FakeRegistry):
     """One node; `jobs`, `known` and `around` are open for tests to arrange."""
 
     def __init__(self, node_id: str = "NODE_1", port: int = 4000, limit: int = 1024 * 1024) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 GAP = "{}"
-TELLING = {"Publish": 1, "publish": 1, "tell": 1, "decline": 1, "Notice": 0, "show_fault": 1}
+PUBLISHING = {"Publish": 1, "publish": 1, "tell": 1, "decline": 1, "Notice": 0, "show_fault": 1}
 """Calls whose argument at this place is a sentence for people, however short."""
 TRANSLATED = {"text", "t", "_"}
 """Calls whose first argument is a message id."""
@@ -63,7 +63,7 @@ def reads_like_words(words: str) -> bool:
 
 def _told(tree: ast.AST) -> Iterator[ast.AST]:
     for call in ast.walk(tree):
-        if isinstance(call, ast.Call) and (place := TELLING.get(_name(call))) is not None:
+        if isinstance(call, ast.Call) and (place := PUBLISHING.get(_name(call))) is not None:
             yield from call.args[place : place + 1]
 
 

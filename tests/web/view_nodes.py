@@ -55,7 +55,7 @@ class ViewNode(FakeNode):
         return JobView.model_validate({**fields, **self.more.get(trainer, {})})
 
     def keep(self, digest: str, params: Mapping[str, Array], **figures: Any) -> None:
-        """Put a model on the shelf, after those that are there."""
+        """Add a model to the registry, after the existing ones."""
         self.kept[digest] = params
         said = {"round": 1, "contributors": 3, "accuracy": 0.5, "exchanged_with": None, "bytes": 440_616}
         self.listed.append({"digest": digest, "held": not self.listed, **said, **figures})

@@ -13,7 +13,7 @@ from flnet.params.blob import Blob
 from flnet.security.signing import RequestVerifier
 from flnet.wire.memory import MemoryNetwork
 from flnet.wire.transport import OFF_LOOP_BYTES, Reply, sha256_of, wait_of
-from tests.security.keypairs import OTHER_MESH, TestKey, gate, seal
+from tests.security.keypairs import OTHER_MESH, TestKey, seal, verifier
 
 
 def test_a_peer_that_is_not_ready_or_asked_too_often_is_asked_again() -> None:
@@ -60,8 +60,8 @@ async def test_a_body_is_hashed_as_it_is_sent(size: int) -> None:
 class Far:
     """A node that lets signed requests in, and counts what it was asked."""
 
-    def __init__(self, door: RequestVerifier, answered: bytes = b"yes") -> None:
-        self.door, self.answered = door, answered
+    def __init__(self, verifier: RequestVerifier, answered: bytes = b"yes") -> None:
+        self.verifier, self.answered = verifier, answered
         self.asked = 0
         self.callers: list[str] = []
 
@@ -71,14 +71,14 @@ class Far:
         self.asked += 1
         there = {"Content-Type": content_type, **headers}
         try:
-            known = self.door.admit("POST" if content_type else "GET", *path.partition("?")[::2], there.get)
+            known = self.verifier.admit("POST" if content_type else "GET", *path.partition("?")[::2], there.get)
         except SignatureNeeded as exc:
-            told = {"WWW-Authenticate": self.door.me.challenge}
+            told = {"WWW-Authenticate": self.verifier.me.challenge}
             return Reply(exc.status, b'{"error": "signature_needed"}', headers=told)
         known.sent(sha256(body).digest())
         self.callers.append(known.key)
         digest = sha256(b"yes").digest()
-        return Reply(200, self.answered, JSON, self.door.answer(known, 200, JSON, digest))
+        return Reply(200, self.answered, JSON, self.verifier.answer(known, 200, JSON, digest))
 
 
 def network(far: Far) -> MemoryNetwork:
@@ -88,7 +88,7 @@ def network(far: Far) -> MemoryNetwork:
 
 
 async def test_the_first_request_learns_for_whom_to_sign_and_later_ones_know() -> None:
-    far = Far(gate())
+    far = Far(verifier())
     transport = network(far).transport("a:1", seal())
 
     first = await transport.send("b:1", "/announce", b"{}", JSON)
@@ -101,24 +101,24 @@ async def test_the_first_request_learns_for_whom_to_sign_and_later_ones_know() -
 
 
 async def test_a_peer_that_was_started_again_is_asked_twice() -> None:
-    far = Far(gate())
+    far = Far(verifier())
     transport = network(far).transport("a:1", seal())
     await transport.send("b:1", "/announce", b"{}", JSON)
-    far.door = gate(session="e" * 32)
+    far.verifier = verifier(session="e" * 32)
 
     assert (await transport.send("b:1", "/announce", b"{}", JSON)).body == b"yes"
     assert far.asked == 4
 
 
 async def test_a_changed_answer_is_none() -> None:
-    far = Far(gate(), answered=b"no!")
+    far = Far(verifier(), answered=b"no!")
 
     with pytest.raises(TransportError, match="changed on the way"):
         await network(far).transport("a:1", seal()).send("b:1", "/announce", b"{}", JSON)
 
 
 async def test_a_wrong_mesh_key_is_told_in_the_words_of_the_peer() -> None:
-    far = Far(gate(mesh=OTHER_MESH))
+    far = Far(verifier(mesh=OTHER_MESH))
 
     with pytest.raises(PeerRefused, match="403 signature_refused"):
         await network(far).transport("a:1", seal()).send("b:1", "/announce", b"{}", JSON)
@@ -128,10 +128,10 @@ async def test_a_peer_that_asks_for_another_signature_each_time_is_given_up() ->
     class Fickle(Far):
         async def __call__(self, *what: object) -> Reply:
             self.asked += 1
-            told = {"WWW-Authenticate": gate(session=f"{self.asked:032x}").me.challenge}
+            told = {"WWW-Authenticate": verifier(session=f"{self.asked:032x}").me.challenge}
             return Reply(401, b"{}", headers=told)
 
-    far = Fickle(gate())
+    far = Fickle(verifier())
 
     with pytest.raises(TransportError, match="again and again"):
         await network(far).transport("a:1", seal()).send("b:1", "/announce", b"{}", JSON)

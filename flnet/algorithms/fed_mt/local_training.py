@@ -68,15 +68,15 @@ def label_findings(
     return replace(findings, matrix=estimate.matrix, deviation=estimate.deviation, counts=whole)
 
 
-def waiting_for(judged: Matrix, threshold: float) -> Waiting:
+def waiting_for(predictions: Matrix, threshold: float) -> Waiting:
     """How far a warm-up is.
 
     Args:
-        judged: (n, K) what the model says of own rows.
+        predictions: (n, K) what the model says of own rows.
         threshold: from which probability on it is sure.
     """
     warm_up = WarmUp()
-    return Waiting(warm_up.least, guesses(judged, threshold).share, warm_up.share, len(judged))
+    return Waiting(warm_up.least, guesses(predictions, threshold).share, warm_up.share, len(predictions))
 
 
 def with_coarse(prediction: Prediction, labelling: Labelling, matrix: Matrix | None) -> Prediction:
@@ -102,7 +102,7 @@ COUNTS = "labels/counts"  # (J, K), private: how often each label met each confi
 JOINED = "labels/joined"  # (1,), above 0 once coarse labels teach on some node: then they do on all
 NOTHING = text("no row here carries a label from which anything could be learnt")
 POOLED_WORDS = text("the nodes pool how often each label meets each guess, which tells them how often it occurs")
-_AT_ONCE = 4096  # rows that are judged together, and of which an estimate is made at most
+_AT_ONCE = 4096  # rows that are predicted together, and of which an estimate is made at most
 _NAMED = 10  # classes that a refusal lists
 NOT_YET = text("the common model does not know enough yet to learn from rows that are labelled otherwise")
 
@@ -130,7 +130,7 @@ class ByLabels(Wrapped):
         # model is unsure of hardly counts in it.
         self._waits = is_other and labelling.schedule == "parallel"
         self._holds = bool(labelling.fixed or labelling.mixed)
-        self.judged_rows = len(self._inputs) if self._holds else min(len(self._inputs), _AT_ONCE)
+        self.predicted_rows = len(self._inputs) if self._holds else min(len(self._inputs), _AT_ONCE)
         target = labelling.target
         self.shared, self.merging = self._of_all(), inner.merging or "agg0"  # by size, few fine labels would drown
         self.finds = "labels" if is_other else ""
@@ -184,7 +184,7 @@ class ByLabels(Wrapped):
         start, fine, coarse = self.inside(task.params), *self._rows
         joined = self._has_joined(task.params)
         some = self._looked_at(task, joined)
-        predicted = self._judged(start, self._inputs[some])
+        predicted = self._predictions(start, self._inputs[some])
         guessed = guesses(predicted, self._labelling.threshold)
         counts = count_pairs(coarse[some], guessed, self._shape)
         if self._waits and not joined and not self._is_warm(task.round, guessed):
@@ -207,14 +207,14 @@ class ByLabels(Wrapped):
         return replace(fit, params={**task.params, **fit.params, **told}, metrics={**fit.metrics, **figures})
 
     def measured(self, params: Model, score: Score) -> Score:
-        """How many own test rows get the label that they carry; beside it, their class of the desired space."""
+        """The score with the accuracy on the labels that test rows carry, and `desired_accuracy` for desired classes."""
         (fine, coarse), rows = self._tests, self.inner.tests()["accuracy"]
         metrics = {**score.metrics, **({"desired_accuracy": score.accuracy} if (rows.labels >= 0).any() else {})}
         if self._labelling.is_desired:
             return replace(score, metrics=metrics)
-        judged = self._judged(params, rows.inputs)
-        labels = projected(judged, self.correspondence(params)).argmax(axis=1)
-        right = np.where(coarse >= 0, labels == coarse, judged.argmax(axis=1) == fine)
+        predictions = self._predictions(params, rows.inputs)
+        labels = projected(predictions, self.correspondence(params)).argmax(axis=1)
+        right = np.where(coarse >= 0, labels == coarse, predictions.argmax(axis=1) == fine)
         return replace(score, accuracy=float(right.mean()), metrics=metrics)
 
     def predict(self, params: Model, inputs: Array) -> Prediction:
@@ -233,7 +233,7 @@ class ByLabels(Wrapped):
         waiting = None
         if self._waits and not self._has_joined(params):
             some = np.sort(np.random.default_rng(0).permutation(len(self._inputs))[:_AT_ONCE])
-            waiting = waiting_for(self._judged(params, self._inputs[some]), self._labelling.threshold)
+            waiting = waiting_for(self._predictions(params, self._inputs[some]), self._labelling.threshold)
         counts = None if counts is None else self.behind(params, counts)
         return label_findings(self._labelling, self._matrix(None), counts, waiting)
 
@@ -261,19 +261,19 @@ class ByLabels(Wrapped):
         guessed = guesses(shares, self._labelling.threshold)
         return np.where(guessed.sure, guessed.classes, -1)
 
-    def _judged(self, params: Model, inputs: Array) -> Matrix:
+    def _predictions(self, params: Model, inputs: Array) -> Matrix:
         """(n, K): probabilities of the desired classes; in pieces, for rows may be kept as bytes."""
         pieces = (inputs[at : at + _AT_ONCE].astype(np.float32) for at in range(0, len(inputs), _AT_ONCE))
         inside = self.inside(params)
-        judged = [np.asarray(self.inner.predict(inside, piece).values, np.float64) for piece in pieces]
-        return np.concatenate(judged) if judged else np.zeros((0, self._shape[1]))
+        predictions = [np.asarray(self.inner.predict(inside, piece).values, np.float64) for piece in pieces]
+        return np.concatenate(predictions) if predictions else np.zeros((0, self._shape[1]))
 
     def _looked_at(self, task: Task, joined: bool) -> Labels:
         """Numbers of the rows that the model judges before a training; all where each is held to its guess."""
         if not (self._holds or self._estimates or (self._waits and not joined)):
             return np.arange(0)
         order = np.random.default_rng([task.seed, 2]).permutation(len(self._inputs))
-        return np.sort(order[: self.judged_rows])
+        return np.sort(order[: self.predicted_rows])
 
     def _has_joined(self, params: Model) -> bool:
         """Whether coarse labels teach on some node: once they do, nobody waits any more."""
@@ -376,14 +376,14 @@ class Pooling(ByLabels):
     def fit(self, task: Task) -> Fit:
         """With what the node counted.
 
-        A node that counts nothing hands on what was pooled where it has a turn of its own, and nothing where those
-        that count train beside it.
+        A node that counts nothing passes the pooled counts on if it trains in its own rounds, and nothing if it
+        trains together with nodes that count.
         """
         fit = super().fit(task)
         counts = np.asarray(fit.params[COUNTS]) if self._estimates else np.zeros(self._table)
         if not counts.any() and self._labelling.schedule != "parallel":
             return fit
-        parts = (counts / max(1, self.judged_rows)).astype(np.float32)
+        parts = (counts / max(1, self.predicted_rows)).astype(np.float32)
         told = {POOLED: parts, POOLING: np.array([counts.any()], np.float32)}
         return replace(fit, params={**fit.params, **told})
 
@@ -393,7 +393,7 @@ class Pooling(ByLabels):
         if nodes <= 0:
             return counts
         parts = np.clip(np.asarray(params[POOLED], np.float64) / nodes, 0, 1)
-        pooled = np.rint(parts * self.judged_rows).astype(np.int64)
+        pooled = np.rint(parts * self.predicted_rows).astype(np.int64)
         return pooled if pooled.any() else counts
 
 

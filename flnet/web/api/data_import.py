@@ -16,7 +16,7 @@ from flnet.web.body import EARLY_BYTES, MULTIPART, Files, LimitedBody, hand_on_b
 from flnet.web.routes import JOBS, UNREADABLE, Api
 
 api = Api()
-_FORM_BYTES = 64 * 1024 * 1024  # of a form beside its files: a head for each of them
+_FORM_BYTES = 64 * 1024 * 1024  # of a form in addition to its files: a header for each of them
 
 
 class ImportView(BaseModel):
@@ -55,7 +55,7 @@ def import_body(request: Request, node: Node, settings: Settings) -> LimitedBody
     refuses=(*UNREADABLE, UnknownTrainer, JobBusy, ImportRefused, DataThere, NoRoom),
     body=import_body,
 )
-async def bring(node: Node, trainer: TrainerId) -> View:
+async def import_files(node: Node, trainer: TrainerId) -> View:
     """Import data for a trainer: a file, an archive, or the files of a form."""
     return dict(await import_from_request(node, trainer))
 

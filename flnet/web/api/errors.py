@@ -64,7 +64,7 @@ def _headers_of(error: HTTPException) -> Mapping[str, str]:
 
 
 def _shown(words: str) -> dict[str, object]:
-    """For a browser whose reader has another language, the words in it beside those for scripts."""
+    """The translated message, in addition to the English one, for a browser in another language."""
     language = request_language()
     if language == ENGLISH or not request.headers.get("Accept", "").startswith("text/html"):
         return {}

@@ -114,7 +114,7 @@ def as_event(item: FeedItem, language: str = ENGLISH) -> bytes:
     """One item in the text/event-stream form (WHATWG HTML, section 9.2).
 
     Args:
-        language: of who reads it; if it is known and not English, what is shown stands beside the text.
+        language: of the reader; if it is known and not English, the translation is added to the text.
     """
     data: dict[str, object] = {
         "id": item.id,

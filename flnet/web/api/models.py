@@ -41,7 +41,7 @@ from flnet.web.routes import MODELS, UNREADABLE, Api, acceptable_type
 
 PREDICT_BYTES = 12 * 1024 * 1024  # a picture of 8 MB as base64, or a million numbers
 PICTURES = ("image/png", "image/jpeg")
-_LARGE = 64 * 1024  # bytes of JSON that are read beside the event loop
+_LARGE = 64 * 1024  # bytes of JSON that are read in a thread
 _DATA_URL = re.compile(r"data:image/(?:png|jpeg);base64,")  # as a browser's canvas gives it
 NO_MODEL = (UnknownTrainer, UnknownModel, NotReady, NoData)
 api = Api()

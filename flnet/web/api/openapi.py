@@ -26,7 +26,7 @@ _VARIABLES = {  # of paths
     "peer": "id of a peer",
     "digest": "digest of a model, or the beginning of one if it is unique",
 }
-_MODEL_PARAMS = {  # parameters travel beside a message, and in JSON within it
+_MODEL_PARAMS = {  # parameters are sent with a message, and in JSON within it
     "description": "nested lists of numbers by parameter name",
     "type": "object",
     "additionalProperties": {"type": ["array", "number"]},
@@ -87,7 +87,7 @@ def _schemas() -> tuple[Schemas, Described]:
 
 
 def _carrying() -> list[str]:
-    """Names of the messages beside which parameters may travel."""
+    """Names of the messages with which parameters may be sent."""
     bodies = [body for endpoint in ENDPOINTS for body in (endpoint.takes, endpoint.answer)]
     return sorted({body.__name__ for body in bodies if getattr(body, "carries_params", False)})
 

@@ -32,7 +32,7 @@ _LABEL = 14  # characters of a class
 
 @dataclass(frozen=True)
 class Count:
-    """So many rows; `percent` of the longest bar beside it, from 0 to 100."""
+    """A number of rows, and `percent` of the longest bar, from 0 to 100."""
 
     split: str
     rows: str
@@ -60,7 +60,7 @@ class PartDot:
 
 @dataclass(frozen=True)
 class AxisLabel:
-    """A name beside the dots."""
+    """A name next to the dots."""
 
     x: float
     y: float
@@ -144,7 +144,7 @@ async def data(node: Node, settings: Settings) -> Response:
 
 
 @pages.post("/view/data/<trainer>", body=import_body)
-async def bring(node: Node, trainer: TrainerId) -> Any:
+async def import_files(node: Node, trainer: TrainerId) -> Any:
     """Bring data to a trainer; it leads back to the view, where the notice is shown."""
     outcome = _bring(node, trainer, request_translator())
     return await redirect_with_notice(outcome, "/view/data", f"#of-{quote(trainer, safe='')}")

@@ -19,7 +19,7 @@ from flnet.web.translation import Translate, request_translator
 
 pages = Pages()
 MOST_ROWS, MOST_COLUMNS = 40, 30  # of a matrix; the rest is in the JSON
-SHADES = 9  # of a cell, beside its number: 0 for none
+SHADES = 9  # of a cell, in addition to its number: 0 for none
 
 
 @dataclass(frozen=True)

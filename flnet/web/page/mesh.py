@@ -323,7 +323,7 @@ def _dot(node: NodeRow, place: _Place, size: str, is_compared: bool) -> Dot:
 
 
 def _upright(place: _Place) -> tuple[float, float, str, float]:
-    """A label beside its node; above or below it where the node is near the middle line."""
+    """A label next to its node; above or below it if the node is near the middle line."""
     right, down = place.right, place.down
     anchor = "middle" if abs(right) < 0.3 else "start" if right > 0 else "end"
     x = place.x + (0 if anchor == "middle" else 18 * right)
@@ -348,7 +348,7 @@ def _edges(dots: Sequence[Dot]) -> Iterator[Edge]:
 
 
 def _arrows(nodes: Sequence[NodeRow], dots: Sequence[Dot]) -> Iterator[Arrow]:
-    """Bent, so that those of two nodes that wait for each other lie beside each other."""
+    """Bent, so that the lines of two nodes that wait for each other do not overlap."""
     where = {dot.id: dot for dot in dots}
     for node, a in zip(nodes, dots, strict=True):
         for awaited in sorted({name for job in node.jobs for name in job.waits_for}):

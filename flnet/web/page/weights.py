@@ -20,7 +20,7 @@ from flnet.web.formatting import NONE, accuracy, one_line
 from flnet.web.translation import Translate
 
 ROWS = 12  # updates in the table
-ROUNDS = 12  # in the table beside the chart
+ROUNDS = 12  # in the table next to the chart
 LEAVE_ONE_OUT_ROWS = 12  # peers in the table; of more, those that contribute most and those that contribute least
 _MEASURES = ("weight", "norm", "cosine", "consistency")
 

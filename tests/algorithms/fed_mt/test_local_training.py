@@ -208,7 +208,9 @@ def test_in_turns_an_estimate_waits_for_nobody_and_a_model_that_knows_nothing_le
     start = trainer.initial_params(0)
     after = trainer.fit(Task(start, FEW, 0, round=1)).params
     assert not after[COUNTS].any()
-    columns = trainer._matrix(after[COUNTS], leaning(trainer._rows[1], trainer._judged(start, trainer._inputs), 5))
+    columns = trainer._matrix(
+        after[COUNTS], leaning(trainer._rows[1], trainer._predictions(start, trainer._inputs), 5)
+    )
     assert np.abs(columns - columns.mean(axis=1, keepdims=True)).max() < 0.1  # a label says next to nothing
 
 

@@ -18,7 +18,7 @@ from flnet.web.auth import admission
 from flnet.web.auth.admission import MAX_MEMORY, MIN_MEMORY, BodyMemory, memory_bytes
 from flnet.web.body import CONTROL_BYTES
 from flnet.wire.binary_codec import BINARY_TYPE
-from tests.security.keypairs import gate
+from tests.security.keypairs import verifier
 from tests.web.conftest import SETTINGS, Client
 from tests.web.fake_node import WANTED, FakeNode
 
@@ -51,7 +51,7 @@ async def test_the_first_step_that_refuses_decides(node: FakeNode, monkeypatch: 
     monkeypatch.setattr(admission, "BURST", 1)
     monkeypatch.setattr(admission, "PER_SECOND", 1e-6)  # no turn comes back, however slow this machine is
     monkeypatch.setattr(admission, "MAX_UNDER_WAY", 0)
-    node.signing = gate()
+    node.signing = verifier()
     client = create_app(node, SETTINGS).test_client()
     evil = {"Host": "evil.example", "Origin": "http://evil.example"}
     assert await refusal(await announce(client, **evil)) == (403, "forbidden")
@@ -68,7 +68,7 @@ async def test_the_first_step_that_refuses_decides(node: FakeNode, monkeypatch: 
 
 
 async def test_the_operators_permission_is_asked_before_a_signature(node: FakeNode) -> None:
-    node.signing = gate()
+    node.signing = verifier()
     client = create_app(node, load_settings({"trust_loopback": "false"}, {})).test_client()
     assert await refusal(await client.post("/training/trigger", json={})) == (401, "sign_in_needed")
     headers = {"Signature-Input": "x", "Signature": "x"}

@@ -23,7 +23,7 @@ from flnet.web.auth.signed_requests import MAX_REPORTED, SignedRequests
 from flnet.wire.binary_codec import BINARY_TYPE
 from flnet.wire.http import HttpTransport
 from flnet.wire.transport import Reply
-from tests.security.keypairs import OTHER_MESH, TestKey, gate, learnt, seal, sent
+from tests.security.keypairs import OTHER_MESH, TestKey, learnt, seal, sent, verifier
 from tests.web.conftest import SETTINGS, Client, Running, served
 from tests.web.fake_node import FakeNode
 
@@ -34,11 +34,11 @@ PATHS = ("/announce", "/probe", "/training", "/training/model_params", "/trainin
 
 
 class Keyed(FakeNode):
-    """A twin node behind a door."""
+    """A twin node of a mesh with a key."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.verifier = self.signing = gate()
+        self.verifier = self.signing = verifier()
         self.signers: list[str] = []
 
     async def receive(self, path: str, body: Body, content_type: str, caller_ip: str, signer: str = "") -> Reply:
@@ -77,7 +77,7 @@ async def test_a_node_of_the_mesh_is_let_in_and_reads_signed_answers(running: Ru
 async def test_a_restarted_node_is_told_the_new_session(running: Running, node: Keyed, app: Quart) -> None:
     async with running() as port, peer(seal()) as http:
         await http.send(f"127.0.0.1:{port}", "/announce", BODY, JSON)
-        node.verifier.me = gate(session="e" * 32).me
+        node.verifier.me = verifier(session="e" * 32).me
         reply = await http.send(f"127.0.0.1:{port}", "/announce", BODY, JSON)
 
     assert reply.status == 201
@@ -232,12 +232,12 @@ async def test_nothing_of_a_refused_request_is_kept(client: Client) -> None:
     assert kept() - before <= 2
 
 
-class Door:
+class Receiver:
     """Where signed requests arrive, looked at by their heads alone."""
 
     def __init__(self, trust: Trust | None = None) -> None:
         self.reported: list[str] = []
-        self.signed = SignedRequests(gate(mesh=None) if trust else gate(), self._publish, trust)
+        self.signed = SignedRequests(verifier(mesh=None) if trust else verifier(), self._publish, trust)
 
     def _publish(self, kind: str, words: str) -> None:
         assert kind == "refused_here"
@@ -251,45 +251,47 @@ class Door:
     ("headers", "error", "words"),
     [
         ({}, SignatureNeeded, "10.0.0.1 to /announce"),
-        (sent(learnt(seal(mesh=OTHER_MESH), gate())).headers, SignatureRefused, "FLNET_MESH_KEY"),
+        (sent(learnt(seal(mesh=OTHER_MESH), verifier())).headers, SignatureRefused, "FLNET_MESH_KEY"),
         (sent(seal()).headers, SignatureNeeded, ""),  # the first call of a node that can sign is no news
         (
-            sent(learnt(seal(), gate(session="e" * 32))).headers,
+            sent(learnt(seal(), verifier(session="e" * 32))).headers,
             SignatureNeeded,
             "",
         ),  # nor that of one it knew before
     ],
 )
 def test_a_stranger_is_reported_once(headers: Mapping[str, str], error: type[PeerError], words: str) -> None:
-    door = Door()
+    receiver = Receiver()
     for _ in range(3):
         with pytest.raises(error):
-            door.enter(headers)
-    assert len(door.reported) == (1 if words else 0)
-    assert all(words in told for told in door.reported)
+            receiver.enter(headers)
+    assert len(receiver.reported) == (1 if words else 0)
+    assert all(words in told for told in receiver.reported)
 
 
 def test_no_flood_of_strangers_fills_the_event_log() -> None:
-    door = Door()
+    receiver = Receiver()
     for number in range(MAX_REPORTED + 10):
-        door.signed.report(f"10.0.{number // 256}.{number % 256}", "/announce", PeerError("no"))
-    assert len(door.reported) == MAX_REPORTED
+        receiver.signed.report(f"10.0.{number // 256}.{number % 256}", "/announce", PeerError("no"))
+    assert len(receiver.reported) == MAX_REPORTED
 
 
 async def test_strangers_of_a_pinned_mesh_may_announce_themselves_and_nothing_else() -> None:
     trust = Trust(TestKey(2).text)
     await trust.accept(TestKey(1).text)
-    door = Door(trust)
+    receiver = Receiver(trust)
 
     def call(key: int, path: str, run: str) -> None:
-        door.enter(sent(learnt(seal(key, mesh=None, run=run * 16), gate(mesh=None)), path=path).headers, path)
+        receiver.enter(
+            sent(learnt(seal(key, mesh=None, run=run * 16), verifier(mesh=None)), path=path).headers, path
+        )
 
     call(1, "/announce", "0")
     call(1, "/probe", "1")
     call(3, "/announce", "0")
     with pytest.raises(NotAccepted):
         call(3, "/probe", "1")
-    assert len(door.reported) == 1
+    assert len(receiver.reported) == 1
     await trust.reject(TestKey(3).text)
     with pytest.raises(NotAccepted):
         call(3, "/announce", "f")

@@ -222,7 +222,7 @@ def bare(arrays: Mapping[str, Any], form: str) -> bytes:
 def signed_headers(body: bytes, path: str, *, keyed: bool) -> dict[str, str]:
     """The headers with which a node with a fixed key signs a request to another one."""
     mesh = keypairs.MESH if keyed else None
-    sender = keypairs.learnt(keypairs.seal(mesh=mesh), keypairs.gate(mesh=mesh))
+    sender = keypairs.learnt(keypairs.seal(mesh=mesh), keypairs.verifier(mesh=mesh))
     return dict(keypairs.sent(sender, body, path).headers)
 
 

@@ -11,7 +11,7 @@ from flnet.trainer import Array, DataInfo, Fit, InputSpec, Prediction, Task
 from tests.node.mesh import Linear
 
 
-class Judge(Linear):
+class Predictor(Linear):
     """`weights` and `bias` are shared, `head` is private and counts this node's trainings."""
 
     shared = ("weights", "bias")

@@ -1,4 +1,4 @@
-"""What a twin node does with models on its shelf."""
+"""The model registry of a twin node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flnet.rounds.view import JobView
 from flnet.security.signing import RequestVerifier
 
 
-class FakeShelf:
+class FakeRegistry:
     """Notes what was to be done with which model."""
 
     signing: RequestVerifier | None = None  # of a mesh with keys
