@@ -60,7 +60,7 @@ class Node:
             )
         scheme = "https" if given.get("MESH_MODE") == "pinned" else "http"
         self.http = httpx.Client(
-            base_url=f"{scheme}://127.0.0.1:{self.port}", verify=False, trust_env=False, timeout=20
+            base_url=f"{scheme}://127.0.0.1:{self.port}", verify=False, trust_env=False, timeout=60
         )
         self.log = folder / f"{name}.log"
 
@@ -83,7 +83,7 @@ class Node:
         self.http.close()
         self.process.terminate()
         try:
-            self.process.wait(20)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
 

@@ -39,12 +39,12 @@ def running(folder: Path) -> Iterator[httpx.Client]:
         stderr=log,
     )
     try:
-        with httpx.Client(base_url=f"https://127.0.0.1:{port}", verify=False, trust_env=False, timeout=20) as http:
+        with httpx.Client(base_url=f"https://127.0.0.1:{port}", verify=False, trust_env=False, timeout=60) as http:
             until(lambda: is_up(http, process, folder), "the node")
             yield http
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
         log.close()
 
 

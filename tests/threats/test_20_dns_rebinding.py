@@ -131,7 +131,7 @@ async def test_a_rebound_name_reads_and_changes_nothing_in_a_real_browser(
     serving: Serve, node: FakeNode, chromium: Any
 ) -> None:
     told: list[Told] = []
-    async with serving(told=told) as port, asyncio.timeout(60):
+    async with serving(told=told) as port, asyncio.timeout(150):
         page = await (await chromium.new_context()).new_page()
         answer = await page.goto(f"http://a.{FOREIGN}:{port}/")
         assert answer.status == 403

@@ -129,7 +129,7 @@ class Driver:
 
     @staticmethod
     def _client(port: int) -> httpx.Client:
-        return httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=20)
+        return httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60)
 
     def run(self) -> None:
         """Train, then let the node in the main thread end."""
