@@ -22,8 +22,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # No deadline: under load a correct test would fail. Fewer examples than usual, and more in a long run.
-    settings.register_profile("flnet", deadline=None, max_examples=300 if config.getoption("--long") else 50)
+    # No deadline: under load a correct test would fail. Fewer examples than usual, the same ones each time, so that a
+    # change is judged by itself; a long run draws more of them, and others each time.
+    is_long = bool(config.getoption("--long"))
+    settings.register_profile("flnet", deadline=None, max_examples=300 if is_long else 50, derandomize=not is_long)
     settings.load_profile("flnet")
     words = "takes minutes; left out unless --long or -m long asks for it (docs/testing-faults.md)"
     config.addinivalue_line("markers", f"{LONG}: {words}")
