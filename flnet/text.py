@@ -54,7 +54,7 @@ class Text(str):
         return self
 
     def __getitem__(self, place: SupportsIndex | slice) -> str:
-        """As of any string; a cut that leaves out nothing, such as `words[:500]`, gives the text itself."""
+        """Index as in any string; a slice that leaves out nothing, such as `words[:500]`, returns the text itself."""
         part = super().__getitem__(place)
         return self if part == self else part
 

@@ -88,13 +88,13 @@ class Method:
 
     @property
     def mu(self) -> float:
-        """Of FedProx; 0 for plain training."""
+        """The weight of FedProx's term; 0 for plain training."""
         name, *numbers = self.local.split(":")
         return 0.0 if name == "plain" else float(numbers[0]) if numbers else MU
 
     @property
     def kind(self) -> Personal:
-        """Of the personal model."""
+        """The kind of the personal model."""
         name = self.personal.split(":")[0]
         return "apfl" if name == "apfl" else "increment" if name == "increment" else "none"
 
@@ -107,18 +107,18 @@ class Method:
 
     @property
     def optimiser(self) -> str:
-        """Of APFL's steps; empty for the trainer's own."""
+        """The optimiser of APFL's steps; empty for the trainer's own."""
         words = self.personal.split(":")
         return words[3] if len(words) > 3 else ""
 
     @property
     def epochs(self) -> int | None:
-        """Of the increment's training; None for those of the round."""
+        """Epochs of the increment's training; None for those of the round."""
         _, *numbers = self.personal.split(":")
         return int(numbers[0]) if numbers else None
 
     def fields(self) -> dict[str, Any]:
-        """As JSON."""
+        """The fields as JSON-ready data."""
         return dict(vars(self))
 
 
@@ -574,7 +574,7 @@ class Trainer(ABC):
         return None
 
     def own_labels(self) -> Mapping[str, tuple[Array, Array]]:
-        """Of data whose rows are labelled as FLNET_LABELS has it: labels in the desired and in the own space.
+        """The labels of data with the label spaces of FLNET_LABELS: in the desired space and in the own one.
 
         {"train": (of `inputs`, likewise), "test": of the rows of `tests` behind "accuracy"}, class numbers, -1 for
         none. Empty: all rows are labelled in the desired space, as those of a published data set are.
@@ -615,7 +615,7 @@ Progress = Callable[[str, int, int], None]  # (trainer id, batches done, batches
 
 @dataclass(frozen=True)
 class TrainerFile:
-    """Where the code of a trainer is, found without importing it; `error` says why it cannot be offered.
+    """The file of a trainer, found without importing it; `error` says why it cannot be offered.
 
     Attributes:
         id: its name in every endpoint.

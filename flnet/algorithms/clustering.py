@@ -16,7 +16,7 @@ MOST_GROUPS = 2_000  # in one grouping
 
 
 def pair_jaccard(left: Groups, right: Groups) -> float:
-    """Of the pairs of rows that are together in at least one grouping, the share that are together in both.
+    """The share of pairs of rows that are together in both groupings, of those that are together in at least one.
 
     s11 / (s11 + s10 + s01); 1 where no two rows are together in either.
     """

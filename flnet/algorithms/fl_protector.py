@@ -157,7 +157,7 @@ def _slopes(weights: Weights, values: list[Array], seen: list[Array], error: Arr
 
 
 def _gathered(x: Array, layer: int) -> Array:
-    """What each filter sees at each place, (n, height, width, 9 channels); rows of numbers as they are."""
+    """The 3x3 neighbourhood of each pixel, (n, height, width, 9 channels); rows of numbers are unchanged."""
     if x.ndim == 2:
         return x
     stride = 2 if layer < 2 else 1
@@ -223,7 +223,7 @@ class Selector:
         self._is_image = len(spec.shape) > 1
 
     def initial(self) -> dict[str, Array]:
-        """Before it learnt."""
+        """The state before any training."""
         side = (1,) if self._is_image else self._shape
         weights = {PREFIX + name: value for name, value in fresh(self._shape, self._seed).items()}
         state = {

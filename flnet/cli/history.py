@@ -1,4 +1,4 @@
-"""What a job's rounds brought (`flnet history`), and who contributed to a model (`flnet audit`)."""
+"""The results of a job's rounds (`flnet history`), and the nodes that contributed to a model (`flnet audit`)."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def counted(number: int, thing: str) -> str:
 
 
 def next_line(schedule: Mapping[str, Any]) -> str:
-    """When and why the next round starts by itself; empty if none is to come."""
+    """When and why the next scheduled round starts; empty if there is none."""
     if not schedule.get("next_words"):
         return ""
     seconds = schedule.get("next_seconds")
@@ -204,7 +204,7 @@ def chosen_metrics(names: Iterable[str], every: bool) -> list[str]:
 
 
 def _rank(name: str) -> int:
-    """Where the figure stands in MAIN_METRICS, also as global_f1_macro or official_auc."""
+    """The position of a metric in MAIN_METRICS; prefixes as in global_f1_macro are ignored."""
     ends = (place for place, end in enumerate(MAIN_METRICS) if name == end or name.endswith("_" + end))
     return next(ends, len(MAIN_METRICS))
 

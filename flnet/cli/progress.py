@@ -92,7 +92,7 @@ class RoundResult:
         return "DIFFERENT: " + _by_node({node: short(digest) for node, digest in self.digests.items()})
 
     def fields(self) -> dict[str, object]:
-        """As JSON-ready data, for scripts."""
+        """The fields as JSON-ready data, for scripts."""
         return {**asdict(self), "missing": list(self.missing), "same_model": self.same_model}
 
     def lone_words(self) -> str:
@@ -108,7 +108,7 @@ class RoundResult:
 
 
 def failure(results: Iterable[RoundResult]) -> str | None:
-    """What failed, in words; None if nothing did."""
+    """The failure in words; None if there is none."""
     failed = [f"round {result.number} failed: {_by_node(result.errors)}" for result in results if result.errors]
     return "; ".join(failed) or None
 

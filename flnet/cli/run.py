@@ -57,7 +57,7 @@ def command(config: Path | None, exit_with_parent: int | None, **options: Any) -
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """What makes the event loop: uvloop where it is installed, else None, which stands for asyncio's own."""
+    """The factory of the event loop: uvloop's if it is installed, else None, which means asyncio's own."""
     try:
         import uvloop  # noqa: PLC0415 - there is none for some systems
     except ImportError:
@@ -120,7 +120,7 @@ def _make_writable(folder: Path, kind: str, setting: str) -> None:
 
 
 def greeting(node: NodeRuntime, settings: Settings, token: OperatorToken) -> str:
-    """Who the node is, where its page is and how to sign in, where its state is, what it can train."""
+    """The lines that `flnet run` prints first: name, page, sign-in link, state folder and trainers."""
     jobs: list[Mapping[str, Any]] = list(node.info()["jobsInfo"])
     lines = {
         "node": node.me.id,

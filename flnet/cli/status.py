@@ -1,4 +1,4 @@
-"""What a running node is doing: its jobs (`flnet status`), peers (`flnet peers`) and events (`flnet watch`)."""
+"""The state of a running node: its jobs (`flnet status`), peers (`flnet peers`) and events (`flnet watch`)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def command(address: str, as_json: bool, every: bool) -> None:
 
 
 def _with_little(info: View, jobs: list[View]) -> View:
-    """What a node says of itself, and of each job whose updates count little in it; peers are not told that."""
+    """The node's GET /info, with the nodes whose updates have a low weight in each job, which peers do not see."""
     little = {job.get("trainer_id"): job.get("counts_little", []) for job in jobs}
     views = [{**job, "counts_little": little.get(job.get("trainer_id"), [])} for job in info.get("jobsInfo", [])]
     return {**info, "jobsInfo": views}

@@ -1,4 +1,4 @@
-"""What a training child is told: which trainer works, and with which settings of this node."""
+"""The assignment of a training child: the trainer, and the settings of this node for it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def assignment(settings: Settings, file: TrainerFile) -> Assignment:
 
 
 def method_of(settings: Settings) -> Method:
-    """What flnet does around the training of each trainer of this node."""
+    """The method that the settings choose for all trainers of this node."""
     controls = parse_rule(settings.aggregation).changes_training
     return Method(settings.local_training, settings.personal_model, settings.model_choice, controls)
 

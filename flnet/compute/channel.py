@@ -39,7 +39,7 @@ _CLOSED_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
 @dataclasses.dataclass(frozen=True)
 class WorkOrder:
-    """To the child: what to do. `number` is the name under which it can be cancelled."""
+    """Message to the child: a call. `number` identifies it for `CancelOrder`."""
 
     number: int
     assignment: Assignment
@@ -48,14 +48,14 @@ class WorkOrder:
 
 @dataclasses.dataclass(frozen=True)
 class CancelOrder:
-    """To the child: end this training at its next batch."""
+    """Message to the child: end this training at its next batch."""
 
     number: int
 
 
 @dataclasses.dataclass(frozen=True)
 class ProgressReport:
-    """From the child, while it trains: batches done, and batches in all."""
+    """Message from the child while it trains: the number of finished batches, and of all."""
 
     done: int
     total: int
@@ -63,7 +63,7 @@ class ProgressReport:
 
 @dataclasses.dataclass(frozen=True)
 class WorkReply:
-    """From the child, once for each order: the result or the error, and the frameworks that it has imported."""
+    """Message from the child, one for each order: the result or the error, and the frameworks that it has imported."""
 
     result: Any
     error: FlnetError | None
@@ -71,7 +71,7 @@ class WorkReply:
 
 
 class Garbled(ValueError):
-    """Bytes that are no message."""
+    """The received bytes are not a message."""
 
 
 def _dataclasses() -> dict[str, type[Any]]:
@@ -234,7 +234,7 @@ def send_message(end: socket.socket, fields: Mapping[str, Any], descriptors: Seq
 
 
 def receive_message(end: socket.socket, most_descriptors: int) -> tuple[dict[str, Any], Sequence[int]] | None:
-    """What `send_message` sent, the descriptors not inheritable; None when the other side is gone.
+    """Receive what `send_message` sent, with descriptors that are not inherited; None if the other side is gone.
 
     Raises:
         Garbled: it is no message; its descriptors are closed.

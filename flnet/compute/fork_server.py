@@ -104,7 +104,7 @@ class _Server:
         self._watched.register(ours, selectors.EVENT_READ, key)
 
     def _leave(self, ours: socket.socket, foreign: Sequence[int]) -> None:
-        """In a forked process: close what is the server's, or is being passed on by it."""
+        """Close, in a forked process, the descriptors that belong to the server or that it is passing on."""
         self._watched.close()
         for end in (ours, self._listener, *self._templates.values()):
             end.close()
@@ -118,7 +118,7 @@ class _Server:
 
 
 def _as_another(work: Any) -> NoReturn:
-    """In a forked process: do this work, then exit without returning to the code of the parent."""
+    """Do this work in a forked process, then exit without returning to the code of the parent."""
     try:
         work()
     except BaseException:

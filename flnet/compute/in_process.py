@@ -85,7 +85,7 @@ class InProcessBackend:
 
 
 class _Progress:
-    """What a trainer calls after each batch: stops a cancelled training, and reports ten times a second."""
+    """The progress callback of a training: stops it if it was cancelled, and reports ten times a second."""
 
     def __init__(self, report: Report, is_cancelled: Callable[[], bool], between_s: float) -> None:
         self._report, self._is_cancelled, self._between_s = report, is_cancelled, between_s

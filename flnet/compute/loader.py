@@ -50,7 +50,7 @@ def loaded_families() -> frozenset[str]:
 
 @dataclass(frozen=True)
 class SourceFacts:
-    """What the source text of one file tells.
+    """Facts that are read from the source text of one file.
 
     Attributes:
         modules: dotted names that it imports, and names that it imports from them.
@@ -89,7 +89,7 @@ class Sources:
         return families(names)
 
     def declared_place(self, path: Path) -> str:
-        """What a source file assigns to DATA_PLACE: where below FLNET_DATASETS_PATH its data lie, or nothing.
+        """The value that a source file assigns to DATA_PLACE: the place of its data below FLNET_DATASETS_PATH, if any.
 
         Raises:
             UnreadableSource: the file cannot be read or has a syntax error.

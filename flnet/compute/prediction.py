@@ -142,7 +142,7 @@ def names_of_classes(classes: Sequence[str], values: Array) -> list[str]:
 
 
 def predicted(prediction: Prediction, classes: Sequence[str]) -> list[Any]:
-    """For each input the name of the class that wins; the list of names where several may hold."""
+    """The name of the predicted class for each input; a list of names if several classes may apply."""
     if prediction.meaning == "any_of":
         chosen = prediction.values >= prediction.threshold
         return [[classes[int(column)] for column in np.flatnonzero(row)] for row in chosen]

@@ -214,7 +214,7 @@ class BackendQueue:
     def _work(
         self, work: Callable[[], Result], loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Result]
     ) -> None:
-        """In the queue's thread: do it, and hand over the result or the error."""
+        """Do a call in the queue's thread, and hand over the result or the error."""
         if self._closed:
             return
         result: Result | None = None

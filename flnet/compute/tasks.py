@@ -58,7 +58,7 @@ class _SpoiltError(Exception):
 
 @dataclass(frozen=True)
 class _Lost:
-    """What rounding took from an update, to be added to the next one if that update was sent."""
+    """The rounding error of an update, which is added to the next one if that update was sent."""
 
     digest: Digest
     residual: Params
@@ -254,7 +254,7 @@ class ComputeTasks:
         return shared
 
     def _stated(self, trainer: TrainerId, effect: Train, fit: Fit, shared: Params) -> Contribution | None:
-        """What this node states of its update."""
+        """The statement of this node about its update."""
         model = self._job_of(trainer).held.model
         if model is None:
             return None

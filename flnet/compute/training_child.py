@@ -306,7 +306,7 @@ class ProcessBackend:
             child.kill()
 
     def _reply(self, child: Child, order: WorkOrder, report: Report) -> Any:
-        """What an order ends in, after all reports of progress; None when the child is gone."""
+        """The reply to an order, after all reports of progress; None if the child is gone."""
         with suppress(OSError):  # it died while it was spoken to
             child.channel.send(order)
             if order.number in self._cancelled:

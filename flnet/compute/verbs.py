@@ -1,4 +1,4 @@
-"""What a trainer can be asked for: one entry of `VERBS` for each verb, with its request, its result and how it is done.
+"""The calls of a trainer: one entry of `VERBS` for each verb, with its request, its result and its implementation.
 
 The compute queue, the training child and the twins in this process pass requests on without looking at them. A new verb
 therefore needs a method in `flnet.trainer.Trainer`, a request and an entry here, and somebody who calls
@@ -33,11 +33,11 @@ Asked = TypeVar("Asked", bound="TrainerRequest[Any]")
 
 
 class TrainerRequest(Generic[Result]):
-    """What a trainer is asked; the type parameter is the type of the result."""
+    """A request to a trainer; the type parameter is the type of the result."""
 
 
 class PrepareResult(NamedTuple):
-    """What the mesh must know of a trainer, and its initial parameters."""
+    """The declaration of a trainer, and its initial parameters."""
 
     declaration: Declaration
     params: Params
@@ -110,7 +110,7 @@ class PredictRequest(TrainerRequest[Prediction]):
 
 @dataclass(frozen=True)
 class DiagnoseRequest(TrainerRequest[Mapping[str, Any]]):
-    """What a model shows on the own rows, as JSON-ready data (`flnet.trainer.Findings`)."""
+    """Diagnose a model on this node's rows; the result is JSON-ready data (`flnet.trainer.Findings`)."""
 
     params: Params
 

@@ -50,13 +50,13 @@ class Arff:
 
     @property
     def meka_labels(self) -> int | None:
-        """What MEKA's `-C n` in the relation says: the first n columns are labels; the last ones if n < 0."""
+        """The label columns by MEKA's `-C n` in the relation: the first n columns, or the last ones if n < 0."""
         match = _MEKA.search(self.relation)
         return int(match[1]) if match else None
 
 
 def read_arff(path: Path, on_bad_rows: OnBadRows = "stop") -> Arff:
-    """What is in an ARFF file.
+    """Read an ARFF file.
 
     Raises:
         TrainerError: the file cannot be read, its header is not understood, or it has no rows.

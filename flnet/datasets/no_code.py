@@ -48,7 +48,7 @@ Positive = Annotated[float, Field(gt=0)]
 
 
 class Own(BaseModel):
-    """What both kinds share."""
+    """Base of the two kinds of trainers without code."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
@@ -100,7 +100,7 @@ class OwnImages(Own):
     model: Literal["small-cnn", "linear"] = "small-cnn"
 
     def agreement(self, classes: Iterable[str]) -> dict[str, str]:
-        """What all nodes must have alike."""
+        """The values that must be equal on all nodes."""
         return {"classes": listed(classes), "size": str(self.size), "colour": self.colour, "model": self.model}
 
 
@@ -163,7 +163,7 @@ class OwnTable(Own):
         return self
 
     def agreement(self, features: Iterable[str], classes: Iterable[str]) -> dict[str, str]:
-        """What all nodes must have alike; how numbers are scaled belongs to it only where that is agreed."""
+        """The values that must be equal on all nodes; the scaling of numbers is one of them only if it is agreed."""
         goal = {"classes": listed(classes)}
         if self.target_scale is not None:
             goal = {"target_scale": listed(f"{number:g}" for number in self.target_scale)}
@@ -192,7 +192,7 @@ KINDS: Mapping[str, type[OwnImages] | type[OwnTable]] = {"images": OwnImages, "t
 
 
 def read_own(path: Path) -> OwnImages | OwnTable:
-    """What a trainer's TOML file says.
+    """Read a trainer's TOML file.
 
     Raises:
         TrainerError: it cannot be read, or says something that is no option or breaks a rule; names file, line
@@ -286,7 +286,7 @@ class OwnLabels:
 
     @classmethod
     def of(cls, labelling: Labelling | None, classes: Sequence[str] | None = None) -> OwnLabels | None:
-        """As the file in FLNET_LABELS has them; None where nodes label alike.
+        """The label spaces of the file in FLNET_LABELS; None if all nodes use the same labels.
 
         Args:
             classes: the desired ones as the trainer's file has them, if it does; `ByLabels` refuses other ones.

@@ -37,7 +37,7 @@ _SIDE = 24  # pixels of the pictures
 
 @dataclass(frozen=True)
 class Sample:
-    """What can be made up: in words, the folder that it fills, and the file of the trainer that goes with it."""
+    """A sample data set: its description, the folder that it fills, and the file of its trainer."""
 
     words: str
     folder: str

@@ -131,7 +131,7 @@ class Setup(Record):
 
     @property
     def method(self) -> Method:
-        """What is done around the trainer's own training."""
+        """The method around the trainer's own training."""
         controls = parse_rule(self.aggregation).changes_training
         return Method(self.local_training, self.personal_model, self.model_choice, controls)
 

@@ -211,7 +211,7 @@ def _take_score(order: Order, score: Score) -> None:
 
 
 def _datasets(setup: Setup, place: Path | None, folder: Path) -> Path | None:
-    """Where the trainers find their data; if they have options, a folder with those and links to the data sets.
+    """The folder in which trainers find their data; with options, a folder with these and links to the data sets.
 
     Raises:
         DataMissing: nothing that the setup needs exists.

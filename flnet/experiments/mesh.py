@@ -322,7 +322,7 @@ class CellMesh(Cluster):
         self.clock.after(0.0, lambda: self._due(node, owner, order))
 
     def _crafted(self) -> Mapping[PeerId, Params]:
-        """What hostile nodes send in place of their updates in the round whose trainings were begun."""
+        """The updates that hostile nodes send in the current round, in place of their own."""
         trained = {
             node.id: (effect, Params(order.fit.params))
             for node, effect, order in self._begun

@@ -141,7 +141,7 @@ def settings_line(settings: Settings) -> str:
 
 
 def reply_of(line: str) -> float | list[Outcome]:
-    """What a line of a worker says: how much is done, or the outcomes of the batch."""
+    """Parse a line of a worker: its progress, or the outcomes of the batch."""
     reply = json.loads(line)
     if isinstance(reply, float | int):
         return float(reply)

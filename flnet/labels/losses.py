@@ -209,7 +209,7 @@ class Lesson:
         return [rows[some] for some in step_batches(len(rows), size, self.steps, np.random.default_rng(seed))]
 
     def loss(self, scores: Matrix, rows: Labels) -> Loss:
-        """On a batch: the ordinary loss of its desired labels, and the projected one of its coarse ones.
+        """The loss of a batch: the ordinary loss of desired labels, and the projected loss of coarse ones.
 
         Args:
             scores: (b, K) before the softmax.
@@ -218,7 +218,7 @@ class Lesson:
         return loss_of_both(scores, self.labels[rows], self.coarse[rows], self.matrix)
 
     def loss_of_changed(self, scores: Matrix, rows: Labels) -> Loss:
-        """On changed rows (noise, shifts): held to the guesses for the unchanged ones, with its weight."""
+        """The loss of changed rows (noise, shifts) against the guesses for the unchanged rows, with its weight."""
         return cross_entropy(scores, self.guesses[rows]).times(self.fixed)
 
     def mix(self, rows: Labels, chance: np.random.Generator) -> Mix:
@@ -233,7 +233,7 @@ class Lesson:
         return Mix(sure, chance.permutation(sure), share) if len(sure) > 1 else Mix(sure[:0], sure[:0], share)
 
     def loss_of_mixed(self, scores: Matrix, mix: Mix) -> Loss:
-        """On rows between two others (m, K): held to both guesses by their shares, with its weight."""
+        """The loss of mixed rows (m, K) against the guesses for both rows, by their shares, with its weight."""
         return mixed_cross_entropy(scores, self.guesses[mix.first], self.guesses[mix.second], mix.share).times(
             self.mixed
         )

@@ -95,7 +95,7 @@ class LabelSpace:
         return hashlib.sha256("\n".join(self.classes).encode()).hexdigest()
 
     def view(self) -> dict[str, Any]:
-        """As JSON-ready data, with the names that TOML has."""
+        """The fields as JSON-ready data, with the names of the TOML file."""
         return {"id": self.id, "classes": list(self.classes)}
 
 
@@ -335,7 +335,7 @@ class Labelling:
         return self.space.classes == self.target.classes
 
     def fields(self) -> dict[str, Any]:
-        """As JSON-ready data with the names that TOML has; `read_fields` reads it."""
+        """The fields as JSON-ready data, with the names of the TOML file; `read_fields` reads them."""
         view: dict[str, Any] = {**self.space.view(), **{name: getattr(self, name) for name in LEARNING}}
         if self.pooled is not None:
             view["pooled"] = self.pooled.view()

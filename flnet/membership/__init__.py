@@ -1,1 +1,1 @@
-"""Who is in the mesh: announcements until everyone knows everyone, probes, suspicion, refutation."""
+"""Membership: announcements until all nodes know each other, probes, suspicion, refutation."""

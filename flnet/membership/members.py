@@ -80,7 +80,7 @@ class Members:
         return self.state.joined
 
     def address_of(self, peer: PeerId) -> str | None:
-        """Where a peer is, as "host:port"; None for an unknown one."""
+        """The address of a peer as "host:port"; None for an unknown one."""
         member = self.known.get(peer)
         return member.peer.address if member else None
 
@@ -177,7 +177,7 @@ class Members:
         return self._contact(event)
 
     def _contact(self, event: Event) -> list[Effect]:
-        """What other traffic tells of a peer."""
+        """Handle evidence that other traffic gives about a peer."""
         match event:
             case ContactMade(peer):
                 return [] if self.settled(peer) or self.is_doubtful(peer) else seen(self.state, peer)
@@ -498,7 +498,7 @@ def shut_out(s: MeshState, peer: PeerId) -> list[Effect]:
 
 
 def waiting(s: MeshState, address: str, reason: str) -> list[Effect]:
-    """Who is at an address has not accepted this node; people hear of it once for each address."""
+    """Publish, once for each address, that the node there has not accepted this one."""
     if address in s.waits_at:
         return []
     s.waits_at.add(address)

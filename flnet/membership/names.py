@@ -68,7 +68,7 @@ def disputed(s: MeshState, peer: PeerId, key: str | None, address: str) -> list[
 
 
 def refused(s: MeshState, address: str, reason: str) -> list[Effect]:
-    """A peer refuses this node because its name belongs to another one; people hear it once for each peer."""
+    """Publish, once for each peer, that it refuses this node because its name belongs to another one."""
     if address in s.refused_at:
         return []
     s.refused_at.add(address)

@@ -76,7 +76,7 @@ class Doubt:
 
     @property
     def factor(self) -> int:
-        """By how much it slows its probing, and lengthens what a probed peer has to answer."""
+        """The factor by which this node slows its probing and extends the time for answers."""
         return self.level + 1
 
     def more(self, by: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""Who is known: one record for each member, changed by what is seen at first hand and by what others say.
+"""The known members: one record each, changed by direct observation and by the news of others.
 
 Das, Gupta, Motivala (2002), SWIM, section 4.2: a claim carries the member's incarnation, a number that rises when
 somebody shows an accusation to be wrong. Claims are ordered by incarnation, then by state in the order of `State`, and
@@ -25,7 +25,7 @@ from flnet.text import text
 
 
 class State(Enum):
-    """What a member is held for; the values stand in messages and in views.
+    """The state of a member; the values are used in messages and in views.
 
     Attributes:
         rank: which of two claims with equal incarnations counts: the higher one.
@@ -89,7 +89,7 @@ class Member:
 
     @property
     def state(self) -> State:
-        """What it is held for."""
+        """The state of the member."""
         return self.standing.state
 
     @property
@@ -98,7 +98,7 @@ class Member:
         return self.standing.state.takes_part
 
     def news(self, by: PeerId | None = None) -> News:
-        """What is told of it."""
+        """The news about the member."""
         return self._news if by is None else news_of(self.peer, self.standing, by)
 
     @cached_property
@@ -142,7 +142,7 @@ class _Waiting:
 
 
 class Gossip:
-    """What is still to be told, at most one piece for each member and accuser."""
+    """News to be sent, at most one piece for each member and accuser."""
 
     def __init__(self) -> None:
         self._waiting: dict[tuple[PeerId, PeerId | None], _Waiting] = {}
@@ -381,7 +381,7 @@ class Roster:
 
 
 def _told(member: Member, was: State) -> list[Effect]:
-    """What jobs and people hear of a change."""
+    """The events for jobs and people about a change."""
     peer_id, reason = PeerId(member.peer.id), member.reason
     match member.state:
         case State.ALIVE if was is State.SUSPECT:

@@ -64,5 +64,5 @@ class MeshState:
         return self.key_of(peer) in (None, key)
 
     def all_news(self) -> tuple[News, ...]:
-        """What is known of all members."""
+        """The news about all members."""
         return tuple(member.news() for member in self.roster)[: 2 * MAX_PEERS]

@@ -245,7 +245,7 @@ def _bring_data_and_rounds(
 
 
 def usual_schedule(settings: Settings) -> Schedule:
-    """When rounds start by themselves on this node, where a person said nothing else of a job.
+    """The schedule of the settings, for jobs without a schedule of their own.
 
     Raises:
         SettingsError: FLNET_TRAIN_WHEN is no schedule.
@@ -259,7 +259,7 @@ def usual_schedule(settings: Settings) -> Schedule:
 
 
 def rules_of(settings: Settings) -> Rules:
-    """What people set of rounds."""
+    """The rules of rounds that the settings contain."""
     participation = Participation(settings.participation, settings.min_participants)
     mu = method_of(settings).mu
     training: dict[str, str] = {TRAINING: f"proximal:{mu:g}"} if mu else {}

@@ -86,7 +86,7 @@ class NodeCore:
         return None
 
     def read(self, packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
-        """What a message from outside means here.
+        """The event that a received message causes.
 
         Raises:
             PeerError: it is for no trainer of ours, claims to come from ourselves, or comes from a node that did

@@ -69,7 +69,7 @@ class DataImports:
         return int(self._gigabytes * 1e9)
 
     def begin(self, trainer: TrainerId, *, replace: bool = False, add: bool = False) -> Upload:
-        """Where the files of an import go as they come; hand it to `take`, or discard it.
+        """Open an upload for the files of an import; pass it to `take`, or discard it.
 
         Args:
             trainer: that is to read them.

@@ -134,7 +134,7 @@ class BodyFormats:
         return min(self._needs(trainer), self._max_body_bytes)
 
     def wanted(self, trainer: TrainerId, head: memoryview, total: int) -> bool:
-        """Like `inspect`, for bare parameters of a trainer."""
+        """As `inspect`, for parameters of a trainer without a message."""
         header, schema = read_head(head, total), self._schema(trainer)
         if header is not None and schema is not None:
             header.check(schema)
@@ -191,7 +191,7 @@ def encoding_of(form: Form) -> Encoding:
 
 
 def accepted(form: Form) -> tuple[str, ...]:
-    """What a node of this form says that it accepts."""
+    """The formats that a node with this setting accepts."""
     return () if form == "json" else (SAFETENSORS, FLOAT16, INT8)
 
 

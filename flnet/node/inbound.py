@@ -144,14 +144,14 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
 
 
 def update_of(m: ModelParams, params: Params) -> Update:
-    """What a peer learnt, as it says itself."""
+    """The update of a peer, as it states it."""
     base = Digest(m.base) if m.base else None
     figures = (m.examples, m.labels or 1, m.accuracy, base, m.staleness or 0)
     return Update(m.sender, _key(m), params, *figures, contribution=contribution_of(m))
 
 
 def contribution_of(m: ModelParams) -> Contribution | None:
-    """What the sender states of its update; None for one that states too little, as in the thesis' form."""
+    """The sender's statement about its update; None if it is incomplete, as in the thesis' format."""
     if m.initiator is None or m.schema_digest is None or m.base is None or m.digest is None or m.examples is None:
         return None
     signed_fields = (m.sender, m.trainer_id, m.round, m.initiator, m.schema_digest, m.base, m.digest, m.examples)
@@ -176,21 +176,21 @@ def version_of(m: StatedVersion, peer: PeerId, number: int, trainer: TrainerId) 
 
 
 def version_in(reply: Packet, trainer: TrainerId) -> Version:
-    """What the answer to our version states."""
+    """The version in the answer to our own."""
     m = reply.message
     assert isinstance(m, VersionReply)
     return version_of(m, PeerId(m.i_am.id), m.round, trainer)
 
 
 def probed(m: Probe, caller_ip: str) -> ProbeReceived:
-    """What a probe means."""
+    """The event that a probe causes."""
     target = PeerId(m.target.id) if m.target else None
     reached, missed = (PeerId(name) if name else None for name in (m.reached, m.missed))
     return ProbeReceived(located(m.i_am, caller_ip), m.incarnation, tuple(m.news), target, reached, missed, m.key)
 
 
 def claim_of(round: int, reply: Packet) -> Claim:
-    """What the answer to our Accuracy claims."""
+    """The claim in the answer to our Accuracy."""
     m = reply.message
     assert isinstance(m, AccuracyReply)
     digest = digest_of(m, reply.params)
@@ -199,7 +199,7 @@ def claim_of(round: int, reply: Packet) -> Claim:
 
 
 def report_of(message: ReportMessage | None) -> Report | None:
-    """What a node reports in a series."""
+    """The report of a node in a series."""
     return Report(message.accuracy, message.loss, message.over) if message else None
 
 
@@ -209,7 +209,7 @@ def located(peer: Peer, ip: str) -> Peer:
 
 
 def _stated(message: JobMessage) -> Mapping[str, str] | None:
-    """What the sender says that all nodes must have alike; None where it speaks the thesis' form and cannot."""
+    """The values that the sender states as equal on all nodes; None in the thesis' format, which has no such field."""
     return message.agreement if message.agreement is not None or message.initiator is None else {}
 
 
@@ -257,7 +257,7 @@ def check_speaker(members: Members, message: Message, signer: str) -> None:
 
 
 def check_trusted(trust: Trust | None, message: Message, event: Event, signer: str, me: str) -> None:
-    """In a pinned mesh: whether two nodes have accepted each other, so that an announcement is taken.
+    """Check, in a pinned mesh, that two nodes have accepted each other before an announcement is handled.
 
     Args:
         event: what the message means here.
@@ -322,7 +322,7 @@ class MessageChecks:
                 raise TooManyMessages(seconds)
 
     def admit(self, message: Message, event: Event, caller_ip: str) -> Event:
-        """What is left of a message, and means this, without the addresses that are not called.
+        """A message without the addresses that this node does not call.
 
         Raises:
             TooManyMessages: there were too many from the caller of late.

@@ -65,7 +65,7 @@ class Studies(Protocol):
     """Looks at what a model shows on the own rows; see `flnet.trainer`."""
 
     async def findings(self, trainer: TrainerId, kind: str, digest: str | None = None) -> Mapping[str, Any]:
-        """What a model shows, and which one it is: {kind, ..., model: {digest, round, accuracy}}.
+        """Diagnose a model: {kind, ..., model: {digest, round, accuracy}}.
 
         Args:
             kind: "labels" or "groups".
@@ -85,7 +85,7 @@ _VERSION = re.compile(r"[0-9A-Za-z.+-]{1,40}")
 
 @dataclass(frozen=True)
 class PeerInfo:
-    """What a peer says of itself: its answer to GET /info, checked.
+    """A peer's answer to GET /info, checked.
 
     Attributes:
         version: of the program that it runs; None where it does not tell a sound one.
@@ -114,7 +114,7 @@ class PeerInfo:
 
 @dataclass(frozen=True)
 class Question:
-    """What a person wants judged: numbers or a picture, by the model of this digest (None: the one held)."""
+    """The inputs of a prediction, numbers or an image, and the digest of the model (None: the current one)."""
 
     inputs: Any = None
     picture: bytes | None = None
@@ -152,22 +152,22 @@ class Node(Protocol):
 
     @property
     def feed(self) -> EventLog:
-        """What happened on this node."""
+        """The event log of this node."""
         ...
 
     @property
     def imports(self) -> DataImports:
-        """Who takes in data that a person brings."""
+        """The import of data."""
         ...
 
     @property
     def leave_one_out(self) -> LeaveOneOutResults:
-        """Who measures what each peer brings, for persons of this node alone."""
+        """The leave-one-out measurements, for the operator of this node only."""
         ...
 
     @property
     def studies(self) -> Studies:
-        """Who looks at the own rows, for persons of this node alone."""
+        """The diagnostics on this node's rows, for its operator only."""
         ...
 
     @property
@@ -255,7 +255,7 @@ class Node(Protocol):
         ...
 
     async def events(self) -> Sequence[FeedItem]:
-        """What happened, as far back as it is kept (FLNET_KEEP_EVENTS), oldest first."""
+        """The kept events (FLNET_KEEP_EVENTS), oldest first."""
         ...
 
     async def models(self, trainer: TrainerId) -> Sequence[View]:
@@ -304,7 +304,7 @@ class Node(Protocol):
         ...
 
     async def card(self, trainer: TrainerId, digest: str) -> Download:
-        """What is known of the model, in Markdown.
+        """The card of the model, in Markdown.
 
         Raises:
             UnknownModel: of that digest.
@@ -335,7 +335,7 @@ class Node(Protocol):
         ...
 
     async def peer_infos(self) -> Sequence[PeerInfo]:
-        """What the peers say of themselves, for the page; who asks again within a second is told the same."""
+        """The peers' answers to GET /info, for the page; they are cached for a second."""
         ...
 
     async def peer_rounds(self, trainer: TrainerId) -> Mapping[str, Points]:

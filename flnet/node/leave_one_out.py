@@ -94,7 +94,7 @@ class LeaveOneOut:
                     await self._try(trainer, kept)
 
     def view(self, trainer: TrainerId) -> Mapping[str, Any]:
-        """What was found of the newest rounds."""
+        """The results of the newest rounds."""
         self._core.job(trainer)
         rounds = list(self._found.get(trainer, ()))
         return {"on": self.is_on, "why_not": self._why_not.get(trainer, ""), "rounds": rounds}

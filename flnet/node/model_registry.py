@@ -36,7 +36,7 @@ class SelectedModel:
 
     @property
     def to_keep(self) -> KeptModel:
-        """As a store takes it."""
+        """The model in the form that a store saves."""
         return KeptModel.of(self.figures, self.shared, self.private)
 
     @property
@@ -194,7 +194,7 @@ def with_private_of(first: SelectedModel, later: SelectedModel) -> SelectedModel
 
 
 def figures_of(job: AnyJob, model: Model) -> dict[str, Any]:
-    """What is known of a model that the job holds, as plain JSON data.
+    """The metadata of the job's current model, as plain JSON data.
 
     round, contributors, accuracy (here, on the test split; None if it was not measured), schema_digest, private
     (names), personal (whether they learnt on from just this model), hyper (what this node trained with; empty if

@@ -111,7 +111,7 @@ def _rounds(history: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _contributions(chosen: SelectedModel) -> list[str]:
-    """Who made this model: for people, and as `flnet audit --card` checks it."""
+    """The contributors of this model, for people and for `flnet audit --card`."""
     record = chosen.figures["record"] or {}
     stated = record.get("contributions") or []
     if not stated or record.get("digest") != chosen.digest:
@@ -201,7 +201,7 @@ class ModelService:
         return _answer(prediction, chosen, declared)
 
     async def findings(self, trainer: TrainerId, kind: str, digest: str | None = None) -> View:
-        """What a model shows on the own rows; see `flnet.node.interface.Studies`."""
+        """Diagnose a model on this node's rows; see `flnet.node.interface.Studies`."""
         chosen = await self._registry.pick(trainer, digest)
         if self._declared(trainer).offers.get("finds") != kind:
             if kind == "labels":
@@ -339,7 +339,7 @@ def _model(chosen: SelectedModel) -> View:
 
 
 def _coarse(prediction: Prediction) -> View:
-    """What a prediction means in the label space of the own rows; nothing where that is the same one."""
+    """The prediction in the label space of this node's rows; None if that is the same one."""
     coarse = prediction.coarse
     if coarse is None:
         return {}

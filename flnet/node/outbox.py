@@ -352,7 +352,7 @@ class AnnouncementSender:
 
 
 def node_in(reply: Reply) -> str:
-    """What a node that was knocked at calls itself; empty if it does not say so."""
+    """The name that a node states when it is knocked at; empty if it states none."""
     try:
         return check_name(json.loads(reply.body)["node"])
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -360,5 +360,5 @@ def node_in(reply: Reply) -> str:
 
 
 def refusal_of(reply: Reply) -> PeerRefused:
-    """What a peer's error answer says; any body will do."""
+    """The message of a peer's error answer; accepts any body."""
     return PeerRefused.read(reply.status, reply.body)

@@ -51,7 +51,7 @@ class Distances:
 
 
 class PeerInfos:
-    """What the peers say of themselves, asked of all at once, and kept for a moment."""
+    """The peers' answers to GET /info, requested concurrently and cached for a moment."""
 
     def __init__(self, transport: Transport, peers: Callable[[], Sequence[View]], distances: Distances) -> None:
         """Args:
@@ -64,7 +64,7 @@ class PeerInfos:
         self._kept: Sequence[PeerInfo] = ()
 
     async def get(self) -> Sequence[PeerInfo]:
-        """What each peer says, at most KEPT_SECONDS old."""
+        """The answer of each peer, at most KEPT_SECONDS old."""
         async with self._asking:
             now = asyncio.get_running_loop().time
             if now() >= self._until:

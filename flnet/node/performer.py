@@ -57,7 +57,7 @@ SAVE_SECONDS = 10.0  # for what is to be saved when this node ends
 
 @dataclass(frozen=True)
 class Step:
-    """What remains to be done for one event.
+    """The effects of one event that remain to be performed.
 
     Attributes:
         saves: what must be on the disk first, with the job that asks for it.
@@ -161,7 +161,7 @@ class StateSaver:
         self.trouble = ""  # why state cannot be kept; empty while all is well
 
     async def load(self, trainer: TrainerId) -> Restored | None:
-        """What an earlier run kept of this job, if anything."""
+        """Load the state that an earlier run saved of this job, if any."""
         try:
             saved = await self._store.load(trainer, HELD_ROUNDS)
         except LocalError as exc:

@@ -201,7 +201,7 @@ def _key(record: View) -> RoundKey:
 
 @dataclass
 class _PeerPoints:
-    """What is known of one job of one peer: accuracy after averaging by round, and when it may be asked again."""
+    """The cached history of one job of one peer: accuracy after averaging by round, and the time of the next request."""
 
     points: dict[int, float] = field(default_factory=dict)
     is_whole: bool = False
@@ -251,7 +251,7 @@ class PeerHistory:
         return tuple(sorted(told.points.items()))
 
     async def _ask(self, address: str, trainer: str) -> Mapping[int, float] | None:
-        """What a peer's history holds of accuracies; None where there is no usable answer."""
+        """The accuracies of a peer's history; None if there is no usable answer."""
         path = f"/jobs/{trainer}/history?last={PEER_ROUNDS}"
         try:
             async with asyncio.timeout(PEER_SECONDS):

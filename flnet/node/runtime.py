@@ -274,7 +274,7 @@ class NodeRuntime:
         return self.peers()
 
     async def peer_infos(self) -> Sequence[PeerInfo]:
-        """What the peers say of themselves."""
+        """The peers' answers to GET /info."""
         return await self._peer_infos.get()
 
     async def peer_rounds(self, trainer: TrainerId) -> Mapping[str, Points]:

@@ -67,7 +67,7 @@ class Schedules:
         return self.usual if when is None else Schedule.parse(when)
 
     def plan(self, trainer: TrainerId, when: str | None) -> Planned:
-        """What a job hears when a person gives it a schedule, or (None) takes it back.
+        """The event for a job when a person sets its schedule, or (None) removes it.
 
         Raises:
             UnknownTrainer: no such job.
@@ -79,7 +79,7 @@ class Schedules:
         return Planned(None if when is None else str(Schedule.parse(when)), self._clock(False).now)
 
     def view(self, trainer: TrainerId) -> View:
-        """When and why the next round starts by itself, as JSON-ready data.
+        """When and why the next scheduled round starts, as JSON-ready data.
 
         Raises:
             UnknownTrainer: no such job.

@@ -1,4 +1,4 @@
-"""What a node of a closed mesh needs: the mesh key or the trusted keys, what signs, what verifies, and TLS.
+"""The parts of a node in a mesh with keys: mesh key or trusted keys, signer, verifier, and TLS.
 
 In a keyed mesh all nodes share a secret. In a pinned mesh people accept the keys of nodes: `node.trust` is a
 `Trust` there, and None elsewhere; `Introductions` asks introducers whom they accept. A decision is on the disk before
@@ -100,18 +100,18 @@ class Trust:
         return {"key": key, "fingerprint": fingerprint(key), "words": words_of(fingerprint(key))}
 
     def pending(self) -> Sequence[View]:
-        """Who waits for a person, oldest first."""
+        """The keys that wait for a person, oldest first."""
         return [_view(entry) for entry in self._book.waiting.values()]
 
     def accepted(self) -> Sequence[View]:
-        """Who is trusted, by name."""
+        """The accepted keys, by name."""
         entries = sorted(self._book.accepted.values(), key=lambda entry: (entry.name, entry.fingerprint))
         return [
             _view(entry) | {"is_introducer": entry.is_introducer, "accepted_by": entry.by} for entry in entries
         ]
 
     def refused(self) -> Sequence[View]:
-        """Who was rejected or forgotten and stays out, oldest decision first."""
+        """The keys that were rejected or forgotten, oldest decision first."""
         return [_view(entry) for entry in self._book.out.values()]
 
     async def accept(self, who: str, introducer: bool = False) -> View:
@@ -249,7 +249,7 @@ class Introductions:
 
 
 def introductions_of(trust: Trust) -> dict[str, Any]:
-    """What an introducer answers: those whom its people accepted, by fingerprint and name."""
+    """Parse an introducer's answer: the nodes that people accepted there, by fingerprint and name."""
     return {"introductions": [{"fingerprint": mark, "name": name} for mark, name in trust.vouches()]}
 
 
@@ -275,7 +275,7 @@ class Signing(NamedTuple):
 
 
 def signing_of(settings: Settings, folder: Path) -> Signing | None:
-    """What signs and checks as the settings say; None for a mesh without a key.
+    """The signer and the verifier of the settings; None for a mesh without a key.
 
     Args:
         folder: where the node's own key is.
@@ -337,7 +337,7 @@ class Pinned(NamedTuple):
 def pinned_of(
     settings: Settings, folder: Path, own: str, store: Store, publish: Callable[..., object]
 ) -> Pinned | None:
-    """What a node of a pinned mesh needs; None where the settings want another mesh.
+    """The parts of a node in a pinned mesh; None if the settings say another mode.
 
     Args:
         folder: where the node's own key is.

@@ -49,7 +49,7 @@ class ModelComparison:
 
 @dataclass(frozen=True)
 class _Sums:
-    """What is summed over pairs of numbers; sums of two parts are added."""
+    """Sums over pairs of numbers; the sums of two parts can be added."""
 
     numbers: int = 0
     absolute: float = 0.0

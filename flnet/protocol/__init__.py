@@ -1,1 +1,1 @@
-"""What nodes say to each other (messages), what the core receives (events), and what it asks for (effects)."""
+"""Messages between nodes, the events that the core receives, and the effects that it asks for."""

@@ -37,7 +37,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Declaration:
-    """What a trainer says of itself, read in the worker and kept by the job.
+    """The declaration of a trainer, read in the training child and kept by the job.
 
     Attributes:
         label: the trainer's name as people read it.
@@ -195,7 +195,7 @@ class UpdateOffered(Event):
 
 @dataclass(frozen=True)
 class Restored(Event):
-    """What an earlier run of this node saved of the job; comes before the trainer is loaded.
+    """The state of the job that an earlier run of this node saved; arrives before the trainer is loaded.
 
     Attributes:
         snapshot: figures, as the job wrote them.
@@ -263,7 +263,7 @@ class Weighed:
     reason: str = ""
 
     def view(self) -> Mapping[str, Any]:
-        """As JSON-ready data, without what is not known."""
+        """The fields as JSON-ready data, without unknown ones."""
         found = {name: value for name, value in vars(self).items() if value is not None and name != "reason"}
         return {**found, **({"reason": self.reason} if self.reason else {})}
 
@@ -536,7 +536,7 @@ class AnnounceFailed(Event):
 
 @dataclass(frozen=True)
 class TrustChanged(Event):
-    """In a pinned mesh: these fingerprints are not trusted any more, nodes at these addresses are from now on."""
+    """In a pinned mesh, some fingerprints are no longer trusted, and nodes at some addresses are now."""
 
     gone: tuple[str, ...] = ()
     come: tuple[str, ...] = ()
@@ -544,7 +544,7 @@ class TrustChanged(Event):
 
 @dataclass(frozen=True)
 class ShutOutBy(Event):
-    """In a pinned mesh: a member does not accept this node's key (any more)."""
+    """In a pinned mesh, a member does not accept this node's key, or no longer does."""
 
     peer: PeerId
 
@@ -624,7 +624,7 @@ class ProbeFailed(Event):
 
 @dataclass(frozen=True)
 class Mark:
-    """What tells one version of a node's model from all others.
+    """The identity of one version of a node's model.
 
     Attributes:
         run: of the node that holds it; it draws another one at each of its starts.

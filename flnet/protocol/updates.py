@@ -53,7 +53,7 @@ class Contribution:
         return "\n".join([_FIRST, *lines]).encode()
 
     def view(self) -> dict[str, Any]:
-        """What stands in the record of its round, which says trainer, round and initiator itself."""
+        """The fields for the record of its round, which contains trainer, round and initiator already."""
         return {name: getattr(self, name) for name in _FIELDS if name not in ("trainer", "round", "initiator")}
 
     @classmethod
@@ -122,7 +122,7 @@ class Update:
     contribution: Contribution | None = field(default=None, compare=False)
 
     def stated(self) -> dict[str, Any]:
-        """What its sender states of it, as fields of a message; in rounds and in versions."""
+        """The sender's statement about it, as fields of a message; in rounds and in versions."""
         stated: dict[str, Any] = {
             "examples": self.examples,
             "labels": self.labels,
@@ -143,7 +143,7 @@ Over = Literal["reached", "given_up", "stopped", "deadline"]
 
 @dataclass(frozen=True)
 class Report:
-    """What a node says of its average to all others in a round of a series.
+    """The report of a node about its average, sent to all others in a round of a series.
 
     Attributes:
         accuracy: of the average itself, before any model is adopted; in [0, 1].
@@ -158,7 +158,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a peer says of its average in the exchange: how accurate it is there, and its digest.
+    """The claim of a peer about its average in the exchange: its accuracy there, and its digest.
 
     Attributes:
         params: the model itself where it came along (always in thesis JSON).

@@ -83,7 +83,7 @@ Known = tuple[Mapping[PeerId, Mark], Mapping[PeerId, MergedVersion]]  # what was
 
 
 class Versions:
-    """What one node knows of the others' versions, and what it says of its own.
+    """The versions of the other nodes, as far as this one knows them, and its own version.
 
     Attributes:
         heard: the newest mark that each peer has told.
@@ -185,7 +185,7 @@ class Versions:
         return {"own": own.key.number if own else 0, "peers": rows}
 
     def kept(self) -> Mapping[str, Any]:
-        """What outlives a restart, as plain JSON data."""
+        """The state that is saved for a restart, as plain JSON data."""
         return {
             "heard": {peer: _written(mark) for peer, mark in self.heard.items()},
             "merged": {
@@ -225,7 +225,7 @@ class Versions:
 
 
 def read_known(kept: Mapping[str, Any] | None) -> Known:
-    """What `Versions.kept` said before a restart.
+    """Read the result of `Versions.kept` after a restart.
 
     Raises:
         AttributeError, KeyError, TypeError, ValueError: it is damaged.
@@ -241,7 +241,7 @@ def read_known(kept: Mapping[str, Any] | None) -> Known:
 
 
 def common_start(own: Digest, told: Collection[Version]) -> Version | None:
-    """Where nobody has trained yet, the model that all begin with: the one of the lowest digest; None for the own.
+    """The initial model of all nodes if none has trained yet: the one with the lowest digest; None for the own.
 
     Models that began apart cannot be averaged well, and trainers may begin with different ones on different nodes.
     """
@@ -399,7 +399,7 @@ class NewVersion(BaseRound):
         return [*effects, self._tell("fetching", words, peers=sorted(self.fetched))]
 
     def _own_share(self, own: Version) -> UpdateReceived | DeclineReceived:
-        """What this node puts into the merge: nothing if it has learnt nothing yet."""
+        """This node's share of the merge: nothing if it has not trained yet."""
         if own.mark.number == 0:
             return DeclineReceived(self._settings.my_id, self.key, text("it has not trained yet"))
         return UpdateReceived(replace(own.update, key=self.key, params=self._held.current.shared))
@@ -612,7 +612,7 @@ class AsynchronousJob(BaseJob[NewVersion]):
 
     @property
     def next_number(self) -> int:
-        """Of the version that this node makes next; the first one is 1."""
+        """The number of this node's next version; the first one is 1."""
         return max(self.number, 0) + 1
 
     def _begin(self, key: RoundKey | None = None, why: str = "") -> list[Effect]:

@@ -1,4 +1,4 @@
-"""What all jobs and their rounds have in common, whether rounds are common to all nodes or of each node by itself.
+"""Base of all jobs and their rounds, with common rounds or asynchronous.
 
 A job is made of parts. Each owns its state, and only its own methods change it: the job routes an event to the
 parts, and holds every step against the table of legal steps (`flnet.rounds.steps`). A refusal (PeerError) leaves
@@ -166,7 +166,7 @@ class BaseRound(ABC):
 
     @property
     def open_record(self) -> RoundRecord | None:
-        """What is remembered of it, until the history has it."""
+        """The record of the round; None once the history has it."""
         return None if self.is_recorded else self.record
 
     def forget_error(self) -> None:
@@ -174,7 +174,7 @@ class BaseRound(ABC):
         self.error = None
 
     def drop_record(self) -> None:
-        """After a restart: it is not remembered, for it is begun again."""
+        """Drop the record after a restart, because the round starts again."""
         self.is_recorded = True
 
     def view(self) -> Mapping[str, Any]:
@@ -190,7 +190,7 @@ class BaseRound(ABC):
         }
 
     def kept(self) -> Mapping[str, Any]:
-        """What outlives a restart, as plain JSON data."""
+        """The state that is saved for a restart, as plain JSON data."""
         gathering = self.gathering if self.phase in OPEN else None
         answered = (
             self.gathering if self.phase in (*OPEN, Phase.MEASURING) else None
@@ -268,7 +268,7 @@ class Snapshot:
             self.before = replace(self.before, snapshot={**self.before.snapshot, "phase": Phase.IDLE.value})
 
     def take_before(self) -> Restored | None:
-        """What an earlier run saved; it is used now."""
+        """Take the state that an earlier run saved."""
         before, self.before = self.before, None
         return before
 
@@ -331,7 +331,7 @@ class BaseJob(ABC, Generic[R_co]):
 
     @property
     def phase(self) -> Phase:
-        """Where the job stands."""
+        """The phase of the job."""
         return self._unready or (self.round.phase if self.round else Phase.IDLE)
 
     @property
@@ -346,12 +346,12 @@ class BaseJob(ABC, Generic[R_co]):
 
     @property
     def number(self) -> int:
-        """Of that round; -1 before the first."""
+        """The number of that round; -1 before the first."""
         return self.round.key.number if self.round else -1
 
     @property
     def error(self) -> str | None:
-        """What went wrong; None if nothing did."""
+        """The error; None if there is none."""
         return self._trouble or (self.round.error if self.round else None)
 
     @property
@@ -493,7 +493,7 @@ class BaseJob(ABC, Generic[R_co]):
         return self._steered(event)
 
     def _steered(self, event: Event) -> list[Effect]:
-        """What a person, or a schedule, says between rounds."""
+        """Handle what a person or a schedule requests between rounds."""
         match event:
             case HyperParamsEdited():
                 return self._edited(event)
@@ -731,7 +731,7 @@ class BaseJob(ABC, Generic[R_co]):
     # --- restarts
 
     def _restored(self, event: Restored) -> list[Effect]:
-        """What an earlier run saved; it is used when the trainer is loaded."""
+        """Keep the state that an earlier run saved until the trainer is loaded."""
         trainer = self.settings.trainer
         if self.phase is not Phase.LOADING:
             return []

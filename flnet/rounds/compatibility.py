@@ -37,7 +37,7 @@ def must_agree(settings: JobSettings, theirs: Mapping[str, str] | None) -> None:
 
 
 def differences(here: Mapping[str, str], there: Mapping[str, str]) -> str:
-    """What two nodes state differently, key by key; empty if nothing.
+    """The differences between the statements of two nodes, by key; empty if there are none.
 
     Args:
         here: this node's.

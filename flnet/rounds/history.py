@@ -308,7 +308,7 @@ def closing_words(gathering: Gathering, members: int = 0) -> str:
 
 
 def contributions_of(updates: Iterable[Update]) -> tuple[Mapping[str, Any], ...]:
-    """What nodes stated of these updates, as a record has it."""
+    """The nodes' statements about these updates, as a record contains them."""
     return tuple(map(_contribution_of, updates))
 
 

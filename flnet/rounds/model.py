@@ -135,7 +135,7 @@ class Model:
 
 
 class HeldModel:
-    """What a job has learnt: the model held, its accuracy, the own update, and what the aggregation rule remembers.
+    """The current model of a job, its accuracy, this node's update, and the memory of the aggregation rule.
 
     Attributes:
         model: None until the trainer is loaded.
@@ -163,12 +163,12 @@ class HeldModel:
 
     @property
     def schema(self) -> Schema:
-        """What every update must hold."""
+        """The schema of every update."""
         return self.current.schema
 
     @property
     def digest(self) -> Digest | None:
-        """Of the model held."""
+        """The digest of the current model."""
         return self.model.shared.digest if self.model else None
 
     @property
@@ -226,7 +226,7 @@ class HeldModel:
         return True
 
     def forget(self) -> None:
-        """What was known of the model does not hold any more."""
+        """Discard the accuracy, the best model of others, and the own update."""
         self.accuracy, self.rival, self.own = None, None, None
 
     # --- a round
@@ -269,7 +269,7 @@ class HeldModel:
         self.accuracy = self.rival = None
 
     def split(self, event: Trained) -> tuple[Params, Params]:
-        """What a training gave: the shared parameters, and the private ones.
+        """Split the result of a training into shared and private parameters.
 
         Raises:
             ParamsRefused: the shared ones are not what peers take.
@@ -309,7 +309,7 @@ class HeldModel:
         return left
 
     def remember(self, remembered: Params | None) -> None:
-        """What the aggregation rule remembers from now on."""
+        """Replace the memory of the aggregation rule."""
         self.remembered = remembered
 
     def measured(self, accuracy: float, private: Params | None = None) -> None:
@@ -326,7 +326,7 @@ class HeldModel:
     def make_version(
         self, params: Params, private: Params, number: int, contributors: int, accuracy: float
     ) -> None:
-        """Where there are no common rounds: a version of this node's own takes the place of the model."""
+        """Replace the model with a version of this node, in an asynchronous mesh."""
         self.model = self.current.holding(params, number, contributors).with_private(private)
         self.accuracy, self.rolled_back = accuracy, False
 
@@ -401,7 +401,7 @@ class HeldModel:
         }
 
     def kept(self) -> Mapping[str, Any]:
-        """What outlives a restart, as plain JSON data; parameters are kept apart from it."""
+        """The state that is saved for a restart, as plain JSON data; parameters are saved separately."""
         own = self.own
         return {
             "model_round": self.model.round if self.model else -1,

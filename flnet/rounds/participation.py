@@ -33,7 +33,7 @@ class Participation:
 
     @property
     def words(self) -> str:
-        """What nodes compare with each other; empty where all nodes train."""
+        """The text that nodes compare with each other; empty if all nodes train."""
         return f"{self.fraction!r} of the nodes, at least {self.least}" if self.fraction < 1 else ""
 
     def choice_of(self, members: Collection[PeerId]) -> ChoiceMessage | None:
@@ -44,7 +44,7 @@ class Participation:
 
 
 def chosen(choice: ChoiceMessage, run: str, round: int) -> frozenset[PeerId]:
-    """Who trains: the first ones of the members in the order of the SHA-256 of run, round and id.
+    """The members that train: the first ones in the order of the SHA-256 of run, round and id.
 
     Args:
         run: what all nodes of the job call it.

@@ -101,7 +101,7 @@ class Peers:
             self.not_started[peer] = key
 
     def may_have_missed(self, peers: Iterable[PeerId], key: RoundKey) -> None:
-        """After a restart: these peers are sent the messages of the round again."""
+        """Send these peers the messages of the round again, after a restart."""
         self.away |= dict.fromkeys(peers, key)
 
     def is_back(self, peer: PeerId, key: RoundKey) -> bool:

@@ -107,7 +107,7 @@ class Round(BaseRound):
 
     @property
     def chosen(self) -> frozenset[PeerId] | None:
-        """Who trains; None for all."""
+        """The nodes that train; None for all."""
         return None if self.choice is None else chosen(self.choice, self._settings.trainer, self.key.number)
 
     @property
@@ -271,7 +271,7 @@ class Round(BaseRound):
         return self._out_of_turn() or unwilling
 
     def _out_of_turn(self) -> str:
-        """Where nodes with labels of the desired space and all others take turns: that it is not this node's."""
+        """Why it is not this node's turn, if nodes with desired labels and all others take turns."""
         turn = self._settings.declaration.turn if self._settings.declaration else None
         if turn is None:
             return ""
@@ -429,7 +429,7 @@ class Round(BaseRound):
     # --- a training that goes on over rounds
 
     def _lag(self) -> list[Effect] | None:
-        """What a slow node does in the round that opens, where its training goes on; None for all others."""
+        """The step of a slow node in a round that opens while it is still training; None for all others."""
         staleness, number, me = self._staleness, self.key.number, self._settings.my_id
         others = set(self.gathering.missing) - {me}
         if others and (late := staleness.take_late(number)) is not None:
@@ -800,23 +800,23 @@ class Round(BaseRound):
     # --- restarts
 
     def kept(self) -> Mapping[str, Any]:
-        """What outlives a restart, as plain JSON data."""
+        """The state that is saved for a restart, as plain JSON data."""
         choice = self.choice.model_dump(mode="json") if self.choice else None
         return {**super().kept(), "started_in": self.started_in, "choice": choice}
 
     def measure_again(self) -> list[Effect]:
-        """After a restart: measure the average, which an earlier run of this node had made."""
+        """Measure the average again that an earlier run of this node made."""
         self.phase, self.is_recorded = Phase.MEASURING, False
         return [self.measure()]
 
     def end_by_restart(self) -> None:
-        """After a restart: the round cannot go on."""
+        """End a round that cannot go on after a restart."""
         if not self.is_recorded:
             self._remember(text("ended by a restart of this node"))
 
 
 def kept_update(event: UpdateReceived | UpdateOffered) -> KeptUpdate:
-    """What is on the disk before a peer is told that its update has come."""
+    """The update in the form that is saved before it is confirmed to the peer."""
     return KeptUpdate(event.update, event.digest if isinstance(event, UpdateOffered) else None)
 
 

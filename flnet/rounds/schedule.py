@@ -82,7 +82,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a job knows that a schedule asks for.
+    """The facts about a job that a schedule needs.
 
     Attributes:
         since: when the newest round was noticed here, or else the schedule began, by the clock of `Moment.now`.
@@ -205,7 +205,7 @@ class Schedule:
         return "" if self.unmet(moment) else self.reason(facts, moment)
 
     def next_start(self, facts: Facts, moment: Moment) -> Next | None:
-        """When and why the next round starts by itself, as far as that can be told; None for never."""
+        """When and why the next scheduled round starts, if it is known; None for never."""
         if not self.starts:
             return None
         opens = self.window.opens_in(moment.of_day) if self.window else 0.0
@@ -274,7 +274,7 @@ def _within(value: float, low: float, high: float, written: str) -> float:
 
 
 def _drop(facts: Facts) -> float | None:
-    """By how much the accuracy on new test rows is below the last one; None where that says too little."""
+    """The drop of the accuracy on new test rows, compared with the last one; None if there are too few rows."""
     if facts.fresh_accuracy is None or facts.accuracy is None or facts.fresh_rows < LEAST_FRESH:
         return None
     return facts.accuracy - facts.fresh_accuracy
@@ -292,7 +292,7 @@ def _duration(seconds: float) -> str:
 
 
 def _plain(number: float, digits: int = 9) -> str:
-    """Without an exponent, so that it is read again."""
+    """Format a number without an exponent, so that it can be parsed again."""
     return f"{number:.{digits}f}".rstrip("0").rstrip(".")
 
 
@@ -328,7 +328,7 @@ class Arrived:
         return max(0, self.rows - self.started_for)
 
     def kept(self) -> Mapping[str, Any]:
-        """What outlives a restart, as plain JSON data."""
+        """The state that is saved for a restart, as plain JSON data."""
         return {
             "rows": self.rows,
             "base": _pair(self.base),
@@ -339,7 +339,7 @@ class Arrived:
 
     @classmethod
     def read(cls, kept: Mapping[str, Any] | None) -> Arrived:
-        """What `kept` said before a restart.
+        """Read the result of `kept` after a restart.
 
         Raises:
             KeyError, TypeError, ValueError: it is damaged.

@@ -1,4 +1,4 @@
-"""What a node starts next: rounds that a person asked for, a series with a goal, a round that a peer started.
+"""The next rounds of a node: rounds that a person requested, a series with a goal, a round that a peer started.
 
 `Opening` is a round about to open, `Inbox` keeps messages that came too early for it, and `Series` decides what opens
 next. Nothing here touches the round that is open: what peers wait for, they get.
@@ -119,7 +119,7 @@ class Inbox:
             self.early[peer] = word
 
     def put_again(self, peer: PeerId, word: Word) -> None:
-        """After a restart: keep what a peer had offered in the open round, until it is reachable."""
+        """Keep, after a restart, the update that a peer had offered in the open round, until the peer is reachable."""
         self.early[peer] = word
 
     def take(self, peer: PeerId, key: RoundKey) -> Word | None:
@@ -332,7 +332,7 @@ class Series:
         return {"rounds_left": self.left, "goal": self.stopping.view(number), "paused": self.paused}
 
     def kept(self) -> Mapping[str, Any]:
-        """What outlives a restart, as plain JSON data."""
+        """The state that is saved for a restart, as plain JSON data."""
         # The round that waits for an average counts, too.
         waits = self._has_withdrawable and self.stopping.series is None
         left = self.left + waits

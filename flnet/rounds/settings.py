@@ -1,4 +1,4 @@
-"""What a job is set to: who it is, how long it waits, what people chose for its rounds, what its trainer declared."""
+"""The settings of a job: its node and trainer, its timeouts, the rules of its rounds, and the trainer's declaration."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Waits:
 
 @dataclass(frozen=True)
 class Rules:
-    """What people set for the rounds of a job, apart from how long it waits.
+    """The settings for the rounds of a job, without its timeouts.
 
     Attributes:
         participation: how many nodes train in a round.
@@ -82,7 +82,7 @@ class Rules:
         return replace(self, by_person="" if rule == self.settled else rule)
 
     def stated(self) -> Mapping[str, str]:
-        """What all nodes must have alike in addition to what the trainer states; empty where all is as usual."""
+        """The values that must be equal on all nodes, in addition to those of the trainer; empty for defaults."""
         averaging = {name: value for name, value in self.averaging.items() if name != MERGING}
         averaging |= {MERGING: self.merging} if self.merging != USUAL else {}
         if self.asynchronous:
@@ -127,12 +127,12 @@ class JobSettings:
 
     @property
     def stated(self) -> Mapping[str, str]:
-        """What all nodes must have alike in addition to what the trainer states; empty where all is as usual."""
+        """The values that must be equal on all nodes, in addition to those of the trainer; empty for defaults."""
         return {**self.rules.stated(), **({MERGING: self.needed_rule} if self.needed_rule else {})}
 
     @property
     def agreement(self) -> Mapping[str, str] | None:
-        """What all nodes must have alike, as messages state it."""
+        """The values that must be equal on all nodes, as messages state them."""
         declared = self.declaration.agreement if self.declaration else {}
         return {**declared, **self.stated} or None
 
@@ -191,7 +191,7 @@ class JobSettings:
             self.merge_by(rule, folds)
 
     def kept(self) -> Mapping[str, Any]:
-        """What outlives a restart, as plain JSON data."""
+        """The state that is saved for a restart, as plain JSON data."""
         rules = self.rules
         return {
             "hyper": self.hyper.fields() if self.hyper else None,

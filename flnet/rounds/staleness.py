@@ -62,12 +62,12 @@ class Staleness:
 
     @property
     def bound(self) -> int:
-        """By how many rounds an update may be late; 0: none may."""
+        """The number of rounds that an update may be late; 0 if it may not."""
         return self._settings.rules.staleness
 
     @property
     def base(self) -> Digest | None:
-        """What the training that is under way began with."""
+        """The digest of the parameters that the current training began with."""
         return self.behind.base if self.behind else None
 
     def leave(self, key: RoundKey) -> list[Effect]:

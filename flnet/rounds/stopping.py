@@ -125,7 +125,7 @@ class Goal:
 
     @property
     def seconds(self) -> float | None:
-        """After how many seconds the series ends; None for never."""
+        """Seconds after which the series ends; None for never."""
         return within.seconds if (within := self.find(Within)) else None
 
     def find(self, kind: type[C]) -> C | None:
@@ -195,7 +195,7 @@ class Score:
 
 @dataclass(frozen=True)
 class GoalProgress:
-    """What the rounds of a series have shown, as far as a goal needs it.
+    """The results of the rounds of a series that a goal needs.
 
     Attributes:
         counted: rounds of which there were reports.
@@ -212,7 +212,7 @@ class GoalProgress:
     total: Score = field(default_factory=lambda: Score(0.0, 0.0))
 
     def after(self, score: Score, goal: Goal) -> GoalProgress:
-        """What they have shown when one more round ended with these means."""
+        """The progress after one more round with these means."""
         no_gain, falling = goal.find(NoGain), goal.find(Falling)
         gained = self.best is None or score.accuracy - self.best > (no_gain.delta if no_gain else 0.0)
         counted = self.counted + 1
@@ -231,7 +231,7 @@ class GoalProgress:
 
 @dataclass(frozen=True)
 class Decision:
-    """What a node makes of a round: whether the series is over, the sentence why, and the progress from here.
+    """The decision of a node after a round: whether the series is over, the reason, and the progress.
 
     Attributes:
         score: the means of this round; None where nobody reported.
@@ -245,7 +245,7 @@ class Decision:
     nodes: int = 0
 
     def view(self) -> Mapping[str, Any]:
-        """What is kept of it with its round, as plain JSON data."""
+        """The decision as it is saved with its round, as plain JSON data."""
         accuracy, loss = (self.score.accuracy, self.score.loss) if self.score else (None, None)
         figures = {"accuracy": accuracy, "loss": loss, "nodes": self.nodes}
         return {"over": self.over, "words": self.words, **figures, "best": self.progress.best}
@@ -288,7 +288,7 @@ def score_of(reports: Mapping[PeerId, Report]) -> Score | None:
 
 
 def _by_word(goal: Goal, reports: Mapping[PeerId, Report], is_last: bool, otherwise: Decision) -> Decision:
-    """What nodes say, where the figures do not say it: that they ended the series, or that time is over."""
+    """The end of a series that nodes state without a figure: it was ended, or its time is over."""
     peers: dict[Over, PeerId] = {}
     for peer in sorted(reports, reverse=True):
         if (over := reports[peer].over) is not None:
@@ -315,7 +315,7 @@ def _by_word(goal: Goal, reports: Mapping[PeerId, Report], is_last: bool, otherw
 def _holds(
     condition: Condition, progress: GoalProgress, score: Score, reports: Mapping[PeerId, Report], by: PeerId
 ) -> str:
-    """In words, that a condition holds; nothing if it does not."""
+    """The reason in words if a condition holds; empty if it does not."""
     match condition:
         case Reach():
             return _reached(condition, score, reports, by)
@@ -405,7 +405,7 @@ class GoalSeries:
 
     @property
     def name(self) -> tuple[PeerId, int]:
-        """What tells it from all others."""
+        """The identity of the series."""
         return (self.by, self.first)
 
     def number_of(self, round: int) -> int:
@@ -429,7 +429,7 @@ class GoalSeries:
 
     @classmethod
     def read(cls, message: SeriesMessage) -> tuple[GoalSeries, GoalProgress]:
-        """What a start states of its series.
+        """Read the series from a start.
 
         Raises:
             InvalidMessage: this node does not know such goals.
@@ -673,7 +673,7 @@ class Stopping:
     # --- restarts
 
     def kept(self) -> Mapping[str, Any] | None:
-        """What outlives a restart, as plain JSON data; None if there was no series."""
+        """The state that is saved for a restart, as plain JSON data; None if there was no series."""
         if self.series is None and self.decided is None:
             return None
         decided, decision = self.decided, self.decision
@@ -696,7 +696,7 @@ class Stopping:
         }
 
     def read(self, kept: Mapping[str, Any] | None) -> Stopping:
-        """What `kept` said before a restart; the reports of the round that was open are not in it.
+        """Read the result of `kept` after a restart; it does not contain the reports of the open round.
 
         Raises:
             InvalidMessage: this node does not know such goals.

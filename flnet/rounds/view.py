@@ -200,16 +200,16 @@ class JobView(View):
         return self.phase not in (Phase.IDLE, Phase.NO_DATA)
 
     def as_json(self) -> Mapping[str, Any]:
-        """As JSON-ready data, without what is not known."""
+        """The fields as JSON-ready data, without unknown ones."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
     def for_peers(self) -> Mapping[str, Any]:
-        """As JSON-ready data for peers: without what is long, and what tells of single classes of the data."""
+        """The fields as JSON-ready data for peers, without long ones and those about single classes of the data."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude=set(_NOT_FOR_PEERS))
 
     @classmethod
     def claimed(cls, claim: object) -> JobView:
-        """What a peer says of one of its jobs, which may be anything.
+        """Parse a peer's view of one of its jobs, which may contain anything.
 
         A field that is missing or breaks its rule has the value of a job that did nothing yet, and is not in
         `model_fields_set`. Texts are cut to one line of MAX_WORDS characters, lists to MAX_ENTRIES entries.

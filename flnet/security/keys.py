@@ -241,7 +241,7 @@ def load_signer(folder: Path) -> Signer:
 
 
 class KeyState(NamedTuple):
-    """What `flnet doctor` says of the key; `mended` if a fault is repaired now."""
+    """The result of `flnet doctor` for the key; `mended` if a fault was repaired."""
 
     level: Literal["ok", "warning", "error"]
     text: str

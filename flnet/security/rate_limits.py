@@ -62,7 +62,7 @@ class Buckets:
 
 @lru_cache(KEPT)
 def network_of(address: str) -> str:
-    """What counts as one caller: an IPv4 address, or the /64 from which a host takes its IPv6 addresses."""
+    """The network that counts as one caller: an IPv4 address, or the /64 of an IPv6 address."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -64,7 +64,7 @@ class Covered:
 
     @cached_property
     def text(self) -> str:
-        """As it stands in the field."""
+        """The value of the header field."""
         return f"({' '.join(map(str, self.components))}){written(self.params)}"
 
     def __str__(self) -> str:
@@ -313,7 +313,7 @@ _STATUS, _ASKED = Component("@status"), Component("signature", (("req", True), (
 
 
 class RequestReceiver(NamedTuple):
-    """Whom a request is for: the public key of a node, and the session that began with its start."""
+    """The receiver of a request: the public key of a node, and the session that began with its start."""
 
     key: str
     session: str
@@ -345,7 +345,7 @@ class RequestParts:
     content_type: str | None = None
 
     def values(self) -> Mapping[Component, str]:
-        """What is covered, in the order in which it is."""
+        """The covered values, in order."""
         values = {_METHOD: self.method, _PATH: self.path, _QUERY: self.query, _DIGEST: self.content_digest}
         if self.content_type is not None:
             values[_TYPE] = self.content_type
@@ -367,7 +367,7 @@ class ReplyParts:
     content_digest: str | None = None
 
     def values(self) -> Mapping[Component, str]:
-        """What is covered, in the order in which it is."""
+        """The covered values, in order."""
         values = {_STATUS: str(self.status), _ASKED: encoded(self.asked)}
         if self.content_type is not None:
             values[_TYPE] = self.content_type
@@ -385,12 +385,12 @@ class Signed(NamedTuple):
 
 
 def read_receiver(text: str) -> RequestReceiver | None:
-    """What the header Flnet-Receiver says; None if it cannot be read."""
+    """Parse the header Flnet-Receiver; None if it cannot be read."""
     return _receiver(_NAMED.fullmatch(text))
 
 
 def read_challenge(text: str) -> RequestReceiver | None:
-    """Whom WWW-Authenticate says that it wants requests signed for; None if it says something else."""
+    """The receiver that WWW-Authenticate asks requests to be signed for; None if it says something else."""
     return _receiver(_CHALLENGE.fullmatch(text))
 
 

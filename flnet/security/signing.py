@@ -183,7 +183,7 @@ class RequestSigner:
 
 
 class Counters:
-    """What was taken since the session began, by sender; a sender that was restarted counts as another one."""
+    """The numbers that were accepted in this session, by sender; a restarted sender counts as another one."""
 
     def __init__(self) -> None:
         self._taken: dict[tuple[str, str], tuple[int, int]] = {}  # highest, and a bit for each of the WINDOW below

@@ -86,7 +86,7 @@ def read_row(row: Mapping[str, Any]) -> tuple[TrustEntry | None, bool]:
 
 
 class TrustBook:
-    """Who is trusted. Nothing in it changes by itself, and it looks at no clock."""
+    """The keys that are accepted, pending and rejected. It has no clock, and changes only when it is told to."""
 
     def __init__(self, own: str, rows: Iterable[Mapping[str, Any]] = ()) -> None:
         """Args:
@@ -105,7 +105,7 @@ class TrustBook:
                 (self.out if is_out else self.accepted)[entry.fingerprint] = entry
 
     def rows(self) -> list[dict[str, Any]]:
-        """What has to be kept."""
+        """The rows to be saved."""
         groups = ((self.accepted, False), (self.out, True))
         return [asdict(entry) | {"out": out} for group, out in groups for entry in group.values()]
 

@@ -120,7 +120,7 @@ class Ledger:
                 raise InvariantBroken(f"{node} averages {update.peer}'s {update.key} in {effect.key}")
 
     def accepted(self, job: AnyJob, event: Event) -> Accepted | None:
-        """What a node did with a peer's update; None if the event is no update, or the update was not accepted."""
+        """The update that a node accepted from a peer; None if the event is no update, or it was not accepted."""
         if not isinstance(event, UpdateReceived | UpdateOffered):
             return None
         peer, key, round = event.update.peer, event.update.key, job.round

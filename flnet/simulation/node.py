@@ -50,7 +50,7 @@ THRESHOLD = 0.02  # by how much a peer's model must be better to be adopted
 
 
 def declared() -> Declaration:
-    """What the trainer declares about itself."""
+    """The trainer's declaration."""
     return Declaration("Simulated", HyperParams(e=1, u=0.1, b=8), THRESHOLD, ("w", "b"))
 
 
@@ -121,7 +121,7 @@ class Disk(MemoryStore):
 
 
 class Environment(ABC):
-    """What the nodes of one simulation share, and what they report to it.
+    """The environment that the nodes of one simulation share.
 
     Attributes:
         calls: carries what nodes send each other.
@@ -189,7 +189,7 @@ class SimulatedNode:
 
     @property
     def saved(self) -> SavedJob:
-        """What is on its disk."""
+        """The state on its disk."""
         return self.disk.saved
 
     @saved.setter

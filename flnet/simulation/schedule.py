@@ -218,7 +218,7 @@ def draw(seed: int) -> Schedule:
 
 
 def _with_schedules(actions: tuple[Action, ...], rng: Random) -> tuple[Action, ...]:
-    """In a quarter of the runs, put kinds of OF_SCHEDULES between the other actions, which stay the same."""
+    """Add actions of the kinds OF_SCHEDULES to a quarter of the runs; the other actions stay the same."""
     if rng.random() >= 0.25:
         return actions
     drawn: list[Action] = []

@@ -1,1 +1,1 @@
-"""What a node remembers: SQLite and files, and a twin in memory."""
+"""The stores of a node's state: SQLite and files, and a twin in memory."""

@@ -1,4 +1,4 @@
-"""What a node remembers of its jobs: the last state of each, and its last models."""
+"""The interface of stores, which keep the last state and the last models of each job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_MODELS = 2  # models, likewise: an average, and one that beat it
 
 @dataclass(frozen=True)
 class Retention:
-    """For how long a store keeps what nobody needs for going on.
+    """How much a store keeps of data that no job needs to continue.
 
     Attributes:
         averages: models of each trainer, besides the newest and the pinned ones.
@@ -35,7 +35,7 @@ class Retention:
 
     @classmethod
     def of(cls, settings: Settings) -> Retention:
-        """What a person wants."""
+        """The retention that the settings ask for."""
         nbytes = settings.keep_model_megabytes * 1024 * 1024
         return cls(settings.keep_models, nbytes, settings.keep_rounds, settings.keep_events)
 
@@ -95,7 +95,7 @@ class SavedJob:
 
     @classmethod
     def of(cls, new: Save) -> SavedJob:
-        """What a job wants to be kept."""
+        """Read a job's effect."""
         parts = (new.params, new.private, new.sent)
         return cls(new.snapshot, *parts, new.updates, new.records, new.remembered)
 
@@ -233,7 +233,7 @@ class Store(Protocol):
         ...
 
     def notices(self) -> Sequence[str]:
-        """What people should know of what is kept (something was damaged), each told once."""
+        """Notices for people about the state (something was damaged), each returned once."""
         ...
 
     async def close(self) -> None:

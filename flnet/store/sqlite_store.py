@@ -61,7 +61,7 @@ class DiskStore:
         self._closed = False
 
     def notices(self) -> Sequence[str]:
-        """What people should know of the folder, each told once."""
+        """Notices for people about the folder, each returned once."""
         notices, self._notices = self._notices, []
         return notices
 
@@ -189,7 +189,7 @@ class DiskStore:
             self._put_models(trainer, job.models)
 
     def _put_records(self, trainer: TrainerId, job: SavedJob) -> None:
-        """Of a hundred thousand rows only those are looked at that come and go, so they are counted but once."""
+        """Insert and delete records. The rows are counted only once, because there may be a hundred thousand."""
         if not job.records:
             return
         count = self._counts.pop(trainer, None)  # should this fail, they are counted again

@@ -98,7 +98,7 @@ class ModelFiles:
         return params
 
     def metadata(self, digest: Digest) -> Mapping[str, str]:
-        """What the file says of itself; nothing if it cannot be read."""
+        """The metadata of the file; empty if it cannot be read."""
         try:
             data = memoryview(self.path(digest).read_bytes())
             header = read_header(data, len(data))
@@ -111,7 +111,7 @@ class ModelFiles:
         return {Digest(path.stem): path.stat().st_size for path in sorted(self.folder.glob("*" + SUFFIX))}
 
     def unfinished(self) -> list[Path]:
-        """What a writer left that was stopped."""
+        """The files that an interrupted writer left."""
         return sorted(self.folder.glob("*" + UNFINISHED))
 
     def remove_unfinished(self) -> int:
@@ -140,12 +140,12 @@ class ModelFiles:
         return aside
 
     def path(self, digest: Digest) -> Path:
-        """Where the parameters of this digest lie, or would."""
+        """The path of the parameters with this digest, whether they exist or not."""
         return self.folder / (digest + SUFFIX)
 
 
 def labels(kind: str, trainer: TrainerId, round: int = -1, contributors: int = 0) -> dict[str, str]:
-    """What a file says of itself."""
+    """The metadata of a file."""
     return {KIND: kind, TRAINER: trainer, ROUND: str(round), CONTRIBUTORS: str(contributors)}
 
 

@@ -75,7 +75,7 @@ class Look:
     colours: tuple[str, ...] = ()
 
     def mark(self, number: int) -> str:
-        """What tells a line from the others."""
+        """The mark of a line."""
         return self.colours[number % len(self.colours)] if self.colours else str(number)
 
 
@@ -233,14 +233,14 @@ def _levels(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def _levels_from_zero(highest: float) -> tuple[float, float, float]:
-    """As `_levels`, for an axis that begins with zero: steps of 1, 2 or 5 times a power of ten."""
+    """As `_levels`, for an axis that starts at zero: steps of 1, 2 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(highest) - 0.7)  # a fifth of the highest, or a little less
     step = next(step for step in (power * base for base in (1, 2, 5, 10, 20)) if highest / step <= 5)
     return 0.0, step * math.ceil(highest / step - 1e-9), step
 
 
 def _marked_rounds(first: int, last: int) -> list[int]:
-    """At most eight rounds, at distances of 1, 2 or 5 times a power of ten."""
+    """Choose at most eight rounds, at distances of 1, 2 or 5 times a power of ten."""
     steps = (base * 10**power for power in range(16) for base in (1, 2, 5))
     step = next(step for step in steps if (last - first) / step <= 7)
     start = -(-first // step) * step

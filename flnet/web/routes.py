@@ -162,12 +162,12 @@ class Endpoint(Route):
         return super().reads_body or self.accepts is not None
 
     def answered(self, result: Any) -> Any:
-        """What the handler returned, as JSON."""
+        """Answer with the handler's result as JSON."""
         return result if isinstance(result, Response) else json_answer(result, self.status)
 
 
 class Details(TypedDict, total=False):
-    """What the declaration of an endpoint may say; see `Endpoint`."""
+    """The optional parts of an endpoint's declaration; see `Endpoint`."""
 
     who: Who
     body: BodyOf

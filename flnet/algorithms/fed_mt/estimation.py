@@ -130,7 +130,7 @@ class Estimate:
         return rows
 
     def view(self) -> dict[str, Any]:
-        """As JSON-ready data for the page."""
+        """The fields as JSON-ready data for the page."""
         return {
             "matrix": self.matrix.tolist(),
             "deviation": self.deviation.tolist(),

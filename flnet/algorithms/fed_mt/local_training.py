@@ -41,7 +41,7 @@ from flnet.trainer import (
 def label_findings(
     labelling: Labelling, known: Matrix, counts: Array | None, waiting: Waiting | None
 ) -> LabelFindings:
-    """What is known of a correspondence.
+    """The diagnosis of a correspondence of label spaces.
 
     Args:
         known: (J, K) as the file gives it; not looked at where there are counts.
@@ -147,7 +147,7 @@ class ByLabels(Wrapped):
         return (*(name for name in self.sent if not (private and name.startswith(HEAD))), JOINED)
 
     def data_info(self) -> DataInfo:
-        """With a sentence on how the rows are labelled."""
+        """The inner trainer's data, with a sentence on how the rows are labelled."""
         info, labelling = self.inner.data_info(), self._labelling
         space, target = (
             f"{labelling.space.id} ({len(labelling.space)})",
@@ -171,7 +171,7 @@ class ByLabels(Wrapped):
         return replace(info, note=joined(filter(None, (info.note, words, pooled))))
 
     def initial_params(self, seed: int) -> Model:
-        """With whether coarse labels teach yet, and an empty table of counts where an estimate is made of them."""
+        """Initial parameters, with a flag whether coarse labels are used yet and, for an estimate, empty counts."""
         first = {**self.inner.initial_params(seed), JOINED: np.zeros(1, np.float32)}
         return {**first, COUNTS: np.zeros(self._shape, np.int64)} if self._estimates else first
 
@@ -218,7 +218,7 @@ class ByLabels(Wrapped):
         return replace(score, accuracy=float(right.mean()), metrics=metrics)
 
     def predict(self, params: Model, inputs: Array) -> Prediction:
-        """In the desired space, and in that of the own rows where it is another one."""
+        """Predictions in the desired space, and in the space of this node's rows if it is another one."""
         prediction = super().predict(params, inputs)
         if self._labelling.is_desired:
             return prediction
@@ -369,12 +369,12 @@ class Pooling(ByLabels):
         }
 
     def initial_params(self, seed: int) -> Model:
-        """With nothing counted yet."""
+        """Initial parameters, with empty counts."""
         nothing = {POOLED: np.zeros(self._table, np.float32), POOLING: np.zeros(1, np.float32)}
         return {**super().initial_params(seed), **nothing}
 
     def fit(self, task: Task) -> Fit:
-        """With what the node counted.
+        """Train, and return the update with the node's counts.
 
         A node that counts nothing passes the pooled counts on if it trains in its own rounds, and nothing if it
         trains together with nodes that count.

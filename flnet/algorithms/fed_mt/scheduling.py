@@ -1,4 +1,4 @@
-"""Who trains when, and with how many steps, where nodes label differently.
+"""Schedules of meshes whose nodes label differently: which nodes train in a round, and with how many steps.
 
 Q. Zhang et al., "FedMT: Federated Learning with Mixed-type Labels", arXiv 2210.02042, Algorithm 1, without its
 server: what the server does there, every node with labels of the desired space does here, and everybody averages.

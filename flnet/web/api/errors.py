@@ -72,7 +72,7 @@ def _shown(words: str) -> dict[str, object]:
 
 
 def _words(error: HTTPException, method: str, path: str) -> str:
-    """What went wrong, naming what was asked for and what would be right."""
+    """The message of an HTTP error, with what was requested and what is expected."""
     if error.code == 404:
         return text("there is nothing at {path}", repr(path[:200]))
     if error.code == 405:

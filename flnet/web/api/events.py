@@ -66,7 +66,7 @@ async def event_lines(node: Node) -> Response:
 
 
 def _resume_point(feed: EventLog, header: str | None) -> int | None:
-    """After which item to begin; None: with what happens next.
+    """The item after which the stream begins; None if it begins with the next event.
 
     An id that is greater than any of ours is from before this node's restart: all that is kept is new then.
     """

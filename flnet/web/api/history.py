@@ -192,7 +192,7 @@ def panels_of(records: Sequence[interface.View]) -> list[Panel]:
 
 
 def height_of(panels: Sequence[Panel]) -> int:
-    """Of the whole picture, in the units of `charts.WIDTH`."""
+    """The height of the whole picture, in the units of `charts.WIDTH`."""
     return TITLE + GAP + max(len(panels), 1) * (TITLE + HEIGHT + LEGEND + GAP)
 
 
@@ -234,7 +234,7 @@ def _lines(*named: tuple[str, Sequence[Point]]) -> list[ChartSeries]:
 
 
 def _thinned(points: Sequence[Point]) -> tuple[Point, ...]:
-    """Not more than MOST_POINTS, evenly, the newest among them."""
+    """At most MOST_POINTS of the points, evenly spaced, including the newest."""
     step = -(-len(points) // MOST_POINTS) or 1
     return tuple(points[::-1][::step][::-1])
 

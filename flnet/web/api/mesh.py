@@ -30,7 +30,7 @@ def _shown(value: Any) -> str:
 
 
 class _Said(BaseModel):
-    """What a node says; no field can hold anything but what its type allows."""
+    """Base of a node's statements; each field has only values of its type."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False, defer_build=True)
 
@@ -49,7 +49,7 @@ class MeshJob(_Said):
 
     @classmethod
     def of(cls, job: JobView) -> MeshJob | None:
-        """What the view of a job says, as far as it is told; None where it names no trainer."""
+        """Read the view of a job, which may be incomplete; None if it names no trainer."""
         if not is_name(job.trainer_id):
             return None
         return cls(

@@ -100,7 +100,7 @@ async def receive(node: Node, settings: Settings) -> Response:
 
 
 def message_body(request: Request, node: Node, settings: Settings) -> LimitedBody:
-    """Where the body of a message goes: parameters in the binary form into one buffer, if they are wanted."""
+    """Choose how a body is received: parameters in the binary form go into one buffer, if they are wanted."""
     limit, size = node.body_limit(request.path), request.content_length
     if request.mimetype != BINARY_TYPE or not _takes_binary():
         return LimitedBody(size, limit)

@@ -120,7 +120,7 @@ async def introductions(node: Node) -> interface.View:
 
 
 def trust_of(node: Node) -> Trust:
-    """Whom this node trusts.
+    """The keys that this node knows.
 
     Raises:
         NotPinned: in its mesh nobody is accepted by a key.

@@ -122,5 +122,5 @@ def _kind(parts: Described, schema: Described) -> str:
 
 
 def _resolved(parts: Described, schema: Described) -> Described:
-    """What a schema that only names another one stands for."""
+    """The schema that a reference refers to."""
     return parts[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema

@@ -101,7 +101,7 @@ class PeerRows:
 
 @dataclass(frozen=True)
 class DataCard:
-    """What is shown of the data of one trainer besides the fields of its view.
+    """The data of one trainer on the page, besides the fields of its view.
 
     Attributes:
         hidden: how many classes are not listed.
@@ -129,7 +129,7 @@ class PartView:
 
 @pages.get("/view/data")
 async def data(node: Node, settings: Settings) -> Response:
-    """What every trainer works on."""
+    """The page of the data of all trainers."""
     infos = await node.peer_infos()
     is_own = may_act()  # the folders of this machine are nobody else's business
     folder = one_line(str(settings.datasets_path or "")) if is_own else None

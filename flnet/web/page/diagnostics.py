@@ -201,7 +201,7 @@ def _cell(findings: View, row: int, column: int) -> MatrixCell:
 
 
 def _common(node: Node, view: str, trainer: TrainerId, findings: View) -> dict[str, Any]:
-    """What both pages show: the job, the model, and which other jobs there are."""
+    """Template values of both pages: the job, the model, and the other jobs."""
     job = node.job(trainer)
     model = findings["model"]
     round = model.get("round")

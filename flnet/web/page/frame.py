@@ -1,4 +1,4 @@
-"""What all pages have in common: navigation, language, colours, static files, notices and errors."""
+"""The frame of all pages: navigation, language, colours, static files, notices and errors."""
 
 from __future__ import annotations
 

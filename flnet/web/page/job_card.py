@@ -82,7 +82,7 @@ class RoundRow:
 
 @dataclass(frozen=True)
 class VersionRow:
-    """What this node knows of one peer's versions, in words."""
+    """One peer's versions, in words."""
 
     peer: str
     version: str
@@ -93,7 +93,7 @@ class VersionRow:
 
 @dataclass(frozen=True)
 class Card:
-    """What a job's card shows besides the fields of its view.
+    """A job's card on the page, besides the fields of the job's view.
 
     Attributes:
         waiting_for: names of the peers whose updates are missing.
@@ -302,7 +302,7 @@ def _version(number: int | None) -> str:
 
 
 def data_words(data: DataView, t: Translate) -> str:
-    """Where the data is from and how much it is: rows by split, and how many classes."""
+    """The source and the size of the data: rows by split, and the number of classes."""
     splits = [f"{count(number)} {_split(name, t)}" for name, number in data.rows.items()]
     rows = t("{count} rows", count=", ".join(splits)) if splits else ""
     classes = t("{count} classes", count=count(len(data.classes))) if data.classes else ""
@@ -312,7 +312,7 @@ def data_words(data: DataView, t: Translate) -> str:
 def classes_words(
     classes: Sequence[str], counts: Mapping[str, Sequence[int]], t: Translate
 ) -> tuple[tuple[str, str], ...]:
-    """For each split the rows of each class, of CLASSES_SHOWN classes at most."""
+    """The rows of each class for each split, for at most CLASSES_SHOWN classes."""
     hidden = len(classes) - CLASSES_SHOWN
     more = " " + t("and {count} more classes", count=hidden) if hidden > 0 else ""
     lines = []

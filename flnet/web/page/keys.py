@@ -86,12 +86,12 @@ class KeyCard:
 
     @property
     def accept(self) -> str:
-        """Where it can be accepted."""
+        """The address of the form that accepts the key."""
         return accept_url(self.identity.fingerprint)
 
     @property
     def distrust(self) -> str:
-        """Where trust in it can be taken back."""
+        """The address of the form that forgets or rejects the key."""
         return distrust_url(self.identity.fingerprint)
 
 

@@ -150,7 +150,7 @@ def _row(node: MeshNode, labels: Mapping[str, str], letters: Letters, pinned: bo
 
 
 def _forget(node: MeshNode, state: str, identity: Identity | None, pinned: bool) -> str:
-    """In a pinned mesh a key is forgotten, at any time; else a name, when its node is gone."""
+    """The form that forgets a node: its key in a pinned mesh, at any time; else its name, if the node is gone."""
     return distrust_url(identity.fingerprint) if pinned and identity else forget_url(node.id, state, node.disputed)
 
 
@@ -246,7 +246,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a node is, in which direction from the middle that is, and whether there is room for its name."""
+    """The position of a node, its direction from the centre, and whether there is room for its name."""
 
     x: float
     y: float
@@ -358,7 +358,7 @@ def _arrows(nodes: Sequence[NodeRow], dots: Sequence[Dot]) -> Iterator[Arrow]:
 
 
 def _bent(a: Dot, b: Dot) -> str:
-    """From the rim of one node to the rim of the other, a sixth of the way to the side."""
+    """A curve from the rim of one node to the rim of the other, bent by a sixth of the distance."""
     dx, dy = b.x - a.x, b.y - a.y
     length = math.hypot(dx, dy) or 1.0
     via_x, via_y = (a.x + b.x) / 2 - dy / 6, (a.y + b.y) / 2 + dx / 6

@@ -167,7 +167,7 @@ async def _show(
 
 
 def form_of(inputs: Mapping[str, Any], handed: FormInput) -> dict[str, Any]:
-    """What the template needs of a trainer's inputs, with what was filled in before."""
+    """Template values for a trainer's inputs, with the previous entries."""
     shape = [int(side) for side in inputs["shape"]]
     names: Sequence[str] = inputs.get("names") or ()
     is_picture = inputs["kind"] == "image"
@@ -189,7 +189,7 @@ def form_of(inputs: Mapping[str, Any], handed: FormInput) -> dict[str, Any]:
 
 
 def read_form(body: bytes, kind: str, options: Mapping[str, str]) -> FormInput:
-    """What a browser sends of a form, with a file or without.
+    """Read the fields of a form, with or without a file.
 
     Args:
         body: the whole request body.
@@ -246,7 +246,7 @@ def field_name(place: int) -> str:
 
 
 def _in_memory(*_: object, **__: object) -> io.BytesIO:
-    """Where a file goes that comes in a form: the body is in memory already, and its size is limited."""
+    """The buffer of a file in a form; the body is in memory already, and its size is limited."""
     return io.BytesIO()
 
 

@@ -19,7 +19,7 @@ pages = Pages()
 
 @pages.get("/view/settings", Who.OPERATOR)
 async def effective(settings: Settings) -> Response:
-    """What this node runs with, for its operator."""
+    """The settings page, for the operator of this node."""
     shown = settings_of(settings)
     chosen = [setting for setting in shown if setting.source != "default"]
     return await show("settings.html", settings=shown, chosen=chosen, words=words_of, most=MAX_SHOWN)

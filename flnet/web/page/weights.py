@@ -39,7 +39,7 @@ class WeightRow:
 
 @dataclass(frozen=True)
 class WeightsView:
-    """What a card shows of the updates of its job.
+    """The updates of a job on its card.
 
     Attributes:
         summary: how many of how many counted, in one line; `spread` from what to what the weights go.
@@ -67,7 +67,7 @@ class WeightsView:
 def weights_view(
     me: str, label: str, history: Sequence[View], counts_little: Sequence[LittleView], t: Translate
 ) -> WeightsView | None:
-    """What the rounds say of the updates; None where no record tells.
+    """The weights of the updates, from the records of rounds; None if no record has any.
 
     Args:
         me: this node's name.
@@ -225,7 +225,7 @@ class LeaveOneOutTable:
 
 
 def leave_one_out_table(measured: View) -> LeaveOneOutTable | None:
-    """What a card shows; None where nothing is to be measured.
+    """The table of a card; None if nothing is measured.
 
     Args:
         measured: as `flnet.node.interface.LeaveOneOutResults.view` has it.
