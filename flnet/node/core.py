@@ -52,11 +52,11 @@ class NodeCore:
         """Args:
         trainers: ids of the jobs.
         prune: forget peers that do not answer.
-        rng: chance for whom the membership probes.
-        accepts: forms of parameters that this node reads besides the thesis' JSON.
+        rng: random numbers for the choice of members to probe.
+        accepts: formats of parameters that this node reads besides the thesis' JSON.
         folds: whether the aggregation rule can add updates as they come.
         key: public key by which this node is known, if it keeps one.
-        rules: what people set of rounds.
+        rules: the rules of rounds.
         run: a word that no earlier run of this node had.
         """
         self.me = me
@@ -79,7 +79,7 @@ class NodeCore:
             raise UnknownTrainer(trainer[:64], sorted(self.jobs)) from None
 
     def find(self, digest: Digest) -> tuple[TrainerId, Params] | None:
-        """The parameters of this digest, and whose job they are of, if a peer may fetch them here."""
+        """The parameters with this digest and their job, if a peer may download them here."""
         for trainer, job in self.jobs.items():
             if (params := job.held.find(digest)) is not None:
                 return trainer, params
@@ -137,7 +137,7 @@ class NodeCore:
         return owned
 
     def contacts(self, packet: Packet) -> list[Event]:
-        """A message came, so its sender is reachable: news if it was held for lost."""
+        """Note that the sender of a message is reachable, which is news if it was considered lost."""
         message = packet.message
         if not isinstance(message, JobMessage) or self.members.settled(message.sender):
             return []

@@ -110,7 +110,7 @@ class NodeRuntime:
         bootstrap: Sequence[str] = (),
     ) -> None:
         """Args:
-        make_performer: makes what performs the effects of the core.
+        make_performer: creates the performer of the core's effects.
         """
         self.me: Peer = core.me
         self.core = core
@@ -156,7 +156,7 @@ class NodeRuntime:
         self._background = [asyncio.create_task(work) for work in background]
 
     async def leave(self) -> None:
-        """Tell the peers that this node goes, and let what is on its way arrive, for LEAVE_SECONDS at most."""
+        """Tell the peers that this node leaves, and wait for pending transfers for at most LEAVE_SECONDS."""
         await self._queue.ask(None, Leaving())
         await self._performer.settle(LEAVE_SECONDS)
 
@@ -190,7 +190,7 @@ class NodeRuntime:
             raise
 
     def gave(self, digest: str, nbytes: int) -> None:
-        """Count what was handed out for the round that its job is in."""
+        """Count the bytes that were downloaded from this node in the current round of the job."""
         held = self.core.find(Digest(digest))
         key = self.core.jobs[held[0]].key if held else None
         if held and key is not None:
@@ -232,7 +232,7 @@ class NodeRuntime:
         return self.job(trainer)
 
     async def plan(self, trainer: TrainerId, when: str | None) -> JobView:
-        """Give a job a schedule; the job's view afterwards."""
+        """Set the schedule of a job; the job's view afterwards."""
         await self._queue.ask(trainer, self.schedules.plan(trainer, when))
         return self.job(trainer)
 
@@ -260,7 +260,7 @@ class NodeRuntime:
         return job.view().model_copy(update={"schedule": schedule, "progress": progress})
 
     async def restore(self, trainer: TrainerId, digest: str) -> JobView:
-        """Go back to a model that is kept."""
+        """Restore a model that is kept."""
         await self._queue.ask(trainer, await self._registry.rollback_to(trainer, digest))
         return self.job(trainer)
 

@@ -1,6 +1,6 @@
-"""All that a job, or the membership, may ask for, in the order in which it is performed.
+"""The effects that a job or the membership can request, in the order in which they are performed.
 
-`Save` comes first, so that no peer ever holds what our restart would forget; `Answer` next, so that the
+`Save` comes first, so that a restart loses nothing that a peer has received; `Answer` is next, so that the
 caller waits for nothing else. Every effect that takes time ends in an event, failure included.
 """
 
@@ -29,14 +29,14 @@ class KeptUpdate:
 
 @dataclass(frozen=True)
 class Save:
-    """Keep this state of the job; must be done before anything below.
+    """Save this state of the job, before all effects below.
 
     Attributes:
-        snapshot: all figures; `updates_from` in it is the first round whose updates are still needed.
-        params: shared parameters, where others are held than at the last Save.
-        private: private parameters, likewise.
-        sent: the own update, before any peer hears of it.
-        remembered: what the aggregation rule remembers, likewise.
+        snapshot: all figures; its `updates_from` is the first round whose updates are still needed.
+        params: shared parameters, if they changed since the last Save.
+        private: private parameters, if they changed.
+        sent: this node's update, before any peer receives it.
+        remembered: memory of the aggregation rule, if it changed.
         updates: those that came since the last Save.
         records: of the rounds that ended since the last Save.
     """
@@ -60,7 +60,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class TellJobs:
-    """Tell every job that a peer is reachable, or not any more."""
+    """Tell every job that a peer is reachable, or no longer is."""
 
     peer: PeerId
     alive: bool
@@ -86,7 +86,7 @@ class Train:
 @dataclass(frozen=True)
 class Fold:
     """Add these updates, sorted by peer, to the running sum of this round in the compute queue, so that they need not be
-    kept. Ends in nothing; what goes wrong shows in the Average that follows.
+    kept. It does not end in an event; the Average that follows reports errors.
     """
 
     key: RoundKey
@@ -95,8 +95,8 @@ class Fold:
 
 @dataclass(frozen=True)
 class Average:
-    """Merge these updates, sorted by peer, with those that were folded before (never nothing at all) in the
-    lane. Ends in Averaged, SumSpoilt or AveragingFailed.
+    """Merge these updates, sorted by peer, with those that were folded before (at least one in all) in the
+    compute queue. Ends in Averaged, SumSpoilt or AveragingFailed.
     """
 
     key: RoundKey
@@ -106,12 +106,12 @@ class Average:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Measure these parameters (private ones included) on the own test split. Ends in Evaluated or
+    """Measure these parameters (including private ones) on this node's test split. Ends in Evaluated or
     EvaluationFailed.
 
     Attributes:
         shared: the part whose digest is reported.
-        hyper: where it is given, the private parameters first learn on from this model, with these.
+        hyper: if given, the private parameters are first trained on this model with these hyper-parameters.
     """
 
     key: RoundKey
@@ -122,14 +122,14 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class CancelTimer:
-    """Forget a timer; not an error if it is not set."""
+    """Cancel a timer; it is no error if it is not set."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class SetTimer:
-    """Wake up with TimerFired(name) after `seconds` plus a random part of `margin`; replaces one of that name."""
+    """Set a timer: TimerFired(name) after `seconds` plus a random part of `margin`. It replaces one with that name."""
 
     name: str
     seconds: float
@@ -138,11 +138,11 @@ class SetTimer:
 
 @dataclass(frozen=True)
 class Fetch:
-    """Get the parameters of this digest from a peer. Ends in Fetched or FetchFailed.
+    """Download the parameters with this digest from a peer. Ends in Fetched or FetchFailed.
 
     Attributes:
-        proven: whether they must be shown to have this digest, as a model must that several nodes speak of. A
-            peer's own update is whatever the peer says; hashing it would prove only that the transfer was whole.
+        proven: whether the digest must be verified, as for a model that several nodes refer to. A peer's own
+            update is what the peer sends; hashing it would only prove that the transfer was complete.
     """
 
     key: RoundKey
@@ -155,8 +155,8 @@ class Fetch:
 class Send:
     """Send a message with its parameters to each of these peers, concurrently.
 
-    Where the message names their digest, a peer that can fetch them by it may be sent the message alone. Each
-    peer's answer comes back as an event of its own: SendFailed, SendRefused, ClaimAnswered.
+    If the message contains their digest, a peer that can download them by it may receive the message alone. Each
+    peer's answer is an event of its own: SendFailed, SendRefused, ClaimAnswered.
     """
 
     to: tuple[PeerId, ...]
@@ -176,7 +176,7 @@ class SendAnnounce:
 
 @dataclass(frozen=True)
 class SendProbe:
-    """Probe a peer, which has so many seconds to answer. Ends in ProbeAnswered or ProbeFailed."""
+    """Probe a peer, with a timeout in seconds. Ends in ProbeAnswered or ProbeFailed."""
 
     to: PeerId
     message: Probe

@@ -1,4 +1,4 @@
-"""All that a job, or the membership, can hear. A new capability begins by naming what it hears here."""
+"""The events that a job or the membership can receive. A new capability starts with a new event here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flnet.protocol.updates import Claim, Contribution, RoundKey, Update
 
 
 class Event:
-    """Something that a job, or the membership, hears; each is a small frozen record."""
+    """Base of the events of jobs and of the membership; each is a small frozen record."""
 
 
 Schedule = Literal["two-phase", "parallel", "pipelined", "coarse-first"]
@@ -22,12 +22,12 @@ Schedule = Literal["two-phase", "parallel", "pipelined", "coarse-first"]
 
 @dataclass(frozen=True)
 class Turn:
-    """Which rounds a node trains in, where nodes label differently.
+    """The rounds in which a node trains, if nodes use different labels.
 
     Attributes:
-        schedule: who trains when; the same on all nodes.
-        is_desired: whether this node has labels of the space that all want to predict in.
-        turning: of "coarse-first" the round from which such nodes train; the same on all nodes.
+        schedule: which nodes train in which rounds; the same on all nodes.
+        is_desired: whether this node's labels are those of the desired label space.
+        turning: with "coarse-first", the round from which such nodes train; the same on all nodes.
     """
 
     schedule: Schedule = "two-phase"
@@ -40,11 +40,11 @@ class Declaration:
     """The declaration of a trainer, read in the training child and kept by the job.
 
     Attributes:
-        label: the trainer's name as people read it.
+        label: the trainer's name for people.
         defaults: hyper-parameters until a person or an initiator says otherwise.
-        exchange_threshold: by how much a peer's model must be better to be adopted, in accuracy (0 to 1).
+        exchange_threshold: minimum gain in accuracy (0 to 1) for which a peer's model is adopted.
         shared: names of the parameters that leave this node; the others stay private.
-        merge: how a shared array is merged where it is not by the mean.
+        merge: how shared arrays are merged that are not averaged.
         data: what was found where: source, rows per split, classes, whether it is sample data.
         agreement: what all nodes must have alike, in words by name: {"classes": "cat, dog"}.
         offers: what a person may do with its models: inputs (what predictions take, or None), formats of an
@@ -74,10 +74,10 @@ class Declaration:
 
 @dataclass(frozen=True)
 class RoundTriggered(Event):
-    """A person, the command line or a policy asks for rounds; until a goal is reached, for so many at most.
+    """A person or a schedule requests rounds: a number of them, or a series until a goal is reached.
 
     Attributes:
-        why: in words, where a schedule asks for them.
+        why: reason in words, if a schedule requests them.
     """
 
     rounds: int = 1
@@ -91,8 +91,8 @@ class HyperParamsEdited(Event):
     """A person changed hyper-parameters (only those present) for the rounds that start here, or the aggregation rule.
 
     Attributes:
-        merging: the rule from now on, as nodes name it to each other; empty: it stays.
-        folds: whether that rule can add updates as they come.
+        merging: the new aggregation rule, as nodes state it to each other; empty if it does not change.
+        folds: whether that rule can add updates one after another.
     """
 
     changes: Mapping[str, float]
@@ -102,25 +102,25 @@ class HyperParamsEdited(Event):
 
 @dataclass(frozen=True)
 class SeriesStopped(Event):
-    """A person wants no further round of those that this node was asked for."""
+    """A person ends the rounds that this node was asked for."""
 
 
 @dataclass(frozen=True)
 class Paused(Event):
-    """A person wants this node to sit rounds out."""
+    """A person pauses the job on this node."""
 
 
 @dataclass(frozen=True)
 class Resumed(Event):
-    """A person wants this node to take part again."""
+    """A person resumes the job on this node."""
 
 
 @dataclass(frozen=True)
 class Planned(Event):
-    """A person said when rounds should start by themselves here (None: as the node's settings say).
+    """A person set the schedule of the job (None: the schedule of the node's settings).
 
     Attributes:
-        since: when the newest round was noticed, or this was said, in seconds of the node's own clock.
+        since: when the newest round was noticed or the schedule was set, in seconds of the node's own clock.
     """
 
     when: str | None
@@ -129,19 +129,19 @@ class Planned(Event):
 
 @dataclass(frozen=True)
 class WillingnessChanged(Event):
-    """This node takes no part in rounds of others now, for that reason; or (no reason) does again."""
+    """This node takes no part in rounds of others now, for a reason; or, without a reason, does so again."""
 
     reason: str = ""
 
 
 @dataclass(frozen=True)
 class RolledBack(Event):
-    """A person wants the job to go on from a model that it held before.
+    """A person restores a model that the job had before.
 
     Attributes:
         shared, private: its parameters, and the private ones that belong to it.
-        round, contributors: of the average that it is.
-        accuracy: of it on the own test split, as far as it is known.
+        round, contributors: of the average.
+        accuracy: on this node's test split, if it is known.
     """
 
     shared: Params
@@ -153,7 +153,7 @@ class RolledBack(Event):
 
 @dataclass(frozen=True)
 class TrainingAsked(Event):
-    """A peer started a round; `params` are None where only their digest was said, `run` where none was."""
+    """A peer started a round; `params` is None if the start has only their digest, `run` if it has none."""
 
     peer: PeerId
     key: RoundKey
@@ -171,8 +171,8 @@ class TrainingAsked(Event):
 
 @dataclass(frozen=True)
 class UpdateReceived(Event):
-    """A peer's update came; `choice` and `run` are what the start of its round said,
-    `seconds` what its training took."""
+    """A peer's update arrived. `choice` and `run` are those of the start of its round,
+    `seconds` is the duration of its training."""
 
     update: Update
     agreement: Mapping[str, str] | None = None
@@ -183,7 +183,7 @@ class UpdateReceived(Event):
 
 @dataclass(frozen=True)
 class UpdateOffered(Event):
-    """A peer's update is there to be fetched by its digest; `update` holds no parameters yet."""
+    """A peer's update can be downloaded by its digest; `update` has no parameters yet."""
 
     update: Update
     digest: Digest
@@ -199,10 +199,9 @@ class Restored(Event):
 
     Attributes:
         snapshot: figures, as the job wrote them.
-        params, private: shared and private parameters; None where there are none, or they were damaged.
-        sent: the newest own update.
-        updates: of peers that count in rounds which were not averaged yet; those that were offered hold no
-            parameters.
+        params, private: shared and private parameters; None if there are none, or they were damaged.
+        sent: this node's newest update.
+        updates: updates of peers for rounds that were not averaged yet; offered ones have no parameters.
         records: of the rounds that are over, oldest first.
         remembered: what the aggregation rule remembered.
     """
@@ -218,7 +217,7 @@ class Restored(Event):
 
 @dataclass(frozen=True)
 class DeclineReceived(Event):
-    """A peer takes no part in a round."""
+    """A peer declined to take part in a round."""
 
     peer: PeerId
     key: RoundKey
@@ -228,7 +227,7 @@ class DeclineReceived(Event):
 
 @dataclass(frozen=True)
 class ClaimReceived(Event):
-    """A peer sent its accuracy and waits for ours."""
+    """A peer sent its accuracy and waits for this node's."""
 
     claim: Claim
     agreement: Mapping[str, str] | None = None
@@ -236,7 +235,7 @@ class ClaimReceived(Event):
 
 @dataclass(frozen=True)
 class ClaimAnswered(Event):
-    """A peer answered our accuracy with its own."""
+    """A peer answered this node's accuracy with its own."""
 
     claim: Claim
 
@@ -246,14 +245,14 @@ class ClaimAnswered(Event):
 
 @dataclass(frozen=True)
 class Weighed:
-    """One update in one average.
+    """The weight of one update in one average, and how it was determined.
 
     Attributes:
-        weight: its share of the average, in [0, 1]; None where the rule gives none to a whole update (a median).
-        norm: the L2 norm of what it changed, as a multiple of the median over the updates; None if not measured.
-        cosine: between its change and the coordinate-wise median of all changes, in [-1, 1]; None likewise.
-        consistency: how far it lies from what was predicted of it, as a share of all distances; None likewise.
-        reason: why it does not count; empty if it does.
+        weight: its share of the average, in [0, 1]; None if the rule does not weight whole updates (a median).
+        norm: L2 norm of its change, as a multiple of the median over the updates; None if not measured.
+        cosine: between its change and the coordinate-wise median of all changes, in [-1, 1]; None if not measured.
+        consistency: distance to its prediction, as a share of all distances; None if not measured.
+        reason: why it was left out; empty if it does.
     """
 
     weight: float | None = None
@@ -287,10 +286,10 @@ class Prepared(Event):
 
 @dataclass(frozen=True)
 class DataChanged(Event):
-    """The trainer was loaded again, because its data are others now; taken in when no round is open.
+    """The trainer was loaded again because its data changed; handled when no round is open.
 
     Attributes:
-        added: rows that came to those that there were; 0 where others took their place.
+        added: number of added rows; 0 if the data were replaced.
     """
 
     declaration: Declaration
@@ -300,7 +299,7 @@ class DataChanged(Event):
 
 @dataclass(frozen=True)
 class PrepareFailed(Event):
-    """The trainer cannot work: no data, or it is broken. The reason says what to do."""
+    """The trainer cannot work: it has no data, or it is broken. The reason says what to do."""
 
     reason: str
 
@@ -311,11 +310,11 @@ class Trained(Event):
 
     Attributes:
         params: all parameters after training, private ones included.
-        shared: those of them that leave this node, as they are sent; None where they are to be picked out.
+        shared: the shared ones as they are sent; None if they have to be selected from `params`.
         examples: training rows used.
         accuracy: on the own test split, before averaging; in [0, 1].
-        labels: how many labels the data has.
-        seconds: that training and measuring took.
+        labels: number of labels in the data.
+        seconds: duration of training and measuring.
     """
 
     key: RoundKey
@@ -333,7 +332,7 @@ class Trained(Event):
 
 @dataclass(frozen=True)
 class TrainingFailed(Event):
-    """Local training ended without a result; `is_choice`: the trainer had nothing to add, and nothing is wrong."""
+    """Local training ended without a result; `is_choice` if the trainer had nothing to train on, which is no failure."""
 
     key: RoundKey
     reason: str
@@ -345,10 +344,11 @@ class Averaged(Event):
     """The average of a round is computed.
 
     Attributes:
-        refused: whose updates did not count, and why.
-        is_common: whether it was decided on the base that most updates began with; see `flnet.aggregation.screening`.
-        weighed: how each update counted, as far as the aggregation rule can say.
-        remembered: what the aggregation rule remembers from now on; None of a rule without memory.
+        refused: peers whose updates did not count, and the reasons.
+        is_common: whether most updates began with the base that they were screened against; see
+            `flnet.aggregation.screening`.
+        weighed: weight of each update, if the aggregation rule states it.
+        remembered: new memory of the aggregation rule; None for a rule without memory.
     """
 
     key: RoundKey
@@ -362,10 +362,10 @@ class Averaged(Event):
 
 @dataclass(frozen=True)
 class SumSpoilt(Event):
-    """Updates that were folded into the sum of a round do not count: the sum is gone, and to be made again.
+    """The sum of a round contains updates that do not count, so it is discarded and has to be computed again.
 
     Attributes:
-        refused: whose updates do not count, and why; this stands for the round.
+        refused: peers whose updates do not count in this round, and the reasons.
     """
 
     key: RoundKey
@@ -386,7 +386,7 @@ class Evaluated(Event):
 
     Attributes:
         digest: of its shared part.
-        private: what the private parameters became on it, where they were to learn.
+        private: private parameters after they were trained on it, if that was requested.
     """
 
     key: RoundKey
@@ -408,7 +408,7 @@ class EvaluationFailed(Event):
 
 @dataclass(frozen=True)
 class Fetched(Event):
-    """Parameters came from a peer, and they have this digest."""
+    """Parameters with this digest were downloaded from a peer."""
 
     key: RoundKey
     peer: PeerId
@@ -418,7 +418,7 @@ class Fetched(Event):
 
 @dataclass(frozen=True)
 class FetchFailed(Event):
-    """A peer did not give the parameters of this digest."""
+    """Parameters with this digest could not be downloaded from a peer."""
 
     key: RoundKey
     peer: PeerId
@@ -428,7 +428,7 @@ class FetchFailed(Event):
 
 @dataclass(frozen=True)
 class SendFailed(Event):
-    """A message did not get through, after all attempts; `path` says which kind."""
+    """A message could not be delivered in all attempts; `path` is its kind."""
 
     peer: PeerId
     path: str
@@ -438,7 +438,7 @@ class SendFailed(Event):
 
 @dataclass(frozen=True)
 class SendRefused(Event):
-    """A peer answered a message with an error; `current` is the round it is in, where it said so."""
+    """A peer answered a message with an error; `current` is the round that it is in, if it stated it."""
 
     peer: PeerId
     path: str
@@ -451,7 +451,7 @@ class SendRefused(Event):
 
 @dataclass(frozen=True)
 class TimerFired(Event):
-    """A timer that was set ran out; `late` is by how many seconds, where this node had no time for it sooner."""
+    """A timer has run out; `late` is the delay in seconds, if this node was too busy to handle it in time."""
 
     name: str
     late: float = 0.0
@@ -469,7 +469,7 @@ class PeerSeen(Event):
 
 @dataclass(frozen=True)
 class PeerLost(Event):
-    """A peer is not reachable any more."""
+    """A peer is no longer reachable."""
 
     peer: PeerId
     reason: str
@@ -480,9 +480,9 @@ class MeshStarted(Event):
     """The node runs.
 
     Attributes:
-        bootstrap: addresses ("host:port") that may lead to the mesh, tried until they answer.
-        remembered: addresses of peers that an earlier run of this node knew, tried some times, and for as long as
-            no peer is known.
+        bootstrap: addresses ("host:port") of possible peers, tried until they answer.
+        remembered: addresses of peers from an earlier run of this node, tried a few times, and for as long as no
+            peer is known.
     """
 
     bootstrap: tuple[str, ...] = ()
@@ -500,8 +500,8 @@ class AnnounceReceived(Event):
     """A node announced itself and the peers that it knows; its address is complete.
 
     Attributes:
-        incarnation: None from a node that says nothing of it, as the thesis' nodes.
-        members: all that it knows of members.
+        incarnation: None from a node that does not state it, such as the thesis' nodes.
+        members: the states of all members that it knows.
     """
 
     peer: Peer
@@ -514,7 +514,7 @@ class AnnounceReceived(Event):
 
 @dataclass(frozen=True)
 class AnnounceAnswered(Event):
-    """A node answered our announcement: who it is, and to whom we announce ourselves next."""
+    """A node answered this node's announcement, with its id and the peers to announce to next."""
 
     address: str
     peer: Peer
@@ -527,7 +527,7 @@ class AnnounceAnswered(Event):
 
 @dataclass(frozen=True)
 class AnnounceFailed(Event):
-    """Nobody usable answered at this address; `code` is that of a refusal."""
+    """No usable answer came from this address; `code` is that of a refusal."""
 
     address: str
     reason: str
@@ -551,14 +551,14 @@ class ShutOutBy(Event):
 
 @dataclass(frozen=True)
 class ContactMade(Event):
-    """A request from this peer came, or one of ours was answered by it."""
+    """This peer sent a request, or answered one."""
 
     peer: PeerId
 
 
 @dataclass(frozen=True)
 class ContactLost(Event):
-    """A request of ours to this peer did not get through."""
+    """A request to this peer could not be delivered."""
 
     peer: PeerId
     reason: str
@@ -566,7 +566,7 @@ class ContactLost(Event):
 
 @dataclass(frozen=True)
 class FormRefused(Event):
-    """A peer does not read the form of parameters that it once said it reads."""
+    """A peer does not read a format of parameters that it had stated to read."""
 
     peer: PeerId
 
@@ -586,7 +586,7 @@ class ProbeReceived(Event):
 
 @dataclass(frozen=True)
 class IdentityDisputed(Event):
-    """A node at this address claimed the name of a peer, and has another key, or none."""
+    """A node at this address claimed the name of a peer but has another key, or none."""
 
     peer: PeerId
     key: str | None
@@ -595,14 +595,14 @@ class IdentityDisputed(Event):
 
 @dataclass(frozen=True)
 class PeerForgotten(Event):
-    """A person says that this peer is gone for good."""
+    """A person removed a peer that will not return."""
 
     peer: PeerId
 
 
 @dataclass(frozen=True)
 class ProbeAnswered(Event):
-    """A peer answered a probe of ours; `about` is whom it was asked to probe."""
+    """A peer answered a probe; `about` is the peer that it was asked to probe."""
 
     peer: PeerId
     about: PeerId | None = None
@@ -612,7 +612,7 @@ class ProbeAnswered(Event):
 
 @dataclass(frozen=True)
 class ProbeFailed(Event):
-    """A probe of ours was not answered in time; `about` is whom the peer was asked to probe."""
+    """A probe was not answered in time; `about` is the peer that its receiver was asked to probe."""
 
     peer: PeerId
     about: PeerId | None = None
@@ -628,7 +628,7 @@ class Mark:
 
     Attributes:
         run: of the node that holds it; it draws another one at each of its starts.
-        number: how many versions the node has made; 0 as long as it never trained.
+        number: number of versions that the node has made; 0 if it has never trained.
         digest: of the parameters.
     """
 
@@ -637,10 +637,10 @@ class Mark:
     digest: Digest
 
     def is_newer_than(self, other: Mark | None) -> bool:
-        """Whether it came after another one of the same node (None: of which nothing is known).
+        """Whether it is newer than another version of the same node (None: no version is known).
 
-        A node that lost its disk counts from 0 again, in another run: so its versions are new, whatever their
-        numbers. One that was only started again holds the model that it held.
+        A node that lost its disk counts from 0 again in another run, so its versions are new, whatever their
+        numbers. A node that was only restarted has the same model as before.
         """
         if other is None:
             return self.number > 0
@@ -654,8 +654,8 @@ class Version:
     """A peer's model as the peer states it; its parameters can be fetched by their digest.
 
     Attributes:
-        mark: which one it is.
-        update: what is stated of it, without parameters.
+        mark: its identity.
+        update: the statement about it, without parameters.
     """
 
     mark: Mark
@@ -663,13 +663,13 @@ class Version:
 
     @property
     def peer(self) -> PeerId:
-        """Whose it is."""
+        """The node whose version it is."""
         return self.update.peer
 
 
 @dataclass(frozen=True)
 class VersionReceived(Event):
-    """A peer said its version, and hears ours."""
+    """A peer stated its version and receives this node's."""
 
     version: Version
     agreement: Mapping[str, str] | None = None
@@ -677,6 +677,6 @@ class VersionReceived(Event):
 
 @dataclass(frozen=True)
 class VersionAnswered(Event):
-    """A peer that heard our version answered with its own."""
+    """A peer answered this node's version with its own."""
 
     version: Version

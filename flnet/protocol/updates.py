@@ -1,8 +1,8 @@
 """The values of a round: its key, an update and what its sender states of it, reports and claims of accuracy.
 
-A contribution says of an update whose it is, in which round of what, with what its training began, what came of it,
-and from how many examples. Its sender may sign it, and anybody can check the signature. It stays with the record of
-the round and with the model after the update is gone.
+A contribution is the sender's statement about an update: sender, trainer, round, the digests of the parameters before
+and after training, and the number of examples. The sender may sign it, and anybody can verify the signature. It is
+kept with the record of the round and with the model after the update itself is deleted.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class Contribution:
     """One update, as its sender states it.
 
     Attributes:
-        schema: digest of names, shapes, dtypes and what is agreed.
+        schema: digest of names, shapes, dtypes and the agreement.
         base: digest of the parameters that the training began with.
         digest: of the update.
-        examples: training rows behind it.
-        key: public key of the sender, base64; empty where it signs nothing.
-        signature: over `statement`, base64.
+        examples: number of training rows.
+        key: public key of the sender in base64; empty if it does not sign.
+        signature: of `statement`, in base64.
     """
 
     peer: str
@@ -43,7 +43,7 @@ class Contribution:
 
     @property
     def is_signed(self) -> bool:
-        """Whether there is a signature, right or wrong."""
+        """Whether it has a signature, valid or not."""
         return bool(self.key and self.signature)
 
     def statement(self) -> bytes:
@@ -58,7 +58,7 @@ class Contribution:
 
     @classmethod
     def read(cls, view: Mapping[str, Any], trainer: str, round: int, initiator: str) -> Contribution:
-        """A contribution from what `view` made of it.
+        """Read a contribution from the result of `view`.
 
         Args:
             round, initiator: of the record that it stands in; where there are no common rounds, the view says
@@ -84,15 +84,15 @@ _FIELDS = tuple(one.name for one in fields(Contribution))
 
 @dataclass(frozen=True, order=True)
 class RoundKey:
-    """Which round: its number, and who started it. The total order: of two rounds with one number, the
-    one whose initiator's id is smaller comes first and is the one that counts.
+    """The identity of a round: its number, and the node that started it. Of two rounds with the same number, the
+    one whose initiator has the smaller id comes first and counts.
     """
 
     number: int
     initiator: PeerId
 
     def beats(self, other: RoundKey) -> bool:
-        """Whether a node that is in `other` must leave it for this one."""
+        """Whether a node in round `other` must leave it for this one."""
         if self.number != other.number:
             return self.number > other.number
         return self.initiator < other.initiator
@@ -100,15 +100,15 @@ class RoundKey:
 
 @dataclass(frozen=True)
 class Update:
-    """What one peer learnt in one round.
+    """The update of one peer in one round.
 
     Attributes:
-        examples: training rows behind it; None when the caller did not say (a caller of the thesis' form).
-        labels: how many labels the peer's data has, for rules that weigh by it.
+        examples: number of training rows; None if the sender did not state it (in the thesis' format).
+        labels: number of labels in the peer's data, for rules that weight by it.
         accuracy: of the peer's own model on its own test split; in [0, 1].
-        base: of the parameters that its training began with, where it says so (rule R7).
-        contribution: what the peer states of it.
-        staleness: how many rounds before this one that training began.
+        base: digest of the parameters that its training began with, if the peer states it (rule R7).
+        contribution: the peer's statement about it.
+        staleness: number of rounds since the start of its training.
     """
 
     peer: PeerId
@@ -161,8 +161,8 @@ class Claim:
     """The claim of a peer about its average in the exchange: its accuracy there, and its digest.
 
     Attributes:
-        params: the model itself where it came along (always in thesis JSON).
-        report: what goes into the decision on a series of rounds.
+        params: the model, if the message has it (always in the thesis' JSON).
+        report: the peer's report in a series of rounds.
     """
 
     peer: PeerId

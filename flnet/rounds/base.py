@@ -75,11 +75,11 @@ NOT_CHOSEN = text("not chosen")
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of a job that its rounds work with; each alone changes what it holds.
+    """The parts of a job that its rounds use. Only a part itself changes its state.
 
     Attributes:
-        tell: makes news for people, with the number of the round.
-        save: makes the effect that keeps the job as it is now, with updates that have come.
+        tell: creates an event for people, with the number of the round.
+        save: creates the effect that saves the job, with updates that have arrived.
     """
 
     settings: JobSettings
@@ -120,11 +120,11 @@ class BaseRound(ABC):
     """One round, as this node takes part in it.
 
     Attributes:
-        phase: where it stands; IDLE once it is over.
+        phase: its phase; IDLE once it is over.
         gathering: the updates of the round; None while there are none to gather.
-        record: what is remembered of it.
-        is_recorded: whether the history has that.
-        error: what went wrong here; None if nothing did.
+        record: its record for the history.
+        is_recorded: whether the history has the record.
+        error: error on this node; None if there is none.
     """
 
     gathering: Gathering | None
@@ -140,7 +140,7 @@ class BaseRound(ABC):
 
     @abstractmethod
     def receive(self, event: Event) -> list[Effect]:
-        """Take the end of work, an answer of a peer, the loss of one, or a timer."""
+        """Handle the end of work, an answer of a peer, the loss of one, or a timer."""
 
     @property
     def chosen(self) -> frozenset[PeerId] | None:
@@ -149,7 +149,7 @@ class BaseRound(ABC):
 
     @property
     def sits_out(self) -> str:
-        """Why this node does not train in it; empty where it does, and when it is over."""
+        """Why this node does not train in it; empty if it does, or if it is over."""
         if self.is_over or self.gathering is None:
             return ""
         return NOT_CHOSEN if self.gathering.sits_out else self.gathering.declined.get(self._settings.my_id, "")
@@ -170,7 +170,7 @@ class BaseRound(ABC):
         return None if self.is_recorded else self.record
 
     def forget_error(self) -> None:
-        """The trainer was loaded again: what went wrong is past."""
+        """Clear the error, because the trainer was loaded again."""
         self.error = None
 
     def drop_record(self) -> None:
@@ -178,7 +178,7 @@ class BaseRound(ABC):
         self.is_recorded = True
 
     def view(self) -> Mapping[str, Any]:
-        """Its figures in the view of the job."""
+        """The fields of the round in the view of the job."""
         return {
             "current_round": self.key.number,
             "initiator": self.key.initiator,
@@ -207,7 +207,7 @@ class BaseRound(ABC):
         self.error = self.record.error = words
 
     def _judge(self) -> list[Effect]:
-        """Whether a series with a goal is over after this round; the record says so."""
+        """Decide whether a series with a goal is over after this round, and note it in the record."""
         stopping = self._series.stopping
         before, effects = stopping.decision, stopping.judge(self.key)
         if stopping.decision is not None and stopping.decision is not before:
@@ -223,10 +223,10 @@ class BaseRound(ABC):
 
 
 class Snapshot:
-    """Knows what is saved already, so that nothing is written twice.
+    """Remembers what is saved already, so that nothing is written twice.
 
     Attributes:
-        before: what an earlier run saved, until the trainer is loaded.
+        before: state that an earlier run saved, until the trainer is loaded.
     """
 
     def __init__(self) -> None:
@@ -239,11 +239,11 @@ class Snapshot:
     def save(
         self, figures: Mapping[str, Any], held: HeldModel, history: History, updates: tuple[KeptUpdate, ...]
     ) -> Save:
-        """The effect that keeps the job as it is now.
+        """The effect that saves the job.
 
         Args:
-            figures: all of it apart from parameters, as plain JSON data.
-            updates: those that have come.
+            figures: its whole state without parameters, as plain JSON data.
+            updates: updates that have arrived.
         """
         shared, private = (held.model.shared, held.model.private) if held.model else (None, None)
         save = Save(
@@ -259,11 +259,11 @@ class Snapshot:
         return save
 
     def restore(self, event: Restored) -> None:
-        """Keep what an earlier run saved until the trainer is loaded."""
+        """Keep the state that an earlier run saved until the trainer is loaded."""
         self.before, self._remembered = event, event.remembered
 
     def put_off(self) -> None:
-        """The round that was open is not taken up when the trainer is loaded."""
+        """Do not resume the round that was open when the trainer is loaded."""
         if self.before is not None:
             self.before = replace(self.before, snapshot={**self.before.snapshot, "phase": Phase.IDLE.value})
 
@@ -356,7 +356,7 @@ class BaseJob(ABC, Generic[R_co]):
 
     @property
     def screened_from(self) -> Params:
-        """The parameters that the distances of updates are measured from before they are averaged."""
+        """The parameters from which the distances of updates are measured before they are averaged."""
         return self.held.current.shared
 
     @property
@@ -383,7 +383,7 @@ class BaseJob(ABC, Generic[R_co]):
         return JobView.model_validate(figures)
 
     def _view_of_versions(self) -> Mapping[str, Any] | None:
-        """The own version and those of peers; None where rounds are common to all nodes."""
+        """The versions of this node and its peers; None with common rounds."""
         return None
 
     def records(self) -> Sequence[Mapping[str, Any]]:
@@ -391,21 +391,21 @@ class BaseJob(ABC, Generic[R_co]):
         return [record.view() for record in self.history.records]
 
     def record_of(self, number: int) -> RoundRecord | None:
-        """The record of a round, open or over, as far as the job holds it."""
+        """The record of a round, open or over, if the job still has it."""
         current = self.round.open_record if self.round else None
         records = [*([current] if current else []), *reversed(self.history.records)]
         return next((record for record in records if record.key.number == number), None)
 
     def tell(self, kind: str, text: str, **data: Any) -> Publish:
-        """News for people, with the number of the round."""
+        """An event for people, with the number of the round."""
         return Publish(kind, text, {"round": self.number, **data})
 
     def save(self, *updates: KeptUpdate) -> Save:
-        """The effect that keeps the job as it is now, with updates that have come."""
+        """The effect that saves the job, with updates that have arrived."""
         return self.snapshot.save(self._figures(), self.held, self.history, updates)
 
     def _figures(self) -> Mapping[str, Any]:
-        """All that is kept of the job apart from parameters, as plain JSON data."""
+        """The state of the job without parameters, as plain JSON data."""
         return {
             "me": self.settings.my_id,
             "round": self.number,
@@ -424,7 +424,7 @@ class BaseJob(ABC, Generic[R_co]):
     # --- events
 
     def receive(self, event: Event) -> list[Effect]:
-        """Take one event; returns what is to be done, in the order in which it is performed.
+        """Handle one event; return the effects in the order in which they are performed.
 
         Raises:
             PeerError: the event is refused and nothing has changed.
@@ -439,11 +439,11 @@ class BaseJob(ABC, Generic[R_co]):
 
     @abstractmethod
     def _react(self, event: Event) -> list[Effect]:
-        """Events of peers and of the round; all others in `_about_the_node`."""
+        """Handle events of peers and of the round; `_about_the_node` handles all others."""
 
     @abstractmethod
     def _next_step(self) -> Callable[[], list[Effect]] | None:
-        """The step that follows by itself, if one does."""
+        """The next step that needs no event, if there is one."""
 
     @abstractmethod
     def _past(self, key: RoundKey, record: RoundRecord | None, figures: Mapping[str, Any]) -> R_co:
@@ -456,10 +456,10 @@ class BaseJob(ABC, Generic[R_co]):
 
     @abstractmethod
     def _go_on(self) -> list[Effect]:
-        """The trainer is loaded: take up what an earlier run saved."""
+        """Restore, after the trainer was loaded, the state that an earlier run saved."""
 
     def _settle(self) -> list[Effect]:
-        """Take the steps that follow by themselves: gathering or exchange is over, a round waits to open."""
+        """Take the steps that need no event: gathering or exchange is over, or a round can open."""
         effects: list[Effect] = []
         while (step := self._next_step()) is not None:
             effects += step()
@@ -469,7 +469,7 @@ class BaseJob(ABC, Generic[R_co]):
         return self.round.receive(event) if self.round else []
 
     def _about_the_node(self, event: Event) -> list[Effect]:
-        """Timers of a series, what a person or a schedule says, and the trainer itself."""
+        """Handle timers of a series, requests of people and schedules, and events of the trainer."""
         match event:
             case TimerFired(name) if name in TIMERS:
                 return self._goal_timer_fired(name)
@@ -524,8 +524,8 @@ class BaseJob(ABC, Generic[R_co]):
         """Refuse a request for rounds that cannot begin now.
 
         Args:
-            busy: what is said while a round is open.
-            free: phases in which one may be asked for while another one is open.
+            busy: message of the refusal while a round is open.
+            free: phases of an open round in which rounds may be requested.
 
         Raises:
             JobBusy: says why.
@@ -541,11 +541,11 @@ class BaseJob(ABC, Generic[R_co]):
             raise JobBusy(busy)
 
     def _ask_for(self, event: RoundTriggered, first: int, scheduled: str) -> list[Effect]:
-        """Note the rounds that a person or a schedule asks for.
+        """Note the rounds that a person or a schedule requests.
 
         Args:
             first: number of the first one.
-            scheduled: what people read where a schedule asks.
+            scheduled: reason for people, if a schedule requests them.
 
         Raises:
             InvalidMessage, JobBusy: the goal is none, or another series is under way.
@@ -556,7 +556,7 @@ class BaseJob(ABC, Generic[R_co]):
         return [*goal, *([self.tell("round_scheduled", scheduled, reason=event.why)] if event.why else [])]
 
     def _must_have_model(self) -> None:
-        """Refuse what can only be answered when there is a model.
+        """Refuse a request that needs a model if there is none.
 
         Raises:
             NotReady, NoData: there is none.
@@ -566,7 +566,7 @@ class BaseJob(ABC, Generic[R_co]):
         self._must_have_data()
 
     def _must_have_data(self) -> None:
-        """Refuse what no trainer without data can take part in.
+        """Refuse a request that needs data if there are none.
 
         Raises:
             NoData: there are none.
@@ -575,9 +575,9 @@ class BaseJob(ABC, Generic[R_co]):
             raise NoData(self.settings.trainer, self.error or text("no data"))
 
     def _fetched(self, event: Fetched | FetchFailed) -> list[Effect]:
-        """A fetch has ended; each part of the round that waits for these parameters takes them.
+        """Handle the end of a download; all parts of the round that wait for these parameters get them.
 
-        Parameters that do not fit count as a failed fetch: they are used nowhere, and people see why.
+        Parameters that do not fit count as a failed download: they are not used, and people see why.
         """
         if isinstance(event, Fetched) and self.held.model is not None:
             try:
@@ -590,17 +590,17 @@ class BaseJob(ABC, Generic[R_co]):
     # --- the trainer
 
     def _prepared(self, event: Prepared) -> list[Effect]:
-        """The trainer is loaded: take up what an earlier run saved."""
+        """Restore, after the trainer was loaded, the state that an earlier run saved."""
         self.settings.declare(event.declaration)
         self._unready, self._trouble = None, self.held.begin(Model.initial(event), self.snapshot.before) or None
         label, source = event.declaration.label, event.declaration.data.get("source", "")
         return [*self._go_on(), self.save(), Publish("ready", text("{label} is ready: {source}", label, source))]
 
     def _renew(self) -> list[Effect]:
-        """Go on with the data that the trainer was loaded with now.
+        """Continue with the new data of the trainer.
 
-        The model is kept where the trainer's parameters have the same names and shapes and the same is agreed; else
-        the job begins with the trainer's initial parameters, as it does when there were no data before.
+        The model is kept if the trainer's parameters have the same names and shapes and the agreement is the same;
+        otherwise the job begins with the trainer's initial parameters, as if there had been no data before.
         """
         event, held, before = self.arrivals.take_waiting(), self.held, self.settings.declaration
         assert event is not None
@@ -628,13 +628,13 @@ class BaseJob(ABC, Generic[R_co]):
         return [self.save(), *arrived, self.tell("data_changed", words)]
 
     def _data_arrived(self, event: DataChanged, before: Declaration | None) -> list[Effect]:
-        """Rows were added: see how the model does on them."""
+        """Measure the model on rows that were added."""
         held = self.held
         is_measurable = self.arrivals.add(event, before, held.current.shared.digest, held.accuracy)
         return [held.measure(self.key)] if is_measurable and self.key else []
 
     def _measured_between_rounds(self, event: Evaluated | EvaluationFailed) -> list[Effect]:
-        """The model that a person went back to was measured, or the one held, on test rows that have come."""
+        """Handle a measurement between rounds: of a restored model, or of the current one on new test rows."""
         held, declaration = self.held, self.settings.declaration
         if event.key != self.key:
             return []
@@ -653,11 +653,11 @@ class BaseJob(ABC, Generic[R_co]):
     # --- what a person says between rounds
 
     def _edited(self, event: HyperParamsEdited) -> list[Effect]:
-        """Train with other hyper-parameters in the rounds that start here, or merge by another rule.
+        """Change the hyper-parameters of rounds that start here, or the aggregation rule.
 
         Raises:
             NotReady: there are none to change.
-            JobBusy: a round is open, whose updates are merged by the rule that was.
+            JobBusy: a round is open, whose updates are merged by the current rule.
             InvalidMessage: the aggregation rule cannot be changed to this one while the node runs.
         """
         settings = self.settings
@@ -678,7 +678,7 @@ class BaseJob(ABC, Generic[R_co]):
         return [self.save(), *told]
 
     def _merge_by(self, event: HyperParamsEdited) -> Publish:
-        """Merge by another rule from the next round on; what the one before remembered means nothing to it."""
+        """Use another aggregation rule from the next round on, without the memory of the previous one."""
         settings, trainer, before = self.settings, self.settings.trainer, self.settings.rules.merging
         if settings.needed_rule:
             raise InvalidMessage(
@@ -701,10 +701,10 @@ class BaseJob(ABC, Generic[R_co]):
         return self.tell("merging_rule_set", words, rule=event.merging, before=before)
 
     def _rolled_back(self, event: RolledBack) -> list[Effect]:
-        """Go on from a model that this node held before; the next round that is started here begins with it.
+        """Restore a model of this node; the next round that starts here begins with it.
 
         Raises:
-            JobBusy: not between rounds, or that model is held anyway.
+            JobBusy: a round is open, or the model is the current one.
             ParamsRefused: it is of another shape than the trainer's models are now.
         """
         held, trainer = self.held, self.settings.trainer
@@ -755,7 +755,7 @@ class BaseJob(ABC, Generic[R_co]):
         return [self.tell("restored", words)]
 
     def _restore(self, event: Restored) -> None:
-        """Take up what an earlier run saved; all of it is read before anything changes.
+        """Restore the state that an earlier run saved; all of it is read before anything changes.
 
         Raises:
             AttributeError, KeyError, TypeError, ValueError, InvalidMessage: it is damaged.

@@ -62,7 +62,7 @@ class Refolding:
         return [SetTimer(self.timer, self._patience), *self._go_on()]
 
     def receive(self, event: Event) -> list[Effect]:
-        """Take the end of a fetch, or the timer."""
+        """Handle the end of a download, or the timer."""
         match event:
             case _ if self.done:
                 return []
@@ -88,7 +88,7 @@ class Refolding:
         self.lost[update.peer] = reason
 
     def _go_on(self) -> list[Effect]:
-        """Fold what is here, then fetch the next one; after the last one, average."""
+        """Fold the arrived updates, then download the next one; after the last one, average."""
         here: list[Update] = []
         while self._waiting and self._waiting[0][0].params:
             here.append(self._waiting.pop(0)[0])
@@ -161,32 +161,32 @@ class Gathering:
 
     @property
     def missing(self) -> list[PeerId]:
-        """Peers that are expected and have not spoken, sorted."""
+        """The expected peers that have not answered, sorted."""
         return sorted(self.expected - self.updates.keys())
 
     @property
     def sits_out(self) -> bool:
-        """Whether this node is not among those that train: nobody waits for a word of it."""
+        """Whether this node is not among those that train, so that nobody waits for it."""
         return self.chosen is not None and self.me not in self.chosen
 
     def choose(self, chosen: Collection[PeerId]) -> None:
-        """Say who trains, where that was not known when the round opened; then close or go on by `rest`."""
+        """Set the nodes that train, if they were not known when the round opened; then close, or continue with `rest`."""
         self.chosen = frozenset(chosen)
         self.expected &= self.chosen | self.updates.keys() | self.offers.keys()
 
     def expect(self, peer: PeerId) -> None:
-        """Wait for this peer, too."""
+        """Wait for this peer as well."""
         self.expected.add(peer)
 
     def took(self, peer: PeerId, seconds: float | None) -> None:
-        """A node says that it trained so long in this round."""
+        """Note the duration of a node's training in this round."""
         if seconds:
             self._seconds[peer] = seconds
 
     def rest(self) -> list[Effect]:
-        """This node is not chosen: wait for those that are, longer as long as none of them has finished.
+        """Wait for the chosen nodes, if this one is not among them; longer as long as none of them has finished.
 
-        Where none of them is known here, something may still come.
+        If none of them is known here, updates may still arrive.
         """
         if self.closed is not None:
             return []
@@ -197,11 +197,11 @@ class Gathering:
         return [self._wait(0.0, patience), *(self._fold() if self.missing else []), *self._pull()]
 
     def has_passed(self, peer: PeerId) -> bool:
-        """Whether a peer's turn in the order is over: its update would have to come before what is folded."""
+        """Whether a peer's turn in the order is over, because later updates are folded already."""
         return bool(self.folded) and peer < self.folded[-1] and peer not in self.updates
 
     def receive(self, event: Event) -> list[Effect]:
-        """Take an update or the offer of one, the end of a fetch, a refusal, the loss of a peer, or the timer."""
+        """Handle an update or the offer of one, the end of a download, a refusal, the loss of a peer, or the timer."""
         match event:
             case _ if self.again is not None:
                 return self._made_again(self.again, event)
@@ -243,7 +243,7 @@ class Gathering:
         return []
 
     def close(self, why: Closing) -> list[Effect]:
-        """Close with what is here; no Average is asked for when there is nothing to average."""
+        """Close with the arrived updates; there is no Average if there are none."""
         self.closed = why
         self.offers.clear()
         self.fetching.clear()
@@ -253,10 +253,10 @@ class Gathering:
         return effects
 
     def fold_again(self, refused: Collection[PeerId], own: Params | None) -> list[Effect]:
-        """The sum holds updates that do not count: begin another one, and average then.
+        """Compute another sum, because this one contains updates that do not count, and average then.
 
         Args:
-            refused: whose updates do not count.
+            refused: peers whose updates do not count.
             own: parameters of this node's own update, which need not be fetched.
         """
         held_here = {self.me: own or Params()}
@@ -270,7 +270,7 @@ class Gathering:
         return self.again.start()
 
     def counted(self, update: Update) -> Publish:
-        """The news that an update is here."""
+        """The event that an update has arrived."""
         have = len(self.updates)
         words = text("update from {peer}: {count} of {number}", update.peer, have, have + len(self.missing))
         return self._tell("update_received", words, peer=update.peer, bytes=update.params.nbytes)
@@ -290,7 +290,7 @@ class Gathering:
         return effects
 
     def let_go(self) -> None:
-        """Drop the updates' parameters once they are averaged; who has spoken stays known."""
+        """Drop the updates' parameters once they are averaged; the peers that have answered stay known."""
         self.updates = {peer: replace(update, params=Params()) for peer, update in self.updates.items()}
 
     def _take(self, update: Update) -> list[Effect]:
@@ -304,7 +304,7 @@ class Gathering:
         return [self._wait_beside(update.peer), *self._spoken(update.peer)]
 
     def _wait_beside(self, peer: PeerId) -> Effect:
-        """Wait for the others, as one who is done is."""
+        """Wait for the others, as after this node's own training."""
         return self._wait(self._seconds.get(peer, 0.0) if peer in self.updates else 0.0, self._patience)
 
     def _wait(self, passed: float, patience: float) -> Effect:
@@ -327,7 +327,7 @@ class Gathering:
         return [*timer, *self._fold(), *self._pull()]
 
     def _wait_for_late(self) -> list[Effect]:
-        """All train on over this round: so it waits for them, or there would be nothing to average."""
+        """Wait for late updates if all nodes are late, because otherwise there would be nothing to average."""
         self.expected |= self.late
         self.declined = {peer: reason for peer, reason in self.declined.items() if peer not in self.late}
         self.late = set()
@@ -351,7 +351,7 @@ class Gathering:
         return held + coming >= max(1, self._room - (_SUM if self.folded else 0))
 
     def _fold(self) -> list[Effect]:
-        """Fold those whose turn has come, if there is no room for more."""
+        """Fold the updates whose turn has come, if there is no room for more."""
         if not self._is_full():
             return []
         held = self._held()

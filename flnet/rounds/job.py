@@ -1,6 +1,6 @@
-"""One trainer's rounds on one node: takes events, returns effects; pure, without clock, disk, network or chance.
+"""The rounds of one trainer on one node. A job takes events and returns effects; it has no clock, disk, network or chance.
 
-The algorithm is that of García Pérez (2021), section 3.2.4.2. What it lacked is added here: a total order of
+The algorithm is that of García Pérez (2021), section 3.2.4.2. This implementation adds a total order of
 initiators, refusals, catching up, and healing after a split.
 """
 
@@ -76,7 +76,7 @@ class Job(BaseJob[Round]):
     # --- events
 
     def _react(self, event: Event) -> list[Effect]:
-        """Events of peers and of the round; all others in `_about_the_node`."""
+        """Handle events of peers and of the round; `_about_the_node` handles all others."""
         match event:
             case RoundTriggered():
                 return self._triggered(event)
@@ -105,7 +105,7 @@ class Job(BaseJob[Round]):
         return self._about_the_node(event)
 
     def _about_the_node(self, event: Event) -> list[Effect]:
-        """Peers that come and go, and timers; all else as in every job."""
+        """Handle changes of peers and timers; all else as in every job."""
         match event:
             case PeerSeen(peer):
                 return self._met(peer)
@@ -137,7 +137,7 @@ class Job(BaseJob[Round]):
     # --- a round opens
 
     def _triggered(self, event: RoundTriggered) -> list[Effect]:
-        """A person asks for rounds; while this node waits for others, that forces the average."""
+        """Handle a person's request for rounds; if this node is waiting for others, it forces the average."""
         series, trainer = self.series, self.settings.trainer
         busy = text(
             "round {number} is still {state} here; ask again when it is done", self.number, self.phase.words
@@ -157,7 +157,7 @@ class Job(BaseJob[Round]):
         return [*saved, answer, *told, *self._force()]
 
     def _asked(self, event: TrainingAsked) -> list[Effect]:
-        """A peer started a round.
+        """Handle the start of a round by a peer.
 
         Raises:
             StaleRound, RoundLost: it is over, or another initiator's start comes first.
@@ -181,7 +181,7 @@ class Job(BaseJob[Round]):
         return self._force() if event.key.number == self.number + 1 else []
 
     def _must_beat(self, key: RoundKey) -> None:
-        """Refuse a round for which this node does not leave the one that it is in.
+        """Refuse a round for which this node does not leave its current one.
 
         Raises:
             StaleRound: it is over, or averaged here already: one average per round, never two.
@@ -203,7 +203,7 @@ class Job(BaseJob[Round]):
         return [*round.join(opening, awaited), *told]
 
     def _open(self) -> list[Effect]:
-        """Leave whatever round is open and enter the one that waits."""
+        """Leave the open round, if any, and enter the pending one."""
         opening = self.series.take_pending()
         assert opening is not None
         left = self.round.leave(opening.key) if self.round else []
@@ -226,7 +226,7 @@ class Job(BaseJob[Round]):
         """Choose what the training of a round starts from.
 
         Returns:
-            What has to be fetched for it, and what people are told where that ends a roll back of this node.
+            The parameters to download for it, and the message for people if it ends a rollback of this node.
         """
         awaited, left = self.held.start_from(opening.start, self.series.paused)
         if left is None or opening.start is None:
@@ -255,7 +255,7 @@ class Job(BaseJob[Round]):
     # --- what peers say
 
     def _update_received(self, event: UpdateReceived | UpdateOffered) -> list[Effect]:
-        """A peer's update came, or is there to be fetched; one of a newer round means that the mesh is ahead.
+        """Handle an update of a peer, or the offer of one; an update of a newer round means that the mesh is ahead.
 
         Raises:
             NotReady, NoData, StaleRound, RoundLost, ParamsRefused: it does not count, and why.
@@ -276,7 +276,7 @@ class Job(BaseJob[Round]):
         return [self.save(kept_update(event))]
 
     def _declined(self, event: DeclineReceived) -> list[Effect]:
-        """A peer takes no part; of a newer round it is kept until that round opens here."""
+        """Handle a peer's refusal to take part; for a newer round it is kept until that round opens here."""
         event = replace(event, key=self._placed(event.key, event.peer))
         if self.round is not None and event.key == self.key and not self.round.is_past:
             return self.round.declined(event)
@@ -286,19 +286,19 @@ class Job(BaseJob[Round]):
         return []
 
     def _placed(self, key: RoundKey, sender: PeerId) -> RoundKey:
-        """A caller of the thesis' form names no initiator: it means the round that is open, or else its own."""
+        """Add the initiator, which the thesis' format does not have: that of the open round, or else the caller."""
         if key.initiator:
             return key
         is_open = self.key is not None and self.key.number == key.number
         return RoundKey(key.number, self.key.initiator if self.key and is_open else sender)
 
     def _claim_received(self, event: ClaimReceived) -> list[Effect]:
-        """A peer compares: answer with what we hold, or say why that is not possible.
+        """Handle a peer's claim: answer with this node's model, or refuse.
 
         Raises:
             NotComparable: busy, in another round, or not averaged yet.
             ParamsRefused: its parameters do not fit, or it trains something else.
-            JobBusy: a person went back to another model here.
+            JobBusy: a person restored another model here.
         """
         held, phase = self.held, self.phase
         self._must_have_data()
@@ -333,7 +333,7 @@ class Job(BaseJob[Round]):
     # --- peers that come and go
 
     def _met(self, peer: PeerId) -> list[Effect]:
-        """A peer is reachable; one that was away in this round, or while this node was, is sent its messages again."""
+        """Handle a reachable peer: if it or this node was away in this round, send it the messages again."""
         self.peers.met(peer)
         effects = self.series.met(peer, self.key, self.phase is Phase.IDLE)
         if self.round is None or self.held.model is None or not self.peers.is_back(peer, self.round.key):
@@ -341,14 +341,14 @@ class Job(BaseJob[Round]):
         return [*effects, *self.round.say_again(peer)]
 
     def _next_turn(self) -> list[Effect]:
-        """The node that was to start the next round of a series may be gone: the next in turn does."""
+        """Start the next round of a series if the node whose turn it was is gone and this node is next."""
         stopping = self.series.stopping
         return stopping.take_turn(self.key) if stopping.waits and self.phase is Phase.IDLE else []
 
     # --- the trainer, and restarts
 
     def _prepared(self, event: Prepared) -> list[Effect]:
-        """The trainer is loaded; the start of a round may have come meanwhile."""
+        """Handle the loaded trainer; the start of a round may have arrived meanwhile."""
         waiting = self.inbox.take_asked()
         effects = super()._prepared(event)
         if waiting is not None:
@@ -368,7 +368,7 @@ class Job(BaseJob[Round]):
         return Round.past(self._parts, key, choice, started_in, record)
 
     def _go_on(self) -> list[Effect]:
-        """The trainer is loaded: take up the round that was open before a restart, and the series."""
+        """Resume the round that was open before a restart, and the series."""
         before = self.snapshot.take_before()
         if before is None or self.round is None:
             return []
@@ -384,7 +384,7 @@ class Job(BaseJob[Round]):
 
 
 def _start_of(event: TrainingAsked, held: HeldModel) -> Start:
-    """The model that a start brings, or names by its digest.
+    """The model that a start contains or names by its digest.
 
     Raises:
         ParamsRefused: it does neither, or the parameters do not fit.

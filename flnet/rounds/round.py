@@ -58,11 +58,11 @@ class Round(BaseRound):
     """One round that is common to all nodes.
 
     Attributes:
-        choice: of who trains, as the start said it; None where all do.
-        started_in: the run of its initiator in which the round was started, as far as is known.
-        exchange: the comparison after the average; None before and afterwards.
-        awaited: the model that training starts from, while it is fetched.
-        is_past: it was averaged before a restart of this node, which does not know any more what came in it.
+        choice: the nodes that train, as the start states them; None if all do.
+        started_in: run of the initiator in which the round was started, if it is known.
+        exchange: comparison after the average; None before and afterwards.
+        awaited: model that training starts from, while it is being downloaded.
+        is_past: whether it was averaged before a restart of this node, which no longer knows its updates.
     """
 
     gathering: Gathering
@@ -78,7 +78,7 @@ class Round(BaseRound):
     ) -> None:
         """Args:
         expected: peers that take part in it.
-        record: what an earlier run of this node had noted of it.
+        record: the record of an earlier run of this node.
         """
         super().__init__(parts, key, record or RoundRecord(key), Phase.GATHERING)
         self._staleness, self._inbox = parts.staleness, parts.inbox
@@ -112,7 +112,7 @@ class Round(BaseRound):
 
     @property
     def listening(self) -> bool:
-        """Whether only an update told of the round, so that its start may still come."""
+        """Whether only an update of the round has arrived, so that its start may still come."""
         me, gathering = self._settings.my_id, self.gathering
         return (
             self.phase is Phase.GATHERING
@@ -136,12 +136,12 @@ class Round(BaseRound):
 
     @property
     def listeners(self) -> set[PeerId]:
-        """Peers that average what others learn, chosen to train or not, where the start names them."""
+        """The peers that average updates, chosen to train or not, if the start names them."""
         members = self.choice.members if self.choice else ()
         return {PeerId(member) for member in members} - {self._settings.my_id}
 
     def needs_word(self, peer: PeerId) -> bool:
-        """Whether a peer needs this node's message: it is expected, or averages without an update of its own."""
+        """Whether a peer needs this node's message, because it is expected or averages without an update of its own."""
         if self.is_past:
             return False
         return peer in self.gathering.expected or peer in self.gathering.declined or peer in self.listeners
@@ -149,7 +149,7 @@ class Round(BaseRound):
     # --- events
 
     def receive(self, event: Event) -> list[Effect]:
-        """Take the end of work, an answer of a peer, the loss of one, or a timer."""
+        """Handle the end of work, an answer of a peer, the loss of one, or a timer."""
         match event:
             case Trained():
                 return self._trained(event)
@@ -176,11 +176,11 @@ class Round(BaseRound):
     # --- the start
 
     def enter(self, opening: Opening, awaited: Start | None, is_mine: bool) -> list[Effect]:
-        """Begin the round, with what peers said of it too early.
+        """Begin the round, with the messages of peers that arrived too early.
 
         Args:
-            awaited: the model that has to be fetched for it.
-            is_mine: this node starts it, and did not only forget that it had.
+            awaited: model that has to be downloaded for it.
+            is_mine: whether this node starts it now, and has not only lost its memory of the start.
         """
         self.awaited = awaited
         effects = self._staleness.enter_round(self.key.number)
@@ -202,10 +202,10 @@ class Round(BaseRound):
         return [*effects, self._save(), self._tell("round_opened", words, initiator=self.key.initiator)]
 
     def join(self, opening: Opening, awaited: Start | None) -> list[Effect]:
-        """The start that this node had missed came after all: train, and keep what was gathered.
+        """Handle a start that arrived late: train, and keep the gathered updates.
 
         Args:
-            awaited: the model that has to be fetched for it.
+            awaited: model that has to be downloaded for it.
         """
         self.awaited, self.started_in = awaited, opening.run
         effects: list[Effect] = [CancelTimer(self.start_timer)]
@@ -219,16 +219,17 @@ class Round(BaseRound):
         return [*effects, *(self._sit_out(why) if why else self._begin()), self._save()]
 
     def force(self) -> list[Effect]:
-        """The next round is asked for: average what is here, if anything is."""
+        """Average the updates that have arrived, if any, because the next round was requested."""
         if self.phase not in GATHERING or not self.gathering.updates:
             return []
         left = self._staleness.leave(self.key) if self.phase is Phase.TRAINING else []
         return [*left, CancelTimer(self.start_timer), *self.gathering.close(Closing.NEXT_ROUND)]
 
     def was_started_again(self, run: str | None) -> bool:
-        """Whether a start of this round is no duplicate: its initiator has forgotten the first.
+        """Whether a start of this round is not a duplicate, because its initiator lost its memory of the first.
 
-        It would wait for messages that were sent long ago, and average alone; refused, it goes on with the next round.
+        The initiator would wait for messages that were sent long ago, and average alone. If it is refused, it
+        continues with the next round.
         """
         return self.started_in is not None and run is not None and run != self.started_in
 
@@ -245,7 +246,7 @@ class Round(BaseRound):
         return self._begin()
 
     def _begin(self) -> list[Effect]:
-        """Train, or first fetch what training starts from."""
+        """Train, or first download the model that training starts from."""
         start = self.awaited
         if start is None:
             return [self.train()]
@@ -254,14 +255,14 @@ class Round(BaseRound):
         return [Fetch(self.key, start.peer, start.digest), self._tell("fetching", words, peer=start.peer)]
 
     def train(self) -> Train:
-        """Ask for the local training of the round."""
+        """Request the local training of the round."""
         assert self._settings.hyper is not None
         self.phase = Phase.TRAINING
         self._arrivals.clear()
         return Train(self.key, self._held.current.full, self._settings.hyper)
 
     def _why_not(self, opening: Opening) -> str:
-        """Why this node does not train in the round, as its peers read it; empty if it does."""
+        """The reason why this node does not train in the round, for its peers; empty if it does."""
         start, held = opening.start, self._held
         if held.rolled_back and start is not None and self.awaited is None and start.digest != held.digest:
             return APART
@@ -292,7 +293,7 @@ class Round(BaseRound):
         return [self._refusal(self._peers.here, reason, late), *mine]
 
     def rest(self) -> list[Effect]:
-        """Others are chosen to train in this round: nobody waits for this node, which averages what comes."""
+        """Do not train in this round, because others are chosen; this node averages the updates that arrive."""
         assert self.choice is not None
         self.awaited = None  # a node that does not train needs no start
         if self.key.initiator == self._settings.my_id:
@@ -310,7 +311,7 @@ class Round(BaseRound):
 
     @property
     def _seconds(self) -> float | None:
-        """How long the own training of the round took; None where that is not noted."""
+        """The duration of this node's training in the round; None if it is not known."""
         return None if self.is_recorded else self.record.seconds.get("train") or None
 
     def _start(self, to: Iterable[PeerId]) -> Send:
@@ -329,7 +330,7 @@ class Round(BaseRound):
         return Send(tuple(sorted(to)), message, model.shared)
 
     def _update(self, to: Iterable[PeerId], own: Update) -> Send:
-        """Send peers the own update, or offer it."""
+        """Send peers this node's update, or offer it."""
         fields = {
             **own.stated(),
             "staleness": own.staleness or None,
@@ -346,11 +347,11 @@ class Round(BaseRound):
         return Send(tuple(sorted(to)), self._settings.message(ModelParams, self.key, examples=0, **fields))
 
     def _spread(self, own: Update) -> list[Effect]:
-        """Send the own update to all peers that are reachable."""
+        """Send this node's update to all reachable peers."""
         return [self._update(self._peers.here, own)] if self._peers.here else []
 
     def say_again(self, peer: PeerId) -> list[Effect]:
-        """Send a peer that was away, or that this node did not reach, what it may have missed of the round."""
+        """Send a peer that was not reachable the messages of the round that it may have missed."""
         word = self._inbox.take(peer, self.key) if self.phase in OPEN else None
         effects = [] if word is None else self.gathering.receive(word)
         me, own = self._settings.my_id, self._held.own_of(self.key)
@@ -368,7 +369,7 @@ class Round(BaseRound):
     # --- the own training
 
     def _trained(self, event: Trained) -> list[Effect]:
-        """Local training is done: send the update to all peers, and wait for theirs."""
+        """Handle the end of local training: send the update to all peers, and wait for theirs."""
         if self._staleness.is_of(event.key):
             return self._late_training_ended(event)
         if self.phase is not Phase.TRAINING or event.key != self.key:
@@ -399,7 +400,7 @@ class Round(BaseRound):
         ]
 
     def _training_failed(self, event: TrainingFailed) -> list[Effect]:
-        """Local training ended without a result: tell all peers, and go on as a node that only receives."""
+        """Handle a failed local training: tell all peers, and continue as a node that only receives."""
         if self._staleness.is_of(event.key):
             return self._late_training_ended(event)
         if self.phase is not Phase.TRAINING or event.key != self.key:
@@ -420,7 +421,7 @@ class Round(BaseRound):
         record.seconds["train"], record.metrics["before"] = event.seconds, event.metrics
 
     def _note_time(self, word: Word) -> None:
-        """Note how long a node says that it trained in this round."""
+        """Record the duration of a node's training in this round, as the node states it."""
         if isinstance(word, DeclineReceived) or self._settings.hyper is None:
             return
         self._peers.paces.note(word.update.peer, word.seconds, self._settings.hyper.e)
@@ -444,11 +445,11 @@ class Round(BaseRound):
         return None
 
     def train_on(self) -> list[Effect]:
-        """Train without being waited for; not from another model than the round, so not while that is fetched."""
+        """Train without being waited for; not while the model of the round is being downloaded."""
         return self._staleness.begin(self.key) if self.awaited is None else []
 
     def _late_training_ended(self, event: Trained | TrainingFailed) -> list[Effect]:
-        """Its update counts in the next round, or in this one if all wait for it."""
+        """Handle the end of a late training: its update counts in the next round, or in this one if all wait for it."""
         me, gathering = self._settings.my_id, self.gathering
         is_awaited = self.phase is Phase.GATHERING and gathering.closed is None and me in gathering.missing
         late = self._staleness.end(event)
@@ -489,10 +490,10 @@ class Round(BaseRound):
     # --- the updates of peers
 
     def update_received(self, event: UpdateReceived | UpdateOffered) -> list[Effect]:
-        """A peer's update of this round came, or is there to be fetched.
+        """Handle a peer's update of this round, or the offer of one.
 
         Raises:
-            StaleRound: it comes too late.
+            StaleRound: it arrived too late.
         """
         update, gathering = event.update, self.gathering
         if update.peer in gathering.updates:
@@ -504,7 +505,7 @@ class Round(BaseRound):
         return effects if isinstance(event, UpdateOffered) else [*effects, gathering.counted(update)]
 
     def declined(self, event: DeclineReceived) -> list[Effect]:
-        """A peer takes no part in this round."""
+        """Handle a peer's refusal to take part in this round."""
         if self.is_past:
             return []
         told = self._tell(
@@ -516,7 +517,7 @@ class Round(BaseRound):
         return [*effects, *([self._save()] if is_open else []), told]
 
     def _refused(self, event: SendRefused) -> list[Effect]:
-        """A peer answered one of this node's messages with an error."""
+        """Handle an error with which a peer answered a message of this node."""
         number, me = self.key.number, self._settings.my_id
         # This node may have left its start since, for the same round of another one, of which only an update told.
         is_left = self.listening and event.key != self.key and event.key == RoundKey(number, me)
@@ -536,9 +537,9 @@ class Round(BaseRound):
         return [told]
 
     def _mesh_is_ahead(self, event: SendRefused, current: int) -> bool:
-        """Whether a peer answered our start of a round with being past it, or past its average.
+        """Whether a peer answered this node's start of a round that it is past the round, or past its average.
 
-        Answers that it gave to that round before this node lost its memory may have ended it here already.
+        Its answers from before this node lost its memory may have ended the round here already.
         """
         is_start = event.key.initiator == self._settings.my_id and event.path == StartTraining.path
         is_ahead = event.error == StaleRound.code and self.key.number <= current < LAST_ROUND
@@ -547,7 +548,7 @@ class Round(BaseRound):
         return is_start and is_ahead and (self.phase in GATHERING or (self.is_over and had_no_average))
 
     def _fetched(self, event: Fetched | FetchFailed) -> list[Effect]:
-        """Parameters came, or did not: the start of the round, an update, or a model of the exchange."""
+        """Handle the end of a download: the start of the round, an update, or a model of the exchange."""
         if event.key != self.key:
             return []
         start = self.awaited
@@ -558,7 +559,7 @@ class Round(BaseRound):
         return self.gathering.receive(event)
 
     def _start_fetched(self, start: Start, event: Fetched | FetchFailed) -> list[Effect]:
-        """Training may begin; without its start this node takes no part, for its own model is another one."""
+        """Begin training, or take no part if the start could not be downloaded, because this node's model differs."""
         self.awaited = None
         if isinstance(event, Fetched):
             self._held.start_with(start, event.params)
@@ -578,11 +579,11 @@ class Round(BaseRound):
 
     @property
     def is_gathered(self) -> bool:
-        """Whether no further update is waited for, and the average is next."""
+        """Whether all awaited updates have arrived, so that the average is next."""
         return self.phase in GATHERING and self.gathering.closed is not None
 
     def average(self) -> list[Effect]:
-        """Gathering is over: the average is being computed, or there is nothing to average."""
+        """End gathering: the average is computed, or there is nothing to average."""
         gathering, record = self.gathering, self.record
         record.outcome = closing_words(gathering, len(self.choice.members) if self.choice else 0)
         record.chosen = None if self.chosen is None else tuple(sorted(self.chosen))
@@ -595,7 +596,7 @@ class Round(BaseRound):
         return []
 
     def _averaged(self, event: Averaged | AveragingFailed) -> list[Effect]:
-        """The average is there: it is the model from now on, and is measured unless the next round waits."""
+        """Handle the average: it becomes the model, and is measured unless the next round is waiting."""
         if self.phase is not Phase.AVERAGING or event.key != self.key:
             return []
         self._catch_up()
@@ -627,7 +628,7 @@ class Round(BaseRound):
         return [self._save(), *([] if has_next else [self.measure()]), *told]
 
     def _sum_spoilt(self, event: SumSpoilt) -> list[Effect]:
-        """Updates that do not count were folded into the sum already: it is made again of all others."""
+        """Compute the sum again without updates that do not count and were already folded into it."""
         if self.phase is not Phase.AVERAGING or event.key != self.key:
             return []
         assert self.gathering.again is None
@@ -641,7 +642,7 @@ class Round(BaseRound):
         return [*again, self._tell("update_refused", words)]
 
     def _catch_up(self) -> None:
-        """Updates of a newer round that came while averaging tell that the mesh is ahead."""
+        """Catch up with the mesh if updates of a newer round arrived while averaging."""
         for event in self._inbox.updates:
             if event.update.key.number > self.key.number:
                 self._series.propose(Opening.told_by(event))
@@ -651,12 +652,12 @@ class Round(BaseRound):
     def measure(self) -> Effect:
         """Measure the average.
 
-        A wait for the peers' claims begins when this is done, and so does theirs: nobody hurries it.
+        The wait for the peers' claims begins afterwards, and so does theirs, so there is no hurry.
         """
         return self._held.measure(self.key, self._settings.hyper if self._personalises else None)
 
     def _measured(self, event: Evaluated | EvaluationFailed) -> list[Effect]:
-        """A model was measured: our average, whose accuracy opens the exchange, or a peer's."""
+        """Handle a measurement: of the average, whose accuracy opens the exchange, or of a peer's model."""
         if event.key != self.key:
             return []
         if self.phase is Phase.EXCHANGING:
@@ -699,7 +700,7 @@ class Round(BaseRound):
         )
 
     def compare(self, event: Event) -> list[Effect]:
-        """Pass an event to the exchange; a model that it adopts is ours at once."""
+        """Pass an event to the exchange; an adopted model replaces this node's at once."""
         exchange, held = self.exchange, self._held
         if self.phase is not Phase.EXCHANGING or exchange is None:
             return []
@@ -724,7 +725,7 @@ class Round(BaseRound):
         return [*effects, self._save(), self._tell("exchanged", words, peer=winner.peer)]
 
     def _claim_answered(self, event: ClaimAnswered) -> list[Effect]:
-        """A peer answered with its own accuracy and model; what does not fit is left out of the comparison."""
+        """Handle a peer's answer with its accuracy and model; a model that does not fit is not compared."""
         if self.phase is not Phase.EXCHANGING or event.claim.round != self.key.number:
             return []
         self._series.stopping.heard(event.claim, self.key.number)
@@ -750,7 +751,7 @@ class Round(BaseRound):
     # --- the end
 
     def finish(self) -> list[Effect]:
-        """The round is over here."""
+        """Close the round."""
         record, accuracy = self.record, self._held.accuracy
         cancelled = self.leave()
         self.phase, self.exchange = Phase.IDLE, None
@@ -763,11 +764,11 @@ class Round(BaseRound):
         return [*cancelled, self._save(), self._tell("round_closed", result, **shown), *told]
 
     def leave(self, successor: RoundKey | None = None) -> list[Effect]:
-        """Stop what the round still does.
+        """Stop the work of the round.
 
         Args:
-            successor: the round that opens instead; None where this one is closed. One of the same number takes its
-                place: of one round that was started twice at once, only the start that counts is remembered.
+            successor: the round that opens instead; None if this one is closed. A round with the same number replaces
+                this one: of a round that was started twice at once, only the start that counts is recorded.
         """
         is_replaced = successor is not None and successor.number == self.key.number
         effects: list[Effect] = []
@@ -794,7 +795,7 @@ class Round(BaseRound):
 
     @property
     def _personalises(self) -> bool:
-        """Whether private parameters learn on from each average, in the step that measures it."""
+        """Whether private parameters are trained on each average, in the step that measures it."""
         return self._settings.declaration is not None and self._settings.declaration.personalises
 
     # --- restarts
