@@ -75,8 +75,9 @@ def page(http: httpx.Client, path: str, language: str, folder: Path) -> str:
     html = re.sub(
         r'<section[^>]*aria-labelledby="mesh".*?</section>', "<section></section>", html, flags=re.DOTALL
     )
-    port = str(http.base_url.port)
-    return normalised(html.replace(str(folder.parent), "FOLDER").replace(port, "PORT"))
+    html = html.replace(str(folder.parent), "FOLDER")
+    # The port alone: a digest may hold the same five digits.
+    return normalised(re.sub(rf"(?<![0-9a-z]){http.base_url.port}(?![0-9a-z])", "PORT", html))
 
 
 def without(value: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

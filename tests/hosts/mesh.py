@@ -13,7 +13,7 @@ import httpx
 
 from tests.hosts.hosts import BITS, NETWORK, Network, network
 from tests.hosts.rules import Rule, Rules
-from tests.processes.harness import Harness, RealNode, at_rest, until
+from tests.processes.harness import DEADLINE_SECONDS, Harness, RealNode, at_rest, until
 
 PORT = 4000  # on every host: each has ports of its own
 TRAINER = "MNIST_3_7"  # numpy alone, three kilobytes of parameters, and an accuracy that means something
@@ -53,7 +53,7 @@ class HostMesh(Harness):
         log = self.folder / f"n{index}.log"
         return self.network.hosts[index].start(self.command(), log, self.variables(index, values))
 
-    def start_all(self, seconds: float = 60.0) -> None:
+    def start_all(self, seconds: float = DEADLINE_SECONDS) -> None:
         """A node on every host; afterwards all see all."""
         for _ in self.network.hosts:
             self.start()
@@ -73,7 +73,9 @@ def host_mesh(
             mesh.stop()
 
 
-def train(nodes: Sequence[RealNode], starter: RealNode, seconds: float = 60.0, trainer: str = TRAINER) -> int:
+def train(
+    nodes: Sequence[RealNode], starter: RealNode, seconds: float = DEADLINE_SECONDS, trainer: str = TRAINER
+) -> int:
     """Let one of these nodes start a round, and wait until all of them have ended it; its number."""
     answer = starter.trigger(trainer)
     assert answer.status_code == 202, answer.text

@@ -19,7 +19,7 @@ pytestmark = [
 ]
 FINE = Rule(delay=0.005)
 BAD = Rule(delay=0.1, jitter=0.02, loss=0.05, duplicate=0.02, reorder=0.02)
-SOON = {"WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG": "10", "REQUEST_TIMEOUT_IN_SECONDS": "3"}
+SOON = {"WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG": "15", "REQUEST_TIMEOUT_IN_SECONDS": "3"}
 WATCH_SECONDS = 12.0  # in which somebody who gets no answer at all is declared dead
 
 
@@ -35,7 +35,7 @@ def mesh(started: HostMesh) -> HostMesh:
     """Four nodes that all reach each other, on a reliable network."""
     started.rules.set_all(FINE)
     started.rules.heal()
-    started.meshed(*started.nodes, seconds=90)
+    started.meshed(*started.nodes)
     return started
 
 
@@ -105,7 +105,7 @@ def test_a_mesh_that_falls_apart_goes_on_in_both_parts_and_has_one_model_a_round
             until(lambda node=node, states=states: node.states() == states, f"{node.name} seeing its part alone")  # type: ignore[misc]
 
     mesh.rules.heal()
-    mesh.meshed(*mesh.nodes, seconds=90)
+    mesh.meshed(*mesh.nodes)
     for node in mesh.nodes:  # nobody twice, no place twice
         peers = node.get("/peers")
         assert Counter(peer["id"] for peer in peers) == Counter({n.name for n in mesh.nodes} - {node.name})

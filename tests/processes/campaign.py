@@ -23,7 +23,7 @@ SETTLED_SECONDS = 1.5  # that nobody opens a round after its starter died, until
 LONGEST_KILL_SECONDS = 0.5  # after the start of a round, for a kill at a random time
 RETURN_SECONDS = 3.0  # the same, for a node that comes back at that time
 SETTINGS = {
-    "WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG": "6",
+    "WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG": "20",
     "WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG_MARGIN": "0.2",
     "REQUEST_TIMEOUT_IN_SECONDS": "2",
 }

@@ -92,7 +92,7 @@ def test_new_files_on_one_node_start_one_round_of_all(mesh: Harness, tmp_path: P
     drop(tmp_path, 1, "more.csv", "x\n7.25\n8.25\n0.5\n")
     broken = drop(tmp_path, 1, "broken.csv", "x\nseven\n")
     unfinished = drop(tmp_path, 1, "later.csv.part", "x\n1.125\n")
-    until(lambda: all(node.history("NUMBERS") for node in mesh.nodes), "the round", seconds=60)
+    until(lambda: all(node.history("NUMBERS") for node in mesh.nodes), "the round")
     assert rows(second) == 43 and rows(first) == rows(third) == 40
     (record,) = second.history("NUMBERS")
     assert (record["initiator"], record["why"]) == ("n1", "3 new examples have come")
@@ -101,7 +101,7 @@ def test_new_files_on_one_node_start_one_round_of_all(mesh: Harness, tmp_path: P
     # Two nodes find files at once: that is one round, as all that came before it is in it.
     unfinished.rename(unfinished.with_suffix(""))
     drop(tmp_path, 0, "a.csv", "x\n11.25\n")
-    until(lambda: rows(first) == 41 and rows(second) == 44, "the files of both", seconds=60)
+    until(lambda: rows(first) == 41 and rows(second) == 44, "the files of both")
     until(lambda: all(node.job("NUMBERS")["current_round"] >= 1 for node in mesh.nodes), "the next round")
     until(lambda: all(has_learnt_all(node) for node in mesh.nodes), "the end of the last one")
     asked = sum(len(node.told("round_scheduled")) for node in mesh.nodes)

@@ -42,7 +42,7 @@ def mesh(tmp_path: Path) -> Iterator[Harness]:
                 TRAINERS_PATH="",
                 DATA_SHARD=f"{part}/5",
                 LABELS=str(path),
-                WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG="10",
+                WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG="20",
                 WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG_MARGIN="0",
             )
         made.ready()

@@ -80,7 +80,7 @@ def test_the_others_go_on_and_end_together_when_the_node_that_was_asked_is_kille
     first.kill()
     waiting.communicate(timeout=120)
     assert waiting.returncode == 3
-    until(lambda: ended(*others), "the end on the others", seconds=120)
+    until(lambda: ended(*others), "the end on the others")
     ends = {(goal(node)["state"], goal(node)["round"], goal(node)["by"]) for node in others}
     assert ends == {("given_up", before + MOST, "n0")}
     assert len({node.job(TRAINER)["digest"] for node in others}) == 1

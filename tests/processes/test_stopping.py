@@ -13,7 +13,7 @@ from tests.processes.harness import Harness, RealNode, at_rest, digests, harness
 from tests.processes.proxy import ADDRESS, Proxy
 from tests.processes.test_wires import LARGE, MEGA, SOON, Wires
 
-WAIT = {"WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG": "8", "REQUEST_TIMEOUT_IN_SECONDS": "3"}
+WAIT = {"WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG": "20", "REQUEST_TIMEOUT_IN_SECONDS": "3"}
 END_SECONDS = 60  # a node ends within ten; the rest is for a busy machine
 
 

@@ -67,7 +67,7 @@ def peak(node: RealNode) -> int:
     return int(found[1]) * 1024
 
 
-def wait_until(holds: Any, what: str, seconds: float = 60.0) -> None:
+def wait_until(holds: Any, what: str, seconds: float = 120.0) -> None:
     """Poll until it holds; the deadline only turns a hang into a failure."""
     deadline = time.monotonic() + seconds
     while not holds():
