@@ -38,6 +38,14 @@ def ask(fake_node: FakeNode) -> Callable[..., Result]:
 
 
 @pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address at which connections are refused, and which nobody else can take."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{held.getsockname()[1]}"
+
+
+@pytest.fixture
 def taken_port() -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]

@@ -161,9 +161,8 @@ def test_the_check_ends_the_waiting(fake_node: FakeNode) -> None:
         list(follower(fake_node, check=check).rounds(0, 1))
 
 
-def test_a_node_that_is_gone_is_an_error_unless_borne_with(fake_node: FakeNode) -> None:
-    with running_fake_node() as gone:
-        pass
+def test_a_node_that_is_gone_is_an_error_unless_borne_with(nobody: str) -> None:
+    gone = FakeNode(nobody)
     with pytest.raises(PeerUnreachable):
         list(follower(gone).rounds(0, 1))
     with pytest.raises(RoundFailed, match="has not moved"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -96,11 +97,12 @@ def test_what_goes_wrong_is_said_and_leaves_nothing_behind(
 
 
 def test_a_refused_connection_and_a_nonsense_address_are_said(tmp_path: Path) -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as one:
-        port = one.server_port
-    for address in (f"http://127.0.0.1:{port}/good", "gopher://x/", "http://[broken"):
-        with pytest.raises(DataMissing, match="could not be fetched"):
-            fetch(address, SHA, tmp_path / "file.gz", 1)
+    with socket.socket() as held:  # nobody listens there, and nobody else can
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        for address in (f"http://127.0.0.1:{port}/good", "gopher://x/", "http://[broken"):
+            with pytest.raises(DataMissing, match="could not be fetched"):
+                fetch(address, SHA, tmp_path / "file.gz", 1)
 
 
 def test_a_folder_that_cannot_be_written_is_said(server: ThreadingHTTPServer, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from flnet.errors import StartError
 from flnet.settings import Settings, load_settings
 from flnet.web import body, server
 from flnet.web.server import bind, serve
+from tests.ports import free_port
 from tests.web.conftest import Running, free_socket
 from tests.web.fake_node import FakeNode
 
@@ -57,17 +58,14 @@ async def test_serve_itself_tells_of_a_port_in_use(app: Quart) -> None:
 def test_a_name_and_an_ipv6_address_can_be_listened_on(address: str) -> None:
     if ":" in address and not has_ipv6():
         pytest.skip("this machine has no IPv6 on loopback")
-    with free_socket() as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with bind(settings_for(port, address)) as taken:
         assert taken.getsockname()[1] == port
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this system has no such option")
 def test_connections_whose_other_side_takes_nothing_are_ended_by_the_system() -> None:
-    with free_socket() as free:
-        port = free.getsockname()[1]
-    with bind(settings_for(port)) as taken:
+    with bind(settings_for(free_port())) as taken:
         taken.setblocking(True)
         with socket.create_connection(taken.getsockname()):
             accepted, _ = taken.accept()
@@ -79,9 +77,7 @@ def test_connections_whose_other_side_takes_nothing_are_ended_by_the_system() ->
 @pytest.mark.skipif(not SOMAXCONN.exists(), reason="what the system lets wait at most is not told")
 def test_a_burst_of_connections_waits_and_is_not_turned_away() -> None:
     many = min(400, int(SOMAXCONN.read_text()))
-    with free_socket() as free:
-        port = free.getsockname()[1]
-    with bind(settings_for(port)) as taken, ExitStack() as ending:
+    with bind(settings_for(free_port())) as taken, ExitStack() as ending:
         for _ in range(many):  # nobody takes them yet
             ending.enter_context(socket.create_connection(taken.getsockname(), timeout=60)).setblocking(False)
         taken.setblocking(True)
