@@ -186,7 +186,7 @@ async def test_what_programs_ask_for_stays_as_it_is(client: Client, path: str) -
 async def test_the_stream_of_events_is_not_held_up(running: Running) -> None:
     async with (
         running() as port,
-        httpx.AsyncClient(trust_env=False, timeout=20) as http,
+        httpx.AsyncClient(trust_env=False, timeout=60) as http,
         http.stream("GET", f"http://127.0.0.1:{port}/events", headers={"Accept-Encoding": "gzip"}) as answer,
     ):
         assert "Content-Encoding" not in answer.headers
