@@ -255,7 +255,7 @@ def read_multi_label(
         return _divided(path, table, _names_in_xml(labels_xml), ignore)
     columns = meka if label_columns is None else label_columns
     if columns is None:
-        how = text("put Mulan's .xml beside it, or name them in label_columns")
+        how = text("put Mulan's .xml into the same folder, or name the columns in label_columns")
         raise TrainerError(text("{path} does not say which columns are labels: {reason}", path, how))
     return _divided(path, table, _label_names(path, table.names, columns), ignore)
 

@@ -380,7 +380,7 @@ def read_fields(lines: Any) -> Labelling:
     learning["pooled"] = _pooled(file, space)
     if file.desired is None:
         if file.mapping is not None:
-            raise LabelsRefused(text("a [mapping] needs the [desired] label space beside it"))
+            raise LabelsRefused(text("a [mapping] needs a [desired] label space"))
         return Labelling(space, **learning)
     desired = LabelSpace(file.desired.id, tuple(file.desired.classes))
     if file.mapping is None:

@@ -83,7 +83,7 @@ class DataImports:
         """
         if self._core.job(trainer).series.left and not self._core.job(trainer).series.paused:
             raise JobBusy(
-                text("{trainer} is in a series of rounds; stop the series, and bring the data then", trainer)
+                text("{trainer} is in a series of rounds; stop the series, then import the data", trainer)
             )
         file = self._files.get(trainer, TrainerFile(trainer, ""))
         return Upload(place_of(file, self._datasets), self._gigabytes, replace=replace, add=add)

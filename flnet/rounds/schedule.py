@@ -151,7 +151,7 @@ class Schedule:
                 )
             values[name] = value
         if values.get("declines") and not values.keys() & {"window", "battery", "load"}:
-            raise InvalidMessage(text("when: decline needs a condition beside it: between, battery or load"))
+            raise InvalidMessage(text("when: decline needs a condition: between, battery or load"))
         return cls(**values)  # type: ignore[arg-type]
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-// Bringing data with a bar that shows how far it is, and a button to stop it. The form works without this file.
+// Imports data with a progress bar and a button to cancel. The form works without this file.
 
 const QUARTER = 25; // per cent: screen readers are told no more often
 

@@ -230,7 +230,9 @@ def test_meka_has_its_labels_first_or_last(tmp_path: Path) -> None:
 def test_arff_that_does_not_say_it_is_told(tmp_path: Path, columns: Any) -> None:
     path = arff(tmp_path / "s.arff", "f1", "f2", "Beach", "Sun set")
     assert is_it(read_multi_label(path, label_columns=columns))
-    with pytest.raises(TrainerError, match=r"does not say which columns are labels: put Mulan's .xml beside it"):
+    with pytest.raises(
+        TrainerError, match=r"does not say which columns are labels: put Mulan's .xml into the same folder"
+    ):
         read_multi_label(path)
 
 

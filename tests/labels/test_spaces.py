@@ -254,7 +254,7 @@ def test_weights_make_classes_overlap() -> None:
         ("id = 3\nclasses = []", "id: Input should be a valid string"),
         ('id = "two"', "classes: Field required"),
         (SPACE + 'clases = ["x"]', "clases: Extra inputs are not permitted"),
-        (SPACE + MAPPING, r"a \[mapping\] needs the \[desired\] label space beside it"),
+        (SPACE + MAPPING, r"a \[mapping\] needs a \[desired\] label space"),
         (SPACE + DESIRED + '[mapping]\nnormal = ["flu"]', "'flu' is no class of the label space 'three'"),
         (
             SPACE + DESIRED + '[mapping]\nnormal = ["normal"]',

@@ -1,4 +1,4 @@
-"""POST /data/{trainerId}/import: a person brings data to a trainer of this node."""
+"""POST /data/{trainerId}/import: import data for a trainer of this node."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ async def data(node: Node, settings: Settings) -> Response:
 
 @pages.post("/view/data/<trainer>", body=import_body)
 async def import_files(node: Node, trainer: TrainerId) -> Any:
-    """Bring data to a trainer; it leads back to the view, where the notice is shown."""
+    """Import data for a trainer; redirects to the view, which shows the notice."""
     outcome = _bring(node, trainer, request_translator())
     return await redirect_with_notice(outcome, "/view/data", f"#of-{quote(trainer, safe='')}")
 

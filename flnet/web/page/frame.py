@@ -73,8 +73,8 @@ MODES: Mapping[str, MeshMode] = {
         text("open mesh"),
         "warn",
         text(
-            "Whoever reaches a node may take part, under any name that is free. Use it on one "
-            "machine, or in a network in which everybody is trusted."
+            "Every node that reaches this one may take part, under any free name. Use this mode on one "
+            "machine, or in a network in which you trust everybody."
         ),
         text("What nodes say to each other is neither signed nor encrypted."),
     ),

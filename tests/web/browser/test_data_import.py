@@ -18,7 +18,7 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed")
 expect = sync_api.expect
 pytestmark = [*MARKS, pytest.mark.slow]
-SEND = "Bring data"
+SEND = "Import data"
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +100,9 @@ def test_an_archive_is_brought_and_trained_on(node: RealNode, page: Any, tmp_pat
 @pytest.mark.parametrize("node", ["1/2"], indirect=True)
 @pytest.mark.parametrize("page", [{"java_script_enabled": False, "locale": "es"}], indirect=True)
 def test_without_script_and_in_spanish_it_works_too(page: Any, tmp_path: Path) -> None:
-    expect(page.get_by_text("Traer datos a este entrenador")).to_be_visible()
+    expect(page.get_by_text("Importar datos para este entrenador")).to_be_visible()
     page.locator("input[type=file]").first.set_input_files(digit_archive(tmp_path / "packed"))
-    page.get_by_role("button", name="Traer datos").click()
+    page.get_by_role("button", name="Importar datos").click()
     expect(page.get_by_role("status").first).to_contain_text("Se han incorporado 4 archivos")
 
 
