@@ -28,7 +28,7 @@ class Steps:
         told: Callable[[Trained], Fit],
     ) -> None:
         """Args:
-        network: which begins anew.
+        network, which starts again.
         task: where to start, how long, with which chance.
         data: images uint8 and class numbers.
         class_weights: what a row of each class counts in the loss.

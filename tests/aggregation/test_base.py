@@ -106,7 +106,7 @@ def test_who_adopts_the_average_of_others_goes_on_and_knows_that_it_is_apart() -
     assert past == Past(2, 1, REACH - 1)
 
 
-def test_who_missed_a_round_begins_anew() -> None:
+def test_who_missed_a_round_starts_again() -> None:
     _, state = after(None, start(0), MODELS[1])
     assert past_of(state, "rule", start(2, MODELS[5]), REACH) == Past(0, -1, REACH)
     # A number that nobody played is nothing that one can miss.

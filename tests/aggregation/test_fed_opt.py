@@ -90,7 +90,7 @@ def merged_at(rule: AggregationRule, number: int, state: State, base: Any) -> Me
 
 
 @EACH
-def test_who_joins_takes_own_steps_until_all_begin_anew(rule: AggregationRule) -> None:
+def test_who_joins_takes_own_steps_until_all_start_again(rule: AggregationRule) -> None:
     base: Any = [0.0]
     old: State = None
     new: State = None

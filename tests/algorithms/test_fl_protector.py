@@ -269,7 +269,7 @@ def test_own_rows_are_known_and_others_are_not() -> None:
     assert params[STATE][0] == 200
 
 
-def test_it_learns_once_and_anew_when_rows_come() -> None:
+def test_it_learns_once_and_again_when_rows_come() -> None:
     selector, own = Selector(TABLE, 0), clouds(50, 0.0, False)[0]
     params = selector.learnt(selector.initial(), own)
     again = selector.learnt(params, own)

@@ -40,7 +40,7 @@ tables = arrays(np.float64, st.tuples(st.integers(1, 12), st.just(2)), elements=
 
 
 def lloyd(rows: Any, centroids: Any) -> Any:
-    """One step of the centralised algorithm, written down anew."""
+    """One step of the centralised algorithm, written down again."""
     nearest = ((rows[:, None] - centroids[None]) ** 2).sum(axis=2).argmin(axis=1)
     return np.array(
         [rows[nearest == j].mean(axis=0) if (nearest == j).any() else c for j, c in enumerate(centroids)]
@@ -88,7 +88,7 @@ def test_batches_by_hand() -> None:
     # beta 1, rows 0, 2, 4 one by one from 0: 0; then half the way to 2; then a third of the way from 1 to 4.
     rows, start = np.array([[0.0], [2], [4]]), np.array([[0.0]])
     assert move(rows, start, LearningPace(batch=1)).centroids.tolist() == [[2.0]]
-    # the counts begin anew in each epoch: the second pass goes to row 0 at once, and ends at the mean again
+    # the counts are reset in each epoch: the second pass goes to row 0 at once, and ends at the mean again
     twice = move(rows, start, LearningPace(epochs=2, batch=1))
     assert (twice.centroids.tolist(), twice.counts.tolist()) == ([[2.0]], [3])
     # beta 1/2: 0; 0 + 1/4 * 2 = .5; .5 + 1/6 * 3.5

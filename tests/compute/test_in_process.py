@@ -64,7 +64,7 @@ def test_the_smallest_trainer_is_complete() -> None:
     assert isinstance(make_trainer(TrainerSettings(None, Path())), Tiny)
 
 
-async def test_a_trainer_is_loaded_anew_only_when_that_is_asked_for() -> None:
+async def test_a_trainer_is_loaded_again_only_when_that_is_asked_for() -> None:
     there = {"TINY": Tiny(seed=0)}
     queue = InlineQueue(there)
     await queue.call(TINY, PrepareRequest())

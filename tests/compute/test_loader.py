@@ -188,7 +188,7 @@ def test_trainers_of_several_nodes_in_one_process_are_of_one_class(folder: Path,
     file, told = found(folder)["TINY"], TrainerSettings(None, tmp_path)
     one, other = (import_trainer(file, told, again=False) for _ in range(2))
     assert type(one) is type(other)
-    assert type(import_trainer(file, told)) is not type(one)  # read anew: it may have changed
+    assert type(import_trainer(file, told)) is not type(one)  # read again: it may have changed
 
 
 def test_what_a_method_does_is_wrapped_around_the_trainer(folder: Path, tmp_path: Path) -> None:

@@ -236,7 +236,7 @@ def test_what_was_decoded_is_mapped_from_disk_at_the_next_start(
     assert np.array_equal(decoded_once(tmp_path, files, 8, "rgb", tmp_path).images, first.images)
 
 
-def test_a_changed_file_another_size_and_other_files_are_decoded_anew(tmp_path: Path) -> None:
+def test_a_changed_file_another_size_and_other_files_are_decoded_again(tmp_path: Path) -> None:
     files = [save(tmp_path / f"d/{i}.png", picture(i, 0)) for i in range(3)]
     first = np.array(decoded_once(tmp_path, files, 8, "rgb", tmp_path).images)
     save(files[1], picture(7, 2))
@@ -248,7 +248,7 @@ def test_a_changed_file_another_size_and_other_files_are_decoded_anew(tmp_path: 
     assert len(list(tmp_path.glob("images-*.npy"))) == 1
 
 
-def test_a_damaged_cache_is_written_anew(tmp_path: Path) -> None:
+def test_a_damaged_cache_is_written_again(tmp_path: Path) -> None:
     files = [save(tmp_path / "d/a.png", picture(0, 0))]
     first = np.array(decoded_once(tmp_path, files, 8, "rgb", tmp_path).images)
     (cache,) = tmp_path.glob("images-*.npy")

@@ -42,7 +42,7 @@ class Host:
                 start_new_session=True,
             )
         while process.poll() is None and not is_in(process.pid, self.namespace):
-            time.sleep(0.002)  # whoever takes the host away before it has entered would not find it there
+            time.sleep(0.002)  # a caller that removes the host before it has entered would not find it there
         return process
 
     def socket(self, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:

@@ -35,7 +35,7 @@ with connected(2, seed=1) as made:
 def test_what_a_killed_run_left_is_cleared_away_by_the_next(tmp_path: Path) -> None:
     environment, log = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}, tmp_path / "log"
     command = [sys.executable, "-c", CRASHES, str(log), PROGRAM]
-    with locked():  # by the test: the killed run would hand the lock to whoever waits, who clears before we look
+    with locked():  # by the test: the killed run would hand the lock to a waiting one, which clears before we look
         clear()
         run = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
         assert run.stdout is not None

@@ -56,7 +56,7 @@ class Mesh:
         self.settle()
 
     def start(self, node: PeerId) -> None:
-        """Start a node, or start it anew: it knows addresses only, and what it waited for does not reach it."""
+        """Start a node, or restart it: it knows addresses only, and what it waited for does not reach it."""
         number = int(node[1:])
         known = self.nodes[node].known.values() if node in self.nodes else ()
         kept = tuple(member.peer.address for member in known if member.alive) or self.kept.get(node, ())

@@ -113,7 +113,7 @@ def test_one_that_does_not_answer_is_probed_by_others() -> None:
     assert m.known[A].state is State.ALIVE
 
 
-def test_whoever_is_asked_probes_and_tells() -> None:
+def test_a_node_that_is_asked_probes_and_tells() -> None:
     m = members("m", "a", "b", "c")
     asked = m.receive(ProbeReceived(at("b"), target=A))
     assert [probe.to for probe in probes(asked)] == [A]
@@ -347,7 +347,7 @@ def test_a_peer_named_without_an_address_cannot_be_announced_to() -> None:
     assert announced(members().receive(AnnounceReceived(at("b"), (peer("c", ip=None),)))) == []
 
 
-def test_whoever_answers_becomes_a_peer_and_names_the_next() -> None:
+def test_a_node_that_answers_becomes_a_peer_and_names_the_next() -> None:
     m = members()
     m.receive(MeshStarted((address("a"),)))
     effects = m.receive(AnnounceAnswered(address("a"), at("a"), (at("b"), m.me)))
@@ -448,7 +448,7 @@ def test_a_silent_bootstrap_peer_is_tried_for_ever_with_growing_pauses() -> None
 
 
 @pytest.mark.parametrize("word", [AnnounceAnswered(address("a"), at("a")), AnnounceReceived(at("a"))])
-def test_the_pauses_start_anew_after_a_word_of_the_silent_peer(word: AnnounceAnswered) -> None:
+def test_the_pauses_start_again_after_a_word_of_the_silent_peer(word: AnnounceAnswered) -> None:
     m = members()
     m.receive(MeshStarted((address("a"),)))
     for _ in range(4):

@@ -167,7 +167,7 @@ def test_without_others_it_is_given_up_at_once() -> None:
 
 
 @pytest.mark.parametrize("end", [Prober.answered, Prober.forget])
-def test_one_that_answers_late_or_is_gone_is_not_given_up_and_may_be_probed_anew(
+def test_one_that_answers_late_or_is_gone_is_not_given_up_and_may_be_probed_again(
     end: Callable[[Prober, PeerId], None],
 ) -> None:
     p = prober()

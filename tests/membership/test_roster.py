@@ -68,7 +68,7 @@ def test_a_newer_claim_takes_the_place_of_an_older_one() -> None:
     assert [(piece.id, piece.state) for piece in gossip.take(9)] == [("b", "alive"), ("a", "alive")]
 
 
-def test_what_is_said_again_is_told_anew() -> None:
+def test_what_is_said_again_is_told_again() -> None:
     gossip = Gossip()
     gossip.add(about("a"))
     gossip.take(2)
@@ -129,7 +129,7 @@ def test_a_live_member_takes_the_higher_incarnation_silently() -> None:
 @pytest.mark.parametrize(
     ("state", "kind"), [("suspect", "peer_answers"), ("dead", "peer_back"), ("left", "peer_back")]
 )
-def test_whoever_sees_it_vouches_for_it(state: StateWord, kind: str) -> None:
+def test_a_node_that_sees_it_vouches_for_it(state: StateWord, kind: str) -> None:
     r = roster("a")
     hold(r, state, 2)
     effects = r.seen(A, 0)  # it knows nothing of what is said of it

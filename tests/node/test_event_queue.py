@@ -1,4 +1,4 @@
-"""The queue of a node: one event at a time, in order, and whoever waits always hears something."""
+"""The queue of a node: one event at a time, in order, and every waiting caller gets an answer."""
 
 from __future__ import annotations
 

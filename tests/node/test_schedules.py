@@ -141,7 +141,7 @@ def test_what_cannot_be_planned_is_refused() -> None:
         Node(prepare=False).plan("new 5")
 
 
-def test_a_clock_that_is_put_back_begins_anew() -> None:
+def test_a_clock_that_is_put_back_starts_again() -> None:
     node = Node("every 10m")
     node.passes(300)
     node.moment = replace(node.moment, now=10.0)

@@ -34,7 +34,7 @@ def test_arrays_cannot_be_changed_through_params() -> None:
     held = Params({"w": mine})
     with pytest.raises(ValueError, match="read-only"):
         held["w"][0] = 1
-    mine[0] = 1  # whoever made the array keeps the right to write it
+    mine[0] = 1  # the caller that made the array may still write to it
     assert held["w"][0] == 1
 
 

@@ -132,7 +132,7 @@ class Harness:
             "NODE_PORT": str(port),
             "TRAINERS_PATH": str(self.trainers),
             "TRAINERS": "SLOW",
-            "COMPUTE": "thread",  # a child would import the trainer anew, which takes longer than most tests
+            "COMPUTE": "thread",  # a child would import the trainer again, which takes longer than most tests
             "STATE_PATH": str(self.folder / f"state{index}"),
             "DATA_SHARD": f"{index + 1}/9",
             **self.place(index),

@@ -11,7 +11,7 @@ from tests.processes.harness import Harness, RealNode, harness, until
 
 pytestmark = pytest.mark.slow
 
-# Learns the mean of a column; reads its table anew each time it is made.
+# Learns the mean of a column; reads its table again each time it is made.
 TRAINER = '''
 """The mean of the numbers in a table."""
 

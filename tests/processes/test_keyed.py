@@ -37,7 +37,7 @@ def test_four_nodes_with_a_key_train_and_go_on_after_a_restart_while_strangers_a
         records = [node.history()[-1] for node in members]
         until(lambda: kept(members, 0), "the round on all disks")
         members[1].kill()
-        mesh.again(members[1])  # its session is new, and its counters begin anew
+        mesh.again(members[1])  # its session is new, and its counters start again
         mesh.up(members[1])
         mesh.meshed(*members)
         assert members[1].trigger().status_code == 202

@@ -1,4 +1,4 @@
-"""A few of the kills of `python -m tests.processes.kills`, at points that are drawn anew for each seed."""
+"""A few of the kills of `python -m tests.processes.kills`, at points that are drawn for each seed."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ SOME = Rules(Participation(0.3, 1))  # one of three nodes trains
 
 
 class Others(Participation):
-    """Whoever starts a round, it is always a that trains."""
+    """Node a always trains, whichever node starts a round."""
 
     def choice_of(self, members: Collection[PeerId]) -> ChoiceMessage:
         return ChoiceMessage(members=("a",), take=1)

@@ -462,7 +462,7 @@ def test_a_goal_goes_on_after_a_restart() -> None:
     assert again.phase is Phase.IDLE and again.job.series.stopping.series is None
 
 
-def test_a_damaged_record_of_versions_is_told_and_the_node_begins_anew() -> None:
+def test_a_damaged_record_of_versions_is_told_and_the_node_starts_again() -> None:
     saved = with_two_versions().saved
     damaged = Restored({**saved.snapshot, "versions": {"heard": 3}}, saved.params, saved.private, saved.sent)
     again = AloneBench(peers=(), first=[damaged], w=(50, 50))
@@ -478,10 +478,10 @@ def test_a_lost_disk_begins_at_a_version_that_is_not_mistaken_for_an_old_one() -
     peer.fetches(b=(2, 2))
     peer.merge()
     peer.train()
-    anew = AloneBench(peers=(), w=(50, 50), run="run b2")
-    anew.hear(RoundTriggered())
-    anew.train((9, 9))
-    assert anew.job.number == 1
+    restarted = AloneBench(peers=(), w=(50, 50), run="run b2")
+    restarted.hear(RoundTriggered())
+    restarted.train((9, 9))
+    assert restarted.job.number == 1
     peer.hear(RoundTriggered())
     peer.answers(version("b", 1, (9, 9), run="run b2"))
     assert len(peer.all(Fetch)) == 1

@@ -112,7 +112,7 @@ def test_other_refusals_move_no_round(refusal: SendRefused) -> None:
 
 
 def test_an_initiator_that_left_its_start_for_a_round_that_is_over_starts_the_next_one() -> None:
-    """A node without its memory hears again what was said in the round that it has just started anew."""
+    """A node without its memory hears again what was said in the round that it has just started again."""
     bench = Bench()
     bench.hear(RoundTriggered())
     bench.hear(came("c", 0, "a"))

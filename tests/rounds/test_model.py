@@ -69,7 +69,7 @@ def test_a_model_gone_back_to_comes_before_every_average_of_the_round_that_was_r
     assert not model(1, round=4).gives_way_to(start(2, round=0, restored_at=3))
 
 
-def test_whoever_starts_the_round_decides_where_a_person_went_back() -> None:
+def test_the_initiator_decides_where_a_person_went_back() -> None:
     back = model(1).holding(params(w=[1]), 0, 1, restored_at=3)
     assert (back.round, back.standing) == (0, 3)
     assert back.gives_way_to(start(2, round=3))

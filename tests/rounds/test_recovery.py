@@ -290,7 +290,7 @@ def test_a_model_that_does_not_fit_any_more_is_named() -> None:
         {"round": 0, "phase": "IDLE", "hyper": 3},
     ],
 )
-def test_figures_that_make_no_sense_are_named_and_the_job_begins_anew(snapshot: dict[str, Any]) -> None:
+def test_figures_that_make_no_sense_are_named_and_the_job_starts_again(snapshot: dict[str, Any]) -> None:
     bench = Bench(prepare=False)
     bench.hear(Restored(snapshot))
     assert "cannot be used" in bench.one(Publish).text
@@ -298,7 +298,7 @@ def test_figures_that_make_no_sense_are_named_and_the_job_begins_anew(snapshot: 
     assert bench.phase is Phase.IDLE
 
 
-def test_private_arrays_that_still_fit_are_kept_and_others_begin_anew() -> None:
+def test_private_arrays_that_still_fit_are_kept_and_others_start_again() -> None:
     model = Bench().job.held.current
     initial = model.with_private(params(head=[0.0], new=[5.0], wider=[0.0, 0.0]))
     held = HeldModel()
@@ -538,7 +538,7 @@ def test_data_that_came_while_loading_count_after_it() -> None:
     assert (bench.phase, source_of(bench)) == (Phase.IDLE, "other rows")
 
 
-def test_a_model_that_does_not_fit_begins_anew() -> None:
+def test_a_model_that_does_not_fit_starts_again() -> None:
     bench = Bench()
     bench.hear(changed(w=(1, 2, 3)))
     assert bench.w == [1, 2, 3]
@@ -549,7 +549,7 @@ def test_a_model_that_does_not_fit_begins_anew() -> None:
     assert bench.phase is Phase.TRAINING
 
 
-def test_private_parameters_that_do_not_fit_are_taken_anew_and_the_shared_ones_stay() -> None:
+def test_private_parameters_that_do_not_fit_are_initialised_again_and_the_shared_ones_stay() -> None:
     bench = Bench()
     old = bench.job.held.current.shared
     event = DataChanged(declaration(shared=("w",)), params(w=[7, 7], head=[1.0]))

@@ -201,7 +201,7 @@ def test_a_slow_peer_hears_the_update_after(after: str) -> None:
     assert bench.said(ModelParams).digest == params(w=[3, 5]).digest
 
 
-def test_a_slow_node_that_comes_back_says_so_again_and_trains_anew() -> None:
+def test_a_slow_node_that_comes_back_says_so_again_and_trains_again() -> None:
     bench = slow_one()
     before = bench.one(Train)
     bench.restart()
@@ -218,7 +218,7 @@ def test_a_slow_node_that_comes_back_says_so_again_and_trains_anew() -> None:
     assert bench.said(ModelParams).staleness == 1
 
 
-def test_a_training_of_an_earlier_round_begins_anew_from_the_newest_average() -> None:
+def test_a_training_of_an_earlier_round_starts_again_from_the_newest_average() -> None:
     bench = slow_one()
     for name in ("a", "c"):
         bench.hear(came(name))
@@ -230,7 +230,7 @@ def test_a_training_of_an_earlier_round_begins_anew_from_the_newest_average() ->
     assert (train.key, train.params["w"].tolist()) == (key(1), [1.0, 1.0])
 
 
-def test_a_paused_node_and_one_without_a_training_do_not_train_anew() -> None:
+def test_a_paused_node_and_one_without_a_training_do_not_train_again() -> None:
     bench = slow_one()
     bench.hear(Paused())
     bench.restart()

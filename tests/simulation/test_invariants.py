@@ -67,7 +67,7 @@ def test_a_wrong_average_is_found(sent: list[Update], effect: Average, reason: s
 
 
 @pytest.mark.parametrize("initiator", ["n1", "z"])
-def test_two_averages_of_one_round_are_found_whoever_started_it(initiator: str) -> None:
+def test_two_averages_of_one_round_are_found_for_every_initiator(initiator: str) -> None:
     book = ledger()
     book.averaged(A, average(OWN), RESULT)
     with pytest.raises(InvariantBroken, match="a averaged twice in round 0"):

@@ -81,7 +81,7 @@ async def test_a_model_that_is_lost_or_damaged_gives_way_to_the_one_before(folde
     await store.close()
 
 
-async def test_a_damaged_database_is_set_aside_and_begun_anew(folder: Path) -> None:
+async def test_a_damaged_database_is_set_aside_and_begun_again(folder: Path) -> None:
     (folder / "state.sqlite3").write_bytes(b"no database" * 1000)
     assert wrong(examine(folder)) == [("database", "error", False)]
     assert not list(folder.glob("*.damaged-*"))

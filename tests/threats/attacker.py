@@ -42,7 +42,7 @@ class Target(NamedTuple):
 def ask(
     port: int, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None, method: str = "POST"
 ) -> Told:
-    """Send one request over a connection of its own; whoever is cut off while sending still reads the answer."""
+    """Send one request over a connection of its own; a caller that is cut off while sending still reads the answer."""
     headers = dict(headers or {})
     line = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_SECONDS, source_address=(HERE, 0))
     try:

@@ -1,4 +1,4 @@
-"""Threat 1 in an open mesh: whoever did not announce itself starts no round, and its update counts in none."""
+"""Threat 1 in an open mesh: a node that did not announce itself starts no round, and its update counts in none."""
 
 from __future__ import annotations
 

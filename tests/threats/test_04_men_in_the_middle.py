@@ -26,7 +26,7 @@ def transport(*trusted: str) -> HttpTransport:
 
 
 class Impostor(Listener):
-    """Says that he is B, whoever asks."""
+    """Says to every caller that he is B."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.got.append(await reader.read(100_000))

@@ -41,7 +41,7 @@ async def test_whatever_is_asked_the_answer_carries_them(serving: Serve, head: s
         assert re.search(rf"\r\n{name.lower()}: {re.escape(value.lower())}\r\n", answer), name
 
 
-async def test_every_route_that_is_read_carries_them_whoever_asks(
+async def test_every_route_that_is_read_carries_them_for_every_caller(
     app: Quart, client: Client, node: FakeNode
 ) -> None:
     paths = {re.sub(r"<[^>]*>", "MNIST", rule.rule) for rule in app.url_map.iter_rules()} - {"/events"}

@@ -200,8 +200,8 @@ async def test_an_address_of_ip_version_6_is_asked() -> None:
         await http.close()
 
 
-async def test_an_address_is_resolved_anew_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A container that is started anew has another address under the same name."""
+async def test_an_address_is_resolved_again_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container that is restarted has another address under the same name."""
     asked: list[str] = []
 
     async def resolve(host: str, port: int, **more: Any) -> Any:

@@ -1,6 +1,6 @@
 """A mesh on the bundled digits in plain functions: one node with 50 fine labels, four with coarse ones.
 
-The network is 64-64-10 with ReLU, trained by gradient descent with momentum that begins anew in each training. All
+The network is 64-64-10 with ReLU, trained by gradient descent with momentum that is reset in each training. All
 that is FedMT's is taken from `flnet.algorithms.fed_mt`; how a round goes stands in `train_round`.
 """
 

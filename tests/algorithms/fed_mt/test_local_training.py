@@ -137,7 +137,7 @@ def test_an_estimate_waits_until_the_model_is_sure_and_then_is_never_asked_again
 
 
 @pytest.mark.parametrize("estimate", [True, False])
-def test_a_training_process_that_ends_between_rounds_does_not_begin_the_wait_anew(estimate: bool) -> None:
+def test_a_training_process_that_ends_between_rounds_does_not_begin_the_wait_again(estimate: bool) -> None:
     labels = labelling(threshold=0.9, schedule="parallel", estimate=estimate)
     teacher = node(fine(steps=60), part=2)
     model = learnt(teacher, teacher.initial_params(0), 5)
