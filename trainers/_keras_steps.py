@@ -28,7 +28,7 @@ class Steps:
         told: Callable[[Trained], Fit],
     ) -> None:
         """Args:
-        network, which starts again.
+        network: is reset to the start of the task.
         task: where to start, how long, with which chance.
         data: images uint8 and class numbers.
         class_weights: what a row of each class counts in the loss.

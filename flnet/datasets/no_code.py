@@ -271,7 +271,7 @@ def _problem(path: Path, toml: str, kind: str, error: Any) -> str:
 
 @dataclass(frozen=True)
 class OwnLabels:
-    """The words that may stand as labels where nodes label differently.
+    """The words that are valid as labels if nodes use different label spaces.
 
     A class of the node's own space is one of these words; any other word has to be a class of the desired space. So a
     node may have rows of both kinds, and rows with both labels.

@@ -384,7 +384,7 @@ def ticked(s: MeshState, late: float) -> list[Effect]:
 
 
 def give_up(s: MeshState) -> list[Effect]:
-    """Suspect whom nobody reached, and bury suspects that did not show up in time."""
+    """Suspect members that no node reached, and declare suspects dead that did not refute in time."""
     roster = s.roster
     effects: list[Effect] = []
     for peer, reason in s.prober.given_up(roster.tick):

@@ -51,7 +51,7 @@ def admit(s: MeshState, peer: Peer, key: str | None) -> None:
 
 
 def disputed(s: MeshState, peer: PeerId, key: str | None, address: str) -> list[Effect]:
-    """Another node claimed a name that belongs to somebody; people hear of each claimant once."""
+    """Handle a claim to a name that belongs to another node; each claimant is published once."""
     if s.fits(peer, key) or (peer in s.disputes and s.disputes[peer] == key):
         return []
     s.disputes[peer] = key

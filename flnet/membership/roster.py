@@ -106,7 +106,7 @@ class Member:
         return news_of(self.peer, self.standing)
 
     def is_held_for(self, news: News) -> bool:
-        """Whether somebody says what is known of it already."""
+        """Whether news of a member is known already."""
         held = self.standing
         known = news.incarnation == held.incarnation and STATES[news.state] is held.state
         return known and (news.by is None or news.by in self.accusers)
@@ -157,7 +157,7 @@ class Gossip:
         self._waiting[PeerId(news.id), PeerId(news.by) if news.by else None] = _Waiting(news)
 
     def take(self, limit: int, first: PeerId | None = None) -> list[News]:
-        """Some pieces for one message, those told least first; what was told `limit` times is forgotten.
+        """Some pieces for one message, those sent least often first; pieces that were sent `limit` times are dropped.
 
         Args:
             first: news of this member goes first, as the message is for it.
@@ -250,7 +250,7 @@ class Roster:
         return self._set(member, claim if claim.beats(member.standing) else member.standing.refuted())
 
     def hear(self, news: News) -> list[Effect]:
-        """Take what somebody says of a known member; nothing happens if it is older than what is known.
+        """Handle news of a known member; older news than the known state is ignored.
 
         Where it is does not change by hearsay: a node that moved says so itself.
         """

@@ -380,7 +380,7 @@ class MessageChecks:
         return event
 
     def _without(self, news: Sequence[News], told_by: str) -> tuple[News, ...]:
-        """The news, without addresses that are not called: what is said of known members is heard all the same."""
+        """The news, without addresses that are not called; news of known members is kept."""
         return tuple(
             member if self._is_callable(member, told_by) else member.model_copy(update={"ip": None})
             for member in news

@@ -62,7 +62,7 @@ class LeaveOneOutResults(Protocol):
 
 
 class Studies(Protocol):
-    """Looks at what a model shows on the own rows; see `flnet.trainer`."""
+    """Diagnoses models on this node's rows; see `flnet.trainer`."""
 
     async def findings(self, trainer: TrainerId, kind: str, digest: str | None = None) -> Mapping[str, Any]:
         """Diagnose a model: {kind, ..., model: {digest, round, accuracy}}.

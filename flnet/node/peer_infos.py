@@ -36,7 +36,7 @@ class Distances:
         self._seconds: OrderedDict[str, float] = OrderedDict()
 
     def measured(self, peer_id: str, seconds: float) -> None:
-        """A small request was answered so many seconds after it was sent; what is no duration is left out."""
+        """Record the round-trip time of a small request in seconds; invalid durations are ignored."""
         if not (math.isfinite(seconds) and seconds >= 0):
             return
         before = self._seconds.pop(peer_id, seconds)

@@ -167,7 +167,7 @@ class Trust:
         return self._book.vouches()
 
     async def introduced(self, introducer: str, vouched: Sequence[tuple[str, str]]) -> None:
-        """An introducer said for whom it vouches, as fingerprints and names.
+        """Handle an introducer's list of nodes that it vouches for, as fingerprints and names.
 
         Raises:
             LocalError: as for `accept`.

@@ -194,7 +194,7 @@ class Versions:
         }
 
     def restore(self, known: Known) -> None:
-        """Take up what an earlier run saved."""
+        """Restore the state that an earlier run saved."""
         self.heard, self.merged = dict(known[0]), dict(known[1])
 
     def forget(self) -> None:
@@ -351,7 +351,7 @@ class NewVersion(BaseRound):
     # --- the peers' versions
 
     def heard(self, version: Version) -> None:
-        """A peer told a version by itself: newer than an answer that was long on its way."""
+        """Handle a version that a peer sent itself, which is newer than a delayed answer."""
         if self.gathering is None:
             self.told[version.peer] = version
 
@@ -381,7 +381,7 @@ class NewVersion(BaseRound):
         return [*self._fetch(), told]
 
     def _fetch(self) -> list[Effect]:
-        """All have answered, or will not: get what is newer than what was merged before."""
+        """Download the versions that are newer than the merged ones, after all peers have answered or failed."""
         own, told = self._versions.own, self.told
         newer = self._versions.newer(told)
         if own.mark.number == 0 and not newer and (start := common_start(own.mark.digest, told.values())):

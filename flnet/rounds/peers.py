@@ -25,7 +25,7 @@ class Paces:
     doubt: float = 1.0
 
     def note(self, peer: PeerId, seconds: float | None, epochs: int) -> None:
-        """Note how long a training of so many epochs took; a node that does not say so is unknown again."""
+        """Record the duration of a training; a node that does not state it is unknown again."""
         if seconds:
             self.seconds[peer] = seconds / epochs
         else:

@@ -52,7 +52,7 @@ class Window:
         return f"{_clock(self.start)}-{_clock(self.end)}"
 
     def holds(self, of_day: float) -> bool:
-        """Whether so many seconds after midnight lie in it."""
+        """Whether this time, in seconds after midnight, is within the window."""
         minute = of_day / 60
         if self.start < self.end:
             return self.start <= minute < self.end
@@ -101,7 +101,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Next:
-    """The next start: in how many seconds (None: that cannot be told), and why, in words."""
+    """The next start: seconds until then (None if unknown), and the reason in words."""
 
     seconds: float | None
     words: str
@@ -374,7 +374,7 @@ class Arrivals:
         return event
 
     def restore(self, arrived: Arrived) -> None:
-        """Take up what an earlier run saved."""
+        """Restore the state that an earlier run saved."""
         self.arrived = arrived
 
     def clear(self) -> None:

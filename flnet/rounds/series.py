@@ -37,11 +37,11 @@ def key_of(word: Word) -> RoundKey:
 
 
 def next_key(number: int, me: PeerId, spoken: Collection[RoundKey]) -> RoundKey:
-    """The round that a node starts next: none that peers have answered already, for it started that and forgot it.
+    """The round that a node starts next; skips rounds that peers have answered, which it started and lost.
 
     Args:
         number: of the newest round that it entered, below LAST_ROUND.
-        spoken: rounds that are not open here yet and of which peers sent messages.
+        spoken: rounds that are not open here yet, but for which peers sent messages.
     """
     following = number + 1
     while following < LAST_ROUND and RoundKey(following, me) in spoken:
@@ -54,10 +54,10 @@ class Opening:
     """A round about to open.
 
     Attributes:
-        hyper: what it is trained with; None when only an update told of it.
-        start: the initiator's model; None when only an update told of it, or this node is the initiator.
+        hyper: its hyper-parameters; None if only an update has arrived.
+        start: the initiator's model; None if only an update has arrived, or this node is the initiator.
         sits_out: why this node does not train in it; empty if it does.
-        heard_start: False when only an update told of it: the start may still be on its way.
+        heard_start: whether the start has arrived; it may still be on its way if only an update has.
         series: with a goal, that the start says the round belongs to.
         choice: of who trains, as the start, or an update, says it.
         run: of the initiator's node, in which it started the round, as the start says it.
@@ -76,7 +76,7 @@ class Opening:
 
     @classmethod
     def told_by(cls, event: UpdateReceived | UpdateOffered) -> Opening:
-        """A round of which only an update told."""
+        """An opening for which only an update has arrived."""
         return cls(event.update.key, heard_start=False, choice=event.choice, run=event.run)
 
     def started_by(self, me: PeerId) -> bool:
@@ -85,7 +85,7 @@ class Opening:
 
 
 class Inbox:
-    """Messages that came too early: of rounds that are not open here yet, or before the trainer was loaded.
+    """Messages that arrived too early: for rounds that are not open here yet, or before the trainer was loaded.
 
     Attributes:
         early: the newest one of each peer.
@@ -107,7 +107,7 @@ class Inbox:
         return [word for word in self.early.values() if not isinstance(word, DeclineReceived)]
 
     def put(self, peer: PeerId, word: Word) -> None:
-        """Keep a peer's message: of two, that of the newer round; of one round, rather an update than a refusal."""
+        """Keep one message of a peer: the one of the newer round; within a round, an update rather than a refusal."""
         old = self.early.get(peer)
         if old is None:
             keep = len(self.early) < MAX_PEERS
@@ -130,16 +130,16 @@ class Inbox:
         return self.early.pop(peer)
 
     def take_all(self, key: RoundKey) -> list[Word]:
-        """The messages about the round that opens now, updates before refusals so that none is too late.
+        """The messages about the round that opens now, updates before refusals so that no update is too late.
 
-        Those of later rounds stay, those of older ones go.
+        Messages of later rounds are kept, those of older ones are dropped.
         """
         ripe = [word for word in self.early.values() if key_of(word) == key]
         self.early = {peer: word for peer, word in self.early.items() if key_of(word).beats(key)}
         return sorted(ripe, key=lambda word: isinstance(word, DeclineReceived))
 
     def clear(self) -> None:
-        """The job begins with another model: what was said of the old one is worth nothing."""
+        """Drop all messages, because the job begins with another model."""
         self.early = {}
 
     def ask_later(self, event: TrainingAsked) -> None:
@@ -148,7 +148,7 @@ class Inbox:
             self.asked_while_loading = event
 
     def take_asked(self) -> TrainingAsked | None:
-        """The start that was kept; asked once."""
+        """Take the start that was kept."""
         asked, self.asked_while_loading = self.asked_while_loading, None
         return asked
 
@@ -159,7 +159,7 @@ PAUSED = text("paused by a person here")  # what peers read
 
 @dataclass(frozen=True)
 class OwnSchedule:
-    """The schedule that a person gave a job here, and from when it counts.
+    """The schedule that a person set for a job, and the time from which it counts.
 
     Attributes:
         when: as `flnet.rounds.schedule` reads it; None while nobody set one: the node's own counts.
@@ -171,14 +171,14 @@ class OwnSchedule:
 
 
 class Series:
-    """The rounds that this node is to start, and whether it takes part in those of others.
+    """The rounds that this node has to start, and whether it takes part in those of others.
 
     Attributes:
-        left: rounds that this node was asked for and has not started yet.
+        left: number of requested rounds that are not started yet.
         pending: a round that opens as soon as the step in progress allows it.
-        paused: a person wants this node to sit rounds out.
+        paused: whether a person paused the job on this node.
         unwilling: why this node takes no part in rounds of others now, by its schedule; empty if it does.
-        plan: when rounds start by themselves here.
+        plan: the schedule.
         waits_for: peers that a series waits for after a restart. What a node would train alone before it has met
             its mesh again would outrun the mesh, or be refused by it.
         stopping: rounds that go on until a goal is reached.
@@ -201,12 +201,12 @@ class Series:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether rounds that a person asked for are still to come."""
+        """Whether requested rounds are still to be started."""
         return self.left > 0 or self.stopping.series is not None
 
     @property
     def is_next(self) -> bool:
-        """Whether this node starts the next round of those it was asked for."""
+        """Whether this node starts the next requested round."""
         return self.left > 0 and not self.is_held_up
 
     @property
@@ -217,9 +217,9 @@ class Series:
     # --- what opens next
 
     def propose(self, opening: Opening) -> None:
-        """Remember a round to open; of several, the one that comes first in the total order stays.
+        """Keep a round to open; of several, the one that comes first in the total order.
 
-        While it is paused, this node starts none itself.
+        A paused node starts no rounds itself.
         """
         if self.paused and opening.started_by(self._settings.my_id):
             return
@@ -236,17 +236,17 @@ class Series:
         return opening
 
     def ask(self, rounds: int) -> None:
-        """A person asked for so many rounds after the one that opens now."""
+        """Note requested rounds, besides the one that opens now."""
         self.left = rounds
 
     def count_down(self) -> None:
-        """One of the rounds that were asked for is started."""
+        """Count one requested round as started."""
         self.left = max(0, self.left - 1)
 
     # --- what a person says
 
     def stop(self) -> list[Effect]:
-        """Start none of the rounds that this node was asked for; an open one is the last."""
+        """Cancel the requested rounds; an open one is the last."""
         left = self.left + self._withdraw()
         self.left = 0
         if not left:
@@ -259,7 +259,7 @@ class Series:
         return [self._tell("series_stopped", words, left_out=left)]
 
     def pause(self) -> list[Effect]:
-        """Sit out the rounds of peers and start none; those that were asked for stay until this node goes on."""
+        """Pause: take no part in the rounds of peers and start none; requested rounds are kept until `resume`."""
         if self.paused:
             return []
         self.paused = True
@@ -268,14 +268,14 @@ class Series:
         return [self._tell("paused", words)]
 
     def resume(self) -> list[Effect]:
-        """Take part again; a series that a pause held up goes on."""
+        """Resume; a series that was paused continues."""
         if not self.paused:
             return []
         self.paused = False
         return [self._tell("resumed", text("{trainer} takes part in rounds again", self._settings.trainer))]
 
     def schedule(self, event: Planned) -> list[Effect]:
-        """A person set a schedule, or a round began from which the next one is counted."""
+        """Set the schedule, or the time of the newest round from which the next one is counted."""
         before, self.plan = self.plan, OwnSchedule(event.when, event.since)
         if event.when == before.when:
             return []
@@ -287,7 +287,7 @@ class Series:
         return [self._tell("scheduled", words)]
 
     def change_willingness(self, event: WillingnessChanged) -> list[Effect]:
-        """A condition of the schedule does not hold any more, or does again."""
+        """Handle a condition of the schedule that no longer holds, or holds again."""
         if event.reason == self.unwilling:
             return []
         self.unwilling = event.reason
@@ -300,7 +300,7 @@ class Series:
     # --- restarts
 
     def regroup(self, peers: Collection[str], key: RoundKey | None, is_idle: bool) -> list[Effect]:
-        """The trainer is loaded: if a series is under way, wait for the peers that were reachable before."""
+        """Wait for the peers that were reachable before a restart, if a series is under way."""
         if not self.is_under_way:
             return []
         self.waits_for = set(map(PeerId, peers)) - self._peers.here
@@ -310,14 +310,14 @@ class Series:
         return [*deadline, *self._go_on(key, is_idle)]
 
     def met(self, peer: PeerId, key: RoundKey | None, is_idle: bool) -> list[Effect]:
-        """A peer is reachable: if it was the last one that was missing, the series goes on."""
+        """Handle a reachable peer: the series continues if it was the last missing one."""
         if peer not in self.waits_for:
             return []
         self.waits_for.discard(peer)
         return [] if self.waits_for else [CancelTimer(REGROUP), *self._go_on(key, is_idle)]
 
     def waited(self, key: RoundKey | None, is_idle: bool) -> list[Effect]:
-        """Some peers did not come back in time: the series goes on without them."""
+        """Continue the series without the peers that did not come back in time."""
         if not self.waits_for:
             return []
         self.waits_for.clear()
@@ -345,19 +345,19 @@ class Series:
         }
 
     def restore(self, left: int, stopping: Stopping, paused: bool, plan: OwnSchedule) -> None:
-        """Take up what an earlier run saved."""
+        """Restore the state that an earlier run saved."""
         self.left, self.stopping, self.paused, self.plan = left, stopping, paused, plan
 
     def restart_round(self) -> None:
-        """A round that was asked for is begun again later."""
+        """Count a requested round again, because it has to be restarted later."""
         self.left += 1
 
     def give_up(self) -> None:
-        """The job begins with another model than the series was about."""
+        """Cancel the series, because the job begins with another model."""
         self.left, self.stopping = 0, self.stopping.none()
 
     def _go_on(self, key: RoundKey | None, is_idle: bool) -> list[Effect]:
-        """A series with a goal looks whose turn it is; the others begin by themselves when nothing holds them."""
+        """Continue: a series with a goal checks whose turn it is; other rounds start if nothing holds them up."""
         return self.stopping.take_turn(key) if self.stopping.series is not None and is_idle else []
 
     @property
@@ -365,7 +365,7 @@ class Series:
         return self.pending is not None and self.pending.started_by(self._settings.my_id)
 
     def _withdraw(self) -> int:
-        """Take back a round of our own that only waits for the average in progress; how many that were."""
+        """Withdraw this node's round that only waits for the current average; return the number of withdrawn rounds."""
         if not self._has_withdrawable:
             return 0
         self.pending = None

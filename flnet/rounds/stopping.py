@@ -494,7 +494,7 @@ class Stopping:
         return self._follow(GoalSeries(self.settings.my_id, first, goal, rounds), GoalProgress())
 
     def enter_round(self, key: RoundKey, message: SeriesMessage | None) -> list[Effect]:
-        """A round is entered; what its start says of a series counts more than what is known of it here."""
+        """Handle the entry into a round; the series in its start takes precedence over the one known here."""
         followed = self.series is not None
         self.clear_round()
         effects: list[Effect] = [CancelTimer(NEXT)] if followed else []

@@ -197,7 +197,7 @@ class SimulatedNode:
         self.disk.saved = saved
 
     def tell(self, owner: TrainerId | None, event: Event) -> None:
-        """Hand over an event whose reply or refusal nobody waits for."""
+        """Pass an event on without waiting for its reply or refusal."""
         self.ask(owner, event, lambda reply: None)
 
     def hear(self, owner: TrainerId | None, event: Event) -> Packet | None:

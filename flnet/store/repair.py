@@ -138,7 +138,7 @@ class Finding:
 
 
 def examine(folder: Path, repair: bool = False, retention: Retention = USUAL) -> list[Finding]:
-    """All that there is to say of a state folder; a running node's folder is only read.
+    """All findings about a state folder; the folder of a running node is only read.
 
     Args:
         retention: what is to be kept there at most.
@@ -210,7 +210,7 @@ def _database(folder: Path, mend: bool, retention: Retention) -> list[Finding]:
 
 
 def _kept(db: sqlite3.Connection, retention: Retention) -> Finding:
-    """How much there is of what is kept for a while, and how much there may be."""
+    """The amounts of data with a retention limit, and the limits."""
     models, rounds, events = (
         db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608 - the names stand here
         for table in ("models WHERE NOT pinned", "rounds", "events")

@@ -80,7 +80,7 @@ def waiting_for(predictions: Matrix, threshold: float) -> Waiting:
 
 
 def with_coarse(prediction: Prediction, labelling: Labelling, matrix: Matrix | None) -> Prediction:
-    """A prediction with what it means in the own label space of the node.
+    """The prediction, with the prediction in the node's own label space.
 
     Args:
         prediction: in the desired space; where it has no probabilities, nothing can be said.

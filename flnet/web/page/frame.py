@@ -227,7 +227,7 @@ class Notice:
 
 
 class Notices:
-    """The last notices by a key that nobody can guess, so that no link can put words on this page."""
+    """The last notices, by keys that cannot be guessed, so that no link can put text on this page."""
 
     def __init__(self, most: int = 64) -> None:
         self._most = most

@@ -217,7 +217,7 @@ def _seconds(minutes: str) -> str:
 
 
 def number_of(written: str) -> int | float | str:
-    """The number that a person wrote; what is none stays text, for the model to refuse in words."""
+    """Read a number from a form; other text is kept, so that the model refuses it with a message."""
     for kind in (int, float):
         try:
             value = kind(written)

@@ -268,7 +268,7 @@ def _condition(condition: Condition, t: Translate) -> str:
 
 
 def next_start(seconds: int | None, now: float | None = None) -> str:
-    """The local time so many seconds from now; empty where there is nothing to wait for.
+    """The local time after these seconds; empty if there is nothing to wait for.
 
     Args:
         now: seconds since the epoch; the time of this machine if absent.

@@ -201,7 +201,7 @@ def _named(view: View) -> str:
 
 @lru_cache(1024)  # the same few keys stand in every view
 def identity_of(key: str) -> Identity | None:
-    """The identity that a public key stands for; None for what is no key, such as that of a node without one."""
+    """The identity of a public key; None if it is not a key, as for a node without one."""
     try:
         check_key(key)
     except ValueError:

@@ -300,7 +300,7 @@ def _rows(pasted: str, names: Sequence[str]) -> list[Any]:
 
 
 def _by_name(line: Sequence[str], head: Sequence[str], names: Sequence[str], row: int) -> dict[str, float]:
-    """A row under the names of its columns; a column of words becomes the columns that stand for its words."""
+    """A row by the names of its columns; a column of words becomes one column for each word."""
     if len(line) != len(head):
         raise InputRefused(
             text("row {row} has {cells} cells; the first row names {columns} columns", row, len(line), len(head))
@@ -329,7 +329,7 @@ def _by_name(line: Sequence[str], head: Sequence[str], names: Sequence[str], row
 
 
 def _words_of(names: Sequence[str]) -> dict[str, list[str]]:
-    """Columns of words, which stand among the names as "sex=f", "sex=m", and their words."""
+    """Columns of words, which the names contain as "sex=f" and "sex=m", with their words."""
     columns: dict[str, list[str]] = {}
     for name in names:
         column, equals, word = name.partition("=")
