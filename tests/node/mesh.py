@@ -177,6 +177,12 @@ def has_said_all(node: NodeRuntime) -> bool:
     return node._performer._commits.is_empty
 
 
+def has_measured(node: NodeRuntime, round: int) -> bool:
+    """Whether a node has averaged this round and measured the average, so that it answers claims."""
+    view = node.job(MNIST_3_7)
+    return view.model_round == round and view.phase in (Phase.EXCHANGING, Phase.IDLE)
+
+
 async def gives_up_waiting(node: NodeRuntime, *received: str) -> None:
     """Let the timer of a node that has these updates of its first round, and waits for more, run out now."""
     job = node.core.jobs[MNIST_3_7]

@@ -16,7 +16,17 @@ from flnet.protocol.messages import FLOAT16, INT8, SAFETENSORS, Accuracy, ModelP
 from flnet.wire.binary_codec import BINARY_TYPE
 from flnet.wire.memory import MemoryNetwork
 from flnet.wire.transport import Reply
-from tests.node.mesh import MNIST_3_7, PARAMS, Linear, Mesh, gives_up_waiting, mesh_of, trigger, until
+from tests.node.mesh import (
+    MNIST_3_7,
+    PARAMS,
+    Linear,
+    Mesh,
+    gives_up_waiting,
+    has_measured,
+    mesh_of,
+    trigger,
+    until,
+)
 
 LARGE = 300_000  # numbers: more than a megabyte, so updates are offered and fetched
 JSON = "application/json"
@@ -141,6 +151,8 @@ async def test_averages_that_differ_become_one_in_the_next_round(wires: tuple[st
     async with mixed(*wires, numbers=2000) as mesh:
         mesh.network.cut(mesh.nodes["c"].me.address, mesh.nodes["b"].me.address)
         await trigger(mesh.nodes["a"])
+        # b compares last: a claim of c that comes later than b's question cannot reach it, and b would wait for it.
+        await until(lambda: all(has_measured(mesh.nodes[name], 0) for name in "ac"))
         await gives_up_waiting(mesh.nodes["b"], "a", "b")
         await mesh.idle(0)
         records = {name: node.history(MNIST_3_7)[0] for name, node in mesh.nodes.items()}
