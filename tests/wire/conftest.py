@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import socket
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -32,3 +33,21 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     looks = itertools.count()
     monkeypatch.setattr(timeouts, "now", lambda: asyncio.get_running_loop().time() + 15 * next(looks))
+
+
+@pytest.fixture
+async def steady(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of the loop goes on by a fifth of a second at most between two looks at it, so that it passes over times
+    in which the machine stalls.
+    """
+    passed, seen = 0.0, time.monotonic()
+
+    def clock() -> float:
+        nonlocal passed, seen
+        before, seen = seen, time.monotonic()
+        passed += min(seen - before, 0.2)
+        return start + passed
+
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    monkeypatch.setattr(loop, "time", clock)

@@ -169,9 +169,10 @@ async def test_a_host_is_tried_at_all_its_addresses(monkeypatch: pytest.MonkeyPa
         await Network(None).connect_tcp("some.host", free_port)
 
 
+@pytest.mark.usefixtures("steady")
 async def test_a_failure_says_whether_another_attempt_may_help(free_port: int) -> None:
     async with listening(Server(silent)) as server:
-        http = HttpTransport(1.0, random.Random(0))
+        http = HttpTransport(0.2, random.Random(0))
         for address, is_temporary in ((f"127.0.0.1:{free_port}", True), (server.address, False), ("x", False)):
             with pytest.raises(TransportError) as failure:
                 await http.fetch(address, "/")

@@ -156,8 +156,9 @@ async def test_a_query_stays_one_and_all_else_is_quoted(path: str, asked: bytes)
         assert server.requests[0][0].startswith(b"GET " + asked + b" HTTP/1.1\r\n")
 
 
+@pytest.mark.usefixtures("steady")
 async def test_fetch_fails_as_send_does(free_port: int) -> None:
-    async with listening(Server(silent)) as server, transport(1.0) as http:
+    async with listening(Server(silent)) as server, transport(0.2) as http:
         with pytest.raises(PeerTimeout):
             await http.fetch(server.address, "/info")
         with pytest.raises(PeerUnreachable, match="no connection"):

@@ -174,10 +174,11 @@ async def trickle_body(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
         await asyncio.sleep(0.02)
 
 
+@pytest.mark.usefixtures("steady")
 @pytest.mark.parametrize("talk", [silent, deaf, trickle_body])
 @pytest.mark.parametrize("size", [2, 20_000_000])
 async def test_a_peer_that_never_answers_is_a_timeout_asked_once(talk: Talk, size: int) -> None:
-    async with listening(Server(talk)) as server, transport(0.6) as http:
+    async with listening(Server(talk)) as server, transport(0.3) as http:
         with pytest.raises(PeerTimeout, match="no answer within"):
             await ask(http, server.address, b"x" * size)
         assert server.connections == 1
@@ -209,23 +210,25 @@ async def test_an_answer_at_the_limit_is_read() -> None:
         assert len((await ask(http, server.address)).body) == 1000
 
 
+@pytest.mark.usefixtures("steady")
 async def test_a_slow_transfer_that_moves_is_not_cut_off() -> None:
-    """40 pieces, one every 0.1 s: longer than the timeout, even without what buffers hold."""
+    """40 pieces, one every 0.05 s: longer than the timeout, even without what buffers hold."""
 
     async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         for _ in range(40):
             await reader.readexactly(PIECE)
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.05)
         writer.write(OK)
 
-    async with listening(Server(slow)) as server, transport(2.0) as http:
+    async with listening(Server(slow)) as server, transport(1.0) as http:
         assert (await ask(http, server.address, b"x" * 40 * PIECE)).body == b"ok"
         assert server.connections == 1
 
 
+@pytest.mark.usefixtures("steady")
 async def test_a_link_of_few_bytes_is_not_cut_off() -> None:
-    """4 KiB every 0.1 s, for longer than the timeout: nowhere near a piece of 256 KiB comes within it."""
+    """4 KiB every 0.05 s, for twice the timeout: nowhere near a piece of 256 KiB comes within it."""
     step, steps = 4096, 30
 
     async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -234,9 +237,9 @@ async def test_a_link_of_few_bytes_is_not_cut_off() -> None:
         for _ in range(steps):
             writer.write(b"x" * step)
             await writer.drain()
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.05)
 
-    async with listening(Server(slow)) as server, transport(2.0) as http:
+    async with listening(Server(slow)) as server, transport(0.75) as http:
         into = Landing(lambda head, total: True, step * steps, 1000)
         reply, _ = await asyncio.gather(
             http.fetch(server.address, "/m"), http.download(server.address, "/m", into)
