@@ -53,7 +53,7 @@ from flnet.rounds.base import GATHERING, BaseJob
 from flnet.rounds.compatibility import must_agree
 from flnet.rounds.history import RoundRecord
 from flnet.rounds.model import HeldModel, Start
-from flnet.rounds.recovery import resume
+from flnet.rounds.restart_recovery import resume
 from flnet.rounds.round import Round, kept_update
 from flnet.rounds.series import REGROUP, Opening, next_key
 from flnet.rounds.steps import LEGAL, Phase

@@ -1,4 +1,4 @@
-"""Recovery: how a job resumes the round that was open when its node was restarted.
+"""Recovery after a restart: how a job resumes the round that was open when its node was restarted.
 
 What this node had said is said again, and never differently. What it had not said yet is done again: a training that
 was under way begins from the start. Peers that were expected are sent this node's message as soon as they are
