@@ -162,7 +162,7 @@ class Admission:
         if host not in self._names and not is_address(host):
             raise Forbidden(
                 text(
-                    "this node does not go by the name {name}; ask for its address, or let whoever runs it add "
+                    "this node does not go by the name {name}; ask for its address, or let its operator add "
                     "the name to FLNET_ALLOWED_HOSTS",
                     repr(host[:100]),
                 )
@@ -224,7 +224,9 @@ class Admission:
             return
         if request.method == "GET" and "text/html" in request.headers.get("Accept", ""):
             raise SignInPage("/sign-in")
-        raise SignatureNeeded(text("this is for nodes of this mesh and persons of this node: sign in to read it"))
+        raise SignatureNeeded(
+            text("this is for nodes of this mesh and the operator of this node: sign in to read it")
+        )
 
     def limit_under_way(self) -> None:
         """Limit the messages of other nodes that wait for their answer.

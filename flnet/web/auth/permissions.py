@@ -233,7 +233,7 @@ class Permissions:
         if role not in OPERATORS:
             raise SignInNeeded(
                 text(
-                    "this is for persons of this node: sign in on its page, send the operator's token, "
+                    "this is for the operator of this node: sign in on its page, send the operator's token, "
                     "or ask from the machine that it runs on"
                 )
             )
