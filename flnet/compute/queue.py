@@ -173,9 +173,7 @@ class BackendQueue:
 
     def cancel(self, trainer: TrainerId) -> None:
         """Stop the trainings of this trainer."""
-        for number, name in list(self._trainings.items()):
-            if name == trainer:
-                self._cancel(number)
+        self._cancel(*(number for number, name in self._trainings.items() if name == trainer))
 
     async def close(self) -> None:
         """End the worker."""
@@ -185,8 +183,7 @@ class BackendQueue:
         self._stop_resting()
         for answer in self._answers:
             _settle(answer, _stopping(), None)
-        for number in self._trainings:
-            self._cancel(number)
+        self._cancel(*self._trainings)
         await asyncio.to_thread(self.backend.close)
         last = asyncio.wrap_future(self._thread.submit(self.backend.rest))
         _, running = await asyncio.wait({last}, timeout=_CLOSE_S)
@@ -230,9 +227,10 @@ class BackendQueue:
             error.__cause__ = exc
         _call_soon(loop, _settle, answer, error, result)
 
-    def _cancel(self, number: int) -> None:
-        self._cancelled.add(number)
-        self.backend.cancel(number)
+    def _cancel(self, *numbers: int) -> None:
+        self._cancelled.update(numbers)  # first: when the running one ends, the next one must not begin
+        for number in numbers:
+            self.backend.cancel(number)
 
     def _rest(self) -> None:
         self._resting = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -140,9 +141,18 @@ async def test_progress_is_told_in_the_loop_and_not_at_every_batch(
     assert len(one.progress) < 500
 
 
-async def test_a_cancelled_training_ends_and_only_it(compute: str, bench: MakeBench, folder: Path) -> None:
+async def test_a_cancelled_training_ends_and_only_it(
+    compute: str, bench: MakeBench, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name = plugin(folder, "ENDLESS", fit=ENDLESS)
     one = bench(compute)
+    stop = one.queue.backend.cancel
+
+    def held_up(number: int) -> None:
+        stop(number)
+        time.sleep(0.2)  # in which the next one could begin
+
+    monkeypatch.setattr(one.queue.backend, "cancel", held_up)
     running, waiting, other = one.fitting(name), one.fitting(name), one.fitting(TINY, w=[0, 0], b=[0])
     await one.until_it_trains()
     one.queue.cancel(name)
