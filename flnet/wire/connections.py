@@ -247,8 +247,8 @@ def _is_address(host: str) -> bool:
     return True
 
 
-class Answer(NamedTuple):
-    """An answer whose head is here: names of headers in lower case, and the parts of the body as they come."""
+class Response(NamedTuple):
+    """An answer whose head has arrived: names of headers in lower case, and the parts of the body as they come."""
 
     status: int
     headers: Mapping[str, str]
@@ -280,7 +280,7 @@ class Connections:
         self._idle: dict[Place, list[_Open]] = {}
 
     @asynccontextmanager
-    async def answer(self, request: httpcore.Request) -> AsyncIterator[Answer]:
+    async def stream(self, request: httpcore.Request) -> AsyncIterator[Response]:
         """Send a request and read the head of its answer; afterwards the connection is kept or closed."""
         try:
             connection, response = await self._send(request)
@@ -289,7 +289,7 @@ class Connections:
                 raise
             connection, response = await self._send(request)
         try:
-            yield Answer(response.status, _joined(response.headers), response.aiter_stream())
+            yield Response(response.status, _joined(response.headers), response.aiter_stream())
         finally:
             try:
                 await response.aclose()

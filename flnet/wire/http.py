@@ -29,7 +29,7 @@ from flnet.params.blob import Blob, Landing
 from flnet.params.params import Rng
 from flnet.security.signing import Header, RequestSigner, SignedRequest, VerifiedReply
 from flnet.text import text
-from flnet.wire.connections import Answer, Connections, Network, NotCalled, key_shown
+from flnet.wire.connections import Connections, Network, NotCalled, Response, key_shown
 from flnet.wire.timeouts import STEP, Budget, LinkSpeeds, TransferWatch, now
 from flnet.wire.transport import Reply, sha256_of, wait_of
 
@@ -45,7 +45,7 @@ _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 _LENGTH = re.compile(r"[0-9]{1,18}")
 _STRONG_ETAG = re.compile(r'"[!#-~]{0,200}"')  # a weak one does not promise the same bytes (RFC 9110, 13.1.5)
 Result = TypeVar("Result")
-Read = Callable[[Answer, TransferWatch, VerifiedReply | None], Awaitable[Result]]
+Read = Callable[[Response, TransferWatch, VerifiedReply | None], Awaitable[Result]]
 
 
 class CutOff(ConnectionError):
@@ -330,8 +330,8 @@ class HttpTransport:
         codings = landing.codings if self._pace.is_slow(address) else ()
         budget, rest = Budget(self._timeout, self._rng), Resumption(landing, codings)
 
-        async def land(answer: Answer, watch: TransferWatch, verified: VerifiedReply | None) -> None:
-            await _land(answer, watch, rest, landing)
+        async def land(response: Response, watch: TransferWatch, verified: VerifiedReply | None) -> None:
+            await _land(response, watch, rest, landing)
 
         while True:
             before = landing.received
@@ -384,10 +384,10 @@ class HttpTransport:
             async with (
                 timer,
                 self._turns.setdefault(address, asyncio.Semaphore(MOST_AT_ONCE)),
-                (request.connections or self._connections).answer(_asked(url, request, watch, signed)) as answer,
+                (request.connections or self._connections).stream(_asked(url, request, watch, signed)) as response,
             ):
-                verified = await self._verified(address, answer, watch, signed) if signed else None
-                result = await read(answer, watch, verified)
+                verified = await self._verified(address, response, watch, signed) if signed else None
+                result = await read(response, watch, verified)
         except _FAILURES as exc:
             watch.stopped()
             raise self._failure(address, exc, watch) from exc
@@ -407,17 +407,17 @@ class HttpTransport:
         )
 
     async def _verified(
-        self, address: str, answer: Answer, watch: TransferWatch, signed: SignedRequest
+        self, address: str, response: Response, watch: TransferWatch, signed: SignedRequest
     ) -> VerifiedReply:
         assert self._signer is not None
-        if self._signer.learn(address, signed, answer.status, answer.header):
+        if self._signer.learn(address, signed, response.status, response.header):
             raise Challenged(text("{address}: asks for another signature again and again", address))
-        verified = signed.answered(answer.status, answer.header)
+        verified = signed.answered(response.status, response.header)
         if verified is None:
-            raise PeerRefused.read(answer.status, await refusal(answer, watch))
+            raise PeerRefused.read(response.status, await refusal(response, watch))
         return verified
 
-    async def _reply(self, answer: Answer, watch: TransferWatch, verified: VerifiedReply | None) -> Reply:
+    async def _reply(self, response: Response, watch: TransferWatch, verified: VerifiedReply | None) -> Reply:
         parts: list[bytes] = []
         left = self._max_reply_bytes
 
@@ -430,12 +430,12 @@ class HttpTransport:
                 )
             parts.append(part)
 
-        await receive(answer, watch, take)
+        await receive(response, watch, take)
         body, signer = b"".join(parts), None
         if verified is not None:
             verified.came(await sha256_of(body))
             signer = verified.key
-        return Reply(answer.status, body, answer.header("Content-Type") or "", signer=signer)
+        return Reply(response.status, body, response.header("Content-Type") or "", signer=signer)
 
     def _failure(self, address: str, exc: Exception, watch: TransferWatch) -> TransportError:
         if self._closed:
@@ -467,20 +467,20 @@ def _asked(
     return httpcore.Request(request.verb, url, headers=tuple(headers.items()), content=content)
 
 
-async def _land(answer: Answer, watch: TransferWatch, rest: Resumption, landing: Landing) -> None:
-    if answer.status >= 400:
-        raise PeerRefused.read(answer.status, await refusal(answer, watch))
+async def _land(response: Response, watch: TransferWatch, rest: Resumption, landing: Landing) -> None:
+    if response.status >= 400:
+        raise PeerRefused.read(response.status, await refusal(response, watch))
     try:
-        rest.accept(answer.status, answer.header)
+        rest.accept(response.status, response.header)
     except TransportError as exc:
         raise TransportError(text("{address}: {reason}", watch.address, exc)) from None
 
-    await receive(answer, watch, landing.write)
+    await receive(response, watch, landing.write)
     if not landing.complete:
         raise CutOff(text("{received} of {total} bytes", landing.received, landing.total))
 
 
-async def refusal(answer: Answer, watch: TransferWatch) -> bytes:
+async def refusal(response: Response, watch: TransferWatch) -> bytes:
     """The words of an answer that is an error; no more of them than anybody needs."""
     words = bytearray()
 
@@ -488,11 +488,11 @@ async def refusal(answer: Answer, watch: TransferWatch) -> bytes:
         words.extend(part)
         return len(words) > MAX_REFUSAL_BYTES
 
-    await receive(answer, watch, take)
+    await receive(response, watch, take)
     return bytes(words)
 
 
-async def receive(answer: Answer, watch: TransferWatch, take: Callable[[bytes], object]) -> None:
+async def receive(response: Response, watch: TransferWatch, take: Callable[[bytes], object]) -> None:
     """Hand on the parts of the body as they come, never joined or unpacked, until `take` says that it has enough.
 
     Raises:
@@ -500,7 +500,7 @@ async def receive(answer: Answer, watch: TransferWatch, take: Callable[[bytes], 
     """
     uncounted, step = 0, watch.step()
     try:
-        async for part in answer.parts:
+        async for part in response.parts:
             uncounted += len(part)
             if uncounted >= step:
                 watch.came(uncounted)
