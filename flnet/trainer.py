@@ -26,7 +26,7 @@ from flnet.errors import DataMissing, NotOffered, SitsOut, TrainerError
 from flnet.labels.losses import Lesson
 from flnet.labels.spaces import Labelling
 from flnet.params.params import Array, MergeRule
-from flnet.protocol.events import Turn
+from flnet.protocol.events import Split, Turn
 from flnet.protocol.messages import HyperParams
 from flnet.text import text
 
@@ -227,17 +227,19 @@ class Fit:
 
 @dataclass(frozen=True)
 class Score:
-    """The result of an evaluation on this node's test split.
+    """The result of an evaluation on rows of this node.
 
     Attributes:
         accuracy: what the exchange compares, in [0, 1].
-        examples: test rows behind it.
+        examples: rows behind it.
         metrics: more figures, by name.
+        split: the rows that were measured; set by flnet.
     """
 
     accuracy: float
     examples: int
     metrics: Mapping[str, float] = field(default_factory=dict)
+    split: Split = "test"
 
 
 @dataclass(frozen=True)
@@ -535,6 +537,14 @@ class Trainer(ABC):
     @abstractmethod
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Measure on this node's own test split."""
+
+    def validation_score(self, params: Mapping[str, Array]) -> Score | None:
+        """Measure on this node's validation rows, by the same accuracy as `evaluate`; None if there are none.
+
+        A node asks before it takes a model from a peer. Without it, the test rows decide, and an accuracy on rows
+        by which models were chosen is no fair estimate any more.
+        """
+        return None
 
     def personalise(self, task: Task) -> Mapping[str, Array]:
         """Train the private parameters on a new average, for trainers that declare `personalises`.

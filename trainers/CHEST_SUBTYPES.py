@@ -114,6 +114,11 @@ class ChestSubtypes(Trainer):
         """Accuracy on the own test split; balanced there and on the published test part."""
         return self._score(params, {})
 
+    def validation_score(self, params: Mapping[str, Array]) -> Score | None:
+        """Accuracy on the own validation rows."""
+        rows = self._data.validation
+        return Score(float((self._judged(params, rows) == rows.y).mean()), len(rows)) if len(rows) else None
+
     @classmethod
     def evaluate_many(cls, jobs: Sequence[tuple[Self, Mapping[str, Array]]]) -> list[Score]:
         """The same; a model that several nodes hold is measured once on the published test part."""

@@ -91,6 +91,11 @@ class ChestXRay(Trainer):
         metrics = own | {f"official_{name}": value for name, value in official.items()}
         return Score(own["accuracy"], len(self._data.test), metrics)
 
+    def validation_score(self, params: Mapping[str, Array]) -> Score | None:
+        """Share of validation X-rays judged rightly."""
+        rows = len(self._data.validation)
+        return Score(self._figures(params, self._data.validation)["accuracy"], rows) if rows else None
+
     def inputs(self) -> Array:
         """The training X-rays."""
         return self._data.train.x

@@ -81,6 +81,11 @@ class Cifar10(Trainer):
         """Share of test photographs named rightly."""
         return Score(self._accuracy(params, self._data.test), len(self._data.test))
 
+    def validation_score(self, params: Mapping[str, Array]) -> Score | None:
+        """Share of validation photographs named rightly."""
+        rows = len(self._data.validation)
+        return Score(self._accuracy(params, self._data.validation), rows) if rows else None
+
     def inputs(self) -> Array:
         """The training photographs."""
         return self._data.train.x

@@ -129,6 +129,11 @@ class Mnist(Trainer):
         """Share of test digits read rightly; where nodes have unlike parts, of all published test digits too."""
         return self._score(params, {})
 
+    def validation_score(self, params: Mapping[str, Array]) -> Score | None:
+        """Share of validation digits read rightly."""
+        rows = len(self._validation.labels)
+        return Score(_accuracy(self._tensors(params), self._validation), rows) if rows else None
+
     @classmethod
     def evaluate_many(cls, jobs: Sequence[tuple[Self, Mapping[str, Array]]]) -> list[Score]:
         """The same; the average that many nodes have is measured once on all published test digits.

@@ -89,6 +89,11 @@ class ThreeOrSeven(Trainer):
         """Share of test digits told apart rightly."""
         return Score(_accuracy(params, self._test), len(self._test))
 
+    def validation_score(self, params: Mapping[str, Array]) -> Score | None:
+        """Share of validation digits told apart rightly."""
+        rows = len(self._validation)
+        return Score(_accuracy(params, self._validation), rows) if rows else None
+
     def input_spec(self) -> InputSpec:
         """One digit."""
         return DIGIT

@@ -106,6 +106,11 @@ class DropOut(Trainer):
         """Share of enrolments judged rightly; unless schools are alike, of the whole published test part too."""
         return self._score(params, {})
 
+    def validation_score(self, params: Model) -> Score | None:
+        """Share of validation enrolments judged rightly."""
+        rows = len(self._validation)
+        return Score(self._accuracy(params, self._validation), rows) if rows else None
+
     @classmethod
     def evaluate_many(cls, jobs: Sequence[tuple[Self, Model]]) -> list[Score]:
         """The same; a model that many schools have is measured once on what they have in common."""

@@ -143,6 +143,13 @@ class MultiLabelNet(Trainer):
             figures |= {f"global_{name}": value for name, value in _figures(tensors, self._common).items()}
         return Score(figures["argmax_accuracy"], len(self._test), figures)
 
+    def validation_score(self, params: Mapping[str, Array]) -> Score | None:
+        """Figures on this node's validation rows, for its own labels."""
+        if not len(self._validation):
+            return None
+        figures = _figures(self._tensors(params), self._validation)
+        return Score(figures["argmax_accuracy"], len(self._validation), figures)
+
     def input_spec(self) -> InputSpec:
         """One row, as in the data set."""
         names = self._features if len(set(self._features)) == self._widths[0] else ()

@@ -116,9 +116,9 @@ class OwnTrainer(Trainer):
 
         def fit(params: Mapping[str, Array], steps: int, mean: float) -> Fit:
             figures, seen = {"loss": mean}, min(len(side), steps * task.hyper.b)
-            if (self._sides["validation"].targets >= 0).any() or self._scale is not None:
-                validation = self._score(self._tensors(params), self._sides["validation"]).accuracy
-                figures["validation_accuracy"] = validation
+            validation = self.validation_score(params)
+            if validation is not None:
+                figures["validation_accuracy"] = validation.accuracy
             return Fit(params, seen, self._labels, figures)
 
         if task.lesson is not None:
@@ -155,6 +155,12 @@ class OwnTrainer(Trainer):
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Share of test rows put into the right class; for numbers R squared, 0 where it is below."""
         return self._score(self._tensors(params), self._sides["test"])
+
+    def validation_score(self, params: Mapping[str, Array]) -> Score | None:
+        """The same for validation rows; None where none has a label of the desired space."""
+        side = self._sides["validation"]
+        has_targets = self._scale is not None or (side.targets >= 0).any()
+        return self._score(self._tensors(params), side) if len(side) and has_targets else None
 
     def input_spec(self) -> InputSpec:
         """One image, or one row of the table."""

@@ -79,6 +79,10 @@ class Wrapped(Trainer):
         """Evaluate the inner trainer."""
         return self.measured(params, self.inner.evaluate(self.inside(params)))
 
+    def validation_score(self, params: Model) -> Score | None:
+        """The inner trainer's score, of the common model alone where there are two."""
+        return self.inner.validation_score(self.inside(params))
+
     @classmethod
     def fit_many(cls, jobs: Sequence[tuple[Self, Task]]) -> list[Fit]:
         """Train several at once, if the inner trainers can."""

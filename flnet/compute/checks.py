@@ -20,7 +20,7 @@ from flnet.algorithms.registry import check_rule
 from flnet.compute.prediction import offered
 from flnet.errors import ParamsRefused, TrainerError
 from flnet.params.params import Array, Params, Schema, is_finite
-from flnet.protocol.events import Declaration
+from flnet.protocol.events import Declaration, Split
 from flnet.protocol.messages import Agreement, HyperParams, explain
 from flnet.text import text
 from flnet.trainer import DataInfo, Fit, Score, Trainer
@@ -115,13 +115,14 @@ def checked_private(
         raise TrainerError(text("{where} gave parameters that do not fit: {reason}", what, exc)) from exc
 
 
-def checked_score(score: Score, trainer: str) -> Score:
-    """The result of an evaluation.
+def checked_score(score: Score, trainer: str, split: Split = "test") -> Score:
+    """The result of an evaluation on this split.
 
     Raises:
         TrainerError: the accuracy is not in [0, 1], or a count is wrong.
     """
-    what = text("evaluate of trainer {trainer}", trainer)
+    asked = text("evaluate of trainer {trainer}", trainer)
+    what = asked if split == "test" else text("validation_score of trainer {trainer}", trainer)
     if not isinstance(score, Score):
         raise TrainerError(text("{where} gave a {kind}; expected a Score", what, type(score).__name__))
     try:
@@ -132,7 +133,7 @@ def checked_score(score: Score, trainer: str) -> Score:
         ) from exc
     if not 0 <= accuracy <= 1:  # NaN is not either
         raise TrainerError(text("{where} gave the accuracy {value}; expected 0 to 1", what, f"{accuracy:g}"))
-    return Score(accuracy, _count(score.examples, what, "examples"), _figures(score.metrics))
+    return Score(accuracy, _count(score.examples, what, "examples"), _figures(score.metrics), split)
 
 
 def declared(trainer: Trainer, name: str, params: Params) -> Declaration:

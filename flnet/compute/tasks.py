@@ -174,20 +174,21 @@ class ComputeTasks:
             return Averaged(effect.key, merged.params, seconds, *verdict)
 
     async def evaluate(self, trainer: TrainerId, effect: Evaluate) -> Event:
-        """Measure a model on the own test split; if so asked, once private parameters have learnt on from it."""
+        """Measure a model on own rows; if so asked, once private parameters have learnt on from it."""
         digest, private = effect.shared.digest, None
         try:
             if effect.hyper is None:
-                score = await self._queue.call(trainer, EvaluateRequest(effect.params))
+                score = await self._queue.call(trainer, EvaluateRequest(effect.params, effect.split))
             else:
                 self._training[trainer] = effect.key
                 seed = round_seed(self._seed, effect.key, self._me)
                 hyper = effect.hyper.model_copy(update=self._own_hyper)
-                request = PersonaliseRequest(effect.params, hyper, seed)
+                request = PersonaliseRequest(effect.params, hyper, seed, split=effect.split)
                 private, score = await self._queue.call(trainer, request)
         except FlnetError as exc:
-            return EvaluationFailed(effect.key, digest, str(exc))
-        return Evaluated(effect.key, digest, score.accuracy, score.examples, score.metrics, private)
+            return EvaluationFailed(effect.key, digest, str(exc), effect.split)
+        figures = (score.accuracy, score.examples, score.metrics)
+        return Evaluated(effect.key, digest, *figures, private, score.split)
 
     def _merge(self, trainer: TrainerId, effect: Average) -> tuple[Merged, Screening]:
         open_sum = self._sums.pop(trainer, None)

@@ -18,7 +18,7 @@ from flnet.compute.export import file_of
 from flnet.compute.prediction import check_inputs, checked_prediction, picture_input
 from flnet.errors import InputRefused, NotOffered, TrainerError
 from flnet.params.params import Array, Params
-from flnet.protocol.events import Declaration
+from flnet.protocol.events import Declaration, Split
 from flnet.protocol.messages import HyperParams
 from flnet.text import text
 from flnet.trainer import Fit, Prediction, Score, Task, Trainer, fields_of
@@ -89,15 +89,19 @@ class FitRequest(TrainingRequest[FitResult]):
     """Train on the own rows, then measure."""
 
 
+@dataclass(frozen=True)
 class PersonaliseRequest(TrainingRequest[PersonaliseResult]):
-    """Let private parameters learn from a new average, then measure."""
+    """Let private parameters learn from a new average, then measure on this split."""
+
+    split: Split = "test"
 
 
 @dataclass(frozen=True)
 class EvaluateRequest(TrainerRequest[Score]):
-    """Measure parameters on the test split."""
+    """Measure parameters on this split; on test rows where there are no validation rows."""
 
     params: Params
+    split: Split = "test"
 
 
 @dataclass(frozen=True)
@@ -177,14 +181,19 @@ def _personalise(work: Work, request: PersonaliseRequest) -> PersonaliseResult:
     with work.failing_in("personalise"):
         learned = work.trainer.personalise(work.task(request))
         private = checked_private(learned, request.params, work.trainer.shared, work.name)
-    return PersonaliseResult(private, _score(work, request.params.merged_with(private)))
+    return PersonaliseResult(private, _score(work, request.params.merged_with(private), request.split))
 
 
 def _evaluate(work: Work, request: EvaluateRequest) -> Score:
-    return _score(work, request.params)
+    return _score(work, request.params, request.split)
 
 
-def _score(work: Work, params: Params) -> Score:
+def _score(work: Work, params: Params, split: Split = "test") -> Score:
+    if split == "validation":
+        with work.failing_in("validation_score"):
+            score = work.trainer.validation_score(params)
+            if score is not None:
+                return checked_score(score, work.name, split)
     with work.failing_in("evaluate"):
         return checked_score(work.trainer.evaluate(params), work.name)
 

@@ -16,6 +16,7 @@ from flnet.errors import DataMissing, SettingsError, SitsOut, TrainerError
 from flnet.experiments.cells import Cell, Setup
 from flnet.labels.spaces import Labelling, read_fields
 from flnet.params.params import Array, Params
+from flnet.protocol.events import Split
 from flnet.settings import Settings
 from flnet.trainer import Fit, Partition, Score, Task, Trainer, TrainerFile, TrainerSettings
 
@@ -58,6 +59,7 @@ class Order:
 
     Attributes:
         is_personal: whether private parameters are trained on an average, which is evaluated then.
+        split: rows on which an evaluation is wanted.
         private: those parameters after the training.
         sits_out: whether the trainer has nothing to contribute, which is no failure.
     """
@@ -66,6 +68,7 @@ class Order:
     params: Params
     task: Task | None = None
     is_personal: bool = False
+    split: Split = "test"
     private: Params | None = None
     fit: Fit | None = None
     score: Score | None = None
@@ -139,12 +142,13 @@ def carry_out(orders: Sequence[Order]) -> None:
         _do(group, "fit", kind.fit_many, _training, _take_fit)
     _do([order for order in orders if order.is_personal], "personalise", _personalise, _training, _take_private)
     for order in orders:
-        if not order.failure:
+        if order.split == "validation" and not order.failure:
+            _do([order], "validation_score", _validate, _evaluation, _take_validation)
+    for order in orders:
+        if not order.failure and order.score is None:
             order.score = order.learner.measured.get(order.params.digest)
     for kind, group in _by_kind(order for order in orders if not order.failure and order.score is None):
-        _do(
-            group, "evaluate", kind.evaluate_many, lambda order: (order.learner.trainer, order.params), _take_score
-        )
+        _do(group, "evaluate", kind.evaluate_many, _evaluation, _take_score)
 
 
 def _by_kind(orders: Iterable[Order]) -> list[tuple[type[Trainer], list[Order]]]:
@@ -188,6 +192,10 @@ def _training(order: Order) -> tuple[Trainer, Task]:
     return order.learner.trainer, order.task
 
 
+def _evaluation(order: Order) -> tuple[Trainer, Params]:
+    return order.learner.trainer, order.params
+
+
 def _take_fit(order: Order, fit: Fit) -> None:
     assert order.task is not None
     order.fit = checked_fit(fit, order.task.params, order.learner.name)
@@ -203,6 +211,15 @@ def _take_private(order: Order, learnt: Mapping[str, Array]) -> None:
     learner = order.learner
     order.private = checked_private(learnt, order.task.params, learner.declaration.shared, learner.name)
     order.params = order.params.merged_with(order.private)
+
+
+def _validate(models: Sequence[tuple[Trainer, Params]]) -> list[Score | None]:
+    return [trainer.validation_score(params) for trainer, params in models]
+
+
+def _take_validation(order: Order, score: Score | None) -> None:
+    if score is not None:  # else its test rows are measured
+        order.score = checked_score(score, order.learner.name, "validation")
 
 
 def _take_score(order: Order, score: Score) -> None:

@@ -309,10 +309,13 @@ class CellMesh(Cluster):
     def _order(self, node: SimulatedNode, effect: Train | Evaluate) -> Order:
         learner = self.learners[node.id]
         if effect.hyper is None:
-            return Order(learner, effect.params)
+            assert isinstance(effect, Evaluate)  # every training has hyper-parameters
+            return Order(learner, effect.params, split=effect.split)
         seed = round_seed(self.cell.seed, effect.key, node.id)
         task = Task(effect.params, effect.hyper, seed, round=effect.key.number)
-        return Order(learner, effect.params, task, is_personal=isinstance(effect, Evaluate))
+        if isinstance(effect, Evaluate):
+            return Order(learner, effect.params, task, is_personal=True, split=effect.split)
+        return Order(learner, effect.params, task)
 
     def _due(self, node: SimulatedNode, owner: TrainerId | None, order: Order) -> None:
         if id(order) in self._results:
@@ -345,12 +348,12 @@ class CellMesh(Cluster):
             self.failures.setdefault(node.id, order.failure or "its model was not evaluated")
             if isinstance(effect, Train):
                 return TrainingFailed(effect.key, order.failure)
-            return EvaluationFailed(effect.key, effect.shared.digest, order.failure)
+            return EvaluationFailed(effect.key, effect.shared.digest, order.failure, effect.split)
         score = order.score
         if isinstance(effect, Evaluate):
             metrics = {**score.metrics, **self.attackers.success(order.learner, order.params)}
-            accuracy, digest = score.accuracy, effect.shared.digest
-            return Evaluated(effect.key, digest, accuracy, score.examples, metrics, order.private)
+            measured = (score.accuracy, score.examples, metrics)
+            return Evaluated(effect.key, effect.shared.digest, *measured, order.private, score.split)
         assert order.fit is not None
         figures = (order.fit.examples, score.accuracy, order.fit.labels, 0.0)
         learnt = Params(order.fit.params) if crafted is None else crafted

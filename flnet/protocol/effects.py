@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flnet.params.params import Digest, Params, PeerId
+from flnet.protocol.events import Split
 from flnet.protocol.messages import HyperParams, Message, News, Peer, Probe
 from flnet.protocol.updates import RoundKey, Update
 
@@ -106,18 +107,19 @@ class Average:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Measure these parameters (including private ones) on this node's test split. Ends in Evaluated or
-    EvaluationFailed.
+    """Measure these parameters (including private ones) on rows of this node. Ends in Evaluated or EvaluationFailed.
 
     Attributes:
         shared: the part whose digest is reported.
         hyper: if given, the private parameters are first trained on this model with these hyper-parameters.
+        split: the rows; test rows take the place of validation rows that are not there, and Evaluated says so.
     """
 
     key: RoundKey
     params: Params
     shared: Params
     hyper: HyperParams | None = None
+    split: Split = "test"
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ class Event:
 
 
 Schedule = Literal["two-phase", "parallel", "pipelined", "coarse-first"]
+Split = Literal["validation", "test"]  # rows that a model can be measured on
 
 
 @dataclass(frozen=True)
@@ -382,11 +383,12 @@ class AveragingFailed(Event):
 
 @dataclass(frozen=True)
 class Evaluated(Event):
-    """A model was measured on the own test split.
+    """A model was measured on rows of this node.
 
     Attributes:
         digest: of its shared part.
         private: private parameters after they were trained on it, if that was requested.
+        split: the rows that were measured: "test" also where validation rows were asked for and there are none.
     """
 
     key: RoundKey
@@ -395,15 +397,17 @@ class Evaluated(Event):
     examples: int = 0
     metrics: Mapping[str, float] = field(default_factory=dict)
     private: Params | None = None
+    split: Split = "test"
 
 
 @dataclass(frozen=True)
 class EvaluationFailed(Event):
-    """A model could not be measured."""
+    """A model could not be measured; `split` says which rows were asked for."""
 
     key: RoundKey
     digest: Digest
     reason: str
+    split: Split = "test"
 
 
 @dataclass(frozen=True)

@@ -159,8 +159,9 @@ class Cluster(Environment):
         match effect:
             case Train():
                 return train(self.rng, self.faults, effect, node.slowness)
-            case Evaluate(key, _, shared):
-                return QUICK * node.slowness, Evaluated(key, shared.digest, accuracy(node.id, shared.digest))
+            case Evaluate(key, _, shared, split=split):
+                measured = Evaluated(key, shared.digest, accuracy(node.id, shared.digest), split=split)
+                return QUICK * node.slowness, measured
             case Average():
                 return QUICK * node.slowness, self._average(node, effect)
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flnet.algorithms.wrapper import Descent, Wrapped, no_clash, overrides, walked
+from flnet.algorithms.wrapper import Descent, Model, Wrapped, no_clash, overrides, walked
 from flnet.compute.checks import checked_fit, declared
 from flnet.errors import TrainerError
 from flnet.params.params import Params
 from flnet.protocol.messages import HyperParams
-from flnet.trainer import Fit, Task, Trainer
+from flnet.trainer import Fit, Score, Task, Trainer
 from tests.algorithms.lines import Lines, Point, clouds, task
 
 
@@ -40,6 +40,16 @@ def test_it_trains_and_measures_as_the_trainer_inside_and_keeps_other_arrays() -
     x = np.ones((3, 4), np.float32)
     assert (wrapped.predict(fit.params, x).values == one.predict(own.params, x).values).all()
     assert wrapped.onnx(fit.params) == one.onnx(own.params)
+
+
+def test_the_validation_rows_of_the_trainer_inside_are_its_own() -> None:
+    class Validating(Point):
+        def validation_score(self, params: Model) -> Score | None:
+            return Score(float(params["z"][0]), 3)
+
+    one = Validating((1.0,), (0.25,))
+    assert Wrapped(one, 0).validation_score({"z": np.array([0.25]), "mine": np.ones(1)}) == Score(0.25, 3)
+    assert Wrapped(Point((1.0,), (0.0,)), 0).validation_score({"z": np.zeros(1)}) is None
 
 
 def test_many_at_once_go_to_the_trainers_inside() -> None:

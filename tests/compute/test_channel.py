@@ -10,7 +10,7 @@ import struct
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +67,9 @@ COARSE_PREDICTION = InCoarse("two", ("a", "b"), np.ones((2, 2), np.float32), est
 REQUESTS = [
     PrepareRequest(reload=True),
     FitRequest(MODEL, HYPER, 1, round=4),
-    PersonaliseRequest(MODEL, HYPER, 1),
+    PersonaliseRequest(MODEL, HYPER, 1, split="validation"),
     EvaluateRequest(MODEL),
+    EvaluateRequest(MODEL, "validation"),
     PredictRequest(MODEL, np.ones((2, 3), np.float32)),
     PredictRequest(MODEL, b"picture"),
     DiagnoseRequest(MODEL),
@@ -79,6 +80,7 @@ RESULTS = [
     FitResult(Fit(MODEL, 3, 2, {"loss": 0.5}), SCORE),
     PersonaliseResult(MODEL, SCORE),
     SCORE,
+    replace(SCORE, split="validation"),
     Prediction(np.ones((2, 1))),
     Prediction(np.ones((2, 1)), "any_of", 0.4, ("local", "global"), (0.1, 9.0), 1.5, COARSE_PREDICTION),
     {"kind": "groups", "tried": [{"k": 1, "silhouette": None}], "rows": np.int64(3)},

@@ -15,7 +15,7 @@ from flnet.experiments.run import run_together
 from flnet.params.params import Params
 from flnet.protocol.messages import HyperParams
 from flnet.settings import Settings
-from flnet.trainer import Task
+from flnet.trainer import Score, Task
 from tests.experiments.cells import SETTINGS, TRAINERS, cell
 
 
@@ -58,6 +58,19 @@ def test_work_is_done_together_and_no_model_is_evaluated_twice(
     again = Order(three[0], orders[0].params)
     carry_out([again])
     assert again.score == orders[0].score
+
+
+def test_an_evaluation_on_validation_rows_that_are_not_there_is_one_on_test_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (one,) = learners(tmp_path, cell(nodes=1))
+    asked = [Order(one, one.initial, split="validation") for _ in range(2)]
+    carry_out(asked[:1])
+    monkeypatch.setattr(one.trainer, "validation_score", lambda params: Score(0.25, 3))
+    carry_out(asked[1:])
+    scores = [order.score for order in asked]
+    assert [score and score.split for score in scores] == ["test", "validation"]
+    assert scores[1] == Score(0.25, 3, split="validation")
 
 
 @pytest.mark.parametrize(("fails", "failed"), [("at once", []), ("2", [1])])

@@ -72,6 +72,16 @@ def distance(one: Mapping[str, Array], other: Mapping[str, Array]) -> float:
     return float(sum(((one[name] - other[name]) ** 2).sum() for name in other) ** 0.5)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_validation_rows_give_the_accuracy_that_a_training_tells(trainers: dict[str, Trainer], name: str) -> None:
+    trainer = trainers[name]
+    fit = trainer.fit(Task(Params(trainer.initial_params(0)), HyperParams(e=1, u=0.05, b=16), 0))
+    score = trainer.validation_score(fit.params)
+    assert score is not None
+    assert score.accuracy == pytest.approx(fit.metrics["validation_accuracy"])
+    assert score.examples == trainer.data_info().rows["validation"]
+
+
 @pytest.mark.parametrize("mu", [0.0, 0.5])
 @pytest.mark.parametrize("name", NAMES)
 def test_steps_by_gradients_are_the_trainers_own_training(

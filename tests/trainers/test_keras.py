@@ -88,6 +88,16 @@ def test_x_rays_are_measured_by_more_than_their_accuracy(chest: Trainer) -> None
     assert set(score.metrics) == own | {f"official_{name}" for name in own}
 
 
+@pytest.mark.parametrize("name", ["CIFAR10", "CHEST"])
+def test_validation_rows_give_the_accuracy_that_a_training_tells(both: Both, name: str) -> None:
+    trainer = both[name]
+    fit = trainer.fit(Task(Params(trainer.initial_params(1)), HyperParams(e=1, u=0.01, b=64), 5))
+    score = trainer.validation_score(fit.params)
+    assert score is not None
+    rows = trainer.data_info().rows["validation"]
+    assert (score.accuracy, score.examples) == (fit.metrics["validation_accuracy"], rows)
+
+
 def test_parameters_go_in_as_they_came_out(trainer: Trainer) -> None:
     start = Params(trainer.initial_params(1))
     before = Params({name: value.copy() for name, value in start.items()})

@@ -217,6 +217,10 @@ class ByLabels(Wrapped):
         right = np.where(coarse >= 0, labels == coarse, predictions.argmax(axis=1) == fine)
         return replace(score, accuracy=float(right.mean()), metrics=metrics)
 
+    def validation_score(self, params: Model) -> Score | None:
+        """The inner trainer's score; None where the labels of validation rows are of another label space."""
+        return super().validation_score(params) if self._labelling.is_desired else None
+
     def predict(self, params: Model, inputs: Array) -> Prediction:
         """Predictions in the desired space, and in the space of this node's rows if it is another one."""
         prediction = super().predict(params, inputs)
