@@ -15,7 +15,9 @@ from flnet.cli.client import WORK_SECONDS, NodeClient, View, node_option
 from flnet.cli.commands import EXIT_FAILED
 from flnet.cli.options import folder_options
 from flnet.cli.output import print_json, print_table, printable, short, table
+from flnet.errors import StartError
 from flnet.security.keys import examine_key
+from flnet.security.ownership import check_folder
 from flnet.settings import load_settings
 from flnet.store.base import Retention
 from flnet.store.repair import Finding, examine
@@ -37,6 +39,7 @@ def doctor_command(*, state_path: Path | None, node_port: int | None, repair: bo
     folder = settings.folder
     findings = examine(folder, repair, Retention.of(settings))
     if folder.is_dir():
+        findings.append(_owner(folder))
         free = repair and any(finding.what == "lock" and finding.level == "ok" for finding in findings)
         findings.append(Finding("key", *examine_key(folder, free)))
     wrong = [finding for finding in findings if finding.level == "error" and not finding.mended]
@@ -50,6 +53,14 @@ def doctor_command(*, state_path: Path | None, node_port: int | None, repair: bo
             click.echo(_line(finding))
     if wrong:
         sys.exit(EXIT_FAILED)
+
+
+def _owner(folder: Path) -> Finding:
+    try:
+        check_folder(folder)
+    except (StartError, OSError) as exc:
+        return Finding("owner", "error", str(exc))
+    return Finding("owner", "ok", "only the user of this command and root can replace it")
 
 
 def _line(finding: Finding) -> str:

@@ -16,6 +16,7 @@ from flnet.cli.output import print_json, print_table, printable, table
 from flnet.errors import PeerRefused, StartError
 from flnet.fingerprints import SPOKEN_WORDS, WORDS, check_key, fingerprint, read_fingerprint, short, words
 from flnet.security.keys import ensure, noted
+from flnet.security.ownership import check_folder
 from flnet.settings import PREFIX, Settings, load_settings
 from flnet.store.state_folder import FolderLock
 from flnet.web.auth.operator_token import read_token, sign_in_link, token_path, write_new
@@ -58,7 +59,9 @@ def _key(folder: Path, new: bool) -> str:
         StartError: it is damaged, cannot be written, or a node is in the way.
     """
     try:
+        check_folder(folder)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        check_folder(folder)
         lock = FolderLock(folder)
     except StartError:
         if new or (key := noted(folder)) is None:
@@ -286,6 +289,7 @@ def _token(settings: Settings, new: bool) -> str:
         raise StartError(f"the token is set by {PREFIX}{set_by[0].upper()}; change it there")
     path = settings.operator_token_file or token_path(settings)
     if new:
+        check_folder(settings.folder)
         return write_new(path)
     token = settings.operator_token or read_token(path)
     if token is None:

@@ -11,6 +11,7 @@ import click
 from pydantic.fields import FieldInfo
 
 from flnet.errors import SettingsError
+from flnet.security.ownership import foreign_owner
 from flnet.settings import PREFIX, Settings, Shard
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -64,12 +65,17 @@ def read_config(path: Path | None) -> Mapping[str, Any]:
     """Read the named settings file, or flnet.toml in the working directory if it exists.
 
     Raises:
-        SettingsError: the named file is missing, or a file is not readable as TOML.
+        SettingsError: the named file is missing, a file is not readable as TOML, or one that nobody named can be
+            changed by another user: a folder such as /tmp may hold a file that names a program of theirs.
     """
     named, path = path is not None, path or Path(CONFIG_FILE)
     try:
         if not named and not path.is_file():
             return {}
+        if not named and (owner := foreign_owner(path)):
+            raise SettingsError(
+                f"{owner} can change the settings file {path.absolute()}; give it with --config if you trust it"
+            )
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as exc:
         raise SettingsError(f"the settings file {path} cannot be read: {exc.strerror or exc}") from exc

@@ -19,6 +19,7 @@ from flnet.node.build import build_node
 from flnet.node.formats import settle
 from flnet.node.runtime import NodeRuntime
 from flnet.node.trust import tls_of
+from flnet.security.ownership import check_folder
 from flnet.settings import PREFIX, Settings, load_settings
 from flnet.web.app import create_app
 from flnet.web.auth.operator_token import OperatorToken, is_token_needed, page_address, sign_in_link, token_of
@@ -75,7 +76,7 @@ async def run_node(settings: Settings, parent: int | None = None) -> None:
     watch = asyncio.create_task(_watch_parent(parent, asked)) if parent is not None else None
     listening = bind(settings)  # before all else: a second node on this port must not touch the first one's state
     try:
-        _make_writable(settings.folder, "state", "STATE_PATH")
+        _make_writable(settings.folder, "state", "STATE_PATH", check_folder)
         if settings.tmp_path is not None:
             _make_writable(settings.tmp_path, "temporary", "TMP_PATH")
             os.environ["TMPDIR"] = tempfile.tempdir = str(settings.tmp_path)  # the training child inherits it
@@ -107,10 +108,12 @@ async def _leave(node: NodeRuntime, asked: asyncio.Event, shutdown: asyncio.Even
         shutdown.set()
 
 
-def _make_writable(folder: Path, kind: str, setting: str) -> None:
+def _make_writable(folder: Path, kind: str, setting: str, check: Callable[[Path], None] = lambda _: None) -> None:
     """Make a folder, and try it, before a node promises to keep anything there."""
     try:
+        check(folder)  # before anything is made in the folder of somebody else
         folder.mkdir(parents=True, exist_ok=True)
+        check(folder)
         probe = folder / f".probe-{os.getpid()}"
         probe.touch()
         probe.unlink()

@@ -21,6 +21,7 @@ from flnet.errors import LocalError, SettingsError, StartError, TransportError
 from flnet.fingerprints import fingerprint, read_fingerprint, words_of
 from flnet.names import check_name
 from flnet.protocol.effects import Publish
+from flnet.security.ownership import check_file
 from flnet.security.signatures import MeshKey, NodeKey
 from flnet.security.signing import RequestSigner, RequestVerifier
 from flnet.security.trust_book import MOST_KEPT, TrustBook, TrustEntry, fingerprint_of
@@ -307,12 +308,13 @@ def secret_of(settings: Settings) -> str:
 
     Raises:
         SettingsError: it is too short, or too long.
-        StartError: the file cannot be read.
+        StartError: the file cannot be read, or another user can change it.
     """
     secret = settings.mesh_key
     if secret is None:
         assert settings.mesh_key_file is not None  # the settings see to that
         try:
+            check_file(settings.mesh_key_file, "MESH_KEY_FILE")
             with settings.mesh_key_file.open("rb") as file:
                 secret = file.read(MAX_FILE_BYTES).decode().strip()
         except (OSError, UnicodeDecodeError) as exc:

@@ -12,6 +12,7 @@ from pathlib import Path
 from flnet.errors import SettingsError, StartError
 from flnet.names import hostport
 from flnet.security.keys import SECRET_MODE, open_to_others, write_secret
+from flnet.security.ownership import check_file
 from flnet.settings import LOOPBACK, PREFIX, Settings
 
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared here, not listened on
@@ -53,11 +54,12 @@ def token_of(settings: Settings) -> OperatorToken:
 
     Raises:
         SettingsError: the file that was named holds no token.
-        StartError: the one in the state folder cannot be written.
+        StartError: another user can change that file, or the one in the state folder cannot be written.
     """
     if settings.operator_token is not None:
         return OperatorToken(settings.operator_token)
     if settings.operator_token_file is not None:
+        check_file(settings.operator_token_file, "OPERATOR_TOKEN_FILE")
         if read_token(settings.operator_token_file) is None:
             raise SettingsError(
                 f"{PREFIX}OPERATOR_TOKEN_FILE={settings.operator_token_file}: expected a file with one line of 16 "
