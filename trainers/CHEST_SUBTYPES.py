@@ -33,7 +33,7 @@ from flnet.trainer import (
 
 from ._chest import SIDE, SUBTYPES, XRays, load_xrays
 from ._fed_mt import taught_steps
-from ._torch import CPU, Steps, chosen_device, digest
+from ._torch import CPU, Steps, chosen_device, digest, shuffled
 
 DATA_PLACE = "chest_xray"  # below FLNET_DATASETS_PATH
 SHAPES = {
@@ -93,10 +93,7 @@ class ChestSubtypes(Trainer):
 
         if task.lesson is not None:
             return taught_steps(task, task.lesson, lambda rows: self._rows[rows], _outputs, fit, self._device)
-        chance, size = torch.Generator().manual_seed(task.seed), task.hyper.b
-        orders = [torch.randperm(len(self._rows), generator=chance) for _ in range(task.hyper.e)]
-        batches = [order[at : at + size] for order in orders for at in range(0, len(order), size)]
-        return Steps(batches, self._loss, fit, self._device)
+        return Steps(shuffled(len(self._rows), task), self._loss, fit, self._device)
 
     def inputs(self) -> Array:
         """The own training X-rays."""

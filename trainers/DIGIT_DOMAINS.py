@@ -33,7 +33,7 @@ from flnet.trainer import (
 
 from ._dense import Adam
 from ._domains import SIDE, Domain, load_domain
-from ._torch import CPU, Proximal, Steps, chosen_device, digest
+from ._torch import CPU, Proximal, Steps, chosen_device, digest, shuffled
 
 CHANNELS, DENSE = (3, 16, 32, 32, 32), (32, 64, 32, 16, 10)
 SHAPES = {
@@ -89,7 +89,7 @@ class DigitDomains(Trainer):
         params = {name: tensor.requires_grad_() for name, tensor in self._tensors(task.params).items()}
         everything = list(params.values())
         optimiser, drawn = Adam(everything, task.hyper.u), Proximal(everything, task.proximal)
-        batches, losses = self._batches(task), 0.0
+        batches, losses = shuffled(len(self._labels), task), 0.0
         for done, rows in enumerate(batches, start=1):
             error = self._loss(params, rows)
             optimiser.step(drawn(everything, torch.autograd.grad(error, everything)))
@@ -106,7 +106,7 @@ class DigitDomains(Trainer):
         def fit(params: Mapping[str, Array], steps: int, loss: float) -> Fit:
             return self._fit(task, params, steps, loss)
 
-        return Steps(self._batches(task), self._loss, fit, self._device, "adam")
+        return Steps(shuffled(len(self._labels), task), self._loss, fit, self._device, "adam")
 
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Accuracy on the own test digits, and on those of all domains."""
@@ -153,11 +153,6 @@ class DigitDomains(Trainer):
 
     def _accuracy(self, params: Mapping[str, Array], rows: Labelled) -> float:
         return float((self.predict(params, rows.x).values.argmax(1) == rows.y).mean())
-
-    def _batches(self, task: Task) -> list[Tensor]:
-        chance = torch.Generator().manual_seed(task.seed)
-        orders = [torch.randperm(len(self._labels), generator=chance) for _ in range(task.hyper.e)]
-        return [batch for order in orders for batch in torch.split(order, task.hyper.b)]
 
     def _loss(self, params: Mapping[str, Tensor], rows: Tensor) -> Tensor:
         return F.cross_entropy(_outputs(params, self._images[rows]), self._labels[rows])

@@ -31,7 +31,7 @@ from flnet.trainer import (
 
 from ._digits import DIGIT, Digits, load_digits
 from ._fed_mt import taught_steps
-from ._torch import CPU, Steps, chosen_device, digest, fresh
+from ._torch import CPU, Steps, chosen_device, digest, fresh, shuffled
 
 DATA_PLACE = "mnist"  # below FLNET_DATASETS_PATH
 SHAPES = {
@@ -110,7 +110,7 @@ class Mnist(Trainer):
 
         if task.lesson is not None:
             return taught_steps(task, task.lesson, self._shown, _outputs, fit, self._device)
-        return Steps(_batches(rows, task), self._loss, fit, self._device)
+        return Steps(shuffled(rows, task), self._loss, fit, self._device)
 
     def inputs(self) -> Array:
         """The training digits."""
@@ -188,13 +188,6 @@ class Mnist(Trainer):
 
 def _normalised(images: Tensor) -> Tensor:
     return images.div_(255).sub_(MEAN).div_(SPREAD)
-
-
-def _batches(rows: int, task: Task) -> list[Tensor]:
-    """The row numbers of every batch of this training."""
-    chance, size = torch.Generator().manual_seed(task.seed), task.hyper.b
-    orders = [torch.randperm(rows, generator=chance) for _ in range(task.hyper.e)]
-    return [order[start : start + size] for order in orders for start in range(0, rows, size)]
 
 
 def _outputs(params: Mapping[str, Tensor], images: Tensor) -> Tensor:

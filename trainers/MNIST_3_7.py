@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -24,6 +24,7 @@ from flnet.trainer import (
     TrainerSettings,
 )
 
+from ._batches import Batches, shuffled
 from ._digits import DIGIT, SIDE, Digits, load_digits
 
 DATA_PLACE = "mnist"  # below FLNET_DATASETS_PATH
@@ -54,11 +55,11 @@ class ThreeOrSeven(Trainer):
     def fit(self, task: Task) -> Fit:
         """`e` passes of gradient descent, each in a new order."""
         weights, bias = task.params["weights"].copy(), task.params["bias"].copy()
-        batches, losses = _batches(len(self._train), task), []
+        batches, losses = shuffled(len(self._train), task), 0.0
         rate, drawn = np.float32(task.hyper.u), np.float32(task.hyper.u * task.proximal)
         for done, batch in enumerate(batches, start=1):
             loss, slopes, mean = _slopes(self._train, batch, weights, bias)
-            losses.append(loss)
+            losses += loss
             if drawn:
                 weights -= drawn * (weights - task.params["weights"])
                 bias -= drawn * (bias - task.params["bias"])
@@ -67,11 +68,11 @@ class ThreeOrSeven(Trainer):
             task.progress(done, len(batches))
             if task.is_over():
                 break
-        return self._fit({"weights": weights, "bias": bias}, task, done, float(np.mean(losses)))
+        return self._fit({"weights": weights, "bias": bias}, task, done, losses / done)
 
     def gradients(self, task: Task) -> _Steps:
         """The same, batch by batch."""
-        return _Steps(self, task, _batches(len(self._train), task))
+        return _Steps(self, task, shuffled(len(self._train), task))
 
     def inputs(self) -> Array:
         """The training digits."""
@@ -116,7 +117,7 @@ class _Steps:
 
     optimiser: Optimiser = "sgd"
 
-    def __init__(self, trainer: ThreeOrSeven, task: Task, batches: Sequence[Array]) -> None:
+    def __init__(self, trainer: ThreeOrSeven, task: Task, batches: Batches[Array]) -> None:
         self._trainer, self._task, self._batches = trainer, task, batches
         self.steps = len(batches)
 
@@ -127,13 +128,6 @@ class _Steps:
 
     def fit(self, params: Mapping[str, Array], steps: int, loss: float) -> Fit:
         return self._trainer._fit(params, self._task, steps, loss)
-
-
-def _batches(rows: int, task: Task) -> list[Array]:
-    """The row numbers of every batch of this training."""
-    chance, size = np.random.default_rng(task.seed), task.hyper.b
-    orders = [chance.permutation(rows) for _ in range(task.hyper.e)]
-    return [order[start : start + size] for order in orders for start in range(0, rows, size)]
 
 
 def _slopes(data: Labelled, batch: Array, weights: Array, bias: Array) -> tuple[float, Array, np.float32]:

@@ -31,6 +31,7 @@ from flnet.trainer import (
     TrainerSettings,
 )
 
+from ._batches import Batches, shuffled
 from ._digits import scikit_digits
 
 BRIGHTEST, TESTED = 16, 360
@@ -149,12 +150,12 @@ class _Steps:
     optimiser: Optimiser = "adam"
 
     def __init__(self, rows: Labelled, task: Task) -> None:
-        chance, size = np.random.default_rng(task.seed), task.hyper.b
-        if task.lesson is None:
-            orders = [chance.permutation(len(rows)) for _ in range(task.hyper.e)]
-            cuts = [order[start : start + size] for order in orders for start in range(0, len(rows), size)]
-        self._batches = cuts if task.lesson is None else task.lesson.batches(size, task.seed)
-        self._lesson, self._chance, self._draws = task.lesson, chance, np.random.default_rng([task.seed, 1])
+        lesson, seed = task.lesson, task.seed
+        self._batches: Batches[Array] | Sequence[Array] = (
+            shuffled(len(rows), task) if lesson is None else lesson.batches(task.hyper.b, seed)
+        )
+        self._lesson = lesson
+        self._chance, self._draws = np.random.default_rng(seed), np.random.default_rng([seed, 1])
         self._x, self._y, self._most = _flat(rows.x), rows.y, task.hyper.b
         self.steps = len(self._batches)
 

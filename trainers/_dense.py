@@ -11,7 +11,7 @@ from torch import Tensor
 
 from flnet.trainer import Array, Fit, Task
 
-from ._torch import Proximal, Steps
+from ._torch import Proximal, Steps, shuffled
 
 BETAS, EPSILON = (0.9, 0.999), 1e-7  # of Adam
 
@@ -72,7 +72,7 @@ def train(learner: Learner) -> Learnt:
     params = {name: value.requires_grad_() for name, value in as_tensors(task.params, learner).items()}
     optimiser = Adam(list(params.values()), task.hyper.u)
     drawn = Proximal(params.values(), task.proximal)
-    steps, loss_sum = batches(len(learner.y), task), 0.0
+    steps, loss_sum = shuffled(len(learner.y), task), 0.0
     for done, rows in enumerate(steps, start=1):
         error = loss(params, learner.layers, learner.x[rows], learner.y[rows])
         optimiser.step(drawn(params.values(), torch.autograd.grad(error, list(params.values()))))
@@ -97,24 +97,13 @@ def gradients_of(learner: Learner, fit: Callable[[Learnt], Fit]) -> Steps[Tensor
     def end(params: Mapping[str, Array], steps: int, mean: float) -> Fit:
         return fit(Learnt(dict(params), mean, steps))
 
-    return Steps(batches(len(learner.y), learner.task), error, end, learner.x.device, "adam")
+    return Steps(shuffled(len(learner.y), learner.task), error, end, learner.x.device, "adam")
 
 
 def as_tensors(params: Mapping[str, Array], learner: Learner) -> dict[str, Tensor]:
     """Copies of the parameters where the rows are, in the order of the layers."""
     names = [f"{layer}.{kind}" for layer in learner.layers for kind in ("weight", "bias")]
     return {name: torch.tensor(params[name], device=learner.x.device) for name in names}
-
-
-def batches(rows: int, task: Task) -> list[Tensor]:
-    """The row numbers of every batch of a training."""
-    return [batch for order in orders(rows, task) for batch in torch.split(order, task.hyper.b)]
-
-
-def orders(rows: int, task: Task) -> list[Tensor]:
-    """The row numbers in the order of each pass."""
-    chance = torch.Generator().manual_seed(task.seed)
-    return [torch.randperm(rows, generator=chance) for _ in range(task.hyper.e)]
 
 
 def outputs(params: Mapping[str, Tensor], layers: Sequence[str], x: Tensor) -> Tensor:

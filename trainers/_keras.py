@@ -134,17 +134,17 @@ class Network:
             augment: changes the images of each batch.
         """
         self.begin(task)
-        step, losses, seen = self._drawn_step if task.proximal else self._step, [], 0
+        step, losses, seen = self._drawn_step if task.proximal else self._step, 0.0, 0
         weights = tf.constant(class_weights, tf.float32)
         count = batches_in(task, data)
         for done, (images, labels) in enumerate(batches(task, data, augment), start=1):
-            losses.append(float(step(tf.constant(images), tf.constant(labels), weights)))
+            losses += float(step(tf.constant(images), tf.constant(labels), weights))
             seen += len(labels)
             task.progress(done, count)
             if task.is_over():
                 break
         learned = {name: v.numpy() for name, v in self._variables.items()}
-        return Trained(learned, float(np.mean(losses)), min(seen, len(data)))
+        return Trained(learned, losses / done, min(seen, len(data)))
 
     def begin(self, task: Task) -> None:
         """Take up where the task begins: its weights, no momentum, dropout drawn from its seed."""

@@ -33,6 +33,7 @@ from flnet.trainer import (
     TrainerSettings,
 )
 
+from ._batches import shuffled
 from ._fed_mt import noisy, shifted, taught_steps
 from ._own_nets import Net, mlp, small_cnn
 from ._torch import Steps, chosen_device, fresh
@@ -128,7 +129,7 @@ class OwnTrainer(Trainer):
                 return side.batch(side.rows[rows.cpu().numpy()])[0].to(self._device)
 
             return taught_steps(task, task.lesson, shown, self._net.outputs, fit, self._device, changed)
-        return Steps(_batches(side.rows, task), loss, fit, self._device)
+        return Steps(shuffled(side.rows, task), loss, fit, self._device)
 
     def inputs(self) -> Array:
         """The training rows."""
@@ -224,13 +225,6 @@ def _regression(guess: Array, truth: Array, spread: float) -> Score:
     accuracy = max(0.0, r2) if np.isfinite(r2) else 0.0
     rmse, mae = float(np.sqrt((errors**2).mean())), float(np.abs(errors).mean())
     return Score(accuracy, len(truth), {"r2": r2, "rmse": rmse * spread, "mae": mae * spread})
-
-
-def _batches(rows: Array, task: Task) -> list[Array]:
-    """The row numbers of every batch of this training."""
-    chance, size = np.random.default_rng(task.seed), task.hyper.b
-    orders = [chance.permutation(rows) for _ in range(task.hyper.e)]
-    return [order[start : start + size] for order in orders for start in range(0, len(order), size)]
 
 
 def on_images(own: OwnImages, data: ImageData, settings: TrainerSettings) -> OwnTrainer:

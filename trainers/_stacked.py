@@ -19,7 +19,8 @@ from torch import Tensor
 
 from flnet.trainer import Array
 
-from ._dense import BETAS, EPSILON, Learner, Learnt, orders, train
+from ._dense import BETAS, EPSILON, Learner, Learnt, train
+from ._torch import shuffled
 
 NUMBERS_AT_ONCE = 400_000  # parameters of the networks of one stack: so many, with moments, stay in the cache
 STEPS_AT_ONCE = 8  # whose rows are gathered together
@@ -105,7 +106,7 @@ class _Training:
         self._stack = Stack([one.task.params for one in learners], first.layers, self._device)
         self._mu = first.task.proximal
         self._start = [tensor.clone() for tensor in self._stack.tensors] if self._mu else []
-        self._orders, self._shares = zip(*(self._order(one) for one in learners), strict=True)
+        self._batches = [shuffled(one.y.shape[0], one.task) for one in learners]
         width = max(self._stack.widths)
         labels = torch.arange(width) < torch.tensor(self._stack.widths)[:, None]
         self._labels = (labels / labels.sum(1, keepdim=True))[:, None].to(self._device)
@@ -113,8 +114,8 @@ class _Training:
         self._x = torch.empty(len(learners), rows, first.x.shape[1], device=self._device)
         self._y = torch.zeros(len(learners), rows, width, device=self._device)
         self._weights = torch.empty(len(learners), rows, 1, device=self._device)
-        self._losses: list[Tensor] = []
-        self._ended: dict[int, tuple[dict[str, Array], int]] = {}
+        self._losses = torch.zeros(len(learners), dtype=torch.float64)  # over the steps so far
+        self._ended: dict[int, Learnt] = {}  # those whose time was over
 
     @torch.inference_mode()
     def run(self) -> list[Learnt]:
@@ -141,7 +142,7 @@ class _Training:
         *inputs, scores = activations(tensors, self._x[:front, rows])
         y, weights = self._y[:front, rows], self._weights[:front, rows] * self._labels[:front]
         losses = F.binary_cross_entropy_with_logits(scores, y, weights, reduction="none")
-        self._losses.append(losses.sum((1, 2)))
+        self._losses[:front] += losses.sum((1, 2)).cpu().double()
         error = scores.sigmoid_().sub_(y).mul_(weights)
         for layer in reversed(range(len(inputs))):
             torch.bmm(error.transpose(1, 2), inputs[layer], out=gradients[2 * layer])
@@ -151,27 +152,26 @@ class _Training:
         for gradient, tensor, start in zip(gradients, tensors, self._start, strict=False):
             gradient.add_(tensor - start[:front], alpha=self._mu)
 
-    def _order(self, learner: Learner) -> tuple[Tensor, Tensor]:
-        """Row numbers of all steps (steps, b), a short batch padded with row 0, and the weight of each."""
-        rows, passes = learner.y.shape[0], learner.task.hyper.e
-        steps = -(-rows // self._size)
-        numbers = torch.zeros(passes, steps * self._size, dtype=torch.int64)
-        numbers[:, :rows] = torch.stack(orders(rows, learner.task))
-        shares = torch.zeros(passes, steps, self._size)
-        shares[:, :-1] = 1 / self._size
-        last = rows - (steps - 1) * self._size
-        shares[:, -1, :last] = 1 / last
-        return numbers.view(-1, self._size).to(self._device), shares.view(-1, self._size).to(self._device)
+    def _next_rows(self, number: int, step: int) -> tuple[Tensor, Tensor]:
+        """Row numbers of the next steps of a network, each short batch padded with row 0, and the weight of each."""
+        batches = self._batches[number]
+        steps = range(step, min(step + STEPS_AT_ONCE, len(batches)))
+        numbers = torch.zeros(len(steps), self._size, dtype=torch.int64)
+        shares = torch.zeros(len(steps), self._size)
+        for at, one in enumerate(steps):
+            rows = batches[one]
+            numbers[at, : len(rows)] = rows
+            shares[at, : len(rows)] = 1 / len(rows)
+        return numbers.view(-1).to(self._device), shares.view(-1).to(self._device)
 
     def _gather(self, step: int, front: int) -> None:
         """Bring the rows of the next steps together."""
-        steps = slice(step, step + STEPS_AT_ONCE)
         for number, learner in enumerate(self._learners[:front]):
-            rows, width = self._orders[number][steps].view(-1), self._stack.widths[number]
-            end = rows.shape[0]
+            rows, shares = self._next_rows(number, step)
+            end, width = rows.shape[0], self._stack.widths[number]
             torch.index_select(learner.x, 0, rows, out=self._x[number, :end])
             self._y[number, :end, :width] = learner.y[rows]
-            self._weights[number, :end, 0] = self._shares[number][steps].view(-1)
+            self._weights[number, :end, 0] = shares
 
     def _tell(self, done: int, counts: Sequence[int]) -> bool:
         """Report, and keep what those have whose time is over; whether it is over for all that are at work."""
@@ -180,16 +180,14 @@ class _Training:
                 continue
             learner.task.progress(done, count)
             if learner.task.is_over():
-                self._ended[number] = (self._stack.params(number), done)
+                self._ended[number] = self._result(number, done)
         return all(number in self._ended for number in range(len(counts)))
 
     def _learnt(self, counts: Sequence[int]) -> list[Learnt]:
-        losses = torch.nn.utils.rnn.pad_sequence(self._losses).cpu().double()  # (network, step)
-        results = []
-        for number, count in enumerate(counts):
-            params, done = self._ended.get(number) or (self._stack.params(number), count)
-            results.append(Learnt(params, float(losses[number, :done].mean()), done))
-        return results
+        return [self._ended.get(number) or self._result(number, count) for number, count in enumerate(counts)]
+
+    def _result(self, number: int, done: int) -> Learnt:
+        return Learnt(self._stack.params(number), float(self._losses[number]) / done, done)
 
 
 class _StackedAdam:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 import torch
@@ -11,6 +11,8 @@ from torch import Tensor
 
 from flnet.text import text
 from flnet.trainer import Array, Fit, Optimiser, Task, TrainerError
+
+from ._batches import Batches
 
 CPU = torch.device("cpu")
 MOMENTUM = 0.9
@@ -93,7 +95,7 @@ class Steps(Generic[B]):
 
     def __init__(
         self,
-        batches: Sequence[B],
+        batches: Sequence[B] | Batches[B],
         loss: Callable[[dict[str, Tensor], B], Tensor],
         fit: Callable[[Mapping[str, Array], int, float], Fit],
         device: torch.device,
@@ -138,6 +140,17 @@ class Steps(Generic[B]):
                 break
         learned = {name: tensor.detach().cpu().numpy() for name, tensor in params.items()}
         return self._fit(learned, done, losses / done)
+
+
+def shuffled(rows: int, task: Task) -> Batches[Tensor]:
+    """Batches of so many rows, in a new order in each epoch."""
+
+    def orders() -> Iterator[Tensor]:
+        chance = torch.Generator().manual_seed(task.seed)
+        while True:
+            yield torch.randperm(rows, generator=chance)
+
+    return Batches(orders, rows, task)
 
 
 def digest(arrays: Mapping[str, Array]) -> bytes:

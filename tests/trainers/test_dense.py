@@ -6,9 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from flnet.protocol.messages import HyperParams  # noqa: E402
-from flnet.trainer import Task  # noqa: E402
-from trainers._dense import Adam, batches  # noqa: E402
+from trainers._dense import Adam  # noqa: E402
 
 
 def test_adam_is_pytorchs() -> None:
@@ -20,11 +18,3 @@ def test_adam_is_pytorchs() -> None:
         theirs.grad = gradient
         other.step()
     assert torch.allclose(ours, theirs, rtol=1e-6)
-
-
-def test_every_pass_has_every_row_once_in_an_order_of_its_own() -> None:
-    found = batches(7, Task({}, HyperParams(e=2, u=0.1, b=3), seed=5))
-    assert [len(rows) for rows in found] == [3, 3, 1, 3, 3, 1]
-    first, second = torch.cat(found[:3]), torch.cat(found[3:])
-    assert sorted(first.tolist()) == sorted(second.tolist()) == list(range(7))
-    assert first.tolist() != second.tolist()
