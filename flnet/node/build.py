@@ -125,7 +125,6 @@ def build_node(settings: Settings) -> NodeRuntime:
         settings.request_timeout_in_seconds,
         random.Random(),
         networks=networks,
-        max_reply_bytes=settings.max_body_megabytes * MEGABYTE,
         signer=signing.signer if signing else None,
         channel=pinned.channel if pinned else None,
     )

@@ -30,11 +30,11 @@ from flnet.store.base import Store
 from flnet.text import text
 from flnet.wire.binary_codec import BINARY_TYPE, ZSTD, BinaryCodec, available_codings, compressed, read_head
 from flnet.wire.json_codec import JsonCodec
+from flnet.wire.transport import CONTROL_BYTES
 
 Form = Literal["safetensors", "float16", "int8", "json"]
 T = TypeVar("T")
 
-CONTROL_BYTES = 64 * 1024  # of a body without parameters
 BYTES_PER_NUMBER = 32  # of a number in JSON, generously
 BYTES_PER_ARRAY = 256  # of an array's description in a header
 OFF_LOOP_BYTES = 64 * 1024  # larger bodies are encoded and decoded in a thread

@@ -52,6 +52,7 @@ from flnet.protocol.events import (
     VersionAnswered,
 )
 from flnet.protocol.messages import (
+    ANNOUNCE_REPLY_BYTES,
     SAFETENSORS,
     Accuracy,
     AccuracyReply,
@@ -70,7 +71,7 @@ from flnet.protocol.updates import RoundKey
 from flnet.text import text
 from flnet.wire.binary_codec import BINARY_TYPE, HEAD_LIMIT, available_codings, decompress
 from flnet.wire.json_codec import JsonCodec
-from flnet.wire.transport import Reply, Transport
+from flnet.wire.transport import CONTROL_BYTES, Reply, Transport, parsed
 
 PUSH_BYTES = 1024 * 1024  # of an update: smaller ones are sent at once, larger ones are fetched when there is room
 IN_FLIGHT = 16  # sends at once; more only queue in the network
@@ -235,20 +236,21 @@ class Outbox:
         if address is None:
             self._deliver(owner, SendFailed(peer, message.path, key, text("its address is not known any more")))
             return
+        limit = self._wire.landing_limit(owner) if isinstance(message, Accuracy | AskVersion) else CONTROL_BYTES
         try:
             async with self._slots:
-                reply = await self._transport.send(address, message.path, body, content_type)
+                reply = await self._transport.send(address, message.path, body, content_type, limit)
                 if reply.status == UNSUPPORTED_MEDIA_TYPE and content_type == BINARY_TYPE:
                     # It came back with another FLNET_WIRE, and its new announcement has not arrived here.
                     self._deliver(None, FormRefused(peer))
                     body, content_type = await self._wire.write(packet)
-                    reply = await self._transport.send(address, message.path, body, content_type)
+                    reply = await self._transport.send(address, message.path, body, content_type, limit)
                 if reply.status == NotAnnounced.status and refusal_of(reply).error == NotAnnounced.code:
                     # It was started again, or has not heard of this node yet.
                     self._deliver(
                         None, await self._announcer.announce(self._members.introduction(address), self.trust)
                     )
-                    reply = await self._transport.send(address, message.path, body, content_type)
+                    reply = await self._transport.send(address, message.path, body, content_type, limit)
         except TransportError as exc:
             self._deliver(owner, SendFailed(peer, message.path, key, str(exc)))
             self._deliver(None, ContactLost(peer, str(exc)))
@@ -313,11 +315,13 @@ class AnnouncementSender:
         )
         try:
             body = self._json.encode(Packet(message))
-            reply = await self._transport.send(address, Announce.path, body, self._json.content_type)
+            reply = await self._transport.send(
+                address, Announce.path, body, self._json.content_type, ANNOUNCE_REPLY_BYTES
+            )
             if reply.status >= 400:
                 refusal = refusal_of(reply)
                 return AnnounceFailed(address, str(refusal), refusal.error)
-            answer = self._json.decode(AnnounceReply, reply.body).message
+            answer = (await parsed(partial(self._json.decode, AnnounceReply), reply.body)).message
         except StrangerThere as exc:
             return await self._knock(address, exc, trust)
         except PeerRefused as exc:

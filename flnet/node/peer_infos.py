@@ -10,14 +10,16 @@ import json
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from flnet.errors import TransportError
 from flnet.fingerprints import short
 from flnet.node.interface import PeerInfo, View
 from flnet.text import text
-from flnet.wire.transport import Transport
+from flnet.wire.transport import Transport, parsed
 
 GAIN = 1 / 8  # what the newest measurement weighs; Jacobson (1988), and RFC 6298, section 2
+INFO_BYTES = 1024 * 1024  # of an answer: a job takes up to some KB, each peer of the node some hundred bytes
 SECONDS = 2.0  # a page should not wait longer for a peer
 ASKED = ("alive", "suspect")  # who is held for dead, has left or is not accepted yet is not waited for
 KEPT_SECONDS = (
@@ -83,15 +85,21 @@ async def _ask(transport: Transport, peer: View, distances: Distances) -> PeerIn
     asked = now()
     try:
         async with asyncio.timeout(SECONDS):
-            reply = await transport.fetch(address, "/info")
+            reply = await transport.fetch(address, "/info", INFO_BYTES)
         distances.measured(name, now() - asked)
         if reply.signer is not None and short(reply.signer) != peer["fingerprint"]:
             return PeerInfo(name, address, error=text("another node than {peer} answers there", name))
-        info = json.loads(reply.body)
+        info = await parsed(partial(_info, name, address), reply.body)
     except TimeoutError:
         return PeerInfo(name, address, error=text("no answer in {seconds} s", f"{SECONDS:g}"))
     except (TransportError, ValueError, RecursionError) as exc:
         return PeerInfo(name, address, error=text("no usable answer: {reason}", exc))
-    if reply.status != 200 or not isinstance(info, dict):
+    if reply.status != 200 or info is None:
         return PeerInfo(name, address, error=text("answered {status} instead of its state", reply.status))
-    return PeerInfo.claimed(name, address, info)
+    return info
+
+
+def _info(name: str, address: str, body: bytes) -> PeerInfo | None:
+    """The information in the body of an answer; None if it is JSON, but no information."""
+    info = json.loads(body)
+    return PeerInfo.claimed(name, address, info) if isinstance(info, dict) else None

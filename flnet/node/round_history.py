@@ -255,8 +255,8 @@ class PeerHistory:
         path = f"/jobs/{trainer}/history?last={PEER_ROUNDS}"
         try:
             async with asyncio.timeout(PEER_SECONDS):
-                reply = await self._transport.fetch(address, path)
-            if reply.status != 200 or len(reply.body) > PEER_BYTES:
+                reply = await self._transport.fetch(address, path, PEER_BYTES)
+            if reply.status != 200:
                 return None
             return await asyncio.to_thread(read_history, reply.body)
         except (TimeoutError, TransportError):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flnet.errors import LocalError, SettingsError, StartError, TransportError
 from flnet.fingerprints import fingerprint, read_fingerprint, words_of
-from flnet.names import check_name
+from flnet.names import MAX_NAME, check_name
 from flnet.protocol.effects import Publish
 from flnet.security.ownership import check_file
 from flnet.security.signatures import MeshKey, NodeKey
@@ -38,6 +38,7 @@ View = Mapping[str, Any]
 SHORTEST, LONGEST = 16, 1024  # characters of the secret
 MAX_FILE_BYTES = 64 * 1024
 INTRODUCTIONS = "/introductions"
+INTRODUCTIONS_BYTES = MOST_KEPT * (4 * MAX_NAME + 128)  # of its answer: names and fingerprints, in UTF-8
 PAUSE_SECONDS = 5.0  # between two questions to the same introducer
 HURRY_SECONDS = 1.0  # while somebody waits whom it may introduce
 ANSWER_SECONDS = 5.0
@@ -237,10 +238,11 @@ class Introductions:
     async def _ask(self, address: str, key: str) -> None:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                reply = await self._transport.fetch(address, INTRODUCTIONS)
+                reply = await self._transport.fetch(address, INTRODUCTIONS, INTRODUCTIONS_BYTES)
         except (TimeoutError, TransportError):
             return  # what it said last holds
-        vouched = vouched_in(reply) if reply.status == 200 and reply.signer == key else None
+        is_sound = reply.status == 200 and reply.signer == key
+        vouched = await asyncio.to_thread(vouched_in, reply) if is_sound else None
         if vouched is None:
             return
         try:

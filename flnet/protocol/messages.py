@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 
 from flnet.errors import InvalidMessage
 from flnet.fingerprints import check_key
-from flnet.names import check_host, check_name, hostport
+from flnet.names import MAX_HOST, MAX_NAME, check_host, check_name, hostport
 from flnet.params.params import Digest, Params, PeerId, TrainerId
 from flnet.protocol.updates import Over, RoundKey
 from flnet.text import joined, text
@@ -240,6 +240,12 @@ class Announce(Message):
     members: Annotated[list[News], Field(max_length=2 * MAX_PEERS)] | None = None
     key: PublicKey | None = None
     knock: bool | None = None
+
+
+# What the largest answer to Announce takes as JSON in UTF-8, where a character has up to four bytes.
+_PEER_BYTES = 4 * MAX_NAME + MAX_HOST + 64
+_NEWS_BYTES = 2 * 4 * MAX_NAME + MAX_HOST + 512  # the rest are numbers, names of fields, and what newer nodes add
+ANNOUNCE_REPLY_BYTES = MAX_PEERS * _PEER_BYTES + 2 * MAX_PEERS * _NEWS_BYTES + 4096
 
 
 class AnnounceReply(Message):

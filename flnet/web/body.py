@@ -21,7 +21,6 @@ from flnet.errors import BodyTooLarge, UnreadableBody
 from flnet.params.blob import Landing
 from flnet.text import text
 
-CONTROL_BYTES = 64 * 1024  # for every body that holds no model
 IDLE_SECONDS = 10.0  # without a single byte: the caller stalls
 BASE_SECONDS = 30.0  # for any body, however small
 SLOWEST_BYTES_PER_SECOND = 16 * 1024  # a body that comes slower than this is cut

@@ -33,7 +33,8 @@ from flnet.rounds.view import JobView
 from flnet.settings import Settings
 from flnet.text import text
 from flnet.web.auth.permissions import Who, is_browser
-from flnet.web.body import CONTROL_BYTES, LimitedBody, read_body
+from flnet.web.body import LimitedBody, read_body
+from flnet.wire.transport import CONTROL_BYTES
 
 NODES, JOBS, MODELS, MESH, MONITORING = "Between nodes", "Jobs", "Models", "This node and the mesh", "Monitoring"
 JSON = "application/json"

@@ -12,13 +12,13 @@ import asyncio
 import re
 import ssl
 import time
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import quote
-from weakref import WeakValueDictionary
 
 import httpcore
 
@@ -29,17 +29,20 @@ from flnet.params.blob import Blob, Landing
 from flnet.params.params import Rng
 from flnet.security.signing import Header, RequestSigner, SignedRequest, VerifiedReply
 from flnet.text import text
+from flnet.wire.binary_codec import BINARY_TYPE
+from flnet.wire.body_memory import JSON_FACTOR, BodyMemory, ReplyBody, memory_bytes
 from flnet.wire.connections import Connections, Network, NotCalled, Response, key_shown
 from flnet.wire.timeouts import STEP, Budget, LinkSpeeds, TransferWatch, now
-from flnet.wire.transport import Reply, sha256_of, wait_of
+from flnet.wire.transport import CONTROL_BYTES, Reply, sha256_of, wait_of
 
 if TYPE_CHECKING:
     from flnet.security.tls import Channel
 
 _MOST_WORDS = 200  # characters of a failure's own words, which may quote what the peer sent
+BAD_REQUEST = 400  # and larger statuses: the answer is a refusal
 SMALL = 64 * 1024  # bytes; such a body leaves in one write together with its head
-MAX_REPLY_BYTES = 512 * 1024 * 1024
-MAX_REFUSAL_BYTES = 64 * 1024
+TEXT_REPLY_BYTES = 1024 * 1024  # larger answers hold a model
+TEXT_REPLIES_BYTES = 32 * 1024 * 1024  # for all answers up to TEXT_REPLY_BYTES that are being read
 MOST_AT_ONCE = 32  # requests to one address; further ones wait for their turn
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 _LENGTH = re.compile(r"[0-9]{1,18}")
@@ -242,7 +245,6 @@ class HttpTransport:
         timeout_seconds: float,
         rng: Rng,
         *,
-        max_reply_bytes: int = MAX_REPLY_BYTES,
         signer: RequestSigner | None = None,
         networks: Networks | None = None,
         channel: Channel | None = None,
@@ -252,24 +254,29 @@ class HttpTransport:
         Args:
             timeout_seconds: for one request, all attempts together; see the module.
             rng: spreads the pauses between attempts, so that nodes do not knock in step.
-            max_reply_bytes: largest answer that `send` and `fetch` read.
             signer: signs what is sent and checks the answers; None in an open mesh.
             networks: in which peers are called; None: everywhere.
             channel: TLS of a pinned mesh; None: nothing is encrypted.
         """
         self._timeout, self._signer = timeout_seconds, signer
-        self._rng, self._max_reply_bytes = rng, max_reply_bytes
+        self._rng = rng
+        self._text_memory, self._model_memory = BodyMemory(TEXT_REPLIES_BYTES), BodyMemory(memory_bytes())
         self._places, self._pace = (
             PeerUrls(networks, channel is not None),
             LinkSpeeds(timeout_seconds, time.monotonic),
         )
         self._channel, self._network = channel, Network(networks, timeout_seconds)
         self._connections = self._open(channel.known if channel else None)
-        self._turns = WeakValueDictionary[str, asyncio.Semaphore]()
+        self._turns = weakref.WeakValueDictionary[str, asyncio.Semaphore]()
         self._under_way, self._closed = set[asyncio.Timeout](), False
 
-    async def send(self, address: str, path: str, body: bytes | Blob, content_type: str) -> Reply:
+    async def send(
+        self, address: str, path: str, body: bytes | Blob, content_type: str, reply_limit: int = CONTROL_BYTES
+    ) -> Reply:
         """Send to "host:port" and wait for the answer; an answer 503 "not_ready" or 429 is asked again later.
+
+        Args:
+            reply_limit: bytes that the answer may have; a refusal has CONTROL_BYTES at most.
 
         Raises:
             PeerUnreachable: no connection, or it broke, until the timeout was used up.
@@ -277,9 +284,10 @@ class HttpTransport:
             TransportError: the answer is larger than allowed.
         """
         budget, request = Budget(self._timeout, self._rng), post(body, content_type)
+        read = partial(self._reply, reply_limit)
         while True:
             try:
-                reply = await self._attempt(address, path, request, budget.deadline, self._reply)
+                reply = await self._attempt(address, path, request, budget.deadline, read)
             except TransportError as exc:
                 if not exc.is_temporary or not await budget.pause():
                     raise
@@ -297,8 +305,9 @@ class HttpTransport:
         stranger = self._channel.stranger() if self._channel else None
         connections = self._connections if stranger is None else self._open(stranger)  # others are to other keys
         request = post(body, content_type)._replace(stranger=True, connections=connections)
+        read = partial(self._reply, CONTROL_BYTES)
         try:
-            reply = await self._attempt(address, path, request, now() + self._timeout, self._reply)
+            reply = await self._attempt(address, path, request, now() + self._timeout, read)
         finally:
             if stranger is not None:
                 connections.close()
@@ -308,13 +317,17 @@ class HttpTransport:
             )
         return reply
 
-    async def fetch(self, address: str, path: str) -> Reply:
+    async def fetch(self, address: str, path: str, reply_limit: int = CONTROL_BYTES) -> Reply:
         """Get what lies at this path of "host:port", in one attempt.
+
+        Args:
+            reply_limit: bytes that the answer may have; a refusal has CONTROL_BYTES at most.
 
         Raises:
             PeerUnreachable, PeerTimeout, TransportError: as for `send`.
         """
-        return await self._attempt(address, path, Request("GET"), now() + self._timeout, self._reply)
+        read = partial(self._reply, reply_limit)
+        return await self._attempt(address, path, Request("GET"), now() + self._timeout, read)
 
     async def download(self, address: str, path: str, landing: Landing) -> None:
         """Get the large body at this path of "host:port" into `landing`; go on where it broke off.
@@ -417,25 +430,28 @@ class HttpTransport:
             raise PeerRefused.read(response.status, await refusal(response, watch))
         return verified
 
-    async def _reply(self, response: Response, watch: TransferWatch, verified: VerifiedReply | None) -> Reply:
-        parts: list[bytes] = []
-        left = self._max_reply_bytes
-
-        def take(part: bytes) -> None:
-            nonlocal left
-            left -= len(part)
-            if left < 0:
-                raise TransportError(
-                    text("{address}: more than {most} bytes of answer", watch.address, self._max_reply_bytes)
-                )
-            parts.append(part)
-
-        await receive(response, watch, take)
-        body, signer = b"".join(parts), None
-        if verified is not None:
-            verified.came(await sha256_of(body))
-            signer = verified.key
-        return Reply(response.status, body, response.header("Content-Type") or "", signer=signer)
+    async def _reply(
+        self, limit: int, response: Response, watch: TransferWatch, verified: VerifiedReply | None
+    ) -> Reply:
+        """Read an answer that may have so many bytes; its memory is reserved as long as anybody holds the reply."""
+        limit = min(limit, CONTROL_BYTES) if response.status >= BAD_REQUEST else limit
+        memory = self._text_memory if limit <= TEXT_REPLY_BYTES else self._model_memory
+        content_type = response.header("Content-Type") or ""
+        held = ReplyBody(memory, watch.address, limit, 1 if content_type == BINARY_TYPE else JSON_FACTOR)
+        try:
+            stated = response.header("Content-Length") or ""
+            held.expect(int(stated) if _LENGTH.fullmatch(stated) else 0)
+            await receive(response, watch, held.take)
+            body, signer = await held.whole(), None
+            if verified is not None:
+                verified.came(await sha256_of(body))
+                signer = verified.key
+        except BaseException:
+            held.give_back()
+            raise
+        reply = Reply(response.status, body, content_type, signer=signer)
+        weakref.finalize(reply, held.give_back)
+        return reply
 
     def _failure(self, address: str, exc: Exception, watch: TransferWatch) -> TransportError:
         if self._closed:
@@ -486,7 +502,7 @@ async def refusal(response: Response, watch: TransferWatch) -> bytes:
 
     def take(part: bytes) -> bool:
         words.extend(part)
-        return len(words) > MAX_REFUSAL_BYTES
+        return len(words) > CONTROL_BYTES
 
     await receive(response, watch, take)
     return bytes(words)

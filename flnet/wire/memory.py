@@ -17,7 +17,7 @@ from flnet.params.blob import PIECE, Blob, Landing
 from flnet.params.params import Rng
 from flnet.security.signing import RequestSigner
 from flnet.text import text
-from flnet.wire.transport import Reply, wait_of
+from flnet.wire.transport import CONTROL_BYTES, Reply, too_large, wait_of
 
 # (path, body, content type, the caller's "host:port") -> reply
 Receiver = Callable[[str, bytes, str, str], Awaitable[Reply]]
@@ -154,14 +154,17 @@ class MemoryTransport:
         self._address = address
         self._closed = False
 
-    async def send(self, address: str, path: str, body: bytes | Blob, content_type: str) -> Reply:
+    async def send(
+        self, address: str, path: str, body: bytes | Blob, content_type: str, reply_limit: int = CONTROL_BYTES
+    ) -> Reply:
         """Send to "host:port"; an answer 503 "not_ready" is asked again a few times, as over HTTP.
 
         Raises:
             PeerUnreachable: nobody there, the way is cut, or this transport is closed.
             PeerTimeout: request or reply were lost.
+            TransportError: the answer is larger than allowed.
         """
-        return await self._ready(address, path, bytes(body), content_type)
+        return _within(reply_limit, address, await self._ready(address, path, bytes(body), content_type))
 
     async def knock(self, address: str, path: str, body: bytes, content_type: str) -> Reply:
         """Send, also to a node whose key is not accepted here.
@@ -169,15 +172,16 @@ class MemoryTransport:
         Raises:
             PeerUnreachable, PeerTimeout: as for `send`.
         """
-        return await self._carry(address, path, body, content_type, stranger=True)
+        reply = await self._carry(address, path, body, content_type, stranger=True)
+        return _within(CONTROL_BYTES, address, reply)
 
-    async def fetch(self, address: str, path: str) -> Reply:
+    async def fetch(self, address: str, path: str, reply_limit: int = CONTROL_BYTES) -> Reply:
         """Get what lies at this path: a request without a body and without a content type.
 
         Raises:
-            PeerUnreachable, PeerTimeout: as for `send`.
+            PeerUnreachable, PeerTimeout, TransportError: as for `send`.
         """
-        return await self._carry(address, path, b"", "")
+        return _within(reply_limit, address, await self._carry(address, path, b"", ""))
 
     async def download(self, address: str, path: str, landing: Landing) -> None:
         """Ask as `fetch` does, and let the answer land; after a break, the rest of a further answer.
@@ -241,6 +245,12 @@ class MemoryTransport:
         if verified.sha256 is not None or content_type:
             verified.came(sha256(reply.body).digest())
         return replace(reply, signer=verified.key)
+
+
+def _within(limit: int, address: str, reply: Reply) -> Reply:
+    if len(reply.body) > limit:
+        raise too_large(address, limit, len(reply.body))
+    return reply
 
 
 async def _answer(

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from flnet.errors import NotReady, TooManyMessages
+from flnet.errors import NotReady, TooManyMessages, TransportError
 from flnet.params.blob import Blob, Landing
 from flnet.security.signatures import EMPTY
+from flnet.text import text
 
 MOST_WAIT = 3600  # seconds that a peer may ask for
 OFF_LOOP_BYTES = 256 * 1024  # larger bodies are hashed in a thread
+CONTROL_BYTES = 64 * 1024  # of a request or answer that holds no model
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -40,13 +43,19 @@ class Reply:
 class Transport(Protocol):
     """Carries one body to one address and brings the reply back."""
 
-    async def send(self, address: str, path: str, body: bytes | Blob, content_type: str) -> Reply:
+    async def send(
+        self, address: str, path: str, body: bytes | Blob, content_type: str, reply_limit: int = CONTROL_BYTES
+    ) -> Reply:
         """Send to "host:port".
 
         Any answer of the peer is a Reply, errors included.
 
+        Args:
+            reply_limit: bytes that the answer may have.
+
         Raises:
             PeerUnreachable, PeerTimeout: no answer, after the attempts that the transport makes.
+            TransportError: the answer is larger than allowed.
         """
         ...
 
@@ -58,11 +67,15 @@ class Transport(Protocol):
         """
         ...
 
-    async def fetch(self, address: str, path: str) -> Reply:
+    async def fetch(self, address: str, path: str, reply_limit: int = CONTROL_BYTES) -> Reply:
         """Get what lies at this path of "host:port", in one attempt; a query may follow the path.
+
+        Args:
+            reply_limit: bytes that the answer may have.
 
         Raises:
             PeerUnreachable, PeerTimeout: no answer.
+            TransportError: the answer is larger than allowed.
         """
         ...
 
@@ -98,6 +111,18 @@ def wait_of(reply: Reply) -> float | None:
         case {"error": TooManyMessages.code, "retryAfter": int(seconds)} if 0 <= seconds <= MOST_WAIT:
             return float(seconds)
     return None
+
+
+def too_large(address: str, limit: int, got: int) -> TransportError:
+    """The failure of an answer that states, or has, more bytes than the request allows."""
+    return TransportError(
+        text("{address}: its answer may have at most {limit} bytes, and has {got} or more", address, limit, got)
+    )
+
+
+async def parsed(parse: Callable[[bytes], T], body: bytes) -> T:
+    """What `parse` makes of a body; of a large one in a thread, as the event loop would stand still."""
+    return await asyncio.to_thread(parse, body) if len(body) > CONTROL_BYTES else parse(body)
 
 
 async def sha256_of(body: bytes | memoryview | Blob | None) -> bytes:

@@ -17,7 +17,6 @@ import pytest
 from flnet.errors import ParamsRefused, PeerError, UnknownModel, UnknownTrainer, UnreadableBody
 from flnet.node.core import NodeCore
 from flnet.node.formats import (
-    CONTROL_BYTES,
     SMALLEST,
     BodyFormats,
     BufferPool,
@@ -32,6 +31,7 @@ from flnet.protocol.events import Prepared
 from flnet.protocol.messages import FLOAT16, INT8, SAFETENSORS, Announce, ModelParams, Packet
 from flnet.store.memory import MemoryStore
 from flnet.wire.binary_codec import BINARY_TYPE, HEAD_LIMIT, ZSTD, BinaryCodec, decompress
+from flnet.wire.transport import CONTROL_BYTES
 from tests.helpers import HYPER, params, peer
 from tests.rounds.helpers import declaration
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from flnet.errors import PeerUnreachable
 from flnet.fingerprints import fingerprint
 from flnet.node.trust import Introductions, Trust, introductions_of, vouched_in
-from flnet.wire.transport import Reply
+from flnet.wire.transport import CONTROL_BYTES, Reply
 from tests.security.keypairs import TestKey
 
 OWN, A, B, C = (TestKey(seed).text for seed in (1, 2, 3, 4))
@@ -24,7 +24,7 @@ class Introducer:
     def __init__(self, reply: Reply | None) -> None:
         self.reply, self.asked = reply, list[str]()
 
-    async def fetch(self, address: str, path: str) -> Reply:
+    async def fetch(self, address: str, path: str, reply_limit: int = CONTROL_BYTES) -> Reply:
         self.asked.append(address + path)
         if self.reply is None:
             raise PeerUnreachable("no connection")

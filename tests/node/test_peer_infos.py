@@ -16,7 +16,7 @@ from flnet.fingerprints import short
 from flnet.node import peer_infos as module
 from flnet.node.interface import PeerInfo, View
 from flnet.node.peer_infos import Distances, PeerInfos
-from flnet.wire.transport import Reply
+from flnet.wire.transport import CONTROL_BYTES, Reply
 from tests.node.mesh import mesh_of, until
 from tests.security.keypairs import TestKey
 
@@ -28,7 +28,7 @@ class Answers:
         self.answer = answer
         self.asked: list[str] = []
 
-    async def fetch(self, address: str, path: str) -> Reply:
+    async def fetch(self, address: str, path: str, reply_limit: int = CONTROL_BYTES) -> Reply:
         assert path == "/info"
         self.asked.append(address)
         answer = self.answer(address)

@@ -33,7 +33,7 @@ from flnet.rounds.history import HELD_ROUNDS
 from flnet.rounds.steps import Phase
 from flnet.store.base import USUAL
 from flnet.store.memory import MemoryStore
-from flnet.wire.transport import Reply
+from flnet.wire.transport import CONTROL_BYTES, Reply, too_large
 from tests.helpers import key
 from tests.node.mesh import MNIST_3_7, Linear, Mesh, mesh_of
 
@@ -245,12 +245,14 @@ class Told:
         self.reply: Reply | None = Reply(200, json.dumps(records).encode())
         self.asked: list[str] = []
 
-    async def fetch(self, address: str, path: str) -> Reply:
+    async def fetch(self, address: str, path: str, reply_limit: int = CONTROL_BYTES) -> Reply:
         assert path == PATH
         self.asked.append(address)
         await asyncio.sleep(0)
         if self.reply is None:
             raise PeerUnreachable(f"{address} refused")
+        if len(self.reply.body) > reply_limit:
+            raise too_large(address, reply_limit, len(self.reply.body))
         return self.reply
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from flnet.errors import InvalidMessage
+from flnet.names import MAX_NAME
 from flnet.node.interface import EditHyperParams
 from flnet.params.params import Digest, PeerId
 from flnet.protocol.effects import (
@@ -28,6 +29,8 @@ from flnet.protocol.effects import (
 )
 from flnet.protocol.events import Mark, Weighed, shares
 from flnet.protocol.messages import (
+    ANNOUNCE_REPLY_BYTES,
+    MAX_INCARNATION,
     MAX_PEERS,
     MOST_ROUNDS,
     Accuracy,
@@ -38,6 +41,7 @@ from flnet.protocol.messages import (
     Message,
     ModelParams,
     News,
+    Packet,
     Peer,
     Probe,
     ProbeReply,
@@ -49,6 +53,7 @@ from flnet.protocol.messages import (
     digest_of,
 )
 from flnet.protocol.updates import Contribution
+from flnet.wire.json_codec import JsonCodec
 from tests.helpers import HYPER, params, peer
 from tests.security.keypairs import TestKey
 
@@ -462,3 +467,18 @@ def test_what_stands_in_a_record_is_read_back(stated: Contribution) -> None:
 def test_what_is_no_contribution_is_not_read_as_one(view: Any) -> None:
     with pytest.raises((KeyError, TypeError, ValueError)):
         Contribution.read(view, "T", 3, "a")
+
+
+def test_the_largest_answer_to_an_announcement_is_within_its_limit() -> None:
+    name, host = "\N{GRINNING FACE}" * MAX_NAME, "a" * 63 + ("." + "a" * 63) * 2 + "." + "a" * 61
+    caller = Peer(id=name, ip=host, port=65535)
+    member = News(id=name, ip=host, port=65535, state="suspect", incarnation=MAX_INCARNATION, by=name)
+    largest = AnnounceReply(
+        announce_yourself_to_peers=[caller] * MAX_PEERS,
+        i_am=caller,
+        accepts=("a" * 40,) * 16,
+        incarnation=MAX_INCARNATION,
+        members=[member] * (2 * MAX_PEERS),
+        key="A" * 43 + "=",
+    )
+    assert ANNOUNCE_REPLY_BYTES / 2 < len(JsonCodec().encode(Packet(largest))) <= ANNOUNCE_REPLY_BYTES

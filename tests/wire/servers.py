@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 from flnet.wire.http import HttpTransport
-from flnet.wire.transport import Reply
+from flnet.wire.transport import CONTROL_BYTES, Reply
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok"
@@ -79,16 +79,16 @@ async def listening(server: Server) -> AsyncIterator[Server]:
 
 
 @asynccontextmanager
-async def transport(timeout: float = 60.0, most: int = 1_000_000) -> AsyncIterator[HttpTransport]:
-    made = HttpTransport(timeout, random.Random(0), max_reply_bytes=most)
+async def transport(timeout: float = 60.0) -> AsyncIterator[HttpTransport]:
+    made = HttpTransport(timeout, random.Random(0))
     try:
         yield made
     finally:
         await made.close()
 
 
-async def ask(http: HttpTransport, address: str, body: bytes = b"{}") -> Reply:
-    return await http.send(address, "/announce", body, "application/json")
+async def ask(http: HttpTransport, address: str, body: bytes = b"{}", reply_limit: int = CONTROL_BYTES) -> Reply:
+    return await http.send(address, "/announce", body, "application/json", reply_limit)
 
 
 async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -52,11 +52,11 @@ def test_a_large_body_is_fetched_and_one_is_sent_on_the_same_connection(run: Run
             await writer.drain()
 
     async def work() -> None:
-        async with listening(server), transport(30, most=10_000_000) as http:
+        async with listening(server), transport(30) as http:
             landing = Landing(lambda head, total: True, len(BODY), 1000)
             await http.download(server.address, "/m", landing)
             assert landing.whole() == BODY
-            assert (await ask(http, server.address, BODY)).body == BODY
+            assert (await ask(http, server.address, BODY, 10_000_000)).body == BODY
         assert (server.requests[-1][1] == BODY, server.connections) == (True, 1)
 
     server = Server(serve)

@@ -318,7 +318,7 @@ async def test_downloads_change_nothing_for_networks_that_break_none() -> None:
         net, far = serving(seed=3, drop_request=0.3, break_transfer=broken)
         for _ in range(30):
             with suppress(PeerTimeout):
-                await net.transport(A).send(B, "/", b"", "")
+                await net.transport(A).send(B, "/", b"", "", len(MODEL))
         return [len(far.came)]
 
     assert await history(0.0) == await history(1.0)

@@ -10,14 +10,11 @@ says is checked by the node when it has been decoded (`flnet.node.inbound`).
 
 from __future__ import annotations
 
-import os
 import socket
 import weakref
-from collections import Counter
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-import psutil
 from quart import Quart, Response, g, request
 from werkzeug.exceptions import Forbidden
 from werkzeug.routing import RequestRedirect
@@ -37,17 +34,16 @@ from flnet.web.auth.permissions import (
     may_act,
 )
 from flnet.web.auth.signed_requests import SignedRequests
-from flnet.web.body import CONTROL_BYTES, LimitedBody, limited_request
+from flnet.web.body import LimitedBody, limited_request
 from flnet.web.routes import SAFE_METHODS, Route, control_body
+from flnet.wire.body_memory import JSON_FACTOR, MEGABYTE, BodyMemory, memory_bytes
+from flnet.wire.transport import CONTROL_BYTES
 
 BURST, PER_SECOND = 2000.0, 200.0  # messages of one address; fifty nodes on one machine send a hundred a second
 MAX_UNDER_WAY = 512  # messages that wait for their answer at the same time
-JSON_FACTOR = 3  # times the bytes of a JSON body that its numbers take while it is read
-MEGABYTE = 1024 * 1024
 HELD_BYTES = (
     16 * MEGABYTE
 )  # of a body before it is admitted; Hypercorn hands over a few pieces of 64 KiB until then
-MIN_MEMORY, MAX_MEMORY = 64 * MEGABYTE, 2048 * MEGABYTE
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -59,28 +55,6 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-
-
-class BodyMemory:
-    """Memory for bodies that are being received: how much each caller has reserved."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.taken = Counter[str]()
-
-    def take(self, caller: str, nbytes: int) -> bool:
-        """Reserve memory if it is free: at most half of it for one caller, but always enough for one body."""
-        total, own = sum(self.taken.values()), self.taken[caller]
-        if (total and total + nbytes > self.size) or (own and own + nbytes > self.size // 2):
-            return False
-        self.taken[caller] += nbytes
-        return True
-
-    def give(self, caller: str, nbytes: int) -> None:
-        """Return it."""
-        self.taken[caller] -= nbytes
-        if self.taken[caller] <= 0:
-            del self.taken[caller]
 
 
 class Admission:
@@ -293,15 +267,6 @@ class SignInPage(RequestRedirect):
     """Redirects the browser of a stranger to the sign-in page."""
 
     code = 302
-
-
-def memory_bytes() -> int:
-    """Memory for bodies of other nodes: a quarter of what this machine has, within bounds."""
-    try:
-        whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError):  # some systems do not tell
-        whole = psutil.virtual_memory().total
-    return min(max(whole // 4, MIN_MEMORY), MAX_MEMORY)
 
 
 def host_names(node: Node, settings: Settings) -> frozenset[str]:

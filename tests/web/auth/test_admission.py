@@ -15,9 +15,9 @@ from quart import Quart
 from flnet.settings import load_settings
 from flnet.web.app import create_app
 from flnet.web.auth import admission
-from flnet.web.auth.admission import MAX_MEMORY, MIN_MEMORY, BodyMemory, memory_bytes
-from flnet.web.body import CONTROL_BYTES
 from flnet.wire.binary_codec import BINARY_TYPE
+from flnet.wire.body_memory import MAX_MEMORY, MIN_MEMORY, BodyMemory, memory_bytes
+from flnet.wire.transport import CONTROL_BYTES
 from tests.security.keypairs import verifier
 from tests.web.conftest import SETTINGS, Client
 from tests.web.fake_node import WANTED, FakeNode
