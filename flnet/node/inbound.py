@@ -256,13 +256,16 @@ def check_speaker(members: Members, message: Message, signer: str) -> None:
         raise SignatureRefused(text("the message is signed by another node than {peer}", repr(message.sender)))
 
 
-def check_trusted(trust: Trust | None, message: Message, event: Event, signer: str, me: str) -> None:
+def check_trusted(
+    trust: Trust | None, message: Message, event: Event, signer: str, me: str, caller_ip: str
+) -> None:
     """Check, in a pinned mesh, that two nodes have accepted each other before an announcement is handled.
 
     Args:
         event: what the message means here.
         signer: the public key that signed it.
         me: this node's name.
+        caller_ip: where the message came from.
 
     Raises:
         Pending: one of them has not yet; the caller waits here from now on, if it is a stranger.
@@ -270,7 +273,7 @@ def check_trusted(trust: Trust | None, message: Message, event: Event, signer: s
     if trust is None or not isinstance(message, Announce) or not isinstance(event, AnnounceReceived):
         return
     is_known = trust.trusts(signer)
-    trust.met(signer, event.peer.id, event.peer.address)
+    trust.met(signer, event.peer.id, event.peer.address, caller_ip)
     if is_known and not message.knock:
         return
     if is_known:

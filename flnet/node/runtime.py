@@ -292,7 +292,7 @@ class NodeRuntime:
         check_speaker(self.core.members, packet.message, signer)
         trainer, event = self.core.read(packet, caller_ip)
         event = self.checks.admit(packet.message, event, caller_ip)
-        check_trusted(self.trust, packet.message, event, signer, self.me.id)
+        check_trusted(self.trust, packet.message, event, signer, self.me.id, caller_ip)
         for contact in self.core.contacts(packet):
             self.deliver(None, contact)
         answer = await self._queue.ask(trainer, event)

@@ -22,6 +22,7 @@ from flnet.fingerprints import fingerprint, read_fingerprint, words_of
 from flnet.names import MAX_NAME, check_name
 from flnet.protocol.effects import Publish
 from flnet.security.ownership import check_file
+from flnet.security.rate_limits import network_of
 from flnet.security.signatures import MeshKey, NodeKey
 from flnet.security.signing import RequestSigner, RequestVerifier
 from flnet.security.trust_book import MOST_KEPT, TrustBook, TrustEntry, fingerprint_of
@@ -160,9 +161,9 @@ class Trust:
         """Whether the node with this key introduces others here."""
         return self._book.is_introducer(key)
 
-    def met(self, key: str, name: str, address: str) -> None:
-        """A node showed this key, by calling or by being called; a stranger's waits from then on."""
-        self._tell(self._book.met(key, name, address, self._now()))
+    def met(self, key: str, name: str, address: str, caller: str = "") -> None:
+        """A node showed this key, by calling (from the IP address `caller`) or by being called; a stranger's waits."""
+        self._tell(self._book.met(key, name, address, self._now(), network_of(caller)))
 
     def vouches(self) -> Sequence[tuple[str, str]]:
         """Fingerprints and names of those whom this node vouches for."""
@@ -299,10 +300,10 @@ def made_of(node: NodeKey, mesh: MeshKey | None, trusts: Callable[[str], bool] |
 
     Args:
         mesh: the key that all nodes share; None in a pinned mesh.
-        trusts: whether the node with this public key may be asked; None: any.
+        trusts: whether the node with this public key may be asked, and takes part; None: any.
     """
     signer = RequestSigner(node, mesh, secrets.token_hex(8), trusts)
-    return Signing(signer, RequestVerifier(node, mesh, lambda: secrets.token_hex(16)), node)
+    return Signing(signer, RequestVerifier(node, mesh, lambda: secrets.token_hex(16), trusts), node)
 
 
 def secret_of(settings: Settings) -> str:

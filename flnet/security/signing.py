@@ -37,6 +37,7 @@ MOST_ADDRESSES = 4096
 UNPROVEN = frozenset({401, 403})  # refusals that come unsigned: who is not let in has to be told so
 WINDOW = 1024  # requests of one sender that may be under way at once
 MOST_SENDERS = 4096
+MOST_STRANGERS = 256  # senders that do not take part and are told apart
 
 
 @dataclass(frozen=True)
@@ -185,13 +186,26 @@ class RequestSigner:
 class Counters:
     """The numbers that were accepted in this session, by sender; a restarted sender counts as another one."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST_SENDERS) -> None:
+        """Args:
+        most: runs of senders that it is made for.
+        """
+        self._most = most
         self._taken: dict[tuple[str, str], tuple[int, int]] = {}  # highest, and a bit for each of the WINDOW below
 
     @property
     def full(self) -> bool:
         """Whether no further sender can be told apart: then only a new session, with new counters, helps."""
-        return len(self._taken) >= MOST_SENDERS
+        return len(self._taken) >= self._most
+
+    def forget_oldest(self) -> None:
+        """Forget the sender that came first."""
+        del self._taken[next(iter(self._taken))]
+
+    def move(self, key: str, run: str, to: Counters) -> None:
+        """Hand what is known of a sender over to others."""
+        if (taken := self._taken.pop((key, run), None)) is not None:
+            to._taken.setdefault((key, run), taken)
 
     def take(self, key: str, run: str, number: int) -> bool:
         """Note a request as taken; False if it was before, or is so old that nobody knows."""
@@ -235,13 +249,21 @@ class Caller:
 class RequestVerifier:
     """Lets requests in that a node of this mesh signed for this node, each of them once."""
 
-    def __init__(self, node: NodeKey, mesh: MeshKey | None, new_session: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        node: NodeKey,
+        mesh: MeshKey | None,
+        new_session: Callable[[], str],
+        trusts: Callable[[str], bool] | None = None,
+    ) -> None:
         """Args:
         mesh: the key that all nodes must know; None: their own keys suffice.
         new_session: gives 32 hexadecimal digits that nobody can guess.
+        trusts: whether the node with this public key takes part; None: whoever signs does.
         """
-        self._node, self._mesh, self._new_session = node, mesh, new_session
+        self._node, self._mesh, self._new_session, self._trusts = node, mesh, new_session, trusts
         self._counters = Counters()
+        self._strangers = Counters(MOST_STRANGERS)
         self.me = RequestReceiver(node.text, new_session())
 
     def admit(self, method: str, path: str, query: str, header: Header) -> Caller:
@@ -270,11 +292,27 @@ class RequestVerifier:
         )
         key = check(signed, parts.values(), self._node, self._mesh)
         sha256 = read_digest(digest)
-        if not self._counters.take(key, run, number):
+        if not self._take(key, run, number):
             raise SignatureRefused(text("this request was answered before; it is not taken a second time"))
-        if self._counters.full:  # what was signed for the session that ends is refused from now on
-            self.me, self._counters = RequestReceiver(self._node.text, self._new_session()), Counters()
         return Caller(key, sha256, signed.node)
+
+    def _take(self, key: str, run: str, number: int) -> bool:
+        """Note a request as taken; False if it was before.
+
+        Anybody can make keys, so those that do not take part have a small store of their own. They may only ask to
+        take part, which does no harm a second time: there the oldest is forgotten, and the session goes on.
+        """
+        if self._trusts is not None and not self._trusts(key):
+            is_new = self._strangers.take(key, run, number)
+            if self._strangers.full:
+                self._strangers.forget_oldest()
+            return is_new
+        self._strangers.move(key, run, self._counters)
+        is_new = self._counters.take(key, run, number)
+        if self._counters.full:  # what was signed for the session that ends is refused from now on
+            self.me = RequestReceiver(self._node.text, self._new_session())
+            self._counters, self._strangers = Counters(), Counters(MOST_STRANGERS)
+        return is_new
 
     def answer(
         self, caller: Caller, status: int, content_type: str | None, sha256: bytes | None

@@ -22,7 +22,7 @@ By = Literal["person", "settings", "introducer"]
 print_of = lru_cache(4096)(fingerprint)  # of a key; looked up with each request
 MOST_WAITING = 64  # strangers that wait at once
 MOST_KEPT = 1024  # keys that are accepted, and as many that stay out
-MOST_TOLD = 256  # strangers that people hear of in one run
+MOST_TOLD, MOST_TOLD_EACH = 256, 32  # strangers that people hear of in one run: in all, and from one place
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,8 @@ class TrustBook:
         self.accepted: dict[str, TrustEntry] = {}
         self.out: dict[str, TrustEntry] = {}
         self.waiting: OrderedDict[str, TrustEntry] = OrderedDict()
-        self._told: set[str] = set()
+        self._places: dict[str, str] = {}  # of those that wait: where they called from, which they cannot choose
+        self._told: dict[str, str] = {}  # strangers that people heard of, and their places
         self._is_full = False
         for row in rows:
             entry, is_out = read_row(row)
@@ -122,13 +123,14 @@ class TrustBook:
         entry = self.accepted.get(print_of(key))
         return entry is not None and entry.is_introducer
 
-    def met(self, key: str, name: str, address: str, at: float) -> list[Publish]:
+    def met(self, key: str, name: str, address: str, at: float, caller: str = "") -> list[Publish]:
         """A node showed this key, by calling or by being called; a stranger's waits from then on.
 
         Args:
             name: what it calls itself; empty where it has not said so.
-            address: where it can be called.
+            address: where it can be called, as it said.
             at: now, in seconds since the epoch.
+            caller: what it called from, by which strangers are bounded; empty if it was called at the address.
         """
         mark = print_of(key)
         if key == self.own or mark in self.out:
@@ -139,9 +141,12 @@ class TrustBook:
                 return []
         events = self._room()
         entry = self.waiting[mark] = TrustEntry(mark, key, name, address, at)
+        place = self._places[mark] = caller or address.rpartition(":")[0]
         if mark in self._told or len(self._told) >= MOST_TOLD:
             return events
-        self._told.add(mark)
+        if list(self._told.values()).count(place) >= MOST_TOLD_EACH:
+            return events
+        self._told[mark] = place
         words = text(
             "{peer} at {address} with the fingerprint {part} waits for a person to accept it",
             name or "a node",
@@ -280,12 +285,12 @@ class TrustBook:
             del self.out[next(iter(self.out))]
 
     def _room(self) -> list[Publish]:
-        """Make room for one stranger more; the oldest goes, of the host from which most of them called."""
+        """Make room for one stranger more; the oldest goes, of the place from which most of them called."""
+        self._places = {mark: place for mark, place in self._places.items() if mark in self.waiting}
         if len(self.waiting) < MOST_WAITING:
             return []
-        hosts = Counter(entry.address.rpartition(":")[0] for entry in self.waiting.values())
-        most = hosts.most_common(1)[0][0]
-        del self.waiting[next(m for m, e in self.waiting.items() if e.address.rpartition(":")[0] == most)]
+        ((most, _),) = Counter(self._places.values()).most_common(1)
+        del self.waiting[next(mark for mark in self.waiting if self._places[mark] == most)]
         if self._is_full:
             return []
         self._is_full = True

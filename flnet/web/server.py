@@ -164,6 +164,8 @@ class Server:
             return
         try:
             await connection.run()
+        except OSError as exc:  # such as a client that does not close its end of TLS
+            _log.debug("a connection did not end in order: %s", exc)
         except Exception:
             _log.exception("a connection failed")
         finally:

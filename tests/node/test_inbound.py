@@ -332,6 +332,6 @@ async def test_two_nodes_are_peers_only_if_both_have_accepted_each_other(
     peer = Peer(id="a", ip="10.0.0.1", port=1)
     said = Announce(i_am=peer, key=TestKey(signer).text, knock=knock)
     with pytest.raises(Pending, match=words) if words else nullcontext():
-        check_trusted(trust, said, AnnounceReceived(peer), TestKey(signer).text, "me")
+        check_trusted(trust, said, AnnounceReceived(peer), TestKey(signer).text, "me", "10.0.0.1")
     assert bool(trust.pending()) is waits
-    check_trusted(None, said, AnnounceReceived(peer), "", "me")  # of another mesh
+    check_trusted(None, said, AnnounceReceived(peer), "", "me", "")  # of another mesh

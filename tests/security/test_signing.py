@@ -6,7 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flnet.errors import PeerError, SignatureNeeded, SignatureRefused, StrangerThere, TransportError
-from flnet.security.signing import MOST_ADDRESSES, MOST_SENDERS, WINDOW, Counters, RequestSigner, RequestVerifier
+from flnet.security.signing import (
+    MOST_ADDRESSES,
+    MOST_SENDERS,
+    MOST_STRANGERS,
+    WINDOW,
+    Counters,
+    RequestSigner,
+    RequestVerifier,
+)
 from tests.security.keypairs import MESH, OTHER_MESH, RUN, SESSION, TestKey, admitted, learnt, seal, sent, verifier
 
 JSON = "application/json"
@@ -250,6 +258,33 @@ def test_a_session_ends_when_it_has_seen_too_many_senders_and_no_request_of_it_i
     assert b.me.session == "f" * 32
     with pytest.raises(SignatureNeeded):
         admitted(b, first)
+
+
+def test_keys_that_take_no_part_fill_only_a_small_store_and_end_no_session() -> None:
+    sessions = iter([SESSION, "f" * 32])
+    b = RequestVerifier(TestKey(2), None, lambda: next(sessions), {TestKey(1).text}.__contains__)
+    known = sent(learnt(seal(mesh=None), b)).headers
+    admitted(b, known)
+    for number in range(MOST_STRANGERS + 10):
+        stranger = learnt(seal(3, mesh=None, run=f"{number:016x}"), b)
+        request = sent(stranger).headers
+        admitted(b, request)
+        with pytest.raises(SignatureRefused, match="answered before"):
+            admitted(b, request)
+    assert b.me.session == SESSION
+    assert len(b._strangers._taken) < MOST_STRANGERS
+    with pytest.raises(SignatureRefused, match="answered before"):
+        admitted(b, known)
+
+
+def test_what_a_key_sent_before_it_was_accepted_is_not_taken_again_afterwards() -> None:
+    accepted: set[str] = set()
+    b = RequestVerifier(TestKey(2), None, lambda: SESSION, accepted.__contains__)
+    before = sent(learnt(seal(mesh=None), b)).headers
+    admitted(b, before)
+    accepted.add(TestKey(1).text)
+    with pytest.raises(SignatureRefused, match="answered before"):
+        admitted(b, before)
 
 
 HEADERS = ("Signature-Input", "Signature", "Content-Digest", "Flnet-Receiver", "Content-Type")

@@ -153,6 +153,22 @@ def test_strangers_are_bounded_and_those_of_the_loudest_host_go_first(monkeypatc
     assert told.count("trust_full") == 1
 
 
+def test_a_stranger_that_states_many_addresses_pushes_nobody_else_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(book, "MOST_WAITING", 3)
+    kept = TrustBook(OWN)
+    kept.met(A, "quiet", "10.0.0.1:4000", 0.0, "10.0.0.1")
+    for number, key in enumerate(MANY):
+        kept.met(key, "loud", f"10.0.1.{number}:4000", 1.0, "10.0.0.2")
+    assert len(kept.waiting) == 3 and fingerprint(A) in kept.waiting
+
+
+def test_strangers_of_one_place_do_not_silence_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(book, "MOST_TOLD_EACH", 2)
+    kept = TrustBook(OWN)
+    assert sum(len(kept.met(key, "loud", "h:1", 0.0, "10.0.0.2")) for key in MANY) == 2
+    assert kinds(kept.met(A, "quiet", "h:1", 0.0, "10.0.0.1")) == ["trust_pending"]
+
+
 def test_people_hear_of_so_many_strangers_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(book, "MOST_TOLD", 2)
     kept = TrustBook(OWN)

@@ -6,14 +6,17 @@ import io
 import logging
 import re
 import socket
+import ssl
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from flnet.cli.commands import cli
 from flnet.cli.output import OneLine, printable
-from tests.processes.harness import Harness, harness
+from tests.processes.harness import Harness, PinnedHarness, harness
 
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ [\w.]+: .*")
 START = ("node ", "page ", "mesh ", "state ", "trainers ", "sign in ", "key ")  # what `flnet run` says at first
@@ -88,6 +91,29 @@ def test_nobody_writes_lines_of_their_own_into_the_log_of_a_real_node(nodes: Har
     assert [line for line in lines if not line.isprintable()] == []
     assert [line for line in lines if not LINE.fullmatch(line) and not line.startswith(START)] == []
     assert [line for line in lines if line.startswith(FORGED)] == []
+
+
+@pytest.mark.slow
+def test_a_client_that_does_not_close_its_end_of_tls_leaves_no_line(tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    made = PinnedHarness(tmp_path)
+    try:
+        node = made.start()
+        made.up(node)
+        with socket.create_connection(("127.0.0.1", node.port), timeout=60) as line, line.dup() as below:
+            talking = context.wrap_socket(line, suppress_ragged_eofs=True)
+            talking.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            while talking.recv(4096):  # the answer, until the node closes the idle connection
+                pass
+            with suppress(ConnectionError):
+                assert below.recv(1) == b""  # it waits in vain for this end, and gives up
+            talking.detach()
+        assert node.http.get("/health").status_code == 200
+    finally:
+        made.stop()
+    lines = (tmp_path / "n0.log").read_text("utf-8").splitlines()
+    assert [line for line in lines if "Traceback" in line or "ERROR" in line] == []
 
 
 @pytest.mark.slow

@@ -15,14 +15,17 @@ from flnet.errors import NotAccepted, PeerError, SignatureNeeded, SignatureRefus
 from flnet.fingerprints import short
 from flnet.node.trust import Trust
 from flnet.protocol.messages import Announce
-from flnet.security.rate_limits import Buckets
+from flnet.security.rate_limits import Buckets, network_of
 from flnet.security.signatures import RECEIVER, UNKNOWN, read_receiver
 from flnet.security.signing import Caller, RequestVerifier
 from flnet.text import text
 from flnet.web.auth.permissions import caller_ip
 from flnet.wire.transport import sha256_of
 
-MAX_REPORTED = 256  # refusals in the event log, each address and reason once
+MAX_REPORTED, MAX_REPORTED_EACH = (
+    256,
+    16,
+)  # refusals in the event log: in all, and of one address; each reason once
 KNOCKS, KNOCKS_PER_SECOND = 10.0, 1.0  # announcements of all strangers at one address together
 
 
@@ -85,8 +88,10 @@ class SignedRequests:
 
     def report(self, ip: str, path: str, error: PeerError) -> None:
         """Write a refusal to the event log, once for each address and reason."""
-        reported = (ip, error.message)
-        if reported not in self._reported and len(self._reported) < MAX_REPORTED:
+        place = network_of(ip)
+        reported = (place, error.message)
+        of_place = sum(place == other for other, _ in self._reported)
+        if reported not in self._reported and len(self._reported) < MAX_REPORTED and of_place < MAX_REPORTED_EACH:
             self._reported.add(reported)
             self._publish(
                 "refused_here", text("a request from {caller} to {path} was refused: {reason}", ip, path, error)
@@ -108,7 +113,7 @@ class SignedRequests:
             return
         if self._trust.is_out(key) or (method, path) != ("POST", Announce.path):
             raise NotAccepted(text("the key with the fingerprint {part} is not accepted here", short(key)))
-        if seconds := self._knocks.take(ip):
+        if seconds := self._knocks.take(network_of(ip)):
             raise TooManyMessages(seconds)
 
 
