@@ -36,6 +36,7 @@
     │   ├── NotComparable         400  the node is busy, in another round, or has not averaged yet
     │   ├── NotReady              503  the trainer is loading its data, or the compute queue is busy; try again
     │   ├── NotAnnounced          403  the sender of a round's message is unknown
+    │   ├── OtherMesh             403  the caller is a node of a mesh with another name
     │   ├── AddressRefused        403  this node does not call the address of the caller
     │   ├── TooManyMessages       429  one node sent more messages than this node accepts
     │   ├── SignInNeeded          401  only the operator of this node may do this
@@ -51,6 +52,7 @@
         ├── PeerUnreachable            no connection
         │   └── StrangerThere          the key of the node at that address is not accepted; nothing was sent
         ├── PeerTimeout                no answer in time
+        ├── OtherMeshThere             a node of a mesh with another name answered
         ├── PeerRefused                the peer answered with an error
         └── Challenged                 the peer named whom a request has to be signed for; sign and repeat
 
@@ -408,6 +410,22 @@ class TooManyMessages(PeerError):
         return {"retryAfter": self.seconds}
 
 
+class OtherMesh(PeerError):
+    """The caller is a node of a mesh with another name."""
+
+    status = 403
+    code = "other_mesh"
+
+    def __init__(self, theirs: str, ours: str) -> None:
+        """Args:
+        theirs: name of the caller's mesh.
+        ours: name of this node's mesh.
+        """
+        super().__init__(
+            text("this node belongs to the mesh {mesh}, and the caller to {other} (FLNET_MESH_NAME)", ours, theirs)
+        )
+
+
 class SignInNeeded(PeerError):
     """Only the operator may do this: sign in, send the operator's token, or call from the node's own machine."""
 
@@ -531,6 +549,26 @@ class PeerTimeout(TransportError):
     """The peer did not answer in time."""
 
     code = "peer_timeout"
+
+
+class OtherMeshThere(TransportError):
+    """A node of a mesh with another name answered."""
+
+    code = "other_mesh_there"
+
+    def __init__(self, address: str, theirs: str, ours: str) -> None:
+        """Args:
+        theirs: name of the mesh of the node at the address.
+        ours: name of this node's mesh.
+        """
+        super().__init__(
+            text(
+                "{address}: the node there belongs to the mesh {mesh}, and this one to {other} (FLNET_MESH_NAME)",
+                address,
+                theirs,
+                ours,
+            )
+        )
 
 
 class PeerRefused(TransportError):

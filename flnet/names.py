@@ -10,8 +10,10 @@ from functools import lru_cache
 from flnet.text import joined, text
 
 MAX_NAME = 64
+DEFAULT_MESH = "flnet"  # of nodes that state no mesh
 MAX_HOST = 253  # characters of a whole host name (RFC 1035, 2.3.4, as it is written)
 
+_MESH = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")  # it travels in a header
 _LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")  # the underscore as container tools use it
 
 
@@ -27,6 +29,22 @@ def check_name(name: str) -> str:
     if not name.isprintable() or name != name.strip():
         raise ValueError(text("must be printable text without spaces at its ends"))
     return name
+
+
+def check_mesh_name(name: str) -> str:
+    """Hand the name of a mesh back if it may be one.
+
+    Raises:
+        ValueError: empty, longer than 64 characters, or with others than ASCII letters, digits, ".", "_" and "-".
+    """
+    if not is_mesh_name(name):
+        raise ValueError(text("must have 1 to {most} letters, digits, dots, dashes or underscores", MAX_NAME))
+    return name
+
+
+def is_mesh_name(name: str) -> bool:
+    """Whether a mesh may have this name."""
+    return _MESH.fullmatch(name) is not None
 
 
 def is_name(name: str) -> bool:

@@ -25,7 +25,7 @@ from pydantic import (
 
 from flnet.errors import SettingsError
 from flnet.fingerprints import check_key, fingerprint, read_fingerprint
-from flnet.names import check_host, check_name
+from flnet.names import DEFAULT_MESH, check_host, check_mesh_name, check_name
 from flnet.networks import Cidrs
 
 NUMBER = re.compile(r"[0-9]{1,9}")
@@ -221,6 +221,12 @@ class PlaceSettings(BaseModel):
         default=True,
         description="Whether callers on this machine need no token. Set it to false if a reverse proxy runs on "
         "this machine, or if other people have accounts on it.",
+    )
+    mesh_name: Annotated[str, AfterValidator(check_mesh_name)] = Field(
+        default=DEFAULT_MESH,
+        description="Name of the mesh: nodes with another name and this one refuse each other, so that two meshes "
+        "on one machine or network stay apart. Must be the same on all nodes. It is no secret and protects against "
+        "mistakes only.",
     )
     mesh_key: str | None = Field(
         default=None,

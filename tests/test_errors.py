@@ -35,6 +35,8 @@ SAMPLES: list[FlnetError] = [
     TooManyMessages(3),
     TooManyRequests("words", 2),
     errors.StrangerThere("10.0.0.1:4000", ""),
+    errors.OtherMesh("lab", "flnet"),
+    errors.OtherMeshThere("10.0.0.1:4000", "lab", "flnet"),
 ]
 
 

@@ -24,6 +24,7 @@ from flnet.cli.output import (
     table,
 )
 from flnet.errors import PeerUnreachable
+from flnet.names import DEFAULT_MESH
 
 USUAL = "agg1"  # the default aggregation rule, which is not shown
 
@@ -46,7 +47,7 @@ def command(address: str, as_json: bool, every: bool) -> None:
     here = [state for state in states if state != "left"]
     click.echo(
         f"{printable(me.get('id'))} at {address} is {printable(info.get('lastNodeStatus'))}; "
-        f"{here.count('alive')} of {len(here)} peers alive"
+        f"{here.count('alive')} of {len(here)} peers alive; mesh {printable(info.get('mesh', DEFAULT_MESH))}"
     )
     jobs = info.get("jobsInfo", [])
     print_table(jobs_table(jobs))

@@ -127,6 +127,7 @@ def build_node(settings: Settings) -> NodeRuntime:
         networks=networks,
         signer=signing.signer if signing else None,
         channel=pinned.channel if pinned else None,
+        mesh=settings.mesh_name,
     )
     trainers = [TrainerId(file.id) for file in files]
     name, notice_of_name = identity(folder, settings.node_id)
@@ -194,7 +195,7 @@ def assemble(
         buffers=buffers,
         bootstrap=settings.bootstrap_pairs,
     )
-    node.checks.signer, node.trust = signer, trust
+    node.checks.signer, node.trust, node.mesh_name = signer, trust, settings.mesh_name
     if trust is not None:
         trust.changed = lambda gone, come: node.deliver(None, TrustChanged(tuple(gone), tuple(come)))
     _bring_data_and_rounds(node, pool, settings, files)

@@ -12,6 +12,7 @@ from flnet.compute.queue import ComputeQueue
 from flnet.errors import NotComparable, NotReady, PeerError, Pending, UnknownPath
 from flnet.fingerprints import short
 from flnet.membership.names import NameTaken
+from flnet.names import DEFAULT_MESH
 from flnet.node.core import NodeCore
 from flnet.node.data_import import DataImports, FolderWatcher
 from flnet.node.event_log import EventLog, EventLogStore
@@ -93,6 +94,7 @@ class NodeRuntime:
     watch: FolderWatcher | None = None  # of folders into which people drop files
     signing: RequestVerifier | None = None  # of a mesh with keys: verifies signed requests
     trust: Trust | None = None  # of a pinned mesh
+    mesh_name = DEFAULT_MESH
 
     def __init__(
         self,
@@ -242,6 +244,7 @@ class NodeRuntime:
             "iAm": self.me.fields(),
             **{"fingerprint": short(self.core.members.key), "key": self.core.members.key or ""},
             "jobsInfo": [job.for_peers() for job in self.all_jobs()],
+            "mesh": self.mesh_name,
             "mode": self.trust.mode if self.trust else "keyed" if self.signing else "open",
             "lastNodeStatus": "BUSY" if self._is_busy() else "IDLE",
             "peers": list(self.peers()),

@@ -22,8 +22,16 @@ from urllib.parse import quote
 
 import httpcore
 
-from flnet.errors import Challenged, PeerRefused, PeerTimeout, PeerUnreachable, StrangerThere, TransportError
-from flnet.names import check_host, hostport
+from flnet.errors import (
+    Challenged,
+    OtherMeshThere,
+    PeerRefused,
+    PeerTimeout,
+    PeerUnreachable,
+    StrangerThere,
+    TransportError,
+)
+from flnet.names import DEFAULT_MESH, check_host, hostport
 from flnet.networks import Networks
 from flnet.params.blob import Blob, Landing
 from flnet.params.params import Rng
@@ -33,7 +41,7 @@ from flnet.wire.binary_codec import BINARY_TYPE
 from flnet.wire.body_memory import JSON_FACTOR, BodyMemory, ReplyBody, memory_bytes
 from flnet.wire.connections import Connections, Network, NotCalled, Response, key_shown
 from flnet.wire.timeouts import STEP, Budget, LinkSpeeds, TransferWatch, now
-from flnet.wire.transport import CONTROL_BYTES, Reply, sha256_of, wait_of
+from flnet.wire.transport import CONTROL_BYTES, MESH_HEADER, Reply, mesh_of, sha256_of, wait_of
 
 if TYPE_CHECKING:
     from flnet.security.tls import Channel
@@ -43,7 +51,9 @@ BAD_REQUEST = 400  # and larger statuses: the answer is a refusal
 SMALL = 64 * 1024  # bytes; such a body leaves in one write together with its head
 TEXT_REPLY_BYTES = 1024 * 1024  # larger answers hold a model
 TEXT_REPLIES_BYTES = 32 * 1024 * 1024  # for all answers up to TEXT_REPLY_BYTES that are being read
+MOST_ADDRESSES = 1024  # whose mesh is remembered
 MOST_AT_ONCE = 32  # requests to one address; further ones wait for their turn
+HEALTH = "/health"  # answered to everyone, by nodes of every version
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 _LENGTH = re.compile(r"[0-9]{1,18}")
 _STRONG_ETAG = re.compile(r'"[!#-~]{0,200}"')  # a weak one does not promise the same bytes (RFC 9110, 13.1.5)
@@ -248,6 +258,7 @@ class HttpTransport:
         signer: RequestSigner | None = None,
         networks: Networks | None = None,
         channel: Channel | None = None,
+        mesh: str = DEFAULT_MESH,
     ) -> None:
         """Open nothing yet; connections come with the first request to an address.
 
@@ -257,7 +268,10 @@ class HttpTransport:
             signer: signs what is sent and checks the answers; None in an open mesh.
             networks: in which peers are called; None: everywhere.
             channel: TLS of a pinned mesh; None: nothing is encrypted.
+            mesh: name of this node's mesh; answers of nodes of others count as failures.
         """
+        self._mesh, self._in_mesh = mesh, set[str]()  # addresses where a node of this mesh answered
+        self._stated = {} if mesh == DEFAULT_MESH else {MESH_HEADER: mesh}
         self._timeout, self._signer = timeout_seconds, signer
         self._rng = rng
         self._text_memory, self._model_memory = BodyMemory(TEXT_REPLIES_BYTES), BodyMemory(memory_bytes())
@@ -378,6 +392,8 @@ class HttpTransport:
         self, address: str, path: str, request: Request, deadline: float, read: Read[Result]
     ) -> Result:
         """One request, and its answer read by `read`; an error says whether the next one may succeed."""
+        if request.verb == "POST" and self._must_ask_mesh(address):
+            await self._once(address, HEALTH, Request("GET"), deadline, partial(self._reply, CONTROL_BYTES))
         try:
             return await self._once(address, path, request, deadline, read)
         except Challenged:
@@ -397,8 +413,11 @@ class HttpTransport:
             async with (
                 timer,
                 self._turns.setdefault(address, asyncio.Semaphore(MOST_AT_ONCE)),
-                (request.connections or self._connections).stream(_asked(url, request, watch, signed)) as response,
+                (request.connections or self._connections).stream(
+                    _asked(url, request, watch, {**self._stated, **(signed.headers if signed else {})})
+                ) as response,
             ):
+                self._check_mesh(address, response)
                 verified = await self._verified(address, response, watch, signed) if signed else None
                 result = await read(response, watch, verified)
         except _FAILURES as exc:
@@ -408,6 +427,26 @@ class HttpTransport:
             self._under_way.discard(timer)
         watch.finished()
         return result
+
+    def _must_ask_mesh(self, address: str) -> bool:
+        """Whether the node at an address has to show its mesh before it hears of this one.
+
+        Nodes of earlier versions know no meshes, and would take this one in. Keys keep them out of other meshes.
+        """
+        return self._mesh != DEFAULT_MESH and self._signer is None and address not in self._in_mesh
+
+    def _check_mesh(self, address: str, response: Response) -> None:
+        """Raise OtherMeshThere for an answer of another mesh; a refusal may come from below flnet and state none."""
+        stated = response.header(MESH_HEADER)
+        if stated is None and response.status >= BAD_REQUEST:
+            return
+        if (theirs := mesh_of(stated)) != self._mesh:
+            self._in_mesh.discard(address)
+            raise OtherMeshThere(address, theirs, self._mesh)
+        if self._mesh != DEFAULT_MESH:
+            if len(self._in_mesh) >= MOST_ADDRESSES:
+                self._in_mesh.clear()
+            self._in_mesh.add(address)
 
     async def _signed_request(self, address: str, url: httpcore.URL, request: Request) -> SignedRequest | None:
         if self._signer is None:
@@ -467,9 +506,9 @@ class HttpTransport:
 
 
 def _asked(
-    url: httpcore.URL, request: Request, watch: TransferWatch, signed: SignedRequest | None
+    url: httpcore.URL, request: Request, watch: TransferWatch, further: Mapping[str, str]
 ) -> httpcore.Request:
-    """The request of one attempt."""
+    """The request of one attempt, with further headers."""
     body = request.body
     watch.begins(0 if body is None else len(body))
     headers = {
@@ -477,7 +516,7 @@ def _asked(
         "Accept-Encoding": "identity",
         "User-Agent": "flnet",
         **request.headers,
-        **(signed.headers if signed else {}),
+        **further,
     }
     content = pieces(body, watch) if isinstance(body, Blob) else body
     return httpcore.Request(request.verb, url, headers=tuple(headers.items()), content=content)

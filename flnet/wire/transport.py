@@ -10,10 +10,12 @@ from hashlib import sha256
 from typing import Protocol, TypeVar
 
 from flnet.errors import NotReady, TooManyMessages, TransportError
+from flnet.names import DEFAULT_MESH, is_mesh_name
 from flnet.params.blob import Blob, Landing
 from flnet.security.signatures import EMPTY
 from flnet.text import text
 
+MESH_HEADER = "Flnet-Mesh"  # of requests and answers of a mesh with another name than the default
 MOST_WAIT = 3600  # seconds that a peer may ask for
 OFF_LOOP_BYTES = 256 * 1024  # larger bodies are hashed in a thread
 CONTROL_BYTES = 64 * 1024  # of a request or answer that holds no model
@@ -95,6 +97,13 @@ class Transport(Protocol):
     async def close(self) -> None:
         """Give connections back; nothing is sent afterwards."""
         ...
+
+
+def mesh_of(stated: str | None) -> str:
+    """The mesh that the header of a request or an answer states, the default one if it is absent; "?" for no name."""
+    if stated is None:
+        return DEFAULT_MESH
+    return stated if is_mesh_name(stated) else "?"
 
 
 def wait_of(reply: Reply) -> float | None:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import httpx
 
+from tests.mesh_name import MESH_NAME
+
 DEADLINE_SECONDS = 120.0
 TINY_TRAINER = '''
 """Moves one number towards this node's shard; no framework."""
@@ -56,6 +58,7 @@ def environment(folder: Path) -> dict[str, str]:
     return clean | {
         "FLNET_TRAINERS_PATH": str(trainers),
         "FLNET_COMPUTE": "thread",
+        "FLNET_MESH_NAME": MESH_NAME,
         "HOME": str(folder),
         "TMPDIR": str(folder),
     }

@@ -33,7 +33,7 @@ def running(folder: Path) -> Iterator[httpx.Client]:
     log = (folder / "node.log").open("wb")
     process = subprocess.Popen(
         [sys.executable, "-m", "flnet", "run"],
-        env=environment({**SETTINGS, **place}),
+        env=environment({**SETTINGS, **place, "MESH_NAME": "flnet"}),
         cwd=folder,
         stdout=log,
         stderr=log,

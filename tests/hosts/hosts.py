@@ -17,6 +17,7 @@ import httpx
 from tests.hosts.namespaces import PREFIX, create, inside, is_in, only_run
 from tests.hosts.rules import Rule, Rules
 from tests.hosts.switch import Switch
+from tests.mesh_name import MESH_HEADERS
 
 NETWORK, BITS = "10.66.0.0", 24  # exists inside of these namespaces only
 LOOPBACK = "127.0.0.1"
@@ -52,7 +53,8 @@ class Host:
 
     def client(self, port: int) -> httpx.Client:
         """A client on this host, for its own loopback: no rule of the switch touches it."""
-        return httpx.Client(base_url=f"http://{LOOPBACK}:{port}", transport=_Inside(self), timeout=60)
+        address = f"http://{LOOPBACK}:{port}"
+        return httpx.Client(base_url=address, headers=MESH_HEADERS, transport=_Inside(self), timeout=60)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ import psutil
 from flnet.fingerprints import fingerprint
 from flnet.security.keys import own_key
 from tests.alive import alive
+from tests.mesh_name import MESH_HEADERS, MESH_NAME
 from tests.ports import free_port
 from tests.processes.forked import Forked, fork_node
 
@@ -167,7 +168,8 @@ class Harness:
 
     def client(self, index: int, port: int) -> httpx.Client:
         """Speaks to the node from its own machine."""
-        return httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=ANSWER_SECONDS)
+        address = f"http://127.0.0.1:{port}"
+        return httpx.Client(base_url=address, headers=MESH_HEADERS, trust_env=False, timeout=ANSWER_SECONDS)
 
     def process(self, index: int, values: Mapping[str, str]) -> Process:
         """Start the process of a node."""
@@ -234,7 +236,7 @@ class PinnedHarness(Harness):
 
     def client(self, index: int, port: int) -> httpx.Client:
         """Speaks to the node as its person."""
-        shown = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        shown = MESH_HEADERS | ({"Authorization": f"Bearer {self.token}"} if self.token else {})
         return httpx.Client(
             base_url=f"https://127.0.0.1:{port}",
             headers=shown,
@@ -250,9 +252,10 @@ class PinnedHarness(Harness):
 
 
 def environment(values: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a node: those of this process, but of FLNET_* only these."""
+    """The variables of a node of the mesh of this test run: those of this process, but of FLNET_* only these."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("FLNET_")}
-    return clean | {f"FLNET_{name}": value for name, value in values.items()} | {"PYTHONPATH": str(ROOT)}
+    own = {"MESH_NAME": MESH_NAME, **values}
+    return clean | {f"FLNET_{name}": value for name, value in own.items()} | {"PYTHONPATH": str(ROOT)}
 
 
 @contextmanager

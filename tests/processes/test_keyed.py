@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.mesh_name import MESH_HEADERS
 from tests.processes.harness import RealNode, answers, harness, kept, until
 
 pytestmark = pytest.mark.slow
@@ -44,7 +45,13 @@ def test_four_nodes_with_a_key_train_and_go_on_after_a_restart_while_strangers_a
         for node in members:
             until(lambda n=node: n.history()[-1]["round"] == 1, f"a second round on {node.name}")  # type: ignore[misc]
         after = [node.history()[-1] for node in members]
-        unsigned = httpx.post(f"http://127.0.0.1:{members[0].port}/announce", json={}, trust_env=False, timeout=60)
+        unsigned = httpx.post(
+            f"http://127.0.0.1:{members[0].port}/announce",
+            json={},
+            headers=MESH_HEADERS,
+            trust_env=False,
+            timeout=60,
+        )
         modes = [node.get("/info")["mode"] for node in (members[0], open_node)]
         refused = members[0].told("refused_here")
         seen = members[0].states()

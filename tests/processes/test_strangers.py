@@ -16,11 +16,13 @@ import pytest
 from flnet.params.params import Array, Params
 from flnet.protocol.messages import HyperParams, ModelParams, Packet, Peer
 from flnet.wire.binary_codec import BINARY_TYPE, BinaryCodec
+from tests.mesh_name import MESH_NAME
 from tests.processes.harness import RealNode, harness
 from tests.processes.test_wires import LARGE, MEGA, Wires, hears
 
 pytestmark = pytest.mark.slow
 PATH = "/training/model_params"
+ENDING = f" HTTP/1.1\r\nHost: localhost\r\nFlnet-Mesh: {MESH_NAME}\r\nConnection: close\r\n\r\n"  # of a GET
 GIGA = 1024 * MEGA
 
 
@@ -77,6 +79,7 @@ def posted(node: RealNode, size: int, *parts: bytes) -> tuple[int, str, str]:
 
 def opening(size: int) -> bytes:
     head = f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: {BINARY_TYPE}\r\n"
+    head += f"Flnet-Mesh: {MESH_NAME}\r\n"
     return f"{head}Content-Length: {size}\r\n\r\n".encode()
 
 
@@ -186,7 +189,7 @@ def test_a_sound_file_for_nobody_here_is_404(node: RealNode) -> None:
     ],
 )
 def test_a_digest_that_is_none_is_answered_in_words(node: RealNode, digest: str) -> None:
-    answer = sent(node, f"GET {PATH}/{digest} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+    answer = sent(node, f"GET {PATH}/{digest}{ENDING}".encode())
     status, error, words = read(answer)
     assert status in (404, 405)
     assert error
@@ -197,8 +200,7 @@ def test_a_digest_that_is_none_is_answered_in_words(node: RealNode, digest: str)
 
 @pytest.mark.parametrize("digest", [b"\xff" * 64, "é".encode(), b"\x00", b"0" * 10**6, b" x y "])
 def test_an_address_that_is_no_address_ends_the_connection_only(node: RealNode, digest: bytes) -> None:
-    end = b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    assert shut_out(sent(node, f"GET {PATH}/".encode() + digest + end))
+    assert shut_out(sent(node, f"GET {PATH}/".encode() + digest + ENDING.encode()))
 
 
 def test_afterwards_a_round_ends_as_ever(wires: Wires) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from flnet.security.signatures import MeshKey
 from flnet.security.signing import RequestSigner
+from tests.mesh_name import MESH_HEADERS
 from tests.security.keypairs import TestKey
 from tests.threats.stranger import JSON
 
@@ -43,7 +44,7 @@ def ask(
     port: int, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None, method: str = "POST"
 ) -> Told:
     """Send one request over a connection of its own; a caller that is cut off while sending still reads the answer."""
-    headers = dict(headers or {})
+    headers = MESH_HEADERS | dict(headers or {})
     line = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_SECONDS, source_address=(HERE, 0))
     try:
         line.putrequest(method, path, skip_host="Host" in headers, skip_accept_encoding=True)

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.mesh_name import MESH_NAME
 from tests.processes.harness import RealNode, harness
 
 MEGA = 1024 * 1024
@@ -35,6 +36,7 @@ def head(path: str, content_type: str = JSON, method: str = "POST", **headers: A
     """The head of a request; `_` in the names of headers stands for `-`."""
     more = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
     first = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Type: {content_type}\r\n"
+    more += "" if "Flnet_Mesh" in headers else f"Flnet-Mesh: {MESH_NAME}\r\n"
     return f"{first}{more}\r\n".encode()
 
 

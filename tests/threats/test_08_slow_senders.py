@@ -14,11 +14,15 @@ import pytest
 
 from flnet.web import body, server
 from flnet.web.server import MAX_PER_ADDRESS
+from tests.mesh_name import MESH_NAME
 from tests.processes.harness import RealNode, harness, until
 from tests.threats.conftest import Serve
 
 MANY = 1500
-REQUEST = b"POST /training/model_params HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+REQUEST = (
+    b"POST /training/model_params HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    b"Flnet-Mesh: %s\r\n" % MESH_NAME.encode()
+)
 STARTS = (
     b"",
     b"G",

@@ -15,6 +15,7 @@ from flnet.membership.state import MeshState
 from flnet.protocol.events import AnnounceReceived, ProbeReceived
 from flnet.protocol.messages import MAX_PEERS, News, Peer
 from tests.helpers import peer
+from tests.mesh_name import MESH_HEADERS
 from tests.processes.harness import RealNode
 from tests.threats.stranger import MEGA, peak, post, target
 
@@ -59,7 +60,8 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealNode]:
 
 @pytest.mark.slow
 def test_a_real_node_under_a_flood_keeps_its_memory_and_answers_persons(node: RealNode) -> None:
-    with httpx.Client(base_url=f"http://127.0.0.1:{node.port}", trust_env=False, timeout=60) as stranger:
+    address = f"http://127.0.0.1:{node.port}"
+    with httpx.Client(base_url=address, headers=MESH_HEADERS, trust_env=False, timeout=60) as stranger:
         answers: Counter[int] = Counter()
 
         def flood(count: int, name: str) -> None:

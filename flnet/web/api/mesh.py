@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from flnet.errors import StillThere, UnknownPeer
-from flnet.names import is_name
+from flnet.names import DEFAULT_MESH, is_name
 from flnet.node import interface
 from flnet.node.interface import Node, PeerInfo
 from flnet.protocol.messages import LAST_ROUND, HexDigest, Name, Peer, StateWord, Unit
@@ -117,6 +117,7 @@ class InfoView(View):
     iAm: Peer  # as it stands on the wire
     fingerprint: str = Field(default="", description="short fingerprint of this node's key")
     key: str = Field(default="", description="the public key by which this node is known")
+    mesh: str = Field(default=DEFAULT_MESH, description="name of the mesh (docs/settings.md, FLNET_MESH_NAME)")
     mode: Literal["open", "keyed", "pinned"] = Field(
         default="open", description="which nodes may take part (docs/settings.md, FLNET_MESH_MODE)"
     )

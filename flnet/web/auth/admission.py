@@ -19,7 +19,8 @@ from quart import Quart, Response, g, request
 from werkzeug.exceptions import Forbidden
 from werkzeug.routing import RequestRedirect
 
-from flnet.errors import NotReady, SignatureNeeded, SignInNeeded, TooManyMessages
+from flnet.errors import NotReady, OtherMesh, SignatureNeeded, SignInNeeded, TooManyMessages
+from flnet.names import DEFAULT_MESH
 from flnet.node.interface import Node
 from flnet.security.rate_limits import Buckets, network_of
 from flnet.settings import Settings
@@ -37,9 +38,10 @@ from flnet.web.auth.signed_requests import SignedRequests
 from flnet.web.body import LimitedBody, limited_request
 from flnet.web.routes import SAFE_METHODS, Route, control_body
 from flnet.wire.body_memory import JSON_FACTOR, MEGABYTE, BodyMemory, memory_bytes
-from flnet.wire.transport import CONTROL_BYTES
+from flnet.wire.transport import CONTROL_BYTES, MESH_HEADER, mesh_of
 
 BURST, PER_SECOND = 2000.0, 200.0  # messages of one address; fifty nodes on one machine send a hundred a second
+MOST_OTHER_MESHES = 64  # refusals of other meshes in the event log, each caller and name once
 MAX_UNDER_WAY = 512  # messages that wait for their answer at the same time
 HELD_BYTES = (
     16 * MEGABYTE
@@ -82,11 +84,13 @@ class Admission:
         self._names = host_names(node, settings)
         self._messages = Buckets(BURST, PER_SECOND)
         self._under_way: weakref.WeakSet[LimitedBody] = weakref.WeakSet()
+        self._other_meshes = set[tuple[str, str]]()  # whose refusal people heard of, by caller and name
         self.memory = BodyMemory(memory_bytes())
         self.steps = (
             self.limit_messages,
             self.check_host,
             self.check_origin,
+            self.check_mesh_name,
             self.check_permission,
             self.check_signature,
             self.check_reader,
@@ -101,6 +105,7 @@ class Admission:
         app.before_request(self.admit)
         app.teardown_request(self.release)
         app.after_request(add_security_headers)
+        app.after_request(self.state_mesh)
 
     async def admit(self) -> None:
         """Admit the current request.
@@ -161,6 +166,26 @@ class Admission:
             )
         if origin is None and site is None and self._permissions.is_session():
             raise Forbidden(text("this request does not say from which page it comes; use this node's own page"))
+
+    def check_mesh_name(self) -> None:
+        """Refuse nodes of a mesh with another name; people and their programs state none.
+
+        Raises:
+            OtherMesh: the caller is such a node.
+        """
+        stated, ours = request.headers.get(MESH_HEADER), self._settings.mesh_name
+        if stated is None and g.who is not Who.NODES:
+            return
+        if (theirs := mesh_of(stated)) == ours:
+            return
+        refusal = OtherMesh(theirs, ours)
+        caller = caller_ip()
+        if (caller, theirs) not in self._other_meshes and len(self._other_meshes) < MOST_OTHER_MESHES:
+            self._other_meshes.add((caller, theirs))
+            words = text("a request from {caller} to {path} was refused: {reason}", caller, request.path, refusal)
+            self._node.feed.publish("refused_here", words)
+        g.states_mesh = True
+        raise refusal
 
     def check_permission(self) -> None:
         """Let only the operator use the operator's routes, and nobody a route that does not say who may use it.
@@ -224,6 +249,12 @@ class Admission:
         request.body = body
         if isinstance(held, LimitedBody):
             held.hand_over(body)
+
+    async def state_mesh(self, answer: Response) -> Response:
+        """Add the name of the mesh to an answer; the default one only where it is the reason of a refusal."""
+        if self._settings.mesh_name != DEFAULT_MESH or g.get("states_mesh"):
+            answer.headers[MESH_HEADER] = self._settings.mesh_name
+        return answer
 
     async def release(self, _: BaseException | None) -> None:
         """Give back what the current request has taken, once it is answered or has failed."""

@@ -12,6 +12,7 @@ import orjson
 from quart import Response, request
 
 from flnet.errors import InvalidMessage
+from flnet.names import DEFAULT_MESH, MAX_NAME
 from flnet.node.event_log import FeedItem
 from flnet.node.interface import EditHyperParams, Node, Order, Points
 from flnet.params.params import TrainerId
@@ -115,6 +116,7 @@ async def page_data(node: Node, host: str, t: Translate, *, acts: bool = True) -
         "other_jobs": [other for other in elsewhere if not any(same_job(other.job, job) for job in jobs)],
         "phases": PHASES,
         "rows": rows,
+        "mesh_name": one_line(info.get("mesh", DEFAULT_MESH), MAX_NAME),
         "waiting": keys.waiting if keys is not None else (),
         "pinned": node.trust is not None,
         "own": identity_of(info.get("key", "")),
