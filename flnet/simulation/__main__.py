@@ -18,9 +18,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = _parser().parse_args(arguments)
     if given.replay is not None:
-        reduction = Reduction(given.nodes, given.actions, given.mild, given.asynchronous)
+        reduction = Reduction(given.nodes, given.actions, given.mild, given.asynchronous, given.hostile)
         return int(replay(given.replay, reduction, _print) is not None)
-    options = Options(given.schedules, given.seed, given.jobs, asynchronous=given.asynchronous)
+    kinds = {"asynchronous": given.asynchronous, "hostile": given.hostile}
+    options = Options(given.schedules, given.seed, given.jobs, given.most, **kinds)
     return int(search(options, _print) > 0)
 
 
@@ -36,6 +37,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--actions", type=_numbers, help="for a replay: only these actions, as 0,3,4 or none")
     parser.add_argument(
         "--asynchronous", action="store_true", help="run asynchronous meshes, without common rounds"
+    )
+    parser.add_argument("--hostile", action="store_true", help="add a member that says whatever may do harm")
+    parser.add_argument(
+        "--most", type=int, default=5, help="number of broken schedules after which the search ends"
     )
     parser.add_argument("--mild", type=_names, default=(), help="for a replay: leave out these faults")
     return parser

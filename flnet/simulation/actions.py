@@ -50,15 +50,15 @@ class Actions:
             "trigger": lambda node, a: cluster.trigger(node.id),
             "series": lambda node, a: cluster.trigger(node.id, 2 + int(a.size * 3)),
             "goal": lambda node, a: cluster.trigger(node.id, 2 + a.other % 6, GOALS[int(a.size * len(GOALS))]),
-            "stop": lambda node, a: self._command(node, SeriesStopped()),
-            "pause": lambda node, a: self._command(node, Paused()),
-            "resume": lambda node, a: self._command(node, Resumed()),
+            "stop": lambda node, a: self.command(node, SeriesStopped()),
+            "pause": lambda node, a: self.command(node, Paused()),
+            "resume": lambda node, a: self.command(node, Resumed()),
             "go back": self._roll_back,
-            "new data": lambda node, a: self._command(node, DataChanged(declared(), initial(a.other))),
-            "new examples": lambda node, a: self._command(node, DataChanged(declared(), initial(0), 1 + a.other)),
-            "schedule": lambda node, a: self._command(node, RoundTriggered(why="it is time")),
-            "hours end": lambda node, a: self._command(node, WillingnessChanged("outside of its hours")),
-            "hours begin": lambda node, a: self._command(node, WillingnessChanged()),
+            "new data": lambda node, a: self.command(node, DataChanged(declared(), initial(a.other))),
+            "new examples": lambda node, a: self.command(node, DataChanged(declared(), initial(0), 1 + a.other)),
+            "schedule": lambda node, a: self.command(node, RoundTriggered(why="it is time")),
+            "hours end": lambda node, a: self.command(node, WillingnessChanged("outside of its hours")),
+            "hours begin": lambda node, a: self.command(node, WillingnessChanged()),
             "kill": lambda node, a: self.kill(node, refuses=a.size < 0.5),
             "kill and lose the disk": self._lose_disk,
             "forget": self._forget,
@@ -106,7 +106,7 @@ class Actions:
             node.disk.fails = False
             node.local.rate = node.slowness = 1.0
             for command in (SeriesStopped(), Resumed(), WillingnessChanged()):
-                self._command(node, command)
+                self.command(node, command)
 
     def disturb(self, ending: str, node: SimulatedNode, size: float) -> None:
         """Disturb one node in the middle of a round, in one of the ways of ENDINGS.
@@ -133,7 +133,8 @@ class Actions:
             case _:
                 pass
 
-    def _command(self, node: SimulatedNode, event: Event) -> None:
+    def command(self, node: SimulatedNode, event: Event) -> None:
+        """Let a person or a schedule say something to a node."""
         try:
             node.hear(TRAINER, event)
         except PeerError as exc:
@@ -141,7 +142,7 @@ class Actions:
 
     def _roll_back(self, node: SimulatedNode, action: Action) -> None:
         if node.models:
-            self._command(node, node.models[sorted(node.models)[int(action.size * len(node.models))]])
+            self.command(node, node.models[sorted(node.models)[int(action.size * len(node.models))]])
 
     def _lose_disk(self, node: SimulatedNode, action: Action) -> None:
         self.kill(node, refuses=action.size < 0.5)
@@ -151,7 +152,7 @@ class Actions:
     def _forget(self, node: SimulatedNode, action: Action) -> None:
         """Kill the node that started the newest round, and restart it without its disk before it is missed."""
         newest = max((n.job.key for n in self.cluster.alive if n.job.key), default=None)
-        node = self.cluster.nodes[newest.initiator] if newest else node
+        node = self.cluster.nodes.get(newest.initiator, node) if newest else node
         if node.is_dead:
             return
         self._lose_disk(node, action)

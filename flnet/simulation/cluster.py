@@ -17,7 +17,7 @@ from flnet.membership.probing import Pauses
 from flnet.node.core import NodeCore
 from flnet.node.performer import restored_of
 from flnet.params.arithmetic import distance
-from flnet.params.params import PeerId, TrainerId
+from flnet.params.params import Digest, PeerId, TrainerId
 from flnet.protocol.effects import Average, Evaluate, Train
 from flnet.protocol.events import Averaged, Evaluated, Event, MeshStarted, RoundTriggered, SumSpoilt
 from flnet.protocol.messages import SAFETENSORS, Peer
@@ -44,15 +44,17 @@ class Cluster(Environment):
         pauses: Pauses | None = None,
         listen: Listen | None = None,
         rules: Rules | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         """Args:
         listen: is called with everything that happens.
         rules: of the rounds, the same on all nodes.
+        ledger: checks the invariants, instead of the usual one.
         """
         self.rules = rules
         self.rng = Random(seed)
         self.clock = VirtualClock()
-        self.ledger = VersionLedger() if rules is not None and rules.asynchronous else Ledger()
+        self.ledger = ledger or (VersionLedger() if rules is not None and rules.asynchronous else Ledger())
         self.network = SimulatedNetwork(self.clock, self.rng, faults or Faults())
         self.calls = Calls(self.network, self.ledger)
         self.nodes: dict[PeerId, SimulatedNode] = {}
@@ -78,10 +80,14 @@ class Cluster(Environment):
         self._runs += 1
         run, waits = f"run {self._runs}", self._waits
         core = NodeCore(me, [TRAINER], waits, pauses=self.pauses, accepts=accepts, rules=self.rules, run=run)
-        node = SimulatedNode(core, self)
+        node = self.make_node(core)
         self.nodes[node.id] = node
         self.network.nodes[node.address] = node
         return node
+
+    def make_node(self, core: NodeCore) -> SimulatedNode:
+        """A node with this core."""
+        return SimulatedNode(core, self)
 
     def name_of(self, number: int) -> str:
         """The id of a node by its number, from 0; ids decide which nodes train in a round."""
@@ -149,6 +155,10 @@ class Cluster(Environment):
         """Open all ways that were cut."""
         self.network.cuts.clear()
 
+    def accuracy_of(self, node: PeerId, digest: Digest) -> float:
+        """The accuracy of a model on the test data of a node."""
+        return accuracy(node, digest)
+
     def begins(self, node: SimulatedNode, owner: TrainerId | None, effect: Train | Average | Evaluate) -> None:
         """Start a piece of work for a node, which is told the result later."""
         seconds, event = self.work(node, effect)
@@ -160,7 +170,7 @@ class Cluster(Environment):
             case Train():
                 return train(self.rng, self.faults, effect, node.slowness)
             case Evaluate(key, _, shared, split=split):
-                measured = Evaluated(key, shared.digest, accuracy(node.id, shared.digest), split=split)
+                measured = Evaluated(key, shared.digest, self.accuracy_of(node.id, shared.digest), split=split)
                 return QUICK * node.slowness, measured
             case Average():
                 return QUICK * node.slowness, self._average(node, effect)

@@ -144,6 +144,10 @@ class Environment(ABC):
         self.network.faults = faults
 
     @abstractmethod
+    def accuracy_of(self, node: PeerId, digest: Digest) -> float:
+        """The accuracy of a model on the test data of a node."""
+
+    @abstractmethod
     def begins(self, node: SimulatedNode, owner: TrainerId | None, effect: Train | Average | Evaluate) -> None:
         """Start a piece of work for a node, which is told the result later."""
 
@@ -346,8 +350,9 @@ class SimulatedNode:
         record = self.job.record_of(exchanged[0])
         assert record is not None and record.digest is not None
         own = record.digest
-        before, after = accuracy(self.id, own), accuracy(self.id, adopted.digest)
-        self._environment.ledger.adopted(self.id, own, before, after, THRESHOLD)
+        environment = self._environment
+        before, after = environment.accuracy_of(self.id, own), environment.accuracy_of(self.id, adopted.digest)
+        environment.ledger.adopted(self.id, own, before, after, THRESHOLD)
 
     def _perform(self, owner: TrainerId | None, effect: Effect) -> None:
         environment = self._environment

@@ -5,10 +5,7 @@ The checks of a mesh at rest come first: agreement, one common model, complete r
 
 from __future__ import annotations
 
-import gc
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from flnet.membership.probing import HELP_TICKS, MAX_DOUBT, Pauses, suspicion_ticks
 from flnet.membership.roster import State
@@ -20,7 +17,7 @@ from flnet.rounds.staleness import LATE
 from flnet.simulation.actions import Actions
 from flnet.simulation.cluster import Cluster, Listen
 from flnet.simulation.invariants import InvariantBroken
-from flnet.simulation.schedule import Faults, Reduction, Schedule, described_action, draw
+from flnet.simulation.schedule import Faults, Schedule, described_action
 
 
 def agreement_bound(pauses: Pauses, size: int) -> float:
@@ -197,69 +194,22 @@ MOST_TO_REST = 20  # in so many timeouts of an average, all rounds must close
 MOST_OF_A_ROUND = 4  # likewise for a single round
 
 
-@dataclass(frozen=True)
-class Failure:
-    """A schedule that failed, and why."""
-
-    schedule: Schedule
-    reason: str
-
-    @property
-    def kind(self) -> str:
-        """The reason without names and numbers, which is equal for the same bug in different runs."""
-        text = re.sub(r"\[.*?\]|\(.*?\)|\{.*?\}|'.*?'|\bn\d+\b|\d[\d.]*", "", self.reason)
-        return " ".join(text.split(":")[0].split()[:9])
-
-
-def play(schedule: Schedule, listen: Listen | None = None) -> Failure | None:
-    """Run a schedule to its end; the failure, if there is one.
-
-    Args:
-        listen: is called with everything that happens.
-    """
-    run = Play(schedule, listen)
-    try:
-        run.run()
-    except InvariantBroken as exc:
-        return Failure(schedule, str(exc))
-    except Exception as exc:  # an unforeseen exception is a failure, too
-        return Failure(schedule, f"{type(exc).__name__}: {exc}")
-    finally:
-        run.cluster.end()
-    return None
-
-
-def broken_by(seeds: Iterable[int], most: int = 1, asynchronous: bool = False) -> list[Failure]:
-    """Run the schedules of these seeds until so many have failed, and return the failures.
-
-    Python's collector of reference cycles, which takes a fifth of the time, is off until the end.
-    """
-    failures: list[Failure] = []
-    gc.disable()
-    gc.freeze()
-    try:
-        for seed in seeds:
-            failure = play(Reduction(asynchronous=asynchronous).of(draw(seed)))
-            if failure is not None:
-                failures.append(failure)
-            if len(failures) >= most:
-                break
-    finally:
-        gc.enable()
-        gc.collect()
-        gc.unfreeze()
-    return failures
-
-
 class Play:
     """One run of one schedule."""
 
     def __init__(self, schedule: Schedule, listen: Listen | None = None) -> None:
         self.schedule = schedule
-        self.cluster = Cluster(
-            schedule.size, schedule.seed, schedule.faults, schedule.waits, schedule.pauses, listen, schedule.rules
-        )
-        self.actions = Actions(self.cluster)
+        self.cluster = self.make_cluster(listen)
+        self.actions = self.make_actions()
+
+    def make_actions(self) -> Actions:
+        """What performs the actions of the schedule."""
+        return Actions(self.cluster)
+
+    def make_cluster(self, listen: Listen | None) -> Cluster:
+        """The mesh of the schedule."""
+        s = self.schedule
+        return Cluster(s.size, s.seed, s.faults, s.waits, s.pauses, listen, s.rules)
 
     def run(self) -> None:
         """Run the schedule, and check everything.
@@ -268,16 +218,7 @@ class Play:
             InvariantBroken: a check failed.
         """
         cluster, schedule = self.cluster, self.schedule
-        cluster.faults = Faults()
-        cluster.start()
-        cluster.run_for(JOINING)
-        cluster.faults = schedule.faults
-        for action in schedule.actions:
-            cluster.run_for(action.wait)
-            self._check_while_calm()
-            cluster.log("", described_action(action, schedule.size))
-            self.actions.perform(action)
-        cluster.run_for(2.0)
+        self._act()
         self._end_faults()
         self._come_to_rest()
         if self.schedule.asynchronous:
@@ -289,13 +230,41 @@ class Play:
         if not self.actions.has_lost_disks:  # a node that lost its disk may have started a round twice
             check_choices(cluster)
 
-    def _check_while_calm(self) -> None:
-        """If nothing was disturbed for long enough, all nodes must agree, although rounds go on."""
+    def _act(self) -> None:
+        """Let the nodes join, and perform all actions."""
+        cluster, schedule = self.cluster, self.schedule
+        cluster.faults = Faults()
+        cluster.start()
+        cluster.run_for(JOINING)
+        cluster.faults = schedule.faults
+        for action in schedule.actions:
+            cluster.run_for(action.wait)
+            self._check_while_calm()
+            cluster.log("", described_action(action, schedule.size))
+            self.actions.perform(action)
+        cluster.run_for(2.0)
+
+    @property
+    def size(self) -> int:
+        """How many nodes the mesh may consist of, in the view of its nodes."""
+        return self.schedule.size
+
+    def disagreements(self) -> list[str]:
+        """What nodes hold of each other wrongly."""
+        return disagreements(self.cluster)
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether nothing was disturbed for so long that all nodes must agree."""
         cluster = self.cluster
         calm = cluster.faults.is_calm and not cluster.network.cuts and not self.actions.left
         steady = all(node.local.rate == 1.0 for node in cluster.alive)
-        bound = agreement_bound(cluster.pauses, self.schedule.size)
-        if calm and steady and cluster.clock.now - self.actions.disturbed > bound:
+        bound = agreement_bound(cluster.pauses, self.size)
+        return calm and steady and cluster.clock.now - self.actions.disturbed > bound
+
+    def _check_while_calm(self) -> None:
+        """If nothing was disturbed for long enough, all nodes must agree, although rounds go on."""
+        if self.is_calm:
             self._check_agreement("though nothing had been disturbed for long")
 
     def _end_faults(self) -> None:
@@ -314,8 +283,8 @@ class Play:
         if not cluster.run_until_idle(MOST_TO_REST * self.schedule.waits.average):
             stuck = {name: f"{cluster.nodes[name].job.phase}" for name in cluster.busy()}
             raise InvariantBroken(f"rounds do not close: {stuck}")
-        end = cluster.clock.now + agreement_bound(pauses, self.schedule.size)
-        while cluster.clock.now < end and disagreements(cluster):
+        end = cluster.clock.now + agreement_bound(pauses, self.size)
+        while cluster.clock.now < end and self.disagreements():
             cluster.run_for(2 * pauses.tick)
         self._check_agreement("after all faults")
         if not cluster.run_until_idle(MOST_TO_REST * self.schedule.waits.average):
@@ -327,7 +296,7 @@ class Play:
             raise InvariantBroken(f"the disks of {troubled} work, but nothing is saved there")
 
     def _check_agreement(self, when: str) -> None:
-        if wrong := disagreements(self.cluster):
+        if wrong := self.disagreements():
             raise InvariantBroken(f"no agreement {when}: {'; '.join(wrong[:4])}")
 
     def _clean_rounds(self) -> None:

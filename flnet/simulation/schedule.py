@@ -116,6 +116,7 @@ class Schedule:
         participation: share of the nodes that train in a round.
         staleness: by how many rounds updates may be late.
         asynchronous: whether there are no common rounds.
+        hostile: what the hostile member does after the last action; empty if there is none.
     """
 
     seed: int
@@ -129,6 +130,7 @@ class Schedule:
     participation: float = 1.0
     staleness: int = 0
     asynchronous: bool = False
+    hostile: str = ""
 
     @property
     def pauses(self) -> Pauses:
@@ -160,12 +162,14 @@ class Reduction:
         actions: numbers of the actions that happen; None for all.
         mild: names of random faults that are left out.
         asynchronous: whether there are no common rounds.
+        hostile: whether there is a hostile member.
     """
 
     size: int | None = None
     actions: tuple[int, ...] | None = None
     mild: tuple[str, ...] = ()
     asynchronous: bool = False
+    hostile: bool = False
 
     def of(self, schedule: Schedule) -> Schedule:
         """The reduced schedule."""
@@ -185,6 +189,7 @@ class Reduction:
         if self.actions is not None:
             options += ["--actions", ",".join(map(str, self.actions)) or "none"]
         options += ["--asynchronous"] if self.asynchronous else []
+        options += ["--hostile"] if self.hostile else []
         return [*options, *(["--mild", ",".join(self.mild)] if self.mild else [])]
 
 
@@ -266,6 +271,7 @@ def described(schedule: Schedule) -> list[str]:
             (f"{schedule.starters} start it at once", schedule.starters > 1),
             (f"{schedule.participation:g} of them train", schedule.participation < 1),
             (f"updates may be {schedule.staleness} rounds late", schedule.staleness > 0),
+            (f"a hostile member {schedule.hostile}", bool(schedule.hostile)),
         )
         if holds
     ]

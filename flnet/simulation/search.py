@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gc
+import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 
-from flnet.simulation.playback import Failure, broken_by, play
-from flnet.simulation.schedule import FAULT_NAMES, Faults, Reduction, described, draw
+from flnet.simulation.cluster import Listen
+from flnet.simulation.hostile_play import HostilePlay, draw_hostile
+from flnet.simulation.invariants import InvariantBroken
+from flnet.simulation.playback import Play
+from flnet.simulation.schedule import FAULT_NAMES, Faults, Reduction, Schedule, described, draw
 
 CHUNK = 25  # schedules that a process runs at once
 COMMAND = "python -m flnet.simulation"
@@ -26,6 +31,7 @@ class Options:
         jobs: number of processes.
         most: failures after which the search ends.
         asynchronous: whether there are no common rounds.
+        hostile: whether there is a hostile member.
     """
 
     schedules: int
@@ -33,6 +39,68 @@ class Options:
     jobs: int = 1
     most: int = 5
     asynchronous: bool = False
+    hostile: bool = False
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A schedule that failed, and why."""
+
+    schedule: Schedule
+    reason: str
+
+    @property
+    def kind(self) -> str:
+        """The reason without names and numbers, which is equal for the same bug in different runs."""
+        text = re.sub(r"\[.*?\]|\(.*?\)|\{.*?\}|'.*?'|\bn\d+\b|\d[\d.]*", "", self.reason)
+        return " ".join(text.split(":")[0].split()[:9])
+
+
+def play(schedule: Schedule, listen: Listen | None = None) -> Failure | None:
+    """Run a schedule to its end; the failure, if there is one.
+
+    Args:
+        listen: is called with everything that happens.
+    """
+    run = HostilePlay(schedule, listen) if schedule.hostile else Play(schedule, listen)
+    try:
+        run.run()
+    except InvariantBroken as exc:
+        return Failure(schedule, str(exc))
+    except Exception as exc:  # an unforeseen exception is a failure, too
+        return Failure(schedule, f"{type(exc).__name__}: {exc}")
+    finally:
+        run.cluster.end()
+    return None
+
+
+def drawn(seed: int, hostile: bool) -> Schedule:
+    """Draw the schedule of a seed, with a hostile member or without."""
+    return draw_hostile(seed) if hostile else draw(seed)
+
+
+def broken_by(
+    seeds: Iterable[int], most: int = 1, asynchronous: bool = False, hostile: bool = False
+) -> list[Failure]:
+    """Run the schedules of these seeds until so many have failed, and return the failures.
+
+    Python's collector of reference cycles, which takes a fifth of the time, is off until the end.
+    """
+    failures: list[Failure] = []
+    gc.disable()
+    gc.freeze()
+    try:
+        for seed in seeds:
+            failure = play(Reduction(asynchronous=asynchronous).of(drawn(seed, hostile)))
+            if failure is not None:
+                failures.append(failure)
+            if len(failures) >= most:
+                break
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.unfreeze()
+    return failures
 
 
 def search(options: Options, output: Print) -> int:
@@ -56,7 +124,7 @@ def report(failure: Failure) -> Iterator[str]:
     seed = failure.schedule.seed
     yield f"seed {seed} breaks: {failure.reason}"
     reduction = shrink(failure)
-    yield from (f"    {line}" for line in described(reduction.of(draw(seed))))
+    yield from (f"    {line}" for line in described(reduction.of(drawn(seed, reduction.hostile))))
     yield f"    {command(seed, reduction)}"
 
 
@@ -67,7 +135,7 @@ def command(seed: int, reduction: Reduction) -> str:
 
 def replay(seed: int, reduction: Reduction, output: Print) -> Failure | None:
     """Run one schedule, and print everything that happens."""
-    schedule = reduction.of(draw(seed))
+    schedule = reduction.of(drawn(seed, reduction.hostile))
     for line in described(schedule):
         output(line)
     failure = play(schedule, lambda at, node, text: output(f"{at:10.3f}  {node or '-':4} {text}"))
@@ -78,13 +146,14 @@ def replay(seed: int, reduction: Reduction, output: Print) -> Failure | None:
 def _in_chunks(options: Options) -> Iterator[tuple[int, list[Failure]]]:
     last = options.seed + options.schedules
     chunks = [range(at, min(at + CHUNK, last)) for at in range(options.seed, last, CHUNK)]
+    kinds = (options.asynchronous, options.hostile)
     if options.jobs == 1:
-        yield from ((len(chunk), broken_by(chunk, len(chunk), options.asynchronous)) for chunk in chunks)
+        yield from ((len(chunk), broken_by(chunk, len(chunk), *kinds)) for chunk in chunks)
         return
     with ProcessPoolExecutor(options.jobs) as pool:
         try:
             sizes = [len(chunk) for chunk in chunks]
-            failures = pool.map(broken_by, chunks, sizes, [options.asynchronous] * len(chunks))
+            failures = pool.map(broken_by, chunks, sizes, *([kind] * len(chunks) for kind in kinds))
             yield from zip(sizes, failures, strict=True)
         finally:
             pool.shutdown(cancel_futures=True)
@@ -106,7 +175,8 @@ def shrink(failure: Failure, tries: int = TRIES) -> Reduction:
     Args:
         tries: largest number of runs.
     """
-    whole = draw(failure.schedule.seed)
+    is_hostile = bool(failure.schedule.hostile)
+    whole = drawn(failure.schedule.seed, is_hostile)
     left = tries
 
     def fails(reduction: Reduction) -> bool:
@@ -117,7 +187,7 @@ def shrink(failure: Failure, tries: int = TRIES) -> Reduction:
         again = play(reduction.of(whole))
         return again is not None and again.kind == failure.kind
 
-    best, before = Reduction(asynchronous=failure.schedule.asynchronous), None
+    best, before = Reduction(asynchronous=failure.schedule.asynchronous, hostile=is_hostile), None
     while best != before and left > 0:
         before = best
         actions = range(len(whole.actions)) if best.actions is None else best.actions

@@ -19,8 +19,8 @@ from flnet.rounds.job import Job
 from flnet.rounds.model import HeldModel
 from flnet.rounds.round import Round
 from flnet.simulation.invariants import Accepted, InvariantBroken, Ledger, VersionLedger
-from flnet.simulation.playback import broken_by, play
 from flnet.simulation.schedule import Reduction, draw
+from flnet.simulation.search import broken_by, play
 from flnet.store.base import SavedJob
 from tests.helpers import key, params, update
 from tests.simulation.helpers import forget_updates

@@ -9,9 +9,19 @@ import pytest
 from flnet.errors import IllegalStep
 from flnet.simulation import playback, search
 from flnet.simulation.__main__ import main
-from flnet.simulation.playback import Failure, broken_by, play
 from flnet.simulation.schedule import Reduction, Schedule, draw
-from flnet.simulation.search import Options, command, fewer_actions, fewer_faults, fewer_nodes, replay, shrink
+from flnet.simulation.search import (
+    Failure,
+    Options,
+    broken_by,
+    command,
+    fewer_actions,
+    fewer_faults,
+    fewer_nodes,
+    play,
+    replay,
+    shrink,
+)
 from tests.simulation.helpers import forget_updates, seeds
 
 PART = 25  # schedules in one test, to see progress
@@ -71,7 +81,7 @@ def test_the_kind_of_a_failure_has_no_names_and_no_numbers() -> None:
 
 
 def test_it_stops_after_so_many_failures_and_turns_the_collector_on_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(playback, "play", lambda schedule: Failure(schedule, "always"))
+    monkeypatch.setattr(search, "play", lambda schedule: Failure(schedule, "always"))
     assert [failure.schedule.seed for failure in broken_by(range(10), most=3)] == [0, 1, 2]
     assert gc.isenabled()
 

@@ -1,0 +1,151 @@
+"""A hostile member of a simulated mesh: its moves reach the honest nodes, and what they break is found."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from flnet.params.params import Params, PeerId
+from flnet.protocol.effects import Publish
+from flnet.simulation.__main__ import main
+from flnet.simulation.hostile import MOVES, HostileCore
+from flnet.simulation.hostile_play import (
+    ENDS,
+    HONEST,
+    MOST_ENTRIES,
+    MOST_ROUNDS,
+    HonestNode,
+    HostileCluster,
+    HostilePlay,
+    collections_in,
+    draw_hostile,
+    score,
+)
+from flnet.simulation.invariants import InvariantBroken
+from flnet.simulation.schedule import Reduction
+from flnet.simulation.search import drawn, play
+from tests.simulation.helpers import idle, play_round
+
+A, B = PeerId("n00"), PeerId("n01")
+
+
+def prepared() -> HostilePlay:
+    """A run before its first action, with nodes that have found each other."""
+    run = HostilePlay(Reduction(size=3, actions=(), hostile=True).of(draw_hostile(1)))
+    run.cluster.start()
+    run.cluster.run_for(30)
+    return run
+
+
+def mesh() -> HostileCluster:
+    """Three honest nodes and a hostile member."""
+    return prepared().cluster
+
+
+def test_every_move_is_drawn_and_a_seed_always_draws_the_same() -> None:
+    schedules = [draw_hostile(seed) for seed in range(200)]
+    assert draw_hostile(5) == draw_hostile(5) == drawn(5, hostile=True)
+    assert {action.kind for s in schedules for action in s.actions} == {*MOVES, *HONEST}
+    assert {s.hostile for s in schedules} == set(ENDS)
+    assert not drawn(5, hostile=False).hostile
+
+
+def test_the_hostile_member_takes_part_like_any_other() -> None:
+    cluster = mesh()
+    play_round(cluster, A)
+    assert cluster.hostile.id in cluster.nodes[A].job.records()[-1]["contributors"]
+    assert set(cluster.nodes) == {"n00", "n01", "n02"}
+
+
+@pytest.mark.parametrize("kind", sorted(set(MOVES) - {"forge"}))
+def test_each_move_sends_something(kind: str) -> None:
+    cluster = mesh()
+    before = cluster.network.moved.total()
+    cluster.hostile.attack(kind, Random(1))
+    assert cluster.network.moved.total() > before
+
+
+def test_a_forging_member_claims_a_perfect_model_and_then_behaves_again() -> None:
+    cluster = mesh()
+    cluster.hostile.attack("forge", Random(1))
+    cluster.trigger(A)
+    cluster.run_for(1)
+    core = cluster.hostile.core
+    assert isinstance(core, HostileCore) and core.served
+    cluster.hostile.be_silent()
+    idle(cluster)
+
+
+def test_equal_seeds_give_equal_runs() -> None:
+    def events(seed: int) -> list[tuple[float, str, str]]:
+        lines: list[tuple[float, str, str]] = []
+        play(draw_hostile(seed), lambda at, node, text: lines.append((at, node, text)))
+        return lines
+
+    assert events(4) == events(4) != events(5)
+
+
+def test_training_makes_the_model_better_for_every_node() -> None:
+    cluster = mesh()
+    before = [score(node.id, node.job.held.current.shared) for node in cluster.alive]
+    for _ in range(3):
+        play_round(cluster, A)
+    after = [score(node.id, node.job.held.current.shared) for node in cluster.alive]
+    assert all(b > a for a, b in zip(before, after, strict=True))
+    assert max(score(A, Params({"w": np.full(2, value)})) for value in (-1e30, 0.0, 1e6)) < min(after)
+
+
+# What is found.
+
+
+def test_a_worse_model_is_found() -> None:
+    cluster = mesh()
+    play_round(cluster, A)
+    node = cluster.nodes[B]
+    before = node.job.held.current
+    bad = Params({name: np.full_like(array, -50.0) for name, array in before.shared.items()})
+    node.job.held.model = before.holding(bad, 0, 1)
+    assert isinstance(node, HonestNode)
+    with pytest.raises(InvariantBroken, match="n01 takes a worse model"):
+        node.check_base(before, None)
+
+
+def test_a_live_member_that_is_dropped_is_found_where_nothing_was_disturbed() -> None:
+    run = prepared()
+    run.cluster.dropped(run.cluster.nodes[A], run.cluster.hostile.id, "peer_left")
+    run.cluster.is_calm = lambda: True
+    with pytest.raises(InvariantBroken, match="n00 drops n01, which is there"):
+        run.cluster.nodes[A]._perform(None, Publish("peer_left", "n01 left the mesh", {"peer": B}))
+
+
+def test_large_numbers_and_large_collections_are_found() -> None:
+    run = prepared()
+    run._check_state()
+    core = run.cluster.nodes[A].core
+    core.members.state.refused_at |= {str(number) for number in range(MOST_ENTRIES + 1)}
+    assert ("core.members.state.refused_at", MOST_ENTRIES + 1) in set(collections_in(core))
+    with pytest.raises(
+        InvariantBroken, match=f"n00 has {MOST_ENTRIES + 1} entries in core.members.state.refused_at"
+    ):
+        run._check_state()
+    core.members.state.refused_at.clear()
+    play_round(run.cluster, A)
+    round = run.cluster.nodes[A].job.round
+    assert round is not None
+    round.key = round.key.__class__(MOST_ROUNDS + 1, A)
+    with pytest.raises(InvariantBroken, match="n00 is in round"):
+        run._check_state()
+
+
+def test_a_mesh_that_does_not_train_under_attack_is_found() -> None:
+    run = prepared()
+    run.cluster.cut([A], [B, PeerId("n02")])
+    with pytest.raises(InvariantBroken, match="no round of all honest nodes"):
+        run._train_under_attack()
+
+
+def test_the_command_line_replays_a_schedule(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--replay", "3", "--hostile", "--nodes", "2", "--actions", "0"]) in (0, 1)
+    assert "a hostile member" in capsys.readouterr().out
