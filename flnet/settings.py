@@ -451,6 +451,27 @@ class Settings(PlaceSettings):
         le=1_000_000,
         description="Batch size on this node, instead of the b that the round was started with.",
     )
+    max_peer_epochs: int = Field(
+        default=1_000,
+        ge=1,
+        le=10_000,
+        description="Most epochs that a round started by another node may ask of this node. If it asks for more, "
+        "this node sits the round out. The same holds for the two limits that follow; what a trainer declares as "
+        "its defaults is always allowed.",
+    )
+    max_peer_batch_size: int = Field(
+        default=4_096,
+        ge=1,
+        le=1_000_000,
+        description="Largest batch, in examples, that a round started by another node may ask of this node.",
+    )
+    max_peer_batches: int = Field(
+        default=100_000,
+        ge=1,
+        le=10**12,
+        description="Most batches, in all epochs together, that a round started by another node may ask of this "
+        "node.",
+    )
     max_training_seconds: float | None = Field(
         default=None,
         gt=0,

@@ -178,7 +178,23 @@ def declared(trainer: Trainer, name: str, params: Params) -> Declaration:
     agreed = _as_agreement(trainer.agreement, name)
     label, offers = trainer.label or name, offered(trainer, name)
     words = (_as_data(info), agreed, offers, bool(trainer.personalises), trainer.turn, _merging(trainer, name))
-    return Declaration(label, trainer.defaults, threshold, shared, merge, *words)
+    return Declaration(label, trainer.defaults, threshold, shared, merge, *words, _limits(trainer, name))
+
+
+def _limits(trainer: Trainer, name: str) -> dict[str, int]:
+    """The trainer's own limits for what other nodes may ask of it."""
+    limits = dict(trainer.limits)
+    known = ("epochs", "batch_size", "batches")
+    if any(key not in known or type(most) is not int or most < 1 for key, most in limits.items()):
+        raise TrainerError(
+            text(
+                "trainer {name}: limits is {value}; expected whole numbers above 0 for some of {known}",
+                name,
+                repr(limits),
+                ", ".join(known),
+            )
+        )
+    return limits
 
 
 def _merging(trainer: Trainer, name: str) -> str:

@@ -34,6 +34,7 @@ from flnet.node.trust import Trust, pinned_of, signing_of
 from flnet.params.params import PeerId, TrainerId
 from flnet.protocol.events import TrustChanged
 from flnet.protocol.messages import Peer
+from flnet.rounds.limits import Limits
 from flnet.rounds.participation import Participation
 from flnet.rounds.schedule import Schedule
 from flnet.rounds.settings import TRAINING, Rules, Waits
@@ -219,14 +220,13 @@ def _core(settings: Settings, me: Peer, trainers: list[TrainerId], folds: bool, 
 def _tasks(
     settings: Settings, core: NodeCore, pool: ComputeQueue, rule: AggregationRule, signer: NodeKey | None
 ) -> ComputeTasks:
-    own = {"e": settings.local_epochs, "b": settings.local_batch_size}
     return ComputeTasks(
         pool,
         rule,
         PeerId(core.me.id),
         settings.seed,
         core.jobs.__getitem__,
-        own_hyper={name: value for name, value in own.items() if value is not None},
+        own_hyper=own_hyper(settings),
         encoding=encoding_of(settings.wire),
         bounds=bounds_of(settings),
         signer=signer,
@@ -264,7 +264,20 @@ def rules_of(settings: Settings) -> Rules:
     mu = method_of(settings).mu
     training: dict[str, str] = {TRAINING: f"proximal:{mu:g}"} if mu else {}
     alike = {**bounds_of(settings).stated(), **stated_rule(settings.aggregation), **training}
-    return Rules(participation, settings.max_staleness, alike, settings.rounds == "asynchronous")
+    is_asynchronous = settings.rounds == "asynchronous"
+    return Rules(participation, settings.max_staleness, alike, is_asynchronous, limits=limits_of(settings))
+
+
+def limits_of(settings: Settings) -> Limits:
+    """What starts of other nodes may ask for."""
+    most = settings.max_peer_epochs, settings.max_peer_batch_size, settings.max_peer_batches
+    return Limits(*most, own_hyper(settings))
+
+
+def own_hyper(settings: Settings) -> dict[str, int]:
+    """The hyper-parameters (e, b) that this node trains with whatever a round says."""
+    own = {"e": settings.local_epochs, "b": settings.local_batch_size}
+    return {name: value for name, value in own.items() if value is not None}
 
 
 def bounds_of(settings: Settings) -> Bounds:

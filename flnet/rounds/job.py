@@ -168,8 +168,9 @@ class Job(BaseJob[Round]):
             self.inbox.ask_later(event)
             return []
         must_agree(self.settings, event.agreement)
-        start = _start_of(event, self.held)
-        opening = Opening(event.key, event.hyper, start, series=event.series, choice=event.choice, run=event.run)
+        start, why = _start_of(event, self.held), self.settings.too_much(event.hyper)
+        words = (event.series, event.choice, event.run)
+        opening = Opening(event.key, event.hyper, start, why, True, *words)
         if self.round is not None and self.key == event.key:
             if self.round.listening:
                 return self._join(self.round, opening)
@@ -199,8 +200,17 @@ class Job(BaseJob[Round]):
 
     def _join(self, round: Round, opening: Opening) -> list[Effect]:
         awaited, told = self._start_from(opening)
-        self.settings.use(opening.hyper)
+        told += self._use(opening)
         return [*round.join(opening, awaited), *told]
+
+    def _use(self, opening: Opening) -> list[Effect]:
+        """Train by the hyper-parameters of the round that opens, unless they ask for too much."""
+        if not (opening.sits_out and opening.start):
+            self.settings.use(opening.hyper)
+            return []
+        self.peers.paces.seconds.clear()  # it says nothing of how long the others train by these
+        words = text("this node sits the round out: {reason}", opening.sits_out)
+        return [self.tell("sits_out", words, peer=opening.start.peer)]
 
     def _open(self) -> list[Effect]:
         """Leave the open round, if any, and enter the pending one."""
@@ -208,7 +218,7 @@ class Job(BaseJob[Round]):
         assert opening is not None
         left = self.round.leave(opening.key) if self.round else []
         awaited, told = self._start_from(opening)
-        self.settings.use(opening.hyper)
+        told += self._use(opening)
         self.held.enter_round()
         me, here = self.settings.my_id, self.peers.here
         choice, run = opening.choice, opening.run

@@ -69,7 +69,7 @@ def _resume_open(parts: Parts, round: Round, saved: Restored, was: Phase) -> lis
         again = _train_again(parts, round, figures.get("trains_on")) if mine.late else []
         return [*effects, *averaging.receive(mine), *again]
     if was is Phase.TRAINING and not parts.series.paused:
-        return [*effects, round.train()]
+        return [*effects, *_train_from_the_start(parts, round)]
     return [*effects, *round.decline(text("it was restarted before the start of this round had come"))]
 
 
@@ -92,6 +92,17 @@ def _resume_update(parts: Parts, round: Round, word: UpdateReceived | UpdateOffe
         parts.inbox.put(peer, word)
         parts.series.propose(Opening.told_by(word))
     return []
+
+
+def _train_from_the_start(parts: Parts, round: Round) -> list[Effect]:
+    """Begin the training of the round again, unless its start asked for more than the settings of today allow."""
+    settings = parts.settings
+    is_of_others = settings.hyper is not None and round.key.initiator != settings.my_id
+    why = settings.too_much(settings.hyper) if is_of_others and settings.hyper else ""
+    if not why:
+        return [round.train()]
+    settings.use(settings.declaration.defaults if settings.declaration else None)
+    return round.decline(why)
 
 
 def _train_again(parts: Parts, round: Round, base: str | None) -> list[Effect]:

@@ -215,7 +215,7 @@ class Round(BaseRound):
             self.gathering.choose(self.chosen or ())
         if self.gathering.sits_out:
             return [*effects, *self.rest(), self._save()]
-        why = self._why_not(opening)
+        why = opening.sits_out or self._why_not(opening)
         return [*effects, *(self._sit_out(why) if why else self._begin()), self._save()]
 
     def force(self) -> list[Effect]:

@@ -12,6 +12,7 @@ from flnet.protocol.effects import Publish
 from flnet.protocol.events import Declaration
 from flnet.protocol.messages import HyperParams, JobMessage, Peer
 from flnet.protocol.updates import RoundKey
+from flnet.rounds.limits import Limits
 from flnet.rounds.participation import Participation
 from flnet.text import text
 
@@ -59,6 +60,7 @@ class Rules:
         averaging: how far updates may move, as stated by name, where that is not as usual.
         asynchronous: there are no common rounds: each node trains and merges when it has something.
         by_person: the aggregation rule that a person chose for this job while the node ran; empty: the settings' one.
+        limits: what a start of another node may ask for; None for anything.
     """
 
     participation: Participation = field(default_factory=Participation)
@@ -66,6 +68,7 @@ class Rules:
     averaging: Mapping[str, str] = field(default_factory=dict)
     asynchronous: bool = False
     by_person: str = ""
+    limits: Limits | None = None
 
     @property
     def merging(self) -> str:
@@ -145,6 +148,11 @@ class JobSettings:
     def use(self, hyper: HyperParams | None) -> None:
         """Train with these hyper-parameters from now on; None: with those of before."""
         self.hyper = hyper or self.hyper
+
+    def too_much(self, hyper: HyperParams) -> str:
+        """Why this node does not train by these hyper-parameters in a round of another node; empty if it does."""
+        limits = self.rules.limits
+        return limits.exceeded(hyper, self.declaration) if limits and self.declaration else ""
 
     def merge_by(self, rule: str, folds: bool) -> None:
         """Merge by the aggregation rule that a person chose."""

@@ -87,6 +87,13 @@ def test_a_declaration_is_read_off_the_trainer() -> None:
         ("merge", {"bias": "max"}, "declares bias shared or merged"),
         ("defaults", {"e": 1}, r"defaults is .*; expected HyperParams\(e, u, b\)"),
         ("exchange_threshold", 2.0, "exchange_threshold is 2; expected 0 to 1"),
+        (
+            "limits",
+            {"e": 3},
+            "limits is .*; expected whole numbers above 0 for some of epochs, batch_size, batches",
+        ),
+        ("limits", {"epochs": 0}, "limits is {'epochs': 0}; expected whole numbers above 0"),
+        ("limits", {"batches": 2.5}, "limits is {'batches': 2.5}; expected whole numbers above 0"),
     ],
 )
 def test_a_wrong_declaration_is_refused(attribute: str, value: object, words: str) -> None:
