@@ -234,6 +234,12 @@ class PlaceSettings(BaseModel):
         "messages between them, and refuse messages that are not signed.",
     )
     mesh_key_file: Folder | None = Field(default=None, description="File that contains the mesh key.")
+    other_mesh_key: str | None = Field(
+        default=None,
+        description="A second mesh key that is accepted as well, while the key of a mesh is changed without stopping "
+        "it (docs/keyed-meshes.md). This node signs with mesh_key.",
+    )
+    other_mesh_key_file: Folder | None = Field(default=None, description="File that contains the second mesh key.")
     mesh_mode: Mode | None = Field(
         default=None,
         description="Which nodes may take part: open (every node that reaches this one), keyed (nodes that know "
@@ -251,6 +257,11 @@ class PlaceSettings(BaseModel):
     )
 
     @property
+    def accepts_other_mesh_key(self) -> bool:
+        """Whether two mesh keys are accepted."""
+        return self.other_mesh_key is not None or self.other_mesh_key_file is not None
+
+    @property
     def mode(self) -> Mode:
         """Which nodes may take part."""
         if self.mesh_mode == "pinned":
@@ -259,7 +270,7 @@ class PlaceSettings(BaseModel):
 
     @model_validator(mode="after")
     def _one_secret_of_each(self) -> Self:
-        for name in ("operator_token", "mesh_key"):
+        for name in ("operator_token", "mesh_key", "other_mesh_key"):
             if getattr(self, name) is not None and getattr(self, f"{name}_file") is not None:
                 raise ValueError(f"give {PREFIX}{name.upper()} or {PREFIX}{name.upper()}_FILE, not both")
         return self
@@ -272,6 +283,8 @@ class PlaceSettings(BaseModel):
             raise ValueError(f"{PREFIX}MESH_MODE=open has no use for a key: leave one of the two away")
         if self.mode == "pinned" and (self.mesh_key is not None or self.mesh_key_file is not None):
             raise ValueError(f"{PREFIX}MESH_MODE=pinned has no use for a mesh key: leave one of the two away")
+        if self.accepts_other_mesh_key and self.mode != "keyed":
+            raise ValueError(f"{PREFIX}OTHER_MESH_KEY needs a {PREFIX}MESH_KEY or {PREFIX}MESH_KEY_FILE")
         if self.mode != "pinned" and (self.trusted_peers or self.introducers):
             raise ValueError(f"{PREFIX}TRUSTED_PEERS and {PREFIX}INTRODUCERS need {PREFIX}MESH_MODE=pinned")
         return self

@@ -173,6 +173,8 @@ def test_every_setting_can_come_as_a_variable() -> None:
     for name, info in Settings.model_fields.items():
         text = written.get(name, str(info.default) if info.default is not None else "x")
         variables = {PREFIX + name.upper(): text}
+        if name.startswith("other_mesh_key"):
+            variables[f"{PREFIX}MESH_KEY"] = "k"  # which comes first
         result = getattr(load_settings({}, variables), name)
         assert result is not None, name
     both = load_settings({}, {PREFIX + name.upper(): text for name, text in written.items()})
@@ -196,6 +198,12 @@ def test_a_key_makes_a_mesh_keyed() -> None:
         ({"MESH_MODE": "open", "MESH_KEY": "swordfish"}, "no use for a key"),
         ({"MESH_MODE": "open", "MESH_KEY_FILE": "swordfish"}, "no use for a key"),
         ({"MESH_KEY": "swordfish", "MESH_KEY_FILE": "swordfish"}, "not both"),
+        ({"OTHER_MESH_KEY": "swordfish"}, "FLNET_OTHER_MESH_KEY needs a FLNET_MESH_KEY"),
+        (
+            {"MESH_MODE": "pinned", "OTHER_MESH_KEY_FILE": "swordfish"},
+            "FLNET_OTHER_MESH_KEY needs a FLNET_MESH_KEY",
+        ),
+        ({"MESH_KEY": "k", "OTHER_MESH_KEY": "swordfish", "OTHER_MESH_KEY_FILE": "swordfish"}, "not both"),
         ({"MESH_MODE": "closed"}, "'open', 'keyed' or 'pinned'"),
         ({"MESH_MODE": "pinned", "MESH_KEY": "swordfish"}, "no use for a mesh key"),
         ({"TRUSTED_PEERS": MARK}, "need FLNET_MESH_MODE=pinned"),

@@ -36,8 +36,8 @@ KEPT_SETTINGS = (
     "datasets_path", "data_partition", "trainers_path", "logging_level", "compute", "compute_threads", "device",
     "aggregation", "local_training", "personal_model", "model_choice", "leave_one_out", "seed", "wire",
     "wait_time_in_seconds_to_force_fedavg", "wait_time_in_seconds_to_force_fedavg_margin",
-    "request_timeout_in_seconds", "worker_idle_seconds", "tmp_path", "mesh_key", "mesh_key_file", "mesh_mode",
-    "mesh_name",
+    "request_timeout_in_seconds", "worker_idle_seconds", "tmp_path", "mesh_key", "mesh_key_file",
+    "other_mesh_key", "other_mesh_key_file", "mesh_mode", "mesh_name",
 )  # fmt: skip
 
 

@@ -32,6 +32,8 @@ MESHES = {
     "pinned": "pinned: whose key a person accepted takes part, with TLS",
 }
 
+TWO_KEYS = f"; two keys are accepted, until {PREFIX}OTHER_MESH_KEY is removed"
+
 
 @click.command("run")
 @settings_options
@@ -128,7 +130,7 @@ def greeting(node: NodeRuntime, settings: Settings, token: OperatorToken) -> str
     lines = {
         "node": node.me.id,
         "page": page_address(settings),
-        "mesh": MESHES[settings.mode],
+        "mesh": MESHES[settings.mode] + TWO_KEYS * settings.accepts_other_mesh_key,
         "state": settings.folder,
         "trainers": ", ".join(job["trainer_id"] for job in jobs) or "none",
     }

@@ -49,6 +49,9 @@ def command(address: str, as_json: bool, every: bool) -> None:
         f"{printable(me.get('id'))} at {address} is {printable(info.get('lastNodeStatus'))}; "
         f"{here.count('alive')} of {len(here)} peers alive; mesh {printable(info.get('mesh', DEFAULT_MESH))}"
     )
+    if (users := info.get("signWithOtherKey")) is not None:
+        names = ", ".join(map(printable, users)) or "no peer"
+        click.echo(f"two mesh keys are accepted; the second one was last used by {names}")
     jobs = info.get("jobsInfo", [])
     print_table(jobs_table(jobs))
     for line in (*version_lines(jobs), *plan_lines(jobs), *merging_lines(jobs), *figure_lines(jobs, every)):

@@ -230,7 +230,8 @@ class Node(Protocol):
 
     def info(self) -> View:
         """GET /info: {iAm, fingerprint (of this node's key, short, or ""), key, jobsInfo: [job view, ...],
-        mode ("open", "keyed", "pinned"), lastNodeStatus: "IDLE"/"BUSY", peers: [peer view, ...], version}.
+        mode ("open", "keyed", "pinned"), lastNodeStatus: "IDLE"/"BUSY", peers: [peer view, ...], version}; while two
+        mesh keys are accepted also signWithOtherKey, the ids of peers whose last request was signed with the second.
         """
         ...
 

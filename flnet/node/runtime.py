@@ -240,6 +240,10 @@ class NodeRuntime:
 
     def info(self) -> View:
         """GET /info."""
+        users = self.signing.users_of_other if self.signing is not None else None
+        changing = (
+            {} if users is None else {"signWithOtherKey": [p["id"] for p in self.peers() if p["key"] in users]}
+        )
         return {
             "iAm": self.me.fields(),
             **{"fingerprint": short(self.core.members.key), "key": self.core.members.key or ""},
@@ -249,6 +253,7 @@ class NodeRuntime:
             "lastNodeStatus": "BUSY" if self._is_busy() else "IDLE",
             "peers": list(self.peers()),
             "version": flnet.__version__,
+            **changing,
         }
 
     def all_jobs(self) -> Sequence[JobView]:

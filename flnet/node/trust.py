@@ -15,7 +15,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from flnet.errors import LocalError, SettingsError, StartError, TransportError
 from flnet.fingerprints import fingerprint, read_fingerprint, words_of
@@ -285,14 +285,19 @@ def signing_of(settings: Settings, folder: Path) -> Signing | None:
         folder: where the node's own key is.
 
     Raises:
-        SettingsError: the key of the mesh is too short, or too long.
+        SettingsError: a key of the mesh is too short or too long, or both are the same.
         StartError: a key cannot be read.
     """
     if settings.mode != "keyed":
         return None
     from flnet.security.keys import load_signer  # noqa: PLC0415 - it takes nine megabytes, which an open mesh saves
 
-    return made_of(load_signer(folder), MeshKey(secret_of(settings)))
+    secret, other = secret_of(settings), None
+    if settings.accepts_other_mesh_key:
+        other = secret_of(settings, "other_mesh_key")
+        if other == secret:
+            raise SettingsError(f"{PREFIX}OTHER_MESH_KEY is the same key as {PREFIX}MESH_KEY; leave it away")
+    return made_of(load_signer(folder), MeshKey(secret, other))
 
 
 def made_of(node: NodeKey, mesh: MeshKey | None, trusts: Callable[[str], bool] | None = None) -> Signing:
@@ -306,26 +311,27 @@ def made_of(node: NodeKey, mesh: MeshKey | None, trusts: Callable[[str], bool] |
     return Signing(signer, RequestVerifier(node, mesh, lambda: secrets.token_hex(16), trusts), node)
 
 
-def secret_of(settings: Settings) -> str:
-    """The key that all nodes of the mesh share: of the settings, or of the file that they name.
+def secret_of(settings: Settings, name: Literal["mesh_key", "other_mesh_key"] = "mesh_key") -> str:
+    """The key that all nodes of the mesh share, or the second one: of the settings, or of the file that they name.
 
     Raises:
         SettingsError: it is too short, or too long.
         StartError: the file cannot be read, or another user can change it.
     """
-    secret = settings.mesh_key
+    secret: str | None = getattr(settings, name)
     if secret is None:
-        assert settings.mesh_key_file is not None  # the settings see to that
+        path: Path | None = getattr(settings, f"{name}_file")
+        assert path is not None  # the settings see to that
         try:
-            check_file(settings.mesh_key_file, "MESH_KEY_FILE")
-            with settings.mesh_key_file.open("rb") as file:
+            check_file(path, f"{name.upper()}_FILE")
+            with path.open("rb") as file:
                 secret = file.read(MAX_FILE_BYTES).decode().strip()
         except (OSError, UnicodeDecodeError) as exc:
             words = exc.strerror if isinstance(exc, OSError) else "it is no text"
-            raise StartError(f"the key of the mesh in {settings.mesh_key_file} cannot be read: {words}") from exc
+            raise StartError(f"the key of the mesh in {path} cannot be read: {words}") from exc
     if not SHORTEST <= len(secret) <= LONGEST:
         raise SettingsError(
-            f"the key of the mesh has {len(secret)} characters; {PREFIX}MESH_KEY takes {SHORTEST} to {LONGEST} "
+            f"the key of the mesh has {len(secret)} characters; {PREFIX}{name.upper()} takes {SHORTEST} to {LONGEST} "
             "(openssl rand -base64 32 makes a good one)"
         )
     return secret

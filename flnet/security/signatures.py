@@ -234,19 +234,33 @@ class NodeKey(Protocol):
 
 
 class MeshKey:
-    """The secret that all nodes of a keyed mesh share."""
+    """The secret that all nodes of a keyed mesh share, and while it is being changed a second one.
 
-    def __init__(self, secret: str) -> None:
-        """Stretch the secret, which takes some hundredths of a second."""
-        self._key = hashlib.scrypt(secret.encode(), salt=_SALT, n=_SCRYPT_N, r=_SCRYPT_R, p=_SCRYPT_P, dklen=32)
+    Attributes:
+        accepts_other: whether there is a second one, with which nothing is signed here.
+    """
+
+    def __init__(self, secret: str, other: str | None = None) -> None:
+        """Stretch the secrets, which takes some hundredths of a second each."""
+        self._key = _stretched(secret)
+        self._other = None if other is None else _stretched(other)
+        self.accepts_other = other is not None
 
     def sign(self, data: bytes) -> bytes:
         """HMAC-SHA256, which shows that the sender knows the secret."""
         return hmac_sha256(self._key, data)
 
     def verify(self, proof: bytes, data: bytes) -> bool:
-        """Whether somebody who knows the secret made this; takes as long for any wrong proof."""
-        return hmac.compare_digest(proof, self.sign(data))
+        """Whether somebody who knows one of the secrets made this; takes as long for any wrong proof."""
+        return hmac.compare_digest(proof, self.sign(data)) or self.is_of_other(proof, data)
+
+    def is_of_other(self, proof: bytes, data: bytes) -> bool:
+        """Whether this was made with the second secret."""
+        return self._other is not None and hmac.compare_digest(proof, hmac_sha256(self._other, data))
+
+
+def _stretched(secret: str) -> bytes:
+    return hashlib.scrypt(secret.encode(), salt=_SALT, n=_SCRYPT_N, r=_SCRYPT_R, p=_SCRYPT_P, dklen=32)
 
 
 def hmac_sha256(key: bytes, data: bytes) -> bytes:

@@ -20,6 +20,7 @@ from flnet.security.signatures import (
     ReplyParts,
     RequestParts,
     RequestReceiver,
+    Signed,
     check,
     digest_field,
     read_challenge,
@@ -28,6 +29,7 @@ from flnet.security.signatures import (
     read_receiver,
     read_signed,
     sign,
+    signature_base,
 )
 from flnet.text import text
 
@@ -247,7 +249,13 @@ class Caller:
 
 
 class RequestVerifier:
-    """Lets requests in that a node of this mesh signed for this node, each of them once."""
+    """Lets requests in that a node of this mesh signed for this node, each of them once.
+
+    Attributes:
+        me: for whom requests have to be signed.
+        users_of_other: while two mesh keys are accepted, the public keys of nodes that signed their last request with
+            the second one; None if there is only one.
+    """
 
     def __init__(
         self,
@@ -264,6 +272,7 @@ class RequestVerifier:
         self._node, self._mesh, self._new_session, self._trusts = node, mesh, new_session, trusts
         self._counters = Counters()
         self._strangers = Counters(MOST_STRANGERS)
+        self.users_of_other: set[str] | None = set() if mesh is not None and mesh.accepts_other else None
         self.me = RequestReceiver(node.text, new_session())
 
     def admit(self, method: str, path: str, query: str, header: Header) -> Caller:
@@ -294,7 +303,16 @@ class RequestVerifier:
         sha256 = read_digest(digest)
         if not self._take(key, run, number):
             raise SignatureRefused(text("this request was answered before; it is not taken a second time"))
+        if self.users_of_other is not None:
+            self._note_mesh_key(key, signed, parts)
         return Caller(key, sha256, signed.node)
+
+    def _note_mesh_key(self, key: str, signed: Signed, parts: RequestParts) -> None:
+        assert self._mesh is not None and self.users_of_other is not None
+        if not self._mesh.is_of_other(signed.mesh or b"", signature_base(parts.values(), signed.covered)):
+            self.users_of_other.discard(key)
+        elif len(self.users_of_other) < MOST_SENDERS:
+            self.users_of_other.add(key)
 
     def _take(self, key: str, run: str, number: int) -> bool:
         """Note a request as taken; False if it was before.

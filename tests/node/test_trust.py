@@ -94,6 +94,18 @@ async def test_the_node_hears_who_came_and_who_is_gone() -> None:
 KEY = "correct horse battery staple"
 
 
+def test_two_different_keys_of_a_mesh_are_accepted(tmp_path: Path) -> None:
+    own_key(tmp_path)
+    file = tmp_path / "other.key"
+    file.write_text(f"{KEY}, too\n")
+    made = signing_of(Settings(mesh_key=KEY, other_mesh_key_file=file), tmp_path)
+    assert made is not None and made.verifier.users_of_other == set()
+    with pytest.raises(SettingsError, match="FLNET_OTHER_MESH_KEY is the same key as FLNET_MESH_KEY"):
+        signing_of(Settings(mesh_key=KEY, other_mesh_key=KEY), tmp_path)
+    with pytest.raises(SettingsError, match="FLNET_OTHER_MESH_KEY takes"):
+        signing_of(Settings(mesh_key=KEY, other_mesh_key="short"), tmp_path)
+
+
 def test_two_nodes_with_the_same_key_let_each_other_in(tmp_path: Path) -> None:
     keys = [own_key(tmp_path / name).text for name in "ab"]
     a, b = (signing_of(Settings(mesh_key=KEY), tmp_path / name) for name in "ab")

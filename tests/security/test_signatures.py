@@ -164,6 +164,17 @@ def test_what_could_stand_for_something_else_is_not_signed(value: str) -> None:
         signature_base({}, Covered((Component("x"),), ()))
 
 
+def test_a_second_mesh_key_is_accepted_and_signs_nothing() -> None:
+    old, new = "correct horse battery staple", "incorrect horse battery staple"
+    changing = MeshKey(new, old)
+    assert changing.sign(b"said") == MeshKey(new).sign(b"said")
+    assert changing.verify(MeshKey(old).sign(b"said"), b"said")
+    assert changing.is_of_other(MeshKey(old).sign(b"said"), b"said")
+    assert not changing.is_of_other(changing.sign(b"said"), b"said")
+    assert not changing.verify(MeshKey("another").sign(b"said"), b"said")
+    assert not MeshKey(new).is_of_other(MeshKey(old).sign(b"said"), b"said")
+
+
 def test_a_mesh_key_proves_itself_to_its_equal_only() -> None:
     assert MESH.verify(MESH.sign(b"said"), b"said")
     assert MeshKey("correct horse battery staple").verify(MESH.sign(b"said"), b"said")

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flnet.errors import PeerError, SignatureNeeded, SignatureRefused, StrangerThere, TransportError
+from flnet.security.signatures import MeshKey
 from flnet.security.signing import (
     MOST_ADDRESSES,
     MOST_SENDERS,
@@ -210,6 +211,16 @@ def test_a_signature_without_the_mesh_key_or_the_nodes_own_is_refused_in_words()
     ):
         with pytest.raises(SignatureRefused, match=words):
             admitted(receiver, headers)
+
+
+def test_who_still_signs_with_the_second_mesh_key_is_known_until_it_does_not() -> None:
+    old, new = "correct horse battery staple", "incorrect horse battery staple"
+    b = RequestVerifier(TestKey(2), MeshKey(new, old), lambda: SESSION)
+    admitted(b, sent(learnt(seal(mesh=MeshKey(old)), b)).headers)
+    assert b.users_of_other == {TestKey(1).text}
+    admitted(b, sent(learnt(seal(mesh=MeshKey(new), run="f" * 16), b)).headers)
+    assert b.users_of_other == set()
+    assert verifier().users_of_other is None
 
 
 def test_a_request_is_answered_once() -> None:

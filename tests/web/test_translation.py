@@ -46,6 +46,7 @@ ELSEWHERE = {
     "settings.py": "the node does not start; it is read in a terminal",
     "algorithms/registry.py": "a wrong setting; the node does not start",
     "security/keys.py": "the node does not start, or `flnet doctor`: read in a terminal",
+    "security/ownership.py": "the node does not start, or `flnet doctor`: read in a terminal",
     "text.py": "types",
     "fingerprints.py": "words that are read aloud, the same in all languages",
     "security/signatures.py": "headers of another program, for its author",

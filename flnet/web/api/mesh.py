@@ -125,6 +125,11 @@ class InfoView(View):
     lastNodeStatus: Literal["IDLE", "BUSY"]
     peers: list[PeerView]
     version: str
+    signWithOtherKey: list[str] | None = Field(
+        default=None,
+        description="while this node accepts two mesh keys: peers that signed their last request with the second one "
+        "(docs/keyed-meshes.md)",
+    )
 
 
 @api.get("/info", MESH, answer=InfoView)

@@ -84,6 +84,15 @@ MODES: Mapping[str, MeshMode] = {
         text("Nodes that know the common secret take part. All others are refused."),
         text("What nodes say to each other is signed but not encrypted."),
     ),
+    "changing": MeshMode(
+        text("mesh with two keys"),
+        "warn",
+        text(
+            "Nodes that know one of two common secrets take part, while the secret is being changed. Remove the "
+            "old one (FLNET_OTHER_MESH_KEY) when all nodes sign with the new one."
+        ),
+        text("What nodes say to each other is signed but not encrypted."),
+    ),
     "pinned": MeshMode(
         text("pinned mesh"),
         "calm",
@@ -120,7 +129,7 @@ def install(app: Quart, node: Node, settings: Settings) -> None:
             "locked": Markup("") if may_act() else Markup(" disabled"),
             "address": _own_address(node, settings),
             "version": __version__,
-            "mesh": MODES[settings.mode],
+            "mesh": MODES["changing" if settings.accepts_other_mesh_key else settings.mode],
         }
 
 
