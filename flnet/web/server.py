@@ -1,7 +1,8 @@
 """Serves the app with Hypercorn on one socket, and limits open connections.
 
 `bind` opens the socket before the rest of the node starts, so that a port in use is reported at once. `Server` accepts
-connections and hands each to Hypercorn. It speaks HTTP/1.1 only, and closes a connection as soon as its client is gone.
+connections and hands each to Hypercorn. It speaks HTTP/1.1 only, which `StrictConnection` sees to, and closes a connection
+as soon as its client is gone.
 `ConnectionLimits` bounds their number, in total and per client address.
 """
 
@@ -16,13 +17,16 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import cache
-from typing import cast
+from typing import Any, cast
 
+import h11
+import orjson
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.asyncio.tcp_server import TCPServer
 from hypercorn.asyncio.worker_context import WorkerContext
 from hypercorn.config import Config
-from hypercorn.events import Event, RawData, Updated
+from hypercorn.events import Event, Updated
+from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.typing import AppWrapper, LifespanState
 from quart import Quart
 
@@ -39,8 +43,6 @@ BACKLOG = 1024  # connections that wait to be accepted; a client beyond them tri
 CLOSE_SECONDS = 1.0  # for the client to close its end of TLS
 UNACKNOWLEDGED_SECONDS = 60.0  # after which the system ends a connection whose client acknowledges nothing
 TLS_HELLO = b"\x16\x03"  # the first bytes of TLS (RFC 8446, section 5.1)
-HTTP2 = b"PRI * HTTP/2"  # (RFC 9113, section 3.4)
-SWITCHING = b"HTTP/1.1 101 "  # to another protocol
 MAX_PER_ADDRESS = 512  # open connections
 MAX_CONNECTIONS = 8192
 MIN_CONNECTIONS = 64
@@ -190,7 +192,7 @@ class _Connection(TCPServer):
 
     def watch(self, on_tls: Callable[[], object] | None) -> None:
         """Let Hypercorn read through `_WatchedReader`."""
-        self._watched = _WatchedReader(self.reader, on_tls, self.idle_task.stop)
+        self._watched = _WatchedReader(self.reader, self._parse_strictly, on_tls, self.idle_task.stop)
         self.reader = cast(asyncio.StreamReader, self._watched)
 
     async def protocol_send(self, event: Event) -> None:
@@ -199,10 +201,68 @@ class _Connection(TCPServer):
             self._limits.set_idle(self, event.idle)
             if event.idle and self._watched.at_eof():
                 return  # there is no further request to wait for
-        if isinstance(event, RawData) and event.data.startswith(SWITCHING):
-            self.writer.transport.abort()
-            return
         await super().protocol_send(event)
+
+    def _parse_strictly(self) -> None:
+        spoken = self.protocol.protocol
+        assert isinstance(spoken, H11Protocol)  # nothing else is agreed on: TLS offers no protocols
+        spoken.connection = StrictConnection(
+            h11.SERVER, max_incomplete_event_size=self.config.h11_max_incomplete_size
+        )
+
+
+class StrictConnection(h11.Connection):
+    """The parser of one connection. It refuses requests that ask for another protocol, or whose end is not clear.
+
+    Hypercorn looks for WebSocket and HTTP/2 in the requests that it is handed; here none of these gets through. An offer of
+    another protocol that a client can do without is ignored (RFC 9110, section 7.8).
+    """
+
+    _refusal: str | None = None
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """The next event; a request only if it is answered.
+
+        Raises:
+            h11.RemoteProtocolError: the request is refused, and the connection ends.
+        """
+        event = super().next_event()
+        if not isinstance(event, h11.Request):
+            return event
+        self._refusal = refusal_of(event)
+        if self._refusal is not None:
+            raise h11.RemoteProtocolError(self._refusal, error_status_hint=400)
+        if any(name == b"upgrade" for name, _ in event.headers):
+            headers = [header for header in event.headers.raw_items() if header[0].lower() != b"upgrade"]
+            return h11.Request(
+                method=event.method, headers=headers, target=event.target, http_version=event.http_version
+            )
+        return event
+
+    def send(self, event: Any) -> Any:
+        """The bytes of an event; the refusal of a request gets words that Hypercorn does not give."""
+        if self._refusal is None or not isinstance(event, h11.Response):
+            return super().send(event)
+        body = orjson.dumps({"error": "bad_request", "message": self._refusal})
+        headers = [
+            ("Content-Type", "application/json"),
+            ("Content-Length", str(len(body))),
+            ("Connection", "close"),
+        ]
+        head = super().send(h11.Response(status_code=event.status_code, headers=headers))
+        return head + super().send(h11.Data(data=body))
+
+
+def refusal_of(request: h11.Request) -> str | None:
+    """Why a request is not answered, by its head; None if it is."""
+    names = {name for name, _ in request.headers}
+    if request.http_version not in (b"1.0", b"1.1"):
+        return text("this node speaks HTTP/1.1 only")
+    if any(name == b"upgrade" and b"websocket" in value.lower() for name, value in request.headers):
+        return text("this node speaks HTTP/1.1 only, and no WebSocket")
+    if b"transfer-encoding" in names and (b"content-length" in names or request.http_version == b"1.0"):
+        return text("the size of the body is stated in two ways; send Content-Length or Transfer-Encoding")
+    return None
 
 
 class _WatchedReader:
@@ -211,14 +271,16 @@ class _WatchedReader:
     def __init__(
         self,
         reader: asyncio.StreamReader,
+        on_begin: Callable[[], object],
         on_tls: Callable[[], object] | None,
         on_end: Callable[[], Awaitable[None]],
     ) -> None:
         """Args:
+        on_begin: called before the first bytes are read.
         on_tls: called when the first bytes are those of TLS.
-        on_end: called when the client sends nothing more, or begins with HTTP/2.
+        on_end: called when the client sends nothing more.
         """
-        self._reader, self._on_tls, self._on_end = reader, on_tls, on_end
+        self._reader, self._on_begin, self._on_tls, self._on_end = reader, on_begin, on_tls, on_end
         self._is_first, self._is_over = True, False
 
     def at_eof(self) -> bool:
@@ -228,13 +290,15 @@ class _WatchedReader:
     async def read(self, most: int) -> bytes:
         """The next bytes; none at the end."""
         data = b""
+        if self._is_first:
+            self._on_begin()
         try:
             data = await self._reader.read(most)
         finally:
             if self._is_first and self._on_tls is not None and data.startswith(TLS_HELLO):
                 self._on_tls()
-            if not data or (self._is_first and data.startswith(HTTP2)):
-                data, self._is_over = b"", True
+            if not data:
+                self._is_over = True
                 await self._on_end()
             self._is_first = False
         return data

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import logging
 import socket
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
@@ -172,22 +172,3 @@ def test_hypercorn_is_as_the_server_expects_it() -> None:
     assert inspect.iscoroutinefunction(WorkerContext(None).terminated.set)
     assert [field.name for field in fields(Updated)] == ["idle"]
     assert [field.name for field in fields(RawData)] == ["data", "address"]
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00",
-        b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
-        b"HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n",
-    ],
-)
-async def test_no_other_protocol_than_http_1_1_is_spoken(running: Running, request_: bytes) -> None:
-    async with running() as port, asyncio.timeout(60):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(request_)
-        with suppress(ConnectionError):
-            assert await reader.read() == b""
-        writer.close()
-        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
-            assert (await http.get(f"http://127.0.0.1:{port}/health")).status_code == 200
