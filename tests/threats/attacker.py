@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
@@ -17,6 +18,7 @@ from tests.security.keypairs import TestKey
 from tests.threats.stranger import JSON
 
 HERE = "127.0.0.66"  # where attacks come from, so that the bounds of one address hit nobody else
+_of_thread = threading.local()
 ANSWER_SECONDS = 30.0
 CLOSED = "closed"
 Told = tuple[int, bytes, str | None]  # status, body, challenge
@@ -40,12 +42,22 @@ class Target(NamedTuple):
     old_token: str
 
 
+def call_from(address: str) -> None:
+    """Let the attacks of this thread come from another address."""
+    _of_thread.address = address
+
+
+def here() -> str:
+    """Where the attacks of this thread come from."""
+    return getattr(_of_thread, "address", HERE)
+
+
 def ask(
     port: int, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None, method: str = "POST"
 ) -> Told:
     """Send one request over a connection of its own; a caller that is cut off while sending still reads the answer."""
     headers = MESH_HEADERS | dict(headers or {})
-    line = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_SECONDS, source_address=(HERE, 0))
+    line = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_SECONDS, source_address=(here(), 0))
     try:
         line.putrequest(method, path, skip_host="Host" in headers, skip_accept_encoding=True)
         for name, value in ({"Content-Length": str(len(body))} | headers).items():
@@ -68,11 +80,12 @@ def named(told: Told) -> str:
 class Signer:
     """Signs requests as a node would that has this key of the mesh."""
 
-    def __init__(self, mesh: MeshKey, run: str) -> None:
+    def __init__(self, mesh: MeshKey, run: str, key: int = 77) -> None:
         """Args:
         run: 16 hexadecimal digits that no other signer of the same key has.
+        key: number of the key of the node.
         """
-        self.key = TestKey(77)
+        self.key = TestKey(key)
         self._seal = RequestSigner(self.key, mesh, run)
 
     def signed(self, port: int, path: str, body: bytes, content_type: str = JSON) -> dict[str, str]:
@@ -89,7 +102,7 @@ class Signer:
 
 def connected(port: int) -> socket.socket:
     """A connection from where attacks come from."""
-    return socket.create_connection(("127.0.0.1", port), timeout=ANSWER_SECONDS, source_address=(HERE, 0))
+    return socket.create_connection(("127.0.0.1", port), timeout=ANSWER_SECONDS, source_address=(here(), 0))
 
 
 def ended(sock: socket.socket) -> str:

@@ -1,4 +1,4 @@
-"""The attacks of a siege, by name: those that are tried again and again, and those that hold connections open."""
+"""Attacks on a node that trains, by name: those that are tried again and again, and those that hold connections open."""
 
 from __future__ import annotations
 

@@ -1,56 +1,42 @@
-"""The siege itself: its judgement of given figures, and one attack on real nodes."""
+"""The siege: its judgement of given figures."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.threats.siege import besieged, siege
+from tests.threats.siege import MOST_GROWTH, MOST_LOG, MOST_WAIT, Seen, described, misses
 from tests.threats.stranger import MEGA
-from tests.threats.watching import MOST_GROWTH, MOST_PEAK, MOST_TOLD, Found, faults
 
-GOOD = Found(
-    "replay",
-    Counter({"403 signature_refused": 500}),
-    Counter({"refused_here": 1}),
-    rounds=9,
-    seconds=0.5,
-    quiet=0.4,
-    memory=(80 * MEGA, 95 * MEGA, 90 * MEGA),
-    health=(0.004, 0.02),
-)
+CALM = Seen(waits=[0.01] * 200, memory=[95 * MEGA, 96 * MEGA], log=20_000, rounds=40, seconds=60.0)
+SIEGE = Seen(waits=[0.05] * 200, memory=[120 * MEGA, 130 * MEGA], log=400_000, rounds=300, seconds=600.0)
 
 
-def test_an_attack_that_is_refused_cheaply_and_told_once_is_no_fault() -> None:
-    assert faults(GOOD) == []
+def test_a_siege_that_the_node_stands_misses_no_bound() -> None:
+    assert misses(CALM, SIEGE) == []
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"answers": Counter({"403": 499, "201": 1})}, "not refused"),
-        ({"answers": Counter({"500 internal_error": 1})}, "not refused"),
-        ({"answers": Counter({"403": 499, "no answer": 1})}, "not refused"),
-        ({"answers": Counter()}, "nothing of it came"),
-        ({"rounds": 0}, "no round"),
-        ({"told": Counter({"refused_here": MOST_TOLD, "line of the log": 1})}, f"told {MOST_TOLD + 1} times"),
-        ({"memory": (0, MOST_GROWTH + 1, MOST_GROWTH + 1)}, "memory"),
-        ({"memory": (0, MOST_PEAK + 1, 0)}, "memory"),
+        ({"waits": [0.05] * 190 + [MOST_WAIT + 0.1] * 10}, "the operator waited 1.10 s at p99"),
+        ({"memory": [96 * MEGA + MOST_GROWTH + MEGA, 100 * MEGA]}, "memory grew by 151 MB"),
+        ({"log": 2 * MOST_LOG}, "2.00 MB were added to the log"),
+        ({"rounds": 70}, "7.0 rounds per minute, 40.0 in a calm time"),
+        ({"restarts": 2}, "series was cut short 2 times"),
+        ({"tracebacks": 1}, "1 tracebacks"),
     ],
 )
-def test_each_promise_that_is_broken_is_said(change: dict[str, Any], words: str) -> None:
-    (said,) = faults(replace(GOOD, **change))
-    assert said.startswith("replay: ") and words in said
+def test_each_bound_that_is_missed_is_said(change: dict[str, Any], words: str) -> None:
+    (said,) = misses(CALM, replace(SIEGE, **change))
+    assert words in said
 
 
-@pytest.mark.slow
-@pytest.mark.long
-def test_a_mesh_trains_on_while_requests_are_replayed(tmp_path: Path) -> None:
-    with besieged(tmp_path) as made:
-        (found,) = siege(made, 1.5, 50.0, only="replay")
-    assert faults(found) == []
-    assert set(found.answers) == {"403 signature_refused"}
+def test_the_figures_stand_beside_those_of_a_calm_time() -> None:
+    lines = described(CALM, SIEGE, {"replay": Counter({"403 signature_refused": 5, "closed": 1})})
+    assert "| replay | 5 x 403 signature_refused, 1 x closed |" in lines
+    assert "| the operator's wait, p99, s | 0.010 | 0.050 | 1 |" in lines
+    assert "| memory at most, MB | 96 | 130 | +150 |" in lines
