@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import cast
 
@@ -13,22 +15,64 @@ from werkzeug.exceptions import ServiceUnavailable
 from flnet.errors import InvalidMessage
 from flnet.node.event_log import EventLog, FeedItem
 from flnet.node.interface import Node
+from flnet.security.rate_limits import network_of
 from flnet.text import text
+from flnet.web.auth.permissions import caller_ip, may_act
 from flnet.web.routes import MESH, Api, json_answer
 from flnet.web.translation import ENGLISH, LANGUAGES, translate_sentence
 
 HEARTBEAT_SECONDS = 3.0  # a comment, so that readers find out within seconds that the node is gone
-MAX_STREAMS = 64  # open at once; each costs a socket and a queue
+MAX_STREAMS = 64  # open at once, of readers who are not the operator; each costs a socket and a queue
+MAX_STREAMS_PER_ADDRESS = 16  # of these
+MAX_OPERATOR_STREAMS = 64  # of the operator
+OPERATOR = "operator"
 _NAME = "flnet.streams"
 api = Api()
 
 
 class Streams:
-    """The open streams of one app, and the order to end them."""
+    """The open streams of one app, and the order to end them.
+
+    Attributes:
+        open: streams by reader: an address, or OPERATOR, for whom others leave room.
+    """
 
     def __init__(self) -> None:
-        self.open = 0
+        self.open = Counter[str]()
         self.ending = asyncio.Event()
+
+    def take(self, reader: str) -> Place:
+        """Count one more stream of a reader.
+
+        Raises:
+            ServiceUnavailable: this reader, or all together, have as many as there may be.
+        """
+        mine, most = self.open[reader], MAX_OPERATOR_STREAMS
+        if reader != OPERATOR:
+            most = MAX_STREAMS_PER_ADDRESS
+            if (others := self.open.total() - self.open[OPERATOR]) >= MAX_STREAMS > mine:
+                mine, most = others, MAX_STREAMS
+        if mine >= most:
+            raise ServiceUnavailable(
+                text("{count} callers watch this node already; close one and try again", most)
+            )
+        return Place(self.open, reader)
+
+
+class Place:
+    """One stream that counts, until it ends."""
+
+    def __init__(self, count: Counter[str], reader: str) -> None:
+        self._count, self._reader, self._counts = count, reader, True
+        count[reader] += 1
+
+    def end(self) -> None:
+        """The stream has ended; it may be said more than once."""
+        if self._counts:
+            self._counts = False
+            self._count[self._reader] -= 1
+            if not self._count[self._reader]:
+                del self._count[self._reader]
 
 
 def streams_of(app: Quart) -> Streams:
@@ -41,14 +85,13 @@ async def events(node: Node) -> Response:
     """The events of this node as they happen, as server-sent events."""
     streams = streams_of(current_app)
     after = _resume_point(node.feed, request.headers.get("Last-Event-ID"))
-    if streams.open >= MAX_STREAMS:
-        raise ServiceUnavailable(
-            text("{count} callers watch this node already; close one and try again", MAX_STREAMS)
-        )
     if request.method == "HEAD":
         return json_answer(None)
+    place = streams.take(OPERATOR if may_act() else network_of(caller_ip()))
     language = request.args.get("language", ENGLISH)
-    answer = Response(_stream(node.feed, after, streams, language), content_type="text/event-stream")
+    items = _stream(node.feed, after, streams.ending, place, language)
+    weakref.finalize(items, place.end)  # if its reader leaves before it begins
+    answer = Response(items, content_type="text/event-stream")
     answer.timeout = None  # a stream ends when its reader leaves or the node stops, not by the clock
     answer.headers["X-Accel-Buffering"] = "no"
     return answer
@@ -80,10 +123,11 @@ def _resume_point(feed: EventLog, header: str | None) -> int | None:
     return after if after <= newest else 0
 
 
-async def _stream(feed: EventLog, after: int | None, streams: Streams, language: str) -> AsyncIterator[bytes]:
-    streams.open += 1
+async def _stream(
+    feed: EventLog, after: int | None, node_ends: asyncio.Event, place: Place, language: str
+) -> AsyncIterator[bytes]:
     items = feed.watch(after)
-    ending = asyncio.ensure_future(streams.ending.wait())
+    ending = asyncio.ensure_future(node_ends.wait())
     following = asyncio.ensure_future(_next(items))
     try:
         yield b"retry: 2000\n\n"
@@ -100,7 +144,7 @@ async def _stream(feed: EventLog, after: int | None, streams: Streams, language:
                 following = asyncio.ensure_future(_next(items))
                 yield as_event(item, language)
     finally:
-        streams.open -= 1
+        place.end()
         ending.cancel()
         following.cancel()
 

@@ -30,16 +30,10 @@ from flnet.web.auth.operator_token import OperatorToken
 
 LOCALHOST = "localhost"
 _HOST = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9_.-]{1,253})(:[0-9]{1,5})?")
-# Headers that reverse proxies add. Behind a proxy on this machine every caller would look like loopback.
-FORWARDED = (
-    "Forwarded",
-    "Via",
-    "X-Forwarded-For",
-    "X-Forwarded-Host",
-    "X-Forwarded-Proto",
-    "X-Forwarded-Server",
-    "X-Real-Ip",
-)
+# Names of headers that proxies add, of which each product has its own: Forwarded (RFC 7239) and all X-Forwarded-..., Via,
+# CDN-Loop (RFC 8586), and all that end in the address of a client: X-Real-IP, CF-Connecting-IP, True-Client-IP,
+# X-Azure-ClientIP, X-Envoy-External-Address. Behind a proxy on this machine every caller would look like loopback.
+_OF_PROXIES = re.compile(r".*forwarded.*|via|cdn-loop|.*-(client|socket)?ip(v6)?|x-.*-addr(ess)?", re.IGNORECASE)
 KEPT = 1024  # addresses of which it is known what they are
 _OF_BROWSERS = ("Origin", "Sec-Fetch-Site", "Sec-Fetch-Mode", "Cookie", "Referer")
 
@@ -88,7 +82,13 @@ def is_from_this_machine() -> bool:
     """
     host = asked_host()
     is_here = is_loopback(caller_ip()) and (host == LOCALHOST or is_loopback(host))
-    return is_here and not any(name in request.headers for name in FORWARDED)
+    return is_here and not any(is_of_proxy(name) for name, _ in request.headers)
+
+
+@lru_cache(KEPT)
+def is_of_proxy(header: str) -> bool:
+    """Whether a header of this name shows that a proxy has sent a request on."""
+    return _OF_PROXIES.fullmatch(header) is not None
 
 
 def is_browser() -> bool:
@@ -101,7 +101,8 @@ SESSION_SECONDS = 12 * 3600.0
 ACTIONS, ACTIONS_PER_SECOND = 200, 20.0  # of one caller on another machine
 OWN_ACTIONS, OWN_ACTIONS_PER_SECOND = 500, 50.0  # of all callers on this machine: scripts of its operator, too
 WRONG_TOKENS, SECONDS_PER_WRONG_TOKEN = 10, 10.0  # of one address
-ALL_WRONG_TOKENS, ALL_WRONG_PER_SECOND = 200, 2.0  # of all addresses together
+ALL_WRONG_TOKENS, ALL_WRONG_PER_SECOND = 200, 2.0  # of all addresses together; beyond, one of each address
+UNGUESSABLE = 32  # characters of a token that nobody finds by trying, as the one that a node makes
 _log = logging.getLogger("flnet.web")
 
 
@@ -204,14 +205,18 @@ class Permissions:
     def try_token(self, given: str) -> Role:
         """Check a token; a wrong one counts against the address that sent it.
 
+        Wrong tokens of others never keep the right one out. Those of the same address do so only with a short token,
+        which could be found by trying.
+
         Returns:
             TOKEN, WRONG_TOKEN or TOO_MANY_TOKENS.
         """
         caller = network_of(caller_ip())
-        if self._wrong.wait(caller) or self._wrong_of_all.wait(""):
-            return Role.TOO_MANY_TOKENS
-        if self._token.matches(given):
+        has_to_wait = self._has_to_wait(caller)
+        if self._token.matches(given) and (not has_to_wait or len(given) >= UNGUESSABLE):
             return Role.TOKEN
+        if has_to_wait:
+            return Role.TOO_MANY_TOKENS
         if self._wrong.is_full(caller):  # the first one for a while, so that nobody can flood the log
             _log.warning("%s was used to ask with a wrong operator token", caller)
         self._wrong.take(caller)
@@ -243,6 +248,11 @@ class Permissions:
             raise TooManyRequests(
                 text("too much is asked for from here; try again in {count} s", ceil(wait)), ceil(wait)
             )
+
+    def _has_to_wait(self, caller: str) -> bool:
+        """Whether too many wrong tokens came from an address, or one while too many came from everywhere."""
+        is_new = self._wrong.is_full(caller)
+        return self._wrong.wait(caller) > 0 or (not is_new and self._wrong_of_all.wait("") > 0)
 
     def _find_role(self) -> Role:
         self._end_revoked_sessions()

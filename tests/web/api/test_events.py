@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -8,6 +9,7 @@ import httpx
 import orjson
 import pytest
 from quart import Quart
+from werkzeug.exceptions import ServiceUnavailable
 
 from flnet.node.event_log import FeedItem
 from flnet.web.api import events as live
@@ -120,10 +122,36 @@ async def test_a_reader_that_leaves_is_forgotten(running: Running, node: FakeNod
 
 
 async def test_only_so_many_may_watch(app: Quart, client: Client) -> None:
-    live.streams_of(app).open = live.MAX_STREAMS
+    live.streams_of(app).open[live.OPERATOR] = live.MAX_OPERATOR_STREAMS
     answer = await client.get("/events")
     assert answer.status_code == 503
-    assert "close one" in (await answer.get_json())["message"]
+    assert "64 callers watch this node already; close one" in (await answer.get_json())["message"]
+
+
+async def test_one_address_takes_no_place_of_another_and_nobody_takes_those_of_the_operator(
+    app: Quart, client: Client
+) -> None:
+    streams = live.streams_of(app)
+    places = [streams.take("192.0.2.1") for _ in range(live.MAX_STREAMS_PER_ADDRESS)]
+    with pytest.raises(ServiceUnavailable, match="16 callers watch this node"):
+        streams.take("192.0.2.1")
+    while streams.open.total() < live.MAX_STREAMS:
+        places.append(streams.take(f"192.0.2.{len(places)}"))
+    with pytest.raises(ServiceUnavailable, match="64 callers watch this node"):
+        streams.take("198.51.100.1")
+    streams.take(live.OPERATOR)
+    for place in [*places, *places]:
+        place.end()
+    assert streams.open == {live.OPERATOR: 1}
+
+
+async def test_a_stream_that_never_begins_keeps_no_place(app: Quart, node: FakeNode) -> None:
+    async with app.test_request_context("/events"):
+        answer = await live.events(node)
+        assert live.streams_of(app).open.total() == 1
+    del answer
+    gc.collect()
+    assert not live.streams_of(app).open
 
 
 async def test_head_does_not_open_a_stream(client: Client, node: FakeNode) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from flnet.web.app import create_app
 from flnet.web.auth.operator_token import OperatorToken, write_new
 from flnet.web.auth.permissions import (
     ACTIONS,
-    FORWARDED,
+    ALL_WRONG_TOKENS,
     MAX_SESSIONS,
     OWN_ACTIONS,
+    UNGUESSABLE,
     WRONG_TOKENS,
     Sessions,
     asked_host,
@@ -91,12 +93,44 @@ async def test_both_address_and_name_have_to_be_of_this_machine(caller: str, hos
         assert is_from_this_machine() is is_here
 
 
-@pytest.mark.parametrize("name", FORWARDED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "Forwarded",
+            "Via",
+            "CDN-Loop",
+            "X-Forwarded",
+            "X-Forwarded-For",
+            "X-Forwarded-Host",
+            "X-Forwarded-Port",
+        ),
+        *("X-Forwarded-Proto", "X-Forwarded-Server", "X-Forwarded-Client-Cert", "X-Original-Forwarded-For"),
+        *("X-Real-IP", "CF-Connecting-IP", "CF-Connecting-IPv6", "True-Client-IP", "X-Client-IP", "Fly-Client-IP"),
+        *("Fastly-Client-IP", "X-Cluster-Client-IP", "X-Azure-ClientIP", "X-Azure-SocketIP", "X-ProxyUser-Ip"),
+        *("X-Envoy-External-Address", "X-Remote-Addr", "X-Appengine-User-Ip", "Proxy-Client-IP"),
+    ],
+)
 async def test_what_a_proxy_sends_on_is_not_of_this_machine(name: str) -> None:
     scope = {"client": ("127.0.0.1", 5)}
     headers = {"Host": "localhost:4000", name.upper(): "x"}
     async with Quart(__name__).test_request_context("/", headers=headers, scope_base=scope):
         assert not is_from_this_machine()
+
+
+async def test_headers_of_browsers_and_programs_are_not_of_a_proxy() -> None:
+    scope = {"client": ("127.0.0.1", 5)}
+    names = (
+        "Accept",
+        "Accept-Encoding",
+        "Sec-Fetch-Site",
+        "Upgrade-Insecure-Requests",
+        "Max-Forwards",
+        "X-Requested-With",
+    )
+    headers = {"Host": "localhost:4000", **dict.fromkeys(names, "x")}
+    async with Quart(__name__).test_request_context("/", headers=headers, scope_base=scope):
+        assert is_from_this_machine()
 
 
 @pytest.mark.parametrize(("name", "browser"), [("Origin", True), ("Cookie", True), ("Accept", False)])
@@ -165,6 +199,29 @@ async def test_wrong_tokens_are_counted_by_address_and_logged_once(
     ]
     assert (await client.post(ACT, scope_base=FAR, headers=bearer(TOKEN))).status_code == 429
     assert (await client.post(ACT, scope_base=OTHER, headers=bearer(TOKEN))).status_code == 200
+
+
+@pytest.mark.parametrize("token", [TOKEN, "B" * UNGUESSABLE])
+async def test_guesses_from_many_addresses_do_not_keep_the_right_token_out(node: FakeNode, token: str) -> None:
+    client = create_app(node, SETTINGS, OperatorToken(token), clock=lambda: 0.0).test_client()
+    found = Counter[int]()
+    for number in range(2 * ALL_WRONG_TOKENS):
+        for _ in range(2):
+            caller: Any = {"client": (f"198.51.{number // 250}.{number % 250}", 5)}
+            found[(await client.post(ACT, scope_base=caller, headers=bearer("x" * 20))).status_code] += 1
+    assert found == {401: ALL_WRONG_TOKENS + 300, 429: 300}  # beyond 200, each address has one
+    assert (await client.post(ACT, scope_base=FAR, headers=bearer(token))).status_code == 200
+    assert (
+        await client.post("/sign-in", form={"token": token}, headers=PAGE, scope_base=OTHER)
+    ).status_code == 303
+
+
+async def test_a_token_that_nobody_can_guess_is_right_wherever_wrong_ones_came_from(node: FakeNode) -> None:
+    token = "B" * UNGUESSABLE
+    client = create_app(node, SETTINGS, OperatorToken(token), clock=lambda: 0.0).test_client()
+    found = [await client.post(ACT, scope_base=FAR, headers=bearer("x" * 43)) for _ in range(WRONG_TOKENS + 5)]
+    assert found[-1].status_code == 429
+    assert (await client.post(ACT, scope_base=FAR, headers=bearer(token))).status_code == 200
 
 
 async def test_one_caller_acts_so_often_and_others_are_not_held_up(client: Client) -> None:
