@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from flnet.algorithms.registry import check_rule, parse_rule
 from flnet.node.data_import import DataImports
@@ -33,6 +33,8 @@ class EditHyperParams(PersonMessage):
     Attributes:
         aggregation: the aggregation rule of the job from now on, as FLNET_AGGREGATION is written.
     """
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra={"minProperties": 1})
 
     e: int | None = Field(default=None, ge=1, le=10_000)
     u: float | None = Field(default=None, gt=0, le=1_000)

@@ -93,12 +93,18 @@ SAFETENSORS, FLOAT16, INT8 = "safetensors", "float16", "int8"  # forms of parame
 MAX_PEERS = 256  # in one announcement; larger lists are no mesh of ours
 LAST_ROUND = 2**53  # larger numbers are not exact in every JSON reader
 
-Name = Annotated[str, AfterValidator(check_name)]
-Host = Annotated[str, AfterValidator(check_host)]
+Name = Annotated[
+    str,
+    AfterValidator(check_name),
+    Field(json_schema_extra={"minLength": 1, "maxLength": MAX_NAME, "pattern": r"^\S(.*\S)?$"}),
+]
+Host = Annotated[str, AfterValidator(check_host), Field(json_schema_extra={"minLength": 1, "maxLength": MAX_HOST})]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Round = Annotated[int, Field(ge=0, le=LAST_ROUND)]
 Unit = Annotated[float, Field(ge=0, le=1)]
-PublicKey = Annotated[str, AfterValidator(check_key)]  # base64
+PublicKey = Annotated[  # base64
+    str, AfterValidator(check_key), Field(json_schema_extra={"pattern": "^[A-Za-z0-9+/]{43}=$"})
+]
 HexDigest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Forms = Annotated[tuple[Annotated[str, Field(max_length=40)], ...], Field(max_length=16)]
 

@@ -3,8 +3,8 @@
     python -m tests.fuzz.api --cases 20000
 
 starts a node of its own, sends so many requests, and prints how they were answered, by status, and how fast. An
-answer of 500 or above other than "not now", an answer that does not come, and a node that has ended are faults:
-they are printed with the command that sends the same again, and the exit code is 1.
+answer of 500 or above other than "not now", an answer that does not come, a node that has ended and a traceback in its
+log are faults: they are printed with the command that sends the same again, and the exit code is 1.
 
     python -m tests.fuzz.api --cases 5000 --mode pinned
 
@@ -42,6 +42,7 @@ from flnet.security.signatures import MeshKey
 from flnet.security.signing import RequestSigner
 from flnet.web.app import ROUTES
 from flnet.web.auth.permissions import Who
+from tests.mesh_name import MESH_HEADERS
 from tests.processes.harness import Harness, PinnedHarness, RealNode
 from tests.security.keypairs import TestKey
 
@@ -100,6 +101,7 @@ class Api:
         self._rng = Random(number)
         self._session = requests.Session()
         self._session.trust_env = False
+        self._session.headers.update(MESH_HEADERS)
         self._session.verify = False  # a pinned node's certificate is of its own key, and no authority's
         if mode != "open":
             self._session.auth = Signature(MeshKey(MESH_KEY) if mode == "keyed" else None)
@@ -256,7 +258,10 @@ def main() -> int:
         print("\n".join(lines(api, time.monotonic() - begun)))
         alive = api.node.process.poll() is None and api.node.http.get("/health").status_code == 200
         print("the node is well" if alive else f"the node has ended: {api.node.process.poll()}")
-        return 0 if alive and not api.faults else 1
+        log = made.log(0).read_text("utf-8").splitlines()
+        traces = [line for line in log if "Traceback" in line]
+        print("\n".join([f"{len(log)} lines of log, {len(traces)} tracebacks", *traces]))
+        return 0 if alive and not api.faults and not traces else 1
 
 
 if __name__ == "__main__":

@@ -29,12 +29,13 @@ from flnet.params.safetensors import read_header
 from flnet.protocol.messages import Message, ModelParams, Packet, Probe, Trigger
 from flnet.wire.binary_codec import BinaryCodec, decompress, read_head
 from flnet.wire.json_codec import JsonCodec
+from tests.fuzz.bodies import bodies, kinds
 from tests.fuzz.mutate import mutated, nested
 from tests.helpers import HYPER, params, peer
 from tests.wire.bodies import PRINTED
 
 CORPUS = Path(__file__).with_name("corpus")
-KINDS: tuple[type[Message], ...] = (*dict.fromkeys(kind for kind, _ in PRINTED), Probe, Trigger)
+KINDS = kinds()
 TENSOR_READERS = ("binary", "bare", "head", "header")
 READERS = ("json", *TENSOR_READERS, "zstd")
 BY_SUFFIX = {".json": ("json",), ".safetensors": TENSOR_READERS, ".zst": ("zstd",)}
@@ -56,6 +57,7 @@ def seeds() -> list[tuple[bytes, tuple[str, ...], type[Message]]]:
     small = Packet(UPDATE, params(w=[[1.5, 2.5]], n=np.array([1, -2], np.int16)))
     packed = bytes(BinaryCodec("int8").encode(Packet(UPDATE, lowered(big, None, "int8")[0])))
     texts = [(kind, text.encode()) for kind, text in PRINTED]
+    texts += [(kind, body) for kind in KINDS for body in bodies(kind)]
     texts += [(Probe, PROBE), (Trigger, TRIGGER), (ModelParams, JSON.encode(small))]
     tensors = [bytes(BINARY.encode(small)), bytes(BINARY.encode_params(small.params or Params())), packed]
     pressed = [zstandard.compress(packed), zstandard.compress(bytes(4096))]
@@ -104,8 +106,9 @@ def inputs(rng: Random, count: int) -> Iterator[tuple[str, type[Message], bytes]
     """So many inputs, each with the reader and the kind of message that it is for; one in eight is for another."""
     sound = seeds()
     pieces = [body for body, _, _ in sound]
+    forms = [[seed for seed in sound if seed[1] == names] for names in BY_SUFFIX.values()]
     for number in range(count):
-        body, names, kind = rng.choice(sound)
+        body, names, kind = rng.choice(rng.choice(forms))  # there are many more of JSON than of the others
         if rng.random() < 1 / 8:
             names, kind = READERS, rng.choice(KINDS)
         deep = number % 5000 == 0

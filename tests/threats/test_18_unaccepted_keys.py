@@ -14,6 +14,7 @@ from flnet.fingerprints import fingerprint
 from flnet.security.signing import MOST_SENDERS, RequestSigner
 from flnet.security.trust_book import MOST_TOLD_EACH, MOST_WAITING
 from flnet.web.auth.signed_requests import MAX_REPORTED_EACH
+from tests.mesh_name import MESH_HEADERS
 from tests.processes.harness import PinnedHarness, RealNode
 from tests.security.keypairs import TestKey
 
@@ -83,7 +84,7 @@ def test_knocks_of_one_machine_are_bounded_whatever_addresses_they_state(node: R
             asked(node, line, signer)
             peer = {"id": f"x{number}", "ip": f"127.0.{number}.1", "port": 6666}
             body = json.dumps({"iAm": peer, "myKnownPeers": [], "key": key.text, "knock": True}).encode()
-            kind = {"Content-Type": "application/json"}
+            kind = {"Content-Type": "application/json", **MESH_HEADERS}
             sealed = signer.request(address, "POST", "/announce", "", sha256(body).digest(), kind["Content-Type"])
             answer = line.post("/announce", content=body, headers={**sealed.headers, **kind})
             statuses.append(answer.status_code)

@@ -50,7 +50,9 @@ api = Api()
 class Predict(Message):
     """POST /jobs/{trainerId}/predict: inputs as nested lists of numbers, or one picture as base64."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", json_schema_extra={"anyOf": [{"required": ["inputs"]}, {"required": ["image"]}]}
+    )
 
     inputs: list[Any] | None = None
     image: str | None = None

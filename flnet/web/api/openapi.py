@@ -26,6 +26,10 @@ _VARIABLES = {  # of paths
     "peer": "id of a peer",
     "digest": "digest of a model, or the beginning of one if it is unique",
 }
+_QUERIES: Mapping[str, Described] = {  # schemas of those that are not any text
+    "last": {"type": "integer", "minimum": 1, "maximum": 999_999_999},
+    "format": {"type": "string", "pattern": "^(safetensors|onnx)(-common|-personal)?$"},
+}
 _MODEL_PARAMS = {  # parameters are sent with a message, and in JSON within it
     "description": "nested lists of numbers by parameter name",
     "type": "object",
@@ -122,7 +126,7 @@ def _parameters(endpoint: Endpoint) -> list[Described]:
         for name in VARIABLE.findall(endpoint.rule)
     ]
     in_query = [
-        {"name": name, "in": "query", "description": words, "schema": {"type": "string"}}
+        {"name": name, "in": "query", "description": words, "schema": _QUERIES.get(name, {"type": "string"})}
         for name, words in endpoint.query.items()
     ]
     return in_path + in_query
