@@ -18,8 +18,8 @@ from flnet.fingerprints import fingerprint
 from flnet.membership.announcing import RETRY
 from flnet.membership.names import NameTaken, admit, disputed, forget, refused
 from flnet.membership.probing import repeats, suspicion_ticks
-from flnet.membership.roster import STATES, Member, State, Status, news_of
-from flnet.membership.state import MeshState
+from flnet.membership.roster import MOST_STEP, STATES, Member, State, Status, news_of
+from flnet.membership.state import Doubted, Meeting, MeshState
 from flnet.params.params import PeerId
 from flnet.protocol.effects import (
     Answer,
@@ -208,6 +208,30 @@ def meet(
     return [*s.roster.greet(peer, accepts, incarnation, key), CancelTimer(RETRY + peer.address)]
 
 
+def meet_unless_doubtful(
+    s: MeshState, peer: Peer, accepts: frozenset[str], incarnation: int, key: str | None, asked: str = ""
+) -> list[Effect]:
+    """Meet a node, unless it would replace live members: these are asked first, and one that answers stays.
+
+    Args:
+        asked: the address that this node called, if the node answered there.
+    """
+    rivals = s.roster.live_rivals(peer, key, asked)
+    if s.proves_keys:  # then a node that has the key of another one is that node
+        rivals = [rival for rival in rivals if not key or rival.key != key]
+    member = s.roster.known.get(PeerId(peer.id))
+    if (
+        not s.proves_keys
+        and member is not None
+        and member.alive
+        and member.peer.address not in (peer.address, asked)
+    ):
+        return doubt(s, PeerId(peer.id), Doubted(move=Meeting(peer, accepts, incarnation, key)))
+    if rivals:
+        return announce_to(s, [rival.peer.address for rival in rivals])
+    return meet(s, peer, accepts, incarnation, key)
+
+
 def announce_to(s: MeshState, addresses: Iterable[str]) -> list[Effect]:
     """Announce this node at these addresses."""
     wanted = list(addresses)
@@ -232,8 +256,23 @@ def seen(s: MeshState, peer: PeerId, incarnation: int = 0) -> list[Effect]:
     return effects
 
 
-def hear(s: MeshState, news: News) -> list[Effect]:
-    """Somebody says something of a member, or of this node."""
+def hear_all(s: MeshState, news: Sequence[News], teller: PeerId, *, asked: bool = False) -> list[Effect]:
+    """Handle what a member says of members; what others say is not heard.
+
+    Args:
+        asked: whether the teller answered at its own address, so that what it says of itself is certain.
+    """
+    if teller not in s.roster.known:
+        return []
+    return [effect for item in news for effect in hear(s, item, is_certain=asked and item.id == teller)]
+
+
+def hear(s: MeshState, news: News, *, is_certain: bool = False) -> list[Effect]:
+    """Handle what a member says of another one, or of this node.
+
+    Args:
+        is_certain: whether the member that it is about said it where this node called it.
+    """
     member = s.roster.known.get(PeerId(news.id))
     if member is not None and member.is_held_for(news):
         return []  # most of what two nodes exchange
@@ -245,6 +284,8 @@ def hear(s: MeshState, news: News) -> list[Effect]:
         named = Peer(id=news.id, ip=news.ip, port=news.port)
         return announce_to(s, s.announcer.new_among([named])) if claim.state is State.ALIVE else []
     was = member.standing
+    if not is_certain and must_ask(s, member, claim):
+        return doubt(s, peer, Doubted(claim))
     effects = s.roster.hear(news)
     now = s.roster.known.get(peer)
     if now is None or now.standing == was:
@@ -258,14 +299,67 @@ def hear(s: MeshState, news: News) -> list[Effect]:
     return [*effects, *retry]
 
 
+def must_ask(s: MeshState, member: Member, claim: Status) -> bool:
+    """Whether a claim would drop a live member that this node has not found silent by itself."""
+    if not member.alive or claim.state.takes_part or not claim.is_plausible_after(member.standing):
+        return False
+    is_silent = s.my_id in member.accusers or s.prober.is_silent(PeerId(member.peer.id))
+    return claim.beats(member.standing) and not is_silent
+
+
+def doubt(s: MeshState, peer: PeerId, doubted: Doubted) -> list[Effect]:
+    """Ask a live member that is said to be gone or elsewhere; that counts if it does not answer where it was."""
+    held = s.doubted.get(peer)
+    if held is None or doubted.claim.beats(held.claim):
+        s.doubted[peer] = doubted
+    return ask_doubted(s, peer)
+
+
+def ask_doubted(s: MeshState, peer: PeerId) -> list[Effect]:
+    """Probe a member that is said to be gone, unless it is being probed."""
+    effects = check(s, peer)
+    if effects:
+        s.doubted[peer].is_asked = True
+    return effects
+
+
+def is_there(s: MeshState, peer: PeerId) -> list[Effect]:
+    """A member answered where it was, whatever was claimed before it was asked."""
+    doubted = s.doubted.get(peer)
+    if doubted is None or not doubted.is_asked:
+        return []
+    del s.doubted[peer]
+    return s.roster.vouch(peer, doubted.claim) if s.roster.known[peer].alive else []
+
+
+def ask_all_doubted(s: MeshState) -> list[Effect]:
+    """Ask those that could not be asked at once; nothing is to be asked of members that are gone already."""
+    s.doubted = {peer: doubted for peer, doubted in s.doubted.items() if peer in s.roster.alive}
+    return [effect for peer in sorted(s.doubted) for effect in ask_doubted(s, peer)]
+
+
+def is_gone(s: MeshState, peer: PeerId) -> list[Effect]:
+    """A member that is said to be gone or elsewhere did not answer: the claim counts."""
+    member, doubted = s.roster.known.get(peer), s.doubted.pop(peer, None)
+    if member is None or doubted is None:
+        return []
+    if doubted.move is not None:
+        return meet(s, *doubted.move)
+    s.prober.forget(peer)
+    effects = s.roster.hear(news_of(member.peer, doubted.claim))
+    is_dead = peer in s.roster.known and s.roster.known[peer].state is State.DEAD
+    return [*effects, s.announcer.retry(member.peer.address)] if is_dead else effects
+
+
 def accused(s: MeshState, claim: Status, by: str) -> list[Effect]:
     """Somebody says something of this node: it is here, whatever they say."""
     if s.left or claim.incarnation < s.incarnation:
         return []
+    incarnation = min(claim.incarnation, s.incarnation + MOST_STEP)  # further with the next claim
     if claim.state is State.ALIVE:  # somebody vouched for us
-        s.incarnation = claim.incarnation
+        s.incarnation = incarnation
         return []
-    s.incarnation = claim.refuted().incarnation
+    s.incarnation = Status(claim.state, incarnation).refuted().incarnation
     s.prober.doubt.more()
     s.roster.gossip.add(news_of(s.me, Status(State.ALIVE, s.incarnation)))
     words = (
@@ -290,6 +384,8 @@ def probe(s: MeshState, to: PeerId, **fields: Any) -> Effect:
     member = s.roster.known[to]
     if member.state is not State.ALIVE and all(PeerId(n.id) != to for n in news):
         news = [member.news(), *news]  # so that it can show that this is wrong
+    if to in s.doubted and s.doubted[to].move is None:
+        news = [news_of(member.peer, s.doubted[to].claim), *news]
     message = Probe(i_am=s.me, incarnation=s.incarnation, news=news, key=s.key, **fields)
     return SendProbe(to, message, s.pauses.probe * s.prober.doubt.factor)
 
@@ -314,8 +410,8 @@ def announced(s: MeshState, event: AnnounceReceived) -> list[Effect]:
     told = {p.id for p in known} | {peer.id}
     lacks = [m.peer for m in s.roster if m.alive and m.peer.id not in told]
     s.joined = True
-    met = meet(s, peer, event.accepts, event.incarnation or 0, event.key)
-    heard = [effect for news in event.members for effect in hear(s, news)]
+    met = meet_unless_doubtful(s, peer, event.accepts, event.incarnation or 0, event.key)
+    heard = hear_all(s, event.members, PeerId(peer.id))
     reply = AnnounceReply(announce_yourself_to_peers=lacks[:MAX_PEERS], i_am=s.me, accepts=accepts)
     if event.incarnation is not None:
         news = list(s.all_news())
@@ -338,8 +434,9 @@ def answered(s: MeshState, event: AnnounceAnswered) -> list[Effect]:
         s.joined = s.joined or not rest
         return []
     s.joined = True
-    met = meet(s, event.peer, event.accepts, event.incarnation or 0, event.key)
-    heard = [effect for news in event.members for effect in hear(s, news)]
+    asked = event.address
+    met = meet_unless_doubtful(s, event.peer, event.accepts, event.incarnation or 0, event.key, asked)
+    heard = hear_all(s, event.members, PeerId(event.peer.id), asked=event.peer.address == asked)
     untold = set(s.roster.alive) - told - {PeerId(event.peer.id)}
     again = [event.address] if untold else []
     return [*met, *heard, *announce_to(s, [*again, *s.announcer.new_among(event.announce_to)])]
@@ -374,6 +471,7 @@ def ticked(s: MeshState, late: float) -> list[Effect]:
     roster.tick += 1
     roster.forget_old(s.pauses.tombstone)
     effects = give_up(s)
+    effects += ask_all_doubted(s)
     if roster.tick % prober.doubt.factor == 0 and (peer := prober.next(roster.alive)) is not None:
         effects += check(s, peer)
     if len(roster.gossip):
@@ -415,17 +513,25 @@ def probed(s: MeshState, event: ProbeReceived) -> list[Effect]:
     if caller not in s.roster.known:  # it knows us, we do not know it: we were restarted, or missed its call
         effects += announce_to(s, s.announcer.new_among([event.peer]))
     else:
-        effects += seen(s, caller, event.incarnation)
-    for news in event.news:
-        effects += hear(s, news)
+        effects += heard_from(s, event)
+    newest = s.roster.gossip.take(repeats(s.roster.size), first=caller)
+    if s.left:
+        newest = [news_of(s.me, Status(State.LEFT, s.incarnation)), *newest]
+    return [Answer(ProbeReply(i_am=s.me, incarnation=s.incarnation, news=newest, key=s.key)), *effects]
+
+
+def heard_from(s: MeshState, event: ProbeReceived) -> list[Effect]:
+    """Handle what a member says in its probe."""
+    caller = PeerId(event.peer.id)
+    effects = seen(s, caller, event.incarnation)
+    effects += hear_all(s, event.news, caller)
     if event.target is not None:
         effects += assist(s, event.target, caller)
     if event.reached is not None:
-        effects += seen(s, event.reached)
+        effects += [*seen(s, event.reached), *is_there(s, event.reached)]
     if event.missed is not None:
         s.prober.helper_done(event.missed, caller)
-    newest = s.roster.gossip.take(repeats(s.roster.size), first=caller)
-    return [Answer(ProbeReply(i_am=s.me, incarnation=s.incarnation, news=newest, key=s.key)), *effects]
+    return effects
 
 
 def assist(s: MeshState, target: PeerId, caller: PeerId) -> list[Effect]:
@@ -442,8 +548,8 @@ def assist(s: MeshState, target: PeerId, caller: PeerId) -> list[Effect]:
 def probe_answered(s: MeshState, event: ProbeAnswered) -> list[Effect]:
     """A member answered: it is there; if others asked for it, they hear so."""
     effects = seen(s, event.peer, event.incarnation)
-    for news in event.news:
-        effects += hear(s, news)
+    effects += hear_all(s, event.news, event.peer, asked=True)
+    effects += is_there(s, event.peer)
     if event.about is not None:
         s.prober.helper_heard(event.about)
         return effects
@@ -459,6 +565,8 @@ def probe_failed(s: MeshState, event: ProbeFailed) -> list[Effect]:
         return []
     asking = sorted(s.helping.pop(peer, ()))
     effects = [probe(s, to, missed=peer) for to in asking if to in s.roster.known]
+    if peer in s.doubted:
+        return [*effects, *is_gone(s, peer)]
     others = [m for m in s.roster.alive if s.roster.known[m].state is State.ALIVE]
     helpers = s.prober.silent(peer, event.reason, others, s.roster.tick)
     target = s.roster.known[peer].peer if peer in s.roster.known else None

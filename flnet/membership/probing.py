@@ -154,6 +154,11 @@ class Prober:
         )
         return helpers
 
+    def is_silent(self, peer: PeerId) -> bool:
+        """Whether a member did not answer the probe of this node, and others may still reach it."""
+        check = self.checks.get(peer)
+        return check is not None and check.reason != ""
+
     def helper_heard(self, target: PeerId) -> None:
         """A helper took the request."""
         if check := self.checks.get(target):

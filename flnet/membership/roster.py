@@ -58,11 +58,19 @@ class Status:
             return self.incarnation > other.incarnation
         return self.state.rank > other.state.rank
 
+    def is_plausible_after(self, held: Status) -> bool:
+        """Whether a member that held this status can have got as far as to this claim.
+
+        Otherwise one claim with the highest incarnation would leave no room to refute it.
+        """
+        return self.incarnation <= held.incarnation + MOST_STEP
+
     def refuted(self) -> Status:
         """The claim that the member is there all the same; beyond the highest incarnation there is none."""
         return Status(State.ALIVE, min(self.incarnation + 1, MAX_INCARNATION))
 
 
+MOST_STEP = 1000  # that one message raises an incarnation; 2^53 is then out of reach
 NEW = Status()
 GONE = text("it left the mesh")
 
@@ -218,6 +226,8 @@ class Roster:
         """A node said who it is and where; its key is the one that its name belongs to, or the first one."""
         peer_id = PeerId(peer.id)
         gone = self._replaced_by(peer, key)
+        if peer_id not in self.known:
+            incarnation = min(incarnation, MOST_STEP)
         before = self.known.get(peer_id)
         self.keys.pop(peer_id, None)
         if before is None:
@@ -241,6 +251,7 @@ class Roster:
         restarted, or that speaks the thesis' form only, is back with its first word.
         """
         member = self.known[peer_id]
+        incarnation = min(incarnation, member.standing.incarnation + MOST_STEP)  # further with the next message
         if member.state is State.ALIVE and incarnation <= member.standing.incarnation:
             return []
         claim = Status(State.ALIVE, incarnation)
@@ -258,6 +269,8 @@ class Roster:
         if member is None:
             return []
         claim, by = Status(STATES[news.state], news.incarnation), PeerId(news.by) if news.by else None
+        if not claim.is_plausible_after(member.standing):
+            return []
         if claim.beats(member.standing):
             reasons = {
                 State.SUSPECT: text("{peer} says so", by) if by else text("a peer says so"),
@@ -268,6 +281,22 @@ class Roster:
         if claim == member.standing and by is not None and by not in member.accusers:
             self._second(member, by)
         return []
+
+    def vouch(self, peer_id: PeerId, against: Status) -> list[Effect]:
+        """A member answered although somebody claims that it is gone; all hear that it is there."""
+        member = self.known[peer_id]
+        if not against.beats(member.standing):
+            return []
+        return self._set(member, against.refuted())
+
+    def live_rivals(self, peer: Peer, key: str | None, asked: str = "") -> list[Member]:
+        """The live members that a node of this name, address and key would replace.
+
+        Args:
+            asked: an address that this node called, where the node answered: nobody else is there.
+        """
+        rivals = (self.known[peer_id] for peer_id in sorted(self._at_or_with(peer, key)))
+        return [rival for rival in rivals if rival.alive and rival.peer.address != asked]
 
     def accuse(self, peer_id: PeerId, reason: str) -> list[Effect]:
         """This node found that a member does not answer, and nobody else got through to it either."""
@@ -359,13 +388,20 @@ class Roster:
             effects = [*effects[:1], Publish("peer_pruned", words, {"peer": peer_id})]
         return effects
 
+    def _with_key(self, peer: Peer, key: str | None) -> set[PeerId]:
+        return {i for i, m in self.known.items() if key and m.key == key and i != peer.id}
+
+    def _at_or_with(self, peer: Peer, key: str | None) -> set[PeerId]:
+        """The other members with this address or this key."""
+        here = (peer.port, peer.ip)
+        at = {i for i, m in self.known.items() if (m.peer.port, m.peer.ip) == here and i != peer.id}
+        return at | self._with_key(peer, key)
+
     def _replaced_by(self, peer: Peer, key: str | None) -> list[Effect]:
         """Forget who else was at this address, or had this key: a node has a new id when it was renamed."""
-        renamed = {i for i, m in self.known.items() if key and m.key == key and i != peer.id}
-        here = (peer.port, peer.ip)
-        old = [i for i, m in self.known.items() if (m.peer.port, m.peer.ip) == here and i != peer.id]
+        renamed = self._with_key(peer, key)
         effects: list[Effect] = []
-        for peer_id in sorted(renamed.union(old)):
+        for peer_id in sorted(self._at_or_with(peer, key)):
             alive = self.known[peer_id].alive
             self._drop(peer_id, keep_key=peer_id not in renamed)
             reason = (

@@ -3,12 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from flnet.membership.announcing import Announcer
 from flnet.membership.probing import Pauses, Prober
-from flnet.membership.roster import Roster
+from flnet.membership.roster import NEW, Roster, Status
 from flnet.params.params import PeerId, Rng
 from flnet.protocol.messages import MAX_PEERS, News, Peer
+
+
+class Meeting(NamedTuple):
+    """What a node said of itself when it announced itself."""
+
+    peer: Peer
+    accepts: frozenset[str]
+    incarnation: int
+    key: str | None
+
+
+@dataclass
+class Doubted:
+    """A claim that a live member is gone or elsewhere, until the member was asked where it was.
+
+    Attributes:
+        claim: dead or left; for a move that it is alive.
+        move: an announcement in its name at another address.
+        is_asked: whether the member was probed since.
+    """
+
+    claim: Status = NEW
+    move: Meeting | None = None
+    is_asked: bool = False
 
 
 class MeshState:
@@ -19,6 +45,7 @@ class MeshState:
         joined: whether an announcement was ever answered, either way.
         helping: members that are probed for others: the member, and who asked.
         troubled: members that some message did not reach; jobs hear when they answer anything again.
+        doubted: live members of which somebody claims that they are gone.
         left: whether this node said that it goes.
         disputes: names that another node claims too, and the key of the one that was refused.
         waits_at: addresses of nodes of a pinned mesh that have not accepted this one.
@@ -33,15 +60,19 @@ class MeshState:
         pauses: Pauses | None = None,
         accepts: Sequence[str] = (),
         key: str | None = None,
+        *,
+        proves_keys: bool = False,
     ) -> None:
         """Args:
         rng: draws whom to probe, to ask for help and to tell.
         prune: forget a peer that is dead instead of trying it again.
         accepts: forms of parameters that this node reads besides the thesis' JSON.
         key: public key by which this node is known, if it keeps one.
+        proves_keys: whether messages prove the key of their sender, as in a keyed or pinned mesh.
         """
         self.me, self.my_id, self.key = me, PeerId(me.id), key
         self.accepts = tuple(accepts) or None
+        self.proves_keys = proves_keys
         self.pauses = pauses or Pauses()
         self.incarnation = 0
         self.joined = False
@@ -51,6 +82,7 @@ class MeshState:
         self.prober = Prober(self.pauses, rng)
         self.helping: dict[PeerId, set[PeerId]] = {}
         self.troubled: set[PeerId] = set()
+        self.doubted: dict[PeerId, Doubted] = {}
         self.disputes: dict[PeerId, str | None] = {}
         self.refused_at: set[str] = set()
         self.waits_at: set[str] = set()

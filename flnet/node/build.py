@@ -214,6 +214,7 @@ def _core(settings: Settings, me: Peer, trainers: list[TrainerId], folds: bool, 
         key=key,
         rules=rules_of(settings),
         run=secrets.token_hex(8),
+        proves_keys=settings.mode != "open",
     )
 
 

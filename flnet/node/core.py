@@ -48,6 +48,7 @@ class NodeCore:
         key: str | None = None,
         rules: Rules | None = None,
         run: str = "",
+        proves_keys: bool = False,
     ) -> None:
         """Args:
         trainers: ids of the jobs.
@@ -58,9 +59,12 @@ class NodeCore:
         key: public key by which this node is known, if it keeps one.
         rules: the rules of rounds.
         run: a word that no earlier run of this node had.
+        proves_keys: whether messages prove the key of their sender.
         """
         self.me = me
-        self.members = Members(MeshState(me, rng or Random(me.id), prune, pauses, accepts, key))
+        self.members = Members(
+            MeshState(me, rng or Random(me.id), prune, pauses, accepts, key, proves_keys=proves_keys)
+        )
         rules, waits = rules or Rules(), waits or Waits()
         kind = AsynchronousJob if rules.asynchronous else Job
         self.jobs: dict[TrainerId, AnyJob] = {

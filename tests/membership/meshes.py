@@ -75,6 +75,11 @@ def silence(m: Members, peer: PeerId, ticks: int = 1) -> list[Effect]:
     return effects
 
 
+def miss(m: Members, peer: PeerId) -> list[Effect]:
+    """A peer does not answer one probe of this node."""
+    return [*m.receive(ContactLost(peer, "")), *m.receive(ProbeFailed(peer, None, "timed out"))]
+
+
 def bury(m: Members, peer: PeerId) -> list[Effect]:
     """Let a peer die, as far as this node is concerned."""
     return silence(m, peer, ticks=40)

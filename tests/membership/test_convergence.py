@@ -32,6 +32,7 @@ from flnet.protocol.events import (
 )
 from flnet.protocol.messages import AnnounceReply, ProbeReply
 from tests.helpers import peer
+from tests.membership.meshes import miss
 
 CALM = 300  # ticks after which a mesh without faults must agree
 Call = SendProbe | SendAnnounce
@@ -266,6 +267,7 @@ def test_two_halves_whose_accusers_are_gone_still_become_one() -> None:
     for accuser, friend in ((a, b), (c, d)):
         for member in list(mesh.nodes[accuser].known.values()):
             if member.state is State.DEAD:
+                miss(mesh.nodes[friend], PeerId(member.peer.id))
                 mesh.give(friend, ProbeReceived(mesh.nodes[accuser].me, 0, (member.news(),)))
     mesh.calls.clear()
     assert mesh.held()[b] == {a: "alive", c: "dead", d: "dead"}

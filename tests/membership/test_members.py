@@ -53,6 +53,7 @@ from tests.membership.meshes import (
     bury,
     kinds,
     members,
+    miss,
     of,
     probes,
     silence,
@@ -373,12 +374,16 @@ def test_nobody_is_announced_to_twice_at_once() -> None:
 def test_a_peer_that_moved_is_known_at_its_new_address() -> None:
     m = members("m", "a")
     m.receive(AnnounceReceived(at("a", port=9)))
+    m.receive(ProbeFailed(A, None, "no connection"))  # nobody is at its old one
     assert (m.alive, m.address_of(A)) == ([A], "10.0.0.1:9")
 
 
 def test_a_new_node_on_a_reused_address_is_a_new_node() -> None:
     m = members("m", "a")
-    effects = m.receive(AnnounceReceived(at("b", port=at("a").port)))
+    there = at("b", port=at("a").port)
+    assert announced(m.receive(AnnounceReceived(there))) == [address("a")]  # who is there is asked first
+    assert m.alive == [A]
+    effects = m.receive(AnnounceAnswered(address("a"), there))
     assert (m.alive, m.address_of(A)) == ([B], None)
     assert of(TellJobs, effects) == [
         TellJobs(A, alive=False, reason=f"b is at {address('a')} now"),
@@ -498,6 +503,7 @@ def test_who_says_its_incarnation_is_told_all_that_is_known_of_members() -> None
 def test_an_announcement_brings_what_its_sender_knows_of_members() -> None:
     m = members("m", "a")
     news = (at_news("a", "dead", 0), at_news("m", "dead", 4))
+    miss(m, A)
     m.receive(AnnounceReceived(at("b"), incarnation=0, members=news))
     assert m.known[A].state.value == "dead"
     assert m.state.incarnation == 5  # what was said of this node is wrong
@@ -505,6 +511,7 @@ def test_an_announcement_brings_what_its_sender_knows_of_members() -> None:
 
 def test_an_answer_brings_what_its_sender_knows_of_members() -> None:
     m = members("m", "a")
+    miss(m, A)
     m.receive(AnnounceAnswered(address("b"), at("b"), members=(at_news("a", "left", 0),)))
     assert (m.alive, m.known[A].state.value) == ([B], "left")
 

@@ -22,10 +22,12 @@ from flnet.protocol.events import (
     ContactMade,
     MeshStarted,
     PeerForgotten,
+    ProbeAnswered,
+    ProbeFailed,
     ProbeReceived,
 )
 from flnet.protocol.messages import AnnounceReply, Peer, ProbeReply
-from tests.membership.meshes import address, announced, at, bury, kinds, members, of, probes, tick
+from tests.membership.meshes import address, announced, at, bury, kinds, members, miss, of, probes, tick
 
 A, B = PeerId("a"), PeerId("b")
 KEYS = [key_text(bytes([n]) * 32) for n in range(1, 5)]
@@ -40,6 +42,12 @@ def keyed(*, prune: bool = False) -> Members:
 
 def call(m: Members, who: Peer, key: str | None, incarnation: int | None = 0) -> list[Effect]:
     return m.receive(AnnounceReceived(who, incarnation=incarnation, key=key))
+
+
+def replace(m: Members, old: str, who: Peer, key: str | None) -> list[Effect]:
+    """A node announces itself at the address of another one, which is asked first, and is not there any more."""
+    assert announced(call(m, who, key)) == [address(old)]
+    return m.receive(AnnounceAnswered(address(old), who, incarnation=0, key=key))
 
 
 def refuse(m: Members, who: Peer, key: str | None) -> list[Effect]:
@@ -87,8 +95,25 @@ def test_a_nodes_own_call_is_still_known_by_its_key() -> None:
 def test_a_node_that_moved_is_the_same_node() -> None:
     m = keyed()
     call(m, at("a"), OLD)
-    assert kinds(call(m, at("a", port=9, ip="10.0.0.2"), OLD)) == ["peer_moved"]
+    assert [probe.to for probe in probes(call(m, at("a", port=9, ip="10.0.0.2"), OLD))] == [A]
+    assert kinds(m.receive(ProbeFailed(A, None, "no connection"))) == ["peer_moved"]
     assert [(p["id"], p["address"], p["fingerprint"]) for p in m.view()] == [("a", "10.0.0.2:9", short(OLD))]
+
+
+def test_a_node_that_proves_its_key_moves_at_once() -> None:
+    m = keyed()
+    m.state.proves_keys = True
+    call(m, at("a"), OLD)
+    assert kinds(call(m, at("a", port=9), OLD)) == ["peer_moved"]
+
+
+def test_a_node_that_answers_where_it_was_did_not_move() -> None:
+    m = keyed()
+    call(m, at("a"), OLD)
+    assert kinds(call(m, at("a", port=9), OLD)) == []
+    assert kinds(m.receive(ProbeAnswered(A, None))) == []
+    assert kinds(bury(m, A)) == ["peer_suspected", "peer_lost"]
+    assert kinds(call(m, at("a", port=9), OLD)) == ["peer_moved", "peer_back"]
 
 
 @pytest.mark.parametrize("key", [NEW, None])
@@ -96,7 +121,10 @@ def test_a_node_that_moved_is_the_same_node() -> None:
 def test_a_name_belongs_to_its_first_key_whatever_became_of_the_node(key: str | None, state: State) -> None:
     m = keyed()
     call(m, at("a"), OLD)
-    m.receive(ProbeReceived(at("b"), news=(m.known[A].news().model_copy(update={"state": state.value}),)))
+    call(m, at("b"), OTHER)
+    miss(m, A)
+    news = m.known[A].news().model_copy(update={"state": state.value})
+    m.receive(ProbeReceived(at("b"), news=(news,), key=OTHER))
     assert m.known[A].state is state
     effects = refuse(m, at("a", port=9), key)
     assert kinds(effects) == ["identity_conflict"]
@@ -122,6 +150,7 @@ def test_a_key_that_comes_later_is_taken_up_and_the_thesis_nodes_are_served_with
     call(m, at("a"), None, None)
     assert m.alive == [A]
     assert call(m, at("a", port=9), None, None)  # it may move: nobody can tell it from another
+    m.receive(ProbeFailed(A, None, "no connection"))
     assert kinds(call(m, at("a", port=9), OLD)) == ["peer_key"]
     assert m.keys() == {A: OLD}
     refuse(m, at("a", port=9), None)
@@ -130,7 +159,7 @@ def test_a_key_that_comes_later_is_taken_up_and_the_thesis_nodes_are_served_with
 def test_another_node_at_an_address_is_another_node_and_the_old_name_stays_the_old_ones() -> None:
     m = keyed()
     call(m, at("a"), OLD)
-    effects = call(m, at("b", port=at("a").port), NEW)
+    effects = replace(m, "a", at("b", port=at("a").port), NEW)
     assert kinds(effects) == ["peer_replaced", "peer_joined"]
     assert m.keys() == {A: OLD, B: NEW}
     refuse(m, at("a", port=9), OTHER)
@@ -139,12 +168,34 @@ def test_another_node_at_an_address_is_another_node_and_the_old_name_stays_the_o
 
 def test_a_node_with_a_new_name_and_its_old_key_is_one_node_and_its_old_name_is_free() -> None:
     m = keyed()
+    m.state.proves_keys = True
     call(m, at("a"), OLD)
     effects = call(m, at("b"), OLD)
     assert told(effects)[0] == "a was forgotten: it is called b now"
     assert [tell.alive for tell in of(TellJobs, effects)] == [False, True]
     assert [p["id"] for p in m.view()] == ["b"]
     assert kinds(call(m, at("a"), NEW)) == ["peer_joined"]
+
+
+def test_a_key_that_is_only_stated_takes_no_name_from_a_node_that_answers() -> None:
+    m = keyed()
+    call(m, at("a"), OLD)
+    assert announced(call(m, at("b"), OLD)) == [address("a")]
+    m.receive(AnnounceAnswered(address("a"), at("a"), incarnation=0, key=OLD))
+    assert m.alive == [A]
+    bury(m, A)
+    assert kinds(call(m, at("b"), OLD)) == ["peer_replaced", "peer_joined"]
+
+
+def test_a_live_node_keeps_its_address_as_long_as_it_answers_there() -> None:
+    m = keyed()
+    call(m, at("a"), OLD)
+    thief = at("b", port=at("a").port)
+    for _ in range(3):
+        assert announced(call(m, thief, NEW)) == [address("a")]
+        m.receive(AnnounceAnswered(address("a"), at("a"), incarnation=0, key=OLD))
+    assert address("a") in announced(m.receive(AnnounceAnswered(address("b"), thief, incarnation=0, key=NEW)))
+    assert m.alive == [A]
 
 
 def test_with_pruning_a_name_is_kept_for_its_key_all_the_same() -> None:
@@ -170,7 +221,7 @@ def test_this_nodes_own_name_is_its_own() -> None:
 def test_a_name_is_free_again_when_its_tombstone_falls() -> None:
     m = keyed()
     call(m, at("a"), OLD)
-    call(m, at("b", port=at("a").port), NEW)  # takes the place of a
+    replace(m, "a", at("b", port=at("a").port), NEW)
     tick(m, 2)
     refuse(m, at("a", port=9), OTHER)
     m.state.roster.tick += m.state.pauses.tombstone
@@ -285,10 +336,14 @@ def test_whatever_comes_a_name_keeps_its_first_key_and_a_key_has_one_name(
     calls: list[tuple[str, int, str | None]],
 ) -> None:
     m = keyed()
+    m.state.proves_keys = True
     for name, port, key in calls:
         before = m.keys().get(PeerId(name))
         try:
-            m.receive(AnnounceReceived(at(name, port=port), incarnation=0, key=key))
+            asked = announced(call(m, at(name, port=port), key))
+            assert asked in ([], [at(name, port=port).address])
+            if asked:
+                m.receive(AnnounceAnswered(asked[0], at(name, port=port), incarnation=0, key=key))
         except NameTaken as exc:
             assert before not in (None, key)
             m.receive(exc.dispute)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flnet.membership.probing import HELP_TICKS, MAX_DOUBT, Doubt, Pauses, Prober, repeats, suspicion_ticks
-from flnet.membership.roster import State
+from flnet.membership.roster import MOST_STEP, State, Status
 from flnet.params.params import PeerId
 from flnet.protocol.effects import Answer, CancelTimer, Publish, SetTimer, TellJobs
 from flnet.protocol.events import (
@@ -25,7 +25,7 @@ from flnet.protocol.events import (
 )
 from flnet.protocol.messages import MAX_INCARNATION, MAX_PEERS, News, ProbeReply, StateWord
 from tests.helpers import peer
-from tests.membership.meshes import address, announced, at, at_news, bury, kinds, members, of, probes, tick
+from tests.membership.meshes import address, announced, at, at_news, bury, kinds, members, miss, of, probes, tick
 
 
 # ceil(3 max(1, log10 size)) is the shortest, six times that the longest; between them by log accusers / log 3.
@@ -217,6 +217,7 @@ def said(*news: News) -> ProbeReceived:
 @pytest.mark.parametrize(("state", "tried"), [("dead", True), ("left", False), ("suspect", False)])
 def test_who_is_dead_by_hearsay_is_tried_again(state: StateWord, tried: bool) -> None:
     m = members("m", "a", "b")
+    miss(m, A)
     timers = of(SetTimer, m.receive(said(at_news("a", state, 0))))
     assert [timer.name for timer in timers] == ([f"announce:{address('a')}"] if tried else [])
     assert of(SetTimer, m.receive(said(at_news("a", state, 0)))) == []  # once
@@ -224,14 +225,14 @@ def test_who_is_dead_by_hearsay_is_tried_again(state: StateWord, tried: bool) ->
 
 def test_with_pruning_the_dead_are_not_tried_again() -> None:
     m = members("m", "a", "b", prune=True)
+    miss(m, A)
     assert of(SetTimer, m.receive(said(at_news("a", "dead", 0)))) == []
     assert set(m.known) == {B}
 
 
 def test_who_is_dead_for_others_is_not_accused_again() -> None:
     m = members("m", "a", "b")
-    m.receive(ContactLost(A, ""))
-    m.receive(ProbeFailed(A, None, "timed out"))
+    miss(m, A)
     m.receive(said(at_news("a", "dead", 0)))
     tick(m, 10)
     assert (m.known[A].state, m.state.prober.doubt.level) == (State.DEAD, 0)
@@ -251,10 +252,12 @@ def test_the_highest_incarnation_of_all_breaks_nothing(state: StateWord) -> None
     m = members("m", "a", "b")
     (answer, *_) = of(Answer, m.receive(said(at_news("m", state, MAX_INCARNATION))))
     assert answer.message.model_dump_json()
-    assert m.state.incarnation == MAX_INCARNATION
+    assert m.state.incarnation == MOST_STEP + 1
+    miss(m, A)
     m.receive(said(at_news("a", state, MAX_INCARNATION)))
-    m.receive(AnnounceReceived(at("a"), incarnation=0))
-    assert m.known[A].standing.incarnation == MAX_INCARNATION
+    assert m.known[A].standing == Status()
+    m.receive(AnnounceReceived(at("a"), incarnation=MAX_INCARNATION))
+    assert m.known[A].standing == Status(State.ALIVE, MOST_STEP)
     tick(m, 60)
 
 
@@ -346,7 +349,9 @@ def test_a_node_that_goes_tells_all_and_nothing_else_from_then_on() -> None:
 
 def test_a_peer_that_left_is_no_failure_and_is_back_only_when_it_announces_itself() -> None:
     m = members("m", "a", "b")
-    effects = m.receive(ProbeReceived(at("a"), news=(at_news("a", "left", 0),)))
+    asked = m.receive(ProbeReceived(at("a"), news=(at_news("a", "left", 0),)))
+    assert [probe.to for probe in probes(asked)] == [A]
+    effects = m.receive(ProbeAnswered(A, None, 0, (at_news("a", "left", 0),)))
     assert kinds(effects) == ["peer_left"]
     assert of(TellJobs, effects) == [TellJobs(A, alive=False, reason="it left the mesh")]
     assert m.receive(ContactMade(A)) == []  # what crossed its farewell on the way
