@@ -67,8 +67,8 @@ class InProcessBackend:
         finally:
             self._cancelled.discard(number)
 
-    def cancel(self, number: int) -> None:
-        """The next call of `progress` ends that training."""
+    def cancel(self, number: int, *, at_once: bool = False) -> None:
+        """The next call of `progress` ends that training, also `at_once`: there is no process to end."""
         self._cancelled.add(number)
 
     def rest(self) -> None:

@@ -44,8 +44,12 @@ class ComputeQueue(Protocol):
         """
         ...
 
-    def cancel(self, trainer: TrainerId) -> None:
-        """Stop the trainings of this trainer, the one that runs and those that wait; they end in TrainerError."""
+    def cancel(self, trainer: TrainerId, *, at_once: bool = False) -> None:
+        """Stop the trainings of this trainer, the one that runs and those that wait; they end in TrainerError.
+
+        Args:
+            at_once: whether a training that does not stop within a moment is ended with its process.
+        """
         ...
 
     async def close(self) -> None:
@@ -69,8 +73,12 @@ class Backend(Protocol):
         """
         ...
 
-    def cancel(self, number: int) -> None:
-        """End this training at its next batch; called from any thread, returns at once."""
+    def cancel(self, number: int, *, at_once: bool = False) -> None:
+        """End this training at its next batch; called from any thread, returns at once.
+
+        Args:
+            at_once: whether to end it with its process, if there is one, unless it ends within a moment.
+        """
         ...
 
     def rest(self) -> None:
@@ -171,9 +179,9 @@ class BackendQueue:
             del self._trainings[number]
             self._cancelled.discard(number)
 
-    def cancel(self, trainer: TrainerId) -> None:
+    def cancel(self, trainer: TrainerId, *, at_once: bool = False) -> None:
         """Stop the trainings of this trainer."""
-        self._cancel(*(number for number, name in self._trainings.items() if name == trainer))
+        self._cancel(*(n for n, name in self._trainings.items() if name == trainer), at_once=at_once)
 
     async def close(self) -> None:
         """End the worker."""
@@ -227,10 +235,10 @@ class BackendQueue:
             error.__cause__ = exc
         _call_soon(loop, _settle, answer, error, result)
 
-    def _cancel(self, *numbers: int) -> None:
+    def _cancel(self, *numbers: int, at_once: bool = False) -> None:
         self._cancelled.update(numbers)  # first: when the running one ends, the next one must not begin
         for number in numbers:
-            self.backend.cancel(number)
+            self.backend.cancel(number, at_once=at_once)
 
     def _rest(self) -> None:
         self._resting = None

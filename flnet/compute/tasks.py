@@ -136,7 +136,7 @@ class ComputeTasks:
     def cancel(self, trainer: TrainerId, effect: CancelWork) -> None:
         """Stop the training of a round that was left, and forget its sum."""
         if self._training.get(trainer) == effect.key:
-            self._queue.cancel(trainer)
+            self._queue.cancel(trainer, at_once=effect.at_once)
         if trainer in self._sums and self._sums[trainer].key == effect.key:
             del self._sums[trainer]
 

@@ -40,6 +40,7 @@ Result = TypeVar("Result")
 log = logging.getLogger(__name__)
 START_S = 60.0  # for the first child of a framework, which waits until that is imported
 _END_S = 5.0  # for the system to end a process that was told or forced to end
+_MOMENT_S = 2.0  # for a training that is to end at once to end by itself, which keeps the child
 _SHIPPED = "flnet_trainers."
 
 
@@ -250,6 +251,9 @@ class ProcessBackend:
         self._child: Child | None = None
         self._loaded: frozenset[str] = frozenset()  # frameworks in the child
         self._cancelled: set[int] = set()
+        self._running: int | None = None  # number of the order that the child works on
+        self._ended: int | None = None  # number of the last order that was ended with its child
+        self._ending = threading.Lock()  # of these two
         self._closed = False
         self._starting = threading.Lock()  # `close` comes from another thread
 
@@ -268,12 +272,19 @@ class ProcessBackend:
     ) -> Result:
         """Let the child do what the request asks; see `flnet.compute.queue.Backend`."""
         child = self._child_for(assignment)
+        with self._ending:
+            self._running = number
         try:
             reply = self._reply(child, WorkOrder(number, assignment, request), report)
         except Garbled as exc:
             reply = exc
         finally:
             self._cancelled.discard(number)
+            with self._ending:
+                self._running = None
+        if number and self._ended == number:
+            self._end()
+            raise TrainerError(text("the training of {trainer} was cancelled", assignment.file.id))
         if reply is None:
             raise WorkerDied(self._cause_of_end(child))
         if isinstance(reply, WorkReply) and isinstance(reply.error, FlnetError | None):
@@ -286,12 +297,23 @@ class ProcessBackend:
         self._end()
         raise WorkerDied(text("the training process answered nonsense: {words}", str(reply)[:200]))
 
-    def cancel(self, number: int) -> None:
+    def cancel(self, number: int, *, at_once: bool = False) -> None:
         """Tell the child, in a thread of its own: the socket may be full, and the event loop must not wait."""
         self._cancelled.add(number)  # first, for an order that is not written yet; see `call`
         child = self._child
         if child is not None:
             threading.Thread(target=self._send_cancel, args=(child, number), daemon=True).start()
+        if at_once:
+            timer = threading.Timer(_MOMENT_S, self._end_running, args=(number,))
+            timer.daemon = True
+            timer.start()
+
+    def _end_running(self, number: int) -> None:
+        """Kill the child, if it still works on this order."""
+        with self._ending:
+            if self._running == number and self._child is not None:
+                self._ended = number
+                self._child.kill()
 
     def rest(self) -> None:
         """End the child; its memory comes back, and the next task starts another one."""

@@ -70,9 +70,14 @@ class TellJobs:
 
 @dataclass(frozen=True)
 class CancelWork:
-    """Stop the training of this round; its end, if it still comes, is ignored."""
+    """Stop the training of this round; its end, if it still comes, is ignored.
+
+    Attributes:
+        at_once: whether a training that does not stop by itself is ended with its process.
+    """
 
     key: RoundKey
+    at_once: bool = False
 
 
 @dataclass(frozen=True)

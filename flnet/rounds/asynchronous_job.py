@@ -19,7 +19,7 @@ from typing import Any
 
 from flnet.errors import NotComparable, OtherRounds, ParamsRefused, PeerError
 from flnet.params.params import Digest, Params, PeerId
-from flnet.protocol.effects import Answer, CancelTimer, Effect, Send, SetTimer, Train
+from flnet.protocol.effects import Answer, CancelTimer, CancelWork, Effect, Send, SetTimer, Train
 from flnet.protocol.events import (
     Averaged,
     AveragingFailed,
@@ -57,6 +57,7 @@ from flnet.rounds.gathering import Gathering
 from flnet.rounds.history import RoundRecord, contributions_of, names
 from flnet.rounds.model import HeldModel
 from flnet.rounds.peers import Peers
+from flnet.rounds.series import ENDED
 from flnet.rounds.settings import JobSettings, Tell
 from flnet.rounds.steps import ASYNCHRONOUS, Phase
 from flnet.rounds.stopping import TIMERS
@@ -388,7 +389,7 @@ class NewVersion(BaseRound):
             newer = [replace(start, update=replace(start.update, examples=1))]
         cancelled: list[Effect] = [CancelTimer(self.timer)]
         if not newer:
-            return [*cancelled, self._train()]
+            return [*cancelled, *self._train()]
         self.fetched = {version.peer: version.mark for version in newer}
         self.gathering = gathering = self._parts.gathering(self.key, self.fetched)
         effects = [*cancelled, *gathering.receive(self._own_share(own))]
@@ -418,7 +419,7 @@ class NewVersion(BaseRound):
         missing = {*self.record.missing, *gathering.missing, *gathering.declined} - {self._settings.my_id}
         self.record.missing = tuple(sorted(missing))
         if not gathering.updates:
-            return [self._train()]
+            return [*self._train()]
         self.phase = Phase.AVERAGING
         return []
 
@@ -429,7 +430,7 @@ class NewVersion(BaseRound):
         if isinstance(event, AveragingFailed):
             record.error = text("merging failed: {reason}", event.reason)
             words = text("{error}; this node trains on from its own model", record.error)
-            return [self._train(), self._tell("merging_failed", words)]
+            return [*self._train(), self._tell("merging_failed", words)]
         counted = sorted(gathering.updates.keys() - event.refused.keys())
         record.contributions = contributions_of(gathering.updates[peer] for peer in counted)
         gathering.let_go()
@@ -439,7 +440,7 @@ class NewVersion(BaseRound):
         self.counted = tuple(peer for peer in counted if peer in self.fetched and self.fetched[peer].number > 0)
         record.seconds["average"] = event.seconds
         words, number = text("merged {words}", self._merged_words), self.key.number
-        return [self._train(), *told, self._tell("merged", words, contributors=counted, version=number)]
+        return [*self._train(), *told, self._tell("merged", words, contributors=counted, version=number)]
 
     @property
     def _merged_words(self) -> str:
@@ -462,11 +463,31 @@ class NewVersion(BaseRound):
 
     # --- the training
 
-    def _train(self) -> Train:
+    def _train(self) -> list[Effect]:
+        if self._series.paused:  # since the merge began
+            return self._give_up()
         assert self._settings.hyper is not None
         self.phase = Phase.TRAINING
         self._arrivals.clear()
-        return Train(self.key, self.training_from.merged_with(self._held.current.private), self._settings.hyper)
+        start = self.training_from.merged_with(self._held.current.private)
+        return [Train(self.key, start, self._settings.hyper)]
+
+    def end_training(self) -> list[Effect]:
+        """A person paused the job: the version that is being made is given up, except for a merge that is under way."""
+        if self.phase is Phase.TRAINING:
+            return [CancelWork(self.key, at_once=True), *self._give_up()]
+        if self.phase is Phase.FETCHING:
+            timer = self.timer if self.gathering is None else self.gathering.timer
+            self.asked, self.gathering = set(), None  # what still comes is not merged
+            return [CancelTimer(timer), *self._give_up()]
+        return []
+
+    def _give_up(self) -> list[Effect]:
+        """End the version; if a number of versions was asked for, it is made when the job is resumed."""
+        self.record.outcome = text("{error}; the model stays as it was", ENDED)
+        if self._series.stopping.series is None:
+            self._series.restart_round()
+        return [*self._finish(), self._tell("training_ended", ENDED)]
 
     def _trained(self, event: Trained) -> list[Effect]:
         """Training is done: the new version is the model held, is saved, and is told to all."""

@@ -147,6 +147,10 @@ class BaseRound(ABC):
         """Which nodes train; None for all."""
         return None
 
+    @abstractmethod
+    def end_training(self) -> list[Effect]:
+        """A person paused the job: the training under way ends at once."""
+
     @property
     def sits_out(self) -> str:
         """Why this node does not train in it; empty if it does, or if it is over."""
@@ -503,7 +507,8 @@ class BaseJob(ABC, Generic[R_co]):
                 return [*told, self.save()] if told else []
             case Paused():
                 told = self.series.pause()
-                return [*told, self.save()] if told else []
+                ended = self.round.end_training() if told and self.round else []
+                return [*told, *ended, self.save()] if told else []
             case Resumed():
                 told = self.series.resume()
                 return [*told, self.save()] if told else []

@@ -44,7 +44,7 @@ from flnet.rounds.gathering import Closing, Gathering
 from flnet.rounds.history import RoundRecord, closing_words, contributions_of, names
 from flnet.rounds.model import Start
 from flnet.rounds.participation import chosen
-from flnet.rounds.series import PAUSED, Opening, Word
+from flnet.rounds.series import ENDED, PAUSED, Opening, Word
 from flnet.rounds.staleness import LATE, Late
 from flnet.rounds.steps import Phase
 from flnet.text import joined, text
@@ -291,6 +291,21 @@ class Round(BaseRound):
         """Tell every peer that this node takes no part in the round, so that nobody waits for it."""
         mine = self.gathering.receive(DeclineReceived(self._settings.my_id, self.key, reason, late))
         return [self._refusal(self._peers.here, reason, late), *mine]
+
+    def end_training(self) -> list[Effect]:
+        """A person paused the job: the training under way ends at once, and the round goes on without it."""
+        me, gathering = self._settings.my_id, self.gathering
+        ended = self._staleness.give_up()
+        is_awaited = bool(ended) and gathering.closed is None and me in gathering.missing
+        match self.phase:
+            case Phase.TRAINING:
+                ended.append(CancelWork(self.key, at_once=True))
+            case Phase.MEASURING if self._personalises:
+                ended.append(CancelWork(self.key, at_once=True))  # its private parameters learn
+        if self.phase in (Phase.FETCHING, Phase.TRAINING):
+            self.phase, self.awaited, is_awaited = Phase.GATHERING, None, True
+        told = [self._tell("training_ended", ENDED)] if ended else []
+        return [*ended, *(self.decline(PAUSED) if is_awaited else []), *told]
 
     def rest(self) -> list[Effect]:
         """Do not train in this round, because others are chosen; this node averages the updates that arrive."""

@@ -155,6 +155,7 @@ class Inbox:
 
 REGROUP = "regroup"  # timer
 PAUSED = text("paused by a person here")  # what peers read
+ENDED = text("a person ended the training that was under way")
 
 
 @dataclass(frozen=True)
@@ -259,7 +260,10 @@ class Series:
         return [self._tell("series_stopped", words, left_out=left)]
 
     def pause(self) -> list[Effect]:
-        """Pause: take no part in the rounds of peers and start none; requested rounds are kept until `resume`."""
+        """Pause: take no part in the rounds of peers and start none; requested rounds are kept until `resume`.
+
+        The job ends the training that is under way.
+        """
         if self.paused:
             return []
         self.paused = True

@@ -87,6 +87,11 @@ class Staleness:
         self.behind = None
         return [stopped]
 
+    def give_up(self) -> list[Effect]:
+        """A person ends the training that is under way."""
+        behind, self.behind = self.behind, None
+        return [] if behind is None else [CancelWork(behind.key, at_once=True)]
+
     def is_awaited(self, number: int) -> bool:
         """Whether the round waits for the training that is under way, which may not be later."""
         return self.behind is not None and number - self.behind.key.number >= self.bound

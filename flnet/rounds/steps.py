@@ -96,6 +96,7 @@ _JOINS = _BEGINS | {P.GATHERING, P.IDLE}  # a round opens; while it is paused, t
 _TOLD = frozenset({P.GATHERING, P.AVERAGING, P.IDLE})
 _SAID = (UpdateReceived, UpdateOffered, DeclineReceived)
 _GATHERED = _OVER | {P.AVERAGING}  # IDLE: there was nothing to average
+_ENDED = frozenset({P.GATHERING, P.AVERAGING, P.IDLE})  # a person ended the training
 
 
 def _row(phase: Phase, stays: Collection[type], leads: Mapping[type, Set[Phase]]) -> Mapping[type, Set[Phase]]:
@@ -135,6 +136,7 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
         {
             Fetched: {P.GATHERING} | _GATHERED,  # the first two and IDLE: what came could not be used
             FetchFailed: {P.GATHERING} | _GATHERED,
+            Paused: _ENDED,
             TrainingAsked: {P.AVERAGING} | _JOINS,
             UpdateReceived: _TOLD,
             UpdateOffered: {P.GATHERING, P.IDLE},
@@ -147,6 +149,7 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
         {
             Trained: {P.GATHERING, P.AVERAGING, P.IDLE},  # IDLE: it gave nothing usable, and nobody else is there
             TrainingFailed: {P.GATHERING, P.AVERAGING, P.IDLE},
+            Paused: _ENDED,
             TrainingAsked: {P.AVERAGING} | _JOINS,
             UpdateReceived: _TOLD,
             UpdateOffered: {P.GATHERING, P.IDLE},
@@ -167,6 +170,7 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
             PeerLost: _GATHERED,
             SendRefused: _GATHERED,
             TimerFired: _GATHERED,
+            Paused: {P.AVERAGING, P.IDLE},  # all waited for a training that went on over rounds
             RoundTriggered: {P.AVERAGING} | _STARTS,
             TrainingAsked: {P.AVERAGING} | _JOINS,
         },
@@ -235,10 +239,19 @@ ASYNCHRONOUS: Mapping[Phase, Mapping[type, Set[Phase]]] = {
             PeerLost: _FOUND,
             Fetched: _FOUND,
             FetchFailed: _FOUND,
+            Paused: {P.IDLE},
         },
     ),
-    P.AVERAGING: _row(P.AVERAGING, (SumSpoilt, *_LATE), {Averaged: {P.TRAINING}, AveragingFailed: {P.TRAINING}}),
-    P.TRAINING: _row(P.TRAINING, _LATE, {Trained: _WAKES | {P.IDLE}, TrainingFailed: _WAKES | {P.IDLE}}),
+    P.AVERAGING: _row(
+        P.AVERAGING,
+        (SumSpoilt, *_LATE),
+        {Averaged: {P.TRAINING, P.IDLE}, AveragingFailed: {P.TRAINING, P.IDLE}},  # IDLE: it was paused meanwhile
+    ),
+    P.TRAINING: _row(
+        P.TRAINING,
+        _LATE,
+        {Trained: _WAKES | {P.IDLE}, TrainingFailed: _WAKES | {P.IDLE}, Paused: {P.IDLE}},
+    ),
 }
 
 EVERYWHERE: frozenset[type] = frozenset(

@@ -54,7 +54,7 @@ class InlineQueue:
             given, request, number, lambda done, total: self._on_progress(trainer, done, total)
         )
 
-    def cancel(self, trainer: TrainerId) -> None:
+    def cancel(self, trainer: TrainerId, *, at_once: bool = False) -> None:
         """Stop the training at its next batch; only a callback of `on_progress` can be in time for that."""
         if trainer in self._running:
             self._backend.cancel(self._running[trainer])

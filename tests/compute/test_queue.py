@@ -148,7 +148,7 @@ async def test_a_cancelled_training_ends_and_only_it(
     one = bench(compute)
     stop = one.queue.backend.cancel
 
-    def held_up(number: int) -> None:
+    def held_up(number: int, *, at_once: bool = False) -> None:
         stop(number)
         time.sleep(0.2)  # in which the next one could begin
 

@@ -242,6 +242,8 @@ AWAITED: list[Callable[[Bench], None]] = [
 # --- Scripts for the steps of a paused job: rare in a random walk, each of them possible.
 
 
+PAUSE = Paused()
+HOURS_END = WillingnessChanged("outside of its hours")  # unlike a pause, it ends no training
 LATER = 7  # a round far ahead: joined without an average in between
 
 
@@ -290,12 +292,19 @@ TOLD_BY_WHO_SPOKE_OF_A_NEWER_ONE: list[Event] = [*SPOKE_OF_A_NEWER_ONE, came("z"
 OFFERED_BY_WHO_SPOKE_OF_A_NEWER_ONE: list[Event] = [*SPOKE_OF_A_NEWER_ONE, offered("z")]
 
 
-def then(reach: Callable[[Bench], None], events: Sequence[Event], bench: Bench) -> None:
+def then(reach: Callable[[Bench], None], events: Sequence[Event], bench: Bench, stop: Event = PAUSE) -> None:
     """Get somewhere, pause, and hear these."""
     reach(bench)
-    bench.hear(Paused())
+    bench.hear(stop)
     for event in events:
         bench.hear(event)
+
+
+def others_have_spoken(reach: Callable[[Bench], None], word: Event, bench: Bench) -> None:
+    """A person pauses the job when nobody but this node is waited for."""
+    reach(bench)
+    bench.hear(word)
+    bench.hear(Paused())
 
 
 def average_ends(events: Sequence[Event], fails: bool, bench: Bench) -> None:
@@ -314,8 +323,8 @@ def average_ends(events: Sequence[Event], fails: bool, bench: Bench) -> None:
 def a_series_goes_on(bench: Bench) -> None:
     """A series is held up after its first round, and goes on."""
     bench.hear(RoundTriggered(rounds=2))
-    bench.hear(Paused())
     bench.train()
+    bench.hear(Paused())
     bench.hear(declined("a", 0, "b"))
     bench.average()
     bench.measure()
@@ -323,6 +332,11 @@ def a_series_goes_on(bench: Bench) -> None:
     bench.hear(Resumed())
 
 
+SAT_OUT_ALONE = (
+    STARTED_WITHOUT_ITS_PEER,
+    TOLD_BY_WHO_SPOKE_OF_A_NEWER_ONE,
+    OFFERED_BY_WHO_SPOKE_OF_A_NEWER_ONE,
+)
 PAUSING: list[Callable[[Bench], None]] = [
     a_series_goes_on,
     *(
@@ -336,6 +350,22 @@ PAUSING: list[Callable[[Bench], None]] = [
                 TOLD_BY_WHO_SPOKE_OF_A_NEWER_ONE,
                 OFFERED_BY_WHO_SPOKE_OF_A_NEWER_ONE,
             ),
+        )
+    ),
+    *(
+        partial(then, reach, events, stop=HOURS_END)
+        for reach, events in product(
+            (training, fetching),
+            (STARTED_WITHOUT_ITS_PEER, TOLD_BY_WHO_SPOKE_OF_A_NEWER_ONE, OFFERED_BY_WHO_SPOKE_OF_A_NEWER_ONE),
+        )
+    ),
+    *(
+        partial(others_have_spoken, reach, word)
+        for reach, word in (
+            (fetching, came("a")),
+            (fetching, declined("a")),
+            (awaited, came("a", 2)),
+            (awaited, declined("a", 2)),
         )
     ),
     *(

@@ -11,7 +11,7 @@ import pytest
 from flnet.errors import JobBusy, PeerError
 from flnet.node.performer import restored_of
 from flnet.params.params import Params, PeerId
-from flnet.protocol.effects import Answer, Average, Effect, Fetch, Publish, Save, Send, SetTimer, Train
+from flnet.protocol.effects import Answer, Average, CancelWork, Effect, Fetch, Publish, Save, Send, SetTimer, Train
 from flnet.protocol.events import (
     Averaged,
     AveragingFailed,
@@ -440,6 +440,35 @@ def test_a_version_under_way_is_begun_again_under_its_number() -> None:
     assert again.job.number == 3 and again.phase is Phase.TRAINING
     again.train()
     assert again.job.number == 4  # the second one that was asked for
+
+
+def test_a_pause_ends_the_training_of_a_version_which_is_made_when_the_job_is_resumed() -> None:
+    bench = with_two_versions()
+    bench.hear(RoundTriggered())
+    bench.answers(version("a", 0, (0, 0)))
+    assert bench.phase is Phase.TRAINING
+    ended = bench.one(Train)
+    held = bench.w
+    bench.hear(Paused())
+    assert (bench.phase, bench.one(CancelWork)) == (Phase.IDLE, CancelWork(ended.key, at_once=True))
+    assert (bench.w, bench.job.records()[-1]["outcome"]) == (
+        held,
+        "a person ended the training that was under way; the model stays as it was",
+    )
+    assert bench.hear(Trained(ended.key, params(w=[8, 8]), 3, 0.9)) == []
+    again = bench.restarted()
+    assert (again.phase, again.all(Train)) == (Phase.IDLE, [])
+    again.hear(Resumed())
+    assert again.one(Train).key.number == ended.key.number + 1
+
+
+def test_a_pause_while_versions_are_fetched_or_merged_begins_no_training() -> None:
+    bench = with_two_versions()
+    bench.hear(RoundTriggered())
+    bench.hear(Paused())
+    assert (bench.phase, bench.all(CancelWork)) == (Phase.IDLE, [])
+    bench.answers(version("a", 0, (0, 0)))
+    assert (bench.phase, bench.all(Train)) == (Phase.IDLE, [])
 
 
 def test_a_pause_keeps_what_was_asked_for_over_a_restart() -> None:

@@ -230,6 +230,17 @@ def test_a_training_of_an_earlier_round_starts_again_from_the_newest_average() -
     assert (train.key, train.params["w"].tolist()) == (key(1), [1.0, 1.0])
 
 
+def test_a_pause_ends_a_training_that_goes_on_over_rounds() -> None:
+    bench = slow_one()
+    began = bench.job.staleness.behind
+    assert began is not None
+    bench.hear(Paused())
+    assert bench.one(CancelWork) == CancelWork(began.key, at_once=True)
+    assert (bench.job.staleness.behind, bench.all(Send)) == (None, [])  # it had declined already
+    bench.hear(Trained(began.key, params(w=[8, 8]), 4, 0.5))
+    assert bench.job.staleness.late is None
+
+
 def test_a_paused_node_and_one_without_a_training_do_not_train_again() -> None:
     bench = slow_one()
     bench.hear(Paused())

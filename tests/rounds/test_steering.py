@@ -8,10 +8,11 @@ import pytest
 
 from flnet.errors import JobBusy
 from flnet.params.params import PeerId
-from flnet.protocol.effects import Answer, Average, Evaluate, Save, Send, Train
+from flnet.protocol.effects import Answer, Average, CancelWork, Evaluate, Save, Send, Train
 from flnet.protocol.events import (
     ClaimReceived,
     Event,
+    Fetched,
     Paused,
     Prepared,
     PrepareFailed,
@@ -25,6 +26,7 @@ from flnet.protocol.messages import ModelParams, StartTraining
 from flnet.rounds.steps import Phase
 from tests.helpers import key, params
 from tests.rounds.helpers import Bench, asked, came, claim, declined, prepared, refuses
+from tests.rounds.scenarios import Lasting
 from tests.rounds.stage import Stage
 
 
@@ -155,8 +157,8 @@ def test_a_round_is_sat_out_however_it_became_known(events: list[Event]) -> None
 def test_the_round_that_is_open_goes_on_and_a_series_waits_for_the_end_of_the_pause() -> None:
     bench = Bench()
     bench.hear(RoundTriggered(rounds=3))
-    bench.hear(Paused())
     bench.train()
+    bench.hear(Paused())
     end_round(bench)
     assert (bench.phase, bench.job.number, bench.job.series.left) == (Phase.IDLE, 0, 2)
     bench.hear(asked("a", 1))
@@ -168,11 +170,81 @@ def test_the_round_that_is_open_goes_on_and_a_series_waits_for_the_end_of_the_pa
     assert bench.said(StartTraining).round == 2
 
 
+def ending() -> CancelWork:
+    return CancelWork(key(0, "b"), at_once=True)
+
+
+def test_a_pause_ends_the_training_under_way_and_the_round_goes_on_without_it() -> None:
+    bench = Bench()
+    bench.hear(RoundTriggered())
+    bench.hear(Paused())
+    assert (bench.one(CancelWork), bench.phase) == (ending(), Phase.GATHERING)
+    assert bench.said(ModelParams).declined == "paused by a person here"
+    assert bench.published["training_ended"] == "a person ended the training that was under way"
+    assert bench.train() == []  # it came too late
+    for name in "ac":
+        bench.hear(came(name, 0, "b", w=[3, 3]))
+    bench.average()
+    assert bench.w == [3, 3]
+
+
+def test_what_a_person_ended_stays_ended() -> None:
+    bench = Lasting()
+    bench.hear(asked("a"))
+    bench.hear(Paused())
+    bench.hear(Resumed())
+    bench.hear(asked("a"))  # the same start, once more
+    assert bench.all(Train) == []
+    bench.restart()
+    assert (bench.all(Train), bench.phase) == ([], Phase.GATHERING)
+    bench.meet("a")
+    assert bench.said(ModelParams).declined == "paused by a person here"
+
+
+def test_a_pause_ends_the_wait_for_the_model_to_train_from() -> None:
+    bench = Bench()
+    digest = params(w=[9, 9]).digest
+    bench.hear(replace(asked("a"), params=None, digest=digest))
+    bench.hear(Paused())
+    assert (bench.all(CancelWork), bench.phase) == ([], Phase.GATHERING)
+    bench.hear(Fetched(key(), PeerId("a"), digest, params(w=[9, 9])))
+    assert (bench.all(Train), bench.phase) == ([], Phase.GATHERING)
+
+
+def test_a_pause_of_a_lone_node_ends_its_round() -> None:
+    bench = Bench(peers=())
+    bench.hear(RoundTriggered(rounds=2))
+    bench.hear(Paused())
+    assert (bench.one(CancelWork), bench.phase) == (ending(), Phase.IDLE)
+    bench.hear(Resumed())
+    assert (bench.phase, bench.job.number) == (Phase.TRAINING, 1)
+
+
+def test_a_pause_ends_the_training_of_private_parameters_on_an_average() -> None:
+    bench = Bench(personalises=True)
+    bench.hear(RoundTriggered())
+    bench.train()
+    for name in "ac":
+        bench.hear(came(name, 0, "b"))
+    bench.average()
+    bench.hear(Paused())
+    assert (bench.one(CancelWork), bench.phase) == (ending(), Phase.MEASURING)
+
+
+def test_a_pause_after_the_training_ends_nothing() -> None:
+    bench = Bench()
+    bench.hear(RoundTriggered())
+    bench.train()
+    bench.hear(Paused())
+    assert (bench.all(CancelWork), bench.all(Send)) == ([], [])
+    assert bench.published.keys() == {"paused"}
+
+
 def test_a_series_can_be_stopped_in_a_pause() -> None:
     bench = Bench()
     bench.hear(RoundTriggered(rounds=3))
-    bench.hear(Paused())
     bench.train()
+    bench.hear(Paused())
     end_round(bench)
     bench.hear(SeriesStopped())
     bench.hear(Resumed())
@@ -201,7 +273,7 @@ def test_a_paused_node_that_fell_behind_starts_no_round_to_catch_up() -> None:
     bench.hear(RoundTriggered())
     bench.hear(Paused())
     bench.hear(SendRefused(PeerId("a"), StartTraining.path, key(0, "b"), 409, "stale_round", "", 7))
-    assert (bench.phase, bench.job.number) == (Phase.TRAINING, 0)
+    assert (bench.phase, bench.job.number) == (Phase.GATHERING, 0)
 
 
 @pytest.mark.parametrize("initiator", ["a", "c"])

@@ -1,4 +1,7 @@
-"""A start orders a training without end: ten thousand epochs of batches of one. The others do not train that."""
+"""A start orders a training without end: ten thousand epochs of batches of one. The others do not train that.
+
+And what does run is ended by a person at once, however deaf the trainer is, and stays ended.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes.harness import Harness, PinnedHarness, answers, until
+from tests.processes.harness import SLOW_TRAINER, Harness, PinnedHarness, RealNode, answers, harness, until
 
 pytestmark = pytest.mark.slow
 HUGE = {"e": 10_000, "u": 0.1, "b": 1}
@@ -50,3 +53,38 @@ def test_a_node_does_not_train_what_a_peer_orders_without_measure(mesh: Harness)
     assert node.trigger().status_code == 202
     until(lambda: len(hostile.history()) == 2, "a round as before")
     assert hostile.history()[1]["contributors"] == ["n0", "n1"]
+
+
+DEAF_TRAINER = SLOW_TRAINER.replace("while not GO.exists():", "while True:").replace(
+    "task.progress(done, done + 1)", ""
+)
+
+
+def test_a_person_ends_a_training_at_once_and_a_restart_does_not_begin_it_again(tmp_path: Path) -> None:
+    with harness(tmp_path) as made:
+        (made.trainers / "SLOW.py").write_text(DEAF_TRAINER)  # it never asks whether it is to stop
+        hostile, node = (made.start(COMPUTE="process") for _ in range(2))
+        made.ready()
+        assert hostile.trigger().status_code == 202
+        until(lambda: node.job()["phase"] == "TRAINING" and busy(node), "a training that a peer has ordered")
+        (child,) = node.children()
+        node.http.post("/jobs/SLOW/pause").raise_for_status()
+        until(lambda: not child.is_running(), "the end of its process")
+        assert node.told("training_ended") == ["a person ended the training that was under way"]
+        assert node.job()["phase"] == "GATHERING"
+        node.http.post("/jobs/SLOW/resume").raise_for_status()
+        node.kill()
+        made.again(node)
+        made.up(node)
+        made.meshed(hostile, node)
+        view = node.job()
+        assert (view["phase"], view["sits_out"]) == ("GATHERING", "paused by a person here")
+        assert not busy(node)
+        hostile.http.post("/jobs/SLOW/pause").raise_for_status()  # its own training, which nothing bounds
+        until(lambda: {one.job()["phase"] for one in (hostile, node)} == {"IDLE"}, "the end of the round")
+        until(lambda: not busy(hostile), "the end of its process")
+
+
+def busy(node: RealNode) -> bool:
+    """Whether a training child of the node works: the trainer never rests."""
+    return any(child.cpu_percent(interval=0.5) > 5 for child in node.children())

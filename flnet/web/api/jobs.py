@@ -64,7 +64,7 @@ async def stop(node: Node, trainer: TrainerId) -> JobView:
 
 @api.post("/jobs/<trainer>/pause", JOBS, answer=JobView, refuses=(UnknownTrainer,))
 async def pause(node: Node, trainer: TrainerId) -> JobView:
-    """Pause the job: it takes no part in rounds that start from now on."""
+    """Pause the job: a training that is under way ends at once, and the job takes part in no round."""
     return await node.steer(trainer, "pause")
 
 
