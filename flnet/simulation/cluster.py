@@ -5,6 +5,8 @@ Equal seeds give equal runs, so a schedule that breaks an invariant is replayed 
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
@@ -32,6 +34,11 @@ Listen = Callable[[float, str, str], object]  # takes the time, the node (or "")
 QUICK = 0.05  # seconds of an average or a measurement
 
 
+def key_of(name: str) -> str:
+    """The public key of a node in a keyed mesh: any 32 bytes of its own, for nothing is signed with it here."""
+    return base64.b64encode(hashlib.sha256(name.encode()).digest()).decode()
+
+
 class Cluster(Environment):
     """Nodes with one job each."""
 
@@ -45,17 +52,20 @@ class Cluster(Environment):
         listen: Listen | None = None,
         rules: Rules | None = None,
         ledger: Ledger | None = None,
+        is_keyed: bool = False,
     ) -> None:
         """Args:
         listen: is called with everything that happens.
         rules: of the rounds, the same on all nodes.
         ledger: checks the invariants, instead of the usual one.
+        is_keyed: whether messages prove the keys of their senders.
         """
         self.rules = rules
         self.rng = Random(seed)
         self.clock = VirtualClock()
         self.ledger = ledger or (VersionLedger() if rules is not None and rules.asynchronous else Ledger())
         self.network = SimulatedNetwork(self.clock, self.rng, faults or Faults())
+        self.network.is_keyed = is_keyed
         self.calls = Calls(self.network, self.ledger)
         self.nodes: dict[PeerId, SimulatedNode] = {}
         self.strategy, self.bounds = fed_avg(), USUAL
@@ -79,7 +89,18 @@ class Cluster(Environment):
         """Add a node that has not been started, in place of the one with its id, if there was one."""
         self._runs += 1
         run, waits = f"run {self._runs}", self._waits
-        core = NodeCore(me, [TRAINER], waits, pauses=self.pauses, accepts=accepts, rules=self.rules, run=run)
+        key = key_of(me.id) if self.network.is_keyed else None
+        core = NodeCore(
+            me,
+            [TRAINER],
+            waits,
+            pauses=self.pauses,
+            accepts=accepts,
+            rules=self.rules,
+            run=run,
+            key=key,
+            proves_keys=self.network.is_keyed,
+        )
         node = self.make_node(core)
         self.nodes[node.id] = node
         self.network.nodes[node.address] = node

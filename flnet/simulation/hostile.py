@@ -51,6 +51,7 @@ from flnet.simulation.node import Environment, SimulatedNode
 MANY = 10**9  # contributors that it claims
 FAR = 10**6  # round that it claims to be in
 FORGING_SECONDS = 15.0  # for which its own messages and answers are forged
+ORDERS = (HyperParams(e=10_000, u=0.1, b=1), HyperParams(e=20, u=0.1, b=1), HyperParams(e=1, u=1000, b=8))
 STORM = 30  # starts, one soon after the other
 NAMES = (1, 3, 8)  # how many it announces at once
 SPOOFED = 0.2  # share of messages that it sends in the name of another node
@@ -216,9 +217,7 @@ class HostileMember(SimulatedNode):
             left_out = ChoiceMessage(members=(self.id, *names), take=1)
             mine = ChoiceMessage(members=(self.id,), take=1)
             fields = {
-                "federated_learning_params": rng.choice(
-                    (HyperParams(e=10_000, u=1000, b=1), self.job.settings.hyper)
-                ),
+                "federated_learning_params": rng.choice(ORDERS),
                 "series": rng.choice((None, series)),
                 "choice": rng.choice((None, left_out, mine)),
                 "digest": rng.choice((victim.job.held.digest, NOBODY)),

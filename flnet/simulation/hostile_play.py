@@ -36,9 +36,10 @@ from flnet.protocol.events import (
 from flnet.protocol.messages import MAX_PEERS, SAFETENSORS, Peer
 from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.base import AnyJob
+from flnet.rounds.limits import Limits
 from flnet.rounds.model import Model
 from flnet.simulation.actions import Actions
-from flnet.simulation.cluster import QUICK, Cluster, Listen
+from flnet.simulation.cluster import QUICK, Cluster, Listen, key_of
 from flnet.simulation.hostile import FORGING_SECONDS, MOVES, HostileCore, HostileMember
 from flnet.simulation.invariants import Accepted, InvariantBroken, Ledger
 from flnet.simulation.network import Answered
@@ -64,6 +65,7 @@ HONEST = (
     "forget",
 )
 ENDS = ("stays", "is silent", "is gone")  # what the hostile member does after the last action
+LIMITS = Limits(epochs=20, batch_size=4096, batches=100_000)  # of what peers may ask for
 MOST_ROUNDS = 2000  # round numbers after a schedule; no schedule asks for as many
 MOST_ENTRIES = 4 * MAX_PEERS  # of any collection in the core of a node
 DROPPED = (
@@ -96,6 +98,7 @@ def draw_hostile(seed: int) -> Schedule:
         participation=1.0,
         staleness=0,
         hostile=rng.choice(ENDS),
+        keyed=rng.random() < 0.4,
     )
 
 
@@ -106,9 +109,9 @@ class HonestLedger(Ledger):
     tell from its own in a mesh without a key.
     """
 
-    def __init__(self, hostile: PeerId) -> None:
+    def __init__(self, hostile: PeerId, is_keyed: bool) -> None:
         super().__init__()
-        self.hostile = hostile
+        self.hostile, self._is_keyed = hostile, is_keyed
 
     def sent_update(self, peer: PeerId, key: RoundKey, params: Params) -> None:
         """A node sends its update of a round."""
@@ -153,7 +156,8 @@ class HonestLedger(Ledger):
             super().entered_round(node, number)
 
     def _was_sent(self, node: PeerId, update: Update) -> bool:
-        return True
+        may_be_forged = not self._is_keyed or update.peer == self.hostile
+        return may_be_forged or super()._was_sent(node, update)
 
 
 class HonestNode(SimulatedNode):
@@ -225,13 +229,23 @@ class HostileCluster(Cluster):
     def __init__(self, schedule: Schedule, hostile_id: str, listen: Listen | None = None) -> None:
         self._scores: dict[tuple[PeerId, Digest], float] = {}
         self.is_calm: Callable[[], bool] = lambda: False
-        ledger = HonestLedger(PeerId(hostile_id))
+        ledger = HonestLedger(PeerId(hostile_id), schedule.keyed)
         s = schedule
-        super().__init__(s.size, s.seed, s.faults, s.waits, s.pauses, listen, s.rules, ledger)
+        rules = replace(s.rules, limits=LIMITS)
+        super().__init__(s.size, s.seed, s.faults, s.waits, s.pauses, listen, rules, ledger, s.keyed)
         me = Peer(id=hostile_id, ip="10.0.9.1", port=4000)
         accepts = (SAFETENSORS,) if s.faults.digests else ()
+        key = key_of(hostile_id) if s.keyed else None
         core = HostileCore(
-            me, [TRAINER], s.waits, pauses=s.pauses, accepts=accepts, rules=s.rules, run="run of the hostile"
+            me,
+            [TRAINER],
+            s.waits,
+            pauses=s.pauses,
+            accepts=accepts,
+            rules=rules,
+            run="run of the hostile",
+            key=key,
+            proves_keys=s.keyed,
         )
         self.hostile = HostileMember(core, self, lambda: self.alive)
         self.network.nodes[self.hostile.address] = self.hostile
@@ -271,8 +285,14 @@ class HostileCluster(Cluster):
         seconds = rng.uniform(*self.faults.training) * node.slowness * effect.hyper.e
         if rng.random() < self.faults.fail_training:
             return seconds, TrainingFailed(effect.key, "the weather")
-        goal = np.float32(GOAL + rng.uniform(-0.1, 0.1))
-        trained = Params({name: (value + goal) / 2 for name, value in effect.params.items()})
+        goal, rate = GOAL + rng.uniform(-0.1, 0.1), 5 * effect.hyper.u
+        with np.errstate(over="ignore"):
+            trained = Params(
+                {
+                    name: value + np.float32(rate) * (np.float32(goal) - value)
+                    for name, value in effect.params.items()
+                }
+            )
         return seconds, Trained(effect.key, trained, rng.randint(1, 500), score(node.id, trained), seconds=seconds)
 
     def is_now_busy(self, node: SimulatedNode, is_busy: bool) -> None:
@@ -378,33 +398,35 @@ class HostilePlay(Play):
         cluster.clock.after(1.0, again, background=True)
 
     def _train_under_attack(self) -> None:
-        """Let a person ask for rounds until all honest nodes have averaged one with the updates of all of them.
+        """Let a person ask for rounds until every honest node has trained in one and averaged it.
+
+        The hostile member starts rounds, too, and cuts others short, so these need not be the same for all.
 
         Raises:
-            InvariantBroken: that does not happen.
+            InvariantBroken: a node did not.
         """
         cluster, names = self.cluster, sorted(self.cluster.nodes)
-        first = 1 + max(node.job.number for node in cluster.alive)
+        before = {node.id: len(self._own_averages(node)) for node in cluster.alive}
         person = cluster.nodes[names[self.schedule.seed % len(names)]]
         wait = MOST_OF_A_ROUND * self.schedule.waits.average
+        waiting: list[PeerId] = []
         for _ in range(ASKS):
-            self.actions.command(person, SeriesStopped())
-            cluster.log(person.id, "a person asks for a round")
-            self.actions.command(person, RoundTriggered(1))
+            if not person.job.busy:
+                cluster.log(person.id, "a person asks for a round")
+                self.actions.command(person, SeriesStopped())
+                self.actions.command(person, RoundTriggered(1))
             cluster.run_for(wait / ASKS)
-            if self._common_rounds(first):
+            waiting = [node.id for node in cluster.alive if len(self._own_averages(node)) <= before[node.id]]
+            if not waiting:
                 return
-        raise InvariantBroken(f"no round of all honest nodes while the hostile member goes on, in {wait:g} s")
+        raise InvariantBroken(f"{waiting} average nothing in {wait:g} s while the hostile member goes on")
 
-    def _common_rounds(self, first: int) -> set[RoundKey]:
-        """The rounds from a number on that all honest nodes averaged with the updates of all of them."""
-        alive = self.cluster.alive
-        names = {node.id for node in alive}
-        rounds = [
-            {r.key for r in node.job.history.records if r.key.number >= first and names <= {*r.contributors}}
-            for node in alive
-        ]
-        return set.intersection(*rounds)
+    def _own_averages(self, node: SimulatedNode) -> set[RoundKey]:
+        """The rounds that a node averaged with its own update."""
+        round, records = node.job.round, list(node.job.history.records)
+        open_record = round.open_record if round is not None else None
+        records += [open_record] if open_record is not None else []
+        return {record.key for record in records if record.digest is not None and node.id in record.contributors}
 
     def _check_state(self) -> None:
         """Check that round numbers and everything that nodes remember stay small.

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from flnet.errors import NotAnnounced, PeerError
 from flnet.node.core import NodeCore
-from flnet.node.inbound import KINDS, claim_of, located, version_in
+from flnet.node.inbound import KINDS, check_speaker, claim_of, located, version_in
 from flnet.node.outbox import goes_along
 from flnet.params.params import PeerId, TrainerId
 from flnet.protocol.effects import Fetch, Send, SendAnnounce, SendProbe
@@ -85,12 +85,14 @@ class SimulatedNetwork:
         cuts: ways (from, to) that are closed. A request takes one way, its reply the other.
         refusing: addresses of machines without a running node: connections to them fail at once.
         moved: bytes of the bodies that were sent, by path.
+        is_keyed: whether each message proves the key of its sender, as in a keyed or pinned mesh.
     """
 
     def __init__(self, clock: VirtualClock, rng: Random, faults: Faults) -> None:
         self.cuts: set[tuple[PeerId, PeerId]] = set()
         self.refusing: set[str] = set()
         self.moved: Counter[str] = Counter()
+        self.is_keyed = False
         self.faults = faults
         self.nodes: dict[str, Receiver] = {}
         self.clock, self.rng = clock, rng
@@ -177,6 +179,8 @@ class SimulatedNetwork:
             return
         try:
             packet = self._read(KINDS[path], body)
+            if self.is_keyed:
+                check_speaker(receiver.core.members, packet.message, sender.core.members.key or "")
             owner, event = receiver.core.read(packet, sender.address.partition(":")[0])
             contacts = receiver.core.contacts(packet)
         except PeerError as exc:
@@ -314,6 +318,7 @@ class Calls:
             accepts=node.core.members.accepts,
             incarnation=effect.incarnation,
             members=list(effect.members),
+            key=node.core.members.key,
         )
 
         def answered(reply: Packet | PeerError | Died | None) -> None:
@@ -325,7 +330,9 @@ class Calls:
             others = tuple(reply.message.announce_yourself_to_peers)
             accepts = frozenset(reply.message.accepts or ())
             incarnation, members = reply.message.incarnation, tuple(reply.message.members or ())
-            node.tell(None, AnnounceAnswered(address, peer, others, accepts, incarnation, members))
+            node.tell(
+                None, AnnounceAnswered(address, peer, others, accepts, incarnation, members, reply.message.key)
+            )
             then()
 
         def failed() -> None:
@@ -366,7 +373,7 @@ class Calls:
     def _probe_body(self, message: Probe) -> bytes:
         if message.news or message.target or message.reached or message.missed:
             return self._network.encode(Packet(message))
-        return self._bare_probe(message.i_am, message.incarnation)
+        return self._bare_probe(message.i_am, message.incarnation, message.key)
 
-    def _encoded_probe(self, me: Peer, incarnation: int) -> bytes:
-        return self._network.encode(Packet(Probe(i_am=me, incarnation=incarnation)))
+    def _encoded_probe(self, me: Peer, incarnation: int, key: str | None) -> bytes:
+        return self._network.encode(Packet(Probe(i_am=me, incarnation=incarnation, key=key)))

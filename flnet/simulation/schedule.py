@@ -117,6 +117,7 @@ class Schedule:
         staleness: by how many rounds updates may be late.
         asynchronous: whether there are no common rounds.
         hostile: what the hostile member does after the last action; empty if there is none.
+        keyed: whether each message proves the key of its sender.
     """
 
     seed: int
@@ -131,6 +132,7 @@ class Schedule:
     staleness: int = 0
     asynchronous: bool = False
     hostile: str = ""
+    keyed: bool = False
 
     @property
     def pauses(self) -> Pauses:
@@ -272,6 +274,7 @@ def described(schedule: Schedule) -> list[str]:
             (f"{schedule.participation:g} of them train", schedule.participation < 1),
             (f"updates may be {schedule.staleness} rounds late", schedule.staleness > 0),
             (f"a hostile member {schedule.hostile}", bool(schedule.hostile)),
+            ("messages prove keys", schedule.keyed),
         )
         if holds
     ]
