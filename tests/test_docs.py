@@ -29,6 +29,7 @@ from flnet.wire.json_codec import JsonCodec
 from tests.test_layout import ROOT, dotted, sources
 
 README = (ROOT / "README.md").read_text("utf-8")
+SECURITY = (ROOT / "SECURITY.md").read_text("utf-8")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TEXTS = {str(path.relative_to(ROOT)).removeprefix("docs/"): path.read_text("utf-8") for path in PAGES[:1]}
 TEXTS |= {("index" if path.stem == "README" else path.name): path.read_text("utf-8") for path in PAGES[1:]}
@@ -119,6 +120,29 @@ def test_every_setting_endpoint_command_and_trainer_is_described() -> None:
 @pytest.mark.parametrize("name", TEXTS)
 def test_generated_parts_are_up_to_date(name: str) -> None:
     assert generator().renewed(TEXTS[name]) == TEXTS[name], "run: python docs/generate.py"
+
+
+def test_every_threat_has_tests_and_every_test_of_a_threat_is_named() -> None:
+    threats = ROOT / "tests" / "threats"
+    rows = [line.strip("| ").split(" | ") for line in SECURITY.splitlines() if re.match(r"\| [\d, ]+ \|", line)]
+    named = {row[0]: re.findall(r"`([^`]+)`", row[-1]) for row in rows}
+    for numbers, tests in named.items():
+        assert tests, numbers
+        for test in tests:
+            assert (ROOT / test if "/" in test else threats / test).exists(), f"row {numbers}: {test}"
+    for path in threats.glob("test_[0-9][0-9]_*.py"):
+        number = str(int(path.name[5:7]))
+        tests = next(tests for numbers, tests in named.items() if number in numbers.split(", "))
+        assert path.name in tests, f"row {number} does not name {path.name}"
+
+
+def test_security_invents_no_test_setting_or_page() -> None:
+    paths = re.findall(r"`((?:tests|docs)/[\w/.]+)`", SECURITY) + re.findall(r"\]\(([^):#]+)", SECURITY)
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    modules = re.findall(r"python -m (tests[\w.]+)", SECURITY)
+    assert [name for name in modules if not (ROOT / f"{name.replace('.', '/')}.py").exists()] == []
+    settings = set(re.findall(rf"\b{PREFIX}[A-Z_]*[A-Z]\b", SECURITY))
+    assert sorted(settings - {PREFIX + name.upper() for name in Settings.model_fields}) == []
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import cast
 
 import orjson
@@ -17,7 +17,8 @@ from flnet.node.event_log import EventLog, FeedItem
 from flnet.node.interface import Node
 from flnet.security.rate_limits import network_of
 from flnet.text import text
-from flnet.web.auth.permissions import caller_ip, may_act
+from flnet.web.auth.permissions import caller_ip, may_act, permissions
+from flnet.web.auth.signed_requests import signer_of_request
 from flnet.web.routes import MESH, Api, json_answer
 from flnet.web.translation import ENGLISH, LANGUAGES, translate_sentence
 
@@ -89,7 +90,7 @@ async def events(node: Node) -> Response:
         return json_answer(None)
     place = streams.take(OPERATOR if may_act() else network_of(caller_ip()))
     language = request.args.get("language", ENGLISH)
-    items = _stream(node.feed, after, streams.ending, place, language)
+    items = _stream(node.feed, after, streams.ending, place, language, _may_read(node))
     weakref.finalize(items, place.end)  # if its reader leaves before it begins
     answer = Response(items, content_type="text/event-stream")
     answer.timeout = None  # a stream ends when its reader leaves or the node stops, not by the clock
@@ -123,8 +124,19 @@ def _resume_point(feed: EventLog, header: str | None) -> int | None:
     return after if after <= newest else 0
 
 
+def _may_read(node: Node) -> Callable[[], bool]:
+    """Whether the reader may go on: its token or session holds, and in a pinned mesh its key is accepted."""
+    holds, signer, trust = permissions().still_holds(), signer_of_request(), node.trust
+    return lambda: holds() and (signer is None or trust is None or trust.trusts(signer.key))
+
+
 async def _stream(
-    feed: EventLog, after: int | None, node_ends: asyncio.Event, place: Place, language: str
+    feed: EventLog,
+    after: int | None,
+    node_ends: asyncio.Event,
+    place: Place,
+    language: str,
+    may_read: Callable[[], bool],
 ) -> AsyncIterator[bytes]:
     items = feed.watch(after)
     ending = asyncio.ensure_future(node_ends.wait())
@@ -134,7 +146,7 @@ async def _stream(
         while True:
             # Not wait_for: its time-out would cancel the feed's iterator, and lose what it was about to give.
             await asyncio.wait({following, ending}, timeout=HEARTBEAT_SECONDS, return_when="FIRST_COMPLETED")
-            if ending.done():
+            if ending.done() or not may_read():
                 return
             if not following.done():
                 yield b": still here\n\n"

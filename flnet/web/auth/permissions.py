@@ -202,6 +202,16 @@ class Permissions:
         """Whether a browser asks that is signed in; other nodes send no cookie, and are not looked at further."""
         return "Cookie" in request.headers and self.role() is Role.SESSION
 
+    def still_holds(self) -> Callable[[], bool]:
+        """Whether what shows who the caller of the current request is, a token or a session, still does so later.
+
+        A stream of events is one request for hours.
+        """
+        role, version, kept = self.role(), self._token.version, request.cookies.get(self.cookie, "")
+        if role is Role.TOKEN:
+            return lambda: self._token.text() is not None and self._token.version == version
+        return (lambda: self._is_known(kept)) if role is Role.SESSION else (lambda: True)
+
     def try_token(self, given: str) -> Role:
         """Check a token; a wrong one counts against the address that sent it.
 
@@ -263,6 +273,10 @@ class Permissions:
             return self.try_token(given.strip())
         kept = request.cookies.get(self.cookie)
         return Role.SESSION if kept and self.sessions.knows(kept) else Role.STRANGER
+
+    def _is_known(self, session: str) -> bool:
+        self._end_revoked_sessions()
+        return self.sessions.knows(session)
 
     def _end_revoked_sessions(self) -> None:
         """A new token ends the sessions that were opened with the old one."""

@@ -50,8 +50,7 @@ class SignedRequests:
 
     def signer(self) -> Caller | None:
         """Who signed the current request; None if it is not signed."""
-        caller: Caller | None = g.get("signer")
-        return caller
+        return signer_of_request()
 
     def verify(self) -> None:
         """Verify the signature of the current request, by its head.
@@ -117,13 +116,19 @@ class SignedRequests:
             raise TooManyMessages(seconds)
 
 
+def signer_of_request() -> Caller | None:
+    """Who signed the current request; None if it is not signed."""
+    caller: Caller | None = g.get("signer")
+    return caller
+
+
 async def signed_by(body: bytes | memoryview) -> str:
     """The public key that signed the current request, whose body this is; empty in an open mesh.
 
     Raises:
         SignatureRefused: the body is not the one that was signed.
     """
-    caller: Caller | None = g.get("signer")
+    caller = signer_of_request()
     if caller is None:
         return ""
     try:

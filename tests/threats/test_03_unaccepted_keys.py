@@ -1,4 +1,4 @@
-"""Threat 18: one machine makes thousands of keys that nobody accepted, and calls a pinned node with all of them."""
+"""Threat 3: one machine makes thousands of keys that nobody accepted, so that a pinned node forgets what it has seen."""
 
 from __future__ import annotations
 
