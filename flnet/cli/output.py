@@ -6,6 +6,9 @@ import json
 import logging
 import os
 import sys
+import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -15,6 +18,9 @@ import click
 from rich import box
 from rich.console import Console
 from rich.table import Table
+
+from flnet.security.rate_limits import Buckets
+from flnet.text import Text
 
 PIPE_WIDTH = 160  # columns where no terminal says its width: wide enough that no cell breaks
 
@@ -122,6 +128,11 @@ def _umask() -> int:
 CHATTY = ("asyncio", "httpcore", "httpx", "hypercorn.access", "hypercorn.error", "quart.app")
 
 
+LINES, LINES_PER_MINUTE = 300, 30  # of one cause in the log: at once, and afterwards
+JOB_LINES, JOB_LINES_PER_MINUTE = 3000, 300  # the same for the events of a job
+TRACEBACKS, TRACEBACKS_PER_MINUTE = 20, 6  # the same for records with a traceback
+
+
 class OneLine(logging.Formatter):
     """Formats a record as one line: time, level, logger, text, and a traceback with escaped line ends."""
 
@@ -133,6 +144,47 @@ class OneLine(logging.Formatter):
         return printable(super().format(record))
 
 
+class CauseLimit(logging.Filter):
+    """Leaves out records of a cause that has given too many; the next one that is written says how many.
+
+    A cause is a logger, a level and a text without its parameters, so strangers cannot make causes. Each may give a
+    number of lines at once, and then some per minute: fewer with a traceback, more of the rounds of a job. Records
+    at DEBUG are all written.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Args:
+        clock: seconds, of which only differences count.
+        """
+        super().__init__()
+        self._lock = threading.Lock()
+        self._lines = Buckets(LINES, LINES_PER_MINUTE / 60, clock)
+        self._job_lines = Buckets(JOB_LINES, JOB_LINES_PER_MINUTE / 60, clock)
+        self._tracebacks = Buckets(TRACEBACKS, TRACEBACKS_PER_MINUTE / 60, clock)
+        self._left_out: Counter[str] = Counter()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is written."""
+        if record.levelno <= logging.DEBUG:
+            return True
+        words = [record.msg, *(record.args if isinstance(record.args, tuple) else ())]
+        templates = [part.template for part in words if isinstance(part, Text)]
+        cause = " ".join([record.name, record.levelname, str(record.msg) if len(words) > 1 else "", *templates])
+        with self._lock:
+            buckets = self._lines
+            if record.exc_info:
+                buckets = self._tracebacks
+            elif getattr(record, "job", ""):
+                buckets = self._job_lines
+            if buckets.take(cause):
+                self._left_out[cause] += 1
+                return False
+            count = self._left_out.pop(cause, 0)
+        if count:
+            record.msg, record.args = f"{record.getMessage()} ({count} lines like this one were left out)", ()
+        return True
+
+
 def set_up_logging(level: str) -> None:
     """Send all records of this level and above to stderr.
 
@@ -140,6 +192,7 @@ def set_up_logging(level: str) -> None:
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(OneLine())
+    handler.addFilter(CauseLimit())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)

@@ -429,7 +429,7 @@ class Performer:
             case CancelTimer(name):
                 self._timers.cancel(item.owner, name)
             case Publish(kind, text, data):
-                log.info("%s%s", f"{item.owner}: " if item.owner else "", text)
+                log.info("%s%s", f"{item.owner}: " if item.owner else "", text, extra={"job": item.owner})
                 self._feed.publish(kind, text, item.owner or "", data)
                 if kind.startswith("peer_") and item.owner is None:
                     self._spawn(self.saver.save_peers(self._outbox.peers(), self._outbox.keys()))

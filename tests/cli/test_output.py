@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import io
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from flnet.cli.output import (
+    JOB_LINES,
+    LINES,
+    LINES_PER_MINUTE,
+    TRACEBACKS,
+    CauseLimit,
     OneLine,
     accuracy,
     chosen_metrics,
@@ -19,6 +25,7 @@ from flnet.cli.output import (
     share,
     short,
 )
+from flnet.text import text
 
 
 @pytest.mark.parametrize(
@@ -126,3 +133,49 @@ def test_debug_shows_the_libraries_too(capsys: pytest.CaptureFixture[str]) -> No
     set_up_logging("DEBUG")
     logging.getLogger("httpx").debug("HTTP Request")
     assert "HTTP Request" in capsys.readouterr().err
+
+
+def logged(clock: Callable[[], float]) -> tuple[logging.Logger, io.StringIO]:
+    """A logger as that of a node, and what it has written."""
+    out = io.StringIO()
+    handler = logging.StreamHandler(out)
+    handler.addFilter(CauseLimit(clock))
+    log = logging.Logger("flnet.test")
+    log.addHandler(handler)
+    return log, out
+
+
+def test_a_flood_of_one_cause_gives_few_lines_and_their_count() -> None:
+    now = [0.0]
+    log, out = logged(lambda: now[0])
+    for number in range(10_000):
+        log.info("%s%s", "", text("a request from {caller} was refused", f"192.0.2.{number}"))
+    log.info("%s%s", "", text("{peer} is here", "b"))
+    assert len(out.getvalue().splitlines()) == LINES + 1
+    now[0] += 60
+    for number in range(10_000):
+        log.info("%s%s", "", text("a request from {caller} was refused", f"192.0.2.{number}"))
+    lines = out.getvalue().splitlines()
+    assert len(lines) == LINES + 1 + LINES_PER_MINUTE
+    assert (
+        lines[LINES + 1]
+        == f"a request from 192.0.2.0 was refused ({10_000 - LINES} lines like this one were left out)"
+    )
+    assert lines[-1] == f"a request from 192.0.2.{LINES_PER_MINUTE - 1} was refused"
+
+
+def test_tracebacks_are_fewer_and_lines_of_rounds_more() -> None:
+    log, out = logged(lambda: 0.0)
+    for number in range(JOB_LINES + 9):
+        log.info("%s%s", "MNIST: ", text("round {number} closed", number), extra={"job": "MNIST"})
+    assert len(out.getvalue().splitlines()) == JOB_LINES
+    for number in range(100):
+        log.error("GET /%s failed", number, exc_info=ValueError(str(number)))
+    assert out.getvalue().count("ValueError") == TRACEBACKS
+
+
+def test_with_all_that_is_debugged_nothing_is_left_out() -> None:
+    log, out = logged(lambda: 0.0)
+    for number in range(LINES + 9):
+        log.debug("request %d", number)
+    assert len(out.getvalue().splitlines()) == LINES + 9
