@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import json
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from flnet.errors import LocalError
 from flnet.store.base import Store
+from flnet.store.event_retention import Kept, about, dropped, surplus
 from flnet.text import CODES, codes_of, with_codes
 
 BATCH_SECONDS = 1.0  # in which things that happen are collected
@@ -39,7 +39,10 @@ class FeedItem:
 
 
 class EventLog:
-    """The last items; a watcher that falls behind continues with the oldest item that is left."""
+    """The last items; a watcher that falls behind continues with the oldest item that is left.
+
+    What is most frequent is forgotten first (`flnet.store.event_retention`).
+    """
 
     def __init__(self, now: Callable[[], float], keep: int = 1000) -> None:
         """Args:
@@ -47,7 +50,7 @@ class EventLog:
         keep: how many items are held.
         """
         self._now, self.keep = now, keep
-        self._items: deque[FeedItem] = deque(maxlen=keep)
+        self._items: list[FeedItem] = []
         self._last_id = 0
         self._more = asyncio.Event()
         self._closed = False
@@ -63,10 +66,10 @@ class EventLog:
         Args:
             last_id: ids up to this one are taken; items that were published meanwhile get later ones.
         """
-        own = list(self._items)
-        self._items.clear()
-        self._items += [*earlier, *(replace(item, id=last_id + n) for n, item in enumerate(own, 1))]
+        own = self._items
+        self._items = [*earlier, *(replace(item, id=last_id + n) for n, item in enumerate(own, 1))]
         self._last_id = last_id + len(own)
+        self._forget()
 
     async def wait_after(self, after: int) -> None:
         """Wait until there is an item with a greater id."""
@@ -78,6 +81,7 @@ class EventLog:
         self._last_id += 1
         item = FeedItem(self._last_id, self._now(), kind, text, trainer, dict(data or {}))
         self._items.append(item)
+        self._forget()
         self._wake()
         return item
 
@@ -90,12 +94,13 @@ class EventLog:
         # An id from before a restart may lie ahead of ours: then everything that is kept is news.
         seen = self._last_id if after is None else after if after <= self._last_id else 0
         while True:
-            more = self._more
+            more, newest = self._more, self._last_id
             for item in self.recent(seen):
                 seen = item.id
                 yield item
             if self._closed:
                 return
+            seen = max(seen, newest)  # which may have been forgotten already
             if seen == self._last_id:
                 await more.wait()
 
@@ -103,6 +108,12 @@ class EventLog:
         """End all watchers once they have read what is here."""
         self._closed = True
         self._wake()
+
+    def _forget(self) -> None:
+        too_many = surplus(len(self._items), self.keep)
+        if too_many:
+            gone = set(dropped((Kept(item.id, item.kind, about(item.data)) for item in self._items), too_many))
+            self._items = [item for item in self._items if item.id not in gone]
 
     def _wake(self) -> None:
         more, self._more = self._more, asyncio.Event()

@@ -9,6 +9,7 @@ from typing import Any
 
 from flnet.params.params import Digest, Params, TrainerId
 from flnet.store.base import USUAL, KeptModel, Retention, SavedJob, as_text
+from flnet.store.event_retention import Kept, about, dropped, surplus
 from flnet.text import coded, decoded
 
 Records = dict[tuple[int, str], str]  # as JSON, by round and initiator, in that order
@@ -132,9 +133,11 @@ class MemoryStore:
     async def add_events(self, events: Sequence[Mapping[str, Any]]) -> None:
         """Keep events, each with its "id"."""
         self._events |= {event["id"]: as_text(event) for event in events}
-        surplus = max(0, len(self._events) - self._retention.events)
-        for number in sorted(self._events)[:surplus]:
-            del self._events[number]
+        too_many = surplus(len(self._events), self._retention.events)
+        if too_many:
+            kept = [json.loads(self._events[number]) for number in sorted(self._events)]
+            for number in dropped([Kept(it["id"], it["kind"], about(it["data"])) for it in kept], too_many):
+                del self._events[number]
 
     async def events(self, last: int) -> Sequence[Mapping[str, Any]]:
         """The newest `last` events that are kept, oldest first."""

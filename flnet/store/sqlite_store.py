@@ -18,6 +18,7 @@ from flnet.params.params import Digest, Params, TrainerId
 from flnet.store import repair
 from flnet.store import sqlite_tables as tables
 from flnet.store.base import USUAL, KeptModel, Retention, SavedJob, as_text
+from flnet.store.event_retention import surplus
 from flnet.store.sqlite_tables import DamagedDatabase, open_database
 from flnet.store.state_folder import PARTS, RECEIVED, DamagedFile, FolderLock, ModelFiles, files_of, labels
 from flnet.text import joined, text
@@ -205,9 +206,9 @@ class DiskStore:
             with self._transaction():
                 count = tables.count(self._db) if self._events is None else self._events
                 count += tables.add(self._db, events)
-                surplus = max(0, count - self._retention.events)
-                tables.drop(self._db, surplus)
-            self._events = count - surplus
+                too_many = surplus(count, self._retention.events)
+                tables.drop(self._db, too_many)
+            self._events = count - too_many
         finally:
             self._db.execute("PRAGMA synchronous = FULL")
 

@@ -1,0 +1,51 @@
+"""Threat 25: somebody floods what a node writes down, to fill its disk or to push out what others did."""
+
+from __future__ import annotations
+
+import json
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.processes.harness import RealNode
+from tests.threats.stranger import post, target, wait_until
+
+pytestmark = pytest.mark.slow
+KEPT, FLOOD = 50, 300
+UPGRADE = (
+    b"GET /%d HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+
+
+def test_a_flood_leaves_few_lines_and_what_the_operator_did(tmp_path: Path) -> None:
+    with target(tmp_path, KEEP_EVENTS=str(KEPT)) as node:
+        assert node.http.post("/jobs/SLOW/pause").status_code == 200
+        before = (tmp_path / "n0.log").stat().st_size
+        for number in range(FLOOD):
+            talk_to(node, UPGRADE % number)
+            talk_to(node, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+            talk_to(
+                node,
+                b"POST /announce HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            )
+            me = {"id": f"loud{number}", "ip": "127.0.0.1", "port": 1024 + number}
+            post(node, "/announce", json.dumps({"iAm": me, "myKnownPeers": []}).encode())
+        wait_until(lambda: len(events(node)) >= KEPT, "a full event log")
+        assert "paused" in [event["kind"] for event in events(node)]
+        assert (tmp_path / "n0.log").stat().st_size - before < 300_000
+
+
+def talk_to(node: RealNode, request: bytes) -> None:
+    """Send a request, and wait until the node closes the connection."""
+    with socket.create_connection(("127.0.0.1", node.port), timeout=60) as sock, suppress(ConnectionError):
+        sock.sendall(request)
+        while sock.recv(65_536):
+            pass
+
+
+def events(node: RealNode) -> list[dict[str, str]]:
+    """All events that are kept."""
+    return [json.loads(line) for line in node.http.get("/events.jsonl").text.splitlines()]
