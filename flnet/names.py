@@ -13,6 +13,7 @@ MAX_NAME = 64
 DEFAULT_MESH = "flnet"  # of nodes that state no mesh
 MAX_HOST = 253  # characters of a whole host name (RFC 1035, 2.3.4, as it is written)
 
+_NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")  # as resolvers read it: decimal, octal or hexadecimal
 _MESH = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")  # it travels in a header
 _LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")  # the underscore as container tools use it
 
@@ -69,6 +70,17 @@ def check_host(host: str) -> str:
     return host
 
 
+def check_called_host(host: str) -> str:
+    """Hand a host back that requests may go to: `check_host`, and what looks like a number is an IP address.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if is_disguised(check_host(host)):
+        raise ValueError(text("must be written as an IPv4 or IPv6 address is usually written"))
+    return host
+
+
 def hostport(host: str, port: int) -> str:
     """ "host:port", with the brackets that an IPv6 address needs."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -80,6 +92,18 @@ def _is_ip(host: str) -> bool:
     except ValueError:
         return False
     return "%" not in host  # a zone means nothing on another machine, and could hold any character
+
+
+def is_disguised(host: str) -> bool:
+    """Whether a resolver may read an IPv4 address where `ipaddress` reads none, such as 2130706433 or 0x7f.1.
+
+    The last label of a host name is never a number (RFC 1123, 2.1). IPv4 within IPv6 is written as IPv4.
+    """
+    if _is_ip(host):
+        address = ipaddress.ip_address(host)
+        return isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None
+    last = host.removesuffix(".").rpartition(".")[2]
+    return _NUMBER.fullmatch(last) is not None
 
 
 def names_differ(expected: Mapping[str, object], got: Mapping[str, object]) -> str:

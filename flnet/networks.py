@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
+from flnet.names import is_disguised
 from flnet.text import text
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -70,6 +71,7 @@ class Networks:
         ports: Collection[int] = (),
         own: Collection[str] = (),
         port: int | None = None,
+        callers: Iterable[str] = (),
     ) -> None:
         """Args:
         allowed: networks.
@@ -77,8 +79,10 @@ class Networks:
         ports: that a person named; they may be low.
         own: addresses of this node.
         port: of this node.
+        callers: further networks, in which nodes are called that have called this one from there themselves.
         """
         self.allowed = networks_of(allowed)
+        self._callers = networks_of(callers)
         self._named = frozenset(named)
         self._named_addresses = frozenset(filter(None, map(address_of, named)))
         self._low = {low for low in (*ports, port) if low is not None and low < LEAST_PORT}
@@ -95,6 +99,8 @@ class Networks:
         """
         if port < LEAST_PORT and port not in self._low:
             return text("ports below {least} belong to other services", LEAST_PORT)
+        if is_disguised(host):
+            return text("it is an address in disguise")
         if host in self._named:
             return None
         address = address_of(host)
@@ -103,7 +109,8 @@ class Networks:
         teller = address_of(told_by) if told_by is not None else None
         if address.is_loopback and told_by is not None and not (teller and teller.is_loopback):
             return text("it is the caller's own machine, and would be this one here")
-        return self._why_not(address, port)
+        called_from_there = told_by is None or teller == address
+        return self._why_not(address, port, (*self.allowed, *(self._callers if called_from_there else ())))
 
     def refusal_of_name(self, name: str, address: str, port: int) -> str | None:
         """Why no request may be sent to the address of a host name; None if it may."""
@@ -114,15 +121,15 @@ class Networks:
             return None
         if parsed.is_loopback and not self._at_home:
             return text("the name is one of this machine")
-        return self._why_not(parsed, port)
+        return self._why_not(parsed, port, self.allowed)
 
-    def _why_not(self, address: Address, port: int) -> str | None:
+    def _why_not(self, address: Address, port: int, allowed: Iterable[Network]) -> str | None:
         if any(address in network for network in NEVER):
             return text("no node can be there")
         if address in self._named_addresses:
             return None
         if port == self._port and address in self._own:
             return text("it is this node itself")
-        if not any(address in network for network in self.allowed):
+        if not any(address in network for network in allowed):
             return text("it lies outside of FLNET_ALLOWED_NETWORKS")
         return None

@@ -25,7 +25,7 @@ from pydantic import (
 
 from flnet.errors import SettingsError
 from flnet.fingerprints import check_key, fingerprint, read_fingerprint
-from flnet.names import DEFAULT_MESH, check_host, check_mesh_name, check_name
+from flnet.names import DEFAULT_MESH, check_called_host, check_host, check_mesh_name, check_name
 from flnet.networks import Cidrs
 
 NUMBER = re.compile(r"[0-9]{1,9}")
@@ -140,7 +140,7 @@ def check_pair(value: Any) -> str:
     host, colon, port = text.rpartition(":")
     if not colon or not NUMBER.fullmatch(port) or not 1 <= int(port) <= 65535:
         raise ValueError(f'expected "ip:port" with a port from 1 to 65535, got {text!r}')
-    check_host(host.removeprefix("[").removesuffix("]"))
+    check_called_host(host.removeprefix("[").removesuffix("]"))
     return text
 
 
@@ -188,7 +188,7 @@ class PlaceSettings(BaseModel):
     node_id: Annotated[str, AfterValidator(check_name)] | None = Field(
         default=None, description="Name of this node in the mesh; a new UUID if absent."
     )
-    node_ip: Annotated[str, AfterValidator(check_host)] | None = Field(
+    node_ip: Annotated[str, AfterValidator(check_called_host)] | None = Field(
         default=None,
         description="Address at which peers reach this node; if absent, the address that its requests come from.",
     )
@@ -514,8 +514,9 @@ class Settings(PlaceSettings):
     allowed_networks: Cidrs = Field(
         default=(),
         description="Networks in which this node calls peers that other nodes named, such as 10.1.0.0/16, "
-        "separated by commas. If empty: only this machine if the node listens on loopback, else private networks "
-        "and the networks of this machine's interfaces. Peers in bootstrap_pairs may be in any network.",
+        "separated by commas. If empty: only this machine if the node listens on loopback, else the networks of "
+        "this machine's interfaces. Peers in bootstrap_pairs may be in any network, and peers that call from a "
+        "private address are called back there.",
     )
     max_import_gigabytes: float = Field(
         default=8, gt=0, le=100_000, description="Maximum size of an import, packed and unpacked."

@@ -18,8 +18,8 @@ MAX_FUNCTION_LINES = 50
 
 LAYERS = {
     "text": 0,
-    **dict.fromkeys(("names", "fingerprints", "networks"), 1),
-    "errors": 2,
+    **dict.fromkeys(("names", "fingerprints"), 1),
+    **dict.fromkeys(("errors", "networks"), 2),
     "params": 3,
     "protocol": 4,
     **dict.fromkeys(("labels", "aggregation"), 5),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flnet.names import check_host, check_name, hostport
+from flnet.names import check_called_host, check_host, check_name, hostport
 
 
 @pytest.mark.parametrize("name", ["a", "NODE_1", "Klinik Süd, 3. Stock", "病院", "x" * 64, "<script>"])
@@ -53,3 +53,25 @@ def test_any_text_is_taken_unchanged_or_refused(text: str) -> None:
 )
 def test_an_ipv6_address_stands_in_brackets_before_its_port(host: str, text: str) -> None:
     assert hostport(host, 4000) == text
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("0", "127.1", "10.1.1", "2130706433", "0x7f000001", "0x7f.1", "0X7F.0.0.1", "0177.0.0.1", "127.0.0.01"),
+        *("017700000001", "127.0.0.1.", "1.2.3.4.5", "a.b.0x", "example.0x1", "::ffff:127.0.0.1", "::ffff:7f00:1"),
+    ],
+)
+def test_an_address_in_disguise_is_no_host(host: str) -> None:
+    with pytest.raises(ValueError, match="as an IPv4 or IPv6 address is usually written"):
+        check_called_host(host)
+
+
+@pytest.mark.parametrize("host", ["fe80::1%eth0", "::1%lo", "127.0.0.1%0", "\uff11\uff12\uff17.0.0.1"])
+def test_a_zone_or_another_script_is_no_host(host: str) -> None:
+    with pytest.raises(ValueError, match="must be an IP address or a host name"):
+        check_host(host)
+
+
+def test_a_host_name_may_begin_with_a_number() -> None:
+    assert [check_called_host(host) for host in ("3com.example", "1.example.org", "0x1.example", "node.7b")]

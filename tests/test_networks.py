@@ -12,9 +12,7 @@ LAN = Networks([*PRIVATE, *OWN_MACHINE], named=["203.0.113.5", "peer.example"], 
 HOME = Networks(OWN_MACHINE, own=["127.0.0.1"], port=4000)
 
 
-@pytest.mark.parametrize(
-    "host", ["10.0.0.8", "192.168.3.4", "172.31.0.1", "100.64.0.9", "fd00::8", "::ffff:10.1.1.1"]
-)
+@pytest.mark.parametrize("host", ["10.0.0.8", "192.168.3.4", "172.31.0.1", "100.64.0.9", "fd00::8"])
 def test_a_peer_in_the_network_is_called(host: str) -> None:
     assert LAN.refusal(host, 4000, told_by="10.0.0.9") is None
 
@@ -25,7 +23,7 @@ def test_a_peer_in_the_network_is_called(host: str) -> None:
         ("8.8.8.8", 4000, "outside"),
         ("2001:db8::1", 4000, "outside"),
         ("169.254.169.254", 4000, "no node"),
-        ("::ffff:169.254.169.254", 4000, "no node"),
+        ("::ffff:169.254.169.254", 4000, "in disguise"),
         ("fe80::1", 4000, "no node"),
         ("0.0.0.0", 4000, "no node"),
         ("::", 4000, "no node"),
@@ -95,3 +93,20 @@ def test_what_is_no_network_is_refused() -> None:
     assert [str(network) for network in networks_of(["10.1.2.3", "fd00::/8"])] == ["10.1.2.3/32", "fd00::/8"]
     with pytest.raises(ValueError, match="host bits"):
         networks_of(["10.0.0.1/8"])
+
+
+def test_a_private_network_beyond_the_own_ones_is_called_only_where_the_call_came_from() -> None:
+    site = Networks(["10.1.0.0/16"], callers=PRIVATE)
+    assert site.refusal("10.1.0.8", 4000, "10.9.9.9") is None
+    assert site.refusal("10.2.0.8", 4000, "10.2.0.8") is None  # it called from there
+    assert site.refusal("10.2.0.8", 4000) is None  # and is called there later
+    for teller in ("10.1.0.8", "10.2.0.9", "node-b"):
+        assert site.refusal("10.2.0.8", 4000, teller) == "it lies outside of FLNET_ALLOWED_NETWORKS"
+    assert site.refusal_of_name("node-b", "10.2.0.8", 4000) == "it lies outside of FLNET_ALLOWED_NETWORKS"
+    assert site.refusal("192.0.2.1", 4000, "192.0.2.1") == "it lies outside of FLNET_ALLOWED_NETWORKS"
+
+
+@pytest.mark.parametrize("host", ["127.1", "2130706433", "0x7f.1", "0177.0.0.1", "::ffff:10.0.0.8", "10.0.0.8."])
+def test_an_address_in_disguise_is_not_called_wherever_it_leads(host: str) -> None:
+    everywhere = Networks(["0.0.0.0/0", "::/0"], named=[host])
+    assert everywhere.refusal(host, 4000, "10.0.0.9") == "it is an address in disguise"

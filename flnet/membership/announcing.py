@@ -55,6 +55,8 @@ class Announcer:
         words = text(
             "{address} does not answer the announcement ({reason}); trying again until it does", address, reason
         )
+        if not needed:  # another node named it, and may read this, but is not to learn what answers there
+            words = text("{address} does not answer the announcement", address)
         tell = [Publish("announce_failed", words, {"address": address})] if count == 1 else []
         return [self.retry(address), *tell]
 

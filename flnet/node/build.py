@@ -55,17 +55,18 @@ MEGABYTE = 1024 * 1024
 def networks_for(settings: Settings) -> Networks:
     """The networks of the settings; see FLNET_ALLOWED_NETWORKS for what they are if nobody says.
 
-    The default lets a mesh inside of one site work, where addresses are private or those of the machine's own
-    network, and reaches nothing beyond it: what lies elsewhere a person has to name.
+    The default lets a mesh inside of one network work. Nodes of other private networks may call, and are called back
+    where they called from; what others say of such networks is no reason to call there: a person has to name them.
     """
     pairs = [pair.rpartition(":") for pair in settings.bootstrap_pairs]
     hosts, ports = [host.strip("[]") for host, _, _ in pairs], [int(port) for _, _, port in pairs]
     host, port = settings.listen_address.strip("[]"), settings.node_port
     at_home = host in LOOPBACK or host.startswith("127.")
-    allowed = settings.allowed_networks or (OWN_MACHINE if at_home else (*OWN_MACHINE, *PRIVATE, *interfaces()))
+    allowed = settings.allowed_networks or (OWN_MACHINE if at_home else (*OWN_MACHINE, *interfaces()))
+    callers = () if settings.allowed_networks or at_home else PRIVATE
     everywhere = (address_of(host) or address_of("0.0.0.0")) in (address_of("0.0.0.0"), address_of("::"))  # noqa: S104
     own = [settings.node_ip or "", *(own_addresses() if everywhere else [host])]
-    return Networks(allowed, named=hosts, ports=ports, own=own, port=port)
+    return Networks(allowed, named=hosts, ports=ports, own=own, port=port, callers=callers)
 
 
 def own_addresses() -> list[str]:

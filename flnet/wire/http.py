@@ -31,7 +31,7 @@ from flnet.errors import (
     StrangerThere,
     TransportError,
 )
-from flnet.names import DEFAULT_MESH, check_host, hostport
+from flnet.names import DEFAULT_MESH, check_called_host, hostport
 from flnet.networks import Networks
 from flnet.params.blob import Blob, Landing
 from flnet.params.params import Rng
@@ -171,7 +171,7 @@ def url_of(address: str, path: str, scheme: str = "http") -> httpcore.URL:
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
         raise ValueError(text('expected "host:port"'))
-    bare = check_host(host.removeprefix("[").removesuffix("]"))
+    bare = check_called_host(host.removeprefix("[").removesuffix("]"))
     plain, mark, query = path.partition("?")
     target = f"{quote(plain)}{mark}{quote(query, '=&')}"
     return httpcore.URL(scheme=scheme, host=bare, port=int(port), target=target)
@@ -500,7 +500,9 @@ class HttpTransport:
         if (key := key_shown(exc)) is not None:
             return StrangerThere(address, key)
         fault = fault_of(exc)
-        error = fault.error(text("{address}: {words}{cause}", address, fault.words, because(exc)))
+        # What was no HTTP may be the banner of another service, which whoever named the address is not to read.
+        cause = "" if isinstance(exc, httpcore.ProtocolError | CutOff) else because(exc)
+        error = fault.error(text("{address}: {words}{cause}", address, fault.words, cause))
         error.is_temporary = fault.again
         return error
 

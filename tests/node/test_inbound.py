@@ -242,13 +242,14 @@ def test_a_node_of_one_machine_calls_that_machine_only() -> None:
     assert networks.refusal("10.0.0.8", 4001, "127.0.0.1") is not None
 
 
-def test_a_node_in_a_network_calls_private_ones_its_own_and_whom_a_person_named() -> None:
+def test_a_node_in_a_network_calls_its_own_ones_callers_and_whom_a_person_named() -> None:
     settings = Settings.model_validate({"listen_address": "0.0.0.0", "bootstrap_pairs": "203.0.113.5:443"})
     networks = networks_for(settings)
-    assert networks.refusal("192.168.77.8", 4001, "192.168.77.9") is None
+    assert networks.refusal("192.168.77.9", 4001, "192.168.77.9") is None
+    assert networks.refusal("192.168.77.8", 4001, "192.168.77.9") is not None
     assert networks.refusal("203.0.113.5", 443, "192.168.77.9") is None
     assert networks.refusal("203.0.113.6", 4000, "192.168.77.9") is not None
-    assert {str(network) for network in networks.allowed} >= {*PRIVATE, *interfaces()}
+    assert {str(network) for network in networks.allowed} >= {*OWN_MACHINE, *interfaces()}
     mine = own_addresses()
     assert networks.refusal(mine[0], 4000, mine[0]) is not None
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -42,8 +42,10 @@ NASTY = (
 
 
 @contextmanager
-def listener(family: socket.AddressFamily, host: str) -> Iterator[tuple[int, list[str]]]:
-    """A port, and from where somebody connected to it."""
+def listener(
+    family: socket.AddressFamily, host: str, answer: Callable[[socket.socket], None] = lambda conn: None
+) -> Iterator[tuple[int, list[str]]]:
+    """A port, and from where somebody connected to it; each gets an answer before it is closed."""
     seen: list[str] = []
     with socket.create_server((host, 0), family=family) as server:
         server.settimeout(0.1)
@@ -56,6 +58,8 @@ def listener(family: socket.AddressFamily, host: str) -> Iterator[tuple[int, lis
                 except TimeoutError:
                     continue
                 seen.append(str(where))
+                with suppress(OSError):
+                    answer(conn)
                 conn.close()
 
         thread = threading.Thread(target=accept)
@@ -100,6 +104,37 @@ def test_nobody_is_called_at_thirty_nasty_addresses(node: RealNode) -> None:
         wait_until(lambda: texts(node).count("is not called") >= 15, "what is not called is told")
     assert seen == []
     assert not {peer["ip"] for peer in node.get("/peers")} & {"169.254.169.254", "10.0.0.1", "8.8.8.8", "0.0.0.0"}
+
+
+def banner(words: bytes) -> Callable[[socket.socket], None]:
+    """Answers so whatever is asked."""
+
+    def answer(conn: socket.socket) -> None:
+        conn.recv(65536)
+        conn.sendall(words)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    "words", [b"SSH-2.0-SECRET\r\n", b"HTTP/1.1 404 SECRET\r\nContent-Length: 6\r\n\r\nSECRET"]
+)
+def test_nothing_of_an_answer_is_shown_to_who_named_the_address(node: RealNode, words: bytes) -> None:
+    with listener(socket.AF_INET, "127.0.0.1", banner(words)) as (port, called):
+        assert announce(node, None, port, [], f"there{port}") == 201
+        with listener(socket.AF_INET, "127.0.0.1", banner(words)) as (other, asked):
+            assert (
+                announce(node, None, 1 + port, [{"id": "z", "ip": "127.0.0.1", "port": other}], f"teller{port}")
+                == 201
+            )
+            wait_until(lambda: called and asked, "both addresses are called")
+            wait_until(
+                lambda: f"127.0.0.1:{other} does not answer the announcement" in texts(node), "its end is told"
+            )
+        wait_until(
+            lambda: f"there{port} may be gone" in texts(node), "a suspicion"
+        ) if b"HTTP" not in words else None
+    assert "SECRET" not in texts(node) + node.http.get("/peers").text + node.http.get("/").text
 
 
 def test_services_of_this_machine_below_1024_and_the_node_itself_are_not_called(node: RealNode) -> None:
