@@ -152,7 +152,7 @@ class EventLogStore:
         """All items, of the store and of the log, oldest first."""
         items: dict[int, FeedItem] = {}
         with contextlib.suppress(LocalError):  # what is in the feed can be told all the same
-            items = {event["id"]: _read(event) for event in await self._store.events(EVERYTHING)}
+            items = await asyncio.to_thread(_read_all, await self._store.events(EVERYTHING))
         items |= {item.id: item for item in self._feed.recent()}
         return [items[number] for number in sorted(items)]
 
@@ -183,6 +183,10 @@ def _written(item: FeedItem) -> Mapping[str, Any]:
     if codes := codes_of({"text": item.text, "data": item.data}):
         data[CODES] = codes
     return {**{name: getattr(item, name) for name in _FIELDS}, "data": data}
+
+
+def _read_all(events: Sequence[Mapping[str, Any]]) -> dict[int, FeedItem]:
+    return {event["id"]: _read(event) for event in events}
 
 
 def _read(fields: Mapping[str, Any]) -> FeedItem:

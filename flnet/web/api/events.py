@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import cast
 
 import orjson
@@ -27,7 +27,8 @@ MAX_STREAMS = 64  # open at once, of readers who are not the operator; each cost
 MAX_STREAMS_PER_ADDRESS = 16  # of these
 MAX_OPERATOR_STREAMS = 64  # of the operator
 OPERATOR = "operator"
-_NAME = "flnet.streams"
+PIECE = 16 * 1024  # bytes of the event log that are sent at once
+_NAME, _LINES = "flnet.streams", "flnet.event_lines"
 api = Api()
 
 
@@ -101,12 +102,48 @@ async def events(node: Node) -> Response:
 @api.get("/events.jsonl", MESH, answer_type="application/x-ndjson")
 async def event_lines(node: Node) -> Response:
     """The event log, one JSON object per line."""
-    names = ("id", "at", "kind", "text", "trainer", "data")
-    items = await node.events()
-    lines = [orjson.dumps({name: getattr(item, name) for name in names}, default=str) for item in items]
-    answer = Response(b"".join(line + b"\n" for line in lines), content_type="application/x-ndjson")
+    lines = await cast(EventLines, current_app.extensions.setdefault(_LINES, EventLines())).get(node)
+    answer = Response(lines.pieces(), content_type="application/x-ndjson")
+    answer.content_length = len(lines.body)
     answer.headers["Content-Disposition"] = 'attachment; filename="events.jsonl"'
     return answer
+
+
+class EventLines:
+    """The event log as lines: made for one caller at a time, and shared by those who ask meanwhile."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+        self._newest = -1  # id of the newest event when they were made
+        self._made: weakref.ref[Lines] | None = None
+
+    async def get(self, node: Node) -> Lines:
+        """The lines of all events that are kept now."""
+        async with self._turn:
+            made = self._made() if self._made is not None else None
+            if made is None or self._newest != node.feed.last_id:
+                self._newest = node.feed.last_id
+                made = Lines(await asyncio.to_thread(_as_lines, await node.events()))
+                self._made = weakref.ref(made)
+            return made
+
+
+class Lines:
+    """Lines that are sent in pieces: a caller that reads nothing holds none of its own."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The lines, at most PIECE bytes at a time."""
+        for start in range(0, len(self.body), PIECE):
+            yield self.body[start : start + PIECE]
+
+
+def _as_lines(items: Sequence[FeedItem]) -> bytes:
+    names = ("id", "at", "kind", "text", "trainer", "data")
+    dumped = [orjson.dumps({name: getattr(item, name) for name in names}, default=str) for item in items]
+    return b"".join(line + b"\n" for line in dumped)
 
 
 def _resume_point(feed: EventLog, header: str | None) -> int | None:

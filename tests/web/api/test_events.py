@@ -163,3 +163,28 @@ def test_a_kind_cannot_smuggle_in_another_field() -> None:
     event = live.as_event(FeedItem(1, 0.0, "a\nid: 9\r\ndata: b", "x", "", {}))
     assert event.splitlines()[:2] == [b"id: 1", b"event: a id: 9 data: b"]
     assert len(event.splitlines()) == 4
+
+
+async def test_those_who_ask_for_the_log_at_once_share_its_lines(
+    client: Client, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    async def events() -> list[FeedItem]:
+        made.append(len(made))
+        await asyncio.sleep(0)
+        return [FeedItem(number, 0.0, "step", "x" * 100, "", {}) for number in range(1, 1000)]
+
+    monkeypatch.setattr(node, "events", events)
+    answers = await asyncio.gather(*(client.get("/events.jsonl") for _ in range(20)))
+    bodies = {await answer.get_data() for answer in answers}
+    assert len(bodies) == 1 and made == [0]
+    assert len(bodies.pop().splitlines()) == 999
+    node.feed.publish("step", "newer")
+    assert (await client.get("/events.jsonl")).content_length > 1000
+    assert made == [0, 1]
+
+
+async def test_the_log_is_sent_in_pieces() -> None:
+    pieces = [piece async for piece in live.Lines(b"x" * (2 * live.PIECE + 1)).pieces()]
+    assert [len(piece) for piece in pieces] == [live.PIECE, live.PIECE, 1]
