@@ -521,6 +521,12 @@ class Settings(PlaceSettings):
     max_import_gigabytes: float = Field(
         default=8, gt=0, le=100_000, description="Maximum size of an import, packed and unpacked."
     )
+    max_import_seconds: float = Field(
+        default=3600,
+        gt=0,
+        description="Seconds that a trainer may take to load imported data. After that its process is ended, and the "
+        "data of before take their place again.",
+    )
     keep_models: int = Field(
         default=5,
         ge=0,

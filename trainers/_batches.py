@@ -35,7 +35,7 @@ class Batches(Generic[B]):
 
     def __getitem__(self, step: int) -> B:
         if not 0 <= step < self._count:
-            raise IndexError(f"batch {step} of {self._count}")
+            raise IndexError(step)
         epoch, batch = divmod(step, self._in_epoch)
         if epoch < self._epoch:
             self._orders, self._epoch = self._begin(), -1

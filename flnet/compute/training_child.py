@@ -30,7 +30,7 @@ from flnet.compute.channel import (
     receive_message,
     send_message,
 )
-from flnet.compute.verbs import VERBS, Report, TrainerRequest
+from flnet.compute.verbs import VERBS, PrepareRequest, Report, TrainerRequest
 from flnet.errors import FlnetError, TrainerError, WorkerDied
 from flnet.settings import PREFIX
 from flnet.text import text
@@ -272,6 +272,8 @@ class ProcessBackend:
     ) -> Result:
         """Let the child do what the request asks; see `flnet.compute.queue.Backend`."""
         child = self._child_for(assignment)
+        seconds = request.seconds if isinstance(request, PrepareRequest) else None
+        limit = self._ending_after(seconds, number) if seconds else None
         with self._ending:
             self._running = number
         try:
@@ -280,10 +282,17 @@ class ProcessBackend:
             reply = exc
         finally:
             self._cancelled.discard(number)
+            if limit is not None:
+                limit.cancel()
             with self._ending:
                 self._running = None
         if number and self._ended == number:
             self._end()
+            if seconds:
+                words = text(
+                    "{trainer} did not load its data within {seconds} s", assignment.file.id, f"{seconds:g}"
+                )
+                raise TrainerError(words)
             raise TrainerError(text("the training of {trainer} was cancelled", assignment.file.id))
         if reply is None:
             raise WorkerDied(self._cause_of_end(child))
@@ -304,9 +313,14 @@ class ProcessBackend:
         if child is not None:
             threading.Thread(target=self._send_cancel, args=(child, number), daemon=True).start()
         if at_once:
-            timer = threading.Timer(_MOMENT_S, self._end_running, args=(number,))
-            timer.daemon = True
-            timer.start()
+            self._ending_after(_MOMENT_S, number)
+
+    def _ending_after(self, seconds: float, number: int) -> threading.Timer:
+        """Kill the child after so many seconds, if it still works on this order then."""
+        timer = threading.Timer(seconds, self._end_running, args=(number,))
+        timer.daemon = True
+        timer.start()
+        return timer
 
     def _end_running(self, number: int) -> None:
         """Kill the child, if it still works on this order."""

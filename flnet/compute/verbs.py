@@ -63,9 +63,12 @@ class PrepareRequest(TrainerRequest[PrepareResult]):
 
     Attributes:
         reload: whether to forget a trainer that is loaded already, because its data have changed.
+        seconds: after which the training child is ended, if it has not loaded them by then; None for never. A
+            trainer that works in the node's own process cannot be ended.
     """
 
     reload: bool = False
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)

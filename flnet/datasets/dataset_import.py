@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from flnet.datasets.archives import Limit, broken, drafted, inner_folder, is_archive, member_path
 from flnet.datasets.tables import text_rows
@@ -29,6 +29,9 @@ from flnet.errors import DataMissing, DataThere, FlnetError, ImportRefused, NoRo
 from flnet.text import text
 from flnet.trainer import TrainerFile
 
+MOST_ROWS = 5_000_000  # of a table to which rows are added: a digest of each is held in memory
+MOST_NEW_ROWS, MOST_NEW_BYTES = 1_000_000, 256 * 1024 * 1024  # that are added at once, and held in memory
+R = TypeVar("R")
 _FILES = (".csv", ".tsv", ".txt", ".parquet")  # a place that ends so is a file
 
 
@@ -195,11 +198,17 @@ def _rows_to(place: Place, files: Sequence[Path]) -> AddedExamples:
         raise ImportRefused(
             text("{name} is a Parquet file, to which no rows can be added; save it as CSV", path.name)
         )
+    if sum(file.stat().st_size for file in files) > MOST_NEW_BYTES:
+        raise ImportRefused(
+            text("the rows have more than {most} bytes; add fewer, or replace the table", f"{MOST_NEW_BYTES:,}")
+        )
     separator = _separator(path)
     try:
         with text_rows(path, separator) as existing:
-            header, known = existing.header, Counter(_mark(cells) for _, cells in existing.rows)
-        rows = [row for file in files for row in _new_rows(file, header, known)]
+            rows_there = (_mark(cells) for _, cells in existing.rows)
+            header, known = existing.header, Counter(_at_most(MOST_ROWS, rows_there, path.name))
+        came = (row for file in files for row in _new_rows(file, header, known))
+        rows = list(_at_most(MOST_NEW_ROWS, came, text("what came")))
     except FlnetError as exc:
         raise ImportRefused(exc.message) from exc
     if not rows:
@@ -216,6 +225,20 @@ def _rows_to(place: Place, files: Sequence[Path]) -> AddedExamples:
     size = draft.stat().st_size - length
     draft.replace(path)
     return AddedExamples(path, len(files), size, length=length)
+
+
+def _at_most(most: int, rows: Iterable[R], source: str) -> Iterator[R]:
+    """The same rows; they are held in memory, so that there may not be more than this.
+
+    Raises:
+        ImportRefused: there are more.
+    """
+    for number, row in enumerate(rows, start=1):
+        if number > most:
+            raise ImportRefused(
+                text("{source} has more than {most} rows; add fewer, or replace the table", source, f"{most:,}")
+            )
+        yield row
 
 
 def _new_rows(file: Path, header: Sequence[str], known: Counter[bytes]) -> Iterator[list[str]]:

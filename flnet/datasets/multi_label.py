@@ -15,14 +15,25 @@ import csv
 import re
 import xml.etree.ElementTree as ET
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from flnet.datasets.labelled import Matrix, SparseRows, dense_rows, pick_columns, read_npz
-from flnet.datasets.tables import BadRow, ColumnSpec, OnBadRows, RowBuilder, Table, gather
+from flnet.datasets.tables import (
+    LONGEST_ROW,
+    BadRow,
+    BoundedLines,
+    ColumnSpec,
+    OnBadRows,
+    RowBuilder,
+    Table,
+    check_width,
+    csv_rows,
+    gather,
+)
 from flnet.errors import TrainerError
 from flnet.params.params import Array
 from flnet.text import text
@@ -64,7 +75,7 @@ def read_arff(path: Path, on_bad_rows: OnBadRows = "stop") -> Arff:
     """
     try:
         with path.open(encoding="utf-8-sig") as file:
-            lines = _significant(file)
+            lines = _significant(BoundedLines(path, file))
             header = _read_header(path, lines)
             builder = RowBuilder(header.columns)
 
@@ -82,9 +93,10 @@ def read_arff(path: Path, on_bad_rows: OnBadRows = "stop") -> Arff:
         raise TrainerError(text("{path} cannot be read: {reason}", path, exc)) from exc
 
 
-def _significant(file: Iterable[str]) -> Iterator[tuple[int, str]]:
+def _significant(lines: BoundedLines) -> Iterator[tuple[int, str]]:
     """Line numbers, from 1, and lines without comments and outer space; empty ones are left out."""
-    for number, raw in enumerate(file, start=1):
+    for number, raw in enumerate(lines, start=1):
+        lines.begin_row()
         line = raw.strip()
         if "%" in line and (comment := _COMMENT.fullmatch(line)):
             line = comment[1].strip()
@@ -111,6 +123,7 @@ def _read_header(path: Path, lines: Iterator[tuple[int, str]]) -> _Header:
                         else text("{where}: an attribute is named {name}", where, repr(name))
                     )
                 known.add(name)
+                check_width(len(known), where)
                 _add_attribute(header, name, kind, where)
             case "@data":
                 if not known:
@@ -303,8 +316,9 @@ def _texts(names: Array) -> tuple[str, ...]:
 def _read_csv(path: Path, ignore: tuple[str, ...], on_bad_rows: OnBadRows) -> Table:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = csv.reader(file, strict=True)
-            header = [name.strip() for name in next(lines, [])]
+            rows = csv_rows(path, file)
+            header = [name.strip() for name in next(rows, (1, []))[1]]
+            check_width(len(header), text("{path}, line {line}", path, 1))
             if not header or len(set(header)) != len(header) or not all(header):
                 got = ", ".join(header)[:80] or text("nothing")
                 raise TrainerError(
@@ -320,8 +334,7 @@ def _read_csv(path: Path, ignore: tuple[str, ...], on_bad_rows: OnBadRows) -> Ta
                     )
                 builder.add_dense([cells[j] for j in kept], where)
 
-            rows = ((lines.line_num, cells) for cells in lines if cells)
-            return gather(path, builder, rows, add, on_bad_rows)
+            return gather(path, builder, (row for row in rows if row[1]), add, on_bad_rows)
     except (csv.Error, UnicodeDecodeError) as exc:
         raise TrainerError(text("{path} is not CSV text in UTF-8: {reason}", path, exc)) from exc
     except OSError as exc:
@@ -346,6 +359,10 @@ def _label_names(path: Path, names: tuple[str, ...], columns: LabelColumns) -> l
 
 def _names_in_xml(path: Path) -> list[str]:
     try:
+        if path.stat().st_size > LONGEST_ROW:
+            raise TrainerError(
+                text("{path} has more than {most} bytes; no list of labels is so long", path, f"{LONGEST_ROW:,}")
+            )
         xml = path.read_text("utf-8")
         if "<!" in xml.replace("<!--", ""):
             raise TrainerError(text("{path}: declarations (<!...>) are not read", path))

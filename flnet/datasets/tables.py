@@ -9,11 +9,12 @@ from __future__ import annotations
 import csv
 import math
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TextIO, TypeVar
 
 import numpy as np
 
@@ -25,6 +26,8 @@ from flnet.text import text
 OnBadRows = Literal["stop", "skip"]
 T = TypeVar("T")
 
+MOST_COLUMNS = 100_000  # of a table
+LONGEST_ROW = 4 * 1024 * 1024  # characters of a row, and of the header
 _LARGEST = float(np.finfo(np.float32).max)
 _ABSENT = frozenset({"", "?"})
 
@@ -216,6 +219,60 @@ def gather(
     return Table(tuple(column.name for column in builder.columns), builder.matrix(), skipped, first)
 
 
+class BoundedLines:
+    """The lines of a text file, read so that no row costs more memory than LONGEST_ROW characters.
+
+    A row may have several lines, where quotes hold them together: who reads rows says where each begins.
+    """
+
+    def __init__(self, path: Path, file: TextIO) -> None:
+        self._path, self._file, self._in_row = path, file, 0
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = self._file.readline(LONGEST_ROW + 1 - self._in_row)
+        self._in_row += len(line)
+        if self._in_row > LONGEST_ROW:
+            raise TrainerError(
+                text("{path} has a line or a row of more than {most} characters", self._path, f"{LONGEST_ROW:,}")
+            )
+        if not line:
+            raise StopIteration
+        return line
+
+    def begin_row(self) -> None:
+        """The next line begins a row."""
+        self._in_row = 0
+
+
+def csv_rows(path: Path, file: TextIO, separator: str = ",") -> Iterator[tuple[int, list[str]]]:
+    """The rows of a CSV file, the header first, each with the number of its last line.
+
+    Raises:
+        TrainerError: a row is too long.
+        csv.Error: it is no CSV.
+    """
+    lines = BoundedLines(path, file)
+    reader = csv.reader(lines, strict=True, delimiter=separator)
+    for cells in reader:
+        lines.begin_row()
+        yield reader.line_num, cells
+
+
+def check_width(columns: int, where: str) -> None:
+    """Refuse a table that is too wide.
+
+    Raises:
+        TrainerError: it has more than MOST_COLUMNS columns.
+    """
+    if columns > MOST_COLUMNS:
+        raise TrainerError(
+            text("{where}: {count} columns; expected at most {most}", where, f"{columns:,}", f"{MOST_COLUMNS:,}")
+        )
+
+
 _LONGEST = 200  # characters of a column's name
 _SHOWN = 12  # columns that an error names
 
@@ -251,12 +308,11 @@ def text_rows(path: Path, separator: str = ",") -> Iterator[TextRows]:
 def _csv(path: Path, separator: str) -> Iterator[TextRows]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = csv.reader(file, strict=True, delimiter=separator)
-            header = _checked(
-                path, text("{path}, line {line}", path, 1), [cell.strip() for cell in next(lines, [])]
-            )
+            rows = csv_rows(path, file, separator)
+            _, names = next(rows, (1, []))
+            header = _checked(path, text("{path}, line {line}", path, 1), [cell.strip() for cell in names])
             yield TextRows(
-                header, ((text("{path}, line {line}", path, lines.line_num), cells) for cells in lines if cells)
+                header, ((text("{path}, line {line}", path, number), cells) for number, cells in rows if cells)
             )
     except (csv.Error, UnicodeDecodeError) as exc:
         raise TrainerError(text("{path} is not CSV text in UTF-8: {reason}", path, exc)) from exc
@@ -296,6 +352,7 @@ def _text(cell: Any) -> str:
 
 
 def _checked(path: Path, place: str, header: Sequence[str]) -> tuple[str, ...]:
+    check_width(len(header), place)
     if not any(header):
         raise TrainerError(text("{path} is empty: expected a first line with the names of the columns", path))
     if not all(header):
@@ -308,7 +365,7 @@ def _checked(path: Path, place: str, header: Sequence[str]) -> tuple[str, ...]:
                 repr(odd[0][:40]),
             )
         )
-    if twice := sorted({name for name in header if header.count(name) > 1}):
+    if twice := sorted(name for name, count in Counter(header).items() if count > 1):
         raise TrainerError(
             text("{where}: {name} stands there twice; every column needs a name of its own", place, shown(twice))
         )

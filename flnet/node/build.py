@@ -239,7 +239,7 @@ def _bring_data_and_rounds(
     node: NodeRuntime, pool: ComputeQueue, settings: Settings, files: Sequence[TrainerFile]
 ) -> None:
     """Imports of data, watched folders, and rounds that start by a schedule."""
-    where = (files, settings.datasets_path, settings.max_import_gigabytes)
+    where = (files, settings.datasets_path, settings.max_import_gigabytes, settings.max_import_seconds)
     node.imports = DataImports(node.core, pool, node.feed, node.deliver, *where)
     node.schedules = Schedules(node.core, node.deliver, usual_schedule(settings), Conditions())
     if settings.watch_data is not None:

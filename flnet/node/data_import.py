@@ -51,15 +51,18 @@ class DataImports:
         files: Iterable[TrainerFile],
         datasets: Path | None,
         gigabytes: float,
+        seconds: float | None = None,
     ) -> None:
         """Args:
         files: what is known of the trainers, their places among it.
         datasets: the folder of data sets.
         gigabytes: of one import, also when it is unpacked.
+        seconds: that a trainer may take to load it; None for any time.
         """
         self._core, self._pool, self._feed, self._deliver = core, pool, feed, deliver
         self._files = {file.id: file for file in files}
         self._datasets, self._gigabytes = datasets, gigabytes
+        self._reload = PrepareRequest(reload=True, seconds=seconds)
         self._turn = asyncio.Lock()
         self._running: set[asyncio.Task[Mapping[str, Any]]] = set()
 
@@ -139,12 +142,12 @@ class DataImports:
         """The trainer with these data; without them again, if it does not read them."""
         before = self._core.job(trainer).settings.declaration
         try:
-            declaration, params = await self._pool.call(trainer, PrepareRequest(reload=True))
+            declaration, params = await self._pool.call(trainer, self._reload)
             _must_read(declaration, before, upload)
         except FlnetError as exc:
             await asyncio.to_thread(moved.undo)
             with suppress(FlnetError):
-                await self._pool.call(trainer, PrepareRequest(reload=True))  # with what was there before
+                await self._pool.call(trainer, self._reload)  # with what was there before
             raise ImportRefused(
                 text("{trainer} cannot use what came, and nothing was changed: {reason}", trainer, exc)
             ) from exc
@@ -161,7 +164,7 @@ class DataImports:
 
     async def _renew(self, trainer: TrainerId) -> None:
         try:
-            declaration, params = await self._pool.call(trainer, PrepareRequest(reload=True))
+            declaration, params = await self._pool.call(trainer, self._reload)
         except FlnetError as exc:
             log.warning("%s cannot use the data that came: %s", trainer, exc)
             self._feed.publish(
