@@ -18,7 +18,7 @@ from flnet.fingerprints import fingerprint
 from flnet.membership.announcing import RETRY
 from flnet.membership.names import NameTaken, admit, disputed, forget, refused
 from flnet.membership.probing import repeats, suspicion_ticks
-from flnet.membership.roster import MOST_STEP, STATES, Member, State, Status, news_of
+from flnet.membership.roster import MOST_STEP, STATES, Member, NoPlace, State, Status, news_of
 from flnet.membership.state import Doubted, Meeting, MeshState
 from flnet.params.params import PeerId
 from flnet.protocol.effects import (
@@ -55,6 +55,7 @@ from flnet.protocol.messages import MAX_PEERS, AnnounceReply, News, Peer, Probe,
 from flnet.text import text
 
 TICK = "tick"  # timer
+FEW_PLACES = 32  # taken: from then on new members are probed at once
 
 
 class Members:
@@ -198,14 +199,28 @@ def meet(
     s: MeshState, peer: Peer, accepts: frozenset[str], incarnation: int, key: str | None = None
 ) -> list[Effect]:
     """A node said who it is and where, and its name is its own; it becomes a member, or is one."""
-    if PeerId(peer.id) not in s.roster.known and not s.roster.make_room(MAX_PEERS):
-        words = text("{peer} was left out: this node already knows {count} peers", peer.id, MAX_PEERS)
-        return [Publish("mesh_full", words)]
+    evicted: list[Effect] = []
+    if PeerId(peer.id) not in s.roster.known:
+        try:
+            evicted = s.roster.make_room(peer)
+        except NoPlace as full:
+            return [left_out(peer, full)]
     s.announcer.failures.pop(peer.address, None)
     s.prober.answered(PeerId(peer.id))
     if not s.roster.known.get(PeerId(peer.id)) or not s.roster.known[PeerId(peer.id)].alive:
         s.disputes.pop(PeerId(peer.id), None)  # who it belongs to is there again
-    return [*s.roster.greet(peer, accepts, incarnation, key), CancelTimer(RETRY + peer.address)]
+    return [*evicted, *s.roster.greet(peer, accepts, incarnation, key), CancelTimer(RETRY + peer.address)]
+
+
+def left_out(peer: Peer, full: NoPlace) -> Publish:
+    """Publish that there is no place for a node."""
+    if full.place:
+        words = text(
+            "{peer} was left out: {count} peers at {address} are known already", peer.id, full.count, full.place
+        )
+    else:
+        words = text("{peer} was left out: this node already knows {count} peers", peer.id, full.count)
+    return Publish("mesh_full", words)
 
 
 def meet_unless_doubtful(
@@ -230,6 +245,14 @@ def meet_unless_doubtful(
     if rivals:
         return announce_to(s, [rival.peer.address for rival in rivals])
     return meet(s, peer, accepts, incarnation, key)
+
+
+def prove_soon(s: MeshState, peer: PeerId) -> list[Effect]:
+    """Probe a node that never answered this one at once where places get few; else its turn comes soon enough."""
+    member = s.roster.known.get(peer)
+    if member is None or member.is_proven or len(s.roster.known) < FEW_PLACES:
+        return []
+    return check(s, peer)
 
 
 def announce_to(s: MeshState, addresses: Iterable[str]) -> list[Effect]:
@@ -411,6 +434,7 @@ def announced(s: MeshState, event: AnnounceReceived) -> list[Effect]:
     lacks = [m.peer for m in s.roster if m.alive and m.peer.id not in told]
     s.joined = True
     met = meet_unless_doubtful(s, peer, event.accepts, event.incarnation or 0, event.key)
+    met += prove_soon(s, PeerId(peer.id))
     heard = hear_all(s, event.members, PeerId(peer.id))
     reply = AnnounceReply(announce_yourself_to_peers=lacks[:MAX_PEERS], i_am=s.me, accepts=accepts)
     if event.incarnation is not None:
@@ -436,6 +460,8 @@ def answered(s: MeshState, event: AnnounceAnswered) -> list[Effect]:
     s.joined = True
     asked = event.address
     met = meet_unless_doubtful(s, event.peer, event.accepts, event.incarnation or 0, event.key, asked)
+    if event.peer.address == asked:
+        s.roster.prove(PeerId(event.peer.id))
     heard = hear_all(s, event.members, PeerId(event.peer.id), asked=event.peer.address == asked)
     untold = set(s.roster.alive) - told - {PeerId(event.peer.id)}
     again = [event.address] if untold else []
@@ -547,6 +573,7 @@ def assist(s: MeshState, target: PeerId, caller: PeerId) -> list[Effect]:
 
 def probe_answered(s: MeshState, event: ProbeAnswered) -> list[Effect]:
     """A member answered: it is there; if others asked for it, they hear so."""
+    s.roster.prove(event.peer)
     effects = seen(s, event.peer, event.incarnation)
     effects += hear_all(s, event.news, event.peer, asked=True)
     effects += is_there(s, event.peer)

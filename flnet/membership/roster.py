@@ -11,6 +11,7 @@ docs/membership.md, which is made from `Status.beats`, change together.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -70,6 +71,7 @@ class Status:
         return Status(State.ALIVE, min(self.incarnation + 1, MAX_INCARNATION))
 
 
+PLACES_PER_ADDRESS = 64  # that members of one address on another machine can take
 MOST_STEP = 1000  # that one message raises an incarnation; 2^53 is then out of reach
 NEW = Status()
 GONE = text("it left the mesh")
@@ -85,6 +87,7 @@ class Member:
         since: the tick in which its state began.
         accusers: nodes that found by themselves that it does not answer.
         key: its public key, the first one that came with its name.
+        is_proven: whether it ever answered this node at its address; anybody can announce any address.
     """
 
     peer: Peer
@@ -94,6 +97,7 @@ class Member:
     since: int = 0
     accusers: frozenset[PeerId] = frozenset()
     key: str | None = None
+    is_proven: bool = False
 
     @property
     def state(self) -> State:
@@ -183,6 +187,38 @@ class Gossip:
     def _older(self, key: tuple[PeerId, PeerId | None], news: News) -> bool:
         old = self._waiting[key].news
         return (old.incarnation, old.state) != (news.incarnation, news.state)
+
+
+class NoPlace(Exception):
+    """All places for members are taken by live ones.
+
+    Attributes:
+        count: of these places.
+        place: where they are, if only the places of one address are taken.
+    """
+
+    def __init__(self, count: int, place: str) -> None:
+        super().__init__()
+        self.count, self.place = count, place
+
+
+def place_of(host: str | None) -> str:
+    """What counts as one address when members are counted; empty for this machine, where nobody else is.
+
+    IPv6 hosts have a whole /64, and who has a domain has any number of names in it.
+    """
+    name = (host or "").removesuffix(".").lower()
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        if name == "localhost":
+            return ""
+        return ".".join(name.split(".")[-2:]) if "." in name else "*"
+    if address.is_loopback:
+        return ""
+    if isinstance(address, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((int(address) >> 64 << 64, 64)))
+    return str(address)
 
 
 class Roster:
@@ -334,12 +370,36 @@ class Roster:
         gone = TellJobs(peer_id, alive=False, reason=text("a person forgot it"))
         return [gone, tell] if member.alive else [tell]
 
-    def make_room(self, most: int) -> bool:
-        """Whether one more member may be known; who was gone for longest is forgotten for it."""
-        gone = sorted((m.since, i) for i, m in self.known.items() if not m.alive)
-        if len(self.known) >= most and gone:
-            self._drop(gone[0][1])
-        return len(self.known) < most
+    def make_room(self, peer: Peer) -> list[Effect]:
+        """Forget a member so that another one may be known, if all its places are taken.
+
+        A live member that ever answered this node is not forgotten; of the others, who never answered goes before who
+        did, who is gone before who is not, and the longest known one first.
+
+        Raises:
+            NoPlace: no member can be forgotten.
+        """
+        place = place_of(peer.ip)
+        there = [m for m in self.known.values() if place and place_of(m.peer.ip) == place]
+        crowd = there if len(there) >= PLACES_PER_ADDRESS else list(self.known.values())
+        if len(crowd) < (PLACES_PER_ADDRESS if crowd is there else MAX_PEERS):
+            return []
+        old = min(
+            (m for m in crowd if not (m.alive and m.is_proven)),
+            key=lambda m: (m.is_proven, m.alive, m.since, m.peer.id),
+            default=None,
+        )
+        if old is None:
+            raise NoPlace(len(crowd), place if crowd is there else "")
+        peer_id, reason = PeerId(old.peer.id), text("it never answered, and its place is needed")
+        self._drop(peer_id, keep_key=old.is_proven)
+        return [TellJobs(peer_id, alive=False, reason=reason)] if old.alive else []
+
+    def prove(self, peer_id: PeerId) -> None:
+        """Note that a member answered this node at its address."""
+        member = self.known.get(peer_id)
+        if member is not None and not member.is_proven:
+            self._put(replace(member, is_proven=True))
 
     def reads(self, peer_id: PeerId, accepts: frozenset[str]) -> None:
         """Note which forms of parameters a member reads."""

@@ -523,6 +523,7 @@ def test_at_most_256_peers_are_known() -> None:
     m = members()
     for i in range(300):
         m.receive(AnnounceReceived(peer(f"p{i}", 1000 + i)))
+        m.receive(ProbeAnswered(PeerId(f"p{i}"), None))
     assert len(m.known) == 256
     effects = m.receive(AnnounceReceived(peer("late", 9)))
     assert (of(Publish, effects)[0].kind, of(TellJobs, effects)) == ("mesh_full", [])

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 
 import httpx
 import pytest
 
 from flnet.membership.members import Members
+from flnet.membership.roster import PLACES_PER_ADDRESS
 from flnet.membership.state import MeshState
 from flnet.protocol.events import AnnounceReceived, ProbeReceived
 from flnet.protocol.messages import MAX_PEERS, News, Peer
 from tests.helpers import peer
 from tests.mesh_name import MESH_HEADERS
-from tests.processes.harness import RealNode
+from tests.processes.harness import RealNode, harness
 from tests.threats.stranger import MEGA, peak, post, target
 
 FLOOD = 100_000
@@ -76,6 +78,19 @@ def test_a_real_node_under_a_flood_keeps_its_memory_and_answers_persons(node: Re
     assert set(answers) <= {201, 429}
     assert len(node.get("/peers")) <= MAX_PEERS
     assert node.http.get("/health").status_code == 200
+
+
+@pytest.mark.slow
+def test_one_address_takes_no_more_than_its_places_and_none_of_a_member(tmp_path: Path) -> None:
+    with harness(tmp_path) as made:
+        flooded, member = (made.start(ALLOWED_NETWORKS="127.0.0.0/8, 198.51.100.0/24") for _ in range(2))
+        made.ready()
+        for number in range(300):
+            me = {"id": f"sybil{number}", "ip": "198.51.100.7", "port": 2000 + number}
+            assert post(flooded, "/announce", json.dumps({"iAm": me, "incarnation": 0}).encode())[0] in (201, 429)
+        states = flooded.states()
+    assert states[member.name] == "alive"
+    assert 2 <= len(states) <= 1 + PLACES_PER_ADDRESS
 
 
 @pytest.mark.slow
