@@ -37,9 +37,13 @@ def doctor_command(*, state_path: Path | None, node_port: int | None, repair: bo
     """
     settings = load_settings({"state_path": state_path, "node_port": node_port}, os.environ)
     folder = settings.folder
-    findings = examine(folder, repair, Retention.of(settings))
-    if folder.is_dir():
-        findings.append(_owner(folder))
+    owner = _owner(folder)
+    if owner.level == "error":  # nothing there is opened: a link could lead to a file of this user
+        findings = [owner]
+    else:
+        findings = examine(folder, repair, Retention.of(settings))
+    if owner.level == "ok" and folder.is_dir():
+        findings.append(owner)
         free = repair and any(finding.what == "lock" and finding.level == "ok" for finding in findings)
         findings.append(Finding("key", *examine_key(folder, free)))
     wrong = [finding for finding in findings if finding.level == "error" and not finding.mended]

@@ -152,6 +152,9 @@ def test_settings_that_another_user_left_in_the_working_directory_are_not_read(
 @as_root
 def test_commands_that_write_secrets_refuse_the_folder_of_another_user(folder: Path) -> None:
     os.chown(folder, OTHER, OTHER)
+    mine = folder.parent / "file"
+    mine.write_text("of this user")
+    (folder / "lock").symlink_to(mine)  # the number of the process would be written there
     for arguments in (["keygen", "--new-identity"], ["token", "--new"]):
         refused = CliRunner().invoke(cli, arguments, env={"FLNET_STATE_PATH": str(folder)})
         assert refused.exit_code == 1, arguments
@@ -160,6 +163,7 @@ def test_commands_that_write_secrets_refuse_the_folder_of_another_user(folder: P
     examined = CliRunner().invoke(cli, ["doctor"], env={"FLNET_STATE_PATH": str(folder)})
     assert examined.exit_code == 1
     assert "error   owner" in examined.output
+    assert mine.read_text() == "of this user"
 
 
 def test_a_group_that_only_this_user_is_in_may_write_to_a_parent(

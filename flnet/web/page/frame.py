@@ -89,7 +89,7 @@ MODES: Mapping[str, MeshMode] = {
         "warn",
         text(
             "Nodes that know one of two common secrets take part, while the secret is being changed. Remove the "
-            "old one (FLNET_OTHER_MESH_KEY) when all nodes sign with the new one."
+            "old one when all nodes sign with the new one."
         ),
         text("What nodes say to each other is signed but not encrypted."),
     ),
