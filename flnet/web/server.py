@@ -14,7 +14,7 @@ import logging
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from functools import cache
 from typing import Any, cast
@@ -38,7 +38,8 @@ from flnet.web.api.events import streams_of
 
 GRACE_SECONDS = 3.0  # that requests under way have when the node stops
 KEEP_ALIVE_SECONDS = 15.0  # longer than flnet's client keeps an idle connection (10 s), so that it closes first
-HANDSHAKE_SECONDS = 10.0  # for the TLS handshake, before a connection counts for its address
+HANDSHAKE_SECONDS = 10.0  # for the TLS handshake
+ACCEPT_PAUSE_SECONDS = 1.0  # after the system had no file for a connection
 BACKLOG = 1024  # connections that wait to be accepted; a client beyond them tries again after a second
 CLOSE_SECONDS = 1.0  # for the client to close its end of TLS
 UNACKNOWLEDGED_SECONDS = 60.0  # after which the system ends a connection whose client acknowledges nothing
@@ -125,24 +126,22 @@ class Server:
         self._config, self._context = _config(), WorkerContext(None)
         self._limits = ConnectionLimits(max(raise_file_limit() - RESERVED_FILES, MIN_CONNECTIONS))
         self._tasks = set[asyncio.Task[None]]()
+        self._handshakes = set[asyncio.Task[None]]()
         self._listener: asyncio.Server | None = None
 
     async def start(self, listening: socket.socket) -> None:
         """Accept connections from now on."""
-        seconds = (HANDSHAKE_SECONDS, CLOSE_SECONDS) if self._tls else (None, None)
-        self._listener = await asyncio.start_server(
-            self._accept,
-            sock=listening,
-            backlog=BACKLOG,
-            ssl=self._tls,
-            ssl_handshake_timeout=seconds[0],
-            ssl_shutdown_timeout=seconds[1],
-        )
+        if self._tls is None:
+            self._listener = await asyncio.start_server(self._accept, sock=listening, backlog=BACKLOG)
+        else:
+            _keep(self._handshakes, self._accept_tls(listening, self._tls))
 
     async def stop(self) -> None:
         """Accept no more connections; requests under way have GRACE_SECONDS to end."""
         if self._listener is not None:
             self._listener.close()
+        for handshake in self._handshakes:
+            handshake.cancel()
         await self._context.terminated.set()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=GRACE_SECONDS)
@@ -152,10 +151,46 @@ class Server:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
 
+    async def _accept_tls(self, listening: socket.socket, tls: ssl.SSLContext) -> None:
+        """Accept connections until cancelled. Asyncio's own server shows none before its handshake has ended."""
+        loop = asyncio.get_running_loop()
+        with listening:
+            while True:
+                try:
+                    sock, address = await loop.sock_accept(listening)
+                except OSError as exc:
+                    _log.warning("no connection can be accepted now: %s", exc.strerror or exc)
+                    await asyncio.sleep(ACCEPT_PAUSE_SECONDS)
+                else:
+                    _keep(self._handshakes, self._greet(sock, network_of(str(address[0])), tls))
+
+    async def _greet(self, sock: socket.socket, address: str, tls: ssl.SSLContext) -> None:
+        """Agree on TLS; a connection counts for its address meanwhile."""
+
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self._limits.remove(sock)
+            self._accept(reader, writer)
+
+        loop, greeting = asyncio.get_running_loop(), asyncio.current_task()
+        assert greeting is not None
+        if not self._limits.add(sock, address, greeting.cancel):
+            sock.close()
+            return
+        try:
+            await loop.connect_accepted_socket(
+                lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader(), accept),
+                sock,
+                ssl=tls,
+                ssl_handshake_timeout=HANDSHAKE_SECONDS,
+                ssl_shutdown_timeout=CLOSE_SECONDS,
+            )
+        except OSError as exc:  # among them those of TLS
+            _log.debug("a connection did not agree on TLS: %s", exc)
+        finally:
+            self._limits.remove(sock)
+
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.ensure_future(self._serve(reader, writer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        _keep(self._tasks, self._serve(reader, writer))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = _Connection(self._app, self._config, self._context, self._limits, reader, writer)
@@ -172,6 +207,13 @@ class Server:
             _log.exception("a connection failed")
         finally:
             self._limits.remove(connection)
+
+
+def _keep(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+    """Start a task, and keep it until it has ended."""
+    task = asyncio.ensure_future(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
 
 
 class _Connection(TCPServer):
