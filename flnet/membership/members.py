@@ -351,6 +351,9 @@ def is_there(s: MeshState, peer: PeerId) -> list[Effect]:
     doubted = s.doubted.get(peer)
     if doubted is None or not doubted.is_asked:
         return []
+    if doubted.claim.state is State.LEFT and not doubted.has_answered:
+        doubted.has_answered, doubted.is_asked = True, False  # a node of an earlier version answers until it ends
+        return []
     del s.doubted[peer]
     return s.roster.vouch(peer, doubted.claim) if s.roster.known[peer].alive else []
 

@@ -30,11 +30,13 @@ class Doubted:
         claim: dead or left; for a move that it is alive.
         move: an announcement in its name at another address.
         is_asked: whether the member was probed since.
+        has_answered: whether it answered before, and is asked once more.
     """
 
     claim: Status = NEW
     move: Meeting | None = None
     is_asked: bool = False
+    has_answered: bool = False
 
 
 class MeshState:
