@@ -186,7 +186,7 @@ async def _edit(node: Node, fields: Mapping[str, str], t: Translate) -> str:
 async def _steer(node: Node, fields: Mapping[str, str], t: Translate) -> str:
     done = {
         "stop": t("No further round is started here."),
-        "pause": t("A training that was under way has ended. This node sits rounds out until it is resumed."),
+        "pause": t("This node has stopped training, and sits rounds out until it is resumed."),
         "resume": t("This node takes part in rounds again."),
     }
     order = next((order for order in get_args(Order) if order == fields.get("do")), None)

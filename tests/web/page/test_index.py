@@ -145,7 +145,7 @@ async def test_a_series_is_ended_and_a_job_paused_and_resumed(client: Client, no
     assert "4 more rounds to come" in (await load(client)).text
     for order, words, paused in (
         ("stop", "No further round is started here.", False),
-        ("pause", "This node sits rounds out until it is resumed.", True),
+        ("pause", "This node has stopped training, and sits rounds out until it is resumed.", True),
         ("resume", "This node takes part in rounds again.", False),
     ):
         _, location = await post(client, "/training/steer/form", trainerId="MNIST", do=order)
