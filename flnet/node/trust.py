@@ -11,7 +11,6 @@ import asyncio
 import json
 import logging
 import secrets
-import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -33,7 +32,7 @@ from flnet.text import text
 from flnet.wire.transport import Reply, Transport
 
 if TYPE_CHECKING:
-    from flnet.security.tls import Channel
+    from flnet.security.tls import Channel, ServerContext
 
 View = Mapping[str, Any]
 SHORTEST, LONGEST = 16, 1024  # characters of the secret
@@ -367,7 +366,7 @@ def pinned_of(
     return Pinned(trust, made_of(load_signer(folder), None, trust.trusts), Channel(trust.trusts))
 
 
-def tls_of(settings: Settings, folder: Path, publish: Callable[..., object]) -> ssl.SSLContext | None:
+def tls_of(settings: Settings, folder: Path, publish: Callable[..., object]) -> ServerContext | None:
     """TLS of the node's port; None where the settings want no pinned mesh.
 
     Raises:

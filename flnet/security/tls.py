@@ -147,6 +147,8 @@ class ServerContext(ssl.SSLContext):
     """
 
     on_plain: Callable[[], object] = staticmethod(lambda: None)
+    plain_answer = _ANSWER
+    """What is answered then, in plain HTTP."""
 
     def wrap_bio(
         self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *args: Any, **kwargs: Any

@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import re
 import socket
-import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from functools import cache
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import h11
 import orjson
@@ -36,6 +36,9 @@ from flnet.settings import PREFIX, Settings
 from flnet.text import text
 from flnet.web.api.events import streams_of
 
+if TYPE_CHECKING:
+    from flnet.security.tls import ServerContext
+
 GRACE_SECONDS = 3.0  # that requests under way have when the node stops
 KEEP_ALIVE_SECONDS = 15.0  # longer than flnet's client keeps an idle connection (10 s), so that it closes first
 HANDSHAKE_SECONDS = 10.0  # for the TLS handshake
@@ -43,6 +46,7 @@ ACCEPT_PAUSE_SECONDS = 1.0  # after the system had no file for a connection
 BACKLOG = 1024  # connections that wait to be accepted; a client beyond them tries again after a second
 CLOSE_SECONDS = 1.0  # for the client to close its end of TLS
 UNACKNOWLEDGED_SECONDS = 60.0  # after which the system ends a connection whose client acknowledges nothing
+PLAIN = re.compile(rb"[A-Z]{1,16}( |$)")  # the first bytes of a request in plain HTTP
 TLS_HELLO = b"\x16\x03"  # the first bytes of TLS (RFC 8446, section 5.1)
 MAX_PER_ADDRESS = 512  # open connections
 MAX_CONNECTIONS = 8192
@@ -84,7 +88,7 @@ async def serve(
     settings: Settings,
     shutdown: asyncio.Event,
     listening: socket.socket | None = None,
-    tls: ssl.SSLContext | None = None,
+    tls: ServerContext | None = None,
     publish: Callable[[str, str], object] | None = None,
 ) -> None:
     """Serve until `shutdown` is set, then end within a few seconds, whatever clients do.
@@ -118,7 +122,7 @@ class Server:
     public names that are not documented; `tests/web/test_server.py` says so when another version changes them.
     """
 
-    def __init__(self, app: Quart, tls: ssl.SSLContext | None, on_tls: Callable[[], object] | None) -> None:
+    def __init__(self, app: Quart, tls: ServerContext | None, on_tls: Callable[[], object] | None) -> None:
         """Args:
         on_tls: called when a client begins with TLS although this server has none.
         """
@@ -151,7 +155,7 @@ class Server:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
 
-    async def _accept_tls(self, listening: socket.socket, tls: ssl.SSLContext) -> None:
+    async def _accept_tls(self, listening: socket.socket, tls: ServerContext) -> None:
         """Accept connections until cancelled. Asyncio's own server shows none before its handshake has ended."""
         loop = asyncio.get_running_loop()
         with listening:
@@ -164,7 +168,7 @@ class Server:
                 else:
                     _keep(self._handshakes, self._greet(sock, network_of(str(address[0])), tls))
 
-    async def _greet(self, sock: socket.socket, address: str, tls: ssl.SSLContext) -> None:
+    async def _greet(self, sock: socket.socket, address: str, tls: ServerContext) -> None:
         """Agree on TLS; a connection counts for its address meanwhile."""
 
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -177,6 +181,9 @@ class Server:
             sock.close()
             return
         try:
+            if await _is_plain(sock):
+                await _refuse_plain(sock, tls)
+                return
             await loop.connect_accepted_socket(
                 lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader(), accept),
                 sock,
@@ -207,6 +214,34 @@ class Server:
             _log.exception("a connection failed")
         finally:
             self._limits.remove(connection)
+
+
+async def _is_plain(sock: socket.socket) -> bool:
+    """Whether a new connection begins with a request of HTTP, and not with TLS; nothing of it is taken."""
+    loop, has_come = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(sock, has_come.set)
+    try:
+        async with asyncio.timeout(HANDSHAKE_SECONDS):
+            await has_come.wait()
+    except BaseException:
+        loop.remove_reader(sock)
+        sock.close()
+        raise
+    loop.remove_reader(sock)
+    return PLAIN.match(sock.recv(16, socket.MSG_PEEK)) is not None
+
+
+async def _refuse_plain(sock: socket.socket, tls: ServerContext) -> None:
+    """Say in plain HTTP that TLS is needed; the client has a moment to read it before the connection ends."""
+    tls.on_plain()
+    loop = asyncio.get_running_loop()
+    with sock:
+        await loop.sock_sendall(sock, tls.plain_answer)
+        sock.shutdown(socket.SHUT_WR)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                while await loop.sock_recv(sock, 65_536):
+                    pass
 
 
 def _keep(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:

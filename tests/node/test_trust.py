@@ -168,8 +168,8 @@ async def test_a_pinned_mesh_has_its_parts(tmp_path: Path) -> None:
     told: list[str] = []
     tls = tls_of(settings, tmp_path, lambda kind, words: told.append(kind))
     assert tls is not None
-    tls.on_plain()  # type: ignore[attr-defined]
-    tls.on_plain()  # type: ignore[attr-defined]
+    tls.on_plain()
+    tls.on_plain()
     assert told == ["refused_here"]  # once
 
 

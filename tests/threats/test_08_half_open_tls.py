@@ -43,3 +43,26 @@ async def test_half_open_handshakes_of_one_address_make_room(
         assert sum(reader.at_eof() for reader, _ in opened) < len(opened)
         for _, writer in opened:
             writer.close()
+
+
+@pytest.mark.parametrize(
+    "start", [b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"POST", b"PRI * HTTP/2.0\r\n\r\n"]
+)
+async def test_a_connection_without_tls_is_told_so_and_ended(
+    app: Quart, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: bytes
+) -> None:
+    monkeypatch.setattr(server, "HANDSHAKE_SECONDS", 3600.0)
+    monkeypatch.setattr(server, "CLOSE_SECONDS", 0.1)
+    limits = ConnectionLimits(100)
+    monkeypatch.setattr(server, "ConnectionLimits", lambda total: limits)
+    own_key(tmp_path)
+    told: list[bool] = []
+    tls = server_context(tmp_path, lambda: told.append(True))
+    async with served(app, SETTINGS, tls=tls) as port, asyncio.timeout(60):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(start)
+        assert b'"error": "tls_needed"' in await reader.read()
+        while limits.count:  # although the client has not closed its end
+            await asyncio.sleep(0.01)
+        writer.close()
+    assert told == [True]
