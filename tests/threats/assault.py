@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import random
 import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import count
@@ -196,6 +197,7 @@ HELD_OPEN: Mapping[str, Callable[[Target, float], Answers]] = {
     "HTTP/2": http2,
     "huge answers": huge_answers,
 }
+NAMES = (*CONTINUED, *HELD_OPEN)
 
 
 def _attack(make: Callable[[Target], Attempt], per_second: float, at: Target, seconds: float) -> Answers:
@@ -216,9 +218,14 @@ def attacks(at: Target) -> Mapping[str, Callable[[float], Answers]]:
 
 
 def _run(
-    at: tuple[int, int, str, str, str], seconds: float, begin: Event, told: Queue[tuple[str, Answers]]
+    at: tuple[int, int, str, str, str],
+    seconds: float,
+    only: Sequence[str],
+    begin: Event,
+    told: Queue[tuple[str, Answers]],
 ) -> None:
     raise_file_limit()
+    os.nice(10)  # attackers have machines of their own, and take no time from the node
     port, other_port, mesh, token, old_token = at
     target = Target(port, other_port, MeshKey(mesh), token, old_token)
     begin.wait()
@@ -233,6 +240,7 @@ def _run(
     threads = [
         threading.Thread(target=one, args=(number, name, attack))
         for number, (name, attack) in enumerate(attacks(target).items())
+        if name in only
     ]
     for thread in threads:
         thread.start()
@@ -243,12 +251,18 @@ def _run(
 class Assault:
     """All attacks, in a process of their own, which waits until it may begin."""
 
-    def __init__(self, port: int, other_port: int, mesh: str, token: str, old_token: str, seconds: float) -> None:
+    def __init__(self, at: tuple[int, int, str, str, str], seconds: float, only: Sequence[str] = NAMES) -> None:
+        """Args:
+        at: what `Target` holds, with the mesh's key as text.
+        only: names of attacks.
+        """
         context = multiprocessing.get_context("spawn")
         self._begin = context.Event()
         self._told: Queue[tuple[str, Answers]] = context.Queue()
-        at = (port, other_port, mesh, token, old_token)
-        self._process = context.Process(target=_run, args=(at, seconds, self._begin, self._told), daemon=True)
+        self._count = len(only)
+        self._process = context.Process(
+            target=_run, args=(at, seconds, only, self._begin, self._told), daemon=True
+        )
         self._process.start()
 
     def begin(self) -> None:
@@ -258,7 +272,7 @@ class Assault:
     def answers(self) -> dict[str, Answers]:
         """Wait for the end of all attacks; how the node answered each."""
         found: dict[str, Answers] = {}
-        for _ in range(len(CONTINUED) + len(HELD_OPEN)):
+        for _ in range(self._count):
             name, answers = self._told.get(timeout=300 + 3600)
             found[name] = answers
         self._process.join(60)

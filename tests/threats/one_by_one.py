@@ -40,9 +40,10 @@ HELD_SECONDS = BASE_SECONDS + 10.0  # in which slow requests are cut, in their h
 class Besieged(Harness):
     """Three nodes with a key, of which the first trusts nobody because of where he is."""
 
-    def __init__(self, folder: Path, round_seconds: float = 0.2) -> None:
+    def __init__(self, folder: Path, round_seconds: float = 0.2, **more: str) -> None:
         """Args:
         round_seconds: that each training takes.
+        more: settings of all nodes.
         """
         super().__init__(folder)
         (self.trainers / "SLOW.py").write_text(TRAINER.replace("time.sleep(0.2)", f"time.sleep({round_seconds})"))
@@ -59,6 +60,7 @@ class Besieged(Harness):
                 ALLOWED_NETWORKS="127.0.0.0/8",
                 MAX_IMPORT_GIGABYTES="0.1",
                 **settings,
+                **more,
             )
         self.nodes[0].http.headers["Authorization"] = f"Bearer {OLD_TOKEN}"
 
