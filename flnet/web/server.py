@@ -167,6 +167,7 @@ class Server:
                     await asyncio.sleep(ACCEPT_PAUSE_SECONDS)
                 else:
                     _keep(self._handshakes, self._greet(sock, network_of(str(address[0])), tls))
+                    await asyncio.sleep(0)  # accepting does not wait while there are more, and others have to run
 
     async def _greet(self, sock: socket.socket, address: str, tls: ServerContext) -> None:
         """Agree on TLS; a connection counts for its address meanwhile."""
@@ -193,6 +194,10 @@ class Server:
             )
         except OSError as exc:  # among them those of TLS
             _log.debug("a connection did not agree on TLS: %s", exc)
+        except asyncio.CancelledError:  # asyncio closes no connection whose handshake has not begun; so it ends
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+            raise
         finally:
             self._limits.remove(sock)
 
