@@ -15,6 +15,7 @@ where he is: their person shows a token, and what nodes say to each other is sig
 from __future__ import annotations
 
 import argparse
+import re
 import secrets
 import sys
 import tempfile
@@ -53,6 +54,7 @@ TRAINER = "SLOW"  # of the harness
 TOKEN = "0123456789abcdefghij"
 MESH_KEY = "correct horse battery staple"
 MEMBER = TestKey(77)
+OF_NODES = [re.compile(re.sub("<[^>]+>", "[^/]+", route.rule)) for route in ROUTES if route.who is Who.NODES]
 
 
 class Signature(requests.auth.AuthBase):
@@ -67,8 +69,7 @@ class Signature(requests.auth.AuthBase):
     def __call__(self, sent: requests.PreparedRequest) -> requests.PreparedRequest:
         """Add the headers of a member, or ask for whom to sign."""
         url = urlsplit(str(sent.url))
-        rules = [route.rule.partition("<")[0] for route in ROUTES if route.who is Who.NODES]
-        if not any(url.path.startswith(rule) for rule in rules):
+        if not any(rule.fullmatch(url.path) for rule in OF_NODES):
             sent.headers["Authorization"] = f"Bearer {TOKEN}"
             return sent
         body = sent.body.encode() if isinstance(sent.body, str) else sent.body

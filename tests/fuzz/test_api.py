@@ -7,9 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import requests
 
 from tests.cli.fake_node import running_fake_node
-from tests.fuzz.api import MODES, Api, fuzz, lines, started
+from tests.fuzz.api import MODES, Api, Signature, fuzz, lines, started
 from tests.processes.harness import harness
 
 SOME, MANY = 200, 2000  # requests
@@ -43,6 +44,15 @@ def test_no_request_of_a_member_or_a_person_is_answered_with_a_fault(tmp_path: P
     assert api.told[200] > 5
     assert 0 < api.told[401] < 10  # a signature is asked for once, and is right from then on
     assert "Traceback" not in (tmp_path / "n0.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("path", "is_signed"), [("/training", True), ("/training/trigger", False), ("/jobs", False)]
+)
+def test_nodes_sign_and_the_operator_shows_a_token(path: str, is_signed: bool) -> None:
+    sent = requests.Request("POST", f"http://127.0.0.1:4000{path}", auth=Signature(None)).prepare()
+    assert ("Flnet-Receiver" in sent.headers) is is_signed
+    assert ("Authorization" in sent.headers) is not is_signed
 
 
 @pytest.mark.parametrize(
