@@ -28,6 +28,7 @@
     │   ├── UnknownKey            404  this node has accepted no key with that name
     │   ├── NotOffered            404  the trainer has no prediction, or no export in that format
     │   ├── StaleRound            409  the message is for a round that is over
+    │   ├── RoundAhead            409  the message is for a round that is too far ahead
     │   ├── RoundLost             409  two nodes started this round; the other one's start counts
     │   ├── OtherRounds           409  one node has common rounds, the other one is asynchronous
     │   ├── IdTaken               409  another node already uses this id
@@ -300,6 +301,28 @@ class StaleRound(PeerError):
 
     def details(self) -> Mapping[str, object]:
         """The round this node is in, so that the caller can catch up."""
+        return {"round": self.current}
+
+
+class RoundAhead(PeerError):
+    """The message is for a round that is too far ahead of the one that this node is in."""
+
+    status = 409
+    code = "round_ahead"
+
+    def __init__(self, got: int, current: int) -> None:
+        super().__init__(
+            text(
+                "the message is for round {number}, but this node has reached round {current} only, and no majority "
+                "of the other members confirms it; if that is where the mesh is, a person can begin a new numbering",
+                got,
+                current,
+            )
+        )
+        self.current = current
+
+    def details(self) -> Mapping[str, object]:
+        """The round this node is in."""
         return {"round": self.current}
 
 

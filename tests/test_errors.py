@@ -28,6 +28,7 @@ SAMPLES: list[FlnetError] = [
     errors.NoData("MNIST", "no files"),
     errors.UnknownPath("/x"),
     errors.StaleRound(3, 5),
+    errors.RoundAhead(5000, 3),
     errors.RoundLost(3, "b", "a"),
     errors.IdTaken("a"),
     errors.PeerRefused(409, "stale_round", "too late", 5),

@@ -362,9 +362,11 @@ class NodeClient:
         """GET /jobs/{trainer}/history.csv, .svg or .png."""
         return self._file(_job_path(trainer) + f"/history.{form}", {"last": str(last)} if last else {})
 
-    def trigger(self, trainer: str, rounds: int, until: str | None = None) -> int:
+    def trigger(self, trainer: str, rounds: int, until: str | None = None, new_numbering: bool = False) -> int:
         """POST /training/trigger; the number of the first round that was started."""
-        asked = {"trainerId": trainer, "rounds": rounds, **({"until": until} if until else {})}
+        asked: dict[str, object] = {"trainerId": trainer, "rounds": rounds}
+        asked |= {"until": until} if until else {}
+        asked |= {"newNumbering": True} if new_numbering else {}
         answer = self._object("POST", "/training/trigger", asked)
         return int(answer["round"])
 

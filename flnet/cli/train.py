@@ -38,6 +38,11 @@ class GoalGivenUp(click.ClickException):
     type=click.IntRange(1, 1_000_000),
     help=f"Largest number of rounds with --until.  [default: {MOST_ROUNDS}]",
 )
+@click.option(
+    "--new-numbering",
+    is_flag=True,
+    help="Begin a new numbering, for a mesh whose nodes are in rounds with numbers far apart.",
+)
 @click.option("--wait", is_flag=True, help="Show progress and wait for the results.")
 @metrics_option
 @node_option
@@ -46,6 +51,7 @@ def command(
     rounds: int | None,
     until: str | None,
     max_rounds: int | None,
+    new_numbering: bool,
     wait: bool,
     address: str,
     as_json: bool,
@@ -69,7 +75,7 @@ def command(
     """
     most = _most(rounds, until, max_rounds)
     with NodeClient(address) as node:
-        first = node.trigger(trainer, most, until)
+        first = node.trigger(trainer, most, until, new_numbering)
         if not wait:
             _say_started(trainer, first, most, until, as_json)
             return

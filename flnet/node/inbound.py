@@ -37,6 +37,7 @@ from flnet.protocol.events import (
     ProbeAnswered,
     ProbeReceived,
     Resumed,
+    RoundAsked,
     RoundTriggered,
     SendFailed,
     SeriesStopped,
@@ -52,6 +53,7 @@ from flnet.protocol.messages import (
     Accuracy,
     AccuracyReply,
     Announce,
+    AskRound,
     AskVersion,
     JobMessage,
     Message,
@@ -73,7 +75,8 @@ from flnet.security.signatures import NodeKey
 from flnet.text import text
 
 KINDS: Mapping[str, type[Message]] = {
-    kind.path: kind for kind in (Announce, Probe, StartTraining, ModelParams, Accuracy, AskVersion, Trigger)
+    kind.path: kind
+    for kind in (Announce, Probe, StartTraining, AskRound, ModelParams, Accuracy, AskVersion, Trigger)
 }
 STATUS: Mapping[str, int] = {Announce.path: 201, Trigger.path: 202}  # of an answer, by path; 200 for the others
 ORDERS: Mapping[str, Event] = {"stop": SeriesStopped(), "pause": Paused(), "resume": Resumed()}  # of a person
@@ -102,7 +105,8 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
         case Probe() as m:
             return None, probed(m, caller_ip)
         case Trigger() as m:
-            return TrainerId(m.trainer_id), RoundTriggered(m.most, m.federated_learning_params, m.until)
+            asked_for = (m.most, m.federated_learning_params, m.until)
+            return TrainerId(m.trainer_id), RoundTriggered(*asked_for, new_numbering=bool(m.new_numbering))
         case StartTraining() as m:
             asked = TrainingAsked(
                 m.sender,
@@ -128,16 +132,9 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
         case ModelParams() as m:
             return m.trainer, UpdateReceived(update_of(m, _params(packet)), _stated(m), m.choice, m.seconds, m.run)
         case Accuracy() as m:
-            claim = Claim(
-                m.sender,
-                m.round,
-                m.accuracy,
-                digest_of(m, packet.params),
-                m.contributors,
-                packet.params,
-                report_of(m.report),
-            )
-            return m.trainer, ClaimReceived(claim, _stated(m))
+            return m.trainer, ClaimReceived(_claimed(m, packet.params), _stated(m))
+        case AskRound() as m:
+            return m.trainer, RoundAsked(m.sender)
         case AskVersion() as m:
             return m.trainer, VersionReceived(version_of(m, m.sender, m.round, m.trainer), _stated(m))
     raise TypeError(f"{type(packet.message).__name__} is no request")
@@ -196,6 +193,12 @@ def claim_of(round: int, reply: Packet) -> Claim:
     digest = digest_of(m, reply.params)
     report = report_of(m.report)
     return Claim(PeerId(m.i_am.id), round, m.accuracy, digest, m.contributors, reply.params, report)
+
+
+def _claimed(m: Accuracy, params: Params | None) -> Claim:
+    """The claim of a peer that asks for ours."""
+    digest, report = digest_of(m, params), report_of(m.report)
+    return Claim(m.sender, m.round, m.accuracy, digest, m.contributors, params, report)
 
 
 def report_of(message: ReportMessage | None) -> Report | None:

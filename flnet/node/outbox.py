@@ -46,6 +46,7 @@ from flnet.protocol.events import (
     IdentityDisputed,
     ProbeAnswered,
     ProbeFailed,
+    RoundAnswered,
     SendFailed,
     SendRefused,
     ShutOutBy,
@@ -58,6 +59,7 @@ from flnet.protocol.messages import (
     AccuracyReply,
     Announce,
     AnnounceReply,
+    AskRound,
     AskVersion,
     JobMessage,
     Message,
@@ -65,6 +67,7 @@ from flnet.protocol.messages import (
     Packet,
     Probe,
     ProbeReply,
+    RoundReply,
     VersionReply,
 )
 from flnet.protocol.updates import RoundKey
@@ -76,6 +79,11 @@ from flnet.wire.transport import CONTROL_BYTES, Reply, Transport, parsed
 PUSH_BYTES = 1024 * 1024  # of an update: smaller ones are sent at once, larger ones are fetched when there is room
 IN_FLIGHT = 16  # sends at once; more only queue in the network
 FETCHES = 4  # at once, of all jobs
+ANSWERS: Mapping[str, type[Message]] = {  # to messages of a round; the others get an empty one
+    Accuracy.path: AccuracyReply,
+    AskRound.path: RoundReply,
+    AskVersion.path: VersionReply,
+}
 BAD_REQUEST, UNSUPPORTED_MEDIA_TYPE = 400, 415
 OTHER_KEY = text("its answer names another key than the one that signed it")
 
@@ -272,17 +280,19 @@ class Outbox:
         if reply.status >= 400:
             refusal = refusal_of(reply)
             return SendRefused(peer, message.path, key, reply.status, refusal.error, refusal.answer, refusal.round)
-        if not isinstance(message, Accuracy | AskVersion):
+        kind = ANSWERS.get(message.path)
+        if kind is None:
             return None
-        kind = AccuracyReply if isinstance(message, Accuracy) else VersionReply
         try:
             packet = await self._wire.read(kind, reply.body, reply.content_type)
         except PeerError as exc:
             return SendFailed(peer, message.path, key, text("its answer cannot be used: {reason}", exc))
         answer = packet.message
-        assert isinstance(answer, AccuracyReply | VersionReply)
-        if answer.i_am.id != peer and (reply.signer is not None or isinstance(answer, VersionReply)):
+        assert isinstance(answer, AccuracyReply | RoundReply | VersionReply)
+        if answer.i_am.id != peer and (reply.signer is not None or not isinstance(answer, AccuracyReply)):
             return SendFailed(peer, message.path, key, text("its answer speaks for another node"))
+        if isinstance(answer, RoundReply):
+            return RoundAnswered(peer, answer.round)
         if isinstance(answer, VersionReply):
             return VersionAnswered(version_in(packet, message.trainer))
         return ClaimAnswered(claim_of(message.round, packet))

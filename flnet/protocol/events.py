@@ -81,12 +81,14 @@ class RoundTriggered(Event):
 
     Attributes:
         why: reason in words, if a schedule requests them.
+        new_numbering: whether an era begins with them.
     """
 
     rounds: int = 1
     hyper: HyperParams | None = None
     until: str | None = None
     why: str = ""
+    new_numbering: bool = False
 
 
 @dataclass(frozen=True)
@@ -241,6 +243,21 @@ class ClaimAnswered(Event):
     """A peer answered this node's accuracy with its own."""
 
     claim: Claim
+
+
+@dataclass(frozen=True)
+class RoundAsked(Event):
+    """A peer asks in which round this node is."""
+
+    peer: PeerId
+
+
+@dataclass(frozen=True)
+class RoundAnswered(Event):
+    """A peer answered in which round it is; -1 if it has been in none."""
+
+    peer: PeerId
+    round: int
 
 
 # How one peer's update counted in an average, for people: its weight, and what the aggregation rule saw of it.

@@ -379,6 +379,7 @@ class Trigger(PersonMessage):
     Attributes:
         rounds: number of rounds; with `until` the maximum, 100 by default.
         until: a goal that ends the series on all nodes, such as "accuracy>=0.98, no-gain 5 0.001".
+        new_numbering: begin an era: the rounds of the mesh count from the next multiple of 1,000,000,000 on.
     """
 
     path: ClassVar[str] = "/training/trigger"
@@ -387,6 +388,7 @@ class Trigger(PersonMessage):
     rounds: int = Field(default=1, ge=1, le=MAX_ROUNDS)
     until: Until | None = None
     federated_learning_params: HyperParams | None = None
+    new_numbering: bool | None = None
 
     @property
     def most(self) -> int:
@@ -470,6 +472,19 @@ class StartTraining(JobMessage):
     def key(self) -> RoundKey:
         """The round that it starts."""
         return RoundKey(self.round, PeerId(self.initiator or self.i_am.id))
+
+
+class AskRound(JobMessage):
+    """POST /training/round: the sender was asked to take part in this round, and asks which one the receiver is in."""
+
+    path: ClassVar[str] = "/training/round"
+
+
+class RoundReply(Message):
+    """The answer to AskRound: the round that the receiver is in; -1 if it has been in none."""
+
+    i_am: Peer
+    round: int = Field(ge=-1, le=LAST_ROUND)
 
 
 class ModelParams(JobMessage):

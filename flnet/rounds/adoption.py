@@ -5,7 +5,7 @@ beats ours by more than the trainer's threshold and the model, measured here, do
 A peer whose model did not keep what it claimed gets no second try in the round, and the timer ends the trying,
 so that claims cost a bounded amount of work. A claim names its model by digest: equal digests are one model, and
 any other is fetched only if its claim wins. An average that was made apart from most others' counts for none
-(`flnet.aggregation.screening`): nobody takes it, and who made it takes the best one that counts, if it can be measured.
+(`flnet.aggregation.screening`): nobody takes it, and who made it takes one that counts if it measures no worse here.
 """
 
 from __future__ import annotations
@@ -104,10 +104,12 @@ class Exchange:
 
     def _hopeful(self, claim: Claim) -> bool:
         is_tried = self._over or claim.peer in self._unproven or claim.digest in self._seen
-        return claim.contributors > 0 and not is_tried and self._wins(claim.accuracy)
+        return claim.contributors > 0 and not is_tried and (self._is_apart or self._wins(claim.accuracy))
 
     def _wins(self, accuracy: float) -> bool:
-        return self._is_apart or accuracy - self.accuracy > self._threshold
+        if self._is_apart:
+            return accuracy >= self.accuracy
+        return accuracy - self.accuracy > self._threshold
 
     def _measured(self, claim: Claim, event: Evaluated | EvaluationFailed) -> None:
         self.measuring = None

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, S
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flnet.errors import NotComparable, OtherRounds, ParamsRefused, PeerError
+from flnet.errors import InvalidMessage, NotComparable, OtherRounds, ParamsRefused, PeerError
 from flnet.params.params import Digest, Params, PeerId
 from flnet.protocol.effects import Answer, CancelTimer, CancelWork, Effect, Send, SetTimer, Train
 from flnet.protocol.events import (
@@ -35,6 +35,8 @@ from flnet.protocol.events import (
     PeerLost,
     PeerSeen,
     Restored,
+    RoundAnswered,
+    RoundAsked,
     RoundTriggered,
     SendFailed,
     SendRefused,
@@ -573,6 +575,10 @@ class AsynchronousJob(BaseJob[NewVersion]):
                 return (
                     self._answered(version.peer, version, is_last=is_last) if self.held.model is not None else []
                 )
+            case RoundAsked():
+                raise OtherRounds(HERE)
+            case RoundAnswered():
+                return []
             case TrainingAsked() | UpdateReceived() | UpdateOffered() | DeclineReceived() | ClaimReceived():
                 self._must_have_model()
                 raise self._refusal(event)
@@ -619,8 +625,10 @@ class AsynchronousJob(BaseJob[NewVersion]):
 
         Raises:
             JobBusy: not now.
-            InvalidMessage: the goal is none.
+            InvalidMessage: the goal is none, or a new numbering is asked for, which only common rounds have.
         """
+        if event.new_numbering:
+            raise InvalidMessage(HERE)
         busy = text(
             "version {number} is still {state} here; ask again when it is done", self.number, self.phase.words
         )

@@ -589,7 +589,6 @@ class BaseJob(ABC, Generic[R_co]):
                 event = replace(event, params=self.held.schema.conform(event.params))
             except ParamsRefused as exc:
                 event = FetchFailed(event.key, event.peer, event.digest, str(exc))
-        self.held.fetched(event)
         return self._to_round(event)
 
     # --- the trainer

@@ -131,6 +131,10 @@ class History:
         """The record of the last round that is over."""
         return self.records[-1] if self.records else None
 
+    def held(self, digest: Digest) -> bool:
+        """Whether this node has made this average in one of these rounds."""
+        return any(record.digest == digest for record in self.records)
+
     def add(self, record: RoundRecord) -> None:
         """A round is over: its record is held, and is in the next Save."""
         self.records.append(record)

@@ -16,11 +16,12 @@ from flnet.errors import (
     OtherRounds,
     ParamsRefused,
     PeerError,
+    RoundAhead,
     RoundLost,
     StaleRound,
 )
 from flnet.params.params import PeerId
-from flnet.protocol.effects import Answer, Effect
+from flnet.protocol.effects import Answer, Effect, Send, SetTimer
 from flnet.protocol.events import (
     Averaged,
     AveragingFailed,
@@ -35,6 +36,8 @@ from flnet.protocol.events import (
     PeerLost,
     PeerSeen,
     Prepared,
+    RoundAnswered,
+    RoundAsked,
     RoundTriggered,
     SendFailed,
     SendRefused,
@@ -47,19 +50,33 @@ from flnet.protocol.events import (
     UpdateReceived,
     VersionReceived,
 )
-from flnet.protocol.messages import LAST_ROUND, Accuracy, AccuracyReply, ChoiceMessage, StartTraining, Triggered
+from flnet.protocol.messages import (
+    LAST_ROUND,
+    Accuracy,
+    AccuracyReply,
+    AskRound,
+    ChoiceMessage,
+    ModelParams,
+    RoundReply,
+    StartTraining,
+    Triggered,
+)
 from flnet.protocol.updates import RoundKey
 from flnet.rounds.base import GATHERING, BaseJob
 from flnet.rounds.compatibility import must_agree
+from flnet.rounds.gathering import Closing
 from flnet.rounds.history import RoundRecord
 from flnet.rounds.model import HeldModel, Start
+from flnet.rounds.numbering import ASKED, RESTED, Numbering
 from flnet.rounds.restart_recovery import resume
 from flnet.rounds.round import Round, kept_update
 from flnet.rounds.series import REGROUP, Opening, next_key
+from flnet.rounds.settings import JobSettings
 from flnet.rounds.steps import LEGAL, Phase
 from flnet.rounds.stopping import TIMERS
 from flnet.text import text
 
+PUT_OFF = "round:put-off"  # a timer
 HERE = text("this node trains in rounds that are common to all nodes (FLNET_ROUNDS=common), and has no versions")
 
 
@@ -67,6 +84,11 @@ class Job(BaseJob[Round]):
     """A job whose rounds are common to all nodes."""
 
     table: Mapping[Phase, Mapping[type, Set[Phase]]] = LEGAL
+
+    def __init__(self, settings: JobSettings) -> None:
+        super().__init__(settings)
+        self.numbering = Numbering(self.settings, self.peers, self.tell)
+        self._is_put_off = False  # the pending round opens when a timer fires
 
     @property
     def next_key(self) -> RoundKey:
@@ -88,6 +110,12 @@ class Job(BaseJob[Round]):
                 return self._declined(event)
             case ClaimReceived():
                 return self._claim_received(event)
+            case RoundAsked():
+                return [Answer(RoundReply(i_am=self.settings.me, round=self.number))]
+            case RoundAnswered(peer, number):
+                return self.numbering.answered(peer, number)
+            case SendRefused(peer, AskRound.path) | SendFailed(peer, AskRound.path):
+                return self.numbering.answered(peer, -1) if isinstance(event, SendRefused) else []
             case VersionReceived():
                 must_agree(self.settings, event.agreement)
                 raise OtherRounds(HERE)
@@ -95,6 +123,11 @@ class Job(BaseJob[Round]):
                 return self._fetched(event)
             case Evaluated() | EvaluationFailed() if self.phase is Phase.IDLE:
                 return self._measured_between_rounds(event)
+            case SendRefused(current=int()) if not self._could_be_at(event.current):
+                asked = [] if self.numbering.question else self.numbering.ask(event.key, event.peer, event)
+                return [*self._to_round(replace(event, error=RoundAhead.code, current=None)), *asked]
+            case SendRefused(peer, ModelParams.path, key, error=StaleRound.code) if self._is_holding(key):
+                return self._left_by(peer, event.reason)
             case SendFailed(peer, path, key) if key == self.key and path != Accuracy.path:
                 self.peers.missed(peer, key, path == StartTraining.path)
                 return self._to_round(event)
@@ -112,6 +145,13 @@ class Job(BaseJob[Round]):
             case PeerLost(peer):
                 self.peers.lost(peer, self.key if self.round and self.round.needs_word(peer) else None)
                 return [*self._to_round(event), *self._next_turn()]
+            case TimerFired(name) if name == ASKED:
+                return self._answered()
+            case TimerFired(name) if name == PUT_OFF:
+                self._is_put_off = False
+                return []
+            case TimerFired(name) if name == RESTED:
+                return self.numbering.rest()
             case TimerFired(name) if name == REGROUP:
                 return self.series.waited(self.key, self.phase is Phase.IDLE)
             case TimerFired(name) if name not in TIMERS:
@@ -120,14 +160,18 @@ class Job(BaseJob[Round]):
 
     def _next_step(self) -> Callable[[], list[Effect]] | None:
         phase, round, series = self.phase, self.round, self.series
+        if series.pending is not None and self._is_over(series.pending.key):
+            series.take_pending()
         if round is not None and phase in GATHERING and round.is_gathered:
-            return round.average
+            return self._average
         if round is not None and phase is Phase.EXCHANGING and round.is_compared:
             return round.finish
         if self.arrivals.waiting is not None and phase in (Phase.IDLE, Phase.NO_DATA):
             return self._renew
         if series.pending is not None and phase not in (Phase.AVERAGING, Phase.LOADING):
-            return self._open
+            is_other_start = series.pending.key.number == self.number  # of the open round, and comes first
+            is_free = not self._is_put_off and (phase not in GATHERING or is_other_start or series.may_cut)
+            return self._open if is_free else None
         if phase is Phase.IDLE and series.is_next:
             return self._open_next
         if phase is Phase.IDLE and series.is_due:
@@ -145,12 +189,15 @@ class Job(BaseJob[Round]):
         self._must_be_free(busy, (Phase.GATHERING, Phase.EXCHANGING))
         if event.why and self.phase is not Phase.IDLE:
             raise JobBusy(text("round {number} is under way; a schedule forces no average", self.number))
-        if self.number >= LAST_ROUND:
-            raise JobBusy(text("round {number} is the last one that can be numbered", self.number))
         key = self.next_key
+        if event.new_numbering:
+            key = RoundKey(self.numbering.next_era(self.number), self.settings.my_id)
+        if key.number > LAST_ROUND:
+            raise JobBusy(text("round {number} is the last one that can be numbered", LAST_ROUND))
         scheduled = text("the schedule starts round {number}: {reason}", key.number, event.why)
         told = self._ask_for(event, key.number, scheduled)
         series.propose(Opening(key, self.settings.hyper, why=event.why))
+        self._is_put_off = False
         # What is promised here is saved: at once where an average comes first, else when the round opens.
         saved = [self.save()] if self.phase is Phase.GATHERING else []
         answer = Answer(Triggered(trainer_id=trainer, round=key.number))
@@ -161,15 +208,18 @@ class Job(BaseJob[Round]):
 
         Raises:
             StaleRound, RoundLost: it is over, or another initiator's start comes first.
+            RoundAhead: it is too far ahead, and the other members cannot be asked now.
             ParamsRefused: its parameters do not fit, or it trains something else.
         """
         self._must_have_data()
+        if not self.numbering.is_plausible(event.key.number, self.number):
+            return self._doubt(event)
         if self.phase is Phase.LOADING:
             self.inbox.ask_later(event)
             return []
         must_agree(self.settings, event.agreement)
-        start, why = _start_of(event, self.held), self.settings.too_much(event.hyper)
-        words = (event.series, event.choice, event.run)
+        start, why = _start_of(event, self.held, len(self.peers.here) + 1), self.settings.too_much(event.hyper)
+        words = (event.series, self._believed(event.choice), event.run)
         opening = Opening(event.key, event.hyper, start, why, True, *words)
         if self.round is not None and self.key == event.key:
             if self.round.listening:
@@ -178,8 +228,67 @@ class Job(BaseJob[Round]):
                 raise StaleRound(event.key.number, self.number)
             return []
         self._must_beat(event.key)
+        if why and self.phase in GATHERING:
+            raise ParamsRefused(
+                why
+            )  # this node is not taken out of the open round for one that it does not train in
         self.series.propose(opening)
-        return self._force() if event.key.number == self.number + 1 else []
+        if event.key.number != self.number + 1 or not self.series.may_cut:
+            return []
+        forced = self._force()
+        if forced:
+            self.series.cuts.add(event.key.initiator)
+        return forced
+
+    def _doubt(self, event: TrainingAsked) -> list[Effect]:
+        """Ask the other members before this node follows the start of a round that is far ahead.
+
+        Raises:
+            RoundAhead: they are being asked, or a round is open here.
+        """
+        must_agree(self.settings, event.agreement)
+        if self.phase is not Phase.IDLE or self.numbering.question is not None:
+            raise RoundAhead(event.key.number, self.number)
+        return self.numbering.ask(event.key, event.peer, event)
+
+    def _answered(self) -> list[Effect]:
+        """The other members have said in which round they are: follow the start that was doubted, or decline it."""
+        question = self.numbering.decide(self.number)
+        if question is None or self.settings.hyper is None:
+            return []
+        event = question.event
+        if isinstance(event, SendRefused):
+            return self._to_round(event) if self._could_be_at(event.current) else []
+        try:
+            if self.phase is not Phase.IDLE or not self.numbering.is_plausible(event.key.number, self.number):
+                raise RoundAhead(event.key.number, self.number)
+            return self._asked(event)
+        except PeerError as exc:
+            message = self.settings.message(ModelParams, event.key, examples=0, declined=str(exc)[:500])
+            words = text("{peer} started round {number}: {reason}", event.peer, event.key.number, exc)
+            return [Send((event.peer,), message), self.tell("refused", words, peer=event.peer)]
+
+    def _believed(self, choice: ChoiceMessage | None) -> ChoiceMessage | None:
+        return self.settings.rules.participation.believed(choice, {self.settings.my_id, *self.peers.here})
+
+    def _could_be_at(self, current: int | None) -> bool:
+        """Whether a peer that refused a message can be in this round; this node would start the next one."""
+        return current is not None and self.numbering.is_plausible(current + 1, self.number)
+
+    def _must_be_near(self, key: RoundKey) -> None:
+        """Refuse a message of a round that is too far ahead.
+
+        Raises:
+            RoundAhead: it is.
+        """
+        if not self.numbering.is_plausible(key.number, self.number):
+            raise RoundAhead(key.number, self.number)
+
+    def _is_over(self, key: RoundKey) -> bool:
+        """Whether a round that was put off is no longer one that this node can enter."""
+        if self.key is None or self.phase is Phase.LOADING or key.number > self.number:
+            return False
+        return key.number < self.number or self.phase not in GATHERING or not key.beats(self.key)
 
     def _must_beat(self, key: RoundKey) -> None:
         """Refuse a round for which this node does not leave its current one.
@@ -195,12 +304,51 @@ class Job(BaseJob[Round]):
         if not key.beats(self.key):
             raise RoundLost(self.number, key.initiator, self.key.initiator)
 
+    def _is_holding(self, key: RoundKey) -> bool:
+        """Whether the open round is completed here although peers have started the next one."""
+        series = self.series
+        return (
+            key == self.key and self.phase is Phase.GATHERING and series.pending is not None and not series.may_cut
+        )
+
+    @property
+    def _most_have_left(self) -> bool:
+        """Whether more than half of the peers have sent updates of newer rounds."""
+        left = self.inbox.newer_than(self.number) & self.peers.here
+        return 2 * len(left) > len(self.peers.here)
+
+    def _leads_on(self, event: UpdateReceived | UpdateOffered) -> bool:
+        """Whether this node follows an update into its round, of which it has heard no start.
+
+        An average in progress is finished first; and an open round is left for a newer one only if more than one peer
+        is in newer ones.
+        """
+        if self.phase not in GATHERING:
+            return self.phase is not Phase.AVERAGING
+        if self.inbox.early.get(event.update.peer) is not event:
+            return False  # its sender has said more since
+        ahead = self.inbox.newer_than(self.number)
+        return event.update.key.number == self.number or len(ahead) >= min(2, len(self.peers.here))
+
+    def _left_by(self, peer: PeerId, reason: str) -> list[Effect]:
+        """A peer has left the round that is completed here: nothing more of it will come from there."""
+        assert self.round is not None
+        return self.round.declined(DeclineReceived(peer, self.round.key, reason))
+
+    def _average(self) -> list[Effect]:
+        """End gathering."""
+        assert self.round is not None
+        if self.round.gathering.closed is not Closing.NEXT_ROUND:
+            self.series.cuts.clear()
+        effects = self.round.average()
+        self._is_put_off = self.phase is Phase.IDLE and self.series.pending is not None
+        return [*effects, *([SetTimer(PUT_OFF, 0.0)] if self._is_put_off else [])]
+
     def _force(self) -> list[Effect]:
         return self.round.force() if self.round else []
 
     def _join(self, round: Round, opening: Opening) -> list[Effect]:
-        awaited, told = self._start_from(opening)
-        told += self._use(opening)
+        awaited, told = self._start_from(opening), self._use(opening)
         return [*round.join(opening, awaited), *told]
 
     def _use(self, opening: Opening) -> list[Effect]:
@@ -216,9 +364,14 @@ class Job(BaseJob[Round]):
         """Leave the open round, if any, and enter the pending one."""
         opening = self.series.take_pending()
         assert opening is not None
+        if (
+            self.phase in GATHERING
+            and self.number < opening.key.number
+            and not opening.started_by(self.settings.my_id)
+        ):
+            self.series.cuts.add(opening.key.initiator)
         left = self.round.leave(opening.key) if self.round else []
-        awaited, told = self._start_from(opening)
-        told += self._use(opening)
+        awaited, told = self._start_from(opening), self._use(opening)
         self.held.enter_round()
         me, here = self.settings.my_id, self.peers.here
         choice, run = opening.choice, opening.run
@@ -228,24 +381,15 @@ class Job(BaseJob[Round]):
         if is_mine:
             run = self.settings.run or None
         self._trouble = None
+        moved = self.numbering.entered(opening.key, self.number)
         record = RoundRecord(opening.key, why=opening.why)
         self.round = Round(self._parts, opening.key, here, choice, run, record)
-        return [*left, *self.round.enter(opening, awaited, is_mine), *told]
+        return [*left, *self.round.enter(opening, awaited, is_mine), *told, *moved]
 
-    def _start_from(self, opening: Opening) -> tuple[Start | None, list[Effect]]:
-        """Choose what the training of a round starts from.
-
-        Returns:
-            The parameters to download for it, and the message for people if it ends a rollback of this node.
-        """
-        awaited, left = self.held.start_from(opening.start, self.series.paused)
-        if left is None or opening.start is None:
-            return awaited, []
-        peer = opening.start.peer
-        words = text(
-            "going back to the model {digest} ends here: {peer} started a round from another one", left[:10], peer
-        )
-        return awaited, [self.tell("roll_back_ended", words, digest=left, peer=peer)]
+    def _start_from(self, opening: Opening) -> Start | None:
+        """The initiator's model, if this node has another one."""
+        start = opening.start
+        return self.held.start_from(start, start is not None and self.history.held(start.digest))
 
     def _open_next(self) -> list[Effect]:
         """Open the next of the rounds that this node was asked for."""
@@ -268,12 +412,14 @@ class Job(BaseJob[Round]):
         """Handle an update of a peer, or the offer of one; an update of a newer round means that the mesh is ahead.
 
         Raises:
-            NotReady, NoData, StaleRound, RoundLost, ParamsRefused: it does not count, and why.
+            NotReady, NoData, StaleRound, RoundAhead, RoundLost, ParamsRefused: it does not count, and why.
         """
         self._must_have_model()
         must_agree(self.settings, event.agreement)
-        update = event.update
+        update, choice = event.update, self._believed(event.choice)
+        event = event if choice == event.choice else replace(event, choice=choice)
         key = self._placed(update.key, update.peer)
+        self._must_be_near(key)
         params = self.held.schema.conform(update.params) if isinstance(event, UpdateReceived) else update.params
         if key is not update.key or params is not update.params:
             event = replace(event, update=replace(update, key=key, params=params))
@@ -281,13 +427,17 @@ class Job(BaseJob[Round]):
             return self.round.update_received(event)
         self._must_beat(key)
         self.inbox.put(event.update.peer, event)
-        if self.phase is not Phase.AVERAGING:  # else the average in progress is finished first
+        if self._most_have_left:
+            self.series.cuts.clear()
+        if self._leads_on(event):
             self.series.propose(Opening.told_by(event))
         return [self.save(kept_update(event))]
 
     def _declined(self, event: DeclineReceived) -> list[Effect]:
         """Handle a peer's refusal to take part; for a newer round it is kept until that round opens here."""
         event = replace(event, key=self._placed(event.key, event.peer))
+        if not self.numbering.is_plausible(event.key.number, self.number):
+            return []
         if self.round is not None and event.key == self.key and not self.round.is_past:
             return self.round.declined(event)
         is_newer = self.key is None or event.key.beats(self.key)
@@ -338,7 +488,7 @@ class Job(BaseJob[Round]):
         # A caller that sent its model speaks the thesis' form and wants ours; others fetch it by the digest.
         answer = Answer(reply, model.shared if event.claim.params is not None else None)
         compared = self.round.compare(ClaimReceived(claim)) if self.round else []
-        return [answer, *held.compare(claim, self.key), *compared]
+        return [answer, *compared]
 
     # --- peers that come and go
 
@@ -393,8 +543,11 @@ class Job(BaseJob[Round]):
         return [*effects, *self.series.regroup(peers, self.key, self.phase is Phase.IDLE)]
 
 
-def _start_of(event: TrainingAsked, held: HeldModel) -> Start:
+def _start_of(event: TrainingAsked, held: HeldModel, most: int) -> Start:
     """The model that a start contains or names by its digest.
+
+    Args:
+        most: how many nodes can have contributed to it.
 
     Raises:
         ParamsRefused: it does neither, or the parameters do not fit.
@@ -405,4 +558,5 @@ def _start_of(event: TrainingAsked, held: HeldModel) -> Start:
     if digest is None:
         raise ParamsRefused(text("a start must bring parameters, or name their digest"))
     restored_at = None if event.restored_at is None else min(event.restored_at, last)
-    return Start(digest, params, event.peer, max(min(event.base_round, last), -1), event.contributors, restored_at)
+    base_round, contributors = max(min(event.base_round, last), -1), min(event.contributors, most)
+    return Start(digest, params, event.peer, base_round, contributors, restored_at)

@@ -1,8 +1,9 @@
 """The model that a job holds, what became of it here, and which of two models a round starts from.
 
-Nodes that hold different models agree again without asking each other: of two averages the newer one counts, of
-one round's that with more contributors, of equals that with the lower digest. Every node decides alike, so a mesh
-that was split heals at its next start.
+What a peer says of its model gives it no precedence. Before the first average a node starts from the initiator's model,
+because all need one start. Later it keeps its own model, unless the initiator's measures no worse on its own rows, or a
+person went back to one that this node has held itself. Nodes that train from different models agree again when they
+have averaged the same updates.
 """
 
 from __future__ import annotations
@@ -13,12 +14,10 @@ from typing import Any
 
 from flnet.errors import JobBusy, ParamsRefused
 from flnet.params.params import Array, Digest, Params, PeerId, Schema, TrainerId
-from flnet.protocol.effects import Evaluate, Fetch
+from flnet.protocol.effects import Evaluate
 from flnet.protocol.events import (
     DataChanged,
     Declaration,
-    Fetched,
-    FetchFailed,
     Prepared,
     Restored,
     RolledBack,
@@ -27,11 +26,6 @@ from flnet.protocol.events import (
 from flnet.protocol.messages import HyperParams
 from flnet.protocol.updates import Claim, Contribution, RoundKey, Update
 from flnet.text import text
-
-
-def standing(round: int, restored_at: int | None) -> int:
-    """The round that a model counts as: a person who goes back makes an old model count as a new one."""
-    return round if restored_at is None else max(round, restored_at)
 
 
 @dataclass(frozen=True)
@@ -44,6 +38,7 @@ class Start:
         contributors: number of updates in that average.
         restored_at: the round that the initiator had reached when a person there went back to it; None if nobody
             did.
+        is_due: whether this node starts from it in any case, without comparing it with its own model.
     """
 
     digest: Digest
@@ -52,11 +47,7 @@ class Start:
     round: int = -1
     contributors: int = 0
     restored_at: int | None = None
-
-    @property
-    def standing(self) -> int:
-        """The round that it counts as."""
-        return standing(self.round, self.restored_at)
+    is_due: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,9 +79,9 @@ class Model:
         return cls(Schema.of(shared, declared.merge, declared.agreement), shared, private)
 
     @property
-    def standing(self) -> int:
-        """The round that it counts as."""
-        return standing(self.round, self.restored_at)
+    def is_initial(self) -> bool:
+        """Whether it was never averaged, here or elsewhere."""
+        return self.round < 0 and self.restored_at is None
 
     @property
     def full(self) -> Params:
@@ -106,33 +97,6 @@ class Model:
         """The same job with other private parameters."""
         return replace(self, private=private, is_personal=is_personal)
 
-    def yields_to(self, round: int, contributors: int, digest: Digest) -> bool:
-        """Whether an average from elsewhere comes before this model; see `better_of`."""
-        if self.restored_at is not None and round == self.standing:
-            return False  # a person left that round's average
-        ours, theirs = (self.standing, self.contributors), (round, contributors)
-        return theirs > ours or (theirs == ours and digest < self.shared.digest)
-
-    def gives_way_to(self, start: Start) -> bool:
-        """Whether a round that a peer starts begins here with the peer's model.
-
-        It begins with the newer of the two, and of one round with the better one as `better_of` has it. But where a
-        person went back to either, the initiator's counts: so all begin where one person went back to, and two
-        people pull no round apart.
-        """
-        if start.standing != self.standing:
-            return start.standing > self.standing
-        if start.restored_at is not None or self.restored_at is not None:
-            return True
-        return self.yields_to(start.round, start.contributors, start.digest)
-
-    def better_of(self, shared: Params, round: int, contributors: int) -> Model:
-        """This model or the other one: the newer average; of two of one round, that with more contributors;
-        of equals, the one with the lower digest.
-        """
-        better = self.yields_to(round, contributors, shared.digest)
-        return self.holding(shared, round, contributors) if better else self
-
 
 class HeldModel:
     """The current model of a job, its accuracy, this node's update, and the memory of the aggregation rule.
@@ -142,8 +106,6 @@ class HeldModel:
         accuracy: of the model held, after averaging, on the own test split.
         remembered: by the aggregation rule, between rounds.
         own: the newest own update, for peers that fetch it.
-        rival: the best average that differs from ours and that the exchange showed: a mesh that was split starts
-            its next round from one.
         rolled_back: a person went back to the model held, and no average came since.
     """
 
@@ -152,7 +114,6 @@ class HeldModel:
         self.accuracy: float | None = None
         self.remembered: Params | None = None
         self.own: Update | None = None
-        self.rival: Claim | None = None
         self.rolled_back = False
 
     @property
@@ -178,7 +139,7 @@ class HeldModel:
 
     def find(self, digest: Digest) -> Params | None:
         """The parameters of this digest, if a peer may fetch them here."""
-        held = (self.model.shared if self.model else None, self.sent, self.rival.params if self.rival else None)
+        held = (self.model.shared if self.model else None, self.sent)
         return next((params for params in held if params is not None and params.digest == digest), None)
 
     # --- the trainer is loaded
@@ -226,47 +187,46 @@ class HeldModel:
         return True
 
     def forget(self) -> None:
-        """Discard the accuracy, the best model of others, and the own update."""
-        self.accuracy, self.rival, self.own = None, None, None
+        """Discard the accuracy and the own update."""
+        self.accuracy = self.own = None
 
     # --- a round
 
-    def start_from(self, start: Start | None, is_paused: bool) -> tuple[Start | None, Digest | None]:
-        """Choose what the training of a round starts from.
+    def start_from(self, start: Start | None, was_held: bool) -> Start | None:
+        """Decide about the initiator's model, before a round is trained.
 
-        Before the first average these are the initiator's parameters (a common start is essential, section 3.1),
-        later the newest average with the most contributors among ours, those seen, and the start's; see
-        `Model.gives_way_to` for models that a person went back to.
+        Before the first average it is due (a common start is essential, section 3.1). So is one that this node has
+        held itself, if a person went back to it, or if the round leads on from the model that a person here went
+        back to. Any other one is measured first.
+
+        Args:
+            was_held: whether this node has held it after an earlier round.
 
         Returns:
-            What has to be fetched for it, and the model that a person had gone back to and that is left now.
+            The initiator's model; None if this node has it, or there is no start.
         """
-        if self.rival is not None and self.rival.params is not None:
-            self.model = self.current.better_of(self.rival.params, self.rival.round, self.rival.contributors)
         model = self.current
-        if start is None:
-            return None, None
-        if max(start.standing, model.standing) < 0:  # nobody has averaged yet: all still need one start
+        if start is None or start.digest == model.shared.digest:
+            return None
+        if model.is_initial and start.round < 0:  # nobody has averaged yet
             start = replace(start, contributors=0)
-        elif not model.gives_way_to(start):
-            return None, None
-        left = model.shared.digest
-        params = model.shared if start.digest == left else start.params
-        if params is not None:
-            self.start_with(start, params)
-        awaited = start if params is None else None
-        if not self.rolled_back or start.digest == left or (is_paused and awaited is not None):
-            return awaited, None
-        self.rolled_back = False
-        return awaited, left
+        is_rollback = was_held and (start.restored_at is not None or self.rolled_back)
+        return replace(start, is_due=model.is_initial or is_rollback)
 
-    def start_with(self, start: Start, params: Params) -> None:
-        """Hold the model that a round starts from."""
+    def start_with(self, start: Start, params: Params) -> Digest | None:
+        """Hold the model that a round starts from.
+
+        Returns:
+            The model that a person had gone back to, and that is left now.
+        """
+        left = self.digest if self.rolled_back else None
+        self.rolled_back = False
         self.model = self.current.holding(params, start.round, start.contributors, start.restored_at)
+        return left
 
     def enter_round(self) -> None:
         """A round opens: nothing is measured in it yet."""
-        self.accuracy = self.rival = None
+        self.accuracy = None
 
     def split(self, event: Trained) -> tuple[Params, Params]:
         """Split the result of a training into shared and private parameters.
@@ -330,6 +290,13 @@ class HeldModel:
         self.model = self.current.holding(params, number, contributors).with_private(private)
         self.accuracy, self.rolled_back = accuracy, False
 
+    def compared(self, key: RoundKey, shared: Params) -> Evaluate:
+        """Measure shared parameters, with the private ones of this node, to compare them with others.
+
+        On validation rows where there are some, because test rows are for the figures that people read.
+        """
+        return Evaluate(key, shared.merged_with(self.current.private), shared, split="validation")
+
     def measure(self, key: RoundKey, hyper: HyperParams | None = None) -> Evaluate:
         """Measure the model on the own test split; private parameters that learn on from each average do so first."""
         return Evaluate(key, self.current.full, self.current.shared, hyper)
@@ -347,28 +314,6 @@ class HeldModel:
         params = self.schema.conform(claim.params)
         return replace(claim, params=params, digest=params.digest)
 
-    def compare(self, claim: Claim, key: RoundKey | None) -> list[Fetch]:
-        """Keep the best average that differs from ours; fetch it at once if it comes before ours, or the next round
-        would wait for it.
-        """
-        model = self.model
-        if model is None or key is None or claim.digest is None or claim.digest == model.shared.digest:
-            return []
-        best = self.rival
-        if best is not None and (best.digest == claim.digest or _rank(best) <= _rank(claim)):
-            return []
-        is_wanted = claim.params is None and model.yields_to(claim.round, claim.contributors, claim.digest)
-        if claim.params is None and not is_wanted:
-            return []
-        self.rival = claim
-        return [Fetch(key, claim.peer, claim.digest)] if is_wanted else []
-
-    def fetched(self, event: Fetched | FetchFailed) -> None:
-        """Parameters came, or did not: they may be those of the best differing average."""
-        if self.rival is None or self.rival.params is not None or self.rival.digest != event.digest:
-            return
-        self.rival = replace(self.rival, params=event.params) if isinstance(event, Fetched) else None
-
     # --- a person goes back to a model
 
     def roll_back(self, event: RolledBack, number: int, trainer: TrainerId) -> None:
@@ -385,7 +330,7 @@ class HeldModel:
             raise JobBusy(text("{trainer} goes on from the model {digest} already", trainer, shared.digest[:10]))
         restored = model.holding(shared, event.round, event.contributors, restored_at=number)
         self.model, self.accuracy = restored.with_private(private), event.accuracy
-        self.rolled_back, self.rival = True, None
+        self.rolled_back = True
 
     # --- restarts
 
@@ -465,7 +410,3 @@ class HeldModel:
 def _form(array: Array | None) -> tuple[tuple[int, ...], str] | None:
     """Shape and type, by which a kept array fits."""
     return None if array is None else (array.shape, array.dtype.name)
-
-
-def _rank(claim: Claim) -> tuple[int, str]:
-    return (-claim.contributors, claim.digest or "")

@@ -42,6 +42,12 @@ class Participation:
         take = min(count, max(self.least, math.ceil(self.fraction * count - _DUST)))
         return ChoiceMessage(members=tuple(sorted(members)), take=take) if take < count else None
 
+    def believed(self, choice: ChoiceMessage | None, nodes: Collection[PeerId]) -> ChoiceMessage | None:
+        """The choice that a peer states; None if the rule does not lead to it, or it leaves out most of these nodes."""
+        if choice is None or choice != self.choice_of({PeerId(name) for name in choice.members}):
+            return None
+        return choice if 2 * len(set(choice.members) & set(nodes)) >= len(nodes) else None
+
 
 def chosen(choice: ChoiceMessage, run: str, round: int) -> frozenset[PeerId]:
     """The members that train: the first ones in the order of the SHA-256 of run, round and id.

@@ -14,8 +14,8 @@ from typing import Any
 
 from flnet.algorithms.fed_mt.scheduling import phase as label_phase
 from flnet.algorithms.fed_mt.scheduling import trains as label_trains
-from flnet.errors import ParamsRefused, StaleRound
-from flnet.params.params import PeerId
+from flnet.errors import ParamsRefused, RoundAhead, StaleRound
+from flnet.params.params import Digest, Params, PeerId
 from flnet.protocol.effects import CancelTimer, CancelWork, Effect, Fetch, KeptUpdate, Send, SetTimer, Train
 from flnet.protocol.events import (
     Averaged,
@@ -61,7 +61,7 @@ class Round(BaseRound):
         choice: the nodes that train, as the start states them; None if all do.
         started_in: run of the initiator in which the round was started, if it is known.
         exchange: comparison after the average; None before and afterwards.
-        awaited: model that training starts from, while it is being downloaded.
+        awaited: the initiator's model, while it is being downloaded or compared with the own one.
         is_past: whether it was averaged before a restart of this node, which no longer knows its updates.
     """
 
@@ -86,6 +86,7 @@ class Round(BaseRound):
         self.gathering = parts.gathering(key, expected, self.chosen)
         self.exchange: Exchange | None = None
         self.awaited: Start | None = None
+        self._compared: dict[Digest, Evaluated] = {}
 
     @classmethod
     def past(
@@ -179,10 +180,10 @@ class Round(BaseRound):
         """Begin the round, with the messages of peers that arrived too early.
 
         Args:
-            awaited: model that has to be downloaded for it.
+            awaited: the initiator's model, if this node has another one.
             is_mine: whether this node starts it now, and has not only lost its memory of the start.
         """
-        self.awaited = awaited
+        held = self._await(awaited)
         effects = self._staleness.enter_round(self.key.number)
         effects += self._series.stopping.enter_round(self.key, opening.series)
         if is_mine:
@@ -199,16 +200,16 @@ class Round(BaseRound):
             self._settings.trainer,
             self.key.initiator,
         )
-        return [*effects, self._save(), self._tell("round_opened", words, initiator=self.key.initiator)]
+        return [*effects, self._save(), self._tell("round_opened", words, initiator=self.key.initiator), *held]
 
     def join(self, opening: Opening, awaited: Start | None) -> list[Effect]:
         """Handle a start that arrived late: train, and keep the gathered updates.
 
         Args:
-            awaited: model that has to be downloaded for it.
+            awaited: the initiator's model, if this node has another one.
         """
-        self.awaited, self.started_in = awaited, opening.run
-        effects: list[Effect] = [CancelTimer(self.start_timer)]
+        self.started_in = opening.run
+        effects: list[Effect] = [*self._await(awaited), CancelTimer(self.start_timer)]
         effects += self._series.stopping.enter_round(self.key, opening.series)
         if opening.choice is not None and self.choice is None:
             self.choice = opening.choice
@@ -246,13 +247,74 @@ class Round(BaseRound):
         return self._begin()
 
     def _begin(self) -> list[Effect]:
-        """Train, or first download the model that training starts from."""
+        """Train, once it is decided which model training starts from."""
         start = self.awaited
         if start is None:
             return [self.train()]
+        if start.params is not None:
+            return self._compare(start, start.params)
         self.phase = Phase.FETCHING
         words = text("fetching the model of round {number} from {peer}", start.round, start.peer)
         return [Fetch(self.key, start.peer, start.digest), self._tell("fetching", words, peer=start.peer)]
+
+    def _await(self, start: Start | None) -> list[Effect]:
+        """Note the initiator's model; one that is due and did not have to be downloaded is held at once."""
+        if start is not None and start.is_due and start.params is not None:
+            return self._hold(start, start.params)
+        self.awaited = start
+        return []
+
+    def _compare(self, start: Start, params: Params) -> list[Effect]:
+        """Measure the initiator's model, and the own one after it."""
+        self.phase, self._compared = Phase.FETCHING, {}
+        self.awaited = replace(start, params=params)
+        return [self._held.compared(self.key, params)]
+
+    def _hold(self, start: Start, params: Params) -> list[Effect]:
+        """Hold the initiator's model; people read of it if this ends a rollback of this node."""
+        self.awaited, left = None, self._held.start_with(start, params)
+        if left is None:
+            return []
+        words = text(
+            "going back to the model {digest} ends here: {peer} started a round from another one",
+            left[:10],
+            start.peer,
+        )
+        return [self._tell("roll_back_ended", words, digest=left, peer=start.peer)]
+
+    def _start_measured(self, start: Start, event: Evaluated | EvaluationFailed) -> list[Effect]:
+        """Handle a measurement of the initiator's model or of the own one: the better one is the start."""
+        if event.digest not in (start.digest, self._held.digest):
+            return []
+        if isinstance(event, EvaluationFailed):
+            return self._keep_own(start, text("one of the two could not be measured: {reason}", event.reason))
+        self._compared[event.digest] = event
+        theirs, ours = (self._compared.get(digest) for digest in (start.digest, self._held.current.shared.digest))
+        if theirs is None or ours is None:
+            return [self._held.compared(self.key, self._held.current.shared)]
+        rows = text("validation rows") if theirs.split == ours.split == "validation" else text("test rows")
+        figures = (f"{theirs.accuracy:.4f}", f"{ours.accuracy:.4f}", rows)
+        if not theirs.accuracy >= ours.accuracy:
+            return self._keep_own(start, text("accuracy {theirs} against {ours} on {rows} of this node", *figures))
+        words = text(
+            "round {number} starts from the model of {peer}: accuracy {theirs} against {ours} on {rows} of this node",
+            self.key.number,
+            start.peer,
+            *figures,
+        )
+        assert start.params is not None
+        told = self._tell("start_taken", words, peer=start.peer, digest=start.digest)
+        return [*self._hold(start, start.params), self.train(), self._save(), told]
+
+    def _keep_own(self, start: Start, why: str) -> list[Effect]:
+        """Train from the own model; a node whose person went back to it sits the round out, to disturb nobody's."""
+        self.awaited = None
+        words = text("the model that {peer} starts the round from was not taken: {reason}", start.peer, why)
+        told = self._tell("start_refused", words, peer=start.peer, digest=start.digest)
+        if self._held.rolled_back:
+            self.phase = Phase.GATHERING
+            return [*self.decline(APART), told]
+        return [self.train(), told]
 
     def train(self) -> Train:
         """Request the local training of the round."""
@@ -263,9 +325,6 @@ class Round(BaseRound):
 
     def _why_not(self, opening: Opening) -> str:
         """The reason why this node does not train in the round, for its peers; empty if it does."""
-        start, held = opening.start, self._held
-        if held.rolled_back and start is not None and self.awaited is None and start.digest != held.digest:
-            return APART
         if self._series.paused:
             return PAUSED
         unwilling = "" if opening.started_by(self._settings.my_id) else self._series.unwilling
@@ -455,13 +514,18 @@ class Round(BaseRound):
                 return []  # all wait for it
             return self.decline(LATE, late=True)
         is_slow = self._peers.paces.is_slow(me, self._peers.here)
-        if staleness.bound and self.awaited is None and others and is_slow:
+        if staleness.bound and not self._needs_start and others and is_slow:
             return [*self.decline(LATE, late=True), *self.train_on()]
         return None
 
     def train_on(self) -> list[Effect]:
         """Train without being waited for; not while the model of the round is being downloaded."""
-        return self._staleness.begin(self.key) if self.awaited is None else []
+        return [] if self._needs_start else self._staleness.begin(self.key)
+
+    @property
+    def _needs_start(self) -> bool:
+        """Whether this node cannot train before the initiator's model has been downloaded."""
+        return self.awaited is not None and self.awaited.is_due
 
     def _late_training_ended(self, event: Trained | TrainingFailed) -> list[Effect]:
         """Handle the end of a late training: its update counts in the next round, or in this one if all wait for it."""
@@ -574,12 +638,15 @@ class Round(BaseRound):
         return self.gathering.receive(event)
 
     def _start_fetched(self, start: Start, event: Fetched | FetchFailed) -> list[Effect]:
-        """Begin training, or take no part if the start could not be downloaded, because this node's model differs."""
-        self.awaited = None
+        """Go on with the initiator's model, or without it if it could not be downloaded.
+
+        Without one that is due this node takes no part, because its own model differs.
+        """
         if isinstance(event, Fetched):
-            self._held.start_with(start, event.params)
-            return [self.train(), self._save()]
-        self.phase = Phase.GATHERING
+            if not start.is_due:
+                return self._compare(start, event.params)
+            told = self._hold(start, event.params)
+            return [self.train(), self._save(), *told]
         number, peer = self.key.number, start.peer
         words = text(
             "the model that round {number} starts from could not be fetched from {peer}: {reason}",
@@ -587,6 +654,9 @@ class Round(BaseRound):
             peer,
             event.reason,
         )
+        if not start.is_due:
+            return self._keep_own(start, words)
+        self.awaited, self.phase = None, Phase.GATHERING
         self._fail(words)
         return [*self.decline(words), self._tell("fetch_failed", words, peer=peer)]
 
@@ -624,7 +694,7 @@ class Round(BaseRound):
         record.contributions = contributions_of(gathering.updates[peer] for peer in contributors)
         gathering.let_go()
         told = self._history.note_average(record, event, gathering)
-        # Of two averages that of the most contributors counts: one that others need not have made counts for none.
+        # An average that others need not have made counts for none: nobody adopts it.
         counts = len(contributors) if event.is_common else 0
         has_mine = self._settings.my_id in contributors
         left = self._held.average(event.params, self.key, counts, event.remembered, has_mine)
@@ -677,6 +747,8 @@ class Round(BaseRound):
             return []
         if self.phase is Phase.EXCHANGING:
             return self.compare(event)
+        if self.phase is Phase.FETCHING and self.awaited is not None and self.awaited.params is not None:
+            return self._start_measured(self.awaited, event)
         if self.phase is not Phase.MEASURING or event.digest != self._held.digest:
             return []
         if isinstance(event, EvaluationFailed):
@@ -735,7 +807,8 @@ class Round(BaseRound):
                 "adopted the model of {peer}: most nodes began this round with another model than this one",
                 winner.peer,
             )
-        held.adopt(winner.params, self.key.number, winner.contributors, exchange.accuracy)
+        contributors = min(winner.contributors, len(self._peers.here) + 1)
+        held.adopt(winner.params, self.key.number, contributors, exchange.accuracy)
         self.record.exchanged_with = winner.peer
         return [*effects, self._save(), self._tell("exchanged", words, peer=winner.peer)]
 
@@ -756,7 +829,7 @@ class Round(BaseRound):
                     peer=claim.peer,
                 )
             ]
-        return [*self._held.compare(claim, self.key), *self.compare(ClaimAnswered(claim)), *told]
+        return [*self.compare(ClaimAnswered(claim)), *told]
 
     @property
     def is_compared(self) -> bool:
@@ -837,6 +910,8 @@ def kept_update(event: UpdateReceived | UpdateOffered) -> KeptUpdate:
 
 
 def _takes_no_part(event: SendRefused) -> bool:
+    if event.error == RoundAhead.code:  # one of the two is in a round that the other one does not follow
+        return True
     if event.path != StartTraining.path:
         # A node that cannot use our parameters trains something else: we could not use its own.
         return event.status == 404 or event.error == ParamsRefused.code

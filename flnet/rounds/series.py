@@ -28,6 +28,7 @@ from flnet.rounds.settings import JobSettings, Tell
 from flnet.rounds.stopping import ALONE, Stopping
 from flnet.text import text
 
+MOST_CUTS = 2  # peers that may end a round before its updates have come, until one is completed
 Word = UpdateReceived | UpdateOffered | DeclineReceived  # what a peer says in a round
 
 
@@ -106,6 +107,10 @@ class Inbox:
         """The updates among the early messages."""
         return [word for word in self.early.values() if not isinstance(word, DeclineReceived)]
 
+    def newer_than(self, number: int) -> set[PeerId]:
+        """The peers that have sent an update of a round with a larger number."""
+        return {word.update.peer for word in self.updates if word.update.key.number > number}
+
     def put(self, peer: PeerId, word: Word) -> None:
         """Keep one message of a peer: the one of the newer round; within a round, an update rather than a refusal."""
         old = self.early.get(peer)
@@ -183,6 +188,8 @@ class Series:
         waits_for: peers that a series waits for after a restart. What a node would train alone before it has met
             its mesh again would outrun the mesh, or be refused by it.
         stopping: rounds that go on until a goal is reached.
+        cuts: the peers whose starts have ended a round here before its updates had come, since the last one that
+            did not end so.
     """
 
     def __init__(self, settings: JobSettings, peers: Peers, tell: Tell) -> None:
@@ -194,6 +201,18 @@ class Series:
         self.plan = OwnSchedule()
         self.waits_for: set[PeerId] = set()
         self.stopping = Stopping(settings, peers, tell)
+        self.cuts: set[PeerId] = set()
+
+    @property
+    def may_cut(self) -> bool:
+        """Whether the pending round may end the open one before its updates have come.
+
+        Peers that start one round after the other would keep everybody from training; then the open round is
+        completed before the newest of theirs opens. A person here always may.
+        """
+        if self.pending is None or self.pending.started_by(self._settings.my_id):
+            return True
+        return self.pending.key.initiator not in self.cuts and len(self.cuts) < MOST_CUTS
 
     @property
     def is_held_up(self) -> bool:

@@ -34,6 +34,8 @@ from flnet.protocol.events import (
     Restored,
     Resumed,
     RolledBack,
+    RoundAnswered,
+    RoundAsked,
     RoundTriggered,
     SendFailed,
     SendRefused,
@@ -58,7 +60,7 @@ class Phase(StrEnum):
     LOADING = "LOADING"  # the trainer is being loaded
     NO_DATA = "NO_DATA"  # it cannot work: nothing to train on, or broken
     IDLE = "IDLE"  # between rounds
-    FETCHING = "FETCHING"  # the model that training starts from is on its way from the initiator
+    FETCHING = "FETCHING"  # the initiator's model is on its way, or is being compared with the own one
     TRAINING = "TRAINING"  # local training runs; updates of faster peers are gathered already
     GATHERING = "GATHERING"  # own word is out; waiting for the peers' updates
     AVERAGING = "AVERAGING"  # the average is being computed
@@ -121,7 +123,7 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
             RoundTriggered: _STARTS,
             Resumed: _STARTS,  # a series goes on
             WillingnessChanged: _STARTS,  # likewise
-            TimerFired: _STARTS,  # likewise, as nobody else has started its next round
+            TimerFired: _STARTS | _JOINS,  # likewise, as nobody else has; or a start that was doubted is followed
             PeerLost: _STARTS,
             PeerSeen: _STARTS,  # the last one that a series waited for after a restart
             TrainingAsked: _JOINS,
@@ -135,12 +137,15 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
         (TrainingAsked, *_SAID, ClaimAnswered, *_LATE),
         {
             Fetched: {P.GATHERING} | _GATHERED,  # the first two and IDLE: what came could not be used
-            FetchFailed: {P.GATHERING} | _GATHERED,
+            FetchFailed: {P.GATHERING, P.TRAINING} | _GATHERED,
+            Evaluated: {P.TRAINING} | _GATHERED,
+            EvaluationFailed: {P.TRAINING} | _GATHERED,
             Paused: _ENDED,
             TrainingAsked: {P.AVERAGING} | _JOINS,
-            UpdateReceived: _TOLD,
-            UpdateOffered: {P.GATHERING, P.IDLE},
-            SendRefused: {P.GATHERING},  # as below, of a start that this node has forgotten
+            UpdateReceived: {P.GATHERING, P.AVERAGING} | _BEGINS,  # the last two: most peers have left the round
+            UpdateOffered: {P.GATHERING} | _BEGINS,
+            SendRefused: {P.GATHERING, P.IDLE},  # as below, of a start that this node has forgotten
+            TimerFired: {P.GATHERING, P.IDLE},  # likewise, when the other members have confirmed it
         },
     ),
     P.TRAINING: _row(
@@ -151,17 +156,18 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
             TrainingFailed: {P.GATHERING, P.AVERAGING, P.IDLE},
             Paused: _ENDED,
             TrainingAsked: {P.AVERAGING} | _JOINS,
-            UpdateReceived: _TOLD,
-            UpdateOffered: {P.GATHERING, P.IDLE},
+            UpdateReceived: {P.GATHERING, P.AVERAGING} | _BEGINS,  # the last two: most peers have left the round
+            UpdateOffered: {P.GATHERING} | _BEGINS,
             SendRefused: {P.GATHERING, P.IDLE},  # the mesh is ahead: start the next round and sit it out
+            TimerFired: {P.GATHERING, P.IDLE},  # likewise, when the other members have confirmed it
         },
     ),
     P.GATHERING: _row(
         P.GATHERING,
         (TrainingAsked, *_SAID, ClaimAnswered, *_LATE),
         {
-            UpdateReceived: {P.AVERAGING, P.IDLE},
-            UpdateOffered: {P.IDLE},
+            UpdateReceived: {P.AVERAGING} | _BEGINS,  # the last two: as above
+            UpdateOffered: _BEGINS,
             Trained: _GATHERED,  # of a training that went on over rounds, for which all waited
             TrainingFailed: _GATHERED,
             DeclineReceived: _GATHERED,
@@ -256,7 +262,7 @@ ASYNCHRONOUS: Mapping[Phase, Mapping[type, Set[Phase]]] = {
 
 EVERYWHERE: frozenset[type] = frozenset(
     {
-        *(VersionReceived, VersionAnswered),
+        *(VersionReceived, VersionAnswered, RoundAsked, RoundAnswered),
         *(PeerSeen, PeerLost, TimerFired, SendFailed, SendRefused),
         *(HyperParamsEdited, SeriesStopped, Paused, Resumed, DataChanged, Planned, WillingnessChanged),
     }

@@ -155,13 +155,13 @@ class Ledger:
     def adopted(self, node: PeerId, own: Digest, before: float, after: float, threshold: float) -> None:
         """A node adopted a peer's model instead of its own average.
 
-        It may give up an average that differs from those of most nodes for a worse model.
+        An average that differs from those of most nodes may be given up for a model that is no better, but not for a worse.
 
         Args:
             before: accuracy of its own average on its own test data.
             after: accuracy of the peer's model there.
         """
-        if (node, own) not in self._apart and not after > before + threshold:
+        if not (after >= before if (node, own) in self._apart else after > before + threshold):
             raise InvariantBroken(f"{node} adopted a model of accuracy {after:.3f}, its own had {before:.3f}")
 
     def restarted(self, node: PeerId, saved: Mapping[str, Any], *, ran_without_disk: bool = False) -> None:

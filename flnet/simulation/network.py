@@ -25,6 +25,7 @@ from flnet.protocol.events import (
     FetchFailed,
     ProbeAnswered,
     ProbeFailed,
+    RoundAnswered,
     SendFailed,
     SendRefused,
     VersionAnswered,
@@ -34,6 +35,7 @@ from flnet.protocol.messages import (
     AccuracyReply,
     Announce,
     AnnounceReply,
+    AskRound,
     AskVersion,
     JobMessage,
     Message,
@@ -42,6 +44,7 @@ from flnet.protocol.messages import (
     Peer,
     Probe,
     ProbeReply,
+    RoundReply,
     VersionReply,
 )
 from flnet.protocol.updates import RoundKey
@@ -55,6 +58,7 @@ REPLIES: dict[str, type[Message]] = {
     Announce.path: AnnounceReply,
     Probe.path: ProbeReply,
     Accuracy.path: AccuracyReply,
+    AskRound.path: RoundReply,
     AskVersion.path: VersionReply,
 }
 FETCHED = "parameters"  # key in `moved` of parameters that were fetched by their digest
@@ -270,6 +274,8 @@ class Calls:
                 node.tell(None, ContactMade(peer))
             if isinstance(reply, Packet) and isinstance(reply.message, AccuracyReply):
                 node.tell(owner, ClaimAnswered(claim_of(message.round, reply)))
+            elif isinstance(reply, Packet) and isinstance(reply.message, RoundReply):
+                node.tell(owner, RoundAnswered(peer, reply.message.round))
             elif isinstance(reply, Packet) and isinstance(reply.message, VersionReply):
                 node.tell(owner, VersionAnswered(version_in(reply, owner)))
             elif isinstance(reply, PeerError):

@@ -136,15 +136,16 @@ def test_candidates_that_an_adopted_model_outdoes_are_dropped() -> None:
     assert (r.adopted.peer, r.done) == ("b", True)
 
 
-def test_who_averaged_apart_takes_what_others_average_though_it_is_worse_here() -> None:
+def test_who_averaged_apart_takes_what_others_average_if_it_is_no_worse_here() -> None:
     r = exchange(["b", "c", "d"], is_apart=True)
     assert tried(r.receive(ClaimReceived(replace(claims("b", 0.99, w=1).claim, contributors=0)))) == []
     effects = r.receive(claims("c", 0.40, w=2))
     assert tried(effects) == [2]
-    r.receive(measured(effects, 0.30))
+    own = r.accuracy
+    r.receive(measured(effects, own))
     assert r.adopted is not None
-    assert (r.adopted.peer, r.accuracy) == ("c", 0.30)
-    effects = r.receive(claims("d", 0.31, w=3))  # from now on it is as for all others
+    assert (r.adopted.peer, r.accuracy) == ("c", own)
+    effects = r.receive(claims("d", own + 0.01, w=3))  # from now on it is as for all others
     assert (tried(effects), r.done) == ([], True)
 
 

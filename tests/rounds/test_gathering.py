@@ -12,8 +12,6 @@ from flnet.params.params import Digest, Params, PeerId
 from flnet.protocol.effects import Average, CancelWork, Fetch, Fold, Publish, Save, Send, SetTimer, Train
 from flnet.protocol.events import (
     Averaged,
-    ClaimAnswered,
-    ClaimReceived,
     Fetched,
     FetchFailed,
     PeerLost,
@@ -32,7 +30,7 @@ from flnet.protocol.messages import Accuracy, ModelParams, StartTraining
 from flnet.protocol.updates import Update
 from flnet.rounds.steps import Phase
 from tests.helpers import frozen, key, params
-from tests.rounds.helpers import Bench, asked, came, claim, declaration, declined, refuses
+from tests.rounds.helpers import Bench, asked, came, declaration, declined, refuses
 from tests.rounds.test_closing import averaging
 
 NAN = float("nan")
@@ -235,11 +233,9 @@ def test_an_update_for_the_round_that_comes_first_moves_the_node_there() -> None
 def test_an_update_of_a_newer_round_means_that_the_mesh_is_ahead() -> None:
     bench = waiting()
     bench.hear(came("c", 5, "a"))
-    assert (bench.phase, bench.job.key, bench.job.view().received) == (
-        Phase.GATHERING,
-        key(5),
-        ["c"],
-    )
+    assert bench.job.key == key(0, "b")  # one peer takes nobody out of an open round
+    bench.hear(came("a", 5, "a"))
+    assert (bench.phase, bench.job.key, bench.job.view().received) == (Phase.GATHERING, key(5), ["a", "c"])
     assert bench.job.records()[0]["outcome"] == "cut short: a started round 5"
 
 
@@ -247,7 +243,7 @@ def test_a_caller_of_the_thesis_form_means_the_open_round_or_else_its_own() -> N
     bench = waiting(peers=["a"])
     bench.hear(came("a", 0, initiator=""))
     assert contributors(bench) == ["a", "b"]
-    bench = waiting()
+    bench = waiting(peers=["c"])
     bench.hear(came("c", 3, initiator=""))
     assert bench.job.key == key(3, "c")
     bench = waiting(peers=["a"])
@@ -271,7 +267,7 @@ def test_a_refusal_of_an_old_round_means_nothing() -> None:
     assert frozen(bench.job) == before
 
 
-# --- What a job does with parameters that are named by digest: start, update, rival, and what does not come.
+# --- What a job does with parameters that are named by digest: start, update, and what does not come.
 
 
 A, C = PeerId("a"), PeerId("c")
@@ -311,12 +307,6 @@ def test_a_start_whose_model_is_not_here_is_fetched_before_training() -> None:
     assert (bench.phase, bench.one(Fetch)) == (Phase.FETCHING, Fetch(key(), A, params(w=[9, 9]).digest))
     bench.hear(gives(A))
     assert (bench.phase, bench.one(Train).params) == (Phase.TRAINING, params(w=[9, 9]))
-
-
-def test_a_start_from_an_older_average_than_ours_is_not_fetched() -> None:
-    bench = Bench().through_round().through_round(1)
-    bench.hear(by_digest("a", 2, base_round=0, contributors=9))
-    assert (bench.phase, bench.all(Fetch)) == (Phase.TRAINING, [])
 
 
 @pytest.mark.parametrize("end", [fails(A), replace(gives(A), params=params(w=[NAN, 1]))])
@@ -400,7 +390,8 @@ def test_an_offer_of_a_newer_round_opens_it_and_is_fetched_there() -> None:
     bench = Bench()
     bench.hear(offer("a", 3))
     assert bench.phase is Phase.GATHERING
-    assert (bench.one(Fetch).key, bench.one(SetTimer).name) == (key(3), "start:3:a")
+    assert bench.one(Fetch).key == key(3)
+    assert [timer.name for timer in bench.all(SetTimer)] == ["start:3:a", "numbering:rested"]
 
 
 def test_an_offer_of_a_round_that_is_averaged_is_stale() -> None:
@@ -433,31 +424,6 @@ def test_a_sum_is_dropped_with_the_round_that_is_left(monkeypatch: pytest.Monkey
     assert (bench.one(CancelWork).key, bench.all(Average)) == (key(), [])
 
 
-# --- rivals
-
-
-def test_a_rival_that_comes_before_ours_is_fetched_for_the_next_start() -> None:
-    bench = Bench(peers=["a"]).through_average(by=["a"], accuracy=0.8)
-    split = replace(claim("a", 0, accuracy=0.1, w=(6, 6), contributors=9), params=None)
-    bench.hear(ClaimReceived(split))
-    assert bench.one(Fetch).digest == split.digest
-    bench.hear(gives(A, 0, "b", w=(6, 6)))
-    bench.hear(RoundTriggered())
-    assert bench.one(Train).params == params(w=[6, 6])
-    assert [e.params for e in bench.all(Send)] == [params(w=[6, 6])]
-
-
-def test_a_rival_that_comes_after_ours_or_does_not_come_changes_nothing() -> None:
-    bench = Bench(peers=["a"]).through_average(by=["a"])
-    weaker = replace(claim("a", 0, accuracy=0.1, w=(6, 6), contributors=1), params=None)
-    bench.hear(ClaimReceived(weaker))
-    assert (bench.all(Fetch), bench.job.held.rival) == ([], None)
-    bench = Bench(peers=["a"]).through_average(by=["a"])
-    bench.hear(ClaimAnswered(replace(weaker, contributors=9)))
-    bench.hear(fails(A, 0, "b", w=(6, 6)))
-    assert bench.job.held.rival is None
-
-
 # --- Updates that came and do not count: the job names them and goes on.
 
 
@@ -478,11 +444,10 @@ def test_an_update_that_does_not_count_is_named_and_the_round_goes_on() -> None:
     assert (told.text, told.data["peer"]) == ("the update of c does not count: it moved 9", "c")
 
 
-def test_an_average_from_another_base_gives_way_to_any_other_of_its_round() -> None:
+def test_an_average_from_another_base_counts_for_none() -> None:
     bench = averaging("a", "c")
     bench.hear(Averaged(key(0, "b"), params(w=[3, 3]), is_common=False))
     assert bench.job.held.current.contributors == 0
-    assert bench.job.held.current.better_of(params(w=[1, 1]), 0, 1).shared == params(w=[1, 1])
 
 
 @pytest.fixture

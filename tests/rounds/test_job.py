@@ -173,6 +173,7 @@ def test_a_series_goes_on_when_a_round_of_it_was_lost_to_another_initiator() -> 
 
 def test_after_the_last_number_that_json_can_carry_no_round_is_started() -> None:
     bench = Bench(peers=["a"])
+    bench.job.numbering.confirmed = 2**53 - 2
     bench.hear(asked("a", 2**53 - 1))
     bench.train()
     bench.hear(came("a", 2**53 - 1))
@@ -186,8 +187,9 @@ def test_after_the_last_number_that_json_can_carry_no_round_is_started() -> None
     bench.measure()
     bench.hear(TimerFired(f"exchange:{2**53}:b"))
     assert (bench.phase, bench.job.series.left) == (Phase.IDLE, 0)
-    with pytest.raises(JobBusy, match="the last one"):
-        bench.hear(RoundTriggered())
+    for new_numbering in (False, True):
+        with pytest.raises(JobBusy, match="the last one"):
+            bench.hear(RoundTriggered(new_numbering=new_numbering))
 
 
 # --- What a peer says of its jobs becomes a view like any other, whatever it says.

@@ -1,162 +1,143 @@
-"""Which of two models a round starts from: every node must decide alike."""
+"""Which of two models a round starts from: a peer's word about its model gives it no precedence."""
 
 from __future__ import annotations
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from dataclasses import replace
 
-from flnet.params.params import Params, PeerId, Schema
-from flnet.protocol.effects import CancelWork, Evaluate, Save, Send
-from flnet.protocol.events import ClaimReceived, Evaluated, RoundTriggered, Trained
-from flnet.rounds.model import Model, Start
+import pytest
+
+from flnet.params.params import Params, PeerId
+from flnet.protocol.effects import CancelWork, Evaluate, Fetch, Save, Send, Train
+from flnet.protocol.events import (
+    ClaimReceived,
+    Evaluated,
+    EvaluationFailed,
+    Fetched,
+    FetchFailed,
+    RoundTriggered,
+    Trained,
+)
+from flnet.protocol.messages import StartTraining
 from flnet.rounds.steps import Phase
 from tests.helpers import HYPER, key, params
 from tests.rounds.helpers import Bench, asked, came, claim, prepared
 from tests.rounds.scenarios import Lasting
 
-
-def model(w: float, round: int = 0, contributors: int = 1) -> Model:
-    shared = params(w=[w])
-    return Model(Schema.of(shared), shared, params(head=[1.0]), round, contributors)
-
-
-def better(ours: Model, theirs: Model) -> Params:
-    return ours.better_of(theirs.shared, theirs.round, theirs.contributors).shared
+A = PeerId("a")
+THEIRS = params(w=[7, 8])
+BOASTS = {"base_round": 10**6, "contributors": 10**9}
 
 
-def test_the_newer_average_wins_whatever_its_size_and_of_one_round_the_larger() -> None:
-    assert better(model(1, round=3, contributors=1), model(2, round=2, contributors=9)) == params(w=[1])
-    assert better(model(1, contributors=2), model(2, contributors=3)) == params(w=[2])
-
-
-def test_of_equals_the_lower_digest_wins() -> None:
-    lower = min(params(w=[1]), params(w=[2]), key=lambda p: p.digest)
-    assert better(model(1), model(2)) == better(model(2), model(1)) == lower
-
-
-def test_the_private_part_stays_at_home() -> None:
-    chosen = model(1).better_of(params(w=[2]), 1, 1)
-    assert (chosen.private, chosen.full) == (params(head=[1]), params(w=[2], head=[1]))
-
-
-MODELS = st.builds(model, st.integers(0, 4), st.integers(-1, 2), st.integers(0, 2))
-
-
-@given(st.lists(MODELS, min_size=1, max_size=5))
-def test_the_choice_does_not_depend_on_the_order_in_which_models_are_seen(models: list[Model]) -> None:
-    orders = [models, models[::-1], sorted(models, key=lambda m: m.shared.digest)]
-    chosen = set()
-    for order in orders:
-        held = order[0]
-        for other in order[1:]:
-            held = held.better_of(other.shared, other.round, other.contributors)
-        chosen.add((held.shared.digest, held.round, held.contributors))
-    assert len(chosen) == 1
-
-
-# --- models that a person went back to
-
-
-def start(w: float, round: int = 0, contributors: int = 1, restored_at: int | None = None) -> Start:
-    shared = params(w=[w])
-    return Start(shared.digest, shared, PeerId("a"), round, contributors, restored_at)
-
-
-def test_a_model_gone_back_to_comes_before_every_average_of_the_round_that_was_reached() -> None:
-    assert model(1, round=3, contributors=9).gives_way_to(start(2, round=0, restored_at=3))
-    assert not model(1, round=3, contributors=1).gives_way_to(start(2, round=0, contributors=9))
-    assert not model(1, round=4).gives_way_to(start(2, round=0, restored_at=3))
-
-
-def test_the_initiator_decides_where_a_person_went_back() -> None:
-    back = model(1).holding(params(w=[1]), 0, 1, restored_at=3)
-    assert (back.round, back.standing) == (0, 3)
-    assert back.gives_way_to(start(2, round=3))
-    assert back.gives_way_to(start(2, round=0, restored_at=3))
-    assert not back.gives_way_to(start(2, round=2, contributors=9))
-    assert back.gives_way_to(start(2, round=4))
-
-
-def test_a_rival_of_the_round_that_was_left_does_not_take_its_place_but_a_newer_average_does() -> None:
-    back = model(1).holding(params(w=[1]), 0, 1, restored_at=3)
-    assert back.better_of(params(w=[2]), 3, 9) is back
-    newer = back.better_of(params(w=[2]), 4, 1)
-    assert (newer.shared, newer.restored_at) == (params(w=[2]), None)
-
-
-STARTS = st.builds(start, st.integers(0, 4), st.integers(-1, 2), st.integers(0, 2), st.none() | st.integers(-1, 2))
-
-
-@given(st.lists(MODELS, min_size=1, max_size=5), STARTS)
-def test_nodes_of_the_round_that_was_reached_all_take_a_start_that_was_gone_back_to(
-    models: list[Model], begun: Start
-) -> None:
-    for held in models:
-        if begun.restored_at is not None and held.standing <= begun.standing:
-            assert held.gives_way_to(begun)
-        if begun.restored_at is None and held.restored_at is None:
-            assert held.gives_way_to(begun) == held.yields_to(begun.round, begun.contributors, begun.digest)
-
-
-# --- A mesh whose averages differ starts the next round from one of them: every node from the same.
-
-
-def differing(contributors: int, w: tuple[float, float] = (7, 7)) -> Bench:
-    """Our average of round 0 has 3 contributors; peer "a" showed another one."""
-    bench = Bench().through_average()
-    bench.hear(ClaimReceived(claim("a", accuracy=0.1, w=w, contributors=contributors)))
-    bench.hear(ClaimReceived(claim("c", accuracy=0.1, w=w, contributors=1)))
+def offered(**more: int) -> Bench:
+    """A node that has averaged a round is asked to start the next one from another model; it measures that one."""
+    bench = Bench().through_round()
+    bench.start_accuracy = None
+    bench.hear(asked("a", 1, w=[7, 8], **more))
     return bench
 
 
-def test_the_next_start_uses_the_average_with_most_contributors() -> None:
-    bench = differing(4)
-    bench.hear(RoundTriggered())
-    assert (bench.w, bench.job.held.current.contributors) == ([7, 7], 4)
-    bench = differing(2)
+def measured(bench: Bench, accuracy: float, split: str = "validation") -> None:
+    """Carry out the measurement that the last event asked for."""
+    effect = bench.one(Evaluate)
+    assert effect.split == "validation"
+    bench.hear(Evaluated(effect.key, effect.shared.digest, accuracy, split=split))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("more", [{}, BOASTS, {"base_round": 0, "contributors": 9, "restored_at": 0}])
+def test_a_model_that_is_worse_here_is_not_taken_whatever_is_said_of_it(more: dict[str, int]) -> None:
+    bench = offered(**more)
     own = bench.w
-    bench.hear(RoundTriggered())
-    assert bench.w == own
+    assert (bench.phase, bench.one(Evaluate).shared) == (Phase.FETCHING, THEIRS)
+    measured(bench, 0.5)
+    assert bench.one(Evaluate).shared == params(w=own)
+    measured(bench, 0.6)
+    assert (bench.phase, bench.one(Train).params) == (Phase.TRAINING, params(w=own))
+    assert "accuracy 0.5000 against 0.6000 on validation rows" in bench.published["start_refused"]
 
 
-def test_of_equally_large_averages_the_lower_digest_is_used() -> None:
-    bench = differing(3)
-    ours, theirs = params(w=bench.w), params(w=[7, 7])
-    bench.hear(RoundTriggered())
-    assert bench.job.held.current.shared.digest == min(ours.digest, theirs.digest)
+@pytest.mark.parametrize(("split", "rows"), [("validation", "validation rows"), ("test", "test rows")])
+@pytest.mark.parametrize("ours", [0.5, 0.4])
+def test_a_model_that_measures_no_worse_is_taken_and_the_rows_are_named(
+    ours: float, split: str, rows: str
+) -> None:
+    bench = offered(base_round=0, contributors=2)
+    measured(bench, 0.5, split)
+    measured(bench, ours, split)
+    assert (bench.phase, bench.one(Train).params) == (Phase.TRAINING, THEIRS)
+    assert f"on {rows} of this node" in bench.published["start_taken"]
+    assert len(bench.all(Save)) == 1
 
 
-def test_the_better_of_own_seen_and_started_is_used_when_a_peer_starts() -> None:
-    bench = differing(4)
-    bench.hear(asked("a", 1, w=[8, 8], base_round=0, contributors=9))
-    assert bench.w == [8, 8]
-    bench = differing(4)
-    bench.hear(asked("a", 1, w=[8, 8], base_round=0, contributors=3))
-    assert bench.w == [7, 7]
+def test_what_is_said_of_a_model_that_is_taken_is_bounded() -> None:
+    bench = offered(**BOASTS)
+    measured(bench, 0.5)
+    measured(bench, 0.5)
+    assert (bench.job.held.current.round, bench.job.held.current.contributors) == (0, 3)
 
 
-def test_what_was_seen_in_an_older_round_is_forgotten() -> None:
-    bench = differing(9)
-    bench.hear(RoundTriggered())
-    assert bench.w == [7, 7]
-    assert bench.job.held.rival is None
+def test_a_model_that_cannot_be_measured_is_not_taken() -> None:
+    bench = offered()
+    own = bench.w
+    bench.hear(EvaluationFailed(key(1), THEIRS.digest, "killed", "validation"))
+    assert (bench.phase, bench.w) == (Phase.TRAINING, own)
+    assert "killed" in bench.published["start_refused"]
 
 
-def test_after_the_round_is_closed_a_better_average_is_still_noticed() -> None:
+def test_a_measurement_of_another_model_decides_nothing() -> None:
+    bench = offered()
+    bench.hear(Evaluated(key(1), params(w=[1, 1]).digest, 0.9))
+    assert (bench.phase, bench.effects) == (Phase.FETCHING, [])
+
+
+def test_a_model_that_has_to_be_fetched_is_measured_when_it_is_here_and_left_if_it_does_not_come() -> None:
+    start = replace(asked("a", 1, w=[7, 8]), params=None, digest=THEIRS.digest)
     bench = Bench().through_round()
-    bench.hear(ClaimReceived(claim("a", accuracy=0.1, w=[7, 7], contributors=8)))
-    bench.hear(RoundTriggered())
-    assert bench.w == [7, 7]
+    own = bench.w
+    bench.hear(start)
+    assert bench.one(Fetch).digest == THEIRS.digest
+    bench.hear(FetchFailed(key(1), A, THEIRS.digest, "gone"))
+    assert (bench.phase, bench.w) == (Phase.TRAINING, own)
+    bench = Bench().through_round()
+    bench.start_accuracy = 0.9
+    bench.hear(start)
+    bench.hear(Fetched(key(1), A, THEIRS.digest, THEIRS))
+    assert (bench.phase, bench.one(Train).params) == (Phase.TRAINING, THEIRS)
 
 
-@pytest.mark.parametrize("order", ["ac", "ca"])
-def test_of_equally_large_averages_that_were_seen_the_lower_digest_is_remembered(order: str) -> None:
-    bench, shown = Bench().through_average(), {"a": [7, 7], "c": [8, 8]}
-    for name in order:
-        bench.hear(ClaimReceived(claim(name, accuracy=0.1, w=shown[name], contributors=9)))
+def test_before_the_first_average_the_initiators_model_is_taken_unmeasured() -> None:
+    for more in ({}, BOASTS):
+        bench = Bench()
+        bench.hear(asked("a", 0, w=[7, 8], **more))
+        assert (bench.phase, bench.one(Train).params, bench.all(Evaluate)) == (Phase.TRAINING, THEIRS, [])
+
+
+def test_a_model_that_this_node_has_held_is_taken_where_a_person_went_back_to_it() -> None:
+    bench = Bench().through_round().through_round(1)
+    bench.job.history.records[0].digest = THEIRS.digest
+    bench.hear(asked("a", 2, w=[7, 8], base_round=0, restored_at=1))
+    assert (bench.phase, bench.one(Train).params, bench.all(Evaluate)) == (Phase.TRAINING, THEIRS, [])
+
+
+@pytest.mark.parametrize("accuracy", [0.1, 0.99])
+def test_a_claim_after_the_round_replaces_nothing(accuracy: float) -> None:
+    bench = Bench().through_round()
+    own = bench.w
+    bench.hear(ClaimReceived(claim("a", accuracy=accuracy, w=[7, 7], contributors=10**9)))
     bench.hear(RoundTriggered())
-    assert params(w=bench.w).digest == min(params(w=w).digest for w in shown.values())
+    assert (bench.w, bench.said(StartTraining).digest) == (own, params(w=own).digest)
+
+
+def test_the_private_part_stays_at_home_and_is_measured_along() -> None:
+    bench = Bench(prepare=False)
+    bench.hear(prepared(w=(0, 0)))
+    bench.through_round()
+    bench.job.held.learn(params(head=[1.0]))
+    bench.start_accuracy = None
+    bench.hear(asked("a", 1, w=[7, 8]))
+    assert bench.one(Evaluate).params == params(w=[7, 8], head=[1.0])
+    measured(bench, 0.5)
+    measured(bench, 0.5)
+    assert bench.job.held.current.full == params(w=[7, 8], head=[1.0])
 
 
 # --- Private parameters learn on from each average, in the step that measures it.

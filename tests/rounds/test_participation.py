@@ -161,7 +161,7 @@ def test_an_update_of_one_who_was_not_chosen_counts_if_it_is_there() -> None:
 def test_who_does_not_train_waits_longer_until_the_first_update_is_there() -> None:
     job = Bench(rules=HALF)
     job.hear(start())
-    timer = job.one(SetTimer)
+    timer = job.all(SetTimer)[0]
     assert timer.seconds == 4 * WAITS.average
     job.hear(came("a", 2))
     assert job.one(SetTimer) == SetTimer(timer.name, WAITS.average, WAITS.margin)

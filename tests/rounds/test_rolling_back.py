@@ -109,22 +109,31 @@ def test_the_round_that_is_started_here_says_that_a_person_went_back() -> None:
     assert (start.digest, bench.one(Train).params) == (OLD.digest, OLD)
 
 
-@pytest.mark.parametrize(("restored_at", "counts_as"), [(1, 1), (99, 1), (0, None)])
-def test_a_peer_takes_the_model_gone_back_to_in_place_of_its_newer_one(
-    restored_at: int, counts_as: int | None
-) -> None:
-    """None counts as of a round to come, and where an absent node went back before the newest average, that stays."""
+def having_held(bench: Bench, *models: Params) -> Bench:
+    """The node has made these averages in its rounds."""
+    for record, model in zip(bench.job.history.records, models, strict=False):
+        record.digest = model.digest
+    return bench
+
+
+def test_a_peer_takes_the_model_gone_back_to_in_place_of_its_newer_one_if_it_has_held_it() -> None:
+    bench = having_held(rested(), OLD)
+    bench.hear(asked("a", 2, w=[8, 8], base_round=0, contributors=9, restored_at=99))
+    held = bench.job.held
+    assert (bench.phase, bench.w, held.rolled_back) == (Phase.TRAINING, [8, 8], False)
+    assert (held.current.round, held.current.restored_at) == (0, 1)  # none counts as of a round to come
+
+
+def test_one_that_it_has_not_held_is_compared_with_its_own() -> None:
     bench = rested()
     newer = bench.w
-    bench.hear(asked("a", 2, w=[8, 8], base_round=0, contributors=9, restored_at=restored_at))
-    held = bench.job.held
-    assert (bench.phase, bench.w) == (Phase.TRAINING, newer if counts_as is None else [8, 8])
-    assert (held.current.round, held.current.restored_at) == (1 if counts_as is None else 0, counts_as)
-    assert not held.rolled_back
+    bench.hear(asked("a", 2, w=[8, 8], base_round=0, contributors=9, restored_at=1))
+    assert (bench.phase, bench.w) == (Phase.TRAINING, newer)
+    assert "start_refused" in bench.published
 
 
 def test_it_is_fetched_where_only_its_digest_came() -> None:
-    bench = rested()
+    bench = having_held(rested(), OLD)
     start = asked("a", 2, w=[8, 8], base_round=0, contributors=1, restored_at=1)
     bench.hear(replace(start, params=None, digest=OLD.digest))
     assert bench.phase is Phase.FETCHING
@@ -133,10 +142,17 @@ def test_it_is_fetched_where_only_its_digest_came() -> None:
     assert bench.job.held.current.restored_at == 1
 
 
+@pytest.mark.parametrize("is_held", [True, False])
 @pytest.mark.parametrize("more", [{"base_round": 1, "contributors": 1}, {"base_round": 0, "restored_at": 1}])
-def test_where_a_peer_starts_the_round_its_model_counts_and_people_are_told(more: dict[str, int]) -> None:
-    """Also where a person went back there, too."""
+def test_where_a_peer_starts_the_round_its_model_counts_and_people_are_told(
+    more: dict[str, int], is_held: bool
+) -> None:
+    """Also where a person went back there, too; one that was not held here has to measure no worse."""
     bench = gone_back()
+    if is_held:
+        having_held(bench, params(w=[3, 3]))
+    else:
+        bench.start_accuracy = 0.4
     bench.hear(asked("a", 2, w=[3, 3], **more))
     assert (bench.phase, bench.w, bench.job.held.rolled_back) == (Phase.TRAINING, [3, 3], False)
     assert "roll_back_ended" in bench.published
@@ -154,7 +170,7 @@ def test_a_peer_that_starts_from_the_same_model_ends_nothing() -> None:
     assert list(bench.published) == ["averaged"]
 
 
-def test_a_round_that_starts_from_an_even_older_model_is_sat_out() -> None:
+def test_a_round_that_starts_from_a_model_that_is_worse_is_sat_out() -> None:
     bench = gone_back()
     bench.hear(asked("a", 2, w=[3, 3], base_round=0))
     assert (bench.phase, bench.w) == (Phase.GATHERING, [8, 8])
@@ -187,11 +203,10 @@ def test_a_round_that_brings_nothing_leaves_it_for_the_next_one() -> None:
     assert bench.one(Train).params == OLD
 
 
-def test_nothing_is_compared_with_it_between_rounds_and_no_rival_takes_its_place() -> None:
+def test_nothing_is_compared_with_it_between_rounds() -> None:
     bench = rested()
     late = ClaimReceived(claim("a", 1, accuracy=0.1, w=[4, 4], contributors=9))
     bench.hear(late)
-    assert bench.job.held.rival is not None
     bench.hear(BACK)
     assert "nothing to compare" in str(refuses(bench, late, JobBusy))
     bench.hear(RoundTriggered())

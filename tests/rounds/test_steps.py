@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from random import Random
 
 import pytest
@@ -61,10 +61,11 @@ from flnet.protocol.events import (
 from flnet.protocol.messages import Accuracy, ChoiceMessage, HyperParams, JobMessage, StartTraining
 from flnet.protocol.updates import Claim, RoundKey, Update
 from flnet.rounds.job import Job
+from flnet.rounds.numbering import ASKED
 from flnet.rounds.settings import JobSettings, Rules
 from flnet.rounds.steps import EVERYWHERE, LEGAL, Phase, draw, is_legal
 from tests.helpers import HYPER, frozen, key, params, peer
-from tests.rounds.helpers import Bench, asked, came, claim, declaration, listed, prepared
+from tests.rounds.helpers import Bench, asked, came, claim, declaration, declined, listed, prepared
 from tests.rounds.scenarios import AWAITED, CHOOSING, LATE, OTHERS, PAUSING, RESTARTS, SOME, WITH_GOAL
 
 P = Phase
@@ -142,8 +143,9 @@ def old_work_ends_late(bench: Recorded) -> None:
     bench.hear(FetchFailed(key(0, "b"), A, old.shared.digest, "late"))
     bench.effects = [measure]
     bench.measure()
-    for event in (trained, failed):
-        bench.hear(event)
+    bench.hear(trained)
+    bench.hear(failed)
+    bench.hear(FetchFailed(key(0, "b"), A, old.shared.digest, "late"))
 
 
 def the_only_peer_claims(bench: Recorded) -> None:
@@ -236,6 +238,107 @@ def a_sum_is_made_again(bench: Recorded) -> None:
     bench.hear(SumSpoilt(key(0, "b"), {A: "it moved 9"}))
 
 
+def a_start_is_compared(word: str, is_measured: bool, bench: Recorded) -> None:
+    """The node sits the round out, because a person went back to its own model, and it measures better.
+
+    Args:
+        word: of its peer, which has come already.
+    """
+    bench.start_accuracy = None
+    bench.through_round(by=["a"])
+    bench.hear(RolledBack(params(w=[8, 8]), Params(), 0, 1))
+    bench.hear(asked("a", 1, w=[7, 1]))
+    if word:
+        bench.hear(declined("a", 1) if word == "declined" else came("a", 1))
+    theirs, ours = params(w=[7, 1]).digest, params(w=[8, 8]).digest
+    if is_measured:
+        bench.hear(Evaluated(key(1), theirs, 0.1))
+        bench.hear(Evaluated(key(1), ours, 0.2))
+    else:
+        bench.hear(EvaluationFailed(key(1), theirs, "killed", "validation"))
+
+
+COMPARED = [
+    partial(a_start_is_compared, word, is_measured)
+    for word in ("", "came", "declined")
+    for is_measured in (False, True)
+]
+
+
+def a_start_that_cannot_be_fetched_comes_after_all_updates(bench: Recorded) -> None:
+    start = replace(asked("a"), params=None, digest=params(w=[9, 9]).digest)
+    bench.hear(start)
+    bench.hear(came("a"))
+    bench.hear(FetchFailed(key(), A, params(w=[9, 9]).digest, "gone"))
+
+
+def a_start_does_not_fit(bench: Recorded) -> None:
+    bench.hear(replace(asked("a"), params=None, digest=params(w=[9, 9]).digest))
+    bench.hear(Fetched(key(), A, params(w=[9, 9]).digest, params(w=[1])))
+
+
+def a_start_that_was_doubted_is_followed(bench: Recorded) -> None:
+    bench.hear(replace(asked("a", 5000), params=None, digest=params(w=[9, 9]).digest))
+    bench.hear(TimerFired(ASKED))
+
+
+def left_by_most(phase: Phase, is_offer: bool, is_here: bool, bench: Recorded) -> None:
+    """A peer starts one round after the other; while one of them is completed here, it is in the newest one."""
+    bench.through_round(by=["a"])
+    bench.start_accuracy = None
+    w = bench.w if phase is not P.FETCHING else [7, 8]
+    for number in (1, 2, 3):
+        bench.hear(asked("a", number, w=w if number < 3 else bench.w if is_here else [5, 6]))
+    if phase is P.GATHERING:
+        bench.train()
+    assert (bench.phase, bench.job.number) == (phase, 2)
+    bench.hear(offered("a", 3, "a") if is_offer else came("a", 3))
+
+
+LEFT = [
+    partial(left_by_most, phase, is_offer, is_here)
+    for phase in (P.FETCHING, P.TRAINING, P.GATHERING)
+    for is_offer in (False, True)
+    for is_here in (False, True)
+]
+
+
+def the_mesh_is_ahead(is_fetching: bool, is_alone: bool, current: int, bench: Recorded) -> None:
+    """A peer is ahead of this node, which starts the next round and declines it, perhaps as the only one there.
+
+    Args:
+        current: the round of the peer; if it is far ahead, the others confirm it.
+    """
+    number = bench.through_round(by=["a"]).job.number + 1
+    if is_fetching:
+        bench.hear(came("a", number, "b"))
+        bench.start_accuracy = None
+        bench.hear(asked("a", number, initiator="b", w=[7, 8]))
+    else:
+        bench.hear(RoundTriggered())
+    if is_alone:
+        bench.job.peers.here.clear()
+    bench.hear(SendRefused(A, StartTraining.path, key(number, "b"), 409, "stale_round", "over", current))
+    bench.job.numbering.confirmed = current
+    bench.hear(TimerFired(ASKED))
+
+
+AHEAD = [
+    partial(the_mesh_is_ahead, is_fetching, is_alone, current)
+    for is_fetching in (False, True)
+    for is_alone in (False, True)
+    for current in (7, 5000)
+]
+
+
+def the_next_start_comes_while_the_average_is_measured(bench: Recorded) -> None:
+    bench.hear(asked("a"))
+    bench.train()
+    bench.hear(came("a"))
+    bench.average()
+    bench.hear(asked("a", 1, w=bench.w))
+
+
 SCRIPTS: list[Callable[[Recorded], None]] = [
     next_round_forces_before_the_own_training_is_done,
     old_work_ends_late,
@@ -248,6 +351,13 @@ SCRIPTS: list[Callable[[Recorded], None]] = [
     what_is_fetched_does_not_fit_and_everyone_else_has_spoken,
     a_start_that_this_node_forgot_is_stale,
     a_sum_is_made_again,
+    a_start_that_cannot_be_fetched_comes_after_all_updates,
+    a_start_does_not_fit,
+    a_start_that_was_doubted_is_followed,
+    the_next_start_comes_while_the_average_is_measured,
+    *LEFT,
+    *AHEAD,
+    *COMPARED,
     *CHOOSING,
     *AWAITED,
     *PAUSING,

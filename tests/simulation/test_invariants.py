@@ -115,12 +115,15 @@ def test_an_acknowledged_update_must_be_in_the_average_whichever_came_first() ->
         book.averaged(A, average(OWN), RESULT)
 
 
-def test_a_worse_model_is_adopted_only_instead_of_an_average_that_differs_from_others() -> None:
+def test_a_model_that_is_no_better_is_adopted_only_instead_of_an_average_that_differs_from_others() -> None:
     book = ledger()
     book.averaged(A, average(OWN), RESULT, apart=params(w=[0.0]).digest)
-    book.adopted(A, RESULT.digest, 0.9, 0.2, 0.02)
-    with pytest.raises(InvariantBroken, match=r"b adopted a model of accuracy 0\.200, its own had 0\.900"):
-        book.adopted(B, RESULT.digest, 0.9, 0.2, 0.02)
+    book.adopted(A, RESULT.digest, 0.9, 0.9, 0.02)
+    for node, after in ((A, 0.2), (B, 0.9), (B, 0.2)):
+        with pytest.raises(
+            InvariantBroken, match=rf"{node} adopted a model of accuracy {after}00, its own had 0\.900"
+        ):
+            book.adopted(node, RESULT.digest, 0.9, after, 0.02)
 
 
 def test_a_version_that_nobody_told_is_not_merged() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 import numpy as np
@@ -12,7 +13,7 @@ from flnet.aggregation.base import AggregationRule
 from flnet.aggregation.consistency import consistency
 from flnet.aggregation.fed_opt import PERIOD, fed_avg_m
 from flnet.aggregation.screening import Bounds, clip, composed, cosine
-from flnet.params.params import Params, PeerId
+from flnet.params.params import Digest, Params, PeerId
 from flnet.protocol.effects import Average, Evaluate, Train
 from flnet.protocol.events import Event, SumSpoilt, Trained
 from flnet.rounds import base
@@ -80,10 +81,16 @@ def test_a_slow_node_is_told_by_a_restarted_node_that_its_update_counts_later() 
 # Screening by distance.
 
 
+def of_many(cluster: Cluster, _: PeerId, digest: Digest) -> float:
+    """The accuracy of a model: the more nodes hold it, the better."""
+    return sum(node.job.held.digest == digest for node in cluster.alive) / 10
+
+
 def after_its_return(seed: int, bounds: Bounds) -> Cluster:
     """One of five nodes misses two rounds, comes back with its disk and an old base, and starts the next round."""
     cluster = mesh(5, seed)
     cluster.bounds = bounds
+    cluster.accuracy_of = partial(of_many, cluster)  # type: ignore[method-assign]
     play_round(cluster, SLOW)
     dead = cluster.kill(SLOW)
     play_round(cluster, FIRST, 2)

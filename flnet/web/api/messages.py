@@ -28,6 +28,7 @@ from flnet.errors import (
     OtherRounds,
     ParamsRefused,
     Pending,
+    RoundAhead,
     RoundLost,
     SignatureNeeded,
     SignatureRefused,
@@ -42,11 +43,13 @@ from flnet.protocol.messages import (
     AccuracyReply,
     Announce,
     AnnounceReply,
+    AskRound,
     AskVersion,
     Message,
     ModelParams,
     Probe,
     ProbeReply,
+    RoundReply,
     StartTraining,
     VersionReply,
 )
@@ -67,7 +70,7 @@ from flnet.wire.binary_codec import BINARY_TYPE, HEAD_LIMIT, ZSTD
 UNSIGNED = (SignatureNeeded, SignatureRefused, NotAccepted)  # by a node of a mesh with keys
 OF_A_ROUND = (
     *(*UNSIGNED, *UNREADABLE),
-    *(ParamsRefused, UnknownTrainer, NoData, StaleRound, RoundLost, NotReady),
+    *(ParamsRefused, UnknownTrainer, NoData, StaleRound, RoundAhead, RoundLost, NotReady),
 )
 api = Api()
 
@@ -132,6 +135,12 @@ _declare(
     refuses=(*UNSIGNED, *UNREADABLE, IdTaken),
 )
 _declare(StartTraining, what="Start a round", answer=dict[str, Any], refuses=OF_A_ROUND)
+_declare(
+    AskRound,
+    what="Ask in which round a node is, before a round is believed that is far ahead",
+    answer=RoundReply,
+    refuses=(*UNSIGNED, *UNREADABLE, UnknownTrainer, OtherRounds),
+)
 _declare(
     ModelParams,
     what="Deliver an update of a round, or the reason why the sender takes no part",

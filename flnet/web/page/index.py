@@ -164,6 +164,8 @@ async def _trigger(node: Node, fields: Mapping[str, str], t: Translate) -> str:
         asked["rounds"] = number_of(fields["rounds"])
     if "goal" in fields:
         asked["until"] = until_of(fields)
+    if fields.get("numbering") == "new":
+        asked["newNumbering"] = True
     reply = await node.receive(Trigger.path, orjson.dumps(asked), JSON, caller_ip())
     answer: Mapping[str, Any] = orjson.loads(reply.body)
     return t("Round {round} of {trainer} has been started.", round=answer.get("round"), trainer=trainer)

@@ -1,0 +1,166 @@
+"""Round numbers: how far the words of peers move this node, and eras.
+
+A round is plausible if its number is one more than that of the round that this node is in. A larger one comes from a
+mesh that was split, or from a node that was away: on the word of single peers a node skips at most LEAP numbers in
+REST seconds, so that none can lead it to the end of all numbers. Where more are to be skipped, it asks the other members
+in which round they are, and believes more than half of them.
+
+The numbers of an era are ERA in a row: the first round of era 1 is round 1,000,000,000. A person begins an era; others
+follow into the next one only, and once in REST seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from flnet.params.params import PeerId
+from flnet.protocol.effects import Effect, Send, SetTimer
+from flnet.protocol.events import SendRefused, TrainingAsked
+from flnet.protocol.messages import AskRound
+from flnet.protocol.updates import RoundKey
+from flnet.rounds.peers import Peers
+from flnet.rounds.settings import JobSettings, Tell
+from flnet.text import text
+
+ERA = 10**9  # numbers; at one round a second they last for 31 years
+LEAP = 1000  # numbers that may be skipped on the word of single peers
+REST = 600.0  # seconds after which as many may be skipped again
+PATIENCE = 10.0  # seconds for the answers of the other members
+RESTED, ASKED = "numbering:rested", "numbering:asked"  # timers
+
+
+def era_of(number: int) -> int:
+    """The era of a round; 0 before the first."""
+    return max(number, 0) // ERA
+
+
+@dataclass
+class Question:
+    """The question to the other members in which round they are.
+
+    Attributes:
+        event: the start that led to it, or the refusal by a peer that is ahead.
+        asked: the members that were asked.
+        answers: their rounds so far; -1 of who has been in none, and of who cannot tell.
+    """
+
+    event: TrainingAsked | SendRefused
+    asked: Collection[PeerId]
+    answers: dict[PeerId, int] = field(default_factory=dict)
+
+    @property
+    def reached(self) -> int | None:
+        """The round that more than half of those that have been in one have reached; None: no such round.
+
+        Who does not answer counts as one that has not reached it.
+        """
+        silent = len(self.asked) - len(self.answers)
+        numbers = sorted((number for number in self.answers.values() if number >= 0), reverse=True)
+        half = (len(numbers) + silent) // 2
+        return numbers[half] if half < len(numbers) else None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether none of the others has been in a round, as all of them say."""
+        return len(self.answers) == len(self.asked) and all(number < 0 for number in self.answers.values())
+
+
+class Numbering:
+    """Decides which rounds of peers are plausible.
+
+    Attributes:
+        left: numbers that may be skipped on the word of single peers.
+        confirmed: the round that the other members have reached, when they were asked last; -1 if they were not.
+        question: to which answers are awaited.
+    """
+
+    def __init__(self, settings: JobSettings, peers: Peers, tell: Tell) -> None:
+        self._settings, self._peers, self._tell = settings, peers, tell
+        self.left, self.confirmed = LEAP, -1
+        self.question: Question | None = None
+        self._may_follow = True  # into the next era
+
+    def is_plausible(self, number: int, current: int) -> bool:
+        """Whether a peer can be in this round.
+
+        Args:
+            current: the round that this node is in; -1 before the first.
+        """
+        if number <= max(current, self.confirmed) + 1:
+            return True
+        skipped, is_new = self._skipped(number, current), era_of(number) > era_of(current)
+        if not is_new:
+            return skipped <= self.left
+        # Where others can be asked, an era begins with its first round: so all nodes count alike.
+        return self._may_follow and skipped <= (self.left if len(self._peers.here) < 2 else 0)
+
+    def next_era(self, current: int) -> int:
+        """The first round of the next era."""
+        return (era_of(current) + 1) * ERA
+
+    def entered(self, key: RoundKey, current: int) -> list[Effect]:
+        """A round opens.
+
+        Args:
+            current: the round before it.
+        """
+        if key.number <= max(current, self.confirmed) + 1:
+            return []
+        told: list[Effect] = []
+        if era_of(key.number) > era_of(current):
+            words = text(
+                "{peer} began a new numbering: its rounds count from {number} on",
+                key.initiator,
+                era_of(key.number) * ERA,
+            )
+            told = [self._tell("numbering_begun", words, peer=key.initiator, era=era_of(key.number))]
+            if key.initiator == self._settings.my_id:
+                return told
+            self._may_follow = False
+        was_full = self.left == LEAP
+        self.left = max(0, self.left - self._skipped(key.number, current))
+        return [*told, *([SetTimer(RESTED, REST)] if was_full or told else [])]
+
+    def rest(self) -> list[Effect]:
+        """Numbers may be skipped again."""
+        self.left, self._may_follow = LEAP, True
+        return []
+
+    def ask(self, key: RoundKey, speaker: PeerId, event: TrainingAsked | SendRefused) -> list[Effect]:
+        """Ask all members but the speaker in which round they are; a question at a time."""
+        others = tuple(sorted(self._peers.here - {speaker}))
+        self.question = Question(event, others)
+        sent = [Send(others, self._settings.message(AskRound, key))] if others else []
+        return [*sent, SetTimer(ASKED, PATIENCE if others else 0.0)]
+
+    def answered(self, peer: PeerId, number: int) -> list[Effect]:
+        """A member is in this round; -1 if it has been in none, or cannot tell."""
+        question = self.question
+        if question is None or peer not in question.asked:
+            return []
+        question.answers[peer] = number
+        return [SetTimer(ASKED, 0.0)] if len(question.answers) == len(question.asked) else []
+
+    def decide(self, current: int) -> Question | None:
+        """The answers have come, or will not: believe most of them.
+
+        A node that has been in no round has no number to lose. Where no other one can tell it, it believes the speaker.
+
+        Returns:
+            The question; None if there was none.
+        """
+        question, self.question = self.question, None
+        if question is None:
+            return None
+        if (reached := question.reached) is not None:
+            self.confirmed = reached
+        elif current < 0 and question.is_open:
+            self.confirmed = min(question.event.key.number, 2 * ERA - 1) - 1
+        return question
+
+    def _skipped(self, number: int, current: int) -> int:
+        """How many numbers are skipped on the way to a round; more than LEAP to another era than the next one."""
+        if era_of(number) == era_of(current):
+            return number - current - 1
+        return number - self.next_era(current) if number < self.next_era(current) + ERA else LEAP + 1

@@ -1,0 +1,434 @@
+"""Round numbers: how far the words of peers move a node, and eras."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flnet.errors import JobBusy, PeerError, RoundAhead
+from flnet.params.params import PeerId
+from flnet.protocol.effects import Answer, Average, Send, SetTimer, Train
+from flnet.protocol.events import (
+    PeerLost,
+    RoundAnswered,
+    RoundAsked,
+    RoundTriggered,
+    SendFailed,
+    SendRefused,
+    TimerFired,
+    TrainingAsked,
+    TrainingFailed,
+)
+from flnet.protocol.messages import LAST_ROUND, AskRound, ChoiceMessage, ModelParams, RoundReply, StartTraining
+from flnet.rounds.job import PUT_OFF
+from flnet.rounds.numbering import ASKED, ERA, LEAP, REST, RESTED, Question
+from flnet.rounds.participation import Participation
+from flnet.rounds.steps import Phase
+from tests.helpers import key
+from tests.rounds.helpers import Bench, asked, came, declined, refuses
+from tests.rounds.scenarios import Lasting
+
+A, C, D = PeerId("a"), PeerId("c"), PeerId("d")
+END = 2**53 - 1
+
+
+def at(number: int, peers: Sequence[str] = ("a", "c", "d")) -> Bench:
+    """A node that is between rounds, after this one; -1: after none."""
+    bench = Bench(peers=peers)
+    if number >= 0:
+        bench.job.numbering.confirmed = number - 1
+        bench.hear(asked("a", number))
+        bench.train()
+        bench.hear(TimerFired(f"forced-averaging:{number}:a"))
+        bench.average()
+        bench.measure()
+        bench.hear(TimerFired(f"exchange:{number}:a"))
+        bench.job.numbering.confirmed = -1
+    assert (bench.phase, bench.job.number, bench.job.numbering.left) == (Phase.IDLE, number, LEAP)
+    return bench
+
+
+# --- what is plausible without asking
+
+
+def test_the_next_round_is_always_plausible_and_costs_nothing() -> None:
+    bench = at(-1)
+    for number in range(3):
+        bench.hear(asked("adc"[number], number))
+    assert (bench.job.number, bench.job.numbering.left) == (2, LEAP)
+
+
+def test_some_numbers_may_be_skipped_and_more_of_them_only_after_a_while() -> None:
+    bench = at(10)
+    bench.hear(asked("a", 911))
+    assert (bench.job.number, bench.job.numbering.left) == (911, LEAP - 900)
+    assert SetTimer(RESTED, REST) in bench.effects
+    refuses(bench, asked("a", 1100), RoundAhead)
+    bench.hear(asked("c", 1012))
+    assert (bench.job.number, bench.job.numbering.left) == (1012, 0)
+    assert SetTimer(RESTED, REST) not in bench.effects  # the one that is set already counts
+    refuses(bench, asked("a", 1014), RoundAhead)
+    bench.hear(TimerFired(RESTED))
+    bench.hear(asked("a", 1500))
+    assert bench.job.number == 1500
+
+
+@pytest.mark.parametrize("number", [LEAP + 12, ERA - 1, 2 * ERA, END])
+def test_an_update_of_a_round_too_far_ahead_is_refused_and_a_refusal_of_it_changes_nothing(number: int) -> None:
+    bench = at(10)
+    error = refuses(bench, came("a", number), RoundAhead)
+    assert (error.status, error.code, error.details()) == (409, "round_ahead", {"round": 10})
+    assert "new numbering" in str(error)
+    assert bench.hear(declined("a", number)) == []
+    assert not bench.job.inbox.early
+
+
+def test_a_start_that_comes_while_loading_does_not_take_the_place_of_a_plausible_one() -> None:
+    bench = Lasting()
+    bench.through_round()
+    bench.restart(prepare=False)
+    bench.hear(asked("a", 1))
+    refuses(bench, asked("c", END), RoundAhead)
+    assert bench.job.inbox.asked_while_loading is not None
+    assert bench.job.inbox.asked_while_loading.key == key(1)
+
+
+def test_while_a_round_is_open_nobody_is_asked() -> None:
+    bench = at(10)
+    bench.hear(RoundTriggered())
+    refuses(bench, asked("a", END), RoundAhead)
+    assert bench.phase is Phase.TRAINING
+
+
+# --- the other members are asked
+
+
+def doubting(number: int = 5000, current: int = 10) -> tuple[Bench, TrainingAsked]:
+    bench, start = at(current), asked("a", number)
+    bench.hear(start)
+    return bench, start
+
+
+def answers(bench: Bench, **rounds: int) -> None:
+    """The members answer; the last one makes the node decide."""
+    for peer, number in rounds.items():
+        bench.hear(RoundAnswered(PeerId(peer), number))
+    bench.hear(TimerFired(ASKED))
+
+
+def test_the_others_but_not_the_speaker_are_asked() -> None:
+    bench, _ = doubting()
+    assert [(effect.to, type(effect.message)) for effect in bench.all(Send)] == [((C, D), AskRound)]
+    assert (bench.phase, bench.job.number) == (Phase.IDLE, 10)
+    refuses(bench, asked("c", 6000), RoundAhead)  # a question at a time
+
+
+def test_a_round_that_most_others_confirm_is_followed() -> None:
+    bench, start = doubting()
+    answers(bench, c=5000, d=4999)
+    assert (bench.job.key, bench.one(Train).key) == (start.key, start.key)
+    assert bench.job.numbering.left == LEAP  # nothing was skipped on a single word
+
+
+@pytest.mark.parametrize(
+    "rounds", [{"c": 5000, "d": 11}, {"c": 11, "d": 11}, {"c": 5000}, {}, {"a": 5000, "c": 5000}]
+)
+def test_a_round_that_they_do_not_confirm_is_declined_and_people_see_why(rounds: dict[str, int]) -> None:
+    """Who does not answer confirms nothing, nor does the speaker."""
+    bench, start = doubting()
+    answers(bench, **rounds)
+    assert (bench.phase, bench.job.number) == (Phase.IDLE, 10)
+    message = bench.said(ModelParams)
+    assert (message.round, message.initiator) == (start.key.number, "a")
+    assert "round 5000" in str(message.declined)
+    assert "a started round 5000" in bench.published["refused"]
+
+
+def test_what_they_answered_holds_for_the_starts_that_follow_whoever_led_to_the_question() -> None:
+    bench, _ = doubting(END)
+    answers(bench, c=7000, d=7001)
+    assert bench.job.number == 10
+    bench.hear(asked("c", 7001))
+    assert (bench.job.number, bench.phase) == (7001, Phase.TRAINING)
+
+
+def test_the_last_answer_is_enough_and_who_cannot_tell_is_left_out() -> None:
+    bench, start = doubting()
+    bench.hear(SendRefused(D, AskRound.path, start.key, 404, "not_found", ""))
+    assert bench.all(SetTimer) == []
+    bench.hear(RoundAnswered(C, 5000))
+    assert bench.one(SetTimer) == SetTimer(ASKED, 0.0)
+    bench.hear(TimerFired(ASKED))
+    assert bench.job.key == start.key
+
+
+def test_lost_questions_and_answers_without_one_change_nothing() -> None:
+    bench, start = doubting()
+    for event in (SendFailed(C, AskRound.path, start.key, "lost"), PeerLost(D, "gone")):
+        assert not [effect for effect in bench.hear(event) if isinstance(effect, SetTimer)]
+    bench.hear(TimerFired(ASKED))
+    assert bench.job.number == 10
+    assert bench.hear(RoundAnswered(C, 5000)) == []
+    assert bench.hear(TimerFired(ASKED)) == []
+
+
+def test_a_start_that_was_confirmed_too_late_is_declined() -> None:
+    bench, _ = doubting()
+    bench.hear(RoundTriggered())
+    answers(bench, c=5000, d=5000)
+    assert (bench.phase, bench.job.number) == (Phase.TRAINING, 11)
+    assert bench.said(ModelParams).declined
+
+
+def test_a_node_of_two_follows_no_leap() -> None:
+    bench = at(10, ["a"])
+    bench.hear(asked("a", 5000))
+    assert (bench.all(Send), bench.one(SetTimer)) == ([], SetTimer(ASKED, 0.0))
+    bench.hear(TimerFired(ASKED))
+    assert bench.job.number == 10
+
+
+@pytest.mark.parametrize(
+    ("told", "follows"), [({"c": -1, "d": -1}, True), ({"c": 3, "d": -1}, False), ({}, False)]
+)
+def test_a_node_that_was_in_no_round_believes_the_speaker_where_no_other_can_tell(
+    told: dict[str, int], follows: bool
+) -> None:
+    bench, start = doubting(5000, -1)
+    answers(bench, **told)
+    assert (bench.job.key == start.key) is follows
+
+
+@pytest.mark.parametrize(
+    ("number", "follows"), [(5000, True), (2 * ERA - 1, True), (2 * ERA, False), (END, False)]
+)
+def test_the_second_node_of_a_mesh_joins_it_but_not_at_the_end_of_all_numbers(number: int, follows: bool) -> None:
+    bench = at(-1, ["a"])
+    bench.hear(asked("a", number))
+    bench.hear(TimerFired(ASKED))
+    assert (bench.job.number == number) is follows
+
+
+def test_a_node_says_in_which_round_it_is() -> None:
+    for number in (-1, 10):
+        bench = at(number)
+        bench.hear(RoundAsked(A))
+        message = bench.one(Answer).message
+        assert isinstance(message, RoundReply)
+        assert message.round == number
+
+
+@given(st.lists(st.integers(0, 20), max_size=6), st.integers(0, 3), st.integers(0, 3))
+def test_more_than_half_of_those_that_were_in_a_round_have_reached_it(
+    rounds: list[int], never: int, silent: int
+) -> None:
+    numbers = [*rounds, *[-1] * never]
+    names = [PeerId(f"n{index}") for index in range(len(numbers) + silent)]
+    question = Question(asked("a"), names, dict(zip(names, numbers, strict=False)))
+    reached, voters = question.reached, len(rounds) + silent
+    confirmed = [n for n in range(21) if 2 * sum(number >= n for number in rounds) > voters]
+    assert reached == (max(confirmed) if confirmed else None)
+
+
+# --- refusals of peers that claim to be ahead
+
+
+def stale(peer: PeerId, current: int, number: int = 11) -> SendRefused:
+    return SendRefused(peer, StartTraining.path, key(number, "b"), 409, "stale_round", "over", current)
+
+
+def test_a_peer_that_claims_to_be_far_ahead_leads_nobody_there() -> None:
+    bench = at(10)
+    bench.hear(RoundTriggered())
+    bench.hear(stale(A, END - 1))
+    assert (bench.job.number, bench.phase) == (11, Phase.TRAINING)
+    assert [effect.to for effect in bench.all(Send)] == [(C, D)]
+    assert bench.hear(stale(C, END - 1)) != []  # told, but nobody is asked again
+    assert not [effect for effect in bench.all(Send) if isinstance(effect.message, AskRound)]
+    answers(bench, c=11, d=11)
+    assert bench.job.number == 11
+
+
+def test_a_node_that_was_away_for_long_catches_up_when_the_others_confirm_it() -> None:
+    bench = at(10)
+    bench.hear(RoundTriggered())
+    bench.hear(stale(A, 7000))
+    answers(bench, c=7000, d=7000)
+    assert (bench.job.key, bench.phase) == (key(7001, "b"), Phase.GATHERING)
+    assert bench.job.round is not None
+    assert "the mesh is in round 7000" in bench.job.round.sits_out
+
+
+# --- starts one after the other
+
+
+def storm(bench: Bench, first: int, count: int) -> None:
+    for number in range(first, first + count):
+        bench.hear(asked("a", number))
+
+
+@pytest.mark.parametrize("is_trained", [True, False])
+def test_peers_that_start_round_after_round_keep_nobody_from_completing_one(is_trained: bool) -> None:
+    """Each of two peers ends an open round once."""
+    bench = at(0)
+    bench.hear(asked("a", 1))
+    for number, peer in ((2, "a"), (3, "c")):
+        if is_trained:
+            bench.train()
+        bench.hear(asked(peer, number))
+        if is_trained:
+            bench.average()
+        assert (bench.phase, bench.job.number) == (Phase.TRAINING, number)
+    storm(bench, 4, 50)
+    bench.hear(asked("d", 54))
+    assert (bench.phase, bench.job.number) == (Phase.TRAINING, 3)
+    bench.train()
+    for peer in "acd":
+        bench.hear(came(peer, 3, "c"))
+    assert len(bench.one(Average).updates) == 4
+    bench.average()
+    assert (bench.phase, bench.job.number) == (Phase.TRAINING, 54)  # the newest one
+    assert not bench.job.series.cuts
+
+
+def test_a_round_that_was_put_off_opens_when_the_open_one_ends_without_an_average() -> None:
+    bench = at(0)
+    storm(bench, 1, 5)
+    bench.hear(TrainingFailed(key(2), "no memory"))
+    for peer in "acd":
+        bench.hear(declined(peer, 2))
+    assert (bench.phase, bench.one(SetTimer)) == (Phase.IDLE, SetTimer(PUT_OFF, 0.0))
+    bench.hear(TimerFired(PUT_OFF))
+    assert (bench.phase, bench.job.number) == (Phase.TRAINING, 5)
+
+
+def test_of_two_starts_of_one_round_the_first_in_order_counts_however_many_rounds_were_cut() -> None:
+    bench = at(0)
+    storm(bench, 1, 2)
+    bench.hear(asked("d", 3))
+    for peer in "ca":
+        bench.hear(asked(peer, 3))
+        assert bench.job.key == key(3, peer)
+
+
+def test_an_open_round_is_left_for_the_updates_of_two_peers_and_not_of_one() -> None:
+    bench = at(0)
+    bench.hear(RoundTriggered())
+    bench.hear(came("a", 2))
+    assert bench.job.key == key(1, "b")
+    bench.hear(came("c", 2))
+    assert bench.job.key == key(2)
+    assert set(bench.job.view().received) == {"a", "c"}
+
+
+def test_a_choice_that_this_nodes_rule_does_not_lead_to_is_not_believed() -> None:
+    some = Participation(0.5, 1)
+    four, one = ("a", "b", "c", "d"), ("a",)
+    assert some.believed(some.choice_of(tuple(map(PeerId, four))), list(map(PeerId, four))) is not None
+    for choice in (None, ChoiceMessage(members=four, take=1), ChoiceMessage(members=one, take=1)):
+        assert some.believed(choice, list(map(PeerId, four))) is None
+    most = some.choice_of([PeerId("x"), PeerId("y"), A])
+    assert some.believed(most, list(map(PeerId, four))) is None  # it leaves out most of those that are here
+    bench = at(0)
+    bench.hear(asked("a", 1, choice=ChoiceMessage(members=("a",), take=1)))
+    assert bench.phase is Phase.TRAINING
+
+
+def test_who_has_left_the_round_that_is_completed_is_not_waited_for() -> None:
+    bench = at(0)
+    storm(bench, 1, 20)
+    last = bench.job.number
+    bench.train()
+    for peer in (C, D):
+        bench.hear(came(peer, last))
+    assert bench.phase is Phase.GATHERING
+    bench.hear(SendRefused(A, ModelParams.path, key(last), 409, "stale_round", "over", last + 9))
+    assert [update.peer for update in bench.one(Average).updates] == ["b", "c", "d"]
+
+
+def test_a_round_that_most_peers_have_left_is_not_completed() -> None:
+    bench = at(0)
+    storm(bench, 1, 20)
+    last = bench.job.number
+    bench.hear(came("c", 20))
+    assert (last, bench.job.number) == (2, 2)
+    bench.hear(came("d", 20))
+    assert bench.job.number == 20
+
+
+def test_a_person_here_may_always_force_the_average() -> None:
+    bench = at(0)
+    bench.hear(asked("a", 1))
+    storm(bench, 2, 20)
+    bench.train()
+    bench.hear(RoundTriggered())
+    assert (bench.phase, bench.one(Average).key) == (Phase.AVERAGING, bench.job.key)
+
+
+# --- eras
+
+
+def test_a_person_begins_an_era_with_the_next_round() -> None:
+    for number, first in ((-1, ERA), (10, ERA), (ERA + 3, 2 * ERA)):
+        bench = at(number)
+        bench.hear(RoundTriggered(new_numbering=True))
+        assert (bench.job.key, bench.said(StartTraining).round) == (key(first, "b"), first)
+        assert f"count from {first} on" in bench.published["numbering_begun"]
+        assert bench.job.numbering.left == LEAP
+
+
+def test_the_others_follow_into_the_next_era_and_show_who_began_it() -> None:
+    bench = at(10)
+    bench.hear(asked("a", ERA))
+    assert bench.job.number == ERA
+    assert "a began a new numbering" in bench.published["numbering_begun"]
+    assert SetTimer(RESTED, REST) in bench.effects
+    bench.hear(asked("a", ERA + 1))
+    assert bench.job.number == ERA + 1
+
+
+@pytest.mark.parametrize("number", [2 * ERA, 3 * ERA, ERA + 1, LAST_ROUND])
+def test_no_further_era_is_followed_nor_the_middle_of_one(number: int) -> None:
+    refuses(at(10), came("a", number), RoundAhead)
+
+
+def test_eras_are_followed_once_in_a_while() -> None:
+    bench = at(10)
+    bench.hear(asked("a", ERA))
+    refuses(bench, came("a", 2 * ERA), RoundAhead)
+    bench.hear(TimerFired(RESTED))
+    bench.hear(asked("c", 2 * ERA))
+    assert bench.job.number == 2 * ERA
+
+
+def test_a_node_that_missed_the_begin_of_an_era_follows_some_rounds_later() -> None:
+    alone = at(10, ["a"])
+    alone.hear(came("a", ERA + 7))
+    assert alone.job.number == ERA + 7
+    bench = at(10)
+    refuses(bench, came("a", ERA + 7), RoundAhead)
+    bench.hear(asked("a", ERA + 7))
+    answers(bench, c=ERA + 7, d=ERA + 7)
+    assert bench.job.number == ERA + 7
+
+
+def test_a_paused_or_busy_node_begins_none() -> None:
+    bench = at(10)
+    bench.hear(RoundTriggered())
+    with pytest.raises(JobBusy):
+        bench.hear(RoundTriggered(new_numbering=True))
+
+
+@given(st.lists(st.tuples(st.sampled_from("acd"), st.integers(0, END)), min_size=1, max_size=30))
+def test_whatever_single_peers_say_a_node_stays_near_its_own_rounds(starts: list[tuple[str, int]]) -> None:
+    bench = at(10)
+    for peer, number in starts:
+        with suppress(PeerError):
+            bench.hear(asked(peer, number))
+    era, within = divmod(bench.job.number, ERA)
+    assert era <= 1
+    assert within <= 11 + LEAP + len(starts)
