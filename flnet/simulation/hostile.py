@@ -44,6 +44,7 @@ from flnet.protocol.messages import (
     StateWord,
 )
 from flnet.protocol.updates import Over, RoundKey
+from flnet.rounds.numbering import ERA
 from flnet.simulation.clock import Died
 from flnet.simulation.network import Answered
 from flnet.simulation.node import Environment, SimulatedNode
@@ -51,7 +52,7 @@ from flnet.simulation.node import Environment, SimulatedNode
 MANY = 10**9  # contributors that it claims
 FAR = 10**6  # round that it claims to be in
 FORGING_SECONDS = 15.0  # for which its own messages and answers are forged
-ORDERS = (HyperParams(e=10_000, u=0.1, b=1), HyperParams(e=20, u=0.1, b=1), HyperParams(e=1, u=1000, b=8))
+ORDERS = (HyperParams(e=10_000, u=0.1, b=1), HyperParams(e=20, u=0.1, b=1), HyperParams(e=1, u=0.35, b=8))
 STORM = 30  # starts, one soon after the other
 NAMES = (1, 3, 8)  # how many it announces at once
 SPOOFED = 0.2  # share of messages that it sends in the name of another node
@@ -128,7 +129,8 @@ class HostileMember(SimulatedNode):
                 LAST_ROUND - 1,
                 LAST_ROUND + 1,
             )
-            number = self._rng.choice((*numbers, LAST_ROUND // 2))
+            eras = (ERA, own // ERA * ERA + ERA, own // ERA * ERA + 2 * ERA)
+            number = self._rng.choice((*numbers, *eras, LAST_ROUND // 2))
             kind = self._rng.choice((StartTraining, StartTraining, ModelParams, Accuracy))
             message = self._message(kind, victim, number, digest=NOBODY, **_required(kind))
             self._say(victim, message, self._sound_params())
@@ -277,7 +279,7 @@ class HostileMember(SimulatedNode):
         super().ask(owner, event, lambda reply: answered(self._forged_reply(reply)))
 
     def _perform(self, owner: TrainerId | None, effect: Effect) -> None:
-        if self._forges and isinstance(effect, Send):
+        if self._forges and isinstance(effect, Send) and effect.message.carries_params:
             effect = self._forged(effect)
         super()._perform(owner, effect)
 
@@ -386,6 +388,10 @@ class HostileMember(SimulatedNode):
     def _news(self) -> News:
         rng, about = self._rng, self._rng.choice((self._member(), self._member(), self._invented_peer()))
         state = rng.choice(STATES)
+        if self._world.network.cuts and state == "left":
+            state = (
+                "dead"  # who cannot be asked meanwhile is held for left, and is back only when it announces itself
+            )
         by = rng.choice((None, self.id, self._member().id))
         return News(id=about.id, ip=about.ip, port=about.port, state=state, incarnation=self._incarnation(), by=by)
 

@@ -38,13 +38,14 @@ from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.base import AnyJob
 from flnet.rounds.limits import Limits
 from flnet.rounds.model import Model
+from flnet.rounds.numbering import ERA, REST
 from flnet.simulation.actions import Actions
 from flnet.simulation.cluster import QUICK, Cluster, Listen, key_of
 from flnet.simulation.hostile import FORGING_SECONDS, MOVES, HostileCore, HostileMember
 from flnet.simulation.invariants import Accepted, InvariantBroken, Ledger
 from flnet.simulation.network import Answered
 from flnet.simulation.node import TRAINER, SimulatedNode, prepared
-from flnet.simulation.playback import MOST_OF_A_ROUND, Play
+from flnet.simulation.playback import Play
 from flnet.simulation.schedule import GAPS, Action, Faults, Schedule, draw
 from flnet.store.base import SavedJob
 
@@ -66,7 +67,9 @@ HONEST = (
 )
 ENDS = ("stays", "is silent", "is gone")  # what the hostile member does after the last action
 LIMITS = Limits(epochs=20, batch_size=4096, batches=100_000)  # of what peers may ask for
-MOST_ROUNDS = 2000  # round numbers after a schedule; no schedule asks for as many
+MEETINGS = 4  # times that persons try to bring together nodes with different round numbers
+MOST_ERAS = 8
+MOST_ROUNDS = 3000  # round numbers after a schedule; no schedule asks for as many
 MOST_ENTRIES = 4 * MAX_PEERS  # of any collection in the core of a node
 DROPPED = (
     "peer_lost",
@@ -74,7 +77,8 @@ DROPPED = (
     "peer_replaced",
     "peer_pruned",
 )  # what is published when a member is no longer one
-ASKS = 12  # times that a person asks for a round while the hostile member goes on
+ASKS = 120  # times that a person looks whether to ask for a round, while the hostile member goes on
+UNDER_ATTACK = 40  # in so many timeouts of an average, each honest node must average a round of its own then
 
 
 def draw_hostile(seed: int) -> Schedule:
@@ -348,7 +352,8 @@ class HostilePlay(Play):
     @property
     def size(self) -> int:
         """How many nodes the mesh may consist of, in the view of its nodes."""
-        return 1 + max(self.schedule.size, *(len(node.core.members.known) for node in self.cluster.alive))
+        known = [len(node.core.members.known) for node in self.cluster.alive]
+        return 1 + max([self.schedule.size, *known])
 
     def disagreements(self) -> list[str]:
         """Which honest nodes are no members for each other."""
@@ -408,7 +413,7 @@ class HostilePlay(Play):
         cluster, names = self.cluster, sorted(self.cluster.nodes)
         before = {node.id: len(self._own_averages(node)) for node in cluster.alive}
         person = cluster.nodes[names[self.schedule.seed % len(names)]]
-        wait = MOST_OF_A_ROUND * self.schedule.waits.average
+        wait = UNDER_ATTACK * self.schedule.waits.average
         waiting: list[PeerId] = []
         for _ in range(ASKS):
             if not person.job.busy:
@@ -428,6 +433,32 @@ class HostilePlay(Play):
         records += [open_record] if open_record is not None else []
         return {record.key for record in records if record.digest is not None and node.id in record.contributors}
 
+    def _clean_rounds(self) -> None:
+        """Let persons bring together nodes whose numbers the hostile member led apart, then run clean rounds."""
+        cluster = self.cluster
+        for _ in range(MEETINGS):
+            ahead, behind = self._extremes()
+            if ahead == behind:
+                break
+            cluster.run_for(REST)
+            for node, is_new in ((ahead, False), (behind, False), (behind, True)):
+                cluster.log(node, "a person asks for a round" + " in a new numbering" * is_new)
+                self.actions.command(cluster.nodes[node], RoundTriggered(1, new_numbering=is_new))
+                self._close()
+                if len(set(self._numbers())) == 1:
+                    break
+        super()._clean_rounds()
+
+    def _numbers(self) -> list[int]:
+        return [node.job.number for node in self.cluster.alive]
+
+    def _extremes(self) -> tuple[PeerId, PeerId]:
+        """The node that is furthest ahead, and the one furthest behind; the same one if there is no difference."""
+        alive = sorted(self.cluster.alive, key=lambda node: node.job.number)
+        return (
+            (alive[-1].id, alive[0].id) if alive[-1].job.number > alive[0].job.number + 1 else (alive[0].id,) * 2
+        )
+
     def _check_state(self) -> None:
         """Check that round numbers and everything that nodes remember stay small.
 
@@ -435,7 +466,8 @@ class HostilePlay(Play):
             InvariantBroken: something is large.
         """
         for node in self.cluster.alive:
-            if node.job.number > MOST_ROUNDS:
+            number = max(node.job.number, 0)
+            if number % ERA > MOST_ROUNDS or number // ERA > MOST_ERAS:
                 raise InvariantBroken(f"{node.id} is in round {node.job.number}")
             for place, count in collections_in(node.core):
                 if count > MOST_ENTRIES:

@@ -25,8 +25,8 @@ from flnet.simulation.hostile_play import (
 )
 from flnet.simulation.invariants import InvariantBroken
 from flnet.simulation.schedule import Reduction
-from flnet.simulation.search import drawn, play
-from tests.simulation.helpers import idle, play_round
+from flnet.simulation.search import broken_by, drawn, play
+from tests.simulation.helpers import idle, play_round, seeds
 
 A, B = PeerId("n00"), PeerId("n01")
 
@@ -150,3 +150,16 @@ def test_a_mesh_that_does_not_train_under_attack_is_found() -> None:
 def test_the_command_line_replays_a_schedule(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--replay", "3", "--hostile", "--nodes", "2", "--actions", "0"]) in (0, 1)
     assert "a hostile member" in capsys.readouterr().out
+
+
+# The schedules.
+
+
+PART = 25  # schedules in one test, to see progress
+
+
+@pytest.mark.parametrize("part", seeds(1, 200))
+def test_no_hostile_member_breaks_a_mesh(part: int) -> None:
+    broken = broken_by(range(part * PART, (part + 1) * PART), PART, hostile=True)
+    command = "python -m flnet.simulation --hostile --replay"
+    assert [f"{command} {failure.schedule.seed}: {failure.reason}" for failure in broken] == []
