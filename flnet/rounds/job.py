@@ -313,22 +313,25 @@ class Job(BaseJob[Round]):
 
     @property
     def _most_have_left(self) -> bool:
-        """Whether more than half of the peers have sent updates of newer rounds."""
+        """Whether more than half of the peers are in newer rounds."""
         left = self.inbox.newer_than(self.number) & self.peers.here
         return 2 * len(left) > len(self.peers.here)
 
     def _leads_on(self, event: UpdateReceived | UpdateOffered) -> bool:
         """Whether this node follows an update into its round, of which it has heard no start.
 
-        An average in progress is finished first; and an open round is left for a newer one only if more than one peer
-        is in newer ones.
+        An average in progress is finished first. Into a newer round more than one peer has to lead: else a single one
+        could take everybody out of their rounds, into one that nobody but itself trains in.
         """
-        if self.phase not in GATHERING:
-            return self.phase is not Phase.AVERAGING
-        if self.inbox.early.get(event.update.peer) is not event:
+        if self.phase is Phase.AVERAGING:
+            return False
+        if self.phase in GATHERING and self.inbox.early.get(event.update.peer) is not event:
             return False  # its sender has said more since
-        ahead = self.inbox.newer_than(self.number)
-        return event.update.key.number == self.number or len(ahead) >= min(2, len(self.peers.here))
+        return event.update.key.number == self.number or self._is_led_on
+
+    @property
+    def _is_led_on(self) -> bool:
+        return len(self.inbox.newer_than(self.number)) >= min(2, len(self.peers.here))
 
     def _left_by(self, peer: PeerId, reason: str) -> list[Effect]:
         """A peer has left the round that is completed here: nothing more of it will come from there."""

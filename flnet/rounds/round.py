@@ -727,7 +727,9 @@ class Round(BaseRound):
         return [*again, self._tell("update_refused", words)]
 
     def _catch_up(self) -> None:
-        """Catch up with the mesh if updates of a newer round arrived while averaging."""
+        """Catch up with the mesh if words of a newer round arrived while averaging, from more than one peer."""
+        if len(self._inbox.newer_than(self.key.number)) < min(2, len(self._peers.here)):
+            return
         for event in self._inbox.updates:
             if event.update.key.number > self.key.number:
                 self._series.propose(Opening.told_by(event))

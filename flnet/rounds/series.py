@@ -108,8 +108,8 @@ class Inbox:
         return [word for word in self.early.values() if not isinstance(word, DeclineReceived)]
 
     def newer_than(self, number: int) -> set[PeerId]:
-        """The peers that have sent an update of a round with a larger number."""
-        return {word.update.peer for word in self.updates if word.update.key.number > number}
+        """The peers whose early message is of a round with a larger number."""
+        return {peer for peer, word in self.early.items() if key_of(word).number > number}
 
     def put(self, peer: PeerId, word: Word) -> None:
         """Keep one message of a peer: the one of the newer round; within a round, an update rather than a refusal."""

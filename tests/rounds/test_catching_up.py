@@ -48,8 +48,9 @@ def test_the_start_that_still_comes_is_joined_and_what_was_gathered_counts() -> 
 
 
 def test_without_its_start_the_node_declines_and_averages_what_came() -> None:
-    bench = Bench()
-    bench.hear(came("a"))
+    bench = Bench(peers=["a", "c", "d"])
+    assert (bench.hear(came("a")) != [], bench.phase) == (True, Phase.IDLE)  # one peer leads nobody into a round
+    bench.hear(came("d"))
     bench.hear(TimerFired(START_TIMER))
     message = bench.said(ModelParams)
     assert (message.declined, message.initiator, bench.one(Send).params) == (
@@ -59,16 +60,17 @@ def test_without_its_start_the_node_declines_and_averages_what_came() -> None:
     )
     assert bench.hear(asked("a")) == []  # too late
     bench.hear(came("c"))
-    assert [u.peer for u in bench.one(Average).updates] == ["a", "c"]
+    assert [u.peer for u in bench.one(Average).updates] == ["a", "c", "d"]
     bench.average()
     assert bench.w == [1, 1]
 
 
 def test_a_trigger_while_listening_averages_what_came() -> None:
-    bench = Bench()
+    bench = Bench(peers=["a", "c", "d"])
     bench.hear(came("a"))
+    bench.hear(came("d"))
     bench.hear(RoundTriggered())
-    assert [u.peer for u in bench.one(Average).updates] == ["a"]
+    assert [u.peer for u in bench.one(Average).updates] == ["a", "d"]
 
 
 # --- the mesh is ahead of the one who starts
@@ -304,7 +306,7 @@ def test_a_round_that_was_averaged_is_not_begun_again_for_a_late_refusal() -> No
 
 
 def test_an_update_in_a_round_that_this_node_forgot_is_no_reason_to_start_it_again() -> None:
-    bench = Bench()
+    bench = Bench(peers=["a"])
     bench.hear(came("a", 0, "b"))
     assert (bench.job.key, bench.all(Send)) == (key(0, "b"), [])
 
@@ -332,7 +334,7 @@ def test_who_missed_the_start_and_hears_it_after_all_knows_its_run() -> None:
 
 
 def test_who_missed_the_start_knows_its_run_from_an_update() -> None:
-    bench = Bench()
+    bench = Bench(peers=["c"])
     bench.hear(replace(came("c"), run="first"))
     bench.hear(TimerFired(bench.round.start_timer))  # the start did not come in time
     assert bench.hear(asked("a", run="first")) == []

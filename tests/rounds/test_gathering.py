@@ -387,7 +387,7 @@ def test_an_offered_update_that_does_not_fit_counts_as_not_coming() -> None:
 
 
 def test_an_offer_of_a_newer_round_opens_it_and_is_fetched_there() -> None:
-    bench = Bench()
+    bench = Bench(peers=["a"])
     bench.hear(offer("a", 3))
     assert bench.phase is Phase.GATHERING
     assert bench.one(Fetch).key == key(3)

@@ -161,7 +161,7 @@ def test_a_start_far_ahead_is_joined_without_an_average_in_between_and_no_timer_
     bench.hear(asked("a", 7))
     assert (bench.phase, bench.job.number, bench.all(Average)) == (Phase.TRAINING, 7, [])
     assert CancelTimer("forced-averaging:0:b") in bench.effects
-    bench = Bench()
+    bench = Bench(peers=["a"])
     bench.hear(came("a"))  # its start is awaited
     bench.hear(asked("a", 7))
     assert CancelTimer("start:0:a") in bench.effects
