@@ -57,9 +57,12 @@ async def thesis() -> AsyncIterator[Thesis]:
 
 async def send(thesis: Thesis, arrays: dict[str, Array], sender: str, **fields: Any) -> tuple[int, dict[str, Any]]:
     """An update in the binary form, of somebody who announced itself."""
-    await thesis.post("/announce", {"iAm": {"id": sender, "ip": "127.0.0.1", "port": "4009"}, "myKnownPeers": []})
+    port = 4009 if sender == BAD else 4010
+    await thesis.post(
+        "/announce", {"iAm": {"id": sender, "ip": "127.0.0.1", "port": str(port)}, "myKnownPeers": []}
+    )
     message = ModelParams(
-        i_am=Peer(id=sender, ip="127.0.0.1", port=4009),
+        i_am=Peer(id=sender, ip="127.0.0.1", port=port),
         trainer_id="MNIST_3_7",
         round=0,
         federated_learning_params=HyperParams(e=2, u=1e-05, b=64),

@@ -220,8 +220,8 @@ def test_every_way_to_run_is_explained_in_both_languages(name: str) -> None:
         assert text and translate("es", text) != text
 
 
-def test_only_the_open_one_warns() -> None:
-    assert [name for name, mode in MODES.items() if mode.chip == "warn"] == ["open"]
+def test_only_the_open_one_and_two_keys_at_a_time_warn() -> None:
+    assert [name for name, mode in MODES.items() if mode.chip == "warn"] == ["open", "changing"]
 
 
 async def failing(client: Client, path: str, status: int) -> Page:
