@@ -215,6 +215,7 @@ class CellMesh(Cluster):
         self.records: dict[PeerId, list[Record]] = {name: [] for name in self.nodes}
         self.failures: dict[PeerId, str] = {}
         self._begun: list[tuple[SimulatedNode, Train | Evaluate, Order]] = []  # work that is not done yet
+        self._accuracies: dict[tuple[PeerId, Digest], float] = {}  # that nodes measured on their test rows
         self._results: dict[int, Event] = {}  # of work that is done, by id of its order, until its node is told
         self._is_due = self._is_formed = False
         attack = setup.attack if setup.kind == "federated" else ""
@@ -228,6 +229,10 @@ class CellMesh(Cluster):
     def done(self) -> float:
         """The part of the rounds that is done, in [0, 1]."""
         return min(map(len, self.records.values())) / self.cell.setup.rounds
+
+    def accuracy_of(self, node: PeerId, digest: Digest) -> float:
+        """The accuracy that a node has measured of a model on its test rows."""
+        return self._accuracies[node, digest]
 
     def name_of(self, number: int) -> str:
         """The id of a node, which contains the seed, so that other nodes train in the rounds of another seed."""
@@ -353,6 +358,8 @@ class CellMesh(Cluster):
         if isinstance(effect, Evaluate):
             metrics = {**score.metrics, **self.attackers.success(order.learner, order.params)}
             measured = (score.accuracy, score.examples, metrics)
+            if effect.split == "test":
+                self._accuracies[node.id, effect.shared.digest] = score.accuracy
             return Evaluated(effect.key, effect.shared.digest, *measured, order.private, score.split)
         assert order.fit is not None
         figures = (order.fit.examples, score.accuracy, order.fit.labels, 0.0)

@@ -166,7 +166,6 @@ def test_a_backdoor_is_measured_on_stamped_rows_of_honest_nodes(tmp_path: Path, 
 
 
 def test_a_two_faced_sender_causes_two_averages_until_nodes_adopt_one_model(tmp_path: Path) -> None:
-    # With this seed: chance decides which average has the lower digest, and who starts a round.
     run = Run(tmp_path, 3, rounds=6, nodes=5, hostile=1, attack="two-faced:3", aggregation="agg0")
     assert run.outcome.reason == ""
     averages = {id(order.learner): order.params.digest for order in run.steps[1]}
@@ -175,8 +174,8 @@ def test_a_two_faced_sender_causes_two_averages_until_nodes_adopt_one_model(tmp_
     assert rest == [first, other, first]
     bases = [{Params(order.task.params).digest for order in step if order.task} for step in run.steps]
     counts = [len(digests) for digests in bases if digests]
-    assert max(counts) == 2
-    assert counts[-1] == 1  # of equal rank, the lower digest wins as soon as its node starts a round
+    assert max(counts) <= 2
+    assert counts[-1] == 1  # a node takes the initiator's as soon as that measures no worse
 
 
 def test_a_rule_that_remembers_tolerates_a_two_faced_sender(tmp_path: Path) -> None:
