@@ -28,6 +28,7 @@ from flnet.protocol.messages import (
     Accuracy,
     Announce,
     AnnounceReply,
+    AskRound,
     AskVersion,
     HyperParams,
     JobMessage,
@@ -47,7 +48,10 @@ from tests.web.fake_feed import FakeFeed
 from tests.web.fake_job import NO_SCHEDULE, FakeGains, FakeJob, FakeStudies
 from tests.web.fake_registry import FakeRegistry
 
-KINDS = {kind.path: kind for kind in (Announce, AskVersion, Probe, StartTraining, ModelParams, Accuracy, Trigger)}
+KINDS = {
+    kind.path: kind
+    for kind in (Announce, AskRound, AskVersion, Probe, StartTraining, ModelParams, Accuracy, Trigger)
+}
 CONTROL = 64 * 1024
 WANTED = b"wanted head:"  # what a binary body must begin with
 
