@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.processes.harness import SLOW_TRAINER, Harness, PinnedHarness, RealNode, answers, harness, until
@@ -87,4 +88,12 @@ def test_a_person_ends_a_training_at_once_and_a_restart_does_not_begin_it_again(
 
 def busy(node: RealNode) -> bool:
     """Whether a training child of the node works: the trainer never rests."""
-    return any(child.cpu_percent(interval=0.5) > 5 for child in node.children())
+    return any(works(child) for child in node.children())
+
+
+def works(child: psutil.Process) -> bool:
+    """Whether a process uses the processor; not if it has ended meanwhile."""
+    try:
+        return child.cpu_percent(interval=0.5) > 5
+    except psutil.NoSuchProcess:
+        return False
