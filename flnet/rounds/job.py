@@ -228,10 +228,8 @@ class Job(BaseJob[Round]):
                 raise StaleRound(event.key.number, self.number)
             return []
         self._must_beat(event.key)
-        if why and self.phase in GATHERING:
-            raise ParamsRefused(
-                why
-            )  # this node is not taken out of the open round for one that it does not train in
+        if why and self.phase in GATHERING:  # nothing is left for a round that this node does not train in
+            raise ParamsRefused(why)
         self.series.propose(opening)
         if event.key.number != self.number + 1 or not self.series.may_cut:
             return []
@@ -269,6 +267,7 @@ class Job(BaseJob[Round]):
             return [Send((event.peer,), message), self.tell("refused", words, peer=event.peer)]
 
     def _believed(self, choice: ChoiceMessage | None) -> ChoiceMessage | None:
+        """The choice of who trains that a peer states; None if this node's own settings do not lead to it."""
         return self.settings.rules.participation.believed(choice, {self.settings.my_id, *self.peers.here})
 
     def _could_be_at(self, current: int | None) -> bool:
@@ -327,11 +326,8 @@ class Job(BaseJob[Round]):
             return False
         if self.phase in GATHERING and self.inbox.early.get(event.update.peer) is not event:
             return False  # its sender has said more since
-        return event.update.key.number == self.number or self._is_led_on
-
-    @property
-    def _is_led_on(self) -> bool:
-        return len(self.inbox.newer_than(self.number)) >= min(2, len(self.peers.here))
+        ahead = self.inbox.newer_than(self.number)
+        return event.update.key.number == self.number or len(ahead) >= min(2, len(self.peers.here))
 
     def _left_by(self, peer: PeerId, reason: str) -> list[Effect]:
         """A peer has left the round that is completed here: nothing more of it will come from there."""
