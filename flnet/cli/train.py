@@ -144,8 +144,8 @@ def params_command(trainer: str, changes: tuple[str, ...], address: str, as_json
     """Show or change hyper-parameters and the aggregation rule.
 
     e is the number of local epochs, u the learning rate, b the batch size. A change applies to the rounds that
-    this node starts from now on. The aggregation rule (such as aggregation=clip,cosine,agg1) can be changed
-    between rounds, and must be the same on all nodes.
+    this node starts from now on; a round that another node starts has those of that node. The aggregation rule
+    (such as aggregation=clip,cosine,agg1) can be changed between rounds, and must be the same on all nodes.
 
     \b
     Exit codes: 0 shown or changed; 1 the node refused; 2 wrong usage; 3 the node cannot be reached.
@@ -169,6 +169,9 @@ def params_command(trainer: str, changes: tuple[str, ...], address: str, as_json
     if job.get("merging_rule"):
         shown.add_row("aggregation", printable(job["merging_rule"]), "aggregation rule")
     print_table(shown)
+    if (of_round := job.get("round_hyper")) and of_round != hyper:
+        values = ", ".join(f"{name}={printable(of_round.get(name))}" for name in MEANING)
+        click.echo(f"round {printable(job.get('current_round'))} has {values}")
 
 
 def parse(changes: Iterable[str]) -> dict[str, int | float | str]:

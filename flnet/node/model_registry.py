@@ -200,7 +200,7 @@ def figures_of(job: AnyJob, model: Model) -> dict[str, Any]:
     (names), personal (whether they learnt on from just this model), hyper (what this node trained with; empty if
     it did not), rows (per split), classes, and record: of the round that the model is from, or None.
     """
-    declared, hyper, record = job.settings.declaration, job.settings.hyper, job.record_of(model.round)
+    declared, hyper, record = job.settings.declaration, job.settings.round_hyper, job.record_of(model.round)
     data = declared.data if declared else {}
     return {
         "round": model.round,

@@ -12,7 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_serializer
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    field_serializer,
+    model_serializer,
+)
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
@@ -321,6 +330,8 @@ class SeriesMessage(Message):
         stale: number of counted rounds since the best one.
         means: accuracy and loss of the newest rounds, oldest first.
         total_accuracy, total_loss: sums over all counted rounds.
+        hyper: hyper-parameters of its rounds; absent if they are those of the start. They differ in a round that a person
+            starts elsewhere while the series is under way.
     """
 
     by: Name
@@ -333,6 +344,11 @@ class SeriesMessage(Message):
     means: tuple[tuple[Unit, Loss | None], ...] = Field(default=(), max_length=3)
     total_accuracy: float = Field(default=0.0, ge=0, le=MAX_ROUNDS)
     total_loss: Loss | None = 0.0
+    hyper: HyperParams | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_absent_hyper(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in fields(self).items() if name != "hyper" or value is not None}
 
 
 class ReportMessage(Message):

@@ -468,11 +468,12 @@ class NewVersion(BaseRound):
     def _train(self) -> list[Effect]:
         if self._series.paused:  # since the merge began
             return self._give_up()
-        assert self._settings.hyper is not None
+        hyper = self._settings.round_hyper
+        assert hyper is not None
         self.phase = Phase.TRAINING
         self._arrivals.clear()
         start = self.training_from.merged_with(self._held.current.private)
-        return [Train(self.key, start, self._settings.hyper)]
+        return [Train(self.key, start, hyper)]
 
     def end_training(self) -> list[Effect]:
         """A person paused the job: the version that is being made is given up, except for a merge that is under way."""
@@ -514,7 +515,7 @@ class NewVersion(BaseRound):
 
     def _note(self, event: Trained, shared: Params) -> None:
         """Put the result into the record."""
-        record, used = self.record, event.hyper or self._settings.hyper
+        record, used = self.record, event.hyper or self._settings.round_hyper
         record.pre_accuracy, record.post_accuracy = self._held.accuracy, event.accuracy
         record.examples, record.digest = event.examples, shared.digest
         record.contributors = tuple(sorted({*self.counted, self._settings.my_id}))
@@ -651,7 +652,9 @@ class AsynchronousJob(BaseJob[NewVersion]):
             key: of the one that was under way before a restart; None for the next one.
             why: a schedule wants it.
         """
-        key = key or RoundKey(self.next_number, self.settings.my_id)
+        if key is None:
+            key = RoundKey(self.next_number, self.settings.my_id)
+            self.settings.use(self.settings.hyper)
         self._trouble = None
         self.round = NewVersion(self._parts, self.versions, key, RoundRecord(key, why=why))
         return self.round.start()

@@ -98,7 +98,7 @@ class Parts:
     ) -> Gathering:
         """Gather the updates of a round from these peers, those of them that are chosen."""
         settings, peers = self.settings, self.peers
-        waits, hyper = settings.waits, settings.hyper
+        waits, hyper = settings.waits, settings.round_hyper
         model, room = self.held.model, None
         if settings.folds and model is not None:
             room = max(1, HOLD_BYTES // max(1, model.shared.nbytes))
@@ -556,7 +556,7 @@ class BaseJob(ABC, Generic[R_co]):
             InvalidMessage, JobBusy: the goal is none, or another series is under way.
         """
         goal = [] if event.until is None else self.series.stopping.begin(event.until, first, event.rounds)
-        self.settings.use(event.hyper)
+        self.settings.choose(event.hyper)
         self.series.ask(0 if goal else event.rounds - 1)
         return [*goal, *([self.tell("round_scheduled", scheduled, reason=event.why)] if event.why else [])]
 
@@ -671,7 +671,7 @@ class BaseJob(ABC, Generic[R_co]):
         told = [self._merge_by(event)] if event.merging else []
         if event.changes:
             hyper = settings.hyper.model_copy(update=dict(event.changes))
-            settings.use(hyper)
+            settings.choose(hyper)
             words = text(
                 "hyper-parameters are now Learning Rate: {rate}, Epochs: {epochs}, Batch size: {batch}",
                 f"{hyper.u:g}",
@@ -768,7 +768,9 @@ class BaseJob(ABC, Generic[R_co]):
         Phase(figures["phase"])  # read again when the trainer is loaded
         rule, settled, folds = figures.get("merging") or ("", "", True)
         merging = (check_rule(rule) if rule else "", settled, bool(folds))
-        hyper = HyperParams.model_validate(figures["hyper"]) if figures.get("hyper") else None
+        hyper = _hyper(figures.get("hyper"))
+        # An earlier version kept those of the newest round only.
+        of_round = _hyper(figures.get("round_hyper", figures.get("hyper")))
         series = (int(figures.get("rounds_left", 0)), self.series.stopping.read(figures.get("pursuit")))
         plan, arrived = OwnSchedule(*figures.get("plan", ())), Arrived.read(figures.get("arrived"))
         records = [RoundRecord.read(record) for record in event.records]
@@ -777,7 +779,7 @@ class BaseJob(ABC, Generic[R_co]):
         past = None if key is None else self._past(key, record, figures)
         self.round = past
         self.snapshot.restore(event)
-        settings.restore(hyper, merging)
+        settings.restore(hyper, of_round, merging)
         self.held.restore(event)
         self.series.restore(*series, bool(figures.get("paused")), plan)
         self.arrivals.restore(arrived)
@@ -786,6 +788,10 @@ class BaseJob(ABC, Generic[R_co]):
         is_other = bool(figures.get("asynchronous")) != settings.rules.asynchronous
         if figures.get("me", settings.my_id) != settings.my_id or is_other:
             self.snapshot.put_off()
+
+
+def _hyper(kept: Any) -> HyperParams | None:
+    return HyperParams.model_validate(kept) if kept else None
 
 
 AnyJob = BaseJob[BaseRound]

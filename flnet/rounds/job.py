@@ -355,6 +355,7 @@ class Job(BaseJob[Round]):
         if not (opening.sits_out and opening.start):
             self.settings.use(opening.hyper)
             return []
+        self.settings.use_own()
         self.peers.paces.seconds.clear()  # it says nothing of how long the others train by these
         words = text("this node sits the round out: {reason}", opening.sits_out)
         return [self.tell("sits_out", words, peer=opening.start.peer)]
@@ -402,7 +403,7 @@ class Job(BaseJob[Round]):
     def _open_due(self) -> list[Effect]:
         """Open the next round of the series with a goal."""
         self.series.stopping.set_turn(is_mine=False)
-        self.series.propose(Opening(self.next_key, self.settings.hyper))
+        self.series.propose(Opening(self.next_key, self.series.stopping.hyper))
         return []
 
     # --- what peers say

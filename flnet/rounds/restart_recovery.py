@@ -97,11 +97,11 @@ def _resume_update(parts: Parts, round: Round, word: UpdateReceived | UpdateOffe
 def _train_from_the_start(parts: Parts, round: Round) -> list[Effect]:
     """Begin the training of the round again, unless its start asked for more than the settings of today allow."""
     settings = parts.settings
-    is_of_others = settings.hyper is not None and round.key.initiator != settings.my_id
-    why = settings.too_much(settings.hyper) if is_of_others and settings.hyper else ""
+    hyper, is_of_others = settings.round_hyper, round.key.initiator != settings.my_id
+    why = settings.too_much(hyper) if is_of_others and hyper else ""
     if not why:
         return [round.train()]
-    settings.use(settings.declaration.defaults if settings.declaration else None)
+    settings.use_own()
     return round.decline(why)
 
 

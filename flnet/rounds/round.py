@@ -185,7 +185,7 @@ class Round(BaseRound):
         """
         held = self._await(awaited)
         effects = self._staleness.enter_round(self.key.number)
-        effects += self._series.stopping.enter_round(self.key, opening.series)
+        effects += self._series.stopping.enter_round(self.key, opening.series, opening.hyper)
         if is_mine:
             effects.append(self._start(self._peers.here))
         early = self._inbox.take_all(self.key)
@@ -210,7 +210,7 @@ class Round(BaseRound):
         """
         self.started_in = opening.run
         effects: list[Effect] = [*self._await(awaited), CancelTimer(self.start_timer)]
-        effects += self._series.stopping.enter_round(self.key, opening.series)
+        effects += self._series.stopping.enter_round(self.key, opening.series, opening.hyper)
         if opening.choice is not None and self.choice is None:
             self.choice = opening.choice
             self.gathering.choose(self.chosen or ())
@@ -318,10 +318,11 @@ class Round(BaseRound):
 
     def train(self) -> Train:
         """Request the local training of the round."""
-        assert self._settings.hyper is not None
+        hyper = self._settings.round_hyper
+        assert hyper is not None
         self.phase = Phase.TRAINING
         self._arrivals.clear()
-        return Train(self.key, self._held.current.full, self._settings.hyper)
+        return Train(self.key, self._held.current.full, hyper)
 
     def _why_not(self, opening: Opening) -> str:
         """The reason why this node does not train in the round, for its peers; empty if it does."""
@@ -454,7 +455,7 @@ class Round(BaseRound):
             return self._training_failed(
                 TrainingFailed(event.key, text("training gave unusable parameters: {reason}", exc))
             )
-        me, used = self._settings.my_id, event.hyper or self._settings.hyper
+        me, used = self._settings.my_id, event.hyper or self._settings.round_hyper
         figures = (event.examples, event.labels, event.accuracy, self._held.digest)
         own = Update(me, event.key, shared, *figures, contribution=event.contribution)
         self._held.learn(private)
@@ -496,9 +497,10 @@ class Round(BaseRound):
 
     def _note_time(self, word: Word) -> None:
         """Record the duration of a node's training in this round, as the node states it."""
-        if isinstance(word, DeclineReceived) or self._settings.hyper is None:
+        hyper = self._settings.round_hyper
+        if isinstance(word, DeclineReceived) or hyper is None:
             return
-        self._peers.paces.note(word.update.peer, word.seconds, self._settings.hyper.e)
+        self._peers.paces.note(word.update.peer, word.seconds, hyper.e)
         self.gathering.took(word.update.peer, word.seconds)
 
     # --- a training that goes on over rounds
@@ -537,8 +539,8 @@ class Round(BaseRound):
             declined = self.decline(text("training failed: {reason}", late)) if is_awaited else []
             return [*declined, self._tell("training_failed", self.error)]
         trained = late.event
-        if self._settings.hyper is not None:
-            self._peers.paces.note(me, trained.seconds, self._settings.hyper.e)
+        if (hyper := self._settings.round_hyper) is not None:
+            self._peers.paces.note(me, trained.seconds, hyper.e)
         words = text(
             "trained on {count} examples since round {number}; accuracy here {accuracy}",
             trained.examples,
@@ -612,7 +614,7 @@ class Round(BaseRound):
             why = text(
                 "its model is of round {number}, the mesh is in round {current}", self._held.current.round, current
             )
-            self._series.propose(Opening(RoundKey(current + 1, me), self._settings.hyper, sits_out=why))
+            self._series.propose(Opening(RoundKey(current + 1, me), self._settings.round_hyper, sits_out=why))
         return [told]
 
     def _mesh_is_ahead(self, event: SendRefused, current: int) -> bool:
@@ -741,7 +743,7 @@ class Round(BaseRound):
 
         The wait for the peers' claims begins afterwards, and so does theirs, so there is no hurry.
         """
-        return self._held.measure(self.key, self._settings.hyper if self._personalises else None)
+        return self._held.measure(self.key, self._settings.round_hyper if self._personalises else None)
 
     def _measured(self, event: Evaluated | EvaluationFailed) -> list[Effect]:
         """Handle a measurement: of the average, whose accuracy opens the exchange, or of a peer's model."""

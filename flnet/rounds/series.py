@@ -232,7 +232,7 @@ class Series:
     @property
     def is_due(self) -> bool:
         """Whether it is this node's turn to start the next round of a series with a goal."""
-        return self.stopping.due and not (self.is_held_up or self.unwilling)
+        return self.stopping.due and not (self.is_held_up or self.unwilling or self.stopping.asks_too_much)
 
     # --- what opens next
 

@@ -106,7 +106,10 @@ class JobSettings:
         folds: whether the aggregation rule can add updates as they come, without keeping all of them.
         run: a word that no earlier run of this node had.
         declaration: what the trainer states of itself; None until it is loaded.
-        hyper: hyper-parameters of the rounds that start here; None until the trainer is loaded.
+        hyper: hyper-parameters of the rounds that start here: those that a person chose on this node, or else the
+            defaults of the trainer; None until it is loaded.
+        of_round: hyper-parameters of the newest round that this node entered; None before the first one, and where this
+            node does not train by those of the round.
     """
 
     me: Peer
@@ -117,6 +120,12 @@ class JobSettings:
     run: str = ""
     declaration: Declaration | None = field(default=None, init=False)
     hyper: HyperParams | None = field(default=None, init=False)
+    of_round: HyperParams | None = field(default=None, init=False)
+
+    @property
+    def round_hyper(self) -> HyperParams | None:
+        """The hyper-parameters that this node trains by in the newest round; None until the trainer is loaded."""
+        return self.of_round or self.hyper
 
     @property
     def my_id(self) -> PeerId:
@@ -143,11 +152,19 @@ class JobSettings:
         """The trainer is loaded, for the first time or with other data."""
         self.declaration = declaration
         self.folds = self.folds and not declaration.merging
-        self.use(self.hyper or declaration.defaults)
+        self.choose(self.hyper or declaration.defaults)
+
+    def choose(self, hyper: HyperParams | None) -> None:
+        """A person chose hyper-parameters for the rounds that start here from now on; None: those of before stay."""
+        self.hyper = hyper or self.hyper
 
     def use(self, hyper: HyperParams | None) -> None:
-        """Train with these hyper-parameters from now on; None: with those of before."""
-        self.hyper = hyper or self.hyper
+        """Train by these hyper-parameters in the round that opens; None: they are not known yet."""
+        self.of_round = hyper or self.of_round
+
+    def use_own(self) -> None:
+        """Do not train by the hyper-parameters of the round."""
+        self.of_round = None
 
     def too_much(self, hyper: HyperParams) -> str:
         """Why this node does not train by these hyper-parameters in a round of another node; empty if it does."""
@@ -160,12 +177,13 @@ class JobSettings:
 
     def message(self, kind: type[M], key: RoundKey, /, **fields: Any) -> M:
         """A message of a round from this node."""
-        assert self.hyper is not None
+        hyper = self.round_hyper
+        assert hyper is not None
         return kind(
             i_am=self.me,
             trainer_id=self.trainer,
             round=key.number,
-            federated_learning_params=self.hyper,
+            federated_learning_params=hyper,
             initiator=key.initiator,
             agreement=self.agreement,
             **fields,
@@ -174,12 +192,13 @@ class JobSettings:
     def view(self) -> Mapping[str, Any]:
         """Their figures in the view of the job, and what the trainer declares of its data and of what it offers."""
         declared = self.declaration
-        offers = declared.offers if declared else {}
+        offers, hyper = declared.offers if declared else {}, self.round_hyper
         return {
             "trainer_id": self.trainer,
             "trainer_label": declared.label if declared else self.trainer,
-            "federated_learning_params": self.hyper.words() if self.hyper else "",
+            "federated_learning_params": hyper.words() if hyper else "",
             "hyper": self.hyper,
+            "round_hyper": self.of_round,
             "merging_rule": self.needed_rule or self.rules.merging,
             "data": dict(declared.data) if declared else {},
             "inputs": offers.get("inputs"),
@@ -191,10 +210,13 @@ class JobSettings:
             "formats": list(offers.get("formats", ())),
         }
 
-    def restore(self, hyper: HyperParams | None, merging: tuple[str, str, bool]) -> None:
+    def restore(
+        self, hyper: HyperParams | None, of_round: HyperParams | None, merging: tuple[str, str, bool]
+    ) -> None:
         """Take up what an earlier run saved; see `kept`."""
         rule, settled, folds = merging
-        self.use(hyper)
+        self.choose(hyper)
+        self.use(of_round)
         if rule and settled == self.rules.settled:  # else the settings were changed since, and count
             self.merge_by(rule, folds)
 
@@ -203,5 +225,6 @@ class JobSettings:
         rules = self.rules
         return {
             "hyper": self.hyper.fields() if self.hyper else None,
+            "round_hyper": self.of_round.fields() if self.of_round else None,
             "merging": [rules.by_person, rules.settled, self.folds] if rules.by_person else None,
         }

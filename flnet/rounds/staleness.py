@@ -107,7 +107,7 @@ class Staleness:
         """Train from the model held, over as many rounds as it takes; not if a training is under way already."""
         if self.behind is not None:
             return []
-        model, hyper = self._held.current, self._settings.hyper
+        model, hyper = self._held.current, self._settings.round_hyper
         assert hyper is not None
         self.behind = Behind(key, model.shared.digest)
         return [Train(key, model.full, hyper)]

@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar
 from flnet.errors import InvalidMessage, JobBusy
 from flnet.params.params import PeerId
 from flnet.protocol.effects import CancelTimer, Effect, SetTimer
-from flnet.protocol.messages import LAST_ROUND, ReportMessage, SeriesMessage
+from flnet.protocol.messages import LAST_ROUND, HyperParams, ReportMessage, SeriesMessage
 from flnet.protocol.updates import Claim, Over, Report, RoundKey
 from flnet.rounds.peers import Peers
 from flnet.rounds.settings import JobSettings, Tell
@@ -396,12 +396,14 @@ class GoalSeries:
         by: the node that was asked; with `first`, the name of the series.
         first: its first round.
         rounds: how many there are at most.
+        hyper: hyper-parameters of its rounds, as the newest start of a peer stated them; None if no start of it came.
     """
 
     by: PeerId
     first: int
     goal: Goal
     rounds: int
+    hyper: HyperParams | None = None
 
     @property
     def name(self) -> tuple[PeerId, int]:
@@ -425,6 +427,7 @@ class GoalSeries:
             means=tuple((mean.accuracy, mean.loss) for mean in progress.means),
             total_accuracy=progress.total.accuracy,
             total_loss=progress.total.loss,
+            hyper=self.hyper,
         )
 
     @classmethod
@@ -442,7 +445,7 @@ class GoalSeries:
             tuple(Score(accuracy, loss) for accuracy, loss in message.means),
             Score(message.total_accuracy, message.total_loss),
         )
-        return cls(PeerId(message.by), message.first, goal, message.rounds), progress
+        return cls(PeerId(message.by), message.first, goal, message.rounds, message.hyper), progress
 
 
 @dataclass
@@ -493,8 +496,14 @@ class Stopping:
             )
         return self._follow(GoalSeries(self.settings.my_id, first, goal, rounds), GoalProgress())
 
-    def enter_round(self, key: RoundKey, message: SeriesMessage | None) -> list[Effect]:
-        """Handle the entry into a round; the series in its start takes precedence over the one known here."""
+    def enter_round(
+        self, key: RoundKey, message: SeriesMessage | None, hyper: HyperParams | None = None
+    ) -> list[Effect]:
+        """Handle the entry into a round; the series in its start takes precedence over the one known here.
+
+        Args:
+            hyper: hyper-parameters of the round. They are those of the series, unless the start states others.
+        """
         followed = self.series is not None
         self.clear_round()
         effects: list[Effect] = [CancelTimer(NEXT)] if followed else []
@@ -507,8 +516,9 @@ class Stopping:
                 "goal_unknown", text("this round belongs to a series that is not known here: {reason}", exc)
             )
             return [*effects, told]
+        series = replace(series, hyper=series.hyper or hyper)
         if self.series is not None and self.series.name == series.name:
-            self.progress = progress
+            self.series, self.progress = replace(self.series, hyper=series.hyper), progress
             return effects
         if self.series is not None:
             effects += self._end(
@@ -630,9 +640,26 @@ class Stopping:
 
     # --- what is said and shown of it
 
+    @property
+    def hyper(self) -> HyperParams | None:
+        """The hyper-parameters of the next round of the series; where it was asked for, those of this node."""
+        series = self.series
+        is_of_peer = series is not None and series.by != self.settings.my_id
+        return (series.hyper if series and is_of_peer else None) or self.settings.hyper
+
+    @property
+    def asks_too_much(self) -> bool:
+        """Whether this node would not train in the next round of the series, which it leaves to others to start."""
+        if self.series is None or self.series.by == self.settings.my_id:
+            return False
+        return self.hyper is not None and bool(self.settings.too_much(self.hyper))
+
     def message(self) -> SeriesMessage | None:
         """The series as a start states it."""
-        return None if self.series is None else self.series.message(self.progress)
+        if self.series is None:
+            return None
+        is_usual = self.hyper == self.settings.round_hyper
+        return replace(self.series, hyper=None if is_usual else self.hyper).message(self.progress)
 
     def report(self, asked: bool = False) -> ReportMessage | None:
         """This node's report as it travels with its accuracy, the same for all; none outside a series.

@@ -133,7 +133,12 @@ class JobView(View):
     current_round: int = Field(description="the newest round entered; -1 before the first")
     fed_learn_done: Literal["Yes", "No"]
     federated_learning_params: str
-    hyper: HyperParams | None
+    hyper: HyperParams | None = Field(description="hyper-parameters of the rounds that start at this node")
+    round_hyper: HyperParams | None = Field(
+        default=None,
+        description="hyper-parameters of the newest round; null before the first, and where this node did not train "
+        "by them",
+    )
     used_hyper: HyperParams | None = Field(description="hyper-parameters that this node used in the last round")
     pre_fedavg_accuracy: Unit | None
     post_fedavg_accuracy: Unit | None

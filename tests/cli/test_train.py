@@ -68,6 +68,13 @@ def test_they_are_shown_and_changed_one_by_one_with_the_aggregation_rule(ask: Ru
     assert fake_node.posted == [{"e": 5, "u": 0.001}, {"aggregation": "median"}]
 
 
+def test_those_of_a_round_of_another_node_are_shown_where_they_differ(ask: Run, fake_node: FakeNode) -> None:
+    fake_node.views = [job(hyper=HYPER, round_hyper=HYPER, current_round=3)]
+    assert "round 3" not in ask("params", "MNIST").output
+    fake_node.views = [job(hyper=HYPER, round_hyper={**HYPER, "e": 7}, current_round=3)]
+    assert "round 3 has e=7, u=0.05, b=16" in ask("params", "MNIST").output
+
+
 def test_a_job_that_has_none_yet_says_why(ask: Run, fake_node: FakeNode) -> None:
     fake_node.views = [job(hyper=None, error="no MNIST files")]
     assert "none yet: no MNIST files" in ask("params", "MNIST").output

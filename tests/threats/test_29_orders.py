@@ -56,6 +56,21 @@ def test_a_node_does_not_train_what_a_peer_orders_without_measure(mesh: Harness)
     assert hostile.history()[1]["contributors"] == ["n0", "n1"]
 
 
+def test_what_a_peer_orders_counts_for_its_round_alone(mesh: Harness) -> None:
+    hostile, node = mesh.nodes
+    usual, theirs = node.job()["hyper"], {"e": 1, "u": 100.0, "b": 3}
+    order = {"trainerId": "SLOW", "federatedLearningParams": theirs}
+    assert hostile.http.post("/training/trigger", json=order).status_code == 202
+    until(lambda: node.job()["round_hyper"] == theirs, "the round of the other node")
+    until(lambda: bool(node.history() and hostile.history()), "the end of the round on both")
+    assert node.history()[0]["used_hyper"] == theirs
+    assert node.job()["hyper"] == usual
+    assert node.trigger().status_code == 202
+    until(lambda: len(node.history()) == 2 and len(hostile.history()) == 2, "a round of this node")
+    assert [made.history()[1]["used_hyper"] for made in mesh.nodes] == [usual, usual]
+    assert hostile.job()["hyper"] == theirs  # its own person chose them
+
+
 DEAF_TRAINER = SLOW_TRAINER.replace("while not GO.exists():", "while True:").replace(
     "task.progress(done, done + 1)", ""
 )

@@ -135,6 +135,19 @@ async def test_the_form_holds_the_values_that_are_in_force(client: Client, node:
     assert (first["e"], first["u"], first["b"]) == ("2", "1e-05", "64")
 
 
+async def test_the_hyper_parameters_of_a_peers_round_and_those_of_this_node_are_told_apart(
+    client: Client, node: FakeNode
+) -> None:
+    words = "Learning Rate: 0.25, Epochs: 5, Batch size: 16"
+    assert "In rounds that start here" not in (await load(client)).text
+    node.jobs["MNIST"].more = {"round_hyper": {"e": 5, "u": 0.25, "b": 16}}
+    shown = await (await client.get("/")).get_data(as_text=True)
+    assert f"<dt>Fed. Learning Params</dt><dd>{words}</dd>" in shown
+    mine = "Learning Rate: 1e-05, Epochs: 2, Batch size: 64"
+    assert f"<dt>In rounds that start here</dt><dd>{mine}</dd>" in shown
+    assert 'name="e" value="2"' in shown  # the form changes those of this node
+
+
 async def test_several_rounds_can_be_asked_for(client: Client) -> None:
     _, location = await press(client, trainerId="MNIST", rounds="3")
     assert "Round 0 of MNIST has been started." in (await load(client, location)).text
