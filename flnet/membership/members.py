@@ -318,8 +318,20 @@ def hear(s: MeshState, news: News, *, is_certain: bool = False) -> list[Effect]:
     if now.alive:
         return effects
     s.prober.forget(peer)
-    retry = [s.announcer.retry(now.peer.address)] if now.state is State.DEAD else []  # its accusers may go, too
-    return [*effects, *retry]
+    return [*effects, *try_again(s, peer, is_certain=is_certain)]
+
+
+def try_again(s: MeshState, peer: PeerId, *, is_certain: bool = False) -> list[Effect]:
+    """Keep announcing this node to a member that is gone: whoever said so may be wrong, or go too.
+
+    Args:
+        is_certain: whether the member itself said so; one that left is not called then.
+    """
+    member = s.roster.known.get(peer)
+    if member is not None and member.state is State.LEFT and not is_certain:
+        s.roster.doubt_that_left(peer)
+        member = s.roster.known[peer]
+    return [s.announcer.retry(member.peer.address)] if member is not None and member.may_be_back else []
 
 
 def must_ask(s: MeshState, member: Member, claim: Status) -> bool:
@@ -372,9 +384,7 @@ def is_gone(s: MeshState, peer: PeerId) -> list[Effect]:
     if doubted.move is not None:
         return meet(s, *doubted.move)
     s.prober.forget(peer)
-    effects = s.roster.hear(news_of(member.peer, doubted.claim))
-    is_dead = peer in s.roster.known and s.roster.known[peer].state is State.DEAD
-    return [*effects, s.announcer.retry(member.peer.address)] if is_dead else effects
+    return [*s.roster.hear(news_of(member.peer, doubted.claim)), *try_again(s, peer)]
 
 
 def accused(s: MeshState, claim: Status, by: str) -> list[Effect]:
@@ -441,7 +451,7 @@ def announced(s: MeshState, event: AnnounceReceived) -> list[Effect]:
     heard = hear_all(s, event.members, PeerId(peer.id))
     reply = AnnounceReply(announce_yourself_to_peers=lacks[:MAX_PEERS], i_am=s.me, accepts=accepts)
     if event.incarnation is not None:
-        news = list(s.all_news())
+        news = [own_end(s)] if s.left else list(s.all_news())
         reply = reply.model_copy(update={"incarnation": s.incarnation, "members": news, "key": s.key})
     return [Answer(reply), *met, *heard, *announce_to(s, s.announcer.new_among(known))]
 
@@ -462,6 +472,8 @@ def answered(s: MeshState, event: AnnounceAnswered) -> list[Effect]:
         return []
     s.joined = True
     asked = event.address
+    if any(item.id == event.peer.id and item.state == State.LEFT.value for item in event.members):
+        return hear_all(s, event.members, PeerId(event.peer.id), asked=event.peer.address == asked)
     met = meet_unless_doubtful(s, event.peer, event.accepts, event.incarnation or 0, event.key, asked)
     if event.peer.address == asked:
         s.roster.prove(PeerId(event.peer.id))
@@ -480,9 +492,7 @@ def unanswered(s: MeshState, address: str, reason: str, code: str = "") -> list[
     if code == IdTaken.code:
         again = [*(effect for effect in again if isinstance(effect, SetTimer)), *refused(s, address, reason)]
     owner = next((m for m in s.roster if m.peer.address == address), None)
-    if owner is None or owner.state is State.DEAD:
-        return again
-    if code == IdTaken.code:
+    if owner is None or owner.may_be_back or code == IdTaken.code:
         return again
     s.announcer.failures.pop(address, None)  # a member: probes say what becomes of it
     return check(s, PeerId(owner.peer.id))
@@ -544,8 +554,11 @@ def probed(s: MeshState, event: ProbeReceived) -> list[Effect]:
     else:
         effects += heard_from(s, event)
     newest = s.roster.gossip.take(repeats(s.roster.size), first=caller)
+    member = s.roster.known.get(caller)
+    if member is not None and not member.alive and all(PeerId(news.id) != caller for news in newest):
+        newest = [member.news(), *newest]  # one that left and is there again can show it
     if s.left:
-        newest = [news_of(s.me, Status(State.LEFT, s.incarnation)), *newest]
+        newest = [own_end(s), *newest]
     return [Answer(ProbeReply(i_am=s.me, incarnation=s.incarnation, news=newest, key=s.key)), *effects]
 
 
@@ -606,9 +619,13 @@ def probe_failed(s: MeshState, event: ProbeFailed) -> list[Effect]:
 def leave(s: MeshState) -> list[Effect]:
     """Tell everybody that this node goes."""
     s.left = True
-    gone = news_of(s.me, Status(State.LEFT, s.incarnation))
-    message = Probe(i_am=s.me, incarnation=s.incarnation, news=[gone], key=s.key)
+    message = Probe(i_am=s.me, incarnation=s.incarnation, news=[own_end(s)], key=s.key)
     return [CancelTimer(TICK), *(SendProbe(peer, message, s.pauses.probe) for peer in s.roster.alive)]
+
+
+def own_end(s: MeshState) -> News:
+    """What a node that goes says of itself."""
+    return news_of(s.me, Status(State.LEFT, s.incarnation))
 
 
 # --- a pinned mesh

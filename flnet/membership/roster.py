@@ -88,6 +88,7 @@ class Member:
         accusers: nodes that found by themselves that it does not answer.
         key: its public key, the first one that came with its name.
         is_proven: whether it ever answered this node at its address; anybody can announce any address.
+        is_hearsay: whether it left according to others only, who may be wrong or lie.
     """
 
     peer: Peer
@@ -98,6 +99,7 @@ class Member:
     accusers: frozenset[PeerId] = frozenset()
     key: str | None = None
     is_proven: bool = False
+    is_hearsay: bool = False
 
     @property
     def state(self) -> State:
@@ -108,6 +110,11 @@ class Member:
     def alive(self) -> bool:
         """Whether rounds count on it."""
         return self.standing.state.takes_part
+
+    @property
+    def may_be_back(self) -> bool:
+        """Whether this node keeps announcing itself to the member, for it may be there after all."""
+        return self.state is State.DEAD or (self.state is State.LEFT and self.is_hearsay)
 
     def news(self, by: PeerId | None = None) -> News:
         """The news about the member."""
@@ -401,6 +408,10 @@ class Roster:
         if member is not None and not member.is_proven:
             self._put(replace(member, is_proven=True))
 
+    def doubt_that_left(self, peer_id: PeerId) -> None:
+        """Note that a member left according to others only."""
+        self._put(replace(self.known[peer_id], is_hearsay=True))
+
     def reads(self, peer_id: PeerId, accepts: frozenset[str]) -> None:
         """Note which forms of parameters a member reads."""
         if peer_id in self.known:
@@ -438,6 +449,7 @@ class Roster:
             reason=reason,
             since=member.since if same and standing.state is not State.SUSPECT else self.tick,  # a new accusation
             accusers=frozenset({by} if by else ()),
+            is_hearsay=False,
         )
         self._put(now)
         self.gossip.add(now.news(by))

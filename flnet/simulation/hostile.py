@@ -133,7 +133,7 @@ class HostileMember(SimulatedNode):
             number = self._rng.choice((*numbers, *eras, LAST_ROUND // 2))
             kind = self._rng.choice((StartTraining, StartTraining, ModelParams, Accuracy))
             message = self._message(kind, victim, number, digest=NOBODY, **_required(kind))
-            self._say(victim, message, self._sound_params())
+            self.say(victim, message, self._sound_params())
 
     def lie_about_bases(self) -> None:
         """Start the next round from a model that claims to be the mesh's best."""
@@ -152,7 +152,7 @@ class HostileMember(SimulatedNode):
             }
             is_inline = served >= 0.6 and rng.random() < 0.7
             message = self._message(StartTraining, victim, own + 1, **fields)
-            self._say(victim, message, params if is_inline else None)
+            self.say(victim, message, params if is_inline else None)
 
     def lie_about_accuracy(self) -> None:
         """Claim a perfect average of many updates."""
@@ -168,7 +168,7 @@ class HostileMember(SimulatedNode):
                 "report": self._report() if rng.random() < 0.3 else None,
             }
             message = self._message(Accuracy, victim, number, **fields)
-            self._say(victim, message, params if rng.random() < 0.5 else None)
+            self.say(victim, message, params if rng.random() < 0.5 else None)
 
     def lie_about_members(self) -> None:
         """Tell news of members that are wrong, with probes or announcements."""
@@ -196,14 +196,14 @@ class HostileMember(SimulatedNode):
                     members=news,
                     key=self.core.members.key,
                 )
-            self._say(victim, message)
+            self.say(victim, message)
 
     def invent_members(self) -> None:
         """Announce many nodes that do not exist, or names of others, at addresses that may be others'."""
         for victim in self._some():
             for _ in range(self._rng.choice(NAMES)):
                 me = self._invented_peer()
-                self._say(
+                self.say(
                     victim, Announce(i_am=me, accepts=(), incarnation=0, members=[], key=self.core.members.key)
                 )
 
@@ -224,7 +224,7 @@ class HostileMember(SimulatedNode):
                 "choice": rng.choice((None, left_out, mine)),
                 "digest": rng.choice((victim.job.held.digest, NOBODY)),
             }
-            self._say(victim, self._message(StartTraining, victim, number, **fields))
+            self.say(victim, self._message(StartTraining, victim, number, **fields))
 
     def storm(self) -> None:
         """Start one round after the other, faster than any can be trained."""
@@ -235,7 +235,7 @@ class HostileMember(SimulatedNode):
             for victim in victims:
                 if not victim.is_dead and not self.is_dead:
                     digest = victim.job.held.digest
-                    self._say(victim, self._message(StartTraining, victim, victim.job.number + 1, digest=digest))
+                    self.say(victim, self._message(StartTraining, victim, victim.job.number + 1, digest=digest))
             if left:
                 self._world.clock.after(pause, lambda: again(left - 1), background=True)
 
@@ -260,13 +260,13 @@ class HostileMember(SimulatedNode):
                 "declined": "no" if rng.random() < 0.15 else None,
                 "late": rng.choice((None, None, True)),
             }
-            self._say(victim, self._message(ModelParams, victim, number, **fields), None if is_served else params)
+            self.say(victim, self._message(ModelParams, victim, number, **fields), None if is_served else params)
 
     def report(self) -> None:
         """Report in a series of others that it is over, or never will be."""
         for victim in self._some():
             fields = {"accuracy": 1.0, "contributors": 1, "digest": NOBODY, "report": self._report()}
-            self._say(victim, self._message(Accuracy, victim, victim.job.number, **fields))
+            self.say(victim, self._message(Accuracy, victim, victim.job.number, **fields))
 
     def forge(self) -> None:
         """Forge its own messages and answers for a while."""
@@ -337,7 +337,7 @@ class HostileMember(SimulatedNode):
             changes.setdefault("run", f"run of {self.id} {self.starts}")
         return own.model_copy(update=changes)
 
-    def _say(self, victim: SimulatedNode, message: Message, params: Params | None = None) -> None:
+    def say(self, victim: SimulatedNode, message: Message, params: Params | None = None) -> None:
         """Send a message to a node; a node that does not know this one gets an announcement first."""
         network = self._world.network
         try:
@@ -388,10 +388,6 @@ class HostileMember(SimulatedNode):
     def _news(self) -> News:
         rng, about = self._rng, self._rng.choice((self._member(), self._member(), self._invented_peer()))
         state = rng.choice(STATES)
-        if self._world.network.cuts and state == "left":
-            state = (
-                "dead"  # who cannot be asked meanwhile is held for left, and is back only when it announces itself
-            )
         by = rng.choice((None, self.id, self._member().id))
         return News(id=about.id, ip=about.ip, port=about.port, state=state, incarnation=self._incarnation(), by=by)
 

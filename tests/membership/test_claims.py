@@ -6,10 +6,19 @@ import pytest
 
 from flnet.membership.roster import MOST_STEP, State, Status
 from flnet.params.params import PeerId
-from flnet.protocol.effects import Answer, Effect, TellJobs
-from flnet.protocol.events import AnnounceReceived, Leaving, ProbeAnswered, ProbeFailed, ProbeReceived
-from flnet.protocol.messages import MAX_INCARNATION, News, ProbeReply, StateWord
-from tests.membership.meshes import at, at_news, kinds, members, of, probes, silence, tick
+from flnet.protocol.effects import Answer, Effect, SetTimer, TellJobs
+from flnet.protocol.events import (
+    AnnounceAnswered,
+    AnnounceFailed,
+    AnnounceReceived,
+    Leaving,
+    ProbeAnswered,
+    ProbeFailed,
+    ProbeReceived,
+    TimerFired,
+)
+from flnet.protocol.messages import MAX_INCARNATION, AnnounceReply, News, ProbeReply, StateWord
+from tests.membership.meshes import address, announced, at, at_news, kinds, members, of, probes, silence, tick
 
 A, B = PeerId("a"), PeerId("b")
 GONE: tuple[StateWord, ...] = ("dead", "left")
@@ -61,11 +70,51 @@ def test_a_member_that_does_not_answer_is_gone_as_claimed(state: StateWord) -> N
     assert m.state.doubted == {}
 
 
-def test_a_member_that_says_where_it_was_asked_that_it_left_is_gone() -> None:
+def test_a_member_that_says_where_it_was_asked_that_it_left_is_gone_and_not_called_any_more() -> None:
     m = members("m", "a", "b")
     m.receive(said(at_news("a", "left", 0), by="a"))
     effects = m.receive(ProbeAnswered(A, None, 0, (at_news("a", "left", 0),)))
     assert kinds(effects) == ["peer_left"]
+    assert of(SetTimer, effects) == []
+    assert of(SetTimer, m.receive(AnnounceFailed(address("a"), ""))) == []
+
+
+def test_a_member_that_left_according_to_others_is_called_until_it_answers() -> None:
+    m = members("m", "a", "b")
+    m.receive(said(at_news("a", "left", 0)))
+    (timer,) = of(SetTimer, m.receive(ProbeFailed(A, None, "no connection")))
+    for _ in range(20):
+        assert announced(m.receive(TimerFired(timer.name))) == [address("a")]
+        (timer,) = of(SetTimer, m.receive(AnnounceFailed(address("a"), "no connection")))
+    m.receive(TimerFired(timer.name))
+    effects = m.receive(AnnounceAnswered(address("a"), at("a"), incarnation=0))
+    assert [tell.alive for tell in of(TellJobs, effects)] == [True]
+    assert m.known[A].standing == Status(State.ALIVE, 1)
+
+
+def test_a_member_that_goes_is_not_taken_back_when_it_is_called() -> None:
+    m, other = members("m", "a"), members("a", "m")
+    other.receive(Leaving())
+    (answer,) = of(Answer, other.receive(AnnounceReceived(at("m"), incarnation=0)))
+    assert isinstance(answer.message, AnnounceReply)
+    (left,) = answer.message.members or []
+    assert (left.id, left.state) == ("a", "left")
+    m.receive(AnnounceAnswered(address("a"), at("a"), incarnation=0, members=(left,)))
+    assert m.known[A].state is State.LEFT
+
+
+def test_a_member_that_is_held_for_left_is_told_so_when_it_calls_and_is_taken_back_when_it_denies_it() -> None:
+    m, other = members("m", "a", "b"), members("a", "m")
+    m.receive(said(at_news("a", "left", 0)))
+    m.receive(ProbeFailed(A, None, "no connection"))
+    while len(m.state.roster.gossip):
+        m.state.roster.gossip.take(1)  # it has heard of it too often already
+    (answer,) = of(Answer, m.receive(ProbeReceived(at("a"))))
+    assert isinstance(answer.message, ProbeReply)
+    other.receive(ProbeAnswered(PeerId("m"), None, 0, tuple(answer.message.news)))
+    assert other.state.incarnation == 1
+    m.receive(ProbeReceived(at("a"), incarnation=other.state.incarnation))
+    assert m.known[A].standing == Status(State.ALIVE, 1)
 
 
 def test_a_node_that_left_says_so_to_who_asks() -> None:

@@ -214,8 +214,8 @@ def said(*news: News) -> ProbeReceived:
     return ProbeReceived(at("b"), news=news)
 
 
-@pytest.mark.parametrize(("state", "tried"), [("dead", True), ("left", False), ("suspect", False)])
-def test_who_is_dead_by_hearsay_is_tried_again(state: StateWord, tried: bool) -> None:
+@pytest.mark.parametrize(("state", "tried"), [("dead", True), ("left", True), ("suspect", False)])
+def test_who_is_gone_by_hearsay_is_tried_again(state: StateWord, tried: bool) -> None:
     m = members("m", "a", "b")
     miss(m, A)
     timers = of(SetTimer, m.receive(said(at_news("a", state, 0))))

@@ -7,8 +7,10 @@ from random import Random
 import numpy as np
 import pytest
 
+from flnet.membership.roster import State
 from flnet.params.params import Params, PeerId
 from flnet.protocol.effects import Publish
+from flnet.protocol.messages import News, Probe
 from flnet.simulation.__main__ import main
 from flnet.simulation.hostile import MOVES, HostileCore
 from flnet.simulation.hostile_play import (
@@ -76,6 +78,28 @@ def test_a_forging_member_claims_a_perfect_model_and_then_behaves_again() -> Non
     assert isinstance(core, HostileCore) and core.served
     cluster.hostile.be_silent()
     idle(cluster)
+
+
+def test_news_that_others_left_separate_nobody_for_longer_than_a_cut() -> None:
+    cluster = mesh()
+    names = list(cluster.nodes)
+    cluster.cut([A], names[1:])
+    hostile = cluster.hostile
+    for teller, other in ((A, B), (B, A), (names[2], A), (A, names[2])):
+        news = News(
+            id=other, port=4000, state="left", incarnation=cluster.nodes[other].core.members.state.incarnation
+        )
+        hostile.say(cluster.nodes[teller], Probe(i_am=hostile.core.me, news=[news], key=hostile.core.members.key))
+    cluster.run_for(0.2)
+    cluster.remove_hostile()
+    cluster.run_for(20)
+    assert cluster.nodes[A].core.members.known[B].state is State.LEFT
+    assert cluster.nodes[B].core.members.known[A].state is State.LEFT
+    cluster.heal()
+    cluster.run_for(60)
+    assert all(
+        node.core.members.known[other].alive for node in cluster.alive for other in names if other != node.id
+    )
 
 
 def test_equal_seeds_give_equal_runs() -> None:
