@@ -53,6 +53,7 @@
         ├── PeerUnreachable            no connection
         │   └── StrangerThere          the key of the node at that address is not accepted; nothing was sent
         ├── PeerTimeout                no answer in time
+        ├── TooManyWaiting             not sent, as many messages wait for peers that do not answer
         ├── OtherMeshThere             a node of a mesh with another name answered
         ├── PeerRefused                the peer answered with an error
         └── Challenged                 the peer named whom a request has to be signed for; sign and repeat
@@ -572,6 +573,12 @@ class PeerTimeout(TransportError):
     """The peer did not answer in time."""
 
     code = "peer_timeout"
+
+
+class TooManyWaiting(TransportError):
+    """A message was not sent: too many wait for peers that do not answer."""
+
+    code = "too_many_waiting"
 
 
 class OtherMeshThere(TransportError):

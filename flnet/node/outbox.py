@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,7 @@ from flnet.errors import (
     PeerError,
     PeerRefused,
     StrangerThere,
+    TooManyWaiting,
     TransportError,
 )
 from flnet.membership.members import Members
@@ -78,6 +80,7 @@ from flnet.wire.transport import CONTROL_BYTES, Reply, Transport, parsed
 
 PUSH_BYTES = 1024 * 1024  # of an update: smaller ones are sent at once, larger ones are fetched when there is room
 IN_FLIGHT = 16  # sends at once; more only queue in the network
+MOST_WAITING = 1024  # sends to peers that do not answer: four messages to as many peers as a mesh may have
 FETCHES = 4  # at once, of all jobs
 ANSWERS: Mapping[str, type[Message]] = {  # to messages of a round; the others get an empty one
     Accuracy.path: AccuracyReply,
@@ -99,6 +102,77 @@ def goes_along(
     if params is None or SAFETENSORS not in accepts:
         return True
     return isinstance(message, ModelParams) and params.nbytes <= push_bytes
+
+
+class SendingPlaces:
+    """Limits the sends that are under way, so that peers that do not answer hold up nobody but each other.
+
+    Such a peer keeps its place for the whole timeout of a request. Peers that never answered this node (anybody can
+    announce any address) and those whose last message was not answered have places of their own.
+    """
+
+    def __init__(self, members: Members, most_waiting: int = MOST_WAITING) -> None:
+        """Args:
+        most_waiting: sends to peers that do not answer, of which further ones fail.
+        """
+        self._members, self._most_waiting = members, most_waiting
+        self._answering, self._silent, self._unproven = (asyncio.Semaphore(IN_FLIGHT) for _ in range(3))
+        self._unanswered: frozenset[PeerId] = frozenset()
+        self._waiting = 0
+
+    @asynccontextmanager
+    async def of(self, peer: PeerId) -> AsyncIterator[None]:
+        """Wait for a place for a message to this peer, and keep it meanwhile.
+
+        Raises:
+            TooManyWaiting: there is none soon.
+        """
+        places = self._places_of(peer)
+        if places is not self._answering:
+            await self._wait(places)
+        else:
+            await places.acquire()
+        try:
+            yield
+        except TransportError:
+            known = self._members.known
+            self._unanswered = frozenset(one for one in (*self._unanswered, peer) if one in known)
+            raise
+        finally:
+            places.release()
+        self._unanswered -= {peer}
+
+    def _places_of(self, peer: PeerId) -> asyncio.Semaphore:
+        member = self._members.known.get(peer)
+        if member is None or not member.is_proven:
+            return self._unproven
+        return self._silent if peer in self._unanswered else self._answering
+
+    async def _wait(self, places: asyncio.Semaphore) -> None:
+        if self._waiting >= self._most_waiting:
+            raise TooManyWaiting(text("too many messages wait for peers that do not answer"))
+        self._waiting += 1
+        try:
+            await places.acquire()
+        finally:
+            self._waiting -= 1
+
+
+class SharedBody:
+    """The body of a message, made once for all its receivers when the first of them gets its turn."""
+
+    def __init__(self, make: Callable[[], Awaitable[tuple[bytes | Blob, str]]]) -> None:
+        """Args:
+        make: encodes it; returns it with its content type.
+        """
+        self._make = make
+        self._made: asyncio.Future[tuple[bytes | Blob, str]] | None = None
+
+    async def get(self) -> tuple[bytes | Blob, str]:
+        """The body and its content type."""
+        if self._made is None:
+            self._made = asyncio.ensure_future(self._make())
+        return await asyncio.shield(self._made)
 
 
 class Outbox:
@@ -125,7 +199,7 @@ class Outbox:
         self._buffers, self._traffic, self._distances = buffers, traffic, distances
         self._transport, self._wire, self._members, self._deliver = transport, wire, members, deliver
         self._json, self._announcer = JsonCodec(), AnnouncementSender(transport, members)
-        self._slots = asyncio.Semaphore(IN_FLIGHT)
+        self._places = SendingPlaces(members)
         self._fetches = asyncio.Semaphore(FETCHES)
 
     async def send(self, owner: TrainerId, effect: Send) -> None:
@@ -231,12 +305,10 @@ class Outbox:
     async def _send_group(
         self, owner: TrainerId, peers: Sequence[PeerId], packet: Packet, accepts: frozenset[str]
     ) -> None:
-        body, content_type = await self._wire.write(packet, accepts)
-        await asyncio.gather(*(self._send_one(owner, peer, packet, body, content_type) for peer in peers))
+        encoded = SharedBody(partial(self._wire.write, packet, accepts))
+        await asyncio.gather(*(self._send_one(owner, peer, packet, encoded) for peer in peers))
 
-    async def _send_one(
-        self, owner: TrainerId, peer: PeerId, packet: Packet, body: bytes | Blob, content_type: str
-    ) -> None:
+    async def _send_one(self, owner: TrainerId, peer: PeerId, packet: Packet, encoded: SharedBody) -> None:
         message = packet.message
         assert isinstance(message, JobMessage)
         key = RoundKey(message.round, PeerId(message.initiator or message.i_am.id))
@@ -246,7 +318,8 @@ class Outbox:
             return
         limit = self._wire.landing_limit(owner) if isinstance(message, Accuracy | AskVersion) else CONTROL_BYTES
         try:
-            async with self._slots:
+            async with self._places.of(peer):
+                body, content_type = await encoded.get()
                 reply = await self._transport.send(address, message.path, body, content_type, limit)
                 if reply.status == UNSUPPORTED_MEDIA_TYPE and content_type == BINARY_TYPE:
                     # It came back with another FLNET_WIRE, and its new announcement has not arrived here.
@@ -259,6 +332,9 @@ class Outbox:
                         None, await self._announcer.announce(self._members.introduction(address), self.trust)
                     )
                     reply = await self._transport.send(address, message.path, body, content_type, limit)
+        except TooManyWaiting as exc:
+            self._deliver(owner, SendFailed(peer, message.path, key, str(exc)))
+            return
         except TransportError as exc:
             self._deliver(owner, SendFailed(peer, message.path, key, str(exc)))
             self._deliver(None, ContactLost(peer, str(exc)))

@@ -14,11 +14,13 @@ import pytest
 from flnet.membership.members import Members
 from flnet.membership.roster import PLACES_PER_ADDRESS
 from flnet.membership.state import MeshState
+from flnet.node.outbox import IN_FLIGHT
 from flnet.protocol.events import AnnounceReceived, ProbeReceived
 from flnet.protocol.messages import MAX_PEERS, News, Peer
 from tests.helpers import peer
 from tests.mesh_name import MESH_HEADERS
-from tests.processes.harness import RealNode, harness
+from tests.ports import free_port
+from tests.processes.harness import RealNode, harness, until
 from tests.threats.stranger import MEGA, peak, post, target
 
 FLOOD = 100_000
@@ -91,6 +93,26 @@ def test_one_address_takes_no_more_than_its_places_and_none_of_a_member(tmp_path
         states = flooded.states()
     assert states[member.name] == "alive"
     assert 2 <= len(states) <= 1 + PLACES_PER_ADDRESS
+
+
+@pytest.mark.slow
+def test_nobody_waits_for_nodes_that_were_announced_and_never_answer(tmp_path: Path) -> None:
+    """A request to one of them lasts ten minutes here, and more of them come before the other member than fit."""
+    with harness(tmp_path) as made:
+        made.go()
+        patient = {"REQUEST_TIMEOUT_IN_SECONDS": "600", "WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG": "5"}
+        flooded, member = (made.start(**patient) for _ in range(2))
+        made.ready()
+        for number in range(3 * IN_FLIGHT):
+            me = {"id": f"a{number}", "ip": "127.0.0.1", "port": free_port()}
+            assert post(flooded, "/announce", json.dumps({"iAm": me, "incarnation": 0}).encode())[0] == 201
+
+        def trained_together() -> bool:
+            if flooded.job()["phase"] == "IDLE":
+                flooded.trigger()
+            return any(set(record["contributors"]) == {"n0", "n1"} for record in member.history())
+
+        until(trained_together, "a round of both")
 
 
 @pytest.mark.slow
