@@ -65,11 +65,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import ClassVar
 
 from flnet.fingerprints import short
-from flnet.text import joined, restored, text
+from flnet.text import Text, joined, restored, text
 
 
 class FlnetError(Exception):
@@ -613,17 +613,30 @@ class PeerRefused(TransportError):
 
     @classmethod
     def read(cls, status: int, body: bytes) -> PeerRefused:
-        """Read an error from an answer; an answer in another form is quoted in part."""
+        """Read an error from an answer. Only the words of a node are shown.
+
+        Another service may be at the address: whoever named it is not to read here what that service answers.
+        """
         try:
             fields = json.loads(body)
         except (ValueError, RecursionError):
             fields = None
         if not isinstance(fields, dict) or not isinstance(fields.get("error"), str):
-            return cls(status, "unknown", ascii(body[:200].decode(errors="replace")))
+            fields = {"error": ""}
+        code, message = fields["error"], restored(str(fields.get("message", ""))[:500], fields.get("text"))
+        if code not in _codes() and not isinstance(message, Text):
+            return cls(status, "unknown", text("this is not the answer of a node"))
         current = fields.get("round")
         round = current if type(current) is int and 0 <= current <= 2**53 else None
-        message = restored(str(fields.get("message", "")), fields.get("text"))
-        return cls(status, fields["error"][:64], message[:500], round)
+        return cls(status, code[:64], message, round)
+
+
+def _codes() -> Collection[str]:
+    """The codes with which nodes refuse; nodes of later versions may have more, and state their texts."""
+    kinds: list[type[FlnetError]] = [FlnetError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    return {kind.code for kind in kinds}
 
 
 class Challenged(TransportError):

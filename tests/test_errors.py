@@ -128,6 +128,30 @@ def test_the_refusal_of_a_peer_is_a_text_if_its_code_says_the_same(code: object)
     assert lying == sentence and type(lying) is str
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"SECRET",
+        b'"SECRET"',
+        b"[" * 100_000 + b"SECRET",
+        b'{"message": "SECRET"}',
+        b'{"error": {"message": "SECRET"}}',
+        b'{"error": "Not Found", "message": "SECRET", "path": "/SECRET"}',
+        b'{"error": "SECRET", "message": "SECRET", "text": "SECRET"}',
+    ],
+)
+def test_nothing_is_shown_of_what_another_service_answers(body: bytes) -> None:
+    refused = errors.PeerRefused.read(404, body)
+    assert refused.message == "answered 404 unknown: this is not the answer of a node"
+    assert "SECRET" not in f"{refused.error} {refused.answer}"
+
+
+def test_nodes_of_later_versions_are_quoted_by_their_texts() -> None:
+    sentence = text("{peer} is unknown", "b")
+    fields = {"error": "later", "message": sentence, "text": code_of(sentence)}
+    assert errors.PeerRefused.read(404, json.dumps(fields).encode()).message == "answered 404 later: b is unknown"
+
+
 # The errors that strangers meet, as they are answered.
 
 

@@ -76,6 +76,11 @@ def test_a_host_name_is_judged_by_its_address(address: str, why: str | None) -> 
     assert result is None if why is None else why in (result or "")
 
 
+@pytest.mark.parametrize("address", ["::ffff:169.254.169.254", "::ffff:0.0.0.0", "::ffff:224.0.0.1"])
+def test_ipv4_within_ipv6_is_judged_as_ipv4(address: str) -> None:
+    assert Networks(["::/0"]).refusal_of_name("some-host", address, 4000) == "no node can be there"
+
+
 def test_a_node_below_port_1024_has_peers_there() -> None:
     assert Networks(PRIVATE, port=443).refusal("10.0.0.8", 443, "10.0.0.9") is None
     assert Networks(PRIVATE, ports=[443]).refusal("10.0.0.8", 443, "10.0.0.9") is None

@@ -188,6 +188,9 @@ def test_of_an_announcement_only_what_may_be_called_is_left(checks: MessageCheck
     assert told == ["address_refused: bad at 169.254.169.254:4000 is not called: no node can be there"]
     checks.admit(HELLO, event, "10.0.0.9")
     assert len(told) == 1  # said once
+    probed = checks.admit(HELLO, ProbeReceived(CALLER, news=(news(GOOD), news(BAD))), "10.0.0.9")
+    assert isinstance(probed, ProbeReceived)
+    assert [(one.id, one.ip) for one in probed.news] == [("good", "10.0.0.8"), ("bad", None)]
 
 
 def test_what_is_said_of_this_node_is_still_heard_and_nobody_wondered_at(

@@ -38,4 +38,5 @@ async def test_chunks_of_an_older_version_are_refused(serving: Serve) -> None:
         answers = await reader.read()
         writer.close()
     assert answers.startswith(b"HTTP/1.1 400")
+    assert b"the size of the body is stated in two ways" in answers
     assert answers.count(b"HTTP/1.1") == 1

@@ -137,6 +137,31 @@ def test_nothing_of_an_answer_is_shown_to_who_named_the_address(node: RealNode, 
     assert "SECRET" not in texts(node) + node.http.get("/peers").text + node.http.get("/").text
 
 
+SERVICES = [
+    (b"404 Not Found", b"SECRET"),
+    (b"403 Forbidden", b'{"error": "SECRET", "message": "SECRET"}'),
+    (b"401 Unauthorized", b'{"timestamp": 1, "error": "Unauthorized", "message": "SECRET", "path": "/SECRET"}'),
+]
+
+
+@pytest.mark.parametrize(("status", "body"), SERVICES)
+def test_a_service_that_is_named_as_a_member_is_not_quoted_in_rounds(
+    node: RealNode, status: bytes, body: bytes
+) -> None:
+    words = b"HTTP/1.1 %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (status, len(body), body)
+    with listener(socket.AF_INET, "127.0.0.1", banner(words)) as (port, _):
+        name = f"service{port}"
+        assert announce(node, None, port, [], name) == 201
+        assert node.trigger().status_code == 202
+        told = f"{name} refused /training: this is not the answer of a node"
+        wait_until(lambda: told in texts(node), "the refusal of the service")
+        assert node.http.post("/jobs/SLOW/pause").status_code == 200
+        assert node.http.post("/jobs/SLOW/resume").status_code == 200
+    wait_until(lambda: node.job()["phase"] == "IDLE", "the end of the round")
+    paths = ("/events.jsonl", "/jobs/SLOW", "/jobs/SLOW/history", "/peers", "/")
+    assert "SECRET" not in "".join(node.http.get(path).text for path in paths)
+
+
 def test_services_of_this_machine_below_1024_and_the_node_itself_are_not_called(node: RealNode) -> None:
     for port in (22, 25, 80, 443, 631, node.port):
         assert announce(node, "127.0.0.1", port, [], f"p{port}") == 403

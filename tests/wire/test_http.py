@@ -97,6 +97,15 @@ async def test_errors_and_redirects_of_the_peer_are_replies() -> None:
             assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize(
+    "banner", [b"SSH-2.0-SECRET\r\n\r\n", b"HTTP/1.1 SECRET\r\n\r\n", b"HTTP/1.1 200 OK\r\nSECRET\r\n\r\n"]
+)
+async def test_what_is_no_http_is_not_quoted(banner: bytes) -> None:
+    async with listening(Server(banner)) as server, transport() as http:
+        with pytest.raises(PeerUnreachable, match=r"the answer is no HTTP$"):
+            await http.fetch(server.address, "/")
+
+
 async def test_a_compressed_answer_is_not_unpacked() -> None:
     bomb = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\n\x1f\x8b\x08\x00"
     async with listening(Server(bomb)) as server, transport() as http:
@@ -390,6 +399,12 @@ def test_an_address_becomes_a_url() -> None:
 def test_an_address_outside_is_none(address: str) -> None:
     with pytest.raises(NotCalled):
         PeerUrls(LAN).url(address, "/")
+
+
+@pytest.mark.parametrize("host", ["8.8.8.8", "169.254.169.254", "fe80::1", "::ffff:10.0.0.8"])
+async def test_no_connection_is_opened_to_an_address_outside(host: str) -> None:
+    with pytest.raises(NotCalled):
+        await Network(LAN).connect_tcp(host, 4000)
 
 
 def resolved(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:

@@ -37,16 +37,15 @@ async def _failed(error: Exception) -> Response:
     if isinstance(error, FlnetError):
         if isinstance(error, LocalError):
             _log.error("%s %s: %s", request.method, request.path, error, exc_info=error)
-        details = {**_shown(error.message), **error.details()}
-        if g.get("who") is Who.NODES and isinstance(error.message, Text):
-            details["text"] = code_of(error.message)  # the other node shows it in the language of its reader
+        details = {**_shown(error.message), **_coded(error.message), **error.details()}
         answer = json_answer({**details, "error": error.code, "message": error.message}, error.status)
         if seconds := details.get("retryAfter"):
             answer.headers["Retry-After"] = str(seconds)
         return answer
     if isinstance(error, HTTPException):
         code, words = error.name.lower().replace(" ", "_"), _words(error, request.method, request.path)
-        answer = json_answer({**_shown(words), "error": code, "message": words}, error.code or 500)
+        details = {**_shown(words), **_coded(words)}
+        answer = json_answer({**details, "error": code, "message": words}, error.code or 500)
         answer.headers.update(_headers_of(error))
         return answer
     _log.error("%s %s failed", request.method, request.path, exc_info=error)
@@ -69,6 +68,11 @@ def _shown(words: str) -> dict[str, object]:
     if language == ENGLISH or not request.headers.get("Accept", "").startswith("text/html"):
         return {}
     return {"shown": translate_sentence(language, words).text}
+
+
+def _coded(words: str) -> dict[str, object]:
+    """The code of a message, for another node: it shows the message as a node's, in the language of its reader."""
+    return {"text": code_of(words)} if g.get("who") is Who.NODES and isinstance(words, Text) else {}
 
 
 def _words(error: HTTPException, method: str, path: str) -> str:

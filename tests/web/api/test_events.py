@@ -4,6 +4,7 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import httpx
 import orjson
@@ -143,6 +144,12 @@ async def test_one_address_takes_no_place_of_another_and_nobody_takes_those_of_t
     for place in [*places, *places]:
         place.end()
     assert streams.open == {live.OPERATOR: 1}
+
+
+async def test_the_addresses_of_one_ipv6_network_are_one_watcher(app: Quart, client: Client) -> None:
+    live.streams_of(app).open["2001:db8::/64"] = live.MAX_STREAMS_PER_ADDRESS
+    watcher: Any = {"client": ("2001:db8::7", 5)}
+    assert (await client.get("/events", scope_base=watcher)).status_code == 503
 
 
 async def test_a_stream_that_never_begins_keeps_no_place(app: Quart, node: FakeNode) -> None:

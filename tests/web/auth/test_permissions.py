@@ -224,6 +224,16 @@ async def test_a_token_that_nobody_can_guess_is_right_wherever_wrong_ones_came_f
     assert (await client.post(ACT, scope_base=FAR, headers=bearer(token))).status_code == 200
 
 
+async def test_the_addresses_of_one_ipv6_network_are_one_caller(client: Client) -> None:
+    found = Counter[int]()
+    for number in range(2 * WRONG_TOKENS):
+        caller: Any = {"client": (f"2001:db8::{number:x}", 5)}
+        found[(await client.post(ACT, scope_base=caller, headers=bearer("x" * 20))).status_code] += 1
+    assert found == {401: WRONG_TOKENS, 429: WRONG_TOKENS}
+    other: Any = {"client": ("2001:db8:0:1::1", 5)}
+    assert (await client.post(ACT, scope_base=other, headers=bearer(TOKEN))).status_code == 200
+
+
 async def test_one_caller_acts_so_often_and_others_are_not_held_up(client: Client) -> None:
     asked = [await client.post(ACT, scope_base=FAR, headers=bearer(TOKEN)) for _ in range(ACTIONS + 9)]
     assert [answer.status_code for answer in asked] == [200] * ACTIONS + [429] * 9
