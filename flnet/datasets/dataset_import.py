@@ -344,6 +344,7 @@ class Upload:
         self._remedy = text("FLNET_MAX_IMPORT_GIGABYTES={limit} allows no more", f"{gigabytes:g}")
         self._limit = Limit(text("what came"), gigabytes * GIGABYTE, self._remedy)
         self._open: IO[bytes] | None = None
+        self._unpacked: Path | None = None
         with self._told():
             place.datasets.mkdir(parents=True, exist_ok=True)
             _sweep(place.datasets)
@@ -380,6 +381,16 @@ class Upload:
             if self._open is not None:
                 self._open.write(data)
 
+    def unpack(self) -> None:
+        """Unpack an archive. `settle` does so too; but who has to wait for that learns here what is wrong with it.
+
+        Raises:
+            ImportRefused: nothing came, or it is not safe to unpack. NoRoom: the disk is full.
+        """
+        self._close()
+        with self._told():
+            self._unpacked = self._unpacked or self._files()
+
     def settle(self) -> ImportedFolder | AddedExamples:
         """Unpack archives, and move all files into their place.
 
@@ -387,12 +398,13 @@ class Upload:
             ImportRefused: nothing came, or it is not safe to unpack. NoRoom: the disk is full.
             DataThere: there are data, and they may not be replaced.
         """
-        self._close()
         try:
+            self.unpack()
             with self._told():
+                assert self._unpacked is not None
                 if self.adds:
-                    return add_to(self.place, self._unpacked())
-                whole = self._whole()
+                    return add_to(self.place, self._unpacked)
+                whole = self._whole(self._unpacked)
                 aside = self._moved_aside()
                 try:
                     self.place.path.parent.mkdir(parents=True, exist_ok=True)
@@ -412,7 +424,7 @@ class Upload:
             self._close()
         shutil.rmtree(self._draft, ignore_errors=True)
 
-    def _unpacked(self) -> Path:
+    def _files(self) -> Path:
         """The folder of collected files, or of the unpacked archive."""
         files = [path for path in self._came.rglob("*") if path.is_file()]
         if not files:
@@ -422,9 +434,8 @@ class Upload:
         allowed = min(self._limit.size, shutil.disk_usage(self._draft).free)
         return drafted(files[0], self._draft / "new", Limit(files[0].name, allowed, self._remedy))
 
-    def _whole(self) -> Path:
-        """The folder or file that is moved into the place."""
-        whole = self._unpacked()
+    def _whole(self, whole: Path) -> Path:
+        """The folder or file that is moved into the place, of the folder of collected or unpacked files."""
         files = [path for path in whole.rglob("*") if path.is_file()]
         if self.place.is_file:
             if len(files) != 1:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ Mark = tuple[int, int]  # when a file was changed last, in nanoseconds, and its 
 
 
 class DataImports:
-    """Takes data in, one import at a time; a trainer that cannot read them gets its old ones back."""
+    """Takes data in, one import of a place at a time; a trainer that cannot read them gets its old ones back."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class DataImports:
         self._files = {file.id: file for file in files}
         self._datasets, self._gigabytes = datasets, gigabytes
         self._reload = PrepareRequest(reload=True, seconds=seconds)
-        self._turn = asyncio.Lock()
+        self._unpacking, self._turns = asyncio.Lock(), defaultdict[Path, asyncio.Lock](asyncio.Lock)
         self._running: set[asyncio.Task[Mapping[str, Any]]] = set()
 
     @property
@@ -112,7 +113,9 @@ class DataImports:
     async def _take(self, upload: Upload) -> Mapping[str, Any]:
         trainer = TrainerId(upload.place.trainer)
         try:
-            async with self._turn:
+            async with self._unpacking:  # before the wait, so that what is refused keeps nobody waiting
+                await asyncio.to_thread(upload.unpack)
+            async with self._turns[upload.place.path]:
                 await self._between_rounds(trainer)
                 before = self._core.job(trainer).settings.declaration
                 moved = await asyncio.to_thread(upload.settle)

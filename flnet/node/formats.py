@@ -24,7 +24,17 @@ from flnet.node.inbound import KINDS
 from flnet.params.blob import Blob, Bytes
 from flnet.params.params import Digest, Params, Schema, TrainerId
 from flnet.params.quantization import Encoding
-from flnet.protocol.messages import FLOAT16, INT8, SAFETENSORS, Announce, JobMessage, Message, Packet, Trigger
+from flnet.protocol.messages import (
+    ANNOUNCE_BYTES,
+    FLOAT16,
+    INT8,
+    SAFETENSORS,
+    Announce,
+    JobMessage,
+    Message,
+    Packet,
+    Trigger,
+)
 from flnet.rounds.steps import Phase
 from flnet.store.base import Store
 from flnet.text import text
@@ -60,8 +70,10 @@ class BodyFormats:
         self._blobs: OrderedDict[tuple[Digest, str | None], asyncio.Future[Blob]] = OrderedDict()
 
     def body_limit(self, path: str) -> int:
-        """Bytes that a request to this path may have: what the largest model here needs as JSON."""
-        if path in (Announce.path, Trigger.path) or path not in KINDS:
+        """Bytes that a request to this path may have: of most messages what the largest model here needs as JSON."""
+        if path == Announce.path:
+            return ANNOUNCE_BYTES
+        if path == Trigger.path or path not in KINDS:
             return CONTROL_BYTES
         return min(max([self._needs(t) for t in self._core.jobs], default=CONTROL_BYTES), self._max_body_bytes)
 

@@ -55,7 +55,7 @@ from flnet.protocol.events import (
     VersionAnswered,
 )
 from flnet.protocol.messages import (
-    ANNOUNCE_REPLY_BYTES,
+    ANNOUNCE_BYTES,
     SAFETENSORS,
     Accuracy,
     AccuracyReply,
@@ -402,7 +402,7 @@ class AnnouncementSender:
         try:
             body = self._json.encode(Packet(message))
             reply = await self._transport.send(
-                address, Announce.path, body, self._json.content_type, ANNOUNCE_REPLY_BYTES
+                address, Announce.path, body, self._json.content_type, ANNOUNCE_BYTES
             )
             if reply.status >= 400:
                 refusal = refusal_of(reply)

@@ -257,10 +257,10 @@ class Announce(Message):
     knock: bool | None = None
 
 
-# What the largest answer to Announce takes as JSON in UTF-8, where a character has up to four bytes.
+# What the largest Announce and the largest answer to it take as JSON in UTF-8, where a character has up to four bytes.
 _PEER_BYTES = 4 * MAX_NAME + MAX_HOST + 64
 _NEWS_BYTES = 2 * 4 * MAX_NAME + MAX_HOST + 512  # the rest are numbers, names of fields, and what newer nodes add
-ANNOUNCE_REPLY_BYTES = MAX_PEERS * _PEER_BYTES + 2 * MAX_PEERS * _NEWS_BYTES + 4096
+ANNOUNCE_BYTES = MAX_PEERS * _PEER_BYTES + 2 * MAX_PEERS * _NEWS_BYTES + 4096
 
 
 class AnnounceReply(Message):

@@ -31,7 +31,8 @@ from tests.helpers import params, peer
 from tests.node.mesh import trigger
 from tests.rounds.helpers import declaration
 
-ONE, TWO, BACK = TrainerId("MNIST_3_7"), TrainerId("TWO"), TrainerId("BACK")
+ONE, TWO, BACK, ELSE = TrainerId("MNIST_3_7"), TrainerId("TWO"), TrainerId("BACK"), TrainerId("ELSE")
+PLACES = {ONE: "numbers", TWO: "numbers", BACK: "numbers", ELSE: "others"}
 
 
 class Reader(Trainer):
@@ -69,24 +70,24 @@ class Readers(Mapping[str, Trainer]):
         self.folder = folder
 
     def __getitem__(self, name: str) -> Trainer:
-        return Reader(self.folder / "numbers/numbers.txt", falls_back=name == BACK)
+        return Reader(self.folder / PLACES[TrainerId(name)] / "numbers.txt", falls_back=name == BACK)
 
     def __iter__(self) -> Iterator[str]:
-        return iter((ONE, TWO, BACK))
+        return iter(PLACES)
 
     def __len__(self) -> int:
-        return 3
+        return len(PLACES)
 
 
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[NodeRuntime]:
     folder = tmp_path / "data"
     me = Peer(id="a", ip="127.0.0.1", port=4000)
-    files = [TrainerFile(name, "", place="numbers") for name in (ONE, TWO, BACK)]
+    files = [TrainerFile(name, "", place=place) for name, place in PLACES.items()]
     running = assemble(
         Settings(datasets_path=folder),
         me,
-        [ONE, TWO, BACK],
+        list(PLACES),
         pool=InlineQueue(Readers(folder)),
         transport=MemoryNetwork(random.Random(0)).transport(me.address),
         store=MemoryStore(),
@@ -181,6 +182,32 @@ async def test_an_import_waits_for_the_end_of_the_round_and_no_series_is_cut(nod
     job.series.left = 0
     with pytest.raises(UnknownTrainer):
         node.imports.begin(TrainerId("NONE"))
+
+
+async def test_who_waits_for_the_end_of_a_round_keeps_nobody_waiting_else(node: NodeRuntime) -> None:
+    await node.imports.take(upload(node, "1 2"))
+    await _until(node, lambda: node.job(ONE).phase == "IDLE")
+    node.core.jobs[ONE].receive(RoundTriggered())
+    waiting = asyncio.create_task(node.imports.take(upload(node, "5", replace=True)))
+    async with asyncio.timeout(60):
+        assert (await node.imports.take(upload(node, "3 4", ELSE)))["rows"] == {"train": 2}
+    assert not waiting.done()
+    waiting.cancel()
+
+
+async def test_an_archive_that_is_refused_does_not_wait_for_the_end_of_a_round(node: NodeRuntime) -> None:
+    await node.imports.take(upload(node, "1 2"))
+    await _until(node, lambda: node.job(ONE).phase == "IDLE")
+    node.core.jobs[ONE].receive(RoundTriggered())
+    waiting = asyncio.create_task(node.imports.take(upload(node, "5", replace=True)))
+    came = node.imports.begin(ONE, replace=True)
+    came.begin("numbers.zip")
+    came.write(b"PK no archive")
+    async with asyncio.timeout(60):
+        with pytest.raises(ImportRefused, match="cannot be unpacked"):
+            await node.imports.take(came)
+    assert not waiting.done()
+    waiting.cancel()
 
 
 async def test_a_caller_that_goes_does_not_leave_it_half_done(node: NodeRuntime, tmp_path: Path) -> None:

@@ -28,7 +28,16 @@ from flnet.node.formats import (
 from flnet.params.blob import Blob, Landing
 from flnet.params.params import Digest, Params, TrainerId
 from flnet.protocol.events import Prepared
-from flnet.protocol.messages import FLOAT16, INT8, SAFETENSORS, Announce, ModelParams, Packet
+from flnet.protocol.messages import (
+    ANNOUNCE_BYTES,
+    FLOAT16,
+    INT8,
+    SAFETENSORS,
+    Announce,
+    ModelParams,
+    Packet,
+    Trigger,
+)
 from flnet.store.memory import MemoryStore
 from flnet.wire.binary_codec import BINARY_TYPE, HEAD_LIMIT, ZSTD, BinaryCodec, decompress
 from flnet.wire.transport import CONTROL_BYTES
@@ -154,7 +163,8 @@ def test_while_a_trainer_loads_nobody_can_say_what_fits() -> None:
 def test_limits_follow_the_model_where_parameters_may_come_and_are_small_elsewhere() -> None:
     there = wire()
     assert there.body_limit(ModelParams.path) == CONTROL_BYTES + 1400 * 32 + 256
-    assert there.body_limit(Announce.path) == there.body_limit("/elsewhere") == CONTROL_BYTES
+    assert there.body_limit(Announce.path) == ANNOUNCE_BYTES
+    assert there.body_limit(Trigger.path) == there.body_limit("/elsewhere") == CONTROL_BYTES
     assert there.landing_limit(T) == there.body_limit(ModelParams.path)
 
 

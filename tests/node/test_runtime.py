@@ -237,7 +237,7 @@ async def test_peers_are_not_told_of_single_classes_of_the_own_data_nor_what_is_
 async def test_the_body_limit_follows_the_model() -> None:
     async with mesh_of(1.0) as mesh:
         node = mesh.nodes["a"]
-        assert node.body_limit("/announce") == 64 * 1024
+        assert node.body_limit("/training/trigger") == 64 * 1024
         assert node.body_limit("/training/model_params") == 64 * 1024 + 3 * 32 + 2 * 256
 
 

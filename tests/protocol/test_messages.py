@@ -29,7 +29,7 @@ from flnet.protocol.effects import (
 )
 from flnet.protocol.events import Mark, Weighed, shares
 from flnet.protocol.messages import (
-    ANNOUNCE_REPLY_BYTES,
+    ANNOUNCE_BYTES,
     MAX_INCARNATION,
     MAX_PEERS,
     MOST_ROUNDS,
@@ -469,16 +469,19 @@ def test_what_is_no_contribution_is_not_read_as_one(view: Any) -> None:
         Contribution.read(view, "T", 3, "a")
 
 
-def test_the_largest_answer_to_an_announcement_is_within_its_limit() -> None:
+def test_the_largest_announcement_and_the_largest_answer_are_within_their_limit() -> None:
     name, host = "\N{GRINNING FACE}" * MAX_NAME, "a" * 63 + ("." + "a" * 63) * 2 + "." + "a" * 61
     caller = Peer(id=name, ip=host, port=65535)
     member = News(id=name, ip=host, port=65535, state="suspect", incarnation=MAX_INCARNATION, by=name)
-    largest = AnnounceReply(
-        announce_yourself_to_peers=[caller] * MAX_PEERS,
-        i_am=caller,
-        accepts=("a" * 40,) * 16,
-        incarnation=MAX_INCARNATION,
-        members=[member] * (2 * MAX_PEERS),
-        key="A" * 43 + "=",
-    )
-    assert ANNOUNCE_REPLY_BYTES / 2 < len(JsonCodec().encode(Packet(largest))) <= ANNOUNCE_REPLY_BYTES
+    common: dict[str, Any] = {
+        "i_am": caller,
+        "accepts": ("a" * 40,) * 16,
+        "incarnation": MAX_INCARNATION,
+        "members": [member] * (2 * MAX_PEERS),
+        "key": "A" * 43 + "=",
+    }
+    for largest in (
+        Announce(my_known_peers=[caller] * MAX_PEERS, **common),
+        AnnounceReply(announce_yourself_to_peers=[caller] * MAX_PEERS, **common),
+    ):
+        assert ANNOUNCE_BYTES / 2 < len(JsonCodec().encode(Packet(largest))) <= ANNOUNCE_BYTES

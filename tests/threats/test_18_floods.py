@@ -17,6 +17,7 @@ from flnet.membership.state import MeshState
 from flnet.node.outbox import IN_FLIGHT
 from flnet.protocol.events import AnnounceReceived, ProbeReceived
 from flnet.protocol.messages import MAX_PEERS, News, Peer
+from flnet.wire.transport import CONTROL_BYTES
 from tests.helpers import peer
 from tests.mesh_name import MESH_HEADERS
 from tests.ports import free_port
@@ -120,3 +121,16 @@ def test_one_message_names_no_more_peers_than_a_mesh_has(node: RealNode) -> None
     many = [{"id": f"m{i}", "ip": "127.0.0.1", "port": 30_000 + i} for i in range(MAX_PEERS + 1)]
     body = json.dumps({"iAm": {"id": "greedy", "ip": None, "port": 29_999}, "myKnownPeers": many}).encode()
     assert post(node, "/announce", body)[0] in (413, 422, 429)
+
+
+@pytest.mark.slow
+def test_a_whole_mesh_with_long_names_is_announced_in_one_message(node: RealNode) -> None:
+    known = [
+        {"id": f"{i:064d}", "ip": f"2001:db8:85a3:8d3:1319:8a2e:370:7{i:03x}", "port": 4000}
+        for i in range(MAX_PEERS)
+    ]
+    members = [{**peer, "state": "alive", "incarnation": 0} for peer in known]
+    me = {"id": "large", "ip": None, "port": 29_998}
+    body = json.dumps({"iAm": me, "myKnownPeers": known, "incarnation": 0, "members": members}).encode()
+    assert len(body) > CONTROL_BYTES
+    assert post(node, "/announce", body)[0] == 201
