@@ -15,6 +15,7 @@ import click
 from flnet.cli.options import chosen, read_config, settings_options
 from flnet.cli.output import printable, set_up_logging
 from flnet.errors import StartError
+from flnet.names import DEFAULT_MESH
 from flnet.node.build import build_node
 from flnet.node.formats import settle
 from flnet.node.runtime import NodeRuntime
@@ -124,13 +125,18 @@ def _make_writable(folder: Path, kind: str, setting: str, check: Callable[[Path]
         raise StartError(f"{words}; set {PREFIX}{setting} to one that can") from exc
 
 
+def _name_of(settings: Settings) -> str:
+    """The name of the mesh, if it has one of its own, before the words for its mode."""
+    return "" if settings.mesh_name == DEFAULT_MESH else f"{settings.mesh_name}; "
+
+
 def greeting(node: NodeRuntime, settings: Settings, token: OperatorToken) -> str:
     """The lines that `flnet run` prints first: name, page, sign-in link, state folder and trainers."""
     jobs: list[Mapping[str, Any]] = list(node.info()["jobsInfo"])
     lines = {
         "node": node.me.id,
         "page": page_address(settings),
-        "mesh": MESHES[settings.mode] + TWO_KEYS * settings.accepts_other_mesh_key,
+        "mesh": _name_of(settings) + MESHES[settings.mode] + TWO_KEYS * settings.accepts_other_mesh_key,
         "state": settings.folder,
         "trainers": ", ".join(job["trainer_id"] for job in jobs) or "none",
     }

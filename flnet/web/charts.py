@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,8 @@ MAX_ROUNDS = 100  # the newest, in a chart
 MAX_LINES = 8  # this node's two and six peers; so many can be told apart
 BEFORE, AFTER = "pre_fedavg_accuracy", "post_fedavg_accuracy"  # figures of a record
 MAX_DOTS = 40  # of one line; more of them would hide it
+FAR = 1000  # rounds; two with nothing between them that are farther apart are drawn side by side
+DIGIT = 3  # units that a digit of a round takes on either side of its mark, or a little less
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.25)
 
 Point = tuple[int, float]  # round, and what was measured in it
@@ -150,23 +152,24 @@ def _chart(
     words: Callable[[float], str],
     level_words: Callable[[float], str],
 ) -> Chart:
-    rounds = [round for each in shown for round, _ in each.points]
-    (bottom, top, step), first, last = axis, min(rounds), max(rounds)
+    (bottom, top, step), places = axis, _places(round for each in shown for round, _ in each.points)
+    last = max(places.values())
 
-    def x(round: int) -> float:
-        return LEFT + (WIDTH - LEFT - RIGHT) * ((round - first) / (last - first) if last > first else 0.5)
+    def x(place: int) -> float:
+        return LEFT + (WIDTH - LEFT - RIGHT) * (place / last if last else 0.5)
 
     def y(value: float) -> float:
         return TOP + (HEIGHT - TOP - BOTTOM) * (top - value) / (top - bottom)
 
     lines = [
-        _line(number, each, [(x(r), y(v)) for r, v in each.points], words) for number, each in enumerate(shown)
+        _line(number, each, [(x(places[r]), y(v)) for r, v in each.points], words)
+        for number, each in enumerate(shown)
     ]
     marks = math.floor((top - bottom) / step + 0.5)
     levels = [bottom + step * mark for mark in range(marks + 1)]
     return Chart(
         tuple(lines),
-        tuple(Tick(_short(x(round)), str(round)) for round in _marked_rounds(first, last)),
+        _round_ticks(places, x),
         tuple(Tick(_short(y(level)), level_words(level)) for level in levels),
     )
 
@@ -179,12 +182,14 @@ def spark_path(points: Sequence[Point]) -> str:
     values = [value for _, value in kept]
     low, span = min(values), (max(values) - min(values)) or 1.0
     width, height = SPARK_WIDTH - 2 * SPARK_MARGIN, SPARK_HEIGHT - 2 * SPARK_MARGIN
-    first, last = kept[0][0], kept[-1][0]
-    places = [
-        (SPARK_MARGIN + width * (r - first) / (last - first), SPARK_MARGIN + height * (1 - (v - low) / span))
-        for r, v in kept
-    ]
-    return _path(places)
+    places = _places(round for round, _ in kept)
+    last = max(places.values())
+    return _path(
+        [
+            (SPARK_MARGIN + width * places[r] / last, SPARK_MARGIN + height * (1 - (v - low) / span))
+            for r, v in kept
+        ]
+    )
 
 
 def points_of(history: Sequence[Mapping[str, Any]], name: str, part: str = "") -> tuple[Point, ...]:
@@ -237,6 +242,34 @@ def _levels_from_zero(highest: float) -> tuple[float, float, float]:
     power = 10.0 ** math.floor(math.log10(highest) - 0.7)  # a fifth of the highest, or a little less
     step = next(step for step in (power * base for base in (1, 2, 5, 10, 20)) if highest / step <= 5)
     return 0.0, step * math.ceil(highest / step - 1e-9), step
+
+
+def _places(rounds: Iterable[int]) -> dict[int, int]:
+    """Places of rounds on their axis, from 0 on; what a new numbering leaves out takes no room."""
+    first, *others = sorted(set(rounds))
+    places, before = {first: 0}, first
+    for round in others:
+        places[round] = places[before] + (1 if round - before > FAR else round - before)
+        before = round
+    return places
+
+
+def _round_ticks(places: Mapping[int, int], x: Callable[[int], float]) -> tuple[Tick, ...]:
+    """The marked rounds; where some were left out, the first one of each stretch and the last one of all."""
+    rounds = list(places)
+    begins = [new for new, before in zip(rounds[1:], rounds, strict=False) if new - before > FAR]
+    if not begins:
+        return tuple(_tick(round, x(round - rounds[0])) for round in _marked_rounds(rounds[0], rounds[-1]))
+    ticks = [_tick(rounds[-1], x(places[rounds[-1]]))]
+    for round in reversed([rounds[0], *begins]):  # the newest ones first, as far as there is room
+        tick = _tick(round, x(places[round]))
+        if float(ticks[-1].at) - float(tick.at) > 2.5 * DIGIT * len(ticks[-1].label):
+            ticks.append(tick)
+    return tuple(reversed(ticks))
+
+
+def _tick(round: int, at: float) -> Tick:
+    return Tick(_short(min(at, WIDTH - DIGIT * len(str(round)))), str(round))
 
 
 def _marked_rounds(first: int, last: int) -> list[int]:

@@ -77,10 +77,11 @@ def test_a_node_that_cannot_start_says_why(
 
 
 @pytest.mark.slow
-def test_a_node_greets_serves_and_ends_cleanly(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("mesh", "shown"), [("flnet", ""), ("lab", "lab; ")])
+def test_a_node_greets_serves_and_ends_cleanly(tmp_path: Path, mesh: str, shown: str) -> None:
     port = free_port()
     (tmp_path / "flnet.toml").write_text('node_id = "from the file"\nnode_port = 1')
-    with flnet(tmp_path, "run", "--trainers", "TINY", FLNET_NODE_PORT=str(port)) as process:
+    with flnet(tmp_path, "run", "--trainers", "TINY", FLNET_NODE_PORT=str(port), FLNET_MESH_NAME=mesh) as process:
         until(lambda: answers(port), "the node")
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()
@@ -88,7 +89,7 @@ def test_a_node_greets_serves_and_ends_cleanly(tmp_path: Path) -> None:
     assert out.splitlines() == [
         "node     from the file",
         f"page     http://127.0.0.1:{port}/",
-        "mesh     open: every node that reaches this one may take part",
+        f"mesh     {shown}open: every node that reaches this one may take part",
         f"state    {tmp_path}/.flnet/node-{port}",
         "trainers TINY",
     ]

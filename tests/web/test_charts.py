@@ -51,6 +51,33 @@ def test_a_single_round_is_a_dot_in_the_middle(value: float) -> None:
     assert [tick.label for tick in chart.rounds] == ["7"]
 
 
+def test_a_new_numbering_takes_no_room_on_the_axis() -> None:
+    begun = 10**9
+    points = tuple((round, 0.5) for round in (3, 4, 5, begun, begun + 1))
+    chart = accuracy_chart([ChartSeries("a", points)])
+    assert chart is not None
+    assert [x for x, _ in chart.lines[0].dots] == ["60", "202", "344", "486", "628"]
+    assert [(tick.at, tick.label) for tick in chart.rounds] == [
+        ("60", "3"),
+        ("486", "1000000000"),
+        ("610", "1000000001"),  # so that it is not cut at the edge
+    ]
+    assert re.findall(r"[ML]([\d.]+)", spark_path(points)) == ["3", "31.5", "60", "88.5", "117"]
+
+
+def test_numbers_that_stand_too_close_are_left_out() -> None:
+    points = tuple((round, 0.5) for round in (7, *range(10**9, 10**9 + 99)))
+    chart = accuracy_chart([ChartSeries("a", points)])
+    assert chart is not None
+    assert [tick.label for tick in chart.rounds] == ["1000000000", "1000000098"]
+
+
+def test_rounds_that_were_missed_leave_their_gap() -> None:
+    chart = accuracy_chart([ChartSeries("a", ((0, 0.5), (250, 0.5), (1000, 0.5)))])
+    assert chart is not None
+    assert [x for x, _ in chart.lines[0].dots] == ["60", "202", "628"]
+
+
 def test_without_points_there_is_no_chart() -> None:
     assert accuracy_chart([]) is None
     assert accuracy_chart([ChartSeries("a", ())]) is None
