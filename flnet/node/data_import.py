@@ -11,8 +11,8 @@ import logging
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from flnet.node.core import NodeCore
 from flnet.node.event_log import EventLog
 from flnet.node.event_queue import Deliver
 from flnet.params.params import Params, TrainerId
-from flnet.protocol.events import DataChanged, Declaration
+from flnet.protocol.events import DataChanged, Declaration, Event, TrainingAsked, UpdateOffered, UpdateReceived
 from flnet.rounds.steps import Phase
 from flnet.text import joined, text
 from flnet.trainer import TrainerFile
@@ -65,12 +65,32 @@ class DataImports:
         self._datasets, self._gigabytes = datasets, gigabytes
         self._reload = PrepareRequest(reload=True, seconds=seconds)
         self._unpacking, self._turns = asyncio.Lock(), defaultdict[Path, asyncio.Lock](asyncio.Lock)
+        self._awaited: set[TrainerId] = set()  # whose round has to end before data are moved
         self._running: set[asyncio.Task[Mapping[str, Any]]] = set()
 
     @property
     def limit_bytes(self) -> int:
         """How many bytes may come."""
         return int(self._gigabytes * 1e9)
+
+    def check_round(self, trainer: TrainerId | None, event: Event) -> None:
+        """Let peers begin no further round while data wait for the end of one: rounds may follow each other without end.
+
+        Raises:
+            NotReady: the message would begin one; its sender may send it again.
+        """
+        if trainer not in self._awaited or trainer is None:
+            return
+        match event:
+            case TrainingAsked(key=key):
+                round = key
+            case UpdateReceived(update) | UpdateOffered(update):
+                round = update.key
+            case _:
+                return
+        open_round = self._core.job(trainer).key
+        if open_round is None or round.number > open_round.number:
+            raise NotReady(text("data are being imported for {trainer}; send this one again", trainer))
 
     def begin(self, trainer: TrainerId, *, replace: bool = False, add: bool = False) -> Upload:
         """Open an upload for the files of an import; pass it to `take`, or discard it.
@@ -116,9 +136,9 @@ class DataImports:
             async with self._unpacking:  # before the wait, so that what is refused keeps nobody waiting
                 await asyncio.to_thread(upload.unpack)
             async with self._turns[upload.place.path]:
-                await self._between_rounds(trainer)
-                before = self._core.job(trainer).settings.declaration
-                moved = await asyncio.to_thread(upload.settle)
+                async with self._between_rounds(trainer):
+                    before = self._core.job(trainer).settings.declaration
+                    moved = await asyncio.to_thread(upload.settle)
                 if not moved.files and before is not None:  # all of it is there already
                     return _told(trainer, moved, before, 0)
                 declaration, params = await self._proved(trainer, upload, moved)
@@ -129,8 +149,17 @@ class DataImports:
             await asyncio.to_thread(upload.discard)
         return _told(trainer, moved, declaration, added)
 
-    async def _between_rounds(self, trainer: TrainerId) -> None:
-        """Wait until no round of this job is open."""
+    @asynccontextmanager
+    async def _between_rounds(self, trainer: TrainerId) -> AsyncIterator[None]:
+        """Wait until no round of this job is open, and let peers begin none meanwhile."""
+        self._awaited.add(trainer)
+        try:
+            await self._end_of_round(trainer)
+            yield
+        finally:
+            self._awaited.discard(trainer)
+
+    async def _end_of_round(self, trainer: TrainerId) -> None:
         job = self._core.job(trainer)
         if not job.busy and job.phase is not Phase.LOADING:
             return

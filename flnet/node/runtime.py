@@ -301,6 +301,7 @@ class NodeRuntime:
         trainer, event = self.core.read(packet, caller_ip)
         event = self.checks.admit(packet.message, event, caller_ip)
         check_trusted(self.trust, packet.message, event, signer, self.me.id, caller_ip)
+        self.imports.check_round(trainer, event)
         for contact in self.core.contacts(packet):
             self.deliver(None, contact)
         answer = await self._queue.ask(trainer, event)

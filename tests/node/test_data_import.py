@@ -12,14 +12,21 @@ import numpy as np
 import pytest
 
 from flnet.datasets.dataset_import import Upload
-from flnet.errors import DataMissing, DataThere, ImportRefused, JobBusy, UnknownTrainer
+from flnet.errors import DataMissing, DataThere, ImportRefused, JobBusy, NotReady, UnknownTrainer
 from flnet.node.build import assemble
 from flnet.node.core import NodeCore
 from flnet.node.data_import import DataImports, FileArrivals, FolderWatcher, files_in
 from flnet.node.event_log import EventLog
 from flnet.node.runtime import NodeRuntime
-from flnet.params.params import Array, TrainerId
-from flnet.protocol.events import Prepared, RoundTriggered, TrainingFailed
+from flnet.params.params import Array, PeerId, TrainerId
+from flnet.protocol.events import (
+    Event,
+    Prepared,
+    RoundTriggered,
+    TrainingAsked,
+    TrainingFailed,
+    UpdateReceived,
+)
 from flnet.protocol.messages import Peer
 from flnet.rounds.steps import Phase
 from flnet.settings import Settings
@@ -27,7 +34,7 @@ from flnet.store.memory import MemoryStore
 from flnet.trainer import DataInfo, Fit, Score, Task, Trainer, TrainerFile
 from flnet.wire.memory import MemoryNetwork
 from tests.compute.inline_queue import InlineQueue
-from tests.helpers import params, peer
+from tests.helpers import HYPER, key, params, peer, update
 from tests.node.mesh import trigger
 from tests.rounds.helpers import declaration
 
@@ -193,6 +200,36 @@ async def test_who_waits_for_the_end_of_a_round_keeps_nobody_waiting_else(node: 
         assert (await node.imports.take(upload(node, "3 4", ELSE)))["rows"] == {"train": 2}
     assert not waiting.done()
     waiting.cancel()
+
+
+@pytest.mark.parametrize("brings_update", [False, True])
+async def test_peers_begin_no_round_while_data_wait_for_the_end_of_one(
+    node: NodeRuntime, brings_update: bool
+) -> None:
+    await node.imports.take(upload(node, "1 2"))
+    await _until(node, lambda: node.job(ONE).phase == "IDLE")
+    job, begins = node.core.jobs[ONE], TrainingAsked(PeerId("b"), key(7, "b"), None, HYPER)
+    event = UpdateReceived(update("b", round=7)) if brings_update else begins
+    job.receive(RoundTriggered())
+    assert job.key is not None
+    same = UpdateReceived(update("b", round=job.key.number))
+    node.imports.check_round(ONE, event)
+    taking = asyncio.create_task(node.imports.take(upload(node, "5", replace=True)))
+    await _until(node, lambda: _is_held(node, event))
+    node.imports.check_round(ONE, same)
+    node.imports.check_round(TWO, event)
+    job.receive(TrainingFailed(job.key, "no memory"))
+    node.feed.publish("round_closed", "over", ONE)
+    await taking
+    node.imports.check_round(ONE, event)
+
+
+def _is_held(node: NodeRuntime, event: Event) -> bool:
+    try:
+        node.imports.check_round(ONE, event)
+    except NotReady as exc:
+        return "data are being imported" in exc.message
+    return False
 
 
 async def test_an_archive_that_is_refused_does_not_wait_for_the_end_of_a_round(node: NodeRuntime) -> None:
