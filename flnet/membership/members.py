@@ -19,12 +19,13 @@ from flnet.membership.announcing import RETRY
 from flnet.membership.names import NameTaken, admit, disputed, forget, refused
 from flnet.membership.probing import repeats, suspicion_ticks
 from flnet.membership.roster import MOST_STEP, STATES, Member, NoPlace, State, Status, news_of
-from flnet.membership.state import Doubted, Meeting, MeshState
+from flnet.membership.state import KEPT_AHEAD, Doubted, Meeting, MeshState
 from flnet.params.params import PeerId
 from flnet.protocol.effects import (
     Answer,
     CancelTimer,
     Effect,
+    KeepIncarnation,
     Publish,
     SendAnnounce,
     SendProbe,
@@ -51,7 +52,7 @@ from flnet.protocol.events import (
     TimerFired,
     TrustChanged,
 )
-from flnet.protocol.messages import MAX_PEERS, AnnounceReply, News, Peer, Probe, ProbeReply
+from flnet.protocol.messages import MAX_INCARNATION, MAX_PEERS, AnnounceReply, News, Peer, Probe, ProbeReply
 from flnet.text import text
 
 TICK = "tick"  # timer
@@ -121,6 +122,17 @@ class Members:
         known = tuple(member.peer for member in s.roster if member.alive)[:MAX_PEERS]
         return SendAnnounce(address, known, s.incarnation, s.all_news())
 
+    def key_to_check(self, news: News) -> str | None:
+        """The key with which a claim must be signed; None if it changes nothing here, signed or not."""
+        member, speaker = self.known.get(PeerId(news.id)), news.speaker
+        if member is None or speaker is None or speaker == self.me.id or speaker in member.signatures:
+            return None
+        claim = _claim_of(news)
+        is_late = news.accuses and not member.alive
+        if is_late or (not claim.beats(member.standing) and claim != member.standing):
+            return None
+        return self.state.key_of(PeerId(speaker))
+
     def settled(self, peer: PeerId) -> bool:
         """Whether a message of this peer would tell nothing new: it is alive, or unknown."""
         member = self.known.get(peer)
@@ -143,10 +155,11 @@ class Members:
     def _react(self, event: Event) -> list[Effect]:
         s = self.state
         match event:
-            case MeshStarted(bootstrap, remembered, keys):
+            case MeshStarted(bootstrap, remembered, keys, incarnation):
                 s.roster.keys |= {peer: (key, s.roster.tick) for peer, key in keys if peer not in s.roster.known}
                 s.announcer.bootstrap, s.announcer.remembered = bootstrap, remembered
-                return [*announce_to(s, [*bootstrap, *remembered]), SetTimer(TICK, s.pauses.tick)]
+                began = raise_to(s, max(incarnation, s.incarnation))
+                return [*began, *announce_to(s, [*bootstrap, *remembered]), SetTimer(TICK, s.pauses.tick)]
             case Leaving():
                 return leave(s)
             case AnnounceReceived():
@@ -287,6 +300,12 @@ def hear_all(s: MeshState, news: Sequence[News], teller: PeerId, *, asked: bool 
     """
     if teller not in s.roster.known:
         return []
+    if s.proves_keys:  # its message proves who it is
+        return [
+            effect
+            for item in news
+            for effect in hear(s, item, is_certain=item.signature is not None or item.speaker == teller)
+        ]
     return [effect for item in news for effect in hear(s, item, is_certain=asked and item.id == teller)]
 
 
@@ -294,7 +313,8 @@ def hear(s: MeshState, news: News, *, is_certain: bool = False) -> list[Effect]:
     """Handle what a member says of another one, or of this node.
 
     Args:
-        is_certain: whether the member that it is about said it where this node called it.
+        is_certain: whether it is proven who says it: by the signature of the speaker, because the speaker itself sent
+            it in a mesh with keys, or because the member that it is about said it where this node called it.
     """
     member = s.roster.known.get(PeerId(news.id))
     if member is not None and member.is_held_for(news):
@@ -306,9 +326,42 @@ def hear(s: MeshState, news: News, *, is_certain: bool = False) -> list[Effect]:
     if member is None:
         named = Peer(id=news.id, ip=news.ip, port=news.port)
         return announce_to(s, s.announcer.new_among([named])) if claim.state is State.ALIVE else []
-    was = member.standing
+    if s.proves_keys:
+        return hear_proven(s, member, news) if is_certain else hear_unproven(s, member, news)
     if not is_certain and must_ask(s, member, claim):
         return doubt(s, peer, Doubted(claim))
+    return take_over(s, member, news, is_certain=is_certain)
+
+
+def hear_proven(s: MeshState, member: Member, news: News) -> list[Effect]:
+    """Handle a claim whose speaker is proven. An accusation makes a suspect at most, whoever was dead for its accuser."""
+    if not news.accuses:
+        return take_over(s, member, news_of(member.peer, _claim_of(news), None, news.signature), is_certain=True)
+    if not member.alive or news.by == s.my_id:
+        return []
+    return take_over(s, member, news_of(member.peer, _claim_of(news), PeerId(f"{news.by}"), news.signature))
+
+
+def hear_unproven(s: MeshState, member: Member, news: News) -> list[Effect]:
+    """Handle a claim that anybody may have invented: it is a reason to ask the member, and no more."""
+    peer, claim = PeerId(news.id), _claim_of(news)
+    if not claim.beats(member.standing) or not claim.is_plausible_after(member.standing):
+        return []
+    if member.alive:
+        return check(s, peer) if claim.state is not member.state else []
+    if claim.state is not State.ALIVE or not s.prober.may_call(peer, s.roster.tick):
+        return []
+    return announce_to(s, [member.peer.address])
+
+
+def _claim_of(news: News) -> Status:
+    """What is claimed, where claims are signed: who is dead for others is suspected here first."""
+    return Status(State.SUSPECT if news.accuses else STATES[news.state], news.incarnation)
+
+
+def take_over(s: MeshState, member: Member, news: News, *, is_certain: bool = False) -> list[Effect]:
+    """Let a claim count, and do what follows from it."""
+    peer, was = PeerId(news.id), member.standing
     effects = s.roster.hear(news)
     now = s.roster.known.get(peer)
     if now is None or now.standing == was:
@@ -393,9 +446,10 @@ def accused(s: MeshState, claim: Status, by: str) -> list[Effect]:
         return []
     incarnation = min(claim.incarnation, s.incarnation + MOST_STEP)  # further with the next claim
     if claim.state is State.ALIVE:  # somebody vouched for us
-        s.incarnation = incarnation
-        return []
-    s.incarnation = Status(claim.state, incarnation).refuted().incarnation
+        if s.proves_keys and incarnation > s.incarnation:  # others believe it only if this node signs it
+            s.roster.gossip.add(news_of(s.me, Status(State.ALIVE, incarnation)))
+        return raise_to(s, incarnation)
+    raised = raise_to(s, Status(claim.state, incarnation).refuted().incarnation)
     s.prober.doubt.more()
     s.roster.gossip.add(news_of(s.me, Status(State.ALIVE, s.incarnation)))
     words = (
@@ -403,7 +457,19 @@ def accused(s: MeshState, claim: Status, by: str) -> list[Effect]:
         if by
         else text("a peer got no answer from this node; the mesh is told that it is here")
     )
-    return [Publish("refuted", words, {"peer": by or "a peer"})]
+    return [*raised, Publish("refuted", words, {"peer": by or "a peer"})]
+
+
+def raise_to(s: MeshState, incarnation: int) -> list[Effect]:
+    """Use this incarnation from now on; where claims are signed, save a higher one for the next start.
+
+    Whatever this node has signed is then outdated when it is started again, and nobody can use it against it.
+    """
+    s.incarnation = incarnation
+    if not s.proves_keys or incarnation + KEPT_AHEAD // 2 <= s.kept:
+        return []
+    s.kept = min(incarnation + KEPT_AHEAD, MAX_INCARNATION)
+    return [KeepIncarnation(s.kept)]
 
 
 def check(s: MeshState, peer: PeerId) -> list[Effect]:
@@ -419,7 +485,7 @@ def probe(s: MeshState, to: PeerId, **fields: Any) -> Effect:
     news = s.roster.gossip.take(repeats(s.roster.size), first=to)
     member = s.roster.known[to]
     if member.state is not State.ALIVE and all(PeerId(n.id) != to for n in news):
-        news = [member.news(), *news]  # so that it can show that this is wrong
+        news = [s.roster.news(member), *news]  # so that it can show that this is wrong
     if to in s.doubted and s.doubted[to].move is None:
         news = [news_of(member.peer, s.doubted[to].claim), *news]
     message = Probe(i_am=s.me, incarnation=s.incarnation, news=news, key=s.key, **fields)
@@ -556,7 +622,7 @@ def probed(s: MeshState, event: ProbeReceived) -> list[Effect]:
     newest = s.roster.gossip.take(repeats(s.roster.size), first=caller)
     member = s.roster.known.get(caller)
     if member is not None and not member.alive and all(PeerId(news.id) != caller for news in newest):
-        newest = [member.news(), *newest]  # one that left and is there again can show it
+        newest = [s.roster.news(member), *newest]  # one that left and is there again can show it
     if s.left:
         newest = [own_end(s), *newest]
     return [Answer(ProbeReply(i_am=s.me, incarnation=s.incarnation, news=newest, key=s.key)), *effects]
@@ -570,10 +636,23 @@ def heard_from(s: MeshState, event: ProbeReceived) -> list[Effect]:
     if event.target is not None:
         effects += assist(s, event.target, caller)
     if event.reached is not None:
-        effects += [*seen(s, event.reached), *is_there(s, event.reached)]
+        effects += reached(s, event.reached, caller)
     if event.missed is not None:
         s.prober.helper_done(event.missed, caller)
     return effects
+
+
+def reached(s: MeshState, peer: PeerId, helper: PeerId) -> list[Effect]:
+    """A member answered a helper. Where claims are signed, a suspect shows itself that it is there, and nobody else."""
+    if not s.proves_keys:
+        return [*seen(s, peer), *is_there(s, peer)]
+    member = s.roster.known.get(peer)
+    if member is None or not s.prober.is_helper(peer, helper):
+        return []
+    if member.state is State.ALIVE:
+        return seen(s, peer)
+    s.prober.answered(peer)
+    return []
 
 
 def assist(s: MeshState, target: PeerId, caller: PeerId) -> list[Effect]:

@@ -159,6 +159,18 @@ class Prober:
         check = self.checks.get(peer)
         return check is not None and check.reason != ""
 
+    def is_helper(self, peer: PeerId, helper: PeerId) -> bool:
+        """Whether this node asked the helper to probe a member, and waits for what it says."""
+        check = self.checks.get(peer)
+        return check is not None and helper in check.helpers
+
+    def may_call(self, peer: PeerId, tick: int) -> bool:
+        """Note that a member that is gone is announced to now; False if it was in this tick."""
+        if self._begun.get(peer) == tick:
+            return False
+        self._begun[peer] = tick
+        return True
+
     def helper_heard(self, target: PeerId) -> None:
         """A helper took the request."""
         if check := self.checks.get(target):

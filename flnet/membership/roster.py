@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from typing import Any
@@ -89,6 +89,8 @@ class Member:
         key: its public key, the first one that came with its name.
         is_proven: whether it ever answered this node at its address; anybody can announce any address.
         is_hearsay: whether it left according to others only, who may be wrong or lie.
+        signatures: of the claims for which it has its standing, by speaker; this node's own are made when they
+            are sent.
     """
 
     peer: Peer
@@ -100,6 +102,7 @@ class Member:
     key: str | None = None
     is_proven: bool = False
     is_hearsay: bool = False
+    signatures: Mapping[PeerId, str] = field(default_factory=dict)
 
     @property
     def state(self) -> State:
@@ -118,17 +121,18 @@ class Member:
 
     def news(self, by: PeerId | None = None) -> News:
         """The news about the member."""
-        return self._news if by is None else news_of(self.peer, self.standing, by)
+        return self._news if by is None else news_of(self.peer, self.standing, by, self.signatures.get(by))
 
     @cached_property
     def _news(self) -> News:
-        return news_of(self.peer, self.standing)
+        return news_of(self.peer, self.standing, None, self.signatures.get(PeerId(self.peer.id)))
 
     def is_held_for(self, news: News) -> bool:
         """Whether news of a member is known already."""
         held = self.standing
         known = news.incarnation == held.incarnation and STATES[news.state] is held.state
-        return known and (news.by is None or news.by in self.accusers)
+        proven = news.signature is None or news.speaker in self.signatures
+        return known and proven and (news.by is None or news.by in self.accusers)
 
     def view(self) -> Mapping[str, Any]:
         """The member as JSON-ready data."""
@@ -145,10 +149,17 @@ class Member:
         }
 
 
-def news_of(peer: Peer, standing: Status, by: PeerId | None = None) -> News:
+def news_of(peer: Peer, standing: Status, by: PeerId | None = None, signature: str | None = None) -> News:
     """A claim as it travels."""
-    number = standing.incarnation
-    return News(id=peer.id, ip=peer.ip, port=peer.port, state=standing.state.value, incarnation=number, by=by)
+    return News(
+        id=peer.id,
+        ip=peer.ip,
+        port=peer.port,
+        state=standing.state.value,
+        incarnation=standing.incarnation,
+        by=by,
+        signature=signature,
+    )
 
 
 PER_MESSAGE = 32  # pieces of news in one probe
@@ -231,11 +242,12 @@ def place_of(host: str | None) -> str:
 class Roster:
     """The members, tombstones of those that died or left included."""
 
-    def __init__(self, me: PeerId, prune: bool = False) -> None:
+    def __init__(self, me: PeerId, prune: bool = False, *, signs: bool = False) -> None:
         """Args:
         prune: forget a peer at once when it is declared dead.
+        signs: whether claims are signed, as in a keyed or pinned mesh.
         """
-        self.me = me
+        self.me, self._signs = me, signs
         self.known: dict[PeerId, Member] = {}
         self.keys: dict[PeerId, tuple[str, int]] = {}  # of who is no member, and the tick since when
         self.gossip = Gossip()
@@ -264,6 +276,14 @@ class Roster:
     def all_keys(self) -> Mapping[PeerId, str]:
         """The keys of all names that have one."""
         return {peer: key for peer in (*self.known, *self.keys) if (key := self.key_of(peer)) is not None}
+
+    def news(self, member: Member) -> News:
+        """The news about a member; where claims are signed, an accusation names an accuser, who signs or has signed it."""
+        if not self._signs or member.state in (State.ALIVE, State.LEFT):
+            return member.news()
+        if self.me in member.accusers:
+            return member.news(self.me)
+        return member.news(min(member.signatures, default=None))
 
     def greet(self, peer: Peer, accepts: frozenset[str], incarnation: int, key: str | None = None) -> list[Effect]:
         """A node said who it is and where; its key is the one that its name belongs to, or the first one."""
@@ -299,7 +319,7 @@ class Roster:
             return []
         claim = Status(State.ALIVE, incarnation)
         if member.state is State.ALIVE:
-            self._put(replace(member, standing=claim))
+            self._put(replace(member, standing=claim, signatures={}))
             return []
         return self._set(member, claim if claim.beats(member.standing) else member.standing.refuted())
 
@@ -320,9 +340,11 @@ class Roster:
                 State.DEAD: text("others say so"),
                 State.LEFT: GONE,
             }
-            return self._set(member, claim, reasons.get(claim.state, ""), by)
+            return self._set(member, claim, reasons.get(claim.state, ""), by, news.signature)
         if claim == member.standing and by is not None and by not in member.accusers:
-            self._second(member, by)
+            self._second(member, by, news.signature)
+        elif claim == member.standing and self._signs and news.signature and news.speaker not in member.signatures:
+            self._sign(member, PeerId(f"{news.speaker}"), news.signature)
         return []
 
     def vouch(self, peer_id: PeerId, against: Status) -> list[Effect]:
@@ -355,7 +377,8 @@ class Roster:
     def bury(self, peer_id: PeerId) -> list[Effect]:
         """A suspect did not show in time that it is there."""
         member = self.known[peer_id]
-        return self._set(member, Status(State.DEAD, member.standing.incarnation), member.reason)
+        by = self.me if self._signs else None
+        return self._set(member, Status(State.DEAD, member.standing.incarnation), member.reason, by)
 
     def forget_old(self, ticks: int) -> None:
         """Forget those that died or left so many ticks ago, and whose name was whose."""
@@ -434,12 +457,29 @@ class Roster:
             if len(self.keys) > MAX_PEERS:
                 del self.keys[min(self.keys, key=lambda peer: self.keys[peer][1])]
 
-    def _second(self, member: Member, by: PeerId) -> None:
+    def _second(self, member: Member, by: PeerId, signature: str | None = None) -> None:
         """One more node found by itself that a suspect does not answer."""
-        self._put(replace(member, accusers=member.accusers | {by}))
-        self.gossip.add(member.news(by))
+        now = replace(member, accusers=member.accusers | {by})
+        if signature and self._signs:
+            self._sign(now, by, signature)
+            return
+        self._put(now)
+        self.gossip.add(now.news(by))
 
-    def _set(self, member: Member, standing: Status, reason: str = "", by: PeerId | None = None) -> list[Effect]:
+    def _sign(self, member: Member, speaker: PeerId, signature: str) -> None:
+        """A claim that this node holds for true comes with a signature now: it is worth more to others."""
+        now = replace(member, signatures={**member.signatures, speaker: signature})
+        self._put(now)
+        self.gossip.add(now.news(speaker if speaker in now.accusers else None))
+
+    def _set(
+        self,
+        member: Member,
+        standing: Status,
+        reason: str = "",
+        by: PeerId | None = None,
+        signature: str | None = None,
+    ) -> list[Effect]:
         """Give a member a new standing, and pass it on."""
         peer_id, was = PeerId(member.peer.id), member.state
         same = was is standing.state
@@ -450,6 +490,7 @@ class Roster:
             since=member.since if same and standing.state is not State.SUSPECT else self.tick,  # a new accusation
             accusers=frozenset({by} if by else ()),
             is_hearsay=False,
+            signatures={by or peer_id: signature} if signature and self._signs else {},
         )
         self._put(now)
         self.gossip.add(now.news(by))

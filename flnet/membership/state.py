@@ -12,6 +12,8 @@ from flnet.membership.roster import NEW, Roster, Status
 from flnet.params.params import PeerId, Rng
 from flnet.protocol.messages import MAX_PEERS, News, Peer
 
+KEPT_AHEAD = 16  # by how much the incarnation is higher that is saved for the next start of this node
+
 
 class Meeting(NamedTuple):
     """What a node said of itself when it announced itself."""
@@ -52,6 +54,7 @@ class MeshState:
         disputes: names that another node claims too, and the key of the one that was refused.
         waits_at: addresses of nodes of a pinned mesh that have not accepted this one.
         refused_at: addresses of peers that refuse this node because its name belongs to another one.
+        kept: the incarnation that is saved for the next start; only where claims are signed.
     """
 
     def __init__(
@@ -70,16 +73,17 @@ class MeshState:
         prune: forget a peer that is dead instead of trying it again.
         accepts: forms of parameters that this node reads besides the thesis' JSON.
         key: public key by which this node is known, if it keeps one.
-        proves_keys: whether messages prove the key of their sender, as in a keyed or pinned mesh.
+        proves_keys: whether messages prove the key of their sender, and claims are signed, as in a keyed or
+            pinned mesh.
         """
         self.me, self.my_id, self.key = me, PeerId(me.id), key
         self.accepts = tuple(accepts) or None
         self.proves_keys = proves_keys
         self.pauses = pauses or Pauses()
-        self.incarnation = 0
+        self.incarnation = self.kept = 0
         self.joined = False
         self.left = False
-        self.roster = Roster(self.my_id, prune)
+        self.roster = Roster(self.my_id, prune, signs=proves_keys)
         self.announcer = Announcer(self.my_id, self.roster, self.pauses)
         self.prober = Prober(self.pauses, rng)
         self.helping: dict[PeerId, set[PeerId]] = {}
@@ -99,4 +103,4 @@ class MeshState:
 
     def all_news(self) -> tuple[News, ...]:
         """The news about all members."""
-        return tuple(member.news() for member in self.roster)[: 2 * MAX_PEERS]
+        return tuple(self.roster.news(member) for member in self.roster)[: 2 * MAX_PEERS]

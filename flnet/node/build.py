@@ -38,6 +38,7 @@ from flnet.rounds.limits import Limits
 from flnet.rounds.participation import Participation
 from flnet.rounds.schedule import Schedule
 from flnet.rounds.settings import TRAINING, Rules, Waits
+from flnet.security.claims import ClaimSigner
 from flnet.security.keys import own_key
 from flnet.security.signatures import NodeKey
 from flnet.settings import LOOPBACK, Settings
@@ -165,7 +166,7 @@ def assemble(
     Args:
         key: public key by which it is known; None for one that could not keep it.
         trust: of a pinned mesh.
-        signer: with which it signs what it states of its updates.
+        signer: with which it signs what it states of its updates and claims of members.
     """
     buffers = BufferPool()
     rule = parse_rule(settings.aggregation, buffers.take)
@@ -178,11 +179,12 @@ def assemble(
         is_on = settings.leave_one_out and settings.rounds == "common"  # else no average is made by all
         node.leave_one_out = LeaveOneOut(core, pool, node.feed.publish, is_on=is_on)
         tasks.keep = node.leave_one_out.keep if is_on else None
-        outbox = Outbox(transport, wire, core.members, node.deliver, buffers, node.traffic, node.distances)
+        claims = ClaimSigner(signer, core.members, settings.mesh_name) if signer is not None else None
+        node.checks.signer, node.checks.claims = signer, claims
+        outbox = Outbox(transport, wire, core.members, node.deliver, buffers, node.traffic, node.distances, claims)
         outbox.must_prove, outbox.trust = settings.mode != "open", trust
-        return Performer(
-            store, registry, outbox, tasks, Timers(node.deliver, random.Random()), node.feed, node.deliver
-        )
+        timers = Timers(node.deliver, random.Random())
+        return Performer(store, registry, outbox, tasks, timers, node.feed, node.deliver)
 
     node = NodeRuntime(
         core,
@@ -197,7 +199,7 @@ def assemble(
         buffers=buffers,
         bootstrap=settings.bootstrap_pairs,
     )
-    node.checks.signer, node.trust, node.mesh_name = signer, trust, settings.mesh_name
+    node.trust, node.mesh_name = trust, settings.mesh_name
     if trust is not None:
         trust.changed = lambda gone, come: node.deliver(None, TrustChanged(tuple(gone), tuple(come)))
     _bring_data_and_rounds(node, pool, settings, files)

@@ -70,6 +70,7 @@ from flnet.protocol.messages import (
     digest_of,
 )
 from flnet.protocol.updates import Claim, Contribution, Report, RoundKey, Update
+from flnet.security.claims import ClaimSigner
 from flnet.security.rate_limits import Buckets
 from flnet.security.signatures import NodeKey
 from flnet.text import text
@@ -290,9 +291,11 @@ class MessageChecks:
     Attributes:
         networks: in which peers that others name are called; None: everywhere.
         signer: checks what is stated of updates; None: nothing is checked, as in an open mesh.
+        claims: checks what is claimed of members; None likewise.
     """
 
     signer: NodeKey | None = None
+    claims: ClaimSigner | None = None
 
     def __init__(self, me: str, clock: Callable[[], float], publish: Publish) -> None:
         """Args:
@@ -340,6 +343,8 @@ class MessageChecks:
             check_contribution(event.update, self.signer)
         if self.signer is not None and isinstance(event, VersionReceived):
             check_contribution(event.version.update, self.signer)
+        if self.claims is not None:
+            event = self.claims.checked(event)
         if self.networks is None or not isinstance(event, AnnounceReceived | ProbeReceived):
             return event
         peer = event.peer
@@ -360,6 +365,8 @@ class MessageChecks:
         """
         if isinstance(event, VersionAnswered):
             return self._checked(event)
+        if self.claims is not None:
+            event = self.claims.checked(event)
         if self.networks is None:
             return event
         match event:

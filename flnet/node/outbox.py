@@ -73,6 +73,7 @@ from flnet.protocol.messages import (
     VersionReply,
 )
 from flnet.protocol.updates import RoundKey
+from flnet.security.claims import ClaimSigner
 from flnet.text import text
 from flnet.wire.binary_codec import BINARY_TYPE, HEAD_LIMIT, available_codings, decompress
 from flnet.wire.json_codec import JsonCodec
@@ -195,11 +196,15 @@ class Outbox:
         buffers: BufferPool,
         traffic: Traffic,
         distances: Distances,
+        claims: ClaimSigner | None = None,
     ) -> None:
+        """Args:
+        claims: signs what this node claims of members; None in an open mesh.
+        """
         self._buffers, self._traffic, self._distances = buffers, traffic, distances
         self._transport, self._wire, self._members, self._deliver = transport, wire, members, deliver
-        self._json, self._announcer = JsonCodec(), AnnouncementSender(transport, members)
-        self._places = SendingPlaces(members)
+        self._claims, self._places = claims, SendingPlaces(members)
+        self._json, self._announcer = JsonCodec(), AnnouncementSender(transport, members, claims)
         self._fetches = asyncio.Semaphore(FETCHES)
 
     async def send(self, owner: TrainerId, effect: Send) -> None:
@@ -272,7 +277,8 @@ class Outbox:
         address = self._members.address_of(peer)
         if address is None:
             return ProbeFailed(peer, about, text("its address is not known any more"))
-        body = self._json.encode(Packet(effect.message))
+        message = self._claims.signed(effect.message) if self._claims else effect.message
+        body = self._json.encode(Packet(message))
         loop = asyncio.get_running_loop()
         begun = loop.time()
         try:
@@ -377,8 +383,8 @@ class Outbox:
 class AnnouncementSender:
     """Sends announcements, and turns what comes back into an event."""
 
-    def __init__(self, transport: Transport, members: Members) -> None:
-        self._transport, self._members = transport, members
+    def __init__(self, transport: Transport, members: Members, claims: ClaimSigner | None = None) -> None:
+        self._transport, self._members, self._claims = transport, members, claims
         self._json = JsonCodec()
 
     async def announce(self, effect: SendAnnounce, trust: Trust | None = None) -> Event:
@@ -400,7 +406,7 @@ class AnnouncementSender:
             key=self._members.key,
         )
         try:
-            body = self._json.encode(Packet(message))
+            body = self._json.encode(Packet(self._claims.signed(message) if self._claims else message))
             reply = await self._transport.send(
                 address, Announce.path, body, self._json.content_type, ANNOUNCE_BYTES
             )

@@ -11,6 +11,7 @@ rounds go on in memory: this node acknowledges no update, and hands out none of 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from typing import Any
 
 from flnet.compute.tasks import ComputeTasks
 from flnet.errors import IllegalStep, LocalError, NotReady
+from flnet.membership.state import KEPT_AHEAD
 from flnet.node.core import Owned
 from flnet.node.event_log import EventLog
 from flnet.node.event_queue import Deliver, Timers
@@ -32,6 +34,7 @@ from flnet.protocol.effects import (
     Evaluate,
     Fetch,
     Fold,
+    KeepIncarnation,
     Publish,
     Save,
     Send,
@@ -41,7 +44,7 @@ from flnet.protocol.effects import (
     Train,
 )
 from flnet.protocol.events import Event, Restored, UpdateOffered, UpdateReceived, VersionReceived
-from flnet.protocol.messages import AskVersion, ModelParams, Packet
+from flnet.protocol.messages import MAX_INCARNATION, AskVersion, ModelParams, Packet
 from flnet.rounds.history import HELD_ROUNDS
 from flnet.store.base import KeptModel, SavedJob, Store
 from flnet.text import text
@@ -158,6 +161,8 @@ class StateSaver:
         self._given: dict[TrainerId, SavedJob] = {}  # to the store last, until it answers; with all unsaved
         self._peers: dict[str, str] = {}  # addresses by id, as they are kept
         self.keys: dict[str, str] = {}  # public keys by id, likewise
+        self._incarnation = self._kept_incarnation = 0  # for the next start: as it is wanted, and as it is kept
+        self._keeping = asyncio.Lock()
         self.trouble = ""  # why state cannot be kept; empty while all is well
 
     async def load(self, trainer: TrainerId) -> Restored | None:
@@ -196,6 +201,7 @@ class StateSaver:
         except LocalError as exc:
             self.failed(str(exc))
             return ()
+        self._incarnation = max((int(peer.get("incarnation", 0)) for peer in peers), default=0)
         self._peers = {str(peer["id"]): str(peer["address"]) for peer in peers if peer["address"]}
         self.keys = {str(peer["id"]): str(peer["key"]) for peer in peers if peer.get("key")}
         return tuple(self._peers.values())
@@ -209,12 +215,37 @@ class StateSaver:
         now, before = (known or self._peers, {str(id): key for id, key in keys.items()}), (self._peers, self.keys)
         if now == before:
             return
-        self._peers, self.keys = at, kept = now
-        rows = [{"id": id, "address": at.get(id, ""), "key": kept.get(id)} for id in sorted({*at, *kept})]
+        self._peers, self.keys = now
         try:
-            await self._store.save_peers(rows)
+            await self._write_peers()
         except LocalError:  # nothing is promised by it; the next news of a peer tries again
             self._peers, self.keys = before
+
+    async def begin_incarnation(self) -> int:
+        """The incarnation of this run: above all that earlier runs used. A higher one is kept for the next run."""
+        first = self._incarnation
+        await self.keep_incarnation(min(first + KEPT_AHEAD, MAX_INCARNATION))
+        return first
+
+    async def keep_incarnation(self, incarnation: int = 0) -> None:
+        """Save the incarnation with which the next run begins, if it is not saved yet."""
+        self._incarnation = max(self._incarnation, incarnation)
+        async with self._keeping:
+            wanted = self._incarnation
+            if wanted <= self._kept_incarnation:
+                return
+            with contextlib.suppress(LocalError):  # the next one, or the end of this node, tries again
+                await self._write_peers()
+                self._kept_incarnation = wanted
+
+    async def _write_peers(self) -> None:
+        at, kept = self._peers, self.keys
+        rows: list[dict[str, Any]] = [
+            {"id": id, "address": at.get(id, ""), "key": kept.get(id)} for id in sorted({*at, *kept})
+        ]
+        if self._incarnation:  # this node's own row has no name, which no peer can have
+            rows.append({"id": "", "address": "", "key": None, "incarnation": self._incarnation})
+        await self._store.save_peers(rows)
 
     async def ensure_saved(self, trainer: TrainerId | None, event: Event) -> None:
         """Try once more to save what could not be saved, before a peer's update or version is acknowledged.
@@ -437,6 +468,8 @@ class Performer:
                 self._spawn(self._outbox.announce(effect))
             case SendProbe() as effect:
                 self._move(self._outbox.probe(effect))
+            case KeepIncarnation(incarnation):
+                self._spawn(self.saver.keep_incarnation(incarnation))
             case effect:
                 raise IllegalStep(f"the membership cannot ask for {type(effect).__name__}")
 

@@ -145,7 +145,8 @@ class NodeRuntime:
             self._performer.prepare(trainer)
         remembered = tuple(await self._performer.saver.addresses())
         keys = tuple((PeerId(peer), key) for peer, key in self._performer.saver.keys.items())
-        self.deliver(None, MeshStarted(self._bootstrap, remembered, keys))
+        incarnation = await self._performer.saver.begin_incarnation() if self.checks.claims is not None else 0
+        self.deliver(None, MeshStarted(self._bootstrap, remembered, keys, incarnation))
         background: list[Coroutine[Any, Any, None]] = [
             self.schedules.keep(),
             self._log_store.write(),
@@ -159,6 +160,7 @@ class NodeRuntime:
 
     async def leave(self) -> None:
         """Tell the peers that this node leaves, and wait for pending transfers for at most LEAVE_SECONDS."""
+        await self._performer.saver.keep_incarnation()
         await self._queue.ask(None, Leaving())
         await self._performer.settle(LEAVE_SECONDS)
 
@@ -305,6 +307,8 @@ class NodeRuntime:
         for contact in self.core.contacts(packet):
             self.deliver(None, contact)
         answer = await self._queue.ask(trainer, event)
+        if answer is not None and self.checks.claims is not None:
+            answer = Packet(self.checks.claims.signed(answer.message), answer.params)
         message = packet.message
         if packet.params is not None and isinstance(message, JobMessage):
             key = RoundKey(message.round, PeerId(message.initiator or message.sender))

@@ -191,6 +191,13 @@ class SendProbe:
 
 
 @dataclass(frozen=True)
+class KeepIncarnation:
+    """Save the incarnation with which this node begins the next time it is started."""
+
+    incarnation: int
+
+
+@dataclass(frozen=True)
 class Publish:
     """Add an event to the event log: a kind ("round_started"), a sentence, and data."""
 
@@ -214,11 +221,13 @@ Effect = (
     | Send
     | SendAnnounce
     | SendProbe
+    | KeepIncarnation
     | Publish
 )
 
 ORDER: tuple[type, ...] = (
     Save,
+    KeepIncarnation,
     Answer,
     TellJobs,
     CancelWork,

@@ -506,11 +506,14 @@ class MeshStarted(Event):
         bootstrap: addresses ("host:port") of possible peers, tried until they answer.
         remembered: addresses of peers from an earlier run of this node, tried a few times, and for as long as no
             peer is known.
+        keys: public keys of peers that an earlier run knew.
+        incarnation: above all that an earlier run signed; 0 in a mesh without keys.
     """
 
     bootstrap: tuple[str, ...] = ()
     remembered: tuple[str, ...] = ()
-    keys: tuple[tuple[PeerId, str], ...] = ()  # of peers that an earlier run knew
+    keys: tuple[tuple[PeerId, str], ...] = ()
+    incarnation: int = 0
 
 
 @dataclass(frozen=True)

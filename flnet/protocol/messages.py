@@ -114,6 +114,7 @@ Unit = Annotated[float, Field(ge=0, le=1)]
 PublicKey = Annotated[  # base64
     str, AfterValidator(check_key), Field(json_schema_extra={"pattern": "^[A-Za-z0-9+/]{43}=$"})
 ]
+Signature = Annotated[str, Field(pattern="^[A-Za-z0-9+/]{86}==$")]  # Ed25519, base64
 HexDigest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Forms = Annotated[tuple[Annotated[str, Field(max_length=40)], ...], Field(max_length=16)]
 
@@ -217,6 +218,7 @@ class Packet:
 MAX_INCARNATION = 2**53  # larger numbers are not exact in every JSON reader
 StateWord = Literal["alive", "suspect", "dead", "left"]
 Incarnation = Annotated[int, Field(ge=0, le=MAX_INCARNATION)]
+_FIRST = "flnet claim, version 1"  # so that no signature made for something else is taken for one
 
 
 class News(Message):
@@ -225,6 +227,8 @@ class News(Message):
     Attributes:
         ip, port: its address; without ip, the one that the receiver knows.
         by: node that found that the member does not answer; only in an accusation.
+        signature: in base64; of the member that it is alive or left, of `by` that it does not answer. Only in meshes
+            with keys.
     """
 
     id: Name
@@ -233,6 +237,35 @@ class News(Message):
     state: StateWord
     incarnation: Incarnation
     by: Name | None = None
+    signature: Signature | None = None
+
+    # With a type of its result, the description of the API would be that of any object.
+    @model_serializer(mode="wrap")
+    def _without_absent_signature(self, fields: SerializerFunctionWrapHandler):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        return {name: value for name, value in fields(self).items() if name != "signature" or value is not None}
+
+    @property
+    def accuses(self) -> bool:
+        """Whether it says that the member does not answer."""
+        return self.state in ("suspect", "dead")
+
+    @property
+    def speaker(self) -> str | None:
+        """The node whose claim it is: the accuser, if it says who that is, or else the member itself."""
+        return self.by if self.accuses else self.id
+
+    def statement(self, mesh: str, key: str) -> bytes:
+        """The bytes that the speaker signs. Suspect and dead are the same accusation.
+
+        Args:
+            mesh: the name of the mesh.
+            key: the public key of the speaker in base64.
+        """
+        claim = "silent" if self.accuses else self.state
+        said = {"mesh": mesh, "member": self.id, "claim": claim, "incarnation": self.incarnation}
+        said |= {"speaker": self.speaker, "key": key}
+        lines = [f"{name}: {str(value).encode('unicode_escape').decode()}" for name, value in said.items()]
+        return "\n".join([_FIRST, *lines]).encode()
 
 
 class Announce(Message):
@@ -531,7 +564,7 @@ class ModelParams(JobMessage):
     base: HexDigest | None = None
     schema_digest: HexDigest | None = None
     key: PublicKey | None = None
-    signature: str | None = Field(default=None, pattern="^[A-Za-z0-9+/]{86}==$")
+    signature: Signature | None = None
     choice: ChoiceMessage | None = None  # as the start had it, for who missed that
     run: Name | None = None  # likewise
     seconds: float | None = Field(default=None, ge=0, le=1e9)
@@ -601,7 +634,7 @@ class StatedVersion(Message):
     base: HexDigest | None = None
     schema_digest: HexDigest | None = None
     key: PublicKey | None = None
-    signature: str | None = Field(default=None, pattern="^[A-Za-z0-9+/]{86}==$")
+    signature: Signature | None = None
 
 
 class AskVersion(JobMessage, StatedVersion):

@@ -18,10 +18,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = _parser().parse_args(arguments)
     if given.replay is not None:
-        reduction = Reduction(given.nodes, given.actions, given.mild, given.asynchronous, given.hostile)
+        kinds = (given.asynchronous, given.hostile, given.keyed)
+        reduction = Reduction(given.nodes, given.actions, given.mild, *kinds)
         return int(replay(given.replay, reduction, _print) is not None)
-    kinds = {"asynchronous": given.asynchronous, "hostile": given.hostile}
-    options = Options(given.schedules, given.seed, given.jobs, given.most, **kinds)
+    options = Options(
+        given.schedules,
+        given.seed,
+        given.jobs,
+        given.most,
+        asynchronous=given.asynchronous,
+        hostile=given.hostile,
+        keyed=given.keyed,
+    )
     return int(search(options, _print) > 0)
 
 
@@ -39,6 +47,9 @@ def _parser() -> argparse.ArgumentParser:
         "--asynchronous", action="store_true", help="run asynchronous meshes, without common rounds"
     )
     parser.add_argument("--hostile", action="store_true", help="add a member that says whatever may do harm")
+    parser.add_argument(
+        "--keyed", action="store_true", help="sign claims of members, as in a keyed or pinned mesh"
+    )
     parser.add_argument(
         "--most", type=int, default=5, help="number of broken schedules after which the search ends"
     )

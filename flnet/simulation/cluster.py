@@ -35,7 +35,7 @@ QUICK = 0.05  # seconds of an average or a measurement
 
 
 def key_of(name: str) -> str:
-    """The public key of a node in a keyed mesh: any 32 bytes of its own, for nothing is signed with it here."""
+    """The public key of a node in a keyed mesh: any 32 bytes of its own."""
     return base64.b64encode(hashlib.sha256(name.encode()).digest()).decode()
 
 
@@ -134,13 +134,14 @@ class Cluster(Environment):
         index = list(self.nodes).index(node.id)
         self.network.refusing.discard(node.address)
         if keeps_disk:
-            node.saved = dead.saved
+            node.saved, node.disk.incarnation = dead.saved, dead.disk.incarnation
             self.ledger.restarted(node.id, node.saved.snapshot, ran_without_disk=dead.disk.has_failed)
             if node.saved.snapshot:
                 node.tell(TRAINER, restored_of(node.saved))
         else:
             self.ledger.lost_disk(node.id)
-        node.tell(None, MeshStarted(tuple(a for a in self.network.nodes if a != node.address)))
+        addresses = tuple(a for a in self.network.nodes if a != node.address)
+        node.tell(None, MeshStarted(addresses, incarnation=node.disk.incarnation))
         node.tell(TRAINER, prepared(index))
         return node
 

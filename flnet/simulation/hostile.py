@@ -9,6 +9,7 @@ It sees the state of the nodes that it attacks, so that its messages fit: real a
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
@@ -56,6 +57,7 @@ ORDERS = (HyperParams(e=10_000, u=0.1, b=1), HyperParams(e=20, u=0.1, b=1), Hype
 STORM = 30  # starts, one soon after the other
 NAMES = (1, 3, 8)  # how many it announces at once
 SPOOFED = 0.2  # share of messages that it sends in the name of another node
+SIGNED = 100  # claims of others that it repeats later, with their signatures
 NOBODY = "0" * 64  # digest of no parameters
 
 M = TypeVar("M", bound=JobMessage)
@@ -99,6 +101,7 @@ class HostileMember(SimulatedNode):
         self._rng = Random(0)
         self._forges_until = 0.0
         self._world = environment
+        self._signed: deque[News] = deque(maxlen=SIGNED)
 
     def attack(self, kind: str, rng: Random) -> None:
         """Make one move of the kinds of `MOVES`."""
@@ -276,6 +279,8 @@ class HostileMember(SimulatedNode):
 
     def ask(self, owner: TrainerId | None, event: Event, answered: Answered) -> None:
         """Handle an event, and forge the answer."""
+        news = getattr(event, "news", getattr(event, "members", ()))
+        self._signed += [item for item in news if item.signature]
         super().ask(owner, event, lambda reply: answered(self._forged_reply(reply)))
 
     def _perform(self, owner: TrainerId | None, effect: Effect) -> None:
@@ -341,7 +346,8 @@ class HostileMember(SimulatedNode):
         """Send a message to a node; a node that does not know this one gets an announcement first."""
         network = self._world.network
         try:
-            body = network.encode(Packet(message, params))
+            signed = self.claims.signed(message) if self.claims else message
+            body = network.encode(Packet(signed, params))
         except LocalError:
             return  # it cannot even be written
 
@@ -389,7 +395,13 @@ class HostileMember(SimulatedNode):
         rng, about = self._rng, self._rng.choice((self._member(), self._member(), self._invented_peer()))
         state = rng.choice(STATES)
         by = rng.choice((None, self.id, self._member().id))
-        return News(id=about.id, ip=about.ip, port=about.port, state=state, incarnation=self._incarnation(), by=by)
+        number = self._incarnation()
+        news = News(id=about.id, ip=about.ip, port=about.port, state=state, incarnation=number, by=by)
+        if not self._signed or rng.random() < 0.5:
+            return news
+        old = rng.choice(self._signed)
+        forged = news.model_copy(update={"signature": old.signature})
+        return rng.choice((old, forged, old.model_copy(update={"incarnation": number})))
 
     def _report(self) -> ReportMessage:
         return ReportMessage(accuracy=self._rng.choice((0.0, 1.0)), over=self._rng.choice(ENDINGS))

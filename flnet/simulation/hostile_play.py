@@ -307,6 +307,10 @@ class HostileCluster(Cluster):
     def dropped(self, node: SimulatedNode, peer: PeerId, kind: str) -> None:
         """A node no longer counts a peer as a member."""
         other = self.nodes.get(peer)
+        if (
+            other is not None and kind == "peer_left" and self.network.is_keyed
+        ):  # no schedule of these lets one leave
+            raise InvariantBroken(f"{node.id} believes that {peer} left, which never signed that")
         if other is not None and not other.is_dead and self.is_calm():
             raise InvariantBroken(f"{node.id} drops {peer}, which is there ({kind})")
 

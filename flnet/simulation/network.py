@@ -48,6 +48,7 @@ from flnet.protocol.messages import (
     VersionReply,
 )
 from flnet.protocol.updates import RoundKey
+from flnet.security.claims import ClaimSigner
 from flnet.simulation.clock import Died, LocalClock, VirtualClock
 from flnet.simulation.invariants import Ledger
 from flnet.simulation.schedule import Faults
@@ -72,6 +73,7 @@ class Receiver(Protocol):
     address: str
     id: PeerId
     local: LocalClock
+    claims: ClaimSigner | None
 
     def ask(self, owner: TrainerId | None, event: Event, answered: Answered) -> None:
         """Handle an event, and pass on the reply to it."""
@@ -167,7 +169,8 @@ class SimulatedNetwork:
                 self.clock.after(faults.give_up, failed, background=background)
                 return
             if isinstance(answer, Packet):
-                answer = self._across(path, answer)
+                message = receiver.claims.signed(answer.message) if receiver.claims else answer.message
+                answer = self._across(path, Packet(message, answer.params))
             self.clock.after(self.delay(), lambda: answered(answer), background=background)
 
         def arrive(answered: Answered) -> Callable[[], None]:
@@ -186,6 +189,7 @@ class SimulatedNetwork:
             if self.is_keyed:
                 check_speaker(receiver.core.members, packet.message, sender.core.members.key or "")
             owner, event = receiver.core.read(packet, sender.address.partition(":")[0])
+            event = receiver.claims.checked(event) if receiver.claims else event
             contacts = receiver.core.contacts(packet)
         except PeerError as exc:
             reply(exc)
@@ -336,16 +340,15 @@ class Calls:
             others = tuple(reply.message.announce_yourself_to_peers)
             accepts = frozenset(reply.message.accepts or ())
             incarnation, members = reply.message.incarnation, tuple(reply.message.members or ())
-            node.tell(
-                None, AnnounceAnswered(address, peer, others, accepts, incarnation, members, reply.message.key)
-            )
+            event = AnnounceAnswered(address, peer, others, accepts, incarnation, members, reply.message.key)
+            node.tell(None, node.claims.checked(event) if node.claims else event)
             then()
 
         def failed() -> None:
             node.tell(None, AnnounceFailed(address, "lost"))
             then()
 
-        body = self._network.encode(Packet(message))
+        body = self._network.encode(Packet(node.claims.signed(message) if node.claims else message))
         self._network.carry(node, address, Announce.path, body, answered, failed, True)
 
     def probe(self, node: Receiver, effect: SendProbe) -> None:
@@ -359,7 +362,7 @@ class Calls:
             if not is_over:
                 is_over = True
                 node.local.cancel(timeout)
-                node.tell(None, event)
+                node.tell(None, node.claims.checked(event) if node.claims else event)
 
         def answered(reply: Packet | PeerError | Died | None) -> None:
             if not isinstance(reply, Packet) or not isinstance(reply.message, ProbeReply):
@@ -374,7 +377,8 @@ class Calls:
 
         timeout = node.local.after(effect.seconds, lambda late: failed())
         address = node.core.members.address_of(peer) or ""
-        self._network.carry(node, address, Probe.path, self._probe_body(message), answered, failed, True)
+        body = self._probe_body(node.claims.signed(message) if node.claims else message)
+        self._network.carry(node, address, Probe.path, body, answered, failed, True)
 
     def _probe_body(self, message: Probe) -> bytes:
         if message.news or message.target or message.reached or message.missed:

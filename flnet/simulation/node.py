@@ -5,6 +5,7 @@ Its trainer has a model of seven numbers, which a training moves at random.
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from abc import ABC, abstractmethod
 from asyncio import Future
@@ -16,6 +17,7 @@ from typing import cast
 import numpy as np
 
 from flnet.errors import LocalError, PeerError
+from flnet.names import DEFAULT_MESH
 from flnet.node.core import NodeCore, Owned
 from flnet.node.performer import RETRY_SECONDS, CommitQueue, StateSaver, Step
 from flnet.params.params import Digest, Params, PeerId, TrainerId
@@ -28,6 +30,7 @@ from flnet.protocol.effects import (
     Evaluate,
     Fetch,
     Fold,
+    KeepIncarnation,
     Publish,
     Save,
     Send,
@@ -39,6 +42,7 @@ from flnet.protocol.effects import (
 from flnet.protocol.events import Declaration, Event, Prepared, RolledBack, TimerFired, Trained, TrainingFailed
 from flnet.protocol.messages import HyperParams, Packet, VersionReply
 from flnet.protocol.updates import RoundKey, Update
+from flnet.security.claims import ClaimSigner
 from flnet.simulation.clock import Died, LocalClock, Pause, Promise, Tasks, VirtualClock
 from flnet.simulation.invariants import Ledger
 from flnet.simulation.network import Answered, Calls, SimulatedNetwork
@@ -88,6 +92,7 @@ class Disk(MemoryStore):
 
     Attributes:
         saved: what a restart finds.
+        incarnation: with which a restart begins.
         fails: whether saves fail at present.
         has_failed: whether any save has failed since the node started.
     """
@@ -98,6 +103,7 @@ class Disk(MemoryStore):
         """
         super().__init__()
         self.saved = SavedJob()
+        self.incarnation = 0
         self.fails = self.has_failed = False
         self._takes = takes
         self._requested = self._done = 0  # saves by number: a later one includes an earlier one that failed
@@ -160,6 +166,21 @@ class Environment(ABC):
         """A node publishes an event."""
 
 
+class SimulatedKey:
+    """A key pair of which both halves are the same: a simulated node signs with its own one only."""
+
+    def __init__(self, key: str) -> None:
+        self.text = key
+
+    def sign(self, data: bytes) -> bytes:
+        """64 bytes that depend on the key and the data."""
+        return hashlib.sha512(self.text.encode() + data).digest()
+
+    def verify(self, key: str, signature: bytes, data: bytes) -> bool:
+        """Whether this key made the signature."""
+        return SimulatedKey(key).sign(data) == signature
+
+
 class SimulatedNode:
     """A node of a simulated mesh: hands events to its core, and performs the effects that the core asks for.
 
@@ -176,6 +197,8 @@ class SimulatedNode:
         self.core, self.job = core, core.jobs[TRAINER]
         self.address = core.me.address
         self.id = PeerId(core.me.id)
+        key, members = core.members.key, core.members
+        self.claims = ClaimSigner(SimulatedKey(key), members, DEFAULT_MESH) if key is not None else None
         self._environment = environment
         self.local = LocalClock(environment.clock)
         self.disk = Disk(self._save_times)
@@ -366,6 +389,8 @@ class SimulatedNode:
                 self.local.set((owner, name), wait, self._fires(owner, name), background=owner is None)
             case SendProbe():
                 environment.calls.probe(self, effect)
+            case KeepIncarnation(incarnation):
+                self.disk.incarnation = incarnation
             case Send() if owner is not None:
                 environment.calls.send(self, owner, effect)
             case SendAnnounce():

@@ -209,7 +209,7 @@ class Play:
     def make_cluster(self, listen: Listen | None) -> Cluster:
         """The mesh of the schedule."""
         s = self.schedule
-        return Cluster(s.size, s.seed, s.faults, s.waits, s.pauses, listen, s.rules)
+        return Cluster(s.size, s.seed, s.faults, s.waits, s.pauses, listen, s.rules, is_keyed=s.keyed)
 
     def run(self) -> None:
         """Run the schedule, and check everything.

@@ -165,6 +165,7 @@ class Reduction:
         mild: names of random faults that are left out.
         asynchronous: whether there are no common rounds.
         hostile: whether there is a hostile member.
+        keyed: whether each message proves the key of its sender, and claims of members are signed.
     """
 
     size: int | None = None
@@ -172,6 +173,7 @@ class Reduction:
     mild: tuple[str, ...] = ()
     asynchronous: bool = False
     hostile: bool = False
+    keyed: bool = False
 
     def of(self, schedule: Schedule) -> Schedule:
         """The reduced schedule."""
@@ -183,6 +185,7 @@ class Reduction:
             actions=tuple(schedule.actions[i] for i in kept),
             faults=replace(schedule.faults, **none),
             asynchronous=self.asynchronous,
+            keyed=schedule.keyed or self.keyed,
         )
 
     def options(self) -> list[str]:
@@ -192,6 +195,7 @@ class Reduction:
             options += ["--actions", ",".join(map(str, self.actions)) or "none"]
         options += ["--asynchronous"] if self.asynchronous else []
         options += ["--hostile"] if self.hostile else []
+        options += ["--keyed"] if self.keyed else []
         return [*options, *(["--mild", ",".join(self.mild)] if self.mild else [])]
 
 

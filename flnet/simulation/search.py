@@ -32,6 +32,7 @@ class Options:
         most: failures after which the search ends.
         asynchronous: whether there are no common rounds.
         hostile: whether there is a hostile member.
+        keyed: whether each message proves the key of its sender; with a hostile member some schedules say so anyway.
     """
 
     schedules: int
@@ -40,6 +41,7 @@ class Options:
     most: int = 5
     asynchronous: bool = False
     hostile: bool = False
+    keyed: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def drawn(seed: int, hostile: bool) -> Schedule:
 
 
 def broken_by(
-    seeds: Iterable[int], most: int = 1, asynchronous: bool = False, hostile: bool = False
+    seeds: Iterable[int], most: int = 1, asynchronous: bool = False, hostile: bool = False, keyed: bool = False
 ) -> list[Failure]:
     """Run the schedules of these seeds until so many have failed, and return the failures.
 
@@ -91,7 +93,7 @@ def broken_by(
     gc.freeze()
     try:
         for seed in seeds:
-            failure = play(Reduction(asynchronous=asynchronous).of(drawn(seed, hostile)))
+            failure = play(Reduction(asynchronous=asynchronous, keyed=keyed).of(drawn(seed, hostile)))
             if failure is not None:
                 failures.append(failure)
             if len(failures) >= most:
@@ -146,7 +148,7 @@ def replay(seed: int, reduction: Reduction, output: Print) -> Failure | None:
 def _in_chunks(options: Options) -> Iterator[tuple[int, list[Failure]]]:
     last = options.seed + options.schedules
     chunks = [range(at, min(at + CHUNK, last)) for at in range(options.seed, last, CHUNK)]
-    kinds = (options.asynchronous, options.hostile)
+    kinds = (options.asynchronous, options.hostile, options.keyed)
     if options.jobs == 1:
         yield from ((len(chunk), broken_by(chunk, len(chunk), *kinds)) for chunk in chunks)
         return
@@ -175,7 +177,7 @@ def shrink(failure: Failure, tries: int = TRIES) -> Reduction:
     Args:
         tries: largest number of runs.
     """
-    is_hostile = bool(failure.schedule.hostile)
+    is_hostile, is_keyed = bool(failure.schedule.hostile), failure.schedule.keyed
     whole = drawn(failure.schedule.seed, is_hostile)
     left = tries
 
@@ -187,7 +189,8 @@ def shrink(failure: Failure, tries: int = TRIES) -> Reduction:
         again = play(reduction.of(whole))
         return again is not None and again.kind == failure.kind
 
-    best, before = Reduction(asynchronous=failure.schedule.asynchronous, hostile=is_hostile), None
+    is_asynchronous = failure.schedule.asynchronous
+    best, before = Reduction(asynchronous=is_asynchronous, hostile=is_hostile, keyed=is_keyed), None
     while best != before and left > 0:
         before = best
         actions = range(len(whole.actions)) if best.actions is None else best.actions

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import TypeVar
 
+from flnet.fingerprints import key_text
 from flnet.membership.members import Members
 from flnet.membership.probing import Pauses
 from flnet.membership.state import MeshState
@@ -23,12 +24,20 @@ def at(name: str, port: int = 0, ip: str = "10.0.0.1") -> Peer:
     return peer(name, port or 4000 + ord(name[0]), ip)
 
 
-def members(name: str = "m", *known: str, prune: bool = False, ip: str | None = None) -> Members:
+def members(
+    name: str = "m", *known: str, prune: bool = False, ip: str | None = None, signs: bool = False
+) -> Members:
     pauses = Pauses(first=1, longest=8, hearsay_attempts=3)
-    m = Members(MeshState(peer(name, 4000 + ord(name[0]), ip), Random(1), prune, pauses))
+    me, key = peer(name, 4000 + ord(name[0]), ip), key_of(name) if signs else None
+    m = Members(MeshState(me, Random(1), prune, pauses, key=key, proves_keys=signs))
     for other in known:
-        m.receive(AnnounceReceived(at(other)))
+        m.receive(AnnounceReceived(at(other), key=key_of(other) if signs else None))
     return m
+
+
+def key_of(name: str) -> str:
+    """The public key of a peer where claims are signed."""
+    return key_text(name.encode().ljust(32, b"."))
 
 
 def of(kind: type[E], effects: Sequence[Effect]) -> list[E]:
@@ -52,6 +61,12 @@ def address(name: str) -> str:
 def at_news(name: str, state: StateWord, incarnation: int, by: str | None = None) -> News:
     """What somebody says of a peer."""
     return News(id=name, ip="10.0.0.1", port=4000 + ord(name[0]), state=state, incarnation=incarnation, by=by)
+
+
+def signed_news(name: str, state: StateWord, incarnation: int, by: str | None = None) -> News:
+    """The same with a signature that was found right."""
+    signature = f"{by or name}{state}{incarnation}".rjust(86, "0") + "=="
+    return at_news(name, state, incarnation, by).model_copy(update={"signature": signature})
 
 
 def probes(effects: Sequence[Effect]) -> list[SendProbe]:

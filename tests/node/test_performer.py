@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flnet.errors import LocalError, NotReady
+from flnet.membership.state import KEPT_AHEAD
 from flnet.node.core import Owned
 from flnet.node.performer import MOST_WAITING, CommitQueue, StateSaver, Step
 from flnet.params.params import Digest, Params, PeerId, TrainerId
@@ -177,6 +178,11 @@ class FullableDisk(MemoryStore):
         if self.full:
             raise LocalError(self.full)
         await super().save(trainer, job)
+
+    async def save_peers(self, peers: Sequence[Mapping[str, Any]]) -> None:
+        if self.full:
+            raise LocalError(self.full)
+        await super().save_peers(peers)
 
     def notices(self) -> Sequence[str]:
         told, self.found = self.found, ()
@@ -377,6 +383,27 @@ async def test_whose_name_is_whose_is_known_to_the_next_run() -> None:
     last = StateSaver(kept.disk, print)
     assert await last.addresses() == ("b:1",)
     assert last.keys == {"d": "key of d"}
+
+
+async def test_each_run_begins_with_a_higher_incarnation_than_the_last_one_used() -> None:
+    kept = Kept()
+    await kept.saver.addresses()
+    assert await kept.saver.begin_incarnation() == 0
+    second = StateSaver(kept.disk, print)
+    await second.addresses()
+    assert await second.begin_incarnation() == KEPT_AHEAD
+    await second.keep_incarnation(100)
+    await second.save_peers([{"id": "b", "address": "b:1", "state": "alive"}], {})
+    kept.disk.full = FULL
+    await second.keep_incarnation(200)
+    kept.disk.full = ""
+    third = StateSaver(kept.disk, print)
+    assert await third.addresses() == ("b:1",)
+    assert await third.begin_incarnation() == 100
+    await second.keep_incarnation()  # as it does before it says that it leaves
+    last = StateSaver(kept.disk, print)
+    await last.addresses()
+    assert await last.begin_incarnation() == 200
 
 
 async def test_peers_that_an_older_flnet_kept_have_no_keys() -> None:

@@ -144,6 +144,14 @@ def test_a_live_member_that_is_dropped_is_found_where_nothing_was_disturbed() ->
         run.cluster.nodes[A]._perform(None, Publish("peer_left", "n01 left the mesh", {"peer": B}))
 
 
+def test_a_member_that_left_without_having_signed_it_is_found() -> None:
+    run = HostilePlay(Reduction(size=3, actions=(), hostile=True, keyed=True).of(draw_hostile(1)))
+    run.cluster.start()
+    run.cluster.run_for(30)
+    with pytest.raises(InvariantBroken, match="n00 believes that n01 left, which never signed that"):
+        run.cluster.nodes[A]._perform(None, Publish("peer_left", "n01 left the mesh", {"peer": B}))
+
+
 def test_large_numbers_and_large_collections_are_found() -> None:
     run = prepared()
     run._check_state()

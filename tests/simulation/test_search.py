@@ -38,6 +38,12 @@ def test_no_schedule_breaks_an_asynchronous_mesh(part: int) -> None:
     assert broken_by(range(part * PART, (part + 1) * PART), asynchronous=True) == []
 
 
+@pytest.mark.parametrize("part", seeds(1, 20))
+def test_no_schedule_breaks_a_mesh_where_claims_are_signed(part: int) -> None:
+    broken = broken_by(range(part * PART, (part + 1) * PART), keyed=True)
+    assert [f"python -m flnet.simulation --keyed --replay {f.schedule.seed}: {f.reason}" for f in broken] == []
+
+
 @pytest.mark.parametrize("seed", [492, 647, 679, 2156, 24224, 24527, 24791, 25216, 143769, 149298])
 def test_schedules_that_once_broke_a_mesh_do_so_no_more(seed: int) -> None:
     assert play(draw(seed)) is None
