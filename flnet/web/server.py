@@ -47,6 +47,7 @@ BACKLOG = 1024  # connections that wait to be accepted; a client beyond them tri
 CLOSE_SECONDS = 1.0  # for the client to close its end of TLS
 UNACKNOWLEDGED_SECONDS = 60.0  # after which the system ends a connection whose client acknowledges nothing
 PLAIN = re.compile(rb"[A-Z]{1,16}( |$)")  # the first bytes of a request in plain HTTP
+ABSOLUTE = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")  # what a proxy is asked for (RFC 9112, 3.2.2)
 TLS_HELLO = b"\x16\x03"  # the first bytes of TLS (RFC 8446, section 5.1)
 MAX_PER_ADDRESS = 512  # open connections
 MAX_CONNECTIONS = 8192
@@ -344,6 +345,9 @@ def refusal_of(request: h11.Request) -> str | None:
         return text("this node speaks HTTP/1.1 only, and no WebSocket")
     if b"transfer-encoding" in names and (b"content-length" in names or request.http_version == b"1.0"):
         return text("the size of the body is stated in two ways; send Content-Length or Transfer-Encoding")
+    asked = ABSOLUTE.match(request.target)
+    if asked is not None and [asked[1].lower()] != [v.lower() for name, v in request.headers if name == b"host"]:
+        return text("the request is for one host in its first line, and for another one in Host")
     return None
 
 

@@ -62,6 +62,23 @@ async def test_names_that_only_look_like_its_own_are_foreign(client: Client, hos
     assert await status(client, sent) == 403
 
 
+@pytest.mark.parametrize(
+    ("target", "host", "status"),
+    [
+        (b"http://evil.example/info", b"localhost", b"400"),
+        (b"http://localhost@evil.example/info", b"localhost", b"400"),
+        (b"http://evil.example/info", b"evil.example", b"403"),
+        (b"http://LOCALHOST/info", b"localhost", b"200"),
+    ],
+)
+async def test_a_request_is_for_one_host(serving: Serve, target: bytes, host: bytes, status: bytes) -> None:
+    async with serving() as port, asyncio.timeout(60):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET " + target + b" HTTP/1.1\r\nHost: " + host + b"\r\nConnection: close\r\n\r\n")
+        assert (await reader.read()).split(b" ")[1] == status
+        writer.close()
+
+
 async def test_its_own_names_and_all_addresses_pass(client: Client) -> None:
     for host in (
         "localhost",

@@ -85,6 +85,16 @@ def test_an_answer_of_unknown_size_reserves_its_limit_once_it_is_large() -> None
     assert not memory.taken
 
 
+def test_the_size_that_an_answer_states_is_refused_or_reserved_before_it_comes() -> None:
+    memory = BodyMemory(100 * MEGABYTE)
+    body = ReplyBody(memory, "a:1", 2 * MEGABYTE)
+    with pytest.raises(TransportError, match="at most 2097152 bytes"):
+        body.expect(2 * MEGABYTE + 1)
+    assert not memory.taken
+    body.expect(MEGABYTE)
+    assert memory.taken == {"a": JSON_FACTOR * MEGABYTE}
+
+
 async def test_large_bodies_are_parsed_off_the_loop() -> None:
     def where(body: bytes) -> threading.Thread:
         return threading.current_thread()
