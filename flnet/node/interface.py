@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
@@ -255,6 +255,14 @@ class Node(Protocol):
         Raises:
             UnknownTrainer: no such job.
         """
+        ...
+
+    def record_pages(self, trainer: TrainerId, last: int | None = None) -> AsyncIterator[Sequence[View]]:
+        """The same as pages, of which only one need be in memory at a time; ends early if they cannot be read."""
+        ...
+
+    async def thinned_records(self, trainer: TrainerId, most: int, last: int | None = None) -> Sequence[View]:
+        """The same; if there are more than `most`, every so many of them, the newest among them."""
         ...
 
     async def events(self) -> Sequence[FeedItem]:

@@ -11,7 +11,7 @@ import contextlib
 import json
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -26,7 +26,7 @@ from flnet.protocol.updates import RoundKey
 from flnet.rounds.history import HELD_ROUNDS
 from flnet.rounds.steps import Phase
 from flnet.rounds.view import JobView
-from flnet.store.base import Store
+from flnet.store.base import FIRST, Store
 from flnet.wire.transport import Transport
 
 MOST_ROUNDS = 2 * HELD_ROUNDS  # of each job; peers may name rounds that never come
@@ -39,6 +39,7 @@ PARTS = {
 }
 ROUND_PARTS = ("fetch", "train", "wait", "average", "measure", "exchange")  # in the order of a round
 NOTHING: Mapping[str, int] = {"sent": 0, "received": 0}
+PAGE_ROUNDS = 100  # records that a reader of a whole history makes this node hold at once
 PEER_ROUNDS = 100  # of one peer, the newest
 MOST_PEERS = 6  # of one job; so many lines can be told apart
 MOST_KEPT = 128  # jobs of peers; the least recently looked at is forgotten first
@@ -169,8 +170,34 @@ class RoundHistory:
             saved = ()
         by_key = {_key(record): _saved(record) for record in saved}
         by_key |= {_key(record): record for record in held if until is None or record["round"] <= until}
-        rows = [by_key[key] for key in sorted(by_key, key=lambda key: (key.number, key.initiator))]
+        rows = _in_order(by_key)
         return rows if last is None else rows[-last:]
+
+    async def pages(self, trainer: TrainerId, last: int | None = None) -> AsyncIterator[Sequence[View]]:
+        """The records of the newest `last` rounds, or of all that are kept, oldest first, PAGE_ROUNDS at a time."""
+        if last is not None and last <= HELD_ROUNDS:
+            yield await self.records(trainer, last)
+            return
+        held, after = {_key(record): record for record in self.newest(trainer)}, FIRST
+        try:
+            skip = 0 if last is None else max(0, await self._store.count_records(trainer) - last)
+            while saved := await self._store.records_after(trainer, after, PAGE_ROUNDS, skip):
+                after, skip = (saved[-1]["round"], saved[-1]["initiator"]), 0
+                known = [key for key in held if (key.number, key.initiator) <= after]
+                page = {_key(record): _saved(record) for record in saved} | {key: held.pop(key) for key in known}
+                yield _in_order(page)
+        except LocalError:  # what is held can be told all the same
+            pass
+        yield _in_order(held)
+
+    async def thinned(self, trainer: TrainerId, most: int, last: int | None = None) -> Sequence[View]:
+        """As `records`; if there are more than `most`, every so many of them, the newest among them."""
+        with contextlib.suppress(LocalError):  # then what is held can be told
+            count = await self._store.count_records(trainer)
+            every = -(-min(count, count if last is None else last) // most)
+            if every > 1:
+                return [_saved(record) for record in await self._store.every_record(trainer, every, last)]
+        return await self.records(trainer, last)
 
     def _recall(self, trainer: TrainerId, record: View) -> None:
         with contextlib.suppress(AttributeError, KeyError, TypeError):  # the job says so when records are damaged
@@ -193,6 +220,10 @@ class RoundHistory:
 
 def _saved(record: View) -> View:
     return {**record, "bytes": record.get("bytes", NOTHING)}  # older versions saved none
+
+
+def _in_order(by_key: Mapping[RoundKey, View]) -> list[View]:
+    return [by_key[key] for key in sorted(by_key, key=lambda key: (key.number, key.initiator))]
 
 
 def _key(record: View) -> RoundKey:

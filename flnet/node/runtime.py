@@ -124,6 +124,7 @@ class NodeRuntime:
         # Answered by its parts directly; `flnet.node.interface.Node` says what each does.
         self.body_limit, self.held = wire.body_limit, wire.held
         self.history, self.records, self.events = history.newest, history.records, self._log_store.all
+        self.record_pages, self.thinned_records = history.pages, history.thinned
         self.models, self.pin = registry.views, registry.pin
         self.predict, self.export, self.card = service.predict, service.export, service.card
         self.distances = Distances()

@@ -13,6 +13,8 @@ from flnet.protocol.effects import KeptUpdate, Save
 from flnet.settings import Settings
 from flnet.text import text
 
+RecordKey = tuple[int, str]  # round and initiator
+FIRST: RecordKey = (-1, "")  # before all records
 MOST_UNSAVED = 10_000  # records that are collected while a disk does not work
 MOST_MODELS = 2  # models, likewise: an average, and one that beat it
 
@@ -156,6 +158,26 @@ class Store(Protocol):
         Args:
             until: rounds after this one do not count.
         """
+        ...
+
+    async def count_records(self, trainer: TrainerId) -> int:
+        """The number of records that are kept."""
+        ...
+
+    async def records_after(
+        self, trainer: TrainerId, after: RecordKey, most: int, skip: int = 0
+    ) -> Sequence[Mapping[str, Any]]:
+        """The oldest `most` records behind the one of this round and initiator, oldest first.
+
+        Args:
+            skip: of them, the oldest that are left out.
+        """
+        ...
+
+    async def every_record(
+        self, trainer: TrainerId, every: int, last: int | None = None
+    ) -> Sequence[Mapping[str, Any]]:
+        """Every so many of the records of the newest `last` rounds, the newest among them, oldest first."""
         ...
 
     async def keep_model(

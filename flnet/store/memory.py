@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from flnet.params.params import Digest, Params, TrainerId
-from flnet.store.base import USUAL, KeptModel, Retention, SavedJob, as_text
+from flnet.store.base import USUAL, KeptModel, RecordKey, Retention, SavedJob, as_text
 from flnet.store.event_retention import Kept, about, dropped, surplus
 from flnet.text import coded, decoded
 
@@ -69,6 +69,23 @@ class MemoryStore:
         return [
             decoded(json.loads(text)) for text in (texts if last is None else texts[max(0, len(texts) - last) :])
         ]
+
+    async def count_records(self, trainer: TrainerId) -> int:
+        """The number of records that are kept."""
+        return len(self._records.get(trainer, {}))
+
+    async def records_after(
+        self, trainer: TrainerId, after: RecordKey, most: int, skip: int = 0
+    ) -> Sequence[Mapping[str, Any]]:
+        """The oldest `most` records behind this one, oldest first, without the first `skip`."""
+        texts = [text for at, text in self._records.get(trainer, {}).items() if at > after]
+        return [decoded(json.loads(text)) for text in texts[skip : skip + most]]
+
+    async def every_record(
+        self, trainer: TrainerId, every: int, last: int | None = None
+    ) -> Sequence[Mapping[str, Any]]:
+        """Every so many of the newest records, oldest first."""
+        return (await self.records(trainer, last))[::-1][::every][::-1]
 
     async def keep_model(
         self, trainer: TrainerId, figures: Mapping[str, Any], shared: Params, private: Params

@@ -17,7 +17,7 @@ from flnet.errors import LocalError, StartError
 from flnet.params.params import Digest, Params, TrainerId
 from flnet.store import repair
 from flnet.store import sqlite_tables as tables
-from flnet.store.base import USUAL, KeptModel, Retention, SavedJob, as_text
+from flnet.store.base import USUAL, KeptModel, RecordKey, Retention, SavedJob, as_text
 from flnet.store.event_retention import surplus
 from flnet.store.sqlite_tables import DamagedDatabase, open_database
 from flnet.store.state_folder import PARTS, RECEIVED, DamagedFile, FolderLock, ModelFiles, files_of, labels
@@ -85,6 +85,22 @@ class DiskStore:
     ) -> Sequence[Mapping[str, Any]]:
         """The records of the newest `last` rounds, oldest first."""
         return await self._run(lambda: tables.get_records(self._db, trainer, last, until))
+
+    async def count_records(self, trainer: TrainerId) -> int:
+        """The number of records that are kept."""
+        return await self._run(lambda: tables.count_records(self._db, trainer))
+
+    async def records_after(
+        self, trainer: TrainerId, after: RecordKey, most: int, skip: int = 0
+    ) -> Sequence[Mapping[str, Any]]:
+        """The oldest `most` records behind this one, oldest first, without the first `skip`."""
+        return await self._run(lambda: tables.get_records_after(self._db, trainer, after, most, skip))
+
+    async def every_record(
+        self, trainer: TrainerId, every: int, last: int | None = None
+    ) -> Sequence[Mapping[str, Any]]:
+        """Every so many of the newest records, oldest first."""
+        return await self._run(lambda: tables.get_every_record(self._db, trainer, every, last))
 
     async def keep_model(
         self, trainer: TrainerId, figures: Mapping[str, Any], shared: Params, private: Params

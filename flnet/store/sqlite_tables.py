@@ -20,7 +20,7 @@ from flnet.errors import StartError
 from flnet.params.params import Digest, Params, PeerId, TrainerId
 from flnet.protocol.effects import KeptUpdate
 from flnet.protocol.updates import Contribution, RoundKey, Update
-from flnet.store.base import KeptModel, SavedJob, as_text
+from flnet.store.base import KeptModel, RecordKey, SavedJob, as_text
 from flnet.store.event_retention import Kept, about, dropped
 from flnet.store.state_folder import DamagedFile, from_bytes, to_bytes
 from flnet.text import coded, decoded, text
@@ -208,6 +208,32 @@ def get_records(
         (trainer, 2**62 if until is None else until, -1 if last is None else last),
     ).fetchall()
     return [decoded(json.loads(row[0])) for row in reversed(rows)]
+
+
+def get_records_after(
+    db: sqlite3.Connection, trainer: TrainerId, after: RecordKey, most: int, skip: int = 0
+) -> list[Mapping[str, Any]]:
+    """The oldest `most` records behind this one, oldest first, without the first `skip` of them."""
+    rows = db.execute(
+        "SELECT record FROM rounds WHERE trainer = ? AND (round, initiator) > (?, ?) "
+        "ORDER BY round, initiator LIMIT ? OFFSET ?",
+        (trainer, *after, most, skip),
+    ).fetchall()
+    return [decoded(json.loads(row[0])) for row in rows]
+
+
+def get_every_record(
+    db: sqlite3.Connection, trainer: TrainerId, every: int, last: int | None = None
+) -> list[Mapping[str, Any]]:
+    """Every so many of the records of the newest `last` rounds, the newest among them, oldest first."""
+    rows = db.execute(
+        "WITH placed AS (SELECT round, initiator, row_number() OVER (ORDER BY round DESC, initiator DESC) - 1 AS place "
+        "FROM rounds WHERE trainer = ?1 ORDER BY round DESC, initiator DESC LIMIT ?2) "
+        "SELECT record FROM placed JOIN rounds USING (round, initiator) WHERE trainer = ?1 AND place % ?3 = 0 "
+        "ORDER BY place DESC",
+        (trainer, -1 if last is None else last, every),
+    ).fetchall()
+    return [decoded(json.loads(row[0])) for row in rows]
 
 
 def get_job(db: sqlite3.Connection, trainer: TrainerId, read: Read, rounds: int | None = None) -> SavedJob | None:

@@ -17,6 +17,7 @@ from flnet.node import round_history as module
 from flnet.node.interface import PeerInfo, Points
 from flnet.node.round_history import (
     MOST_PEERS,
+    PAGE_ROUNDS,
     PEER_BYTES,
     PEER_ROUNDS,
     PeerHistory,
@@ -31,7 +32,7 @@ from flnet.protocol.events import RoundTriggered
 from flnet.protocol.updates import RoundKey
 from flnet.rounds.history import HELD_ROUNDS
 from flnet.rounds.steps import Phase
-from flnet.store.base import USUAL
+from flnet.store.base import USUAL, RecordKey
 from flnet.store.memory import MemoryStore
 from flnet.wire.transport import CONTROL_BYTES, Reply, too_large
 from tests.helpers import key
@@ -49,9 +50,22 @@ class Spied(MemoryStore):
         self, trainer: TrainerId, last: int | None = None, until: int | None = None
     ) -> Sequence[Mapping[str, Any]]:
         self.asked += 1
+        self._check()
+        return await super().records(trainer, last, until)
+
+    async def records_after(
+        self, trainer: TrainerId, after: RecordKey, most: int, skip: int = 0
+    ) -> Sequence[Mapping[str, Any]]:
+        self._check()
+        return await super().records_after(trainer, after, most, skip)
+
+    async def count_records(self, trainer: TrainerId) -> int:
+        self._check()
+        return await super().count_records(trainer)
+
+    def _check(self) -> None:
         if self.broken:
             raise LocalError("out of order")
-        return await super().records(trainer, last, until)
 
 
 def numbers(records: Sequence[Mapping[str, Any]]) -> list[int]:
@@ -107,6 +121,8 @@ async def test_without_the_store_what_is_held_is_told(mesh: Mesh, store: Spied) 
     node = await rounds(mesh, 2)
     store.broken = True
     assert numbers(await node.records(MNIST_3_7)) == [0, 1]
+    assert [numbers(page) async for page in node.record_pages(MNIST_3_7)] == [[0, 1]]
+    assert numbers(await node.thinned_records(MNIST_3_7, 1)) == [0, 1]
 
 
 async def test_a_record_that_an_older_version_saved_has_moved_no_bytes(mesh: Mesh, store: Spied) -> None:
@@ -131,6 +147,28 @@ async def test_a_job_holds_a_bounded_number_of_records(mesh: Mesh, store: Spied)
     assert len(node.history(MNIST_3_7)) == HELD_ROUNDS
     assert len(await node.records(MNIST_3_7)) == HELD_ROUNDS + 10  # none was lost between job and store
     assert numbers(await node.records(MNIST_3_7, HELD_ROUNDS + 2))[0] == 8
+
+
+async def test_a_long_history_comes_in_pages_or_thinned(mesh: Mesh, store: Spied) -> None:
+    store._retention = replace(USUAL, rounds=1000)
+    node = await rounds(mesh, 1)
+    history, first = node.core.jobs[MNIST_3_7].history, (await store.records(MNIST_3_7))[0]
+    saved, count = await store.load(MNIST_3_7), 3 * PAGE_ROUNDS + 5
+    assert saved is not None
+    records = tuple({**first, "round": number} for number in range(count))
+    await store.save(MNIST_3_7, replace(saved, records=records))
+    newest = history.records.pop()
+    history.add(replace(newest, key=replace(newest.key, number=count)))  # as if the disk had no room for it
+    pages = [numbers(page) async for page in node.record_pages(MNIST_3_7)]
+    assert [number for page in pages for number in page] == list(range(count + 1))
+    assert max(map(len, pages)) == PAGE_ROUNDS
+    newest_pages = [numbers(page) async for page in node.record_pages(MNIST_3_7, 2 * PAGE_ROUNDS)]
+    assert newest_pages[0][0] == count - 2 * PAGE_ROUNDS
+    assert sum(map(len, newest_pages)) == 2 * PAGE_ROUNDS + 1
+    assert [numbers(page) async for page in node.record_pages(MNIST_3_7, 2)] == [[count - 1, count]]
+    thinned = numbers(await node.thinned_records(MNIST_3_7, 100))
+    assert thinned == [*range(0, count, 4)]
+    assert numbers(await node.thinned_records(MNIST_3_7, 100, 50)) == numbers(await node.records(MNIST_3_7, 50))
 
 
 # Counters of rounds: made when they are needed, and bounded for each job.

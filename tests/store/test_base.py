@@ -21,7 +21,7 @@ from flnet.params.params import Digest, Params, PeerId, TrainerId
 from flnet.protocol.effects import KeptUpdate
 from flnet.protocol.updates import RoundKey, Update
 from flnet.settings import load_settings
-from flnet.store.base import USUAL, KeptModel, Retention, SavedJob
+from flnet.store.base import FIRST, USUAL, KeptModel, Retention, SavedJob
 from flnet.store.memory import MemoryStore
 from flnet.store.sqlite_store import DiskStore
 from flnet.text import code_of, text
@@ -226,6 +226,17 @@ async def test_the_records_of_the_newest_rounds_are_kept() -> None:
     assert list(loaded.records) == kept[2:]
 
 
+async def test_a_history_is_read_in_pages_or_thinned() -> None:
+    store = MemoryStore()
+    await store.save(MNIST, SavedJob({"round": 9}, records=records(*range(10))))
+    assert await store.count_records(MNIST) == 10
+    assert await store.records_after(MNIST, FIRST, 3) == list(records(0, 1, 2))
+    assert await store.records_after(MNIST, (2, "a"), 3, 4) == list(records(7, 8, 9))
+    assert await store.records_after(MNIST, (9, "a"), 3) == []
+    assert await store.every_record(MNIST, 4) == list(records(1, 5, 9))
+    assert await store.every_record(MNIST, 4, last=5) == list(records(5, 9))
+
+
 R = TypeVar("R")
 FEW = replace(USUAL, averages=2, rounds=5, events=6)
 EVENT = {"at": 1.5, "kind": "k", "text": "t", "trainer": "A"}
@@ -288,6 +299,20 @@ class Twins(RuleBasedStateMachine):
     def records(self, trainer: TrainerId, last: int | None, until: int | None) -> None:
         found = self.run(self.memory.records(trainer, last, until))
         assert self.run(self.disk.records(trainer, last, until)) == found
+
+    @rule(trainer=TRAINERS, most=st.integers(1, 4), skip=st.integers(0, 3))
+    def pages(self, trainer: TrainerId, most: int, skip: int) -> None:
+        whole, after = list(self.run(self.memory.records(trainer)))[skip:], FIRST
+        assert self.run(self.disk.count_records(trainer)) == self.run(self.memory.count_records(trainer))
+        while page := self.run(self.memory.records_after(trainer, after, most, skip)):
+            assert self.run(self.disk.records_after(trainer, after, most, skip)) == page == whole[: len(page)]
+            after, skip, whole = (page[-1]["round"], page[-1]["initiator"]), 0, whole[len(page) :]
+        assert whole == self.run(self.disk.records_after(trainer, after, most, skip)) == []
+
+    @rule(trainer=TRAINERS, every=st.integers(1, 3), last=st.none() | st.integers(1, 4))
+    def every_record(self, trainer: TrainerId, every: int, last: int | None) -> None:
+        found = self.run(self.memory.every_record(trainer, every, last))
+        assert self.run(self.disk.every_record(trainer, every, last)) == found
 
     @rule(trainer=TRAINERS, number=ROUNDS, shared=st.integers(0, 9).map(lambda n: params(w=[n])), private=PRIVATE)
     def keep(self, trainer: TrainerId, number: int, shared: Params, private: Params) -> None:

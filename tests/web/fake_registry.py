@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from flnet.node.event_log import FeedItem
@@ -35,6 +35,13 @@ class FakeRegistry:
 
     async def records(self, trainer: TrainerId, last: int | None = None) -> Sequence[View]:
         return self.history(trainer)[-(last or 0) :]
+
+    async def record_pages(self, trainer: TrainerId, last: int | None = None) -> AsyncIterator[Sequence[View]]:
+        for record in await self.records(trainer, last):
+            yield [record]
+
+    async def thinned_records(self, trainer: TrainerId, most: int, last: int | None = None) -> Sequence[View]:
+        return await self.records(trainer, last)
 
     async def forget(self, peer: str) -> Sequence[View]:
         if self.failure is not None:

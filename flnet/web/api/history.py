@@ -6,10 +6,11 @@ import asyncio
 import csv
 import io
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+import orjson
 from markupsafe import Markup, escape
 from pydantic import Field
 from quart import Response, current_app, request
@@ -40,8 +41,9 @@ from flnet.web.charts import (
     svg_of,
 )
 from flnet.web.formatting import one_line, seconds_words, size_words
-from flnet.web.routes import JOBS, Api
+from flnet.web.routes import JOBS, JSON, Api
 
+READ_SECONDS = 600.0  # that a reader of a whole history may take: 100,000 rounds have 200 MB
 MOST_POINTS = 1000  # of a line in a picture; of a longer history every so many rounds are drawn
 TITLE, LEGEND, GAP = 24, 20, 16  # heights around a panel
 COLOURS = ("#1c7a4b", "#6f8578", "#0f5f8a")
@@ -65,6 +67,8 @@ _COLUMNS = (
     *("decision", "decided", "mean_accuracy", "mean_loss"),
 )
 _LAST = {"last": "number of the newest rounds to return; all if absent"}
+Page = Sequence[interface.View]
+Make = Callable[[Page, str], bytes]
 api = Api()
 
 
@@ -130,9 +134,36 @@ class RoundView(View):
     query=_LAST,
     refuses=(UnknownTrainer, InvalidMessage),
 )
-async def history(node: Node, trainer: TrainerId) -> Sequence[interface.View]:
+async def history(node: Node, trainer: TrainerId) -> Response:
     """The results of all rounds, oldest first."""
-    return list(await node.records(trainer, asked_rounds()))
+    return _in_pages(node, trainer, JSON, joined_json)
+
+
+def _in_pages(
+    node: Node, trainer: TrainerId, kind: str, written: Callable[[AsyncIterator[Page]], AsyncIterator[bytes]]
+) -> Response:
+    """An answer that is written while it is read, page by page: there may be a hundred thousand rounds."""
+    node.job(trainer)
+    answer = Response(written(node.record_pages(trainer, asked_rounds())), content_type=kind)
+    answer.timeout = READ_SECONDS
+    return answer
+
+
+async def joined_json(pages: AsyncIterator[Page]) -> AsyncIterator[bytes]:
+    """The records of all pages as one JSON array."""
+    before = b"["
+    async for page in pages:
+        if page:
+            yield before + (await asyncio.to_thread(orjson.dumps, page))[1:-1]
+            before = b","
+    yield b"]" if before == b"," else b"[]"
+
+
+async def joined_csv(pages: AsyncIterator[Page]) -> AsyncIterator[bytes]:
+    """The records of all pages as one table; see `as_csv`."""
+    yield as_csv([])
+    async for page in pages:
+        yield (await asyncio.to_thread(as_csv, page)).partition(b"\r\n")[2]
 
 
 def asked_rounds() -> int | None:
@@ -161,7 +192,7 @@ class Panel:
 
 
 def as_csv(records: Sequence[interface.View]) -> bytes:
-    """One line for each round, oldest first; lists are joined with semicolons."""
+    """A header, and one line for each round, oldest first; lists are joined with semicolons."""
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\r\n")
     lines.writerow(_COLUMNS)
@@ -342,34 +373,41 @@ def _draw(pen: _Pen, panel: Panel) -> None:
         pen.words(x + 26, y, words)
 
 
-Make = Callable[[Sequence[interface.View], str], bytes]
-FORMS: Mapping[str, tuple[str, Make]] = {
-    "csv": ("text/csv; charset=utf-8", lambda records, title: as_csv(records)),
-    "svg": ("image/svg+xml", as_svg),
-    "png": ("image/png", as_png),
-}
+async def csv_file(node: Node, trainer: TrainerId) -> Response:
+    """All rounds as CSV."""
+    return _to_save(_in_pages(node, trainer, "text/csv; charset=utf-8", joined_csv), node, trainer, "csv")
 
 
-def _answering(form: str, kind: str, make: Make) -> Callable[[Node, TrainerId], Awaitable[Response]]:
+def _picture(form: str, kind: str, make: Make) -> Callable[[Node, TrainerId], Awaitable[Response]]:
     async def answer(node: Node, trainer: TrainerId) -> Response:
         wanted = asked_rounds()
         title = f"{node.job(trainer).trainer_label} on {node.me.id}"
-        # Ten thousand rounds are some megabytes and half a second: one file at a time.
-        async with current_app.extensions.setdefault("flnet.history_files", asyncio.Lock()):
-            records = list(await node.records(trainer, wanted))
+        async with current_app.extensions.setdefault("flnet.history_files", asyncio.Lock()):  # one at a time
+            records = await node.thinned_records(trainer, MOST_POINTS, wanted)
             file = Response(await asyncio.to_thread(make, records, title), content_type=kind)
-        name = re.sub(r"[^A-Za-z0-9_-]", "_", f"{trainer}-{node.me.id}")[:100]
-        file.headers["Content-Disposition"] = f'attachment; filename="{name}-history.{form}"'
-        return file
+        return _to_save(file, node, trainer, form)
 
     return answer
 
 
-for form, (kind, make) in FORMS.items():
+def _to_save(file: Response, node: Node, trainer: TrainerId, form: str) -> Response:
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", f"{trainer}-{node.me.id}")[:100]
+    file.headers["Content-Disposition"] = f'attachment; filename="{name}-history.{form}"'
+    return file
+
+
+FORMS: Mapping[str, tuple[str, Callable[[Node, TrainerId], Awaitable[Response]]]] = {
+    "csv": ("text/csv", csv_file),
+    "svg": ("image/svg+xml", _picture("svg", "image/svg+xml", as_svg)),
+    "png": ("image/png", _picture("png", "image/png", as_png)),
+}
+
+
+for form, (kind, answer) in FORMS.items():
     api.add(
-        *("GET", f"/jobs/<trainer>/history.{form}", JOBS, _answering(form, kind, make)),
+        *("GET", f"/jobs/<trainer>/history.{form}", JOBS, answer),
         what=f"The results of all rounds, as a {form.upper()} file",
-        answer_type=kind.partition(";")[0],
+        answer_type=kind,
         query=_LAST,
         refuses=(UnknownTrainer, InvalidMessage, *((NotOffered,) if form == "png" else ())),
     )

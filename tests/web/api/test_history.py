@@ -7,14 +7,12 @@ import builtins
 import csv
 import io
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from PIL import Image
 
 from flnet.errors import NotOffered
-from flnet.web.api import history as history_files
 from flnet.web.api.history import MOST_POINTS, SCALE, as_csv, as_png, as_svg, height_of, panels_of
 from tests.web.conftest import Client
 from tests.web.fake_node import FakeNode
@@ -51,26 +49,33 @@ async def test_the_page_links_to_the_files(client: Client, node: FakeNode) -> No
     assert links == [f"/jobs/MNIST/history.{form}" for form in ("csv", "svg", "png")]
 
 
-async def test_files_are_made_one_at_a_time(
+async def test_all_forms_of_a_history_in_pages_are_whole(client: Client, node: FakeNode) -> None:
+    assert await (await client.get("/jobs/MNIST/history")).get_json() == []
+    for _ in range(3):  # the pages of this node hold one record each
+        await client.post("/training/trigger", json={"trainerId": "MNIST"})
+        await node.finish_round("MNIST", 0.5, 0.6)
+    shown = await (await client.get("/jobs/MNIST/history")).get_json()
+    table = (await (await client.get("/jobs/MNIST/history.csv")).get_data(as_text=True)).splitlines()
+    assert [record["round"] for record in shown] == [0, 1, 2]
+    assert [line.partition(",")[0] for line in table] == ["round", "0", "1", "2"]
+
+
+async def test_pictures_are_made_one_at_a_time(
     client: Client, node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    under_way, most, as_csv, records = 0, 0, history_files.as_csv, node.records
+    under_way, most, thinned = 0, 0, node.thinned_records
 
     async def reading(*asked: Any) -> Any:
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
-        await asyncio.sleep(0)
-        return await records(*asked)
-
-    def made(rounds: Sequence[Any]) -> bytes:
-        nonlocal under_way
+        for _ in range(5):
+            await asyncio.sleep(0)
         under_way -= 1
-        return as_csv(rounds)
+        return await thinned(*asked)
 
-    monkeypatch.setattr(node, "records", reading)
-    monkeypatch.setattr(history_files, "as_csv", made)
-    answers = await asyncio.gather(*(client.get("/jobs/MNIST/history.csv") for _ in range(5)))
+    monkeypatch.setattr(node, "thinned_records", reading)
+    answers = await asyncio.gather(*(client.get("/jobs/MNIST/history.svg") for _ in range(5)))
     assert [answer.status_code for answer in answers] == [200] * 5
     assert (most, under_way) == (1, 0)
 
