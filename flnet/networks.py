@@ -89,6 +89,10 @@ class Networks:
         self._own, self._port = frozenset(filter(None, map(address_of, own))), port
         self._at_home = all(network.is_loopback for network in self.allowed)
 
+    def is_named(self, host: str) -> bool:
+        """Whether a person named this host."""
+        return host in self._named
+
     def refusal(self, host: str, port: int, told_by: str | None = None) -> str | None:
         """Why no request may be sent to a host; None if it may. A host name may, until its address is known.
 

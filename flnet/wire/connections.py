@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import socket
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple, cast
 import httpcore
 
 from flnet.networks import Networks
+from flnet.wire.host_names import HostNames
 
 CONNECT_SECONDS = 5.0  # for all addresses of a host together
 HELD_BYTES = 256 * 1024  # that have come and nobody has read; then the system stops the sender
@@ -40,6 +40,7 @@ class Network(httpcore.AsyncNetworkBackend):
         seconds: for a connection to be made.
         """
         self._networks, self._seconds = networks, min(seconds, CONNECT_SECONDS)
+        self._names = HostNames(lambda host: networks is not None and networks.is_named(host))
 
     async def connect_tcp(
         self,
@@ -74,10 +75,9 @@ class Network(httpcore.AsyncNetworkBackend):
                 raise NotCalled(why)
             return [host]
         try:
-            infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            addresses = await self._names.addresses(host)
         except OSError as exc:
             raise httpcore.ConnectError(exc.strerror or str(exc)) from exc
-        addresses = [str(sockaddr[0]) for *_, sockaddr in infos]
         if self._networks is None:
             return addresses
         refused = {address: self._networks.refusal_of_name(host, address, port) for address in addresses}

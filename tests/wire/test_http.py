@@ -214,11 +214,11 @@ async def test_an_address_is_resolved_again_each_time(monkeypatch: pytest.Monkey
     """A container that is restarted has another address under the same name."""
     asked: list[str] = []
 
-    async def resolve(host: str, port: int, **more: Any) -> Any:
+    def resolve(host: str, *_: Any, **__: Any) -> Any:
         asked.append(host)
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))]
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
     closing = OK.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
     async with listening(Server(closing)) as server, transport() as http:
         port = server.address.partition(":")[2]
@@ -410,14 +410,14 @@ async def test_no_connection_is_opened_to_an_address_outside(host: str) -> None:
 def resolved(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
     """From now on every name has these addresses."""
 
-    async def getaddrinfo(*_: Any, **__: Any) -> list[Any]:
+    def getaddrinfo(*_: Any, **__: Any) -> list[Any]:
         kinds = [socket.AF_INET6 if ":" in address else socket.AF_INET for address in addresses]
         return [
             (kind, socket.SOCK_STREAM, 6, "", (address, 4000) if kind is socket.AF_INET else (address, 4000, 0, 0))
             for kind, address in zip(kinds, addresses, strict=True)
         ]
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
 
 
 async def test_of_the_addresses_of_a_name_only_allowed_ones_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
