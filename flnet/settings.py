@@ -469,7 +469,7 @@ class Settings(PlaceSettings):
         ge=1,
         le=10_000,
         description="Most epochs that a round started by another node may ask of this node. If it asks for more, "
-        "this node sits the round out. The same holds for the two limits that follow; what a trainer declares as "
+        "this node sits the round out. The same holds for the three limits that follow; what a trainer declares as "
         "its defaults is always allowed.",
     )
     max_peer_batch_size: int = Field(
@@ -484,6 +484,13 @@ class Settings(PlaceSettings):
         le=10**12,
         description="Most batches, in all epochs together, that a round started by another node may ask of this "
         "node.",
+    )
+    max_peer_learning_rate: float = Field(
+        default=10.0,
+        ge=1,
+        le=1_000_000,
+        description="Largest learning rate that a round started by another node may ask of this node, as a multiple "
+        "of the trainer's default.",
     )
     max_training_seconds: float | None = Field(
         default=None,

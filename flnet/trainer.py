@@ -511,7 +511,8 @@ class Trainer(ABC):
 
     label: str = ""  # as people read it; the id if empty
     defaults: HyperParams = HyperParams(e=1, u=0.01, b=64)  # may be set per instance, to fit the data
-    limits: Mapping[str, int] = MappingProxyType({})  # most epochs, batch_size, batches in a round of another node
+    # The most of epochs, batch_size, batches and learning_rate in a round of another node:
+    limits: Mapping[str, float] = MappingProxyType({})
     exchange_threshold: float = 0.02  # by how much a peer's model must win to be adopted
     shared: tuple[str, ...] | None = None  # names that leave this node; None: all of them
     merge: Mapping[str, MergeRule] = MappingProxyType({})  # arrays not merged by the mean

@@ -8,6 +8,7 @@ child has pneumonia.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import ClassVar, Self
 
 import torch
@@ -57,6 +58,7 @@ class ChestSubtypes(Trainer):
     label = text("Chest X-Ray Pneumonia Dataset, with its causes")
     note = text("a research model, no diagnosis")
     defaults = HyperParams(e=1, u=0.02, b=32)
+    limits = MappingProxyType({"learning_rate": 0.05})  # accuracy holds up to there
     exchange_threshold = 0.02
     honours: ClassVar[frozenset[str]] = frozenset({"proximal", "labels"})
 

@@ -7,6 +7,7 @@ There are three times as many X-rays with pneumonia as without: in the loss, bot
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
@@ -57,6 +58,7 @@ class ChestXRay(Trainer):
     label = "Chest X-Ray Pneumonia Dataset"
     note = text("a research model, no diagnosis")
     defaults = HyperParams(e=2, u=0.01, b=32)
+    limits = MappingProxyType({"learning_rate": 0.05})  # accuracy holds up to there
     exchange_threshold = 0.02
     honours: ClassVar[frozenset[str]] = frozenset({"proximal"})
 

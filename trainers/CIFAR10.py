@@ -7,6 +7,7 @@ dropout and one output per class. Half the images of a batch are mirrored, all a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
@@ -52,6 +53,7 @@ class Cifar10(Trainer):
 
     label = "CIFAR-10 Dataset"
     defaults = HyperParams(e=1, u=0.02, b=32)
+    limits = MappingProxyType({"learning_rate": 0.06})  # accuracy holds up to there
     exchange_threshold = 0.02
     honours: ClassVar[frozenset[str]] = frozenset({"proximal"})
 

@@ -76,6 +76,8 @@ class Mnist(Trainer):
         torch.set_num_threads(threads)
         # A shard of the bundled digits has some 300 rows: one pass over them would hardly be a step.
         self.defaults = HyperParams(e=8, u=0.02, b=16) if digits.bundled else HyperParams(e=1, u=0.05, b=64)
+        # On the published files training with momentum diverges at three times the default.
+        self.limits = {} if digits.bundled else {"learning_rate": 0.1}
         self._info, self._device = digits.info, device
         sides = (digits.train, digits.validation, digits.test)
         self._train, self._validation, self._test = (Part(side, device) for side in sides)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import ClassVar, Self
 
 import numpy as np
@@ -67,6 +68,7 @@ class MultiLabelNet(Trainer):
 
     label = "Multi-label Dataset"
     defaults = HyperParams(e=1, u=0.0008, b=30)
+    limits = MappingProxyType({"learning_rate": 0.0024})  # accuracy holds up to there
     exchange_threshold = 0.02
     honours: ClassVar[frozenset[str]] = frozenset({"proximal"})
     shared = CORE

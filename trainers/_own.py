@@ -87,6 +87,8 @@ class OwnTrainer(Trainer):
         """
         self.label = own.label
         self.defaults = HyperParams(e=own.epochs, u=own.rate, b=own.batch)
+        # Networks for images diverge at three times a sound rate, with momentum.
+        self.limits = {"learning_rate": 2 * own.rate} if isinstance(own, OwnImages) else {}
         self.licence, self.note = own.licence, own.note
         self._net, self._sides, self._info = net, sides, info
         self._scale = own.target_scale if isinstance(own, OwnTable) else None

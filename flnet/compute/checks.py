@@ -22,6 +22,7 @@ from flnet.errors import ParamsRefused, TrainerError
 from flnet.params.params import Array, Params, Schema, is_finite
 from flnet.protocol.events import Declaration, Split
 from flnet.protocol.messages import Agreement, HyperParams, explain
+from flnet.rounds.limits import BATCH_SIZE, BATCHES, EPOCHS, LEARNING_RATE
 from flnet.text import text
 from flnet.trainer import DataInfo, Fit, Score, Trainer
 
@@ -181,20 +182,26 @@ def declared(trainer: Trainer, name: str, params: Params) -> Declaration:
     return Declaration(label, trainer.defaults, threshold, shared, merge, *words, _limits(trainer, name))
 
 
-def _limits(trainer: Trainer, name: str) -> dict[str, int]:
+def _limits(trainer: Trainer, name: str) -> dict[str, float]:
     """The trainer's own limits for what other nodes may ask of it."""
     limits = dict(trainer.limits)
-    known = ("epochs", "batch_size", "batches")
-    if any(key not in known or type(most) is not int or most < 1 for key, most in limits.items()):
+    if not all(_is_limit(key, most) for key, most in limits.items()):
         raise TrainerError(
             text(
-                "trainer {name}: limits is {value}; expected whole numbers above 0 for some of {known}",
+                "trainer {name}: limits is {value}; expected whole numbers above 0 for some of {known}, or a number "
+                "above 0 for learning_rate",
                 name,
                 repr(limits),
-                ", ".join(known),
+                ", ".join((EPOCHS, BATCH_SIZE, BATCHES)),
             )
         )
     return limits
+
+
+def _is_limit(key: str, most: float) -> bool:
+    kinds = (int, float) if key == LEARNING_RATE else (int,)
+    is_known = key in (EPOCHS, BATCH_SIZE, BATCHES, LEARNING_RATE)
+    return is_known and type(most) in kinds and 0 < most < math.inf
 
 
 def _merging(trainer: Trainer, name: str) -> str:

@@ -274,8 +274,13 @@ def rules_of(settings: Settings) -> Rules:
 
 def limits_of(settings: Settings) -> Limits:
     """What starts of other nodes may ask for."""
-    most = settings.max_peer_epochs, settings.max_peer_batch_size, settings.max_peer_batches
-    return Limits(*most, own_hyper(settings))
+    return Limits(
+        settings.max_peer_epochs,
+        settings.max_peer_batch_size,
+        settings.max_peer_batches,
+        settings.max_peer_learning_rate,
+        own_hyper(settings),
+    )
 
 
 def own_hyper(settings: Settings) -> dict[str, int]:

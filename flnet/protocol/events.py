@@ -55,7 +55,7 @@ class Declaration:
         personalises: whether its private parameters learn on from each average.
         merging: the aggregation rule that its updates need; empty: the one of the node.
         turn: in which rounds it trains, where nodes that label differently take turns; None: in all.
-        limits: the most that a start of another node may ask for, by name: epochs, batch_size, batches.
+        limits: the most that a start of another node may ask for, by name: epochs, batch_size, batches, learning_rate.
     """
 
     label: str
@@ -69,7 +69,7 @@ class Declaration:
     personalises: bool = False
     turn: Turn | None = None
     merging: str = ""
-    limits: Mapping[str, int] = field(default_factory=dict)
+    limits: Mapping[str, float] = field(default_factory=dict)
 
 
 # What people and peers ask of a job, or tell it.

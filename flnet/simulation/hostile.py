@@ -53,7 +53,7 @@ from flnet.simulation.node import Environment, SimulatedNode
 MANY = 10**9  # contributors that it claims
 FAR = 10**6  # round that it claims to be in
 FORGING_SECONDS = 15.0  # for which its own messages and answers are forged
-ORDERS = (HyperParams(e=10_000, u=0.1, b=1), HyperParams(e=20, u=0.1, b=1), HyperParams(e=1, u=0.35, b=8))
+ORDERS = (HyperParams(e=10_000, u=0.1, b=1), HyperParams(e=20, u=0.1, b=1), HyperParams(e=1, u=1000, b=8))
 STORM = 30  # starts, one soon after the other
 NAMES = (1, 3, 8)  # how many it announces at once
 SPOOFED = 0.2  # share of messages that it sends in the name of another node
@@ -217,7 +217,11 @@ class HostileMember(SimulatedNode):
             names = [node.id for node in self._victims()]
             number = victim.job.number + 1
             series = SeriesMessage(
-                by=self.id, first=min(number, LAST_ROUND), until="accuracy>=1", rounds=1_000_000
+                by=self.id,
+                first=min(number, LAST_ROUND),
+                until="accuracy>=1",
+                rounds=1_000_000,
+                hyper=(None, *ORDERS)[number % 4],
             )
             left_out = ChoiceMessage(members=(self.id, *names), take=1)
             mine = ChoiceMessage(members=(self.id,), take=1)

@@ -66,7 +66,7 @@ HONEST = (
     "forget",
 )
 ENDS = ("stays", "is silent", "is gone")  # what the hostile member does after the last action
-LIMITS = Limits(epochs=20, batch_size=4096, batches=100_000)  # of what peers may ask for
+LIMITS = Limits(epochs=20, batch_size=4096, batches=100_000, learning_rate=10)  # of what peers may ask for
 MEETINGS = 4  # times that persons try to bring together nodes with different round numbers
 MOST_ERAS = 8
 MOST_ROUNDS = 3000  # round numbers after a schedule; no schedule asks for as many

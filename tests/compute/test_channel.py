@@ -61,7 +61,14 @@ SETTINGS = TrainerSettings(
 )  # fmt: skip
 ASSIGNMENT = Assignment(TrainerFile("T", "T.py", module="m", frameworks=frozenset({"torch"})), SETTINGS)
 DECLARATION = Declaration(
-    "T", HYPER, 0.02, ("w",), {"steps": "max"}, {"rows": {"train": 3}}, turn=Turn("parallel"), limits={"epochs": 9}
+    "T",
+    HYPER,
+    0.02,
+    ("w",),
+    {"steps": "max"},
+    {"rows": {"train": 3}},
+    turn=Turn("parallel"),
+    limits={"epochs": 9, "learning_rate": 0.5},
 )
 COARSE_PREDICTION = InCoarse("two", ("a", "b"), np.ones((2, 2), np.float32), estimated=True)
 REQUESTS = [

@@ -94,6 +94,13 @@ def test_a_declaration_is_read_off_the_trainer() -> None:
         ),
         ("limits", {"epochs": 0}, "limits is {'epochs': 0}; expected whole numbers above 0"),
         ("limits", {"batches": 2.5}, "limits is {'batches': 2.5}; expected whole numbers above 0"),
+        (
+            "limits",
+            {"learning_rate": 0.0},
+            "limits is {'learning_rate': 0.0}; .* or a number above 0 for learning_rate",
+        ),
+        ("limits", {"learning_rate": float("nan")}, "or a number above 0 for learning_rate"),
+        ("limits", {"learning_rate": "fast"}, "or a number above 0 for learning_rate"),
     ],
 )
 def test_a_wrong_declaration_is_refused(attribute: str, value: object, words: str) -> None:

@@ -26,6 +26,7 @@ from tests.rounds.test_peer_versions import AloneBench
 
 THEIRS = HyperParams(e=5, u=0.25, b=16)
 CHOSEN = HyperParams(e=3, u=0.5, b=8)
+LIMITS = Limits(epochs=4, batch_size=64, batches=500, learning_rate=1e6)
 SERIES = SeriesMessage(by="a", first=0, until="accuracy>=0.9", rounds=9)
 
 
@@ -85,7 +86,7 @@ def test_the_view_tells_the_rounds_from_this_nodes() -> None:
 
 
 def test_a_round_that_asks_for_too_much_has_none_that_this_node_trains_by() -> None:
-    bench = Bench(peers=["a"], rules=Rules(limits=Limits(epochs=4, batch_size=64, batches=500)))
+    bench = Bench(peers=["a"], rules=Rules(limits=LIMITS))
     bench.hear(of_a())
     assert (bench.all(Train), bench.job.view().round_hyper) == ([], None)
 
@@ -146,7 +147,7 @@ def test_the_series_of_this_node_follows_nobody_else() -> None:
 
 
 def test_a_series_that_asks_for_too_much_is_left_to_others() -> None:
-    bench = Bench(peers=["a", "c"], rules=Rules(limits=Limits(epochs=4, batch_size=64, batches=500)))
+    bench = Bench(peers=["a", "c"], rules=Rules(limits=LIMITS))
     bench.hear(of_a(series=SERIES))
     bench.hear(came("a"))
     bench.hear(came("c"))

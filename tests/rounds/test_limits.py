@@ -16,16 +16,16 @@ from tests.helpers import HYPER, key, params
 from tests.rounds.helpers import Bench, asked, came, declaration, prepared
 from tests.rounds.scenarios import Lasting
 
-LIMITS = Limits(epochs=20, batch_size=64, batches=500)
+LIMITS = Limits(epochs=20, batch_size=64, batches=500, learning_rate=10_000)
 HUGE = HyperParams(e=10_000, u=0.1, b=1)
 WORDS = "the start asks for too much: expected at most 20 epochs in a round of another node, got 10000"
 
 
-def hyper(e: int, b: int) -> HyperParams:
-    return HyperParams(e=e, u=0.1, b=b)
+def hyper(e: int, b: int, u: float = 0.1) -> HyperParams:
+    return HyperParams(e=e, u=u, b=b)
 
 
-def declared(rows: int = 100, defaults: HyperParams = HYPER, **limits: int) -> Declaration:
+def declared(rows: int = 100, defaults: HyperParams = HYPER, **limits: float) -> Declaration:
     return declaration(data={"rows": {"train": rows}}, defaults=defaults, limits=limits)
 
 
@@ -56,6 +56,26 @@ def test_epochs_batches_and_their_size_are_limited(
 ) -> None:
     words = LIMITS.exceeded(asked, declared)
     assert refusal in words and bool(words) == bool(refusal)
+
+
+@pytest.mark.parametrize(
+    ("u", "declared", "most"),
+    [
+        (0.008, declared(defaults=hyper(1, 1, u=0.0008)), ""),  # 10 * 0.0008, whatever floating point makes of it
+        (0.0081, declared(defaults=hyper(1, 1, u=0.0008)), "0.008"),
+        (1000, declared(defaults=hyper(1, 1, u=0.1)), "1"),
+        (1e-9, declared(defaults=hyper(1, 1, u=0.1)), ""),
+        (0.3, declared(defaults=hyper(1, 1, u=0.1), learning_rate=0.2), "0.2"),  # the trainer declares less
+        (5, declared(defaults=hyper(1, 1, u=0.1), learning_rate=100), "1"),  # it cannot declare more
+        (0.1, declared(defaults=hyper(1, 1, u=0.1), learning_rate=0.01), ""),  # but its default is allowed
+    ],
+)
+def test_the_learning_rate_is_limited_as_a_multiple_of_the_trainers_default(
+    u: float, declared: Declaration, most: str
+) -> None:
+    refusal = f"expected a learning rate of at most {most} in a round of another node, got {u:g}"
+    words = replace(LIMITS, learning_rate=10).exceeded(hyper(1, 64, u), declared)
+    assert words == (f"the start asks for too much: {refusal}" if most else "")
 
 
 def test_what_this_node_decides_itself_is_not_limited() -> None:

@@ -15,8 +15,16 @@ import pytest
 from tests.processes.harness import SLOW_TRAINER, Harness, PinnedHarness, RealNode, answers, harness, until
 
 pytestmark = pytest.mark.slow
-HUGE = {"e": 10_000, "u": 0.1, "b": 1}
-WORDS = "the start asks for too much: expected at most 1000 epochs in a round of another node, got 10000"
+ORDERS = {
+    "epochs": (
+        {"e": 10_000, "u": 0.1, "b": 1},
+        "the start asks for too much: expected at most 1000 epochs in a round of another node, got 10000",
+    ),
+    "rate": (
+        {"e": 1, "u": 1000, "b": 64},
+        "the start asks for too much: expected a learning rate of at most 0.1 in a round of another node, got 1000",
+    ),
+}
 KEY = "correct horse battery staple"
 
 
@@ -39,18 +47,21 @@ def mesh(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
         made.stop()
 
 
-def test_a_node_does_not_train_what_a_peer_orders_without_measure(mesh: Harness) -> None:
+@pytest.mark.parametrize("kind", ORDERS)
+def test_a_node_does_not_train_what_a_peer_orders_without_measure(mesh: Harness, kind: str) -> None:
+    huge, words = ORDERS[kind]
     hostile, node = mesh.nodes
     usual = node.job()["hyper"]
-    order = {"trainerId": "SLOW", "federatedLearningParams": HUGE}
+    order = {"trainerId": "SLOW", "federatedLearningParams": huge}
     assert hostile.http.post("/training/trigger", json=order).status_code == 202
     until(lambda: bool(node.history() and hostile.history()), "the round on both")
     (record,) = hostile.history()
     assert record["contributors"] == ["n0"]
-    assert f"not taking part: n1: {WORDS}" in record["outcome"]
-    assert node.told("sits_out") == [f"this node sits the round out: {WORDS}"]
+    assert f"not taking part: n1: {words}" in record["outcome"]
+    assert node.told("sits_out") == [f"this node sits the round out: {words}"]
     assert node.job()["hyper"] == usual  # the order is not taken over for later rounds either
     assert node.history()[0]["used_hyper"] is None
+    assert node.job()["round_hyper"] is None
     assert node.trigger().status_code == 202
     until(lambda: len(hostile.history()) == 2, "a round as before")
     assert hostile.history()[1]["contributors"] == ["n0", "n1"]
@@ -58,7 +69,7 @@ def test_a_node_does_not_train_what_a_peer_orders_without_measure(mesh: Harness)
 
 def test_what_a_peer_orders_counts_for_its_round_alone(mesh: Harness) -> None:
     hostile, node = mesh.nodes
-    usual, theirs = node.job()["hyper"], {"e": 1, "u": 100.0, "b": 3}
+    usual, theirs = node.job()["hyper"], {"e": 1, "u": 0.05, "b": 3}
     order = {"trainerId": "SLOW", "federatedLearningParams": theirs}
     assert hostile.http.post("/training/trigger", json=order).status_code == 202
     until(lambda: node.job()["round_hyper"] == theirs, "the round of the other node")
