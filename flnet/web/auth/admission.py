@@ -41,7 +41,7 @@ from flnet.wire.body_memory import JSON_FACTOR, MEGABYTE, BodyMemory, memory_byt
 from flnet.wire.transport import CONTROL_BYTES, MESH_HEADER, mesh_of
 
 BURST, PER_SECOND = 2000.0, 200.0  # messages of one address; fifty nodes on one machine send a hundred a second
-MOST_OTHER_MESHES = 64  # refusals of other meshes in the event log, each caller and name once
+MOST_OTHER_MESHES, MOST_OF_CALLER = 64, 8  # refusals of other meshes in the event log: in all, and of one caller
 MAX_UNDER_WAY = 512  # messages that wait for their answer at the same time
 HELD_BYTES = (
     16 * MEGABYTE
@@ -179,13 +179,22 @@ class Admission:
         if (theirs := mesh_of(stated)) == ours:
             return
         refusal = OtherMesh(theirs, ours)
-        caller = caller_ip()
-        if (caller, theirs) not in self._other_meshes and len(self._other_meshes) < MOST_OTHER_MESHES:
-            self._other_meshes.add((caller, theirs))
-            words = text("a request from {caller} to {path} was refused: {reason}", caller, request.path, refusal)
+        if self._is_new_mesh(network_of(caller_ip()), theirs):
+            words = text(
+                "a request from {caller} to {path} was refused: {reason}", caller_ip(), request.path, refusal
+            )
             self._node.feed.publish("refused_here", words)
         g.states_mesh = True
         raise refusal
+
+    def _is_new_mesh(self, caller: str, name: str) -> bool:
+        """Whether people have yet to hear that this caller is of that mesh: once, and of few names of one caller."""
+        of_caller = sum(caller == other for other, _ in self._other_meshes)
+        is_full = len(self._other_meshes) >= MOST_OTHER_MESHES or of_caller >= MOST_OF_CALLER
+        if is_full or (caller, name) in self._other_meshes:
+            return False
+        self._other_meshes.add((caller, name))
+        return True
 
     def check_permission(self) -> None:
         """Let only the operator use the operator's routes, and nobody a route that does not say who may use it.

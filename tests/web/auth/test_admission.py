@@ -119,6 +119,24 @@ async def test_a_flood_from_one_address_is_told_when_to_come_again(
     assert await refusal(trigger) == (401, "sign_in_needed")  # people are not counted with nodes
 
 
+async def test_one_caller_of_many_meshes_leaves_few_events_and_keeps_others_from_none(
+    client: Client, node: FakeNode
+) -> None:
+    def told() -> int:
+        return sum(item.kind == "refused_here" for item in node.feed.recent())
+
+    for number in range(3 * admission.MOST_OTHER_MESHES):
+        answer = await announce(client, f"2001:db8::{number:x}", **{"Flnet-Mesh": f"m{number}"})
+        assert await refusal(answer) == (403, "other_mesh")
+    assert told() == admission.MOST_OF_CALLER
+    for _ in range(3):
+        await announce(client, "10.0.0.1", **{"Flnet-Mesh": "lab"})
+    assert told() == admission.MOST_OF_CALLER + 1
+    for number in range(3 * admission.MOST_OTHER_MESHES):
+        await announce(client, f"10.0.1.{number}", **{"Flnet-Mesh": "lab"})
+    assert told() == admission.MOST_OTHER_MESHES
+
+
 async def test_messages_that_wait_for_their_answer_are_bound(
     client: Client, node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
