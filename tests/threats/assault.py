@@ -19,9 +19,10 @@ from multiprocessing.synchronize import Event
 
 from flnet.security.signatures import MeshKey
 from flnet.web.server import raise_file_limit
+from tests.security.keypairs import TestKey
 from tests.threats.attacker import Signer, Target, ask, call_from, connected, ended, named
 from tests.threats.attacks import HELD, REPEATED, again_and_again
-from tests.threats.test_06_huge_answers import greedy
+from tests.threats.test_06_huge_answers import greedy, verifier_of
 
 Answers = Counter[str]
 Attempt = Callable[[], str]
@@ -182,8 +183,11 @@ def http2(at: Target, seconds: float) -> Answers:
 def greedy_members(at: Target) -> Iterator[list[Member]]:
     """Members that answer whatever they are asked with 500 MB."""
     with ExitStack() as stack:
-        ports = [stack.enter_context(greedy(stated=number % 2 == 0))[0] for number in range(PEERS_THAT_ANSWER)]
-        yield [Member(at, f"greedy{port}", 90 + number, port) for number, port in enumerate(ports)]
+        ports = {
+            number: stack.enter_context(greedy(number % 2 == 0, verifier_of(TestKey(90 + number), at.mesh)))[0]
+            for number in range(PEERS_THAT_ANSWER)
+        }
+        yield [Member(at, f"greedy{port}", 90 + number, port) for number, port in ports.items()]
 
 
 def huge_answers(at: Target, seconds: float) -> Answers:
