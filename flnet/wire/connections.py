@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import math
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -19,6 +20,7 @@ from flnet.wire.host_names import HostNames
 CONNECT_SECONDS = 5.0  # for all addresses of a host together
 HELD_BYTES = 256 * 1024  # that have come and nobody has read; then the system stops the sender
 SMALL_BYTES = 64 * 1024  # what is written before the event loop turns leaves together, up to this
+FRAMING_BYTES = 32 * 1024  # of an answer besides its body, in which each byte allows for one more
 IDLE_SECONDS = 5.0  # that a connection is kept unused: less than the server keeps it (15)
 Place = tuple[bytes, int | None]  # host and port
 
@@ -109,6 +111,7 @@ class Connection(asyncio.Protocol, httpcore.AsyncNetworkStream):
         self._received: deque[bytes | memoryview] = deque()
         self._held = 0
         self._unsent: list[bytes] = []
+        self._taken, self._most = 0, math.inf  # bytes that were read, and that may be
         self._is_over = self._is_answered = False
         self._changed = asyncio.Event()  # something came, or the connection is over
         self._writable = asyncio.Event()
@@ -147,6 +150,21 @@ class Connection(asyncio.Protocol, httpcore.AsyncNetworkStream):
         """It takes more again."""
         self._writable.set()
 
+    # What bounds an answer
+
+    def begin(self) -> None:
+        """A request is sent next, and its answer comes."""
+        self._taken, self._most = 0, FRAMING_BYTES
+
+    async def counted(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """The parts of the body of an answer; a body allows for more bytes.
+
+        Interim answers, chunks of single bytes and their extensions cost time, have no end, and say nothing.
+        """
+        async for part in parts:
+            self._most += 2 * len(part)
+            yield part
+
     # What httpcore calls
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
@@ -154,7 +172,11 @@ class Connection(asyncio.Protocol, httpcore.AsyncNetworkStream):
 
         Raises:
             ConnectionClosed: it ended before anything of an answer came.
+            httpcore.RemoteProtocolError: far more came than belongs to the answer.
         """
+        max_bytes = int(min(max_bytes, self._most - self._taken))
+        if max_bytes <= 0:
+            raise httpcore.RemoteProtocolError("too many bytes besides the body of the answer")
         while not self._received:
             if self._is_over:
                 if self._is_answered:
@@ -169,6 +191,7 @@ class Connection(asyncio.Protocol, httpcore.AsyncNetworkStream):
         if self._held >= HELD_BYTES > self._held - len(part) and not self._is_over:
             self._transport.resume_reading()
         self._held -= len(part)
+        self._taken += len(part)
         return bytes(part)
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
@@ -289,7 +312,9 @@ class Connections:
                 raise
             connection, response = await self._send(request)
         try:
-            yield Response(response.status, _joined(response.headers), response.aiter_stream())
+            yield Response(
+                response.status, _joined(response.headers), connection.stream.counted(response.aiter_stream())
+            )
         finally:
             try:
                 await response.aclose()
@@ -303,6 +328,7 @@ class Connections:
 
     async def _send(self, request: httpcore.Request) -> tuple[_Open, httpcore.Response]:
         connection = self._take((request.url.host, request.url.port)) or await self._connect(request.url)
+        connection.stream.begin()
         try:
             return connection, await connection.http.handle_async_request(request)
         except BaseException:

@@ -29,6 +29,8 @@ from flnet.wire.timeouts import STEP
 from flnet.wire.transport import Reply
 from tests.wire.servers import NOT_READY, OK, Server, ask, listening, silent, transport
 
+MEGA = 1024 * 1024
+
 # --- what goes over the wire
 
 
@@ -104,6 +106,41 @@ async def test_what_is_no_http_is_not_quoted(banner: bytes) -> None:
     async with listening(Server(banner)) as server, transport() as http:
         with pytest.raises(PeerUnreachable, match=r"the answer is no HTTP$"):
             await http.fetch(server.address, "/")
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("begin", "again"),
+    [
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100),
+        (b"", b"HTTP/1.1 103 Early Hints\r\n" + b"Link: </>\r\n" * 500 + b"\r\n"),
+        (CHUNKED, b"1\r\na\r\n" * 100),
+        (CHUNKED, b"1;" + b"x" * 10_000 + b"\r\na\r\n"),
+        (CHUNKED + b"0\r\n", b"Trailer: x\r\n" * 100),
+    ],
+)
+async def test_an_answer_that_is_mostly_framing_is_not_read_on(begin: bytes, again: bytes) -> None:
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await server.read(reader)
+        writer.write(begin)
+        while True:
+            writer.write(again)
+            await writer.drain()
+
+    server = Server(endless)
+    async with asyncio.timeout(60), listening(server), transport(600) as http:
+        with pytest.raises(PeerUnreachable, match=r"the answer is no HTTP|the answer was cut off"):
+            await http.fetch(server.address, "/", MEGA)
+
+
+async def test_a_body_in_small_chunks_comes_whole() -> None:
+    body = b"40\r\n" + bytes(64) + b"\r\n"
+    answer = CHUNKED + body * (MEGA // 64) + b"0\r\n\r\n"
+    async with listening(Server(answer)) as server, transport() as http:
+        for _ in range(3):
+            assert len((await http.fetch(server.address, "/", MEGA)).body) == MEGA
 
 
 async def test_a_compressed_answer_is_not_unpacked() -> None:
