@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from flnet.datasets.archives import TarEntry, tar_entries
 from flnet.datasets.labelled import Labelled, Rows, fingerprint, read_npz
 from flnet.datasets.split import dealt_counts, own_published, own_rows, stored_split, with_partition
 from flnet.text import text
@@ -162,8 +163,8 @@ def _unpacked(path: Path) -> list[Array]:
     wanted = {f"{_BINARY[0]}/{name}": name for name in _BATCHES}
     batches = {}
     try:
-        with tarfile.open(path) as archive:
-            for member in archive:
+        with tarfile.open(path, tarinfo=TarEntry) as archive:
+            for member in tar_entries(archive):
                 file = archive.extractfile(member) if member.name in wanted else None
                 if file is not None:
                     name, data = wanted[member.name], file.read(_MAX_BATCH_BYTES + 1)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from flnet.datasets.labelled import Labelled
+from flnet.datasets.labelled import UNREADABLE, Labelled, open_npz
 from flnet.text import text
 from flnet.trainer import Array, DataMissing, TrainerError, TrainerSettings
 
@@ -134,9 +134,9 @@ def _sides(folder: Path, name: str, options: Options, nodes: int) -> tuple[Label
     if path is None:
         raise DataMissing(text("no digits of {name} were found in {folder}", name, folder), _REMEDY)
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open_npz(path) as file:
             train, test = (Labelled(file[f"x_{side}"], file[f"y_{side}"]) for side in ("train", "test"))
-    except (OSError, ValueError, KeyError) as exc:
+    except (*UNREADABLE, KeyError) as exc:
         raise TrainerError(text("{path} is damaged or incomplete: {error}", path, exc)) from exc
     order = np.random.default_rng(0).permutation(len(train))
     wanted, tested = options.rows * nodes, options.tests * nodes

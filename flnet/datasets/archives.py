@@ -14,12 +14,13 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Self
 
+from flnet.datasets.labelled import MOST_TIMES_LARGER, SMALL
 from flnet.errors import DataMissing
 from flnet.text import text
 
@@ -51,8 +52,7 @@ def member_path(name: str) -> PurePosixPath | None:
 
 MAX_GIGABYTES = 50.0
 MAX_FILES = 1_000_000
-_MOST_TIMES_LARGER = 200  # than the archive; text of one letter gets there, data do not
-_SMALL = 100_000_000  # bytes, of which that does not matter
+_MOST_NAME_BYTES = 1024 * 1024  # of a name, or of further facts of a file, which are read at once
 _PIECE = 1024 * 1024
 _ARCHIVE = re.compile(r"(.+?)\.(zip|tar|tgz|tbz2|txz|tar\.(gz|bz2|xz))", re.IGNORECASE)
 _NAME = re.compile(r"[^/\\\0]{1,200}")
@@ -163,7 +163,7 @@ def drafted(source: Path, draft: Path, limit: Limit) -> Path:
         with source.open("rb") as file:
             _write(file, draft / source.name, limit)
         return draft / source.name
-    limit.size = min(limit.size, max(_SMALL, _MOST_TIMES_LARGER * source.stat().st_size))
+    limit.size = min(limit.size, max(SMALL, MOST_TIMES_LARGER * source.stat().st_size))
     folder = draft / archive[1]
     folder.mkdir()
     with closing(_members(source)) as members:
@@ -206,6 +206,40 @@ def _copy_folder(source: Path, target: Path, limit: Limit) -> None:
             _write(file, target / inside, limit)
 
 
+_BEFORE_FILES = (  # entries that are facts of the next one: long names and the like
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+)
+
+
+class TarEntry(tarfile.TarInfo):
+    """An entry of a tar archive. One with a long name is refused before the name is read: a few bytes unpack to any."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """Read the header of an entry.
+
+        Raises:
+            tarfile.ReadError: its name, or what else stands before the file, is too long.
+        """
+        entry = super().frombuf(buf, encoding, errors)
+        if entry.type in _BEFORE_FILES and entry.size > _MOST_NAME_BYTES:
+            raise tarfile.ReadError(text("a name in it has {count} bytes", f"{entry.size:,}"))
+        return entry
+
+
+def tar_entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """The entries of a tar archive that was opened with `tarinfo=TarEntry`, MAX_FILES of them at most.
+
+    Raises:
+        tarfile.ReadError: there are more. They stay in memory, whatever they are.
+    """
+    for number, entry in enumerate(archive):
+        if number >= MAX_FILES:
+            raise tarfile.ReadError(text("it has more than {count} entries", f"{MAX_FILES:,}"))
+        yield entry
+
+
 def _members(source: Path) -> Generator[tuple[PurePosixPath, IO[bytes]], None, None]:
     """The files of an archive: checked paths and open files."""
     if source.suffix.lower() == ".zip":
@@ -218,8 +252,8 @@ def _members(source: Path) -> Generator[tuple[PurePosixPath, IO[bytes]], None, N
                 if name is not None and not entry.is_dir():
                     yield name, packed.open(entry)
         return
-    with tarfile.open(source) as packed_tar:
-        for member in packed_tar:
+    with tarfile.open(source, tarinfo=TarEntry) as packed_tar:
+        for member in tar_entries(packed_tar):
             if not (member.isfile() or member.isdir()):
                 raise _unsafe(source, member.name, "is a link or a device")
             name, file = _checked(source, member.name), packed_tar.extractfile(member)

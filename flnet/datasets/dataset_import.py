@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import tempfile
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from flnet.datasets.archives import Limit, broken, drafted, inner_folder, is_archive, member_path
+from flnet.datasets.labelled import unpacked_size
 from flnet.datasets.tables import text_rows
 from flnet.errors import DataMissing, DataThere, FlnetError, ImportRefused, NoRoom
 from flnet.text import text
@@ -390,6 +392,7 @@ class Upload:
         self._close()
         with self._told():
             self._unpacked = self._unpacked or self._files()
+            self._count_arrays(self._unpacked)
 
     def settle(self) -> ImportedFolder | AddedExamples:
         """Unpack archives, and move all files into their place.
@@ -423,6 +426,17 @@ class Upload:
         with suppress(ImportRefused, NoRoom):
             self._close()
         shutil.rmtree(self._draft, ignore_errors=True)
+
+    def _count_arrays(self, folder: Path) -> None:
+        """Count .npz files as what they unpack to: trainers read that into memory.
+
+        Raises:
+            DataMissing: they are too large.
+        """
+        limit = Limit(text("what came"), self._limit.size, self._remedy)
+        for path in folder.rglob("*.npz"):
+            with path.open("rb") as raw, suppress(zipfile.BadZipFile):  # its trainer says what is wrong with it
+                limit.more(unpacked_size(raw))
 
     def _files(self) -> Path:
         """The folder of collected files, or of the unpacked archive."""

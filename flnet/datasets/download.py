@@ -6,7 +6,6 @@ import csv
 import gzip
 import hashlib
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ import httpx
 import numpy as np
 
 from flnet.datasets.files import replacing
-from flnet.datasets.labelled import read_idx
+from flnet.datasets.labelled import UNREADABLE, open_npz, read_idx
 from flnet.datasets.samples import is_sample
 from flnet.errors import DataMissing, TrainerError
 from flnet.text import text
@@ -157,7 +156,7 @@ def _digest(path: Path) -> str:
 
 
 _PIECE = 1024 * 1024
-_FAULTS = (OSError, ValueError, EOFError, SyntaxError, zlib.error, zipfile.BadZipFile, csv.Error, TrainerError)
+_FAULTS = (*UNREADABLE, SyntaxError, csv.Error, TrainerError)
 
 
 @dataclass(frozen=True)
@@ -213,7 +212,7 @@ def _looks() -> Mapping[str, Callable[[Path], str]]:
 def _arrays(path: Path) -> str:
     """Read every array, which checks the checksums of the container."""
     _zip(path)
-    with np.load(path, allow_pickle=False) as file:
+    with open_npz(path) as file:
         return ", ".join(f"{name} {list(file[name].shape)}" for name in file.files)
 
 

@@ -8,13 +8,15 @@ the numbers, one for the number of dimensions, each dimension as a big-endian ui
 from __future__ import annotations
 
 import gzip
+import lzma
 import math
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,21 +85,66 @@ def _by_label(labels: Array, seed: int) -> Rows:
     return shuffled[np.argsort(labels[shuffled], kind="stable")]
 
 
+MOST_TIMES_LARGER = 200  # than a packed file; arrays of one number get there, data do not
+SMALL = 100_000_000  # bytes, of which that does not matter
+MOST_DENSE_BYTES = 4 * 1024**3  # of sparse rows that are written out
+UNREADABLE = (  # what numpy and zipfile raise for a damaged .npz file, or for one whose arrays claim any size
+    *(OSError, ValueError, EOFError, TypeError, AttributeError, MemoryError, RuntimeError),
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+)
+
+
+@contextmanager
+def open_npz(path: Path) -> Iterator[Any]:
+    """Open an .npz file that may come from anybody: its arrays are read as they are asked for, and none is pickled.
+
+    Raises:
+        TrainerError: its arrays have more bytes than data of this size can have.
+        UNREADABLE: it is damaged, now or when an array is read.
+    """
+    with path.open("rb") as raw:  # opened here: numpy leaves a file open whose zip is broken
+        size, packed = unpacked_size(raw), path.stat().st_size
+        if size > max(SMALL, MOST_TIMES_LARGER * packed):
+            raise TrainerError(
+                text(
+                    "{path} has {packed} bytes, and {size} unpacked; expected at most {times} times as many",
+                    path,
+                    f"{packed:,}",
+                    f"{size:,}",
+                    MOST_TIMES_LARGER,
+                )
+            )
+        with np.load(raw, allow_pickle=False) as file:
+            yield file
+
+
+def unpacked_size(raw: IO[bytes]) -> int:
+    """The bytes of all files in a zip archive, such as an .npz file; reading never gives more than that.
+
+    Raises:
+        zipfile.BadZipFile: it is none.
+    """
+    with zipfile.ZipFile(raw) as archive:
+        size = sum(entry.file_size for entry in archive.infolist())
+    raw.seek(0)
+    return size
+
+
 def read_npz(path: Path, names: Sequence[str] = ("x_train", "y_train", "x_test", "y_test")) -> tuple[Array, ...]:
     """Arrays of an .npz file by name; pickled objects are refused.
 
     Raises:
-        TrainerError: the file cannot be read, or a name is missing.
+        TrainerError: the file cannot be read, unpacks to far more than data do, or a name is missing.
     """
     try:
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+        with open_npz(path) as file:
             missing = [name for name in names if name not in file.files]
             if missing:
                 raise TrainerError(
                     text("{path} lacks {names}; it has {known}", path, ", ".join(missing), ", ".join(file.files))
                 )
             return tuple(_array(file[name]) for name in names)
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as exc:
+    except UNREADABLE as exc:
         raise TrainerError(text("{path} cannot be read as an .npz file: {reason}", path, exc)) from exc
 
 
@@ -144,7 +191,21 @@ class SparseRows:
             raise TrainerError(text("sparse rows name columns outside 0 to {most}", columns - 1))
 
     def dense(self, rows: Array) -> Array:
-        """These rows, by number, as float32 (n, columns)."""
+        """These rows, by number, as float32 (n, columns).
+
+        Raises:
+            TrainerError: they would fill memory: a few bytes can state any number of columns.
+        """
+        if (size := 4 * len(rows) * self.shape[1]) > MOST_DENSE_BYTES:
+            raise TrainerError(
+                text(
+                    "{rows} sparse rows with {columns} columns take {size} bytes; expected at most {most}",
+                    f"{len(rows):,}",
+                    f"{self.shape[1]:,}",
+                    f"{size:,}",
+                    f"{MOST_DENSE_BYTES:,}",
+                )
+            )
         starts, counts = self.indptr[rows], self.indptr[rows + 1] - self.indptr[rows]
         out = np.zeros((len(rows), self.shape[1]), np.float32)
         into = np.repeat(np.arange(len(rows)), counts)

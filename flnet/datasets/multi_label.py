@@ -14,14 +14,13 @@ from __future__ import annotations
 import csv
 import re
 import xml.etree.ElementTree as ET
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from flnet.datasets.labelled import Matrix, SparseRows, dense_rows, pick_columns, read_npz
+from flnet.datasets.labelled import UNREADABLE, Matrix, SparseRows, dense_rows, open_npz, pick_columns, read_npz
 from flnet.datasets.tables import (
     LONGEST_ROW,
     BadRow,
@@ -275,11 +274,10 @@ def read_multi_label(
 
 def _from_npz(path: Path) -> MultiLabel:
     try:
-        # Opened here: numpy leaves a file open whose zip is broken.
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+        with open_npz(path) as file:
             sparse = "X_data" in file.files
             unnamed = "feature_names" not in file.files
-    except (OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as exc:
+    except UNREADABLE as exc:
         raise TrainerError(text("{path} cannot be read as an .npz file: {reason}", path, exc)) from exc
     if sparse:
         data, indices, indptr, shape, y, names = read_npz(
@@ -303,6 +301,7 @@ def _from_npz(path: Path) -> MultiLabel:
                 list(x.shape),
             )
         )
+    check_width(x.shape[1], str(path))  # a file of few bytes may state any number
     if not np.isin(y, (0, 1)).all():  # before the cast: 256 would become 0
         raise TrainerError(text("{path}: Y has other values than 0 and 1", path))
     features = np.arange(x.shape[1]) if unnamed else read_npz(path, ("feature_names",))[0]

@@ -52,7 +52,7 @@ def test_bombs_are_refused(tmp_path: Path, place: Place, monkeypatch: pytest.Mon
     bomb = zipped(tmp_path / "a.zip", ("zeros", bytes(3_000_000)))
     with pytest.raises(ImportRefused, match=r"a.zip holds more than 0.001 GB; FLNET_MAX_IMPORT_GIGABYTES=0.001"):
         bring_to(place, bomb, 0.001)
-    monkeypatch.setattr(archives, "_SMALL", 1000)
+    monkeypatch.setattr(archives, "SMALL", 1000)
     with pytest.raises(ImportRefused, match="holds more than"):  # 200 times as large, and no more
         bring_to(place, bomb, GB)
     monkeypatch.setattr(archives, "MAX_FILES", 10)
