@@ -232,6 +232,8 @@ class Connection(asyncio.Protocol, httpcore.AsyncNetworkStream):
         Raises:
             ssl.SSLError, OSError: it is not agreed on.
         """
+        if self._transport.is_closing():  # uvloop would log a traceback
+            raise ConnectionResetError("the connection was closed before TLS began")
         loop = asyncio.get_running_loop()
         try:
             transport = await loop.start_tls(self._transport, self, ssl_context, server_hostname=server_hostname)

@@ -232,3 +232,20 @@ async def test_a_node_with_tls_is_said_to_want_it(tmp_path: Path) -> None:
         finally:
             await here.close()
     assert reply.status == 403 and b"tls_needed" in reply.body
+
+
+def test_tls_on_a_connection_that_was_reset_is_a_failure_and_nothing_for_the_log(run: Run) -> None:
+    faults: list[dict[str, Any]] = []
+
+    async def reset() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: faults.append(context))
+        async with listening(Server(silent)) as server:
+            connection = await connected(server)
+            connection._transport.abort()  # as when the other side does; nobody has heard of it yet
+            with pytest.raises(ConnectionResetError):
+                await connection.start_tls(ssl.create_default_context(), "localhost")
+            await asyncio.sleep(0)
+
+    run(reset())
+    assert faults == []
