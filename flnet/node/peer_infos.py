@@ -21,6 +21,7 @@ from flnet.wire.transport import Transport, parsed
 GAIN = 1 / 8  # what the newest measurement weighs; Jacobson (1988), and RFC 6298, section 2
 INFO_BYTES = 1024 * 1024  # of an answer: a job takes up to some KB, each peer of the node some hundred bytes
 SECONDS = 2.0  # a page should not wait longer for a peer
+MOMENT_SECONDS = 0.3  # nor longer than this for one that has never answered, or did not when it was last asked
 ASKED = ("alive", "suspect")  # who is held for dead, has left or is not accepted yet is not waited for
 KEPT_SECONDS = (
     1.0  # requests within that time get the same answer, so many pages do not cause more requests than one
@@ -53,7 +54,11 @@ class Distances:
 
 
 class PeerInfos:
-    """The peers' answers to GET /info, requested concurrently and cached for a moment."""
+    """The peers' answers to GET /info, requested concurrently and cached for a moment.
+
+    A peer that does not answer is waited for once: later it is asked all the same, and what it answers is told from
+    then on. One such peer would otherwise hold up every page of this node.
+    """
 
     def __init__(self, transport: Transport, peers: Callable[[], Sequence[View]], distances: Distances) -> None:
         """Args:
@@ -64,17 +69,54 @@ class PeerInfos:
         self._asking = asyncio.Lock()
         self._until = float("-inf")
         self._kept: Sequence[PeerInfo] = ()
+        self._under_way: dict[str, asyncio.Task[PeerInfo]] = {}  # by peer
+        self._last: dict[str, PeerInfo] = {}  # answers and failures, by peer
 
     async def get(self) -> Sequence[PeerInfo]:
-        """The answer of each peer, at most KEPT_SECONDS old."""
+        """The answer of each peer, at most KEPT_SECONDS old, or what it said before if it is late."""
         async with self._asking:
             now = asyncio.get_running_loop().time
             if now() >= self._until:
-                self._kept = await asyncio.gather(
-                    *(_ask(self._transport, peer, self._distances) for peer in self._peers())
-                )
+                self._kept = await self._ask_all(self._peers())
                 self._until = now() + KEPT_SECONDS
             return self._kept
+
+    async def _ask_all(self, peers: Sequence[View]) -> Sequence[PeerInfo]:
+        names = [str(peer["id"]) for peer in peers]
+        self._last = {name: self._last[name] for name in names if name in self._last}
+        tasks = {name: self._task(peer) for name, peer in zip(names, peers, strict=True)}
+        patient = [task for name, task in tasks.items() if self._is_trusted(name)]
+        if tasks:
+            await asyncio.wait(tasks.values(), timeout=MOMENT_SECONDS)
+        if patient:
+            await asyncio.wait(patient)  # each of them ends by itself
+        return [self._result(peer, tasks[name]) for name, peer in zip(names, peers, strict=True)]
+
+    def _task(self, peer: View) -> asyncio.Task[PeerInfo]:
+        """The request to a peer that is under way, or a new one."""
+        name = str(peer["id"])
+        if name not in self._under_way:
+            task = asyncio.get_running_loop().create_task(_ask(self._transport, peer, self._distances))
+            self._under_way[name] = task
+            task.add_done_callback(partial(self._answered, name))
+        return self._under_way[name]
+
+    def _answered(self, name: str, task: asyncio.Task[PeerInfo]) -> None:
+        del self._under_way[name]
+        if not task.cancelled() and task.exception() is None:
+            self._last[name] = task.result()
+
+    def _is_trusted(self, name: str) -> bool:
+        """Whether a peer can be expected to answer in time."""
+        last = self._last.get(name)
+        return self._distances.rtt_ms(name) is not None and (last is None or last.error is None)
+
+    def _result(self, peer: View, task: asyncio.Task[PeerInfo]) -> PeerInfo:
+        if task.done():
+            return task.result()
+        name, address = peer["id"], peer["address"]
+        last = self._last.get(name)
+        return last if last and last.address == address else PeerInfo(name, address, error=text("no answer yet"))
 
 
 async def _ask(transport: Transport, peer: View, distances: Distances) -> PeerInfo:

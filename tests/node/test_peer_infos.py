@@ -94,6 +94,37 @@ async def test_a_silent_peer_is_not_waited_for_long(monkeypatch: pytest.MonkeyPa
     assert view.error == "no answer in 0.01 s"
 
 
+async def test_a_peer_that_never_answered_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SECONDS", 3600.0)
+    monkeypatch.setattr(module, "MOMENT_SECONDS", 0.01)
+    transport: Any = Answers(lambda address: Reply(200, b"{}") if address == "b:1" else None)
+    survey = PeerInfos(transport, lambda: [peer("b"), peer("c")], Distances())
+    assert [view.error for view in await survey.get()] == [None, "no answer yet"]
+    survey._until = 0.0
+    assert [view.error for view in await survey.get()] == [None, "no answer yet"]
+    assert transport.asked == ["b:1", "c:1", "b:1"]  # the other request is under way
+
+
+async def test_who_fell_silent_is_waited_for_once_and_told_of_when_it_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "SECONDS", 0.05)
+    monkeypatch.setattr(module, "MOMENT_SECONDS", 0.01)
+    monkeypatch.setattr(module, "KEPT_SECONDS", 0.0)
+    distances, silent = Distances(), True
+    distances.measured("b", 0.001)
+    transport: Any = Answers(lambda _: None if silent else Reply(200, b"{}"))
+    survey = PeerInfos(transport, lambda: [peer("b")], distances)
+    assert [view.error for view in await survey.get()] == ["no answer in 0.05 s"]
+    monkeypatch.setattr(module, "SECONDS", 3600.0)
+    assert [view.error for view in await survey.get()] == ["no answer in 0.05 s"]  # now it is not waited for
+    for task in survey._under_way.values():
+        task.cancel()
+    silent = False
+    await until(lambda: not survey._under_way)
+    assert [view.error for view in await survey.get()] == [None]
+
+
 async def test_who_asks_again_at_once_is_told_the_same_and_later_peers_are_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
