@@ -184,9 +184,13 @@ def peers_command(address: str, as_json: bool) -> None:
         click.echo(f"the node at {address} knows no peers yet")
     else:
         columns = {"id": "peer", "address": "address", "state": "state", "fingerprint": "key", "reason": "reason"}
-        shown = table(*columns.values())
+        accepts_two = any(isinstance(peer.get("signs_with_other_key"), bool) for peer in peers)
+        shown = table(*columns.values(), *(["mesh key"] if accepts_two else []))
         for peer in peers:
-            shown.add_row(*(printable(peer.get(name) or "") for name in columns))
+            is_heard = peer.get("state") == "alive"
+            mesh_key = "second" if peer.get("signs_with_other_key") else "first" if is_heard else ""
+            cells = [printable(peer.get(name) or "") for name in columns]
+            shown.add_row(*cells, *([mesh_key] if accepts_two else []))
         print_table(shown)
 
 

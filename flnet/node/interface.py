@@ -147,7 +147,8 @@ class Node(Protocol):
     peer: id, ip, port, address, state ("alive", "suspect", "dead", "left"), reason, incarnation (how often it
         was shown that it is there after all), fingerprint (of its key, short, or ""), key (its public key, or
         ""), disputed (whether another node claims its name), rtt_ms (round-trip time of small requests,
-        smoothed, in milliseconds; None while none was measured).
+        smoothed, in milliseconds; None while none was measured), signs_with_other_key (whether it signed its last
+        request with the second of two mesh keys; None while only one is accepted).
     """
 
     me: Peer

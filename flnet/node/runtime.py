@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any
 
 import flnet
@@ -243,10 +243,9 @@ class NodeRuntime:
 
     def info(self) -> View:
         """GET /info."""
-        users = self.signing.users_of_other if self.signing is not None else None
-        changing = (
-            {} if users is None else {"signWithOtherKey": [p["id"] for p in self.peers() if p["key"] in users]}
-        )
+        peers, changing = self.peers(), {}
+        if self._users_of_other_key is not None:
+            changing = {"signWithOtherKey": [peer["id"] for peer in peers if peer["signs_with_other_key"]]}
         return {
             "iAm": self.me.fields(),
             **{"fingerprint": short(self.core.members.key), "key": self.core.members.key or ""},
@@ -254,7 +253,7 @@ class NodeRuntime:
             "mesh": self.mesh_name,
             "mode": self.trust.mode if self.trust else "keyed" if self.signing else "open",
             "lastNodeStatus": "BUSY" if self._is_busy() else "IDLE",
-            "peers": list(self.peers()),
+            "peers": list(peers),
             "version": flnet.__version__,
             **changing,
         }
@@ -277,7 +276,20 @@ class NodeRuntime:
 
     def peers(self) -> Sequence[View]:
         """The other nodes."""
-        return [{**peer, "rtt_ms": self.distances.rtt_ms(peer["id"])} for peer in self.core.members.view()]
+        users = self._users_of_other_key
+        return [
+            {
+                **peer,
+                "rtt_ms": self.distances.rtt_ms(peer["id"]),
+                "signs_with_other_key": None if users is None else peer["key"] in users,
+            }
+            for peer in self.core.members.view()
+        ]
+
+    @property
+    def _users_of_other_key(self) -> Collection[str] | None:
+        """The keys of nodes that sign with the second mesh key; None while only one is accepted."""
+        return self.signing.users_of_other if self.signing is not None else None
 
     async def forget(self, peer: str) -> Sequence[View]:
         """Forget a peer, so that its name is free; those that are left."""

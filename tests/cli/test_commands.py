@@ -165,6 +165,17 @@ def test_peers(ask: Run, fake_node: FakeNode) -> None:
     assert "dead" in shown
     assert "AAAAA-BBBBB" in shown
     assert json.loads(ask("peers", "--json").output) == fake_node.peer_views
+    assert "mesh key" not in shown
+
+
+def test_peers_tells_who_still_signs_with_the_second_mesh_key(ask: Run, fake_node: FakeNode) -> None:
+    states = {"a": ("alive", True), "b": ("alive", False), "c": ("dead", False)}
+    fake_node.peer_views = [
+        {"id": name, "address": "127.0.0.1:4001", "state": state, "signs_with_other_key": second}
+        for name, (state, second) in states.items()
+    ]
+    shown = ask("peers").output
+    assert (shown.count("mesh key"), shown.count("second"), shown.count("first")) == (1, 1, 1)
 
 
 def test_train_starts_rounds(ask: Run, fake_node: FakeNode) -> None:

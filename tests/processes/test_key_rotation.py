@@ -35,6 +35,18 @@ def ended(node: RealNode) -> None:
     node.process.wait()
 
 
+def shows_who_signs_with_the_old_key(folder: Path, node: RealNode) -> None:
+    """In the middle of the second step, this node has the new key as its first, and the others sign with the old one."""
+    until(lambda: [p["signs_with_other_key"] for p in node.get("/peers")] == [True, True], "requests of both")
+    page = node.http.get("/").text
+    assert page.count('<span class="chip warn">second mesh key</span>') == 2
+    assert "it is still needed" in page
+    with flnet(folder, "peers", "--node", f"127.0.0.1:{node.port}") as shown:
+        assert shown.communicate()[0].count("second") == 2
+    with flnet(folder, "status", "--node", f"127.0.0.1:{node.port}") as shown:
+        assert "the second one was last used by n1, n2" in shown.communicate()[0]
+
+
 def test_a_mesh_gets_another_key_without_being_stopped(tmp_path: Path) -> None:
     with harness(tmp_path) as mesh:
         mesh.go()
@@ -50,13 +62,17 @@ def test_a_mesh_gets_another_key_without_being_stopped(tmp_path: Path) -> None:
                 mesh.again(node, **{"OTHER_MESH_KEY": "", **step})
                 mesh.up(node)
                 trained(mesh, others[0], nodes)
+                if step == STEPS[1] and node is nodes[0]:
+                    shows_who_signs_with_the_old_key(tmp_path, node)
             if step == STEPS[1]:
                 until(
                     lambda: all(n.get("/info")["signWithOtherKey"] == [] for n in nodes), "all to use the new key"
                 )
                 with flnet(tmp_path, "status", "--node", f"127.0.0.1:{nodes[0].port}") as shown:
                     assert "the second one was last used by no peer" in shown.communicate()[0]
-                assert "mesh with two keys" in nodes[0].http.get("/").text
+                page = nodes[0].http.get("/").text
+                assert "mesh with two keys" in page
+                assert "second mesh key" not in page and "signs with the key of FLNET_OTHER_MESH_KEY." in page
         assert "signWithOtherKey" not in nodes[0].get("/info")
         assert [told for node in nodes for told in node.told("refused_here")] == []
         late = mesh.start(MESH_KEY=OLD)

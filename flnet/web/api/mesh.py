@@ -74,6 +74,8 @@ class MeshNode(_Said):
         key: its public key; empty if it has none.
         disputed: whether another node claims its name and is refused.
         rtt_ms: smoothed round-trip time in milliseconds; None for this node, and if it was not measured.
+        signs_with_other_key: whether it signed its last request with the second of two mesh keys; None while this node
+            accepts only one.
     """
 
     id: Name
@@ -86,6 +88,7 @@ class MeshNode(_Said):
     key: str = ""
     disputed: bool = False
     rtt_ms: Annotated[float, Field(ge=0)] | None = None
+    signs_with_other_key: bool | None = None
     jobs: list[MeshJob] = []
 
 
@@ -109,6 +112,11 @@ class PeerView(View):
     key: str = Field(default="", description="its public key; empty if it has none")
     disputed: bool = Field(default=False, description="whether another node claims its name and is refused")
     rtt_ms: float | None = Field(default=None, description="smoothed round-trip time in milliseconds")
+    signs_with_other_key: bool | None = Field(
+        default=None,
+        description="whether it signed its last request with the second mesh key; null while only one is accepted "
+        "(docs/keyed-meshes.md)",
+    )
 
 
 class InfoView(View):
@@ -187,6 +195,7 @@ def _peer(peer: interface.View, answer: PeerInfo | None) -> MeshNode:
         key=peer.get("key", ""),
         disputed=peer.get("disputed", False),
         rtt_ms=peer.get("rtt_ms"),
+        signs_with_other_key=peer.get("signs_with_other_key"),
         jobs=_mesh_jobs(answer.jobs if answer else ()),
     )
 

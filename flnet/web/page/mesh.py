@@ -67,6 +67,7 @@ class NodeRow:
         forget: the address that asks whether to forget it; empty where it cannot be.
         accept: the address of the form that accepts it; empty for who is a member.
         rtt: round-trip time in words; empty for this node, and where none was measured.
+        other_key: whether it signs with the second of two mesh keys; None while only one is accepted.
         hidden: jobs that are not listed.
     """
 
@@ -82,6 +83,7 @@ class NodeRow:
     forget: str
     accept: str
     rtt: str
+    other_key: bool | None
     version: str
     jobs: tuple[NodeJob, ...]
     hidden: int
@@ -143,6 +145,7 @@ def _row(node: MeshNode, labels: Mapping[str, str], letters: Letters, pinned: bo
         forget="" if is_apart else _forget(node, state, identity, pinned),
         accept=accept_url(identity.fingerprint) if identity and state in APART else "",
         rtt=rtt_words(node.rtt_ms),
+        other_key=node.signs_with_other_key,
         version=node.version or "",
         jobs=tuple(_job(job, labels, letters) for job in node.jobs[:JOBS_SHOWN]),
         hidden=max(0, len(node.jobs) - JOBS_SHOWN),

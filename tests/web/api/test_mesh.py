@@ -54,7 +54,15 @@ async def test_this_node_comes_first_then_its_peers(client: Client, node: FakeNo
     assert (me["jobs"][0]["phase"], me["jobs"][0]["current_round"]) == ("IDLE", -1)
     assert other == {
         **{"id": "NODE_2", "address": "127.0.0.1:4001", "state": "alive", "reason": "", "me": False},
-        **{"version": "1.2.3", "fingerprint": "", "key": "", "disputed": False, "rtt_ms": 1.5, "jobs": [JOB]},
+        **{
+            "version": "1.2.3",
+            "fingerprint": "",
+            "key": "",
+            "disputed": False,
+            "rtt_ms": 1.5,
+            "jobs": [JOB],
+            "signs_with_other_key": None,
+        },
     }
 
 

@@ -53,6 +53,11 @@ def test_models_of_different_trainers_are_not_compared() -> None:
     assert [row.jobs[0].label for row in alone] == ["Digits", "U"]
 
 
+def test_a_row_tells_whether_the_node_signs_with_the_second_mesh_key() -> None:
+    shown = rows(node("me", me=True), node("b", signs_with_other_key=True), node("c", signs_with_other_key=False))
+    assert [row.other_key for row in shown] == [None, True, False]
+
+
 def test_what_goes_on_and_who_waits_for_whom_is_said() -> None:
     many = [f"n{number}" for number in range(20)]
     waiting = job(phase=Phase.GATHERING, waiting_for=["b", EVIL], paused=True, post_fedavg_accuracy=0.5)
