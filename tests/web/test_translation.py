@@ -73,6 +73,9 @@ NO_SENTENCES = {
     "it is no text",  # the cause of a failure, within a sentence that has a translation
     "closed before an answer came",  # likewise
     "the connection is closed, or the answer comes already",  # likewise
+    "too many bytes besides the body of the answer",  # likewise
+    "the connection was closed before TLS began",  # likewise
+    "flnet claim, version 1",  # what is signed begins with it
     "expected the part that is left out at each end, at least 0 and below 0.5; got {}",  # for who writes code
     "expected the part that is moved at each end, at least 0 and below 0.5; got {}",
     "expected a norm above 0, got {}",  # likewise
