@@ -50,7 +50,7 @@ from flnet.aggregation.screening import shortened
 from flnet.aggregation.trimmed_mean import bounded_mean
 from flnet.params.arithmetic import weighted_mean
 from flnet.params.params import Array, Params, PeerId, Schema
-from flnet.params.quantization import Kept
+from flnet.params.quantization import StoredVector
 from flnet.protocol.events import Weighed, shares
 from flnet.protocol.updates import Update
 from flnet.text import text
@@ -287,9 +287,9 @@ def _written(memory: _Memory, rule: str, start: RoundStart, params: Params) -> P
     return Params(noted(memory.past, f"{rule} {_LAYOUT}", start, params.digest) | arrays)
 
 
-def _named(name: str, kept: Kept) -> dict[str, Array]:
+def _named(name: str, kept: StoredVector) -> dict[str, Array]:
     return {name: kept.numbers} | ({} if kept.scales is None else {f"{name} scales": kept.scales})
 
 
-def _kept(state: Params, name: str) -> Kept:
-    return Kept(state[name], state.get(f"{name} scales"))
+def _kept(state: Params, name: str) -> StoredVector:
+    return StoredVector(state[name], state.get(f"{name} scales"))

@@ -28,7 +28,7 @@ import numpy as np
 from flnet.aggregation.base import flat_type
 from flnet.params.arithmetic import BLOCK, Total, averaged, fsum
 from flnet.params.params import Array, PeerId, Schema
-from flnet.params.quantization import Kept, room_for
+from flnet.params.quantization import StoredVector, room_for
 from flnet.protocol.updates import Update
 
 Table = Sequence[Sequence[float]]
@@ -153,7 +153,7 @@ class Known(NamedTuple):
         ago: moves of the base since.
     """
 
-    change: Kept
+    change: StoredVector
     ago: int
 
 
@@ -165,7 +165,7 @@ class Moves(NamedTuple):
         products: the inner product of each with each.
     """
 
-    kept: Sequence[Kept] = ()
+    kept: Sequence[StoredVector] = ()
     products: Sequence[Sequence[float]] = ()
 
     def last(self, count: int) -> Moves:
@@ -182,7 +182,7 @@ class Seen(NamedTuple):
         distances: of each change to what was predicted, where there was an earlier one.
     """
 
-    changes: Mapping[PeerId, Kept]
+    changes: Mapping[PeerId, StoredVector]
     distances: dict[PeerId, float]
 
 
@@ -319,7 +319,7 @@ def _gather(update: Update, parts: Sequence[tuple[str, slice]], room: Array) -> 
         at = stop
 
 
-def _room(schema: Schema) -> Kept:
+def _room(schema: Schema) -> StoredVector:
     return room_for(_numbers(schema), flat_type(schema), coarse=is_coarse(schema))
 
 

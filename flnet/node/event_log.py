@@ -12,7 +12,7 @@ from typing import Any
 
 from flnet.errors import LocalError
 from flnet.store.base import Store
-from flnet.store.event_retention import Kept, about, dropped, surplus
+from flnet.store.event_retention import KeptEvent, about, dropped, surplus
 from flnet.text import CODES, codes_of, with_codes
 
 BATCH_SECONDS = 1.0  # in which things that happen are collected
@@ -112,7 +112,9 @@ class EventLog:
     def _forget(self) -> None:
         too_many = surplus(len(self._items), self.keep)
         if too_many:
-            gone = set(dropped((Kept(item.id, item.kind, about(item.data)) for item in self._items), too_many))
+            gone = set(
+                dropped((KeptEvent(item.id, item.kind, about(item.data)) for item in self._items), too_many)
+            )
             self._items = [item for item in self._items if item.id not in gone]
 
     def _wake(self) -> None:

@@ -115,7 +115,7 @@ class PeerInfo:
 
 
 @dataclass(frozen=True)
-class Question:
+class PredictionInput:
     """The inputs of a prediction, numbers or an image, and the digest of the model (None: the current one)."""
 
     inputs: Any = None
@@ -296,7 +296,7 @@ class Node(Protocol):
         """
         ...
 
-    async def predict(self, trainer: TrainerId, question: Question) -> View:
+    async def predict(self, trainer: TrainerId, question: PredictionInput) -> View:
         """{classes, probabilities (or scores), predicted: [names], model: {digest, round, accuracy}, note}, and
         coarse {space, classes, estimated, probabilities, predicted} where own rows are labelled in another space.
 

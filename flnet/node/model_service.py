@@ -15,7 +15,7 @@ from flnet.compute.verbs import DiagnoseRequest, ExportRequest, Inputs, PredictR
 from flnet.errors import InvalidMessage, NotOffered, NotReady, OwnMachineOnly
 from flnet.fingerprints import short
 from flnet.node.core import NodeCore
-from flnet.node.interface import Download, Question, View
+from flnet.node.interface import Download, PredictionInput, View
 from flnet.node.model_registry import ModelRegistry, SelectedModel
 from flnet.node.round_history import RoundHistory
 from flnet.params.params import Array, TrainerId
@@ -183,7 +183,7 @@ class ModelService:
         self._waiting = 0
         self._seen: tuple[object, View] = (None, {})  # the newest findings, and of what they are
 
-    async def predict(self, trainer: TrainerId, question: Question) -> View:
+    async def predict(self, trainer: TrainerId, question: PredictionInput) -> View:
         """Predict inputs; see `flnet.node.interface.Node`."""
         chosen = await self._registry.pick(trainer, question.digest)
         declared = self._declared(trainer)

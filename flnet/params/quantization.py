@@ -13,7 +13,7 @@ et al., ICML 2019.
 times 2^-112, which is exact, has the exponent of the float16 of the same value: then the sign, the lower five bits of
 the exponent and the upper ten of the fraction are the float16, and all other bits are 0. Source: IEEE 754, section 3.4.
 
-`Kept` stores long vectors that are only compared later, with one byte per number: each piece of 4096 numbers becomes
+`StoredVector` holds long vectors that are only compared later, one byte per number: each piece of 4096 numbers becomes
 whole numbers in [-127, 127] and a scale. A vector of about normal numbers is then off by one part in a hundred, in
 directions unrelated to any other vector, and distances grow by less than one part in a thousand. IEEE 754 fixes every
 step (maximum, division, product, rounding to even), so all nodes store the same bytes.
@@ -232,7 +232,7 @@ _SMALLEST_PIECE, _LARGEST_PIECE = 1e-30, 1e38  # largest number of a piece: all 
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredVector:
     """A vector that is written once from beginning to end and then only read.
 
     Attributes:
@@ -293,7 +293,7 @@ class Kept:
         self.numbers[where] = np.clip(np.rint(numbers, out=numbers), -_STEPS, _STEPS, out=numbers).reshape(-1)
 
 
-def room_for(size: int, dtype: np.dtype[np.floating], *, coarse: bool) -> Kept:
+def room_for(size: int, dtype: np.dtype[np.floating], *, coarse: bool) -> StoredVector:
     """An empty vector for so many numbers.
 
     Args:
@@ -302,8 +302,8 @@ def room_for(size: int, dtype: np.dtype[np.floating], *, coarse: bool) -> Kept:
         coarse: whether they are kept with a byte each.
     """
     if not coarse:
-        return Kept(np.zeros(size, dtype))
-    return Kept(np.zeros(size, np.int8), np.zeros(-(-size // PIECE), np.float32))
+        return StoredVector(np.zeros(size, dtype))
+    return StoredVector(np.zeros(size, np.int8), np.zeros(-(-size // PIECE), np.float32))
 
 
 def lowered(params: Params, residual: Params | None, encoding: Encoding) -> tuple[Params, Params]:

@@ -186,7 +186,7 @@ CUMULATIVE_FROM = 11  # rounds that a cumulative mean needs before it says anyth
 
 
 @dataclass(frozen=True)
-class Score:
+class MeanScore:
     """Means over the nodes that reported, of one round or of all so far; loss is None where no node tells one."""
 
     accuracy: float
@@ -208,18 +208,18 @@ class GoalProgress:
     counted: int = 0
     best: float | None = None
     stale: int = 0
-    means: tuple[Score, ...] = ()
-    total: Score = field(default_factory=lambda: Score(0.0, 0.0))
+    means: tuple[MeanScore, ...] = ()
+    total: MeanScore = field(default_factory=lambda: MeanScore(0.0, 0.0))
 
-    def after(self, score: Score, goal: Goal) -> GoalProgress:
+    def after(self, score: MeanScore, goal: Goal) -> GoalProgress:
         """The progress after one more round with these means."""
         no_gain, falling = goal.find(NoGain), goal.find(Falling)
         gained = self.best is None or score.accuracy - self.best > (no_gain.delta if no_gain else 0.0)
         counted = self.counted + 1
-        total = Score(self.total.accuracy + score.accuracy, _plus(self.total.loss, score.loss))
+        total = MeanScore(self.total.accuracy + score.accuracy, _plus(self.total.loss, score.loss))
         mean = score
         if falling is not None and falling.cumulative:
-            mean = Score(total.accuracy / counted, None if total.loss is None else total.loss / counted)
+            mean = MeanScore(total.accuracy / counted, None if total.loss is None else total.loss / counted)
         return GoalProgress(
             counted,
             score.accuracy if gained else self.best,
@@ -241,7 +241,7 @@ class Decision:
     over: Literal["reached", "given_up"] | None
     words: str
     progress: GoalProgress
-    score: Score | None = None
+    score: MeanScore | None = None
     nodes: int = 0
 
     def view(self) -> Mapping[str, Any]:
@@ -279,12 +279,12 @@ def decide(
     )
 
 
-def score_of(reports: Mapping[PeerId, Report]) -> Score | None:
+def score_of(reports: Mapping[PeerId, Report]) -> MeanScore | None:
     """The means of what nodes report, whatever the order; None if nobody does."""
     losses = [report.loss for report in reports.values() if report.loss is not None]
     if not reports:
         return None
-    return Score(_mean([report.accuracy for report in reports.values()]), _mean(losses) if losses else None)
+    return MeanScore(_mean([report.accuracy for report in reports.values()]), _mean(losses) if losses else None)
 
 
 def _by_word(goal: Goal, reports: Mapping[PeerId, Report], is_last: bool, otherwise: Decision) -> Decision:
@@ -313,7 +313,7 @@ def _by_word(goal: Goal, reports: Mapping[PeerId, Report], is_last: bool, otherw
 
 
 def _holds(
-    condition: Condition, progress: GoalProgress, score: Score, reports: Mapping[PeerId, Report], by: PeerId
+    condition: Condition, progress: GoalProgress, score: MeanScore, reports: Mapping[PeerId, Report], by: PeerId
 ) -> str:
     """The reason in words if a condition holds; empty if it does not."""
     match condition:
@@ -338,7 +338,7 @@ def _holds(
     return ""
 
 
-def _reached(condition: Reach, score: Score, reports: Mapping[PeerId, Report], by: PeerId) -> str:
+def _reached(condition: Reach, score: MeanScore, reports: Mapping[PeerId, Report], by: PeerId) -> str:
     limit = f"{condition.least:g}"
     if condition.whose == "mean":
         value, nodes = score.accuracy, _nodes(reports)
@@ -442,8 +442,8 @@ class GoalSeries:
             message.counted,
             message.best,
             message.stale,
-            tuple(Score(accuracy, loss) for accuracy, loss in message.means),
-            Score(message.total_accuracy, message.total_loss),
+            tuple(MeanScore(accuracy, loss) for accuracy, loss in message.means),
+            MeanScore(message.total_accuracy, message.total_loss),
         )
         return cls(PeerId(message.by), message.first, goal, message.rounds, message.hyper), progress
 
@@ -742,7 +742,7 @@ class Stopping:
             by, first, over = kept["ended"]
             before.ended = ((PeerId(by), int(first)), over)
         if (decision := kept["decision"]) is not None:
-            score = None if decision["score"] is None else Score(*decision["score"])
+            score = None if decision["score"] is None else MeanScore(*decision["score"])
             words, nodes = decision["words"], decision["nodes"]
             before.decision = Decision(decision["over"], words, before.progress, score, nodes)
         return before

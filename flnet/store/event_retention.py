@@ -15,7 +15,7 @@ SLACK = (
 K = TypeVar("K")
 
 
-class Kept(NamedTuple):
+class KeptEvent(NamedTuple):
     """An event that is kept.
 
     Attributes:
@@ -37,7 +37,7 @@ def surplus(count: int, most: int) -> int:
     return count - most if count > most + most // SLACK else 0
 
 
-def dropped(events: Iterable[Kept], count: int) -> list[int]:
+def dropped(events: Iterable[KeptEvent], count: int) -> list[int]:
     """The ids of `count` events that go.
 
     Args:

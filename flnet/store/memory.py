@@ -9,7 +9,7 @@ from typing import Any
 
 from flnet.params.params import Digest, Params, TrainerId
 from flnet.store.base import USUAL, KeptModel, RecordKey, Retention, SavedJob, as_text
-from flnet.store.event_retention import Kept, about, dropped, surplus
+from flnet.store.event_retention import KeptEvent, about, dropped, surplus
 from flnet.text import coded, decoded
 
 Records = dict[tuple[int, str], str]  # as JSON, by round and initiator, in that order
@@ -153,7 +153,7 @@ class MemoryStore:
         too_many = surplus(len(self._events), self._retention.events)
         if too_many:
             kept = [json.loads(self._events[number]) for number in sorted(self._events)]
-            for number in dropped([Kept(it["id"], it["kind"], about(it["data"])) for it in kept], too_many):
+            for number in dropped([KeptEvent(it["id"], it["kind"], about(it["data"])) for it in kept], too_many):
                 del self._events[number]
 
     async def events(self, last: int) -> Sequence[Mapping[str, Any]]:

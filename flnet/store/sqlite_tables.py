@@ -21,7 +21,7 @@ from flnet.params.params import Digest, Params, PeerId, TrainerId
 from flnet.protocol.effects import KeptUpdate
 from flnet.protocol.updates import Contribution, RoundKey, Update
 from flnet.store.base import KeptModel, RecordKey, SavedJob, as_text
-from flnet.store.event_retention import Kept, about, dropped
+from flnet.store.event_retention import KeptEvent, about, dropped
 from flnet.store.state_folder import DamagedFile, from_bytes, to_bytes
 from flnet.text import coded, decoded, text
 
@@ -399,7 +399,7 @@ def drop(db: sqlite3.Connection, surplus: int) -> None:
     """Let so many go; see `flnet.store.event_retention`."""
     if surplus:
         rows = db.execute("SELECT id, kind, data FROM events ORDER BY id")
-        kept = [Kept(number, kind, about(json.loads(data))) for number, kind, data in rows]
+        kept = [KeptEvent(number, kind, about(json.loads(data))) for number, kind, data in rows]
         db.executemany("DELETE FROM events WHERE id = ?", [(number,) for number in dropped(kept, surplus)])
 
 

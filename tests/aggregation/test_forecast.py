@@ -27,7 +27,7 @@ from flnet.aggregation.forecast import (
 )
 from flnet.params.arithmetic import BLOCK
 from flnet.params.params import Array, ParamSpec, PeerId, Schema
-from flnet.params.quantization import Kept
+from flnet.params.quantization import StoredVector
 from flnet.protocol.updates import Update
 from tests.helpers import params, update
 
@@ -48,7 +48,7 @@ def looked_at(bases: list[Array], known: dict[PeerId, Known], there: list[Update
 
 def test_o9_distances() -> None:
     known = {
-        PeerId(f"p{at}"): Known(Kept(np.array(g)), 1)
+        PeerId(f"p{at}"): Known(StoredVector(np.array(g)), 1)
         for at, g in enumerate([[-0.5, -0.4], [-0.6, -0.5], [-0.4, -0.6]])
     }
     changes = [[-0.2, -0.1], [-0.3, -0.2], [2.0, 1.0]]
@@ -62,7 +62,7 @@ def test_o9_distances() -> None:
 def test_o9_without_curvature() -> None:
     """Where the gradient fell along the last step, what is expected is the last change itself."""
     bases = [np.array([0.0, 0]), np.array([1.0, 0]), np.array([2.5, -0.2])]  # the second change is (-.5, .2)
-    known = {PeerId("p"): Known(Kept(np.array([-0.5, -0.4])), 1)}
+    known = {PeerId("p"): Known(StoredVector(np.array([-0.5, -0.4])), 1)}
     updates = [update("p", w=(bases[-1] - [-0.2, -0.1]))]
     result = looked_at(bases, known, updates)
     assert result.distances[PeerId("p")] == pytest.approx(0.4242640687, abs=1e-9)
@@ -76,7 +76,7 @@ def test_of_a_quadratic_the_forecast_is_far_better_than_the_last_change() -> Non
         bases.append(bases[-1] - 0.2 * hessian @ (bases[-1] - a))
     mine = [0.2 * hessian @ (base - [3, 3]) for base in bases]  # another minimum, the same curvature
     for ago in (1, 2):
-        known = {PeerId("p"): Known(Kept(mine[-1 - ago]), ago)}
+        known = {PeerId("p"): Known(StoredVector(mine[-1 - ago]), ago)}
         updates = [update("p", w=(bases[-1] - mine[-1]))]
         error = looked_at(bases, known, updates).distances[PeerId("p")]
         assert error < 0.2 * float(np.linalg.norm(mine[-1] - mine[-1 - ago]))
@@ -118,7 +118,7 @@ def test_only_the_newest_moves_are_looked_at() -> None:
 
 
 def test_what_is_too_far_to_be_computed_is_very_far() -> None:
-    known = {PeerId("p"): Known(Kept(np.zeros(1)), 1)}
+    known = {PeerId("p"): Known(StoredVector(np.zeros(1)), 1)}
     updates = [update("p", w=[1e300])]
     result = looked_at([np.zeros(1), np.zeros(1)], known, updates)
     assert result.distances[PeerId("p")] == FARTHEST

@@ -17,7 +17,7 @@ from safetensors.numpy import load
 from flnet.algorithms.fl_protector import Increment
 from flnet.compute.verbs import TrainerRequest
 from flnet.errors import InputRefused, InvalidMessage, NotOffered, NotReady, OwnMachineOnly, UnknownModel
-from flnet.node.interface import Question
+from flnet.node.interface import PredictionInput
 from flnet.node.model_registry import ModelRegistry
 from flnet.node.model_service import MAX_WAITING, ModelService, _plain
 from flnet.node.round_history import RoundHistory
@@ -42,7 +42,7 @@ async def alone(trainer: Trainer, rounds: int = 1) -> AsyncIterator[NodeRuntime]
 
 async def test_the_held_model_judges_and_says_which_it_is() -> None:
     async with alone(Predictor(1.0), rounds=2) as node:
-        answer = await node.predict(MNIST_3_7, Question(inputs=[[1, 2], {"y": -8, "x": 3}]))
+        answer = await node.predict(MNIST_3_7, PredictionInput(inputs=[[1, 2], {"y": -8, "x": 3}]))
         assert answer["scores"] == [[1, 4], [3, -6]]  # the head has counted two trainings
         assert answer["predicted"] == ["seven", "<three>"]
         held = node.job(MNIST_3_7).as_json()
@@ -55,23 +55,23 @@ async def test_the_held_model_judges_and_says_which_it_is() -> None:
         assert {"inputs", "note"}.isdisjoint(node.info()["jobsInfo"][0])  # asked for often
 
         older = (await node.models(MNIST_3_7))[1]["digest"]
-        answer = await node.predict(MNIST_3_7, Question(inputs=[[1, 2]], digest=older[:8]))
+        answer = await node.predict(MNIST_3_7, PredictionInput(inputs=[[1, 2]], digest=older[:8]))
         assert (answer["scores"], answer["model"]["round"]) == ([[1, 3]], 0)
 
 
 async def test_what_cannot_be_judged_is_refused() -> None:
     async with alone(Predictor(1.0), rounds=0) as node:
         with pytest.raises(InputRefused, match=r"column 'y', is 10; expected -9 to 9"):
-            await node.predict(MNIST_3_7, Question(inputs=[[1, 10]]))
+            await node.predict(MNIST_3_7, PredictionInput(inputs=[[1, 10]]))
         with pytest.raises(InputRefused, match="no pictures"):
-            await node.predict(MNIST_3_7, Question(picture=b""))
+            await node.predict(MNIST_3_7, PredictionInput(picture=b""))
         with pytest.raises(UnknownModel):
-            await node.predict(MNIST_3_7, Question(inputs=[[1, 1]], digest="ff"))
-        answer = await node.predict(MNIST_3_7, Question(inputs=[[1, 1]]))
+            await node.predict(MNIST_3_7, PredictionInput(inputs=[[1, 1]], digest="ff"))
+        answer = await node.predict(MNIST_3_7, PredictionInput(inputs=[[1, 1]]))
         assert answer["note"].endswith("this model is not the average of any round")
     async with alone(Linear(1.0), rounds=0) as node:
         with pytest.raises(NotOffered, match="MNIST_3_7 offers no predictions"):
-            await node.predict(MNIST_3_7, Question(inputs=[[1, 1]]))
+            await node.predict(MNIST_3_7, PredictionInput(inputs=[[1, 1]]))
 
 
 async def test_a_file_holds_all_parameters_and_tells_where_they_come_from() -> None:
@@ -167,7 +167,7 @@ class Occupied(InlineQueue):
 
 async def test_who_waits_too_long_or_too_late_is_told_to_ask_again() -> None:
     async with alone(Predictor(1.0), rounds=0) as node:
-        registry, question = ModelRegistry(node.core, MemoryStore()), Question(inputs=[[1, 1]])
+        registry, question = ModelRegistry(node.core, MemoryStore()), PredictionInput(inputs=[[1, 1]])
         told = RoundHistory(node.core, MemoryStore())
         with pytest.raises(NotReady, match=r"the turn of MNIST_3_7 did not come in 0.01 s; ask again"):
             await ModelService(node.core, registry, Occupied(), told, turn_seconds=0.01).predict(
@@ -191,11 +191,11 @@ async def test_which_of_two_models_answered_goes_with_the_answer() -> None:
             return replace(found, answered=("local",) * len(inputs), why=(0.0123456789,), limit=0.5)
 
     async with alone(Two(1.0)) as node:
-        answer = await node.predict(MNIST_3_7, Question(inputs=[[1, 2]]))
+        answer = await node.predict(MNIST_3_7, PredictionInput(inputs=[[1, 2]]))
         assert answer["choice"] == {"answered": ["local"], "errors": [0.0123457], "limit": 0.5}
         assert PredictionView.model_validate(answer).choice is not None
     async with alone(Predictor(1.0)) as node:
-        assert "choice" not in await node.predict(MNIST_3_7, Question(inputs=[[1, 2]]))
+        assert "choice" not in await node.predict(MNIST_3_7, PredictionInput(inputs=[[1, 2]]))
 
 
 class Looking(Predictor):
@@ -223,7 +223,7 @@ async def test_own_people_see_how_label_spaces_correspond() -> None:
         assert found["matrix"] == [[2, 2]]  # of two trainings: with the private part of the model
         older = (await node.models(MNIST_3_7))[1]["digest"]
         assert (await node.studies.findings(MNIST_3_7, "labels", older))["matrix"] == [[1, 1]]
-        answer = await node.predict(MNIST_3_7, Question(inputs=[[1, 2]]))
+        answer = await node.predict(MNIST_3_7, PredictionInput(inputs=[[1, 2]]))
         PredictionView.model_validate_json(orjson.dumps(answer))
         assert (answer["coarse"]["predicted"], answer["coarse"]["probabilities"]) == (["any"], [[1.0]])
         assert node.job(MNIST_3_7).as_json()["finds"] == "labels"
@@ -233,7 +233,7 @@ async def test_own_people_see_how_label_spaces_correspond() -> None:
     async with alone(Predictor(1.0)) as node:
         with pytest.raises(NotOffered, match="one label space alone"):
             await node.studies.findings(MNIST_3_7, "labels")
-        assert "coarse" not in await node.predict(MNIST_3_7, Question(inputs=[[1, 2]]))
+        assert "coarse" not in await node.predict(MNIST_3_7, PredictionInput(inputs=[[1, 2]]))
 
 
 class Grouped(Predictor):

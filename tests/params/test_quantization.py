@@ -16,7 +16,7 @@ from flnet.params.quantization import (
     PIECE,
     ROWS,
     Encoding,
-    Kept,
+    StoredVector,
     is_packable,
     is_scale,
     lowered,
@@ -293,7 +293,7 @@ def test_bits_are_compared_not_values(dtype: type[np.floating]) -> None:
 # Vectors kept with a byte for each number: how far off they are, and that every node keeps the same bytes.
 
 
-def kept(vector: Array, blocks: int = PIECE, *, coarse: bool = True) -> Kept:
+def kept(vector: Array, blocks: int = PIECE, *, coarse: bool = True) -> StoredVector:
     """The vector, written in blocks of this size."""
     result = room_for(vector.size, vector.dtype, coarse=coarse)
     for start in range(0, vector.size, blocks):
@@ -301,7 +301,7 @@ def kept(vector: Array, blocks: int = PIECE, *, coarse: bool = True) -> Kept:
     return result
 
 
-def read(one: Kept, blocks: int = PIECE) -> Array:
+def read(one: StoredVector, blocks: int = PIECE) -> Array:
     return np.concatenate(
         [
             one.read(start, np.empty(min(blocks, one.size - start), np.float32)).copy()

@@ -38,9 +38,9 @@ from flnet.rounds.stopping import (
     Goal,
     GoalProgress,
     GoalSeries,
+    MeanScore,
     NoGain,
     Reach,
-    Score,
     Stopping,
     Within,
     decide,
@@ -143,7 +143,7 @@ def test_the_mean_of_four_nodes_reaches_an_accuracy() -> None:
         "reached",
         "mean accuracy 0.9812 of 4 nodes reached 0.98 in round 7",
     )
-    assert (decision.nodes, decision.score) == (4, Score(0.98125))
+    assert (decision.nodes, decision.score) == (4, MeanScore(0.98125))
 
 
 def test_an_accuracy_is_reached_exactly_and_not_just_below() -> None:
@@ -306,14 +306,14 @@ def test_what_is_reported(until: str, before: dict[str, float], after: dict[str,
 # --- What is kept of a series survives the way over the wire, to the last bit.
 
 
-SCORE = st.builds(Score, UNIT, st.none() | st.floats(-1e6, 1e6))
+SCORE = st.builds(MeanScore, UNIT, st.none() | st.floats(-1e6, 1e6))
 PROGRESS = st.builds(
     GoalProgress,
     st.integers(0, 1000),
     st.none() | UNIT,
     st.integers(0, 1000),
     st.lists(SCORE, max_size=3).map(tuple),
-    st.builds(Score, st.floats(0, 1000), st.none() | st.floats(-1e6, 1e6)),
+    st.builds(MeanScore, st.floats(0, 1000), st.none() | st.floats(-1e6, 1e6)),
 )
 
 
@@ -352,7 +352,7 @@ def test_a_series_under_way_is_kept_as_it_was(progress: GoalProgress, company: b
 
 def test_how_a_series_ended_is_kept() -> None:
     series, progress = GoalSeries(PeerId("a"), 3, Goal.parse("accuracy>=0.5"), 30), GoalProgress(2, 0.4, 1)
-    told = Decision("given_up", "it was the last round", progress, Score(0.4, 2.0), 3)
+    told = Decision("given_up", "it was the last round", progress, MeanScore(0.4, 2.0), 3)
     ended: tuple[tuple[PeerId, int], Over] = (series.name, "given_up")
     before = none(progress=progress, ended=ended, decision=told, decided=(series, 5, "given_up"))
     after = before.read(json.loads(json.dumps(before.kept())))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from flnet.node.event_log import EventLog
 from flnet.store.base import Retention, Store
-from flnet.store.event_retention import Kept, dropped, shares, surplus
+from flnet.store.event_retention import KeptEvent, dropped, shares, surplus
 from flnet.store.memory import MemoryStore
 from flnet.store.sqlite_store import DiskStore
 
@@ -28,14 +28,14 @@ def test_the_largest_groups_lose_until_they_are_like_the_others(sizes: list[int]
 
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=40), st.data())
 def test_of_equal_groups_the_oldest_goes(kinds: list[str], data: st.DataObject) -> None:
-    events = [Kept(number, kind, "") for number, kind in enumerate(kinds)]
+    events = [KeptEvent(number, kind, "") for number, kind in enumerate(kinds)]
     count = data.draw(st.integers(0, len(events)))
     gone = dropped(events, count)
     assert len(set(gone)) == count
     for kind in kinds:
         own = [event.id for event in events if event.kind == kind]
         assert [number for number in own if number in gone] == own[: len([n for n in own if n in gone])]
-    assert dropped([Kept(number, str(number), "") for number in range(9)], 2) == [0, 1]
+    assert dropped([KeptEvent(number, str(number), "") for number in range(9)], 2) == [0, 1]
 
 
 def test_a_few_too_many_wait_for_more() -> None:

@@ -21,7 +21,7 @@ from flnet.errors import (
     UnknownTrainer,
     UnreadableBody,
 )
-from flnet.node.interface import Body, Download, EditHyperParams, Order, PeerInfo, Points, Question, View
+from flnet.node.interface import Body, Download, EditHyperParams, Order, PeerInfo, Points, PredictionInput, View
 from flnet.params.blob import Blob
 from flnet.params.params import TrainerId
 from flnet.protocol.messages import (
@@ -81,7 +81,7 @@ class FakeNode(FakeRegistry):
         self.blobs: dict[str, Blob] = {}
         self.lent: list[str] = []  # digests that were asked for
         self.given: list[tuple[str, int]] = []  # and how many bytes were handed out
-        self.questions: list[Question] = []
+        self.questions: list[PredictionInput] = []
         self.is_ready = True
 
     @property
@@ -212,7 +212,7 @@ class FakeNode(FakeRegistry):
         digests = [self._job(trainer).digest, *[record.get("digest") for record in self.history(trainer)]]
         return [{"digest": digest, "held": place == 0} for place, digest in enumerate(digests) if digest]
 
-    async def predict(self, trainer: TrainerId, question: Question) -> View:
+    async def predict(self, trainer: TrainerId, question: PredictionInput) -> View:
         self.questions.append(question)
         if self.failure is not None:
             raise self.failure

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from flnet.errors import OwnMachineOnly
-from flnet.node.interface import Download, Question, View
+from flnet.node.interface import Download, PredictionInput, View
 from flnet.params.params import Array, Params, TrainerId
 from flnet.rounds.view import JobView
 from flnet.wire.binary_codec import BinaryCodec
@@ -80,7 +80,7 @@ class ViewNode(FakeNode):
         body = bytes(BinaryCodec().encode_params(Params(self.kept[digest]), {}))
         return Download(body, "application/octet-stream", f"{trainer}.{form}")
 
-    async def predict(self, trainer: TrainerId, question: Question) -> View:
+    async def predict(self, trainer: TrainerId, question: PredictionInput) -> View:
         await super().predict(trainer, question)
         return self.answer
 

@@ -43,7 +43,7 @@ class Streams:
         self.open = Counter[str]()
         self.ending = asyncio.Event()
 
-    def take(self, reader: str) -> Place:
+    def take(self, reader: str) -> StreamSlot:
         """Count one more stream of a reader.
 
         Raises:
@@ -58,10 +58,10 @@ class Streams:
             raise ServiceUnavailable(
                 text("{count} callers watch this node already; close one and try again", most)
             )
-        return Place(self.open, reader)
+        return StreamSlot(self.open, reader)
 
 
-class Place:
+class StreamSlot:
     """One stream that counts, until it ends."""
 
     def __init__(self, count: Counter[str], reader: str) -> None:
@@ -171,7 +171,7 @@ async def _stream(
     feed: EventLog,
     after: int | None,
     node_ends: asyncio.Event,
-    place: Place,
+    place: StreamSlot,
     language: str,
     may_read: Callable[[], bool],
 ) -> AsyncIterator[bytes]:

@@ -29,7 +29,7 @@ from flnet.errors import (
     UnreadableBody,
 )
 from flnet.node import interface
-from flnet.node.interface import Download, Node, Question
+from flnet.node.interface import Download, Node, PredictionInput
 from flnet.params.params import TrainerId
 from flnet.protocol.messages import HexDigest, Message, Unit
 from flnet.rounds.view import JobView, View
@@ -267,7 +267,7 @@ def input_body(request: Request, node: Node, settings: Settings) -> LimitedBody:
 async def predict(node: Node, trainer: TrainerId) -> interface.View:
     """Predict from inputs or from an image."""
     if request.mimetype in PICTURES:
-        question = Question(picture=await read_body(), digest=request.args.get("digest"))
+        question = PredictionInput(picture=await read_body(), digest=request.args.get("digest"))
     else:
         acceptable_type()
         question = await _question(await read_body())
@@ -307,13 +307,13 @@ def _file_answer(file: Download) -> Response:
     return answer
 
 
-async def _question(body: bytes) -> Question:
+async def _question(body: bytes) -> PredictionInput:
     if len(body) > _LARGE:
         return await asyncio.to_thread(_read_question, body)
     return _read_question(body)
 
 
-def _read_question(body: bytes) -> Question:
+def _read_question(body: bytes) -> PredictionInput:
     try:
         fields = orjson.loads(body)
     except orjson.JSONDecodeError as exc:
@@ -324,9 +324,9 @@ def _read_question(body: bytes) -> Question:
             text('expected either "inputs" (lists of numbers) or "image" (a PNG or JPEG as base64)')
         )
     if asked.image is None:
-        return Question(inputs=asked.inputs, digest=asked.digest)
+        return PredictionInput(inputs=asked.inputs, digest=asked.digest)
     try:
         picture = base64.b64decode(_DATA_URL.sub("", asked.image, count=1), validate=True)
     except (binascii.Error, ValueError) as exc:
         raise InputRefused(text("the image is not base64: {reason}", exc)) from exc
-    return Question(picture=picture, digest=asked.digest)
+    return PredictionInput(picture=picture, digest=asked.digest)

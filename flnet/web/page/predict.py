@@ -16,7 +16,7 @@ from werkzeug.formparser import FormDataParser
 
 from flnet.compute.prediction import MAX_INPUTS
 from flnet.errors import FlnetError, InputRefused, PeerError, UnreadableBody
-from flnet.node.interface import Node, Question, View
+from flnet.node.interface import Node, PredictionInput, View
 from flnet.params.params import TrainerId
 from flnet.text import text
 from flnet.web.api.models import input_body
@@ -217,7 +217,7 @@ def read_form(body: bytes, kind: str, options: Mapping[str, str]) -> FormInput:
     return FormInput({str(name): str(value) for name, value in fields.items()}, chosen.read() if chosen else b"")
 
 
-def question_of(handed: FormInput, inputs: Mapping[str, Any]) -> Question:
+def question_of(handed: FormInput, inputs: Mapping[str, Any]) -> PredictionInput:
     """The question that a form asks.
 
     Args:
@@ -231,13 +231,15 @@ def question_of(handed: FormInput, inputs: Mapping[str, Any]) -> Question:
     names: Sequence[str] = inputs.get("names") or ()
     if inputs["kind"] == "image":
         if handed.file:
-            return Question(picture=handed.file, digest=digest)
-        return Question(inputs=[_drawn(handed.get("pixels"), inputs)], digest=digest)
+            return PredictionInput(picture=handed.file, digest=digest)
+        return PredictionInput(inputs=[_drawn(handed.get("pixels"), inputs)], digest=digest)
     if handed.file:
-        return Question(inputs=_rows(handed.file.decode("utf-8-sig", errors="replace"), names), digest=digest)
+        return PredictionInput(
+            inputs=_rows(handed.file.decode("utf-8-sig", errors="replace"), names), digest=digest
+        )
     if handed.get("rows").strip():
-        return Question(inputs=_rows(handed.get("rows"), names), digest=digest)
-    return Question(inputs=[_fields(handed, names)], digest=digest)
+        return PredictionInput(inputs=_rows(handed.get("rows"), names), digest=digest)
+    return PredictionInput(inputs=[_fields(handed, names)], digest=digest)
 
 
 def field_name(place: int) -> str:

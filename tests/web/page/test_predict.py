@@ -10,7 +10,7 @@ from werkzeug.exceptions import UnsupportedMediaType
 
 from flnet.compute.prediction import MAX_INPUTS
 from flnet.errors import InputRefused, NotOffered, PeerError, UnreadableBody
-from flnet.node.interface import Question, View
+from flnet.node.interface import PredictionInput, View
 from flnet.web.api.models import PREDICT_BYTES
 from flnet.web.page.predict import MOST_CELLS, FormInput, form_of, question_of, read_form, result_of
 from tests.web.conftest import Client
@@ -75,7 +75,7 @@ def test_no_bytes_do_more_than_be_refused(body: bytes, kind: str) -> None:
 
 def test_a_picture_goes_before_a_drawing_and_the_model_is_chosen() -> None:
     handed = FormInput({"pixels": "0,1", "digest": "ab"}, PNG)
-    assert question_of(handed, DIGITS) == Question(picture=PNG, digest="ab")
+    assert question_of(handed, DIGITS) == PredictionInput(picture=PNG, digest="ab")
 
 
 def test_a_drawing_is_put_into_the_range_and_shape_of_the_trainer() -> None:
