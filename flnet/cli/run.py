@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import signal
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from flnet.web.auth.operator_token import OperatorToken, is_token_needed, page_a
 from flnet.web.server import bind, serve
 
 PARENT_CHECK_SECONDS = 1.0
+_M_ARENA_MAX, ARENAS = -8, 2  # of mallopt(3)
 MESHES = {
     "open": "open: every node that reaches this one may take part",
     "keyed": "keyed: who knows its key takes part",
@@ -56,8 +59,19 @@ def command(config: Path | None, exit_with_parent: int | None, **options: Any) -
     settings = load_settings(chosen(options), os.environ, read_config(config))
     os.environ.pop(f"{PREFIX}OPERATOR_TOKEN", None)  # the training child inherits what is left
     set_up_logging(settings.logging_level)
+    share_arenas()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(run_node(settings, exit_with_parent))
+
+
+def share_arenas() -> None:
+    """Let all threads of this process take memory from the same two heaps of the C library.
+
+    Otherwise each thread has one, of which little is returned: the threads that read large bodies and unpack archives
+    kept 50 MB that nobody used (docs/testing-faults.md, "Where memory grows"). Other C libraries have no such heaps.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, ARENAS)
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import signal
 import subprocess
@@ -11,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from flnet.cli.commands import cli
-from flnet.cli.run import loop_factory
+from flnet.cli.run import ARENAS, loop_factory
 from tests.cli.live import answers, environment, flnet, start, until
 from tests.ports import free_port
 
@@ -155,3 +156,32 @@ def test_the_commands_work_against_a_real_node(tmp_path: Path) -> None:
         assert watch.returncode == 3, err
         process.communicate()
     assert process.returncode == 0
+
+
+HEAPS = """
+import ctypes, threading
+from flnet.cli.run import share_arenas
+
+share_arenas()
+libc, all_began = ctypes.CDLL(None), threading.Barrier(8)
+libc.malloc.restype = ctypes.c_void_p
+
+def take():
+    all_began.wait()
+    assert libc.malloc(ctypes.c_size_t(100_000))
+    all_began.wait()
+
+threads = [threading.Thread(target=take) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+libc.malloc_info(0, ctypes.c_void_p.in_dll(libc, "stdout"))
+libc.fflush(None)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="the C library has no such heaps")
+def test_all_threads_of_a_node_take_memory_from_few_heaps() -> None:
+    told = subprocess.run([sys.executable, "-c", HEAPS], capture_output=True, text=True, check=True).stdout
+    assert 1 <= told.count("<heap nr=") <= ARENAS
