@@ -30,6 +30,7 @@ from flnet.protocol.events import (
 )
 from flnet.protocol.messages import Accuracy
 from flnet.protocol.updates import Claim, RoundKey
+from flnet.rounds.peers import GRACE
 
 
 class Exchange:
@@ -46,6 +47,7 @@ class Exchange:
         threshold: float,
         patience: float,
         is_apart: bool = False,
+        silent: Collection[PeerId] = (),
     ) -> None:
         """Args:
         digest, accuracy: of our own average, measured on our own test split.
@@ -53,6 +55,7 @@ class Exchange:
         threshold: by how much a model must win, in accuracy.
         patience: seconds to wait for the peers' claims.
         is_apart: whether our own average counts for none.
+        silent: who claimed nothing in the rounds before, and has only GRACE seconds when all others have.
         """
         self.key = key
         self.expected = set(peers)
@@ -65,7 +68,7 @@ class Exchange:
         self._candidates: dict[PeerId, Claim] = {}
         self._over = False
         self._private, self._threshold, self._patience = private, threshold, patience
-        self._is_apart = is_apart
+        self._is_apart, self._silent = is_apart, frozenset(silent)
 
     @property
     def done(self) -> bool:
@@ -74,7 +77,7 @@ class Exchange:
 
     def start(self) -> list[Effect]:
         """Wait for claims, but not for ever."""
-        return [SetTimer(self.timer, self._patience)] if self.expected else []
+        return self._for_silent() or ([SetTimer(self.timer, self._patience)] if self.expected else [])
 
     def receive(self, event: Event) -> list[Effect]:
         """Take a claim, a measurement, a peer's silence, or the timer."""
@@ -128,7 +131,14 @@ class Exchange:
         return [Evaluate(self.key, event.params.merged_with(self._private), event.params)]
 
     def _go_on(self) -> list[Effect]:
-        return [*self._measure_next(), *([CancelTimer(self.timer)] if self.done else [])]
+        return [*self._measure_next(), *([CancelTimer(self.timer)] if self.done else self._for_silent())]
+
+    def _for_silent(self) -> list[Effect]:
+        """Wait for the silent peers, once only they are left."""
+        if not self.expected or not self._silent.issuperset(self.expected):
+            return []
+        self._silent = frozenset()
+        return [SetTimer(self.timer, min(self._patience, GRACE))]
 
     def _measure_next(self) -> list[Effect]:
         self._candidates = {peer: c for peer, c in self._candidates.items() if c.digest and self._hopeful(c)}

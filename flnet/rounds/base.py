@@ -113,6 +113,7 @@ class Parts:
             seconds=peers.paces.expected(hyper.e) if hyper else None,
             way=peers.paces.doubt * (WAY + waits.turn * 2 * len(peers.here)),
             tell=self.tell,
+            silent=peers.updates.silent,
         )
 
 

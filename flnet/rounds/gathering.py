@@ -28,7 +28,7 @@ from flnet.protocol.events import (
     UpdateReceived,
 )
 from flnet.protocol.updates import RoundKey, Update
-from flnet.rounds.peers import wait_for
+from flnet.rounds.peers import GRACE, wait_for
 from flnet.rounds.settings import Tell, publish
 from flnet.text import text
 
@@ -128,6 +128,7 @@ class Gathering:
         seconds: Mapping[PeerId, float] | None = None,
         way: float = 0.0,
         tell: Tell = publish,
+        silent: Collection[PeerId] = (),
     ) -> None:
         """Args:
         peers: the other nodes expected in this round.
@@ -139,6 +140,7 @@ class Gathering:
         seconds: that nodes will train, as far as that is known; the patience may be shorter then, never longer.
         way: seconds in which an update is here when it is ready, also when it has to be sent again.
         tell: makes the news that an update was fetched, or could not be.
+        silent: who said nothing in the rounds before, and has only GRACE seconds when all others have answered.
         """
         self.key = key
         self.me = me
@@ -156,6 +158,7 @@ class Gathering:
         self._patience, self._margin, self._room = patience, margin, room
         self._seconds, self._way, self._tell = dict(seconds or {}), way, tell
         self._digests: dict[PeerId, Digest] = {}  # of updates that are, or may be, folded
+        self._silent = frozenset(silent)
         self._left = 0.0  # of the patience, when the timer fires
         self._rests = False  # not chosen, and no update has come yet
 
@@ -163,6 +166,11 @@ class Gathering:
     def missing(self) -> list[PeerId]:
         """The expected peers that have not answered, sorted."""
         return sorted(self.expected - self.updates.keys())
+
+    def unheard(self, peers: Collection[PeerId]) -> set[PeerId]:
+        """Those of these peers that train in the round and have sent neither an update nor a refusal."""
+        unheard = set(peers) - self.updates.keys() - self.declined.keys()
+        return unheard if self.chosen is None else unheard & self.chosen
 
     @property
     def sits_out(self) -> bool:
@@ -308,6 +316,8 @@ class Gathering:
         return self._wait(self._seconds.get(peer, 0.0) if peer in self.updates else 0.0, self._patience)
 
     def _wait(self, passed: float, patience: float) -> Effect:
+        if self._is_for_silent:
+            patience = min(patience, GRACE)
         wait = wait_for(self.missing, self._seconds, passed, patience, self._way)
         self._left = patience - wait
         return SetTimer(self.timer, wait, self._margin)
@@ -323,7 +333,8 @@ class Gathering:
             return self._wait_for_late()
         if not self.missing:
             return self.close(Closing.COMPLETE)
-        timer: list[Effect] = [self._wait_beside(peer)] if peer == self.me else []
+        is_next = self._is_for_silent and self.me not in self.missing
+        timer: list[Effect] = [self._wait_beside(peer)] if peer == self.me or is_next else []
         return [*timer, *self._fold(), *self._pull()]
 
     def _wait_for_late(self) -> list[Effect]:
@@ -332,6 +343,11 @@ class Gathering:
         self.declined = {peer: reason for peer, reason in self.declined.items() if peer not in self.late}
         self.late = set()
         return [SetTimer(self.timer, self._patience, self._margin)]
+
+    @property
+    def _is_for_silent(self) -> bool:
+        """Whether only peers that said nothing in the rounds before are still awaited."""
+        return bool(self.missing) and self._silent.issuperset(self.missing) and not self.offers
 
     def _awaits(self, peer: PeerId, digest: Digest) -> bool:
         return peer in self.fetching and self.offers[peer][1] == digest

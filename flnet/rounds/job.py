@@ -56,18 +56,20 @@ from flnet.protocol.messages import (
     AccuracyReply,
     AskRound,
     ChoiceMessage,
+    HyperParams,
     ModelParams,
     RoundReply,
     StartTraining,
     Triggered,
 )
 from flnet.protocol.updates import RoundKey
+from flnet.rounds import numbering, preemption
 from flnet.rounds.base import GATHERING, BaseJob
 from flnet.rounds.compatibility import must_agree
 from flnet.rounds.gathering import Closing
 from flnet.rounds.history import RoundRecord
 from flnet.rounds.model import HeldModel, Start
-from flnet.rounds.numbering import ASKED, RESTED, Numbering
+from flnet.rounds.numbering import Numbering
 from flnet.rounds.restart_recovery import resume
 from flnet.rounds.round import Round, kept_update
 from flnet.rounds.series import REGROUP, Opening, next_key
@@ -89,6 +91,7 @@ class Job(BaseJob[Round]):
         super().__init__(settings)
         self.numbering = Numbering(self.settings, self.peers, self.tell)
         self._is_put_off = False  # the pending round opens when a timer fires
+        self._is_resting = False  # likewise, unless another one may open before
 
     @property
     def next_key(self) -> RoundKey:
@@ -143,15 +146,18 @@ class Job(BaseJob[Round]):
             case PeerSeen(peer):
                 return self._met(peer)
             case PeerLost(peer):
+                self.series.lost(peer)
                 self.peers.lost(peer, self.key if self.round and self.round.needs_word(peer) else None)
                 return [*self._to_round(event), *self._next_turn()]
-            case TimerFired(name) if name == ASKED:
+            case TimerFired(name) if name == numbering.ASKED:
                 return self._answered()
             case TimerFired(name) if name == PUT_OFF:
                 self._is_put_off = False
                 return []
-            case TimerFired(name) if name == RESTED:
+            case TimerFired(name) if name == numbering.RESTED:
                 return self.numbering.rest()
+            case TimerFired(name) if name == preemption.RESTED:
+                return self._rested()
             case TimerFired(name) if name == REGROUP:
                 return self.series.waited(self.key, self.phase is Phase.IDLE)
             case TimerFired(name) if name not in TIMERS:
@@ -160,8 +166,8 @@ class Job(BaseJob[Round]):
 
     def _next_step(self) -> Callable[[], list[Effect]] | None:
         phase, round, series = self.phase, self.round, self.series
-        if series.pending is not None and self._is_over(series.pending.key):
-            series.take_pending()
+        while series.pending is not None and self._is_over(series.pending.key):
+            series.drop(series.pending)
         if round is not None and phase in GATHERING and round.is_gathered:
             return self._average
         if round is not None and phase is Phase.EXCHANGING and round.is_compared:
@@ -169,9 +175,14 @@ class Job(BaseJob[Round]):
         if self.arrivals.waiting is not None and phase in (Phase.IDLE, Phase.NO_DATA):
             return self._renew
         if series.pending is not None and phase not in (Phase.AVERAGING, Phase.LOADING):
-            is_other_start = series.pending.key.number == self.number  # of the open round, and comes first
-            is_free = not self._is_put_off and (phase not in GATHERING or is_other_start or series.may_cut)
-            return self._open if is_free else None
+            if self._is_put_off:
+                return None
+            if series.openable(self.key):
+                return self._open
+            if phase is not Phase.IDLE:
+                return None
+            if not self._is_resting:
+                return self._rest
         if phase is Phase.IDLE and series.is_next:
             return self._open_next
         if phase is Phase.IDLE and series.is_due:
@@ -196,6 +207,8 @@ class Job(BaseJob[Round]):
             raise JobBusy(text("round {number} is the last one that can be numbered", LAST_ROUND))
         scheduled = text("the schedule starts round {number}: {reason}", key.number, event.why)
         told = self._ask_for(event, key.number, scheduled)
+        if self.phase is Phase.IDLE:
+            series.drop_all()
         series.propose(Opening(key, self.settings.hyper, why=event.why))
         self._is_put_off = False
         # What is promised here is saved: at once where an average comes first, else when the round opens.
@@ -231,12 +244,8 @@ class Job(BaseJob[Round]):
         if why and self.phase in GATHERING:  # nothing is left for a round that this node does not train in
             raise ParamsRefused(why)
         self.series.propose(opening)
-        if event.key.number != self.number + 1 or not self.series.may_cut:
-            return []
-        forced = self._force()
-        if forced:
-            self.series.cuts.add(event.key.initiator)
-        return forced
+        may_force = event.key.number == self.number + 1 and self.series.preemption.allows(event.key, self.key)
+        return self._force() if may_force else []
 
     def _doubt(self, event: TrainingAsked) -> list[Effect]:
         """Ask the other members before this node follows the start of a round that is far ahead.
@@ -256,7 +265,10 @@ class Job(BaseJob[Round]):
             return []
         event = question.event
         if isinstance(event, SendRefused):
-            return self._to_round(event) if self._could_be_at(event.current) else []
+            if self.round is None or event.current is None or not self._could_be_at(event.current):
+                return []
+            self.round.confirmed(question.answers, event.current)
+            return self._to_round(event)
         try:
             if self.phase is not Phase.IDLE or not self.numbering.is_plausible(event.key.number, self.number):
                 raise RoundAhead(event.key.number, self.number)
@@ -305,16 +317,7 @@ class Job(BaseJob[Round]):
 
     def _is_holding(self, key: RoundKey) -> bool:
         """Whether the open round is completed here although peers have started the next one."""
-        series = self.series
-        return (
-            key == self.key and self.phase is Phase.GATHERING and series.pending is not None and not series.may_cut
-        )
-
-    @property
-    def _most_have_left(self) -> bool:
-        """Whether more than half of the peers are in newer rounds."""
-        left = self.inbox.newer_than(self.number) & self.peers.here
-        return 2 * len(left) > len(self.peers.here)
+        return key == self.key and self.phase is Phase.GATHERING and self.series.pending is not None
 
     def _leads_on(self, event: UpdateReceived | UpdateOffered) -> bool:
         """Whether this node follows an update into its round, of which it has heard no start.
@@ -329,6 +332,14 @@ class Job(BaseJob[Round]):
         ahead = self.inbox.newer_than(self.number)
         return event.update.key.number == self.number or len(ahead) >= min(2, len(self.peers.here))
 
+    def _catch_up(self, key: RoundKey) -> list[Effect]:
+        """Average the open round before this node follows the others into a newer one, if it has most of their updates."""
+        if self.round is None or key.number == self.number:
+            return []
+        updates = self.round.gathering.updates
+        has_most = 2 * len(updates) > len(self.peers.here) + 1
+        return self._force() if has_most and self.settings.my_id in updates else []
+
     def _left_by(self, peer: PeerId, reason: str) -> list[Effect]:
         """A peer has left the round that is completed here: nothing more of it will come from there."""
         assert self.round is not None
@@ -337,8 +348,9 @@ class Job(BaseJob[Round]):
     def _average(self) -> list[Effect]:
         """End gathering."""
         assert self.round is not None
-        if self.round.gathering.closed is not Closing.NEXT_ROUND:
-            self.series.cuts.clear()
+        gathering, here = self.round.gathering, self.peers.here
+        if gathering.closed is not Closing.NEXT_ROUND:
+            self.series.preemption.completed(gathering.updates.keys(), gathering.unheard(here), here)
         effects = self.round.average()
         self._is_put_off = self.phase is Phase.IDLE and self.series.pending is not None
         return [*effects, *([SetTimer(PUT_OFF, 0.0)] if self._is_put_off else [])]
@@ -362,14 +374,11 @@ class Job(BaseJob[Round]):
 
     def _open(self) -> list[Effect]:
         """Leave the open round, if any, and enter the pending one."""
-        opening = self.series.take_pending()
+        opening = self.series.openable(self.key)
         assert opening is not None
-        if (
-            self.phase in GATHERING
-            and self.number < opening.key.number
-            and not opening.started_by(self.settings.my_id)
-        ):
-            self.series.cuts.add(opening.key.initiator)
+        self.series.drop(opening)
+        if self.number < opening.key.number:
+            self.series.preemption.entered(opening.key)
         left = self.round.leave(opening.key) if self.round else []
         awaited, told = self._start_from(opening), self._use(opening)
         self.held.enter_round()
@@ -386,6 +395,18 @@ class Job(BaseJob[Round]):
         self.round = Round(self._parts, opening.key, here, choice, run, record)
         return [*left, *self.round.enter(opening, awaited, is_mine), *told, *moved]
 
+    def _rest(self) -> list[Effect]:
+        """Follow the peers that start one round after the other no further for a while."""
+        self._is_resting = True
+        return [SetTimer(preemption.RESTED, self.settings.waits.average)]
+
+    def _rested(self) -> list[Effect]:
+        """Follow them again, if no round that others are in opened meanwhile."""
+        self._is_resting = False
+        if self.phase is Phase.IDLE:
+            self.series.preemption.rest()
+        return []
+
     def _start_from(self, opening: Opening) -> Start | None:
         """The initiator's model, if this node has another one."""
         start = opening.start
@@ -397,13 +418,17 @@ class Job(BaseJob[Round]):
             self.series.ask(0)
             return []
         self.series.count_down()
-        self.series.propose(Opening(self.next_key, self.settings.hyper))
-        return []
+        return self._start_next(self.settings.hyper)
 
     def _open_due(self) -> list[Effect]:
         """Open the next round of the series with a goal."""
         self.series.stopping.set_turn(is_mine=False)
-        self.series.propose(Opening(self.next_key, self.series.stopping.hyper))
+        return self._start_next(self.series.stopping.hyper)
+
+    def _start_next(self, hyper: HyperParams | None) -> list[Effect]:
+        """Open a round of this node rather than those of peers that it does not follow now."""
+        self.series.drop_all()
+        self.series.propose(Opening(self.next_key, hyper))
         return []
 
     # --- what peers say
@@ -427,11 +452,12 @@ class Job(BaseJob[Round]):
             return self.round.update_received(event)
         self._must_beat(key)
         self.inbox.put(event.update.peer, event)
-        if self._most_have_left:
-            self.series.cuts.clear()
+        self.series.preemption.heard(self.inbox.numbers(self.peers.here), self.peers.here)
+        forced: list[Effect] = []
         if self._leads_on(event):
             self.series.propose(Opening.told_by(event))
-        return [self.save(kept_update(event))]
+            forced = self._catch_up(event.update.key)
+        return [self.save(kept_update(event)), *forced]
 
     def _declined(self, event: DeclineReceived) -> list[Effect]:
         """Handle a peer's refusal to take part; for a newer round it is kept until that round opens here."""

@@ -10,6 +10,10 @@ from flnet.protocol.updates import RoundKey
 
 SLACK = 2.0  # times the last training, which a node may take this time
 MOST_DOUBT = 1024.0
+# Rounds in a row without a word after which a peer is no longer waited for; who has spoken before gets more of them.
+SILENT_ROUNDS, MORE_ROUNDS = 2, 6
+PATIENCE_EVERY = 10  # rounds, in one of which it is
+GRACE = 4.0  # seconds that it still has when all others have come
 
 
 @dataclass
@@ -64,6 +68,41 @@ def wait_for(
     return min(patience, rest + way)
 
 
+class Silence:
+    """Which peers let this node wait in vain, round after round.
+
+    When all others have come, they have GRACE seconds left, and their full time in every PATIENCE_EVERY-th round.
+    """
+
+    def __init__(self) -> None:
+        self._rounds: dict[PeerId, int] = {}
+        self._heard: set[PeerId] = set()
+
+    @property
+    def silent(self) -> set[PeerId]:
+        """The peers that are not waited for in this round as long as others are."""
+        return {
+            peer
+            for peer, rounds in self._rounds.items()
+            if rounds >= (MORE_ROUNDS if peer in self._heard else SILENT_ROUNDS) and rounds % PATIENCE_EVERY
+        }
+
+    def said_nothing(self, peers: Iterable[PeerId]) -> None:
+        """This node waited for these peers until their time was over."""
+        for peer in peers:
+            self._rounds[peer] = self._rounds.get(peer, 0) + 1
+
+    def spoke(self, peer: PeerId) -> None:
+        """A peer said in time what was waited for."""
+        self._heard.add(peer)
+        self._rounds.pop(peer, None)
+
+    def lost(self, peer: PeerId) -> None:
+        """A peer is not reachable any more."""
+        self._heard.discard(peer)
+        self._rounds.pop(peer, None)
+
+
 class Peers:
     """The other nodes, as one job knows them.
 
@@ -72,6 +111,8 @@ class Peers:
         away: the round in which a peer missed, or may have missed, a message of this node. When it is reachable
             again, it is sent the messages of that round once more.
         not_started: the round whose start did not reach a peer.
+        updates: who lets rounds wait for its update.
+        claims: who lets them wait for its accuracy.
     """
 
     def __init__(self) -> None:
@@ -79,6 +120,7 @@ class Peers:
         self.away: dict[PeerId, RoundKey] = {}
         self.not_started: dict[PeerId, RoundKey] = {}
         self.paces = Paces()
+        self.updates, self.claims = Silence(), Silence()
 
     def met(self, peer: PeerId) -> None:
         """A peer is reachable."""
@@ -91,6 +133,8 @@ class Peers:
             key: the open round, if the peer needs messages of it from this node.
         """
         self.here.discard(peer)
+        for silence in (self.updates, self.claims):
+            silence.lost(peer)
         if key is not None:
             self.away[peer] = key
 

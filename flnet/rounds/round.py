@@ -14,13 +14,14 @@ from typing import Any
 
 from flnet.algorithms.fed_mt.scheduling import phase as label_phase
 from flnet.algorithms.fed_mt.scheduling import trains as label_trains
-from flnet.errors import ParamsRefused, RoundAhead, StaleRound
+from flnet.errors import ParamsRefused, RoundAhead, RoundLost, StaleRound
 from flnet.params.params import Digest, Params, PeerId
 from flnet.protocol.effects import CancelTimer, CancelWork, Effect, Fetch, KeptUpdate, Send, SetTimer, Train
 from flnet.protocol.events import (
     Averaged,
     AveragingFailed,
     ClaimAnswered,
+    ClaimReceived,
     DeclineReceived,
     Evaluated,
     EvaluationFailed,
@@ -51,6 +52,7 @@ from flnet.text import joined, text
 
 TOO_EARLY = text("the first rounds are for nodes labelled otherwise")
 TOO_LATE = text("the last rounds are for nodes with labels of the desired space")
+BEHIND_SECONDS = 2.0  # in which peers answer a start that one of them found to be of an old round
 APART = text("a person here went back to another model than the one that this round starts from")
 
 
@@ -87,6 +89,7 @@ class Round(BaseRound):
         self.exchange: Exchange | None = None
         self.awaited: Start | None = None
         self._compared: dict[Digest, Evaluated] = {}
+        self._past_it: dict[PeerId, int] = {}  # where peers are that refused the start, because it is over there
 
     @classmethod
     def past(
@@ -127,6 +130,11 @@ class Round(BaseRound):
     def start_timer(self) -> str:
         """The timer that bounds `listening`."""
         return f"start:{self.key.number}:{self.key.initiator}"
+
+    @property
+    def behind_timer(self) -> str:
+        """The timer that bounds the wait for other peers' answers to a start, after one is past the round."""
+        return f"behind:{self.key.number}:{self.key.initiator}"
 
     @property
     def waiting_for(self) -> list[PeerId]:
@@ -171,7 +179,9 @@ class Round(BaseRound):
             case SendRefused() | SendFailed():
                 return self.compare(event) if event.key == self.key else []
             case TimerFired(name) if name == self.start_timer:
-                return self.decline(text("the start of this round did not reach it")) if self.listening else []
+                return self._start_did_not_come() if self.listening else []
+            case TimerFired(name) if name == self.behind_timer:
+                return self._start_after() if self.phase in (*GATHERING, Phase.IDLE) else []
         return [*self.gathering.receive(event), *self.compare(event)]  # a peer was lost, or another timer fired
 
     # --- the start
@@ -245,6 +255,12 @@ class Round(BaseRound):
         if not opening.heard_start:
             return [SetTimer(self.start_timer, self._settings.waits.start)]
         return self._begin()
+
+    def _start_did_not_come(self) -> list[Effect]:
+        """Train from the own model without the start of the round; one that was never averaged is of no use."""
+        if self._held.current.round >= 0:
+            return [self.train(), self._save()]
+        return self.decline(text("the start of this round did not reach it"))
 
     def _begin(self) -> list[Effect]:
         """Train, once it is decided which model training starts from."""
@@ -606,18 +622,51 @@ class Round(BaseRound):
             return []
         words = text("{peer} refused {path}: {reason}", event.peer, event.path, event.reason)
         told = self._tell("refused", words, peer=event.peer, status=event.status)
+        if event.error == RoundLost.code:  # an update of the other start may have come before this node's
+            for word in self._inbox.updates:
+                if word.update.key.number == number and word.update.key.beats(self.key):
+                    self._series.propose(Opening.told_by(word))
         if not is_left and _takes_no_part(event):
             return [*self.gathering.receive(DeclineReceived(event.peer, event.key, event.reason)), told]
-        if (current := event.current) is not None and self._mesh_is_ahead(event, current):
-            # This node started a round that the mesh has left behind: it starts the next one, and sits it out,
-            # because an update from an old model would pull the average back.
-            why = text(
-                "its model is of round {number}, the mesh is in round {current}", self._held.current.round, current
-            )
-            self._series.propose(Opening(RoundKey(current + 1, me), self._settings.round_hyper, sits_out=why))
-        return [told]
+        if (current := event.current) is None or not self._is_past_it(event, current):
+            return [told]
+        is_first = not self._past_it
+        self._past_it[event.peer] = current
+        if self._are_most_past_it:
+            return [*self._start_after(), told]
+        return [*([SetTimer(self.behind_timer, BEHIND_SECONDS)] if is_first else []), told]
 
-    def _mesh_is_ahead(self, event: SendRefused, current: int) -> bool:
+    def confirmed(self, rounds: Mapping[PeerId, int], current: int) -> None:
+        """The other members have said in which rounds they are, because one of them was far ahead.
+
+        Args:
+            current: the round of that one.
+        """
+        self._past_it |= {
+            peer: min(number, current) for peer, number in rounds.items() if number >= self.key.number
+        }
+
+    @property
+    def _are_most_past_it(self) -> bool:
+        here = self._peers.here
+        return not here or 2 * len(self._past_it.keys() & here) > len(here)
+
+    def _start_after(self) -> list[Effect]:
+        """This node started a round that others have left behind: it starts the next one after theirs.
+
+        If most of them have, it sits it out, because an update from an old model would pull the average back.
+        """
+        number, me = max(self._past_it.values()), self._settings.my_id
+        why = text(
+            "its model is of round {number}, the mesh is in round {current}", self._held.current.round, number
+        )
+        sits_out = why if self._are_most_past_it else ""
+        opening = Opening(RoundKey(number + 1, me), self._settings.round_hyper, sits_out=sits_out)
+        self._series.propose(opening)
+        self._past_it = {}
+        return [CancelTimer(self.behind_timer)]
+
+    def _is_past_it(self, event: SendRefused, current: int) -> bool:
         """Whether a peer answered this node's start of a round that it is past the round, or past its average.
 
         Its answers from before this node lost its memory may have ended the round here already.
@@ -677,10 +726,17 @@ class Round(BaseRound):
         record.missing = tuple(gathering.missing)
         for peer in gathering.missing:
             self._peers.paces.missed(peer)
+        for peer in (*gathering.updates, *gathering.declined):
+            self._peers.updates.spoke(peer)
+        if gathering.closed is Closing.TIMER:
+            self._peers.updates.said_nothing(gathering.missing)
+        moved = (
+            self._start_after() if self._past_it else []
+        )  # so that who is in a later round has a part in the next
         if not gathering.updates:
-            return self.finish()
+            return [*moved, *self.finish()]
         self.phase = Phase.AVERAGING
-        return []
+        return moved
 
     def _averaged(self, event: Averaged | AveragingFailed) -> list[Effect]:
         """Handle the average: it becomes the model, and is measured unless the next round is waiting."""
@@ -708,7 +764,7 @@ class Round(BaseRound):
                 "going back to the model {digest} ends here: others made an average without it", left[:10]
             )
             told.append(self._tell("roll_back_ended", words, digest=left))
-        has_next = self._series.pending is not None
+        has_next = self._series.openable(self.key) is not None
         if self._staleness.behind is not None and not has_next:  # measuring would wait for the training
             return [self._save(), *told, *self.finish()]
         self.phase = Phase.MEASURING
@@ -787,6 +843,7 @@ class Round(BaseRound):
             private=model.private,
             threshold=declaration.exchange_threshold,
             patience=self._settings.waits.claims,
+            silent=self._peers.claims.silent,
             is_apart=model.contributors == 0,
         )
 
@@ -796,6 +853,11 @@ class Round(BaseRound):
         if self.phase is not Phase.EXCHANGING or exchange is None:
             return []
         before = exchange.adopted
+        claims = self._peers.claims
+        if isinstance(event, TimerFired) and event.name == exchange.timer:
+            claims.said_nothing(exchange.expected)
+        elif isinstance(event, ClaimReceived | ClaimAnswered):
+            claims.spoke(event.claim.peer)
         effects = exchange.receive(event)
         winner = exchange.adopted
         if winner is None or winner is before or winner.params is None:
@@ -872,6 +934,8 @@ class Round(BaseRound):
             effects.append(CancelWork(self.key))
         if not self.is_past:
             effects += [CancelTimer(self.gathering.timer), CancelTimer(self.start_timer)]
+        if self._past_it:
+            effects.append(CancelTimer(self.behind_timer))
         if self.exchange is not None and not self.exchange.done:
             effects.append(CancelTimer(self.exchange.timer))
         if self.is_recorded:

@@ -7,7 +7,7 @@ next. Nothing here touches the round that is open: what peers wait for, they get
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flnet.params.params import PeerId
@@ -24,11 +24,11 @@ from flnet.protocol.messages import LAST_ROUND, MAX_PEERS, ChoiceMessage, HyperP
 from flnet.protocol.updates import RoundKey
 from flnet.rounds.model import Start
 from flnet.rounds.peers import Peers
+from flnet.rounds.preemption import Preemption
 from flnet.rounds.settings import JobSettings, Tell
 from flnet.rounds.stopping import ALONE, Stopping
 from flnet.text import text
 
-MOST_CUTS = 2  # peers that may end a round before its updates have come, until one is completed
 Word = UpdateReceived | UpdateOffered | DeclineReceived  # what a peer says in a round
 
 
@@ -41,7 +41,7 @@ def next_key(number: int, me: PeerId, spoken: Collection[RoundKey]) -> RoundKey:
     """The round that a node starts next; skips rounds that peers have answered, which it started and lost.
 
     Args:
-        number: of the newest round that it entered, below LAST_ROUND.
+        number: of the newest round that it entered, or that a peer is in, below LAST_ROUND.
         spoken: rounds that are not open here yet, but for which peers sent messages.
     """
     following = number + 1
@@ -110,6 +110,10 @@ class Inbox:
     def newer_than(self, number: int) -> set[PeerId]:
         """The peers whose early message is of a round with a larger number."""
         return {peer for peer, word in self.early.items() if key_of(word).number > number}
+
+    def numbers(self, peers: Collection[PeerId]) -> list[int]:
+        """The rounds that the early messages of these peers are about."""
+        return [key_of(word).number for peer, word in self.early.items() if peer in peers]
 
     def put(self, peer: PeerId, word: Word) -> None:
         """Keep one message of a peer: the one of the newer round; within a round, an update rather than a refusal."""
@@ -188,31 +192,20 @@ class Series:
         waits_for: peers that a series waits for after a restart. What a node would train alone before it has met
             its mesh again would outrun the mesh, or be refused by it.
         stopping: rounds that go on until a goal is reached.
-        cuts: the peers whose starts have ended a round here before its updates had come, since the last one that
-            did not end so.
+        preemption: decides whether the pending round opens before the open one is over.
     """
 
     def __init__(self, settings: JobSettings, peers: Peers, tell: Tell) -> None:
         self._settings, self._peers, self._tell = settings, peers, tell
         self.left = 0
         self.pending: Opening | None = None
+        self._newest: Opening | None = None  # of a larger number than the pending one
         self.paused = False
         self.unwilling = ""
         self.plan = OwnSchedule()
         self.waits_for: set[PeerId] = set()
         self.stopping = Stopping(settings, peers, tell)
-        self.cuts: set[PeerId] = set()
-
-    @property
-    def may_cut(self) -> bool:
-        """Whether the pending round may end the open one before its updates have come.
-
-        Peers that start one round after the other would keep everybody from training; then the open round is
-        completed before the newest of theirs opens. A person here always may.
-        """
-        if self.pending is None or self.pending.started_by(self._settings.my_id):
-            return True
-        return self.pending.key.initiator not in self.cuts and len(self.cuts) < MOST_CUTS
+        self.preemption = Preemption(settings.my_id)
 
     @property
     def is_held_up(self) -> bool:
@@ -236,24 +229,50 @@ class Series:
 
     # --- what opens next
 
-    def propose(self, opening: Opening) -> None:
-        """Keep a round to open; of several, the one that comes first in the total order.
+    def openable(self, current: RoundKey | None) -> Opening | None:
+        """The pending round that may open now.
 
-        A paused node starts no rounds itself.
+        Args:
+            current: the round that this node is in; None before the first.
+        """
+        waiting = (self.pending, self._newest)
+        return next((one for one in waiting if one and self.preemption.allows(one.key, current)), None)
+
+    def propose(self, opening: Opening) -> None:
+        """Keep a round to open: that with the smallest number, which others may be in, and that with the largest one.
+
+        Of two with the same number, the one that comes first in the total order. A paused node starts no rounds itself.
         """
         if self.paused and opening.started_by(self._settings.my_id):
             return
-        if (
-            self.pending is None
-            or opening.key.beats(self.pending.key)
-            or (opening.key == self.pending.key and opening.heard_start)
-        ):
-            self.pending = opening
+        kept: dict[int, Opening] = {}
+        for one in (self.pending, self._newest, opening):
+            other = kept.get(one.key.number) if one else None
+            if one and (other is None or one.key.beats(other.key) or (one.key == other.key and one.heard_start)):
+                kept[one.key.number] = one
+        self.pending = kept[min(kept)]
+        self._newest = kept[max(kept)] if len(kept) > 1 else None
 
-    def take_pending(self) -> Opening | None:
-        """The round that opens now."""
-        opening, self.pending = self.pending, None
-        return opening
+    def drop(self, opening: Opening) -> None:
+        """A round opens, or is over: it waits no longer, nor does one with a smaller number."""
+        self.pending = self._newest if opening is self.pending else None
+        self._newest = None
+
+    def lost(self, peer: PeerId) -> None:
+        """A peer is gone: the round that it started and that waits here is one of others only if these tell of it."""
+        for opening in (self._newest, self.pending):
+            if opening is not None and opening.start is not None and opening.start.peer == peer:
+                self._drop_one(opening)
+
+    def _drop_one(self, opening: Opening) -> None:
+        if opening is self.pending:
+            self.pending, self._newest = self._newest, None
+        else:
+            self._newest = None
+
+    def drop_all(self) -> None:
+        """Keep no round to open, because this node starts one."""
+        self.pending = self._newest = None
 
     def ask(self, rounds: int) -> None:
         """Note requested rounds, besides the one that opens now."""
@@ -266,9 +285,11 @@ class Series:
     # --- what a person says
 
     def stop(self) -> list[Effect]:
-        """Cancel the requested rounds; an open one is the last."""
+        """Cancel the requested rounds, and a series that a waiting round belongs to; an open one is the last."""
         left = self.left + self._withdraw()
         self.left = 0
+        waiting = (self.pending, self._newest)
+        self.pending, self._newest = (one and replace(one, series=None) for one in waiting)
         if not left:
             return []
         words = (
@@ -391,5 +412,5 @@ class Series:
         """Withdraw this node's round that only waits for the current average; return the number of withdrawn rounds."""
         if not self._has_withdrawable:
             return 0
-        self.pending = None
+        self.pending, self._newest = self._newest, None
         return 1

@@ -127,8 +127,8 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
             PeerLost: _STARTS,
             PeerSeen: _STARTS,  # the last one that a series waited for after a restart
             TrainingAsked: _JOINS,
-            UpdateReceived: _TOLD,
-            UpdateOffered: {P.GATHERING},
+            UpdateReceived: _TOLD | _BEGINS,  # the last two: most peers are in a round whose start waited here
+            UpdateOffered: {P.GATHERING} | _BEGINS,
             SendRefused: {P.GATHERING},  # of a start that this node had forgotten, whose round had no average
         },
     ),
@@ -145,7 +145,7 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
             UpdateReceived: {P.GATHERING, P.AVERAGING} | _BEGINS,  # the last two: most peers have left the round
             UpdateOffered: {P.GATHERING} | _BEGINS,
             SendRefused: {P.GATHERING, P.IDLE},  # as below, of a start that this node has forgotten
-            TimerFired: {P.GATHERING, P.IDLE},  # likewise, when the other members have confirmed it
+            TimerFired: {P.GATHERING, P.TRAINING, P.IDLE},  # likewise, when its time to hear them is over
         },
     ),
     P.TRAINING: _row(
@@ -159,7 +159,7 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
             UpdateReceived: {P.GATHERING, P.AVERAGING} | _BEGINS,  # the last two: most peers have left the round
             UpdateOffered: {P.GATHERING} | _BEGINS,
             SendRefused: {P.GATHERING, P.IDLE},  # the mesh is ahead: start the next round and sit it out
-            TimerFired: {P.GATHERING, P.IDLE},  # likewise, when the other members have confirmed it
+            TimerFired: {P.GATHERING, P.IDLE},  # likewise, when its time to hear them is over
         },
     ),
     P.GATHERING: _row(
@@ -167,7 +167,7 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
         (TrainingAsked, *_SAID, ClaimAnswered, *_LATE),
         {
             UpdateReceived: {P.AVERAGING} | _BEGINS,  # the last two: as above
-            UpdateOffered: _BEGINS,
+            UpdateOffered: {P.AVERAGING} | _BEGINS,
             Trained: _GATHERED,  # of a training that went on over rounds, for which all waited
             TrainingFailed: _GATHERED,
             DeclineReceived: _GATHERED,
@@ -175,7 +175,7 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
             FetchFailed: _GATHERED,
             PeerLost: _GATHERED,
             SendRefused: _GATHERED,
-            TimerFired: _GATHERED,
+            TimerFired: _GATHERED | {P.TRAINING},
             Paused: {P.AVERAGING, P.IDLE},  # all waited for a training that went on over rounds
             RoundTriggered: {P.AVERAGING} | _STARTS,
             TrainingAsked: {P.AVERAGING} | _JOINS,
@@ -196,8 +196,8 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
             Evaluated: {P.EXCHANGING} | _OVER,
             EvaluationFailed: _OVER,
             TrainingAsked: _JOINS,
-            UpdateReceived: _TOLD,
-            UpdateOffered: {P.GATHERING, P.IDLE},
+            UpdateReceived: _TOLD | _BEGINS,
+            UpdateOffered: {P.GATHERING, P.IDLE} | _BEGINS,
         },
     ),
     P.EXCHANGING: _row(
@@ -216,8 +216,8 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
             TimerFired: _OVER,
             RoundTriggered: _STARTS,
             TrainingAsked: _JOINS,
-            UpdateReceived: _TOLD,
-            UpdateOffered: {P.GATHERING, P.IDLE},
+            UpdateReceived: _TOLD | _BEGINS,
+            UpdateOffered: {P.GATHERING, P.IDLE} | _BEGINS,
         },
     ),
 }

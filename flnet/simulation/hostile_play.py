@@ -78,7 +78,7 @@ DROPPED = (
     "peer_pruned",
 )  # what is published when a member is no longer one
 ASKS = 120  # times that a person looks whether to ask for a round, while the hostile member goes on
-UNDER_ATTACK = 40  # in so many timeouts of an average, each honest node must average a round of its own then
+UNDER_ATTACK = 10  # in so many timeouts of an average, each honest node must average a round of its own then
 
 
 def draw_hostile(seed: int) -> Schedule:
@@ -451,6 +451,8 @@ class HostilePlay(Play):
                 self._close()
                 if len(set(self._numbers())) == 1:
                     break
+        self._trigger([min(cluster.alive, key=lambda node: node.job.number).id])
+        self._close()  # what the hostile member said ahead of the next round, and to some only, counts in it
         super()._clean_rounds()
 
     def _numbers(self) -> list[int]:

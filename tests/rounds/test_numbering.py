@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -19,14 +20,24 @@ from flnet.protocol.events import (
     RoundTriggered,
     SendFailed,
     SendRefused,
+    SeriesStopped,
     TimerFired,
     TrainingAsked,
     TrainingFailed,
 )
-from flnet.protocol.messages import LAST_ROUND, AskRound, ChoiceMessage, ModelParams, RoundReply, StartTraining
+from flnet.protocol.messages import (
+    LAST_ROUND,
+    AskRound,
+    ChoiceMessage,
+    ModelParams,
+    RoundReply,
+    SeriesMessage,
+    StartTraining,
+)
 from flnet.rounds.job import PUT_OFF
 from flnet.rounds.numbering import ASKED, ERA, LEAP, REST, RESTED, Question
 from flnet.rounds.participation import Participation
+from flnet.rounds.preemption import RESTED as PREEMPTED
 from flnet.rounds.steps import Phase
 from tests.helpers import key
 from tests.rounds.helpers import Bench, asked, came, declined, refuses
@@ -48,6 +59,7 @@ def at(number: int, peers: Sequence[str] = ("a", "c", "d")) -> Bench:
         bench.measure()
         bench.hear(TimerFired(f"exchange:{number}:a"))
         bench.job.numbering.confirmed = -1
+        bench.job.series.preemption.rest()
     assert (bench.phase, bench.job.number, bench.job.numbering.left) == (Phase.IDLE, number, LEAP)
     return bench
 
@@ -73,7 +85,7 @@ def test_some_numbers_may_be_skipped_and_more_of_them_only_after_a_while() -> No
     assert SetTimer(RESTED, REST) not in bench.effects  # the one that is set already counts
     refuses(bench, asked("a", 1014), RoundAhead)
     bench.hear(TimerFired(RESTED))
-    bench.hear(asked("a", 1500))
+    bench.hear(asked("d", 1500))
     assert bench.job.number == 1500
 
 
@@ -273,26 +285,24 @@ def storm(bench: Bench, first: int, count: int) -> None:
 
 @pytest.mark.parametrize("is_trained", [True, False])
 def test_peers_that_start_round_after_round_keep_nobody_from_completing_one(is_trained: bool) -> None:
-    """Each of two peers ends an open round once."""
+    """Two starts of each of two peers are followed."""
     bench = at(0)
-    bench.hear(asked("a", 1))
-    for number, peer in ((2, "a"), (3, "c")):
-        if is_trained:
+    for number, peer in ((1, "a"), (2, "a"), (3, "c"), (4, "c")):
+        if is_trained and number > 1:
             bench.train()
         bench.hear(asked(peer, number))
-        if is_trained:
+        if is_trained and number > 1:
             bench.average()
         assert (bench.phase, bench.job.number) == (Phase.TRAINING, number)
-    storm(bench, 4, 50)
-    bench.hear(asked("d", 54))
-    assert (bench.phase, bench.job.number) == (Phase.TRAINING, 3)
+    storm(bench, 5, 50)
+    bench.hear(asked("d", 55))
+    assert (bench.phase, bench.job.number) == (Phase.TRAINING, 4)
     bench.train()
     for peer in "acd":
-        bench.hear(came(peer, 3, "c"))
+        bench.hear(came(peer, 4, "c"))
     assert len(bench.one(Average).updates) == 4
     bench.average()
-    assert (bench.phase, bench.job.number) == (Phase.TRAINING, 54)  # the newest one
-    assert not bench.job.series.cuts
+    assert bench.job.number == 55  # of those that waited, the newest one
 
 
 def test_a_round_that_was_put_off_opens_when_the_open_one_ends_without_an_average() -> None:
@@ -303,7 +313,7 @@ def test_a_round_that_was_put_off_opens_when_the_open_one_ends_without_an_averag
         bench.hear(declined(peer, 2))
     assert (bench.phase, bench.one(SetTimer)) == (Phase.IDLE, SetTimer(PUT_OFF, 0.0))
     bench.hear(TimerFired(PUT_OFF))
-    assert (bench.phase, bench.job.number) == (Phase.TRAINING, 5)
+    assert bench.job.number == 5
 
 
 def test_of_two_starts_of_one_round_the_first_in_order_counts_however_many_rounds_were_cut() -> None:
@@ -358,6 +368,68 @@ def test_a_round_that_most_peers_have_left_is_not_completed() -> None:
     assert (last, bench.job.number) == (2, 2)
     bench.hear(came("d", 20))
     assert bench.job.number == 20
+
+
+def led_alone() -> Bench:
+    """A node that a peer has led through two rounds, in which nobody else was."""
+    bench = at(0)
+    for number in (1, 2):
+        bench.hear(asked("a", number))
+        bench.train()
+        bench.hear(TimerFired(f"forced-averaging:{number}:a"))
+        bench.average()
+        bench.measure()
+        bench.hear(TimerFired(f"exchange:{number}:a"))
+    bench.hear(asked("a", 3))
+    assert (bench.phase, bench.job.number) == (Phase.IDLE, 2)
+    assert bench.one(SetTimer).name == PREEMPTED
+    return bench
+
+
+def test_who_starts_round_after_round_is_followed_no_further_for_a_while() -> None:
+    bench = led_alone()
+    bench.hear(asked("a", 4))
+    assert (bench.phase, bench.all(SetTimer)) == (Phase.IDLE, [])
+    bench.hear(TimerFired(PREEMPTED))
+    assert bench.job.number == 4
+
+
+def test_a_start_that_waits_goes_with_its_initiator() -> None:
+    bench = led_alone()
+    bench.hear(asked("a", 4))
+    bench.hear(PeerLost(A, "gone"))
+    bench.hear(TimerFired(PREEMPTED))
+    assert (bench.phase, bench.job.number) == (Phase.IDLE, 2)
+
+
+def test_a_person_who_stops_a_series_ends_that_of_a_start_that_waits() -> None:
+    bench = led_alone()
+    series = SeriesMessage(by="a", first=4, until="accuracy>=1", rounds=1_000_000)
+    bench.hear(replace(asked("a", 4), series=series))
+    bench.hear(SeriesStopped())
+    bench.hear(TimerFired(PREEMPTED))
+    assert (bench.job.number, bench.job.series.is_under_way) == (4, False)
+
+
+def test_another_peer_and_a_person_start_rounds_meanwhile() -> None:
+    bench = led_alone()
+    bench.hear(asked("c", 5))
+    assert (bench.phase, bench.job.number) == (Phase.TRAINING, 5)
+    bench = led_alone()
+    bench.hear(RoundTriggered())
+    assert (bench.phase, bench.job.key) == (Phase.TRAINING, key(3, "b"))
+
+
+def test_rounds_of_a_series_go_on_meanwhile() -> None:
+    bench = led_alone()
+    bench.hear(RoundTriggered(2))
+    bench.hear(asked("a", 4))
+    bench.train()
+    bench.hear(TimerFired("forced-averaging:3:b"))
+    bench.average()
+    bench.measure()
+    bench.hear(TimerFired("exchange:3:b"))
+    assert (bench.job.key, bench.job.series.left) == (key(4, "b"), 0)
 
 
 def test_a_person_here_may_always_force_the_average() -> None:

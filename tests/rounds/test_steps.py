@@ -62,6 +62,7 @@ from flnet.protocol.messages import Accuracy, ChoiceMessage, HyperParams, JobMes
 from flnet.protocol.updates import Claim, RoundKey, Update
 from flnet.rounds.job import Job
 from flnet.rounds.numbering import ASKED
+from flnet.rounds.preemption import STARTS
 from flnet.rounds.settings import JobSettings, Rules
 from flnet.rounds.steps import EVERYWHERE, LEGAL, Phase, draw, is_legal
 from tests.helpers import HYPER, frozen, key, params, peer
@@ -303,6 +304,33 @@ LEFT = [
 ]
 
 
+def most_are_in_it(phase: Phase, is_offer: bool, is_here: bool, bench: Recorded) -> None:
+    """A start waits, because its initiator started others before; then an update shows that most are in its round."""
+    number = bench.through_round(by=["a"]).job.number + 1
+    if phase is not P.IDLE:
+        bench.hear(RoundTriggered())
+        bench.train()
+        bench.hear(came("a", number, "b"))
+        bench.average()
+        number += 1
+    if phase is P.EXCHANGING:
+        bench.measure()
+    for _ in range(STARTS):
+        bench.job.series.preemption.entered(key(number, "a"))
+    bench.start_accuracy = None
+    bench.hear(asked("a", number, w=bench.w if is_here else [5, 6]))
+    assert bench.phase is phase
+    bench.hear(offered("a", number, "a") if is_offer else came("a", number))
+
+
+IN_IT = [
+    partial(most_are_in_it, phase, is_offer, is_here)
+    for phase in (P.IDLE, P.MEASURING, P.EXCHANGING)
+    for is_offer in (False, True)
+    for is_here in (False, True)
+]
+
+
 def the_mesh_is_ahead(is_fetching: bool, is_alone: bool, current: int, bench: Recorded) -> None:
     """A peer is ahead of this node, which starts the next round and declines it, perhaps as the only one there.
 
@@ -339,6 +367,16 @@ def the_next_start_comes_while_the_average_is_measured(bench: Recorded) -> None:
     bench.hear(asked("a", 1, w=bench.w))
 
 
+def the_others_go_on_when_most_updates_are_here(bench: Recorded) -> None:
+    bench.hear(PeerSeen(PeerId("c")))
+    bench.hear(RoundTriggered())
+    bench.train()
+    bench.hear(came("a", 0, "b"))
+    bench.hear(offered("a", 1, "a"))
+    bench.hear(offered("c", 1, "a"))
+    assert [update.peer for update in bench.one(Average).updates] == ["a", "b"]
+
+
 SCRIPTS: list[Callable[[Recorded], None]] = [
     next_round_forces_before_the_own_training_is_done,
     old_work_ends_late,
@@ -356,6 +394,8 @@ SCRIPTS: list[Callable[[Recorded], None]] = [
     a_start_that_was_doubted_is_followed,
     the_next_start_comes_while_the_average_is_measured,
     *LEFT,
+    *IN_IT,
+    the_others_go_on_when_most_updates_are_here,
     *AHEAD,
     *COMPARED,
     *CHOOSING,
