@@ -224,6 +224,15 @@ async def test_a_token_that_nobody_can_guess_is_right_wherever_wrong_ones_came_f
     assert (await client.post(ACT, scope_base=FAR, headers=bearer(token))).status_code == 200
 
 
+async def test_a_session_that_does_not_say_its_page_changes_nothing(client: Client, node: FakeNode) -> None:
+    await client.post("/sign-in", form={"token": TOKEN}, headers=PAGE, scope_base=FAR)
+    answer = await client.post(ACT, scope_base=FAR)
+    assert answer.status_code == 403
+    assert "does not say from which page it comes" in (await answer.get_json())["message"]
+    assert not node.jobs["MNIST"].paused
+    assert (await client.post(ACT, headers=PAGE, scope_base=FAR)).status_code == 200
+
+
 async def test_the_addresses_of_one_ipv6_network_are_one_caller(client: Client) -> None:
     found = Counter[int]()
     for number in range(2 * WRONG_TOKENS):
