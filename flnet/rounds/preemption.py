@@ -43,6 +43,10 @@ class Preemption:
         others = sum(count for peer, count in self._followed.items() if peer not in self._contributors)
         return self._followed[key.initiator] < STARTS and others < MOST_STARTS
 
+    def has_contributed(self, peer: PeerId) -> bool:
+        """Whether an update of this peer, which has been reachable since, was averaged here."""
+        return peer in self._contributors
+
     def entered(self, key: RoundKey) -> None:
         """This node follows into a round with a new number."""
         if key.initiator != self._me and key.number > self._led_to:

@@ -132,6 +132,11 @@ class Round(BaseRound):
         return f"start:{self.key.number}:{self.key.initiator}"
 
     @property
+    def fetch_timer(self) -> str:
+        """The timer that bounds the download of a start by a peer that has never sent an update."""
+        return f"fetch:{self.key.number}:{self.key.initiator}"
+
+    @property
     def behind_timer(self) -> str:
         """The timer that bounds the wait for other peers' answers to a start, after one is past the round."""
         return f"behind:{self.key.number}:{self.key.initiator}"
@@ -180,6 +185,8 @@ class Round(BaseRound):
                 return self.compare(event) if event.key == self.key else []
             case TimerFired(name) if name == self.start_timer:
                 return self._start_did_not_come() if self.listening else []
+            case TimerFired(name) if name == self.fetch_timer:
+                return self._start_is_late()
             case TimerFired(name) if name == self.behind_timer:
                 return self._start_after() if self.phase in (*GATHERING, Phase.IDLE) else []
         return [*self.gathering.receive(event), *self.compare(event)]  # a peer was lost, or another timer fired
@@ -271,7 +278,20 @@ class Round(BaseRound):
             return self._compare(start, start.params)
         self.phase = Phase.FETCHING
         words = text("fetching the model of round {number} from {peer}", start.round, start.peer)
-        return [Fetch(self.key, start.peer, start.digest), self._tell("fetching", words, peer=start.peer)]
+        effects: list[Effect] = [
+            Fetch(self.key, start.peer, start.digest),
+            self._tell("fetching", words, peer=start.peer),
+        ]
+        if not (start.is_due or self._series.preemption.has_contributed(start.peer)):
+            effects.append(SetTimer(self.fetch_timer, self._settings.waits.start))
+        return effects
+
+    def _start_is_late(self) -> list[Effect]:
+        """Do not wait for the model of a peer that has never sent an update: it may never come."""
+        start = self.awaited
+        if self.phase is not Phase.FETCHING or start is None or start.params is not None:
+            return []
+        return self._keep_own(start, text("it did not come in time"))
 
     def _await(self, start: Start | None) -> list[Effect]:
         """Note the initiator's model; one that is due and did not have to be downloaded is held at once."""

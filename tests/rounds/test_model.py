@@ -7,14 +7,16 @@ from dataclasses import replace
 import pytest
 
 from flnet.params.params import Params, PeerId
-from flnet.protocol.effects import CancelWork, Evaluate, Fetch, Save, Send, Train
+from flnet.protocol.effects import CancelWork, Evaluate, Fetch, Save, Send, SetTimer, Train
 from flnet.protocol.events import (
     ClaimReceived,
     Evaluated,
     EvaluationFailed,
     Fetched,
     FetchFailed,
+    PeerSeen,
     RoundTriggered,
+    TimerFired,
     Trained,
 )
 from flnet.protocol.messages import StartTraining
@@ -102,6 +104,22 @@ def test_a_model_that_has_to_be_fetched_is_measured_when_it_is_here_and_left_if_
     bench.hear(start)
     bench.hear(Fetched(key(1), A, THEIRS.digest, THEIRS))
     assert (bench.phase, bench.one(Train).params) == (Phase.TRAINING, THEIRS)
+
+
+def test_the_model_of_a_peer_that_has_sent_no_update_is_waited_for_a_few_seconds_only() -> None:
+    start = replace(asked("a", 1, w=[7, 8]), params=None, digest=THEIRS.digest)
+    bench = Bench(peers=["c"]).through_round(by=["c"])
+    own = bench.w
+    bench.hear(PeerSeen(A))
+    bench.hear(start)
+    assert bench.one(SetTimer).name == "fetch:1:a"
+    bench.hear(TimerFired("fetch:1:a"))
+    assert (bench.phase, bench.w) == (Phase.TRAINING, own)
+    assert "it did not come in time" in bench.published["start_refused"]
+    assert bench.hear(Fetched(key(1), A, THEIRS.digest, THEIRS)) == []
+    bench = Bench().through_round()
+    bench.hear(start)
+    assert not bench.all(SetTimer)
 
 
 def test_before_the_first_average_the_initiators_model_is_taken_unmeasured() -> None:
