@@ -71,6 +71,8 @@ from typing import ClassVar
 from flnet.fingerprints import short
 from flnet.text import Text, joined, restored, text
 
+TLS_NEEDED = "tls_needed"  # the code with which a node of a pinned mesh answers who speaks without TLS
+
 
 class FlnetError(Exception):
     """Root of the tree; only its children are raised."""
@@ -636,7 +638,7 @@ def _codes() -> Collection[str]:
     kinds: list[type[FlnetError]] = [FlnetError]
     for kind in kinds:
         kinds += kind.__subclasses__()
-    return {kind.code for kind in kinds}
+    return {TLS_NEEDED, *(kind.code for kind in kinds)}
 
 
 class Challenged(TransportError):

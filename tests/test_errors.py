@@ -146,6 +146,11 @@ def test_nothing_is_shown_of_what_another_service_answers(body: bytes) -> None:
     assert "SECRET" not in f"{refused.error} {refused.answer}"
 
 
+def test_the_words_of_a_pinned_node_are_shown() -> None:
+    said = json.dumps({"error": errors.TLS_NEEDED, "message": "this node is in a pinned mesh"}).encode()
+    assert errors.PeerRefused.read(403, said).message == "answered 403 tls_needed: this node is in a pinned mesh"
+
+
 def test_nodes_of_later_versions_are_quoted_by_their_texts() -> None:
     sentence = text("{peer} is unknown", "b")
     fields = {"error": "later", "message": sentence, "text": code_of(sentence)}

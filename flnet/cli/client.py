@@ -19,7 +19,7 @@ import click
 import httpx
 
 from flnet.cli.options import json_option, variable_name
-from flnet.errors import FlnetError, PeerRefused, PeerTimeout, PeerUnreachable, StartError
+from flnet.errors import TLS_NEEDED, FlnetError, PeerRefused, PeerTimeout, PeerUnreachable, StartError
 from flnet.fingerprints import fingerprint, read_fingerprint, short
 from flnet.security.keys import noted
 from flnet.settings import Settings, load_settings
@@ -289,7 +289,7 @@ def _wants_tls(answer: httpx.Response) -> bool:
         return False
     answer.read()
     try:
-        return bool(json.loads(answer.content)["error"] == "tls_needed")
+        return bool(json.loads(answer.content)["error"] == TLS_NEEDED)
     except (ValueError, KeyError, TypeError):
         return False
 

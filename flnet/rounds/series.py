@@ -41,7 +41,7 @@ def next_key(number: int, me: PeerId, spoken: Collection[RoundKey]) -> RoundKey:
     """The round that a node starts next; skips rounds that peers have answered, which it started and lost.
 
     Args:
-        number: of the newest round that it entered, or that a peer is in, below LAST_ROUND.
+        number: of the newest round that it entered, below LAST_ROUND.
         spoken: rounds that are not open here yet, but for which peers sent messages.
     """
     following = number + 1

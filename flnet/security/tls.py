@@ -25,14 +25,14 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from flnet.errors import StartError
+from flnet.errors import TLS_NEEDED, StartError
 from flnet.fingerprints import key_text, short
 from flnet.security.keys import PRIVATE, read_private, write_secret
 
 NODE_NAME = (
     "node.flnet.internal"  # who asks for this name (RFC 6066, section 3) is shown the certificate of the node
 )
-_SAID = {"error": "tls_needed", "message": "this node is in a pinned mesh: it answers with TLS (https) only"}
+_SAID = {"error": TLS_NEEDED, "message": "this node is in a pinned mesh: it answers with TLS (https) only"}
 _BODY = json.dumps(_SAID).encode()
 # In plain HTTP, to who came without TLS; nodes take a refusal of this status also where it is not signed.
 _ANSWER = (

@@ -23,7 +23,7 @@ def said(round: int, params: dict[str, Any] | None = None) -> bytes:
         "trainerId": "MNIST_3_7",
         "modelParams": params or SOUND,
         "round": round,
-        "federatedLearningParams": {"e": 1, "u": 0.1, "b": 8},
+        "federatedLearningParams": {"e": 1, "u": 0.0001, "b": 8},
     }
     return json.dumps(fields).encode()
 
