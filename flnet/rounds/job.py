@@ -207,8 +207,7 @@ class Job(BaseJob[Round]):
             raise JobBusy(text("round {number} is the last one that can be numbered", LAST_ROUND))
         scheduled = text("the schedule starts round {number}: {reason}", key.number, event.why)
         told = self._ask_for(event, key.number, scheduled)
-        if self.phase is Phase.IDLE:
-            series.drop_all()
+        series.drop_all()
         series.propose(Opening(key, self.settings.hyper, why=event.why))
         self._is_put_off = False
         # What is promised here is saved: at once where an average comes first, else when the round opens.

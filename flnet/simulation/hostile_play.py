@@ -196,6 +196,8 @@ class HonestNode(SimulatedNode):
         own = event.params if isinstance(event, Averaged) and event.key == self._averaged_in else before.shared
         if now is None or before.round < 0 or now.shared.digest in {own.digest, *self._held}:
             return
+        if self.job.history.held(now.shared.digest):  # before a restart
+            return
         had, has = score(self.id, own), score(self.id, now.shared)
         if has < had:
             why = type(event).__name__

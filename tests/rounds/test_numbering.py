@@ -420,6 +420,21 @@ def test_another_peer_and_a_person_start_rounds_meanwhile() -> None:
     assert (bench.phase, bench.job.key) == (Phase.TRAINING, key(3, "b"))
 
 
+@pytest.mark.parametrize("is_averaged", [True, False])
+def test_a_person_starts_a_round_while_an_open_one_is_completed(is_averaged: bool) -> None:
+    bench = at(0)
+    storm(bench, 1, 3)
+    bench.train()
+    if is_averaged:
+        bench.hear(TimerFired("forced-averaging:2:a"))
+        bench.average()
+        bench.measure()
+    bench.hear(RoundTriggered())
+    if not is_averaged:
+        bench.average()
+    assert (bench.phase, bench.job.key) == (Phase.TRAINING, key(3, "b"))
+
+
 def test_rounds_of_a_series_go_on_meanwhile() -> None:
     bench = led_alone()
     bench.hear(RoundTriggered(2))
