@@ -61,6 +61,11 @@ class Question:
         return numbers[half] if half < len(numbers) else None
 
     @property
+    def claimed(self) -> int:
+        """The round in which the speaker says that it is."""
+        return self.event.key.number if isinstance(self.event, TrainingAsked) else self.event.current or 0
+
+    @property
     def is_open(self) -> bool:
         """Whether none of the others has been in a round, as all of them say."""
         return len(self.answers) == len(self.asked) and all(number < 0 for number in self.answers.values())
@@ -154,7 +159,7 @@ class Numbering:
         if question is None:
             return None
         if (reached := question.reached) is not None:
-            self.confirmed = reached
+            self.confirmed = min(reached, question.claimed)  # of few that are asked, one could name any number
         elif current < 0 and question.is_open:
             self.confirmed = min(question.event.key.number, 2 * ERA - 1) - 1
         return question

@@ -60,8 +60,8 @@ class Preemption:
             unheard: peers that trained in it, but sent neither an update nor a refusal.
             peers: all that are reachable.
         """
-        known = self._contributors & peers or peers
         self._contributors = (self._contributors | contributors) & peers
+        known = self._contributors or peers  # names that never sent an update are no measure of who is there
         if 2 * len(unheard & known) <= len(known):
             self.rest()
 

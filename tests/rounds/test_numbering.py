@@ -519,3 +519,10 @@ def test_whatever_single_peers_say_a_node_stays_near_its_own_rounds(starts: list
     era, within = divmod(bench.job.number, ERA)
     assert era <= 1
     assert within <= 11 + LEAP + len(starts)
+
+
+def test_the_others_confirm_no_more_than_the_speaker_said() -> None:
+    bench, _ = doubting(5000)
+    answers(bench, c=END, d=END)
+    assert bench.job.number == 5000
+    assert bench.job.numbering.confirmed <= 5000
