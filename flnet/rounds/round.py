@@ -188,7 +188,7 @@ class Round(BaseRound):
             case TimerFired(name) if name == self.fetch_timer:
                 return self._start_is_late()
             case TimerFired(name) if name == self.behind_timer:
-                return self._start_after() if self.phase in (*GATHERING, Phase.IDLE) else []
+                return self._start_after() if self._past_it and self.phase in (*GATHERING, Phase.IDLE) else []
         return [*self.gathering.receive(event), *self.compare(event)]  # a peer was lost, or another timer fired
 
     # --- the start
@@ -750,9 +750,8 @@ class Round(BaseRound):
             self._peers.updates.spoke(peer)
         if gathering.closed is Closing.TIMER:
             self._peers.updates.said_nothing(gathering.missing)
-        moved = (
-            self._start_after() if self._past_it else []
-        )  # so that who is in a later round has a part in the next
+        # So that who is in a later round has a part in the next one.
+        moved = self._start_after() if self._past_it else []
         if not gathering.updates:
             return [*moved, *self.finish()]
         self.phase = Phase.AVERAGING

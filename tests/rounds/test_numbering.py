@@ -47,17 +47,22 @@ A, C, D = PeerId("a"), PeerId("c"), PeerId("d")
 END = 2**53 - 1
 
 
+def led_through(bench: Bench, number: int) -> None:
+    """The node is led through a round in which nobody else says anything."""
+    bench.hear(asked("a", number))
+    bench.train()
+    bench.hear(TimerFired(f"forced-averaging:{number}:a"))
+    bench.average()
+    bench.measure()
+    bench.hear(TimerFired(f"exchange:{number}:a"))
+
+
 def at(number: int, peers: Sequence[str] = ("a", "c", "d")) -> Bench:
     """A node that is between rounds, after this one; -1: after none."""
     bench = Bench(peers=peers)
     if number >= 0:
         bench.job.numbering.confirmed = number - 1
-        bench.hear(asked("a", number))
-        bench.train()
-        bench.hear(TimerFired(f"forced-averaging:{number}:a"))
-        bench.average()
-        bench.measure()
-        bench.hear(TimerFired(f"exchange:{number}:a"))
+        led_through(bench, number)
         bench.job.numbering.confirmed = -1
         bench.job.series.preemption.rest()
     assert (bench.phase, bench.job.number, bench.job.numbering.left) == (Phase.IDLE, number, LEAP)
@@ -374,12 +379,7 @@ def led_alone() -> Bench:
     """A node that a peer has led through two rounds, in which nobody else was."""
     bench = at(0)
     for number in (1, 2):
-        bench.hear(asked("a", number))
-        bench.train()
-        bench.hear(TimerFired(f"forced-averaging:{number}:a"))
-        bench.average()
-        bench.measure()
-        bench.hear(TimerFired(f"exchange:{number}:a"))
+        led_through(bench, number)
     bench.hear(asked("a", 3))
     assert (bench.phase, bench.job.number) == (Phase.IDLE, 2)
     assert bench.one(SetTimer).name == PREEMPTED
