@@ -15,7 +15,7 @@ from flnet.protocol.effects import Effect
 from flnet.protocol.events import DeclineReceived, Restored, UpdateOffered, UpdateReceived
 from flnet.rounds.base import OPEN, Parts
 from flnet.rounds.round import Round
-from flnet.rounds.series import Opening
+from flnet.rounds.series import PAUSED, Opening
 from flnet.rounds.steps import Phase
 from flnet.text import text
 
@@ -68,7 +68,9 @@ def _resume_open(parts: Parts, round: Round, saved: Restored, was: Phase) -> lis
     if mine is not None:
         again = _train_again(parts, round, figures.get("trains_on")) if mine.late else []
         return [*effects, *averaging.receive(mine), *again]
-    if was is Phase.TRAINING and not parts.series.paused:
+    if parts.series.paused:  # since the restart: a pause before it had declined already
+        return [*effects, *round.decline(PAUSED)]
+    if was is Phase.TRAINING:
         return [*effects, *_train_from_the_start(parts, round)]
     return [*effects, *round.decline(text("it was restarted before the start of this round had come"))]
 

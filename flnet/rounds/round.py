@@ -818,7 +818,8 @@ class Round(BaseRound):
 
         The wait for the peers' claims begins afterwards, and so does theirs, so there is no hurry.
         """
-        return self._held.measure(self.key, self._settings.round_hyper if self._personalises else None)
+        learns = self._personalises and not self._series.paused
+        return self._held.measure(self.key, self._settings.round_hyper if learns else None)
 
     def _measured(self, event: Evaluated | EvaluationFailed) -> list[Effect]:
         """Handle a measurement: of the average, whose accuracy opens the exchange, or of a peer's model."""

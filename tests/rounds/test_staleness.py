@@ -14,7 +14,7 @@ from flnet.rounds.settings import Rules
 from flnet.rounds.staleness import LATE as WHY
 from flnet.rounds.steps import Phase
 from tests.helpers import key, params
-from tests.rounds.helpers import Bench, asked, came, declined
+from tests.rounds.helpers import Bench, asked, came, declined, prepared
 from tests.rounds.scenarios import LATE, Lasting, awaited, ended, go_by, slow
 
 
@@ -251,6 +251,14 @@ def test_a_paused_node_and_one_without_a_training_do_not_train_again() -> None:
     other.hear(came("c"))
     other.restart()
     assert not other.all(Train) and other.phase is Phase.GATHERING
+
+
+def test_a_pause_while_the_data_of_a_restarted_node_are_loaded_lets_no_training_go_on() -> None:
+    bench = slow_one()
+    bench.restart(prepare=False)
+    bench.hear(Paused())
+    bench.hear(prepared())
+    assert not bench.all(Train) and bench.phase is Phase.GATHERING
 
 
 def test_where_all_train_on_the_round_waits_for_them_over_a_restart_too() -> None:

@@ -204,6 +204,17 @@ def test_what_a_person_ended_stays_ended() -> None:
     assert bench.said(ModelParams).declined == "paused by a person here"
 
 
+def test_a_pause_while_the_data_of_a_restarted_node_are_loaded_lets_no_training_begin_again() -> None:
+    bench = Lasting()
+    bench.hear(asked("a"))
+    bench.restart(prepare=False)
+    bench.hear(Paused())
+    bench.hear(prepared())
+    assert (bench.all(Train), bench.phase) == ([], Phase.GATHERING)
+    bench.meet("a")
+    assert bench.said(ModelParams).declined == "paused by a person here"
+
+
 def test_a_pause_ends_the_wait_for_the_model_to_train_from() -> None:
     bench = Bench()
     digest = params(w=[9, 9]).digest
@@ -232,6 +243,17 @@ def test_a_pause_ends_the_training_of_private_parameters_on_an_average() -> None
     bench.average()
     bench.hear(Paused())
     assert (bench.one(CancelWork), bench.phase) == (ending(), Phase.MEASURING)
+
+
+def test_private_parameters_of_a_paused_job_learn_nothing_from_an_average() -> None:
+    bench = Bench(personalises=True)
+    bench.hear(RoundTriggered())
+    bench.train()
+    bench.hear(Paused())
+    for name in "ac":
+        bench.hear(came(name, 0, "b"))
+    bench.average()
+    assert bench.one(Evaluate).hyper is None
 
 
 def test_a_pause_after_the_training_ends_nothing() -> None:

@@ -45,6 +45,20 @@ async def test_half_open_handshakes_of_one_address_make_room(
             writer.close()
 
 
+@pytest.mark.parametrize("start", STARTS)
+async def test_a_handshake_that_goes_no_further_ends_the_connection(
+    app: Quart, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: bytes
+) -> None:
+    monkeypatch.setattr(server, "HANDSHAKE_SECONDS", 0.2)
+    own_key(tmp_path)
+    async with served(app, SETTINGS, tls=server_context(tmp_path, lambda: None)) as port, asyncio.timeout(40):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(start)
+        with suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
+
+
 @pytest.mark.parametrize(
     "start", [b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"POST", b"PRI * HTTP/2.0\r\n\r\n"]
 )

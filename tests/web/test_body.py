@@ -141,7 +141,8 @@ async def test_a_caller_that_stalls_is_cut(
     running: Running, node: FakeNode, monkeypatch: pytest.MonkeyPatch, beginning: bytes
 ) -> None:
     monkeypatch.setattr(limits, "IDLE_SECONDS", 0.05)
-    async with running() as port:
+    monkeypatch.setattr(limits, "BASE_SECONDS", 3600.0)  # for the whole of it, which must not be what ends it
+    async with running() as port, asyncio.timeout(60):
         status, told = await answer_to(port, beginning)
     assert (status, told["error"]) == (408, "request_timeout")
     assert node.received == []

@@ -9,7 +9,7 @@ import pytest
 from flnet.errors import TransportError
 from flnet.wire.body_memory import JSON_FACTOR, MEGABYTE, BodyMemory, ReplyBody
 from flnet.wire.http import TEXT_REPLIES_BYTES, TEXT_REPLY_BYTES, HttpTransport
-from flnet.wire.transport import CONTROL_BYTES, parsed
+from flnet.wire.transport import CONTROL_BYTES, OFF_LOOP_BYTES, parsed
 from tests.wire.servers import Server, ask, listening, transport
 
 LARGE = TEXT_REPLY_BYTES
@@ -93,6 +93,19 @@ def test_the_size_that_an_answer_states_is_refused_or_reserved_before_it_comes()
     assert not memory.taken
     body.expect(MEGABYTE)
     assert memory.taken == {"a": JSON_FACTOR * MEGABYTE}
+
+
+@pytest.mark.parametrize(("size", "off_the_loop"), [(OFF_LOOP_BYTES, False), (OFF_LOOP_BYTES + 1, True)])
+async def test_large_answers_are_put_together_off_the_loop_and_small_ones_at_once(
+    size: int, off_the_loop: bool
+) -> None:
+    body = ReplyBody(BodyMemory(100 * MEGABYTE), "a:1", size)
+    body.take(bytes(size - 1))
+    body.take(b"x")
+    joining = asyncio.create_task(body.whole())
+    await asyncio.sleep(0)  # its first step: what waits for nothing has ended after it
+    assert joining.done() is not off_the_loop
+    assert await joining == bytes(size - 1) + b"x"
 
 
 async def test_large_bodies_are_parsed_off_the_loop() -> None:
