@@ -129,7 +129,7 @@ class Job(BaseJob[Round]):
             case SendRefused(current=int()) if not self._could_be_at(event.current):
                 asked = [] if self.numbering.question else self.numbering.ask(event.key, event.peer, event)
                 return [*self._to_round(replace(event, error=RoundAhead.code, current=None)), *asked]
-            case SendRefused(peer, ModelParams.path, key, error=StaleRound.code) if self._is_holding(key):
+            case SendRefused(peer, ModelParams.path, error=StaleRound.code) if self._has_left(event):
                 return self._left_by(peer, event.reason)
             case SendFailed(peer, path, key) if key == self.key and path != Accuracy.path:
                 self.peers.missed(peer, key, path == StartTraining.path)
@@ -314,9 +314,15 @@ class Job(BaseJob[Round]):
         if not key.beats(self.key):
             raise RoundLost(self.number, key.initiator, self.key.initiator)
 
-    def _is_holding(self, key: RoundKey) -> bool:
-        """Whether the open round is completed here although peers have started the next one."""
-        return key == self.key and self.phase is Phase.GATHERING and self.series.pending is not None
+    def _has_left(self, event: SendRefused) -> bool:
+        """Whether a peer that refused an update as late sends nothing more of the open round.
+
+        What it sent before it went on may still be on its way, unless the start of a later round has come before it, or
+        the peer is past that one, too.
+        """
+        if event.key != self.key or self.phase is not Phase.GATHERING:
+            return False
+        return self.series.pending is not None or (event.current or 0) > event.key.number + 1
 
     def _leads_on(self, event: UpdateReceived | UpdateOffered) -> bool:
         """Whether this node follows an update into its round, of which it has heard no start.

@@ -117,10 +117,10 @@ class HonestLedger(Ledger):
         super().__init__()
         self.hostile, self._is_keyed = hostile, is_keyed
 
-    def sent_update(self, peer: PeerId, key: RoundKey, params: Params) -> None:
+    def sent_update(self, peer: PeerId, key: RoundKey, params: Params, staleness: int = 0) -> None:
         """A node sends its update of a round."""
         if peer != self.hostile:
-            super().sent_update(peer, key, params)
+            super().sent_update(peer, key, params, staleness)
 
     def started_average(self, node: PeerId, number: int) -> None:
         """A node begins to average."""

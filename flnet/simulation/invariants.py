@@ -15,6 +15,8 @@ from flnet.rounds.base import AnyJob
 from flnet.rounds.series import key_of
 from flnet.store.base import SavedJob
 
+Counted = tuple[PeerId, Digest, int | None, int]  # an update as an average counts it: with examples and staleness
+
 
 class InvariantBroken(AssertionError):
     """The simulation reached a state that must never occur."""
@@ -51,17 +53,18 @@ class Ledger:
     def __init__(self) -> None:
         self.averages: dict[tuple[PeerId, int], Digest] = {}
         self.sent: dict[tuple[PeerId, RoundKey], set[Digest]] = {}
-        self._results: dict[tuple[Digest | None, tuple[tuple[PeerId, Digest, int | None], ...]], Digest] = {}
-        self._updates: dict[tuple[PeerId, RoundKey], Digest] = {}
+        self._results: dict[tuple[Digest | None, tuple[Counted, ...]], Digest] = {}
+        self._updates: dict[tuple[PeerId, RoundKey], tuple[Digest, int]] = {}  # with their staleness
         self._rounds: dict[PeerId, int] = {}
         self._acknowledged: dict[tuple[PeerId, RoundKey], set[PeerId]] = {}
         self._averaged: dict[tuple[PeerId, RoundKey], set[PeerId]] = {}  # senders of the updates in an average
         self._left_out: dict[tuple[PeerId, RoundKey], set[PeerId]] = {}  # senders of updates that moved too far
         self._apart: set[tuple[PeerId, Digest]] = set()  # averages that differ from those of most nodes
 
-    def sent_update(self, peer: PeerId, key: RoundKey, params: Params) -> None:
+    def sent_update(self, peer: PeerId, key: RoundKey, params: Params, staleness: int = 0) -> None:
         """A node sends its update of a round, which never changes afterwards."""
-        if self._updates.setdefault((peer, key), params.digest) != params.digest:
+        sent = (params.digest, staleness)
+        if self._updates.setdefault((peer, key), sent) != sent:
             raise InvariantBroken(f"{peer} sends another update of {key} than before")
         self.sent.setdefault((peer, key), set()).add(params.digest)
 
@@ -107,8 +110,8 @@ class Ledger:
         self._left_out[node, effect.key] = set(left_out)
         if apart is not None:
             self._apart.add((node, result.digest))
-        received = tuple((u.peer, u.params.digest, u.examples) for u in updates)
-        if self._results.setdefault((apart, received), result.digest) != result.digest:
+        counted = tuple((u.peer, u.params.digest, u.examples, u.staleness) for u in updates)
+        if self._results.setdefault((apart, counted), result.digest) != result.digest:
             raise InvariantBroken(f"{node} averaged an equal set to another digest in round {number}")
 
     def _check_updates(self, node: PeerId, effect: Average, updates: Sequence[Update]) -> None:

@@ -247,7 +247,7 @@ class Calls:
         assert isinstance(message, JobMessage)
         key = RoundKey(message.round, PeerId(message.initiator or message.i_am.id))
         if isinstance(message, ModelParams) and effect.params is not None:
-            self._ledger.sent_update(node.id, key, effect.params)
+            self._ledger.sent_update(node.id, key, effect.params, message.staleness or 0)
         if isinstance(message, AskVersion) and effect.to:
             self._ledger.told_version(node.id, message.round, message)
         bodies: dict[bool, bytes] = {}

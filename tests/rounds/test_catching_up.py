@@ -9,9 +9,17 @@ import pytest
 from flnet.errors import StaleRound
 from flnet.params.params import PeerId
 from flnet.protocol.effects import Average, CancelTimer, Effect, Save, Send, SetTimer, Train
-from flnet.protocol.events import PeerLost, PeerSeen, Restored, RoundTriggered, SendRefused, TimerFired
+from flnet.protocol.events import (
+    PeerLost,
+    PeerSeen,
+    Restored,
+    RoundTriggered,
+    SendRefused,
+    TimerFired,
+    TrainingFailed,
+)
 from flnet.protocol.messages import HyperParams, ModelParams, StartTraining
-from flnet.rounds.job import Job
+from flnet.rounds.job import PUT_OFF, Job
 from flnet.rounds.participation import Participation
 from flnet.rounds.round import BEHIND_SECONDS
 from flnet.rounds.settings import Rules
@@ -131,6 +139,20 @@ def test_an_initiator_that_has_averaged_without_who_is_ahead_goes_there_at_once(
     assert (bench.phase, bench.job.key) == (Phase.TRAINING, key(8, "b"))
 
 
+def test_an_initiator_whose_round_ended_without_an_update_goes_on_once() -> None:
+    bench = Bench()
+    bench.hear(RoundTriggered())
+    bench.hear(behind(7))
+    bench.hear(TrainingFailed(key(0, "b"), "no memory"))
+    for peer in "ac":
+        bench.hear(declined(peer, 0, "b"))
+    assert (bench.phase, bench.job.key) == (Phase.IDLE, key(0, "b"))
+    assert CancelTimer(BEHIND_TIMER) in bench.effects
+    bench.hear(TimerFired(BEHIND_TIMER))  # it crossed its end
+    bench.hear(TimerFired(PUT_OFF))
+    assert (bench.phase, bench.job.key) == (Phase.TRAINING, key(8, "b"))
+
+
 @pytest.mark.parametrize(
     "refusal",
     [
@@ -167,6 +189,35 @@ def test_a_refusal_of_anothers_round_moves_no_round() -> None:
     bench.train()
     bench.hear(SendRefused(PeerId("c"), ModelParams.path, key(0, "a"), 409, "stale_round", "", 7))
     assert bench.job.key == key(0)
+
+
+def refused(peer: str, current: int) -> SendRefused:
+    """This node's update of round 0 came too late for a peer, which is in this round."""
+    return SendRefused(PeerId(peer), ModelParams.path, key(0, "b"), 409, StaleRound.code, "over", current)
+
+
+def test_who_is_more_than_a_round_ahead_is_not_waited_for() -> None:
+    bench = Bench(peers=["a", "c", "d"])
+    bench.hear(RoundTriggered())
+    bench.train()
+    bench.hear(came("c", 0, "b"))
+    for peer in ("a", "d"):
+        bench.hear(refused(peer, 1))  # what it sent before it went there may be on its way
+    assert bench.job.view().waiting_for == ["a", "d"]
+    bench.hear(refused("a", 2))
+    assert bench.job.view().waiting_for == ["d"]
+    bench.hear(refused("d", 1000))
+    assert [u.peer for u in bench.one(Average).updates] == ["b", "c"]
+
+
+def test_the_update_of_who_is_ahead_counts_if_it_comes_while_the_round_is_open() -> None:
+    bench = Bench(peers=["a", "c"])
+    bench.hear(RoundTriggered())
+    bench.train()
+    bench.hear(refused("a", 2))
+    bench.hear(came("a", 0, "b"))
+    bench.hear(came("c", 0, "b"))
+    assert [u.peer for u in bench.one(Average).updates] == ["a", "b", "c"]
 
 
 # --- words that came early

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -82,6 +83,14 @@ def test_equal_sets_of_updates_give_equal_averages() -> None:
     other = ledger(OWN)
     other.averaged(A, average(update("a", examples=1, w=[1.0])), RESULT)
     other.averaged(B, average(update("a", examples=2, w=[1.0])), params(w=[2.5]))  # other examples: another set
+    late = replace(update("a", examples=1, w=[1.0]), staleness=1)
+    other.averaged(C, average(late), params(w=[2.5]))  # so is one that says of itself that it is late
+
+
+def test_an_update_that_changes_is_found() -> None:
+    for changed in (update("b", w=[3.5]).params, OF_B.params):
+        with pytest.raises(InvariantBroken, match="b sends another update of"):
+            ledger(OF_B).sent_update(B, OF_B.key, changed, staleness=int(changed is OF_B.params))
 
 
 def test_a_round_that_goes_back_is_found() -> None:
