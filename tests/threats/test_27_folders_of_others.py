@@ -29,6 +29,16 @@ def started(folder: Path, **variables: str) -> Result:
     return CliRunner().invoke(cli, ["run"], env=values)
 
 
+@pytest.fixture(autouse=True)
+def not_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that starts although it should not ends at once, with a failure."""
+
+    async def serve(*_: object) -> None:
+        pytest.fail("the node started")
+
+    monkeypatch.setattr("flnet.cli.run.serve", serve)
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A state folder with a key, as an earlier start left it."""
@@ -46,7 +56,7 @@ def test_a_state_folder_of_another_user_is_refused_and_nothing_is_written_there(
     planted.mkdir(mode=0o777)
     os.chown(planted, OTHER, OTHER)
     with flnet(tmp_path, "run", FLNET_STATE_PATH=str(planted), FLNET_NODE_PORT=str(free_port())) as process:
-        out, err = process.communicate()
+        out, err = process.communicate(timeout=60)
     assert process.returncode == 1
     assert f"the state folder {planted} belongs to the user {OTHER}" in err
     assert "FLNET_STATE_PATH" in err
