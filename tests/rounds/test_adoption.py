@@ -149,6 +149,13 @@ def test_who_averaged_apart_takes_what_others_average_if_it_is_no_worse_here() -
     assert (tried(effects), r.done) == ([], True)
 
 
+def test_who_averaged_apart_takes_nothing_that_is_worse_here() -> None:
+    r = exchange(["b"], is_apart=True)
+    effects = r.receive(claims("b", 0.99, w=1))
+    r.receive(measured(effects, r.accuracy - 0.01))
+    assert (r.adopted, r.done) == (None, True)
+
+
 def test_who_averaged_apart_tries_the_next_model_where_one_cannot_be_measured() -> None:
     r = exchange(["b", "c"], is_apart=True)
     r.receive(claims("b", 0.90, w=1))

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
 
+from flnet.params.params import Params
+from flnet.protocol.messages import HyperParams, ModelParams, Packet, Peer
 from flnet.trainer import Fit, Task
+from flnet.wire.binary_codec import BINARY_TYPE, BinaryCodec
 from tests.node.mesh import MNIST_3_7, Linear, Mesh, mesh_of, until
 from tests.node.test_mesh_forms import LARGE
 
 TRIGGER = b'{"trainerId": "MNIST_3_7", "rounds": 1}'
+EVIL = Peer(id="evil", ip="127.0.0.1", port=4777)
 
 
 class Replacing(Linear):
@@ -77,6 +82,32 @@ async def test_clipping_bounds_what_one_node_can_do() -> None:
     }  # the norm of 0.5 in each of three numbers
     async with mesh_of(1.0, 2.0, 3.0, **rules) as mesh:
         await round_with(mesh, 50, **rules)
+        assert len(digests(mesh)) == 1
+        assert held(mesh, "b") == pytest.approx([0.5, 0.5], rel=1e-6)
+
+
+async def test_what_its_sender_did_not_clip_is_clipped_by_all_others() -> None:
+    message = ModelParams(
+        i_am=EVIL,
+        trainer_id=MNIST_3_7,
+        round=0,
+        initiator="a",
+        federated_learning_params=HyperParams(e=1, u=0.1, b=8),
+        examples=5,
+        agreement={"clipping of updates": "to the norm 0.866025"},
+    )
+    far = Params({"weights": np.full((2, 1), 25, np.float32), "bias": np.full(1, 25, np.float32)})
+    update = bytes(BinaryCodec().encode(Packet(message, far)))
+    announced = json.dumps({"iAm": EVIL.fields(), "myKnownPeers": []}).encode()
+    async with mesh_of(1.0, 2.0, 3.0, clip_norm=3**0.5 / 2) as mesh:
+        for node in mesh.nodes.values():
+            await node.receive("/announce", announced, "application/json", "127.0.0.1")
+        await mesh.nodes["a"].receive("/training/trigger", TRIGGER, "application/json", "127.0.0.1")
+        await until(lambda: all(node.core.jobs[MNIST_3_7].number == 0 for node in mesh.nodes.values()))
+        for node in mesh.nodes.values():
+            await node.receive("/training/model_params", update, BINARY_TYPE, "127.0.0.1")
+        await mesh.idle(0)
+        assert mesh.nodes["b"].history(MNIST_3_7)[-1]["contributors"] == ["a", "b", "c", "evil"]
         assert len(digests(mesh)) == 1
         assert held(mesh, "b") == pytest.approx([0.5, 0.5], rel=1e-6)
 
