@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+from contextlib import nullcontext
+from grp import struct_group
 from pathlib import Path
 
 import pytest
@@ -188,10 +190,31 @@ def test_a_group_that_only_this_user_is_in_may_write_to_a_parent(
 
 
 @as_root
-def test_a_group_with_members_is_not_private(folder: Path) -> None:
+def test_a_group_without_a_name_is_not_private(folder: Path) -> None:
     folder.parent.chmod(0o770)
     os.chown(folder.parent, 0, OTHER)
     with pytest.raises(StartError, match="mode 770"):
+        check_folder(folder)
+
+
+@as_root
+@pytest.mark.parametrize(
+    ("name", "members", "private"),
+    [
+        ("root", [], True),
+        ("root", ["root"], True),
+        ("root", ["root", "somebody"], False),
+        ("staff", [], False),
+        ("staff", ["root"], False),  # others may have it as their first group, which no list of members shows
+    ],
+)
+def test_a_group_is_private_that_has_the_name_of_this_user_and_nobody_else(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, members: list[str], private: bool
+) -> None:
+    monkeypatch.setattr("grp.getgrgid", lambda number: struct_group((name, "x", number, members)))
+    folder.parent.chmod(0o770)
+    os.chown(folder.parent, 0, OTHER)
+    with nullcontext() if private else pytest.raises(StartError, match="mode 770"):
         check_folder(folder)
 
 
