@@ -266,7 +266,7 @@ class Job(BaseJob[Round]):
         if isinstance(event, SendRefused):
             if self.round is None or event.current is None or not self._could_be_at(event.current):
                 return []
-            self.round.confirmed(question.answers, event.current)
+            self.round.ahead.confirmed(question.answers, event.current)
             return self._to_round(event)
         try:
             if self.phase is not Phase.IDLE or not self.numbering.is_plausible(event.key.number, self.number):

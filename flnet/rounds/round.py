@@ -40,6 +40,7 @@ from flnet.protocol.events import (
 from flnet.protocol.messages import LAST_ROUND, Accuracy, ChoiceMessage, ModelParams, StartTraining
 from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.adoption import Exchange
+from flnet.rounds.ahead import Ahead
 from flnet.rounds.base import GATHERING, OPEN, BaseRound, Parts
 from flnet.rounds.gathering import Closing, Gathering
 from flnet.rounds.history import RoundRecord, closing_words, contributions_of, names
@@ -52,7 +53,6 @@ from flnet.text import joined, text
 
 TOO_EARLY = text("the first rounds are for nodes labelled otherwise")
 TOO_LATE = text("the last rounds are for nodes with labels of the desired space")
-BEHIND_SECONDS = 2.0  # in which peers answer a start that one of them found to be of an old round
 APART = text("a person here went back to another model than the one that this round starts from")
 
 
@@ -62,6 +62,7 @@ class Round(BaseRound):
     Attributes:
         choice: the nodes that train, as the start states them; None if all do.
         started_in: run of the initiator in which the round was started, if it is known.
+        ahead: the peers that are past it, if this node started it.
         exchange: comparison after the average; None before and afterwards.
         awaited: the initiator's model, while it is being downloaded or compared with the own one.
         is_past: whether it was averaged before a restart of this node, which no longer knows its updates.
@@ -89,7 +90,7 @@ class Round(BaseRound):
         self.exchange: Exchange | None = None
         self.awaited: Start | None = None
         self._compared: dict[Digest, Evaluated] = {}
-        self._past_it: dict[PeerId, int] = {}  # where peers are that refused the start, because it is over there
+        self.ahead = Ahead(key, parts.settings, parts.peers, parts.held, parts.series)
 
     @classmethod
     def past(
@@ -137,11 +138,6 @@ class Round(BaseRound):
         return f"fetch:{self.key.number}:{self.key.initiator}"
 
     @property
-    def behind_timer(self) -> str:
-        """The timer that bounds the wait for other peers' answers to a start, after one is past the round."""
-        return f"behind:{self.key.number}:{self.key.initiator}"
-
-    @property
     def waiting_for(self) -> list[PeerId]:
         """The peers that the round waits for."""
         if self.phase is Phase.EXCHANGING and self.exchange:
@@ -187,8 +183,8 @@ class Round(BaseRound):
                 return self._start_did_not_come() if self.listening else []
             case TimerFired(name) if name == self.fetch_timer:
                 return self._start_is_late()
-            case TimerFired(name) if name == self.behind_timer:
-                return self._start_after() if self._past_it and self.phase in (*GATHERING, Phase.IDLE) else []
+            case TimerFired(name) if name == self.ahead.timer:
+                return self.ahead.start_after() if self.phase in (*GATHERING, Phase.IDLE) else []
         return [*self.gathering.receive(event), *self.compare(event)]  # a peer was lost, or another timer fired
 
     # --- the start
@@ -650,41 +646,7 @@ class Round(BaseRound):
             return [*self.gathering.receive(DeclineReceived(event.peer, event.key, event.reason)), told]
         if (current := event.current) is None or not self._is_past_it(event, current):
             return [told]
-        is_first = not self._past_it
-        self._past_it[event.peer] = current
-        if self._are_most_past_it:
-            return [*self._start_after(), told]
-        return [*([SetTimer(self.behind_timer, BEHIND_SECONDS)] if is_first else []), told]
-
-    def confirmed(self, rounds: Mapping[PeerId, int], current: int) -> None:
-        """The other members have said in which rounds they are, because one of them was far ahead.
-
-        Args:
-            current: the round of that one.
-        """
-        self._past_it |= {
-            peer: min(number, current) for peer, number in rounds.items() if number >= self.key.number
-        }
-
-    @property
-    def _are_most_past_it(self) -> bool:
-        here = self._peers.here
-        return not here or 2 * len(self._past_it.keys() & here) > len(here)
-
-    def _start_after(self) -> list[Effect]:
-        """This node started a round that others have left behind: it starts the next one after theirs.
-
-        If most of them have, it sits it out, because an update from an old model would pull the average back.
-        """
-        number, me = max(self._past_it.values()), self._settings.my_id
-        why = text(
-            "its model is of round {number}, the mesh is in round {current}", self._held.current.round, number
-        )
-        sits_out = why if self._are_most_past_it else ""
-        opening = Opening(RoundKey(number + 1, me), self._settings.round_hyper, sits_out=sits_out)
-        self._series.propose(opening)
-        self._past_it = {}
-        return [CancelTimer(self.behind_timer)]
+        return [*self.ahead.refused(event.peer, current), told]
 
     def _is_past_it(self, event: SendRefused, current: int) -> bool:
         """Whether a peer answered this node's start of a round that it is past the round, or past its average.
@@ -751,7 +713,7 @@ class Round(BaseRound):
         if gathering.closed is Closing.TIMER:
             self._peers.updates.said_nothing(gathering.missing)
         # So that who is in a later round has a part in the next one.
-        moved = self._start_after() if self._past_it else []
+        moved = self.ahead.start_after()
         if not gathering.updates:
             return [*moved, *self.finish()]
         self.phase = Phase.AVERAGING
@@ -954,8 +916,7 @@ class Round(BaseRound):
             effects.append(CancelWork(self.key))
         if not self.is_past:
             effects += [CancelTimer(self.gathering.timer), CancelTimer(self.start_timer)]
-        if self._past_it:
-            effects.append(CancelTimer(self.behind_timer))
+        effects += self.ahead.forget()
         if self.exchange is not None and not self.exchange.done:
             effects.append(CancelTimer(self.exchange.timer))
         if self.is_recorded:

@@ -19,9 +19,9 @@ from flnet.protocol.events import (
     TrainingFailed,
 )
 from flnet.protocol.messages import HyperParams, ModelParams, StartTraining
+from flnet.rounds.ahead import BEHIND_SECONDS
 from flnet.rounds.job import PUT_OFF, Job
 from flnet.rounds.participation import Participation
-from flnet.rounds.round import BEHIND_SECONDS
 from flnet.rounds.settings import Rules
 from flnet.rounds.steps import Phase
 from tests.helpers import key, params
