@@ -129,7 +129,7 @@ def test_the_variables_of_the_image_are_a_valid_start() -> None:
 def test_the_state_folder_belongs_to_the_user() -> None:
     user, _, group = only("USER").partition(":")
     (made,) = re.findall(r"install -d (.+)", only("RUN"))
-    assert f"-o {user} -g {group}" in made
+    assert f"-o {user} -g {group} -m 0700 " in made
     assert made.endswith(image_environment()["FLNET_STATE_PATH"])
 
 

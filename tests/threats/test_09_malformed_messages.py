@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.processes.harness import RealNode
-from tests.threats.stranger import MEGA, NODE_ROUTES, PERSON_ROUTES, POSTS, peak, post, target
+from tests.threats.stranger import MEGA, NODE_ROUTES, PERSON_ROUTES, POSTS, head, peak, post, talk, target
 
 pytestmark = pytest.mark.slow
 PEER = {"id": "NODE_1", "ip": "127.0.0.1", "port": "4000"}
@@ -44,6 +44,16 @@ def test_what_is_no_message_is_refused_in_words(node: RealNode, path: str, name:
     status, error = post(node, path, BROKEN[name])
     assert 400 <= status < 500
     assert error
+
+
+@pytest.mark.parametrize(("method", "path"), [("PATCH", "/jobs/SLOW/params"), ("PUT", "/jobs/SLOW/schedule")])
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_people_set_is_read_as_strictly(node: RealNode, method: str, path: str, name: str) -> None:
+    body = BROKEN[name].replace(b'"iAm": NaN', b'"u": NaN')
+    status, told = talk(node, (head(path, method=method, Content_Length=len(body)), body))
+    assert 400 <= status < 500
+    assert told["error"]
+    assert told["error"] == "unreadable_body" or name != "NaN"
 
 
 @pytest.mark.parametrize("body", [b"[" * 200_000, b'{"a":' * 200_000, b'{"round":' + b"9" * (10 * MEGA) + b"}"])

@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
-from flnet.cli.history import SIGNED, verdict_of
+from flnet.cli.history import SIGNED, WRONG, verdict_of
 from flnet.params.params import Params
 from flnet.protocol.messages import HyperParams, ModelParams, Packet, Peer
 from flnet.protocol.updates import Contribution
@@ -50,14 +51,14 @@ def stated(mesh: Mesh, name: str) -> Contribution:
     return Contribution.read(view, MNIST_3_7, record["round"], record["initiator"])
 
 
-async def two_faced(mesh: Mesh) -> None:
-    """One round in which "a" hears of 5 and "b" of -5."""
+async def two_faced(mesh: Mesh, to_a: float = 5.0, to_b: float = -5.0) -> None:
+    """One round in which "a" hears of other numbers than "b"."""
     announced = {"iAm": PEER.fields(), "myKnownPeers": [node.me.fields() for node in mesh.nodes.values()]}
     for node in mesh.nodes.values():
         await node.receive("/announce", json.dumps(announced).encode(), JSON, HERE)
     await mesh.nodes["a"].receive("/training/trigger", TRIGGER, JSON, HERE)
     await until(lambda: all(node.core.jobs[MNIST_3_7].number == 0 for node in mesh.nodes.values()))
-    for name, number in (("a", 5.0), ("b", -5.0)):
+    for name, number in (("a", to_a), ("b", to_b)):
         learnt = params(weights=[[number], [number]], bias=[number])
         await mesh.nodes[name].receive("/training/model_params", update(learnt), BINARY_TYPE, HERE)
     await mesh.idle(0)
@@ -76,6 +77,27 @@ async def test_two_statements_of_one_node_on_one_round_are_proof_that_anybody_ca
         assert (verdict_of(one), verdict_of(other)) == (SIGNED, SIGNED)
         assert replace(one, digest="", signature="") == replace(other, digest="", signature="")
         assert one.digest != other.digest
+        assert verdict_of(replace(one, digest=other.digest)) == WRONG  # nobody else can make such a proof
+
+
+@pytest.mark.parametrize(
+    ("to_b", "decided", "words"),
+    [
+        (-1.9, "start_taken", "accuracy 0.5000 against 0.5000"),
+        (-1.8, "start_refused", "accuracy 0.5000 against 0.5156"),  # too little for "a" to adopt that of "b"
+    ],
+)
+async def test_the_next_round_starts_from_the_model_of_its_initiator_only_if_it_is_no_worse(
+    to_b: float, decided: str, words: str
+) -> None:
+    async with mesh_of(1.0, 1.0) as mesh:
+        await two_faced(mesh, 4.5, to_b)
+        assert digest(mesh, "a") != digest(mesh, "b")
+        await mesh.nodes["a"].receive("/training/trigger", TRIGGER, JSON, HERE)
+        await mesh.idle(1)
+        told = [news for news in mesh.nodes["b"].feed.recent() if news.kind in ("start_taken", "start_refused")]
+        assert [news.kind for news in told] == [decided]
+        assert words in told[0].text
 
 
 async def test_the_mesh_has_one_model_again_with_the_next_round() -> None:

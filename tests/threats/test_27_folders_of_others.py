@@ -159,6 +159,10 @@ def test_settings_that_another_user_left_in_the_working_directory_are_not_read(
     assert read_config(Path("flnet.toml")) == {"trainers_path": "theirs"}  # named by the operator
     os.chown("flnet.toml", os.geteuid(), -1)
     assert read_config(None) == {"trainers_path": "theirs"}
+    Path("flnet.toml").chmod(0o646)
+    refused = started(tmp_path / "state")
+    assert refused.exit_code == 2
+    assert f"every user can change the settings file {tmp_path}/flnet.toml" in refused.stderr
 
 
 @as_root
@@ -216,6 +220,19 @@ def test_a_group_is_private_that_has_the_name_of_this_user_and_nobody_else(
     os.chown(folder.parent, 0, OTHER)
     with nullcontext() if private else pytest.raises(StartError, match="mode 770"):
         check_folder(folder)
+
+
+@as_root
+def test_only_within_a_container_a_folder_may_belong_to_the_number_of_users_outside_of_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = int(Path("/proc/sys/kernel/overflowuid").read_text("ascii"))
+    os.chown(folder.parent, outside, outside)
+    monkeypatch.setattr(ownership, "ALL_USERS", Path("/proc/self/uid_map").read_text("ascii").split())
+    with pytest.raises(StartError, match=f"leads through {folder.parent}"):
+        check_folder(folder)
+    monkeypatch.setattr(ownership, "ALL_USERS", [])  # this process has other users than the whole machine
+    check_folder(folder)
 
 
 def test_a_node_makes_its_folder_for_its_user_alone(tmp_path: Path) -> None:
