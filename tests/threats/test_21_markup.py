@@ -99,15 +99,16 @@ def test_there_are_fifty_of_them() -> None:
     assert len(set(PAYLOADS)) == 50
 
 
+@pytest.mark.parametrize("language", ["en", "es"])  # in the second one, what is not translated gets a mark
 @pytest.mark.asyncio(loop_scope="session")
-async def test_whatever_peers_say_is_text(serving: Serve, node: FakeNode, chromium: Any) -> None:
+async def test_whatever_peers_say_is_text(serving: Serve, node: FakeNode, chromium: Any, language: str) -> None:
     wrong: list[str] = []
     for place, text in enumerate(PAYLOADS):
         poison(node, text, place)
         node.feed.publish("update_received", text, "MNIST", peer=text)
         node.feed.publish(text, text, text)
     async with serving() as port, asyncio.timeout(120):
-        context = await chromium.new_context()
+        context = await chromium.new_context(locale=language)
         context.on("dialog", lambda dialog: wrong.append(dialog.message))
         context.on("request", lambda asked: None if HERE.match(asked.url) else wrong.append(asked.url))
         page = await context.new_page()
@@ -115,6 +116,7 @@ async def test_whatever_peers_say_is_text(serving: Serve, node: FakeNode, chromi
         for path in (*PATHS, *(f"/sign-in?back=/{quote(text)}" for text in PAYLOADS[::10])):
             answer = await page.goto(f"http://127.0.0.1:{port}{path}")
             assert answer.status == 200, path
+            assert await page.get_attribute("html", "lang") == (None if "fragment" in path else language)
             assert await page.evaluate("window.taken") is None, path
             assert await page.locator(OURS).count() == 0, path
             assert await page.evaluate(HANDLERS) == 0, path
