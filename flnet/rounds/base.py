@@ -113,7 +113,7 @@ class Parts:
             seconds=peers.paces.expected(hyper.e) if hyper else None,
             way=peers.paces.doubt * (WAY + waits.turn * 2 * len(peers.here)),
             tell=self.tell,
-            silent=peers.updates.silent,
+            silent=peers.updates.silent(peers.here),
         )
 
 

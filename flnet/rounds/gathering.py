@@ -158,7 +158,7 @@ class Gathering:
         self._patience, self._margin, self._room = patience, margin, room
         self._seconds, self._way, self._tell = dict(seconds or {}), way, tell
         self._digests: dict[PeerId, Digest] = {}  # of updates that are, or may be, folded
-        self._silent = frozenset(silent)
+        self._silent, self._is_grace = frozenset(silent), False
         self._left = 0.0  # of the patience, when the timer fires
         self._rests = False  # not chosen, and no update has come yet
 
@@ -317,7 +317,7 @@ class Gathering:
 
     def _wait(self, passed: float, patience: float) -> Effect:
         if self._is_for_silent:
-            patience = min(patience, GRACE)
+            self._is_grace, patience = True, min(patience, GRACE)
         wait = wait_for(self.missing, self._seconds, passed, patience, self._way)
         self._left = patience - wait
         return SetTimer(self.timer, wait, self._margin)
@@ -333,7 +333,8 @@ class Gathering:
             return self._wait_for_late()
         if not self.missing:
             return self.close(Closing.COMPLETE)
-        is_next = self._is_for_silent and self.me not in self.missing
+        # Once: names that come and go would put it off for ever.
+        is_next = self._is_for_silent and self.me not in self.missing and not self._is_grace
         timer: list[Effect] = [self._wait_beside(peer)] if peer == self.me or is_next else []
         return [*timer, *self._fold(), *self._pull()]
 

@@ -243,8 +243,8 @@ class Job(BaseJob[Round]):
         if why and self.phase in GATHERING:  # nothing is left for a round that this node does not train in
             raise ParamsRefused(why)
         self.series.propose(opening)
-        may_force = event.key.number == self.number + 1 and self.series.preemption.allows(event.key, self.key)
-        return self._force() if may_force else []
+        is_next = event.key.number == self.number + 1 and self.series.openable(self.key) is not None
+        return self._force() if is_next else []
 
     def _doubt(self, event: TrainingAsked) -> list[Effect]:
         """Ask the other members before this node follows the start of a round that is far ahead.
@@ -355,7 +355,8 @@ class Job(BaseJob[Round]):
         assert self.round is not None
         gathering, here = self.round.gathering, self.peers.here
         if gathering.closed is not Closing.NEXT_ROUND:
-            self.series.preemption.completed(gathering.updates.keys(), gathering.unheard(here), here)
+            unheard = gathering.unheard(here)
+            self.series.preemption.completed(self.round.key, gathering.updates.keys(), unheard, here)
         effects = self.round.average()
         self._is_put_off = self.phase is Phase.IDLE and self.series.pending is not None
         return [*effects, *([SetTimer(PUT_OFF, 0.0)] if self._is_put_off else [])]
@@ -457,7 +458,8 @@ class Job(BaseJob[Round]):
             return self.round.update_received(event)
         self._must_beat(key)
         self.inbox.put(event.update.peer, event)
-        self.series.preemption.heard(self.inbox.numbers(self.peers.here), self.peers.here)
+        known = self.series.preemption.known(self.peers.here)
+        self.series.preemption.heard(self.inbox.numbers(known), len(known))
         forced: list[Effect] = []
         if self._leads_on(event):
             self.series.propose(Opening.told_by(event))

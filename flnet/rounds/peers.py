@@ -10,8 +10,10 @@ from flnet.protocol.updates import RoundKey
 
 SLACK = 2.0  # times the last training, which a node may take this time
 MOST_DOUBT = 1024.0
-# Rounds in a row without a word after which a peer is no longer waited for; who has spoken before gets more of them.
+# Rounds in a row without a word after which a peer is no longer waited for. Who has spoken before gets more of them;
+# those that never have share theirs, because one machine can bring many names.
 SILENT_ROUNDS, MORE_ROUNDS = 2, 6
+MOST_KNOWN = 1024  # names that have spoken, of which those are forgotten first that spoke first
 PATIENCE_EVERY = 10  # rounds, in one of which it is
 GRACE = 4.0  # seconds that it still has when all others have come
 
@@ -75,32 +77,46 @@ class Silence:
     """
 
     def __init__(self) -> None:
-        self._rounds: dict[PeerId, int] = {}
-        self._heard: set[PeerId] = set()
+        self._rounds: dict[PeerId, int] = {}  # of peers that have spoken
+        self._heard: dict[PeerId, None] = {}
+        # Rounds in which peers that never spoke were waited for, less those in which all spoke.
+        self._strangers = 0
 
-    @property
-    def silent(self) -> set[PeerId]:
-        """The peers that are not waited for in this round as long as others are."""
-        return {
-            peer
-            for peer, rounds in self._rounds.items()
-            if rounds >= (MORE_ROUNDS if peer in self._heard else SILENT_ROUNDS) and rounds % PATIENCE_EVERY
-        }
+    def silent(self, peers: Collection[PeerId]) -> set[PeerId]:
+        """Those of these peers that are not waited for in this round as long as others are."""
+        return {peer for peer in peers if self._is_over(peer)}
 
-    def said_nothing(self, peers: Iterable[PeerId]) -> None:
+    def has_spoken(self, peer: PeerId) -> bool:
+        """Whether this peer said at least once what was waited for."""
+        return peer in self._heard
+
+    def said_nothing(self, peers: Collection[PeerId]) -> None:
         """This node waited for these peers until their time was over."""
-        for peer in peers:
+        known = [peer for peer in peers if peer in self._heard]
+        for peer in known:
             self._rounds[peer] = self._rounds.get(peer, 0) + 1
+        self._strangers += len(peers) > len(known)
+
+    def all_spoke(self) -> None:
+        """All that were waited for have said something in time."""
+        self._strangers = max(0, self._strangers - 1)
 
     def spoke(self, peer: PeerId) -> None:
         """A peer said in time what was waited for."""
-        self._heard.add(peer)
         self._rounds.pop(peer, None)
+        self._heard[peer] = None
+        if len(self._heard) > MOST_KNOWN:
+            del self._heard[next(iter(self._heard))]
 
     def lost(self, peer: PeerId) -> None:
         """A peer is not reachable any more."""
-        self._heard.discard(peer)
         self._rounds.pop(peer, None)
+
+    def _is_over(self, peer: PeerId) -> bool:
+        rounds, most = self._strangers, SILENT_ROUNDS
+        if peer in self._heard:
+            rounds, most = self._rounds.get(peer, 0), MORE_ROUNDS
+        return rounds >= most and rounds % PATIENCE_EVERY != 0
 
 
 class Peers:

@@ -712,6 +712,8 @@ class Round(BaseRound):
             self._peers.updates.spoke(peer)
         if gathering.closed is Closing.TIMER:
             self._peers.updates.said_nothing(gathering.missing)
+        elif gathering.closed is Closing.COMPLETE:
+            self._peers.updates.all_spoke()
         # So that who is in a later round has a part in the next one.
         moved = self.ahead.start_after()
         if not gathering.updates:
@@ -816,18 +818,26 @@ class Round(BaseRound):
     def _new_exchange(self) -> Exchange:
         held, declaration = self._held, self._settings.declaration
         assert held.accuracy is not None and declaration is not None
-        model = held.current
+        model, claims = held.current, self._peers.claims
+        expected = self._peers.here - self.gathering.late - self._absent
         return Exchange(
             self.key,
-            self._peers.here - self.gathering.late,
+            expected,
             digest=model.shared.digest,
             accuracy=held.accuracy,
             private=model.private,
             threshold=declaration.exchange_threshold,
             patience=self._settings.waits.claims,
-            silent=self._peers.claims.silent,
+            silent=claims.silent(expected),
             is_apart=model.contributors == 0,
         )
+
+    @property
+    def _absent(self) -> set[PeerId]:
+        """Who was waited for in vain, and never has sent an update: it has averaged nothing that it could claim."""
+        if self.gathering.closed is not Closing.TIMER:
+            return set()
+        return {peer for peer in self.gathering.missing if not self._peers.updates.has_spoken(peer)}
 
     def compare(self, event: Event) -> list[Effect]:
         """Pass an event to the exchange; an adopted model replaces this node's at once."""
@@ -836,11 +846,14 @@ class Round(BaseRound):
             return []
         before = exchange.adopted
         claims = self._peers.claims
-        if isinstance(event, TimerFired) and event.name == exchange.timer:
+        is_late = isinstance(event, TimerFired) and event.name == exchange.timer
+        if is_late:
             claims.said_nothing(exchange.expected)
         elif isinstance(event, ClaimReceived | ClaimAnswered):
             claims.spoke(event.claim.peer)
         effects = exchange.receive(event)
+        if exchange.done and not is_late:
+            claims.all_spoke()
         winner = exchange.adopted
         if winner is None or winner is before or winner.params is None:
             return effects

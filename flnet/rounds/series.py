@@ -236,22 +236,33 @@ class Series:
             current: the round that this node is in; None before the first.
         """
         waiting = (self.pending, self._newest)
-        return next((one for one in waiting if one and self.preemption.allows(one.key, current)), None)
+        return next((one for one in waiting if one and self._may_open(one, current)), None)
 
     def propose(self, opening: Opening) -> None:
         """Keep a round to open: that with the smallest number, which others may be in, and that with the largest one.
 
-        Of two with the same number, the one that comes first in the total order. A paused node starts no rounds itself.
+        Of two with the same number, the one that comes first in the total order. None waits behind the start of a peer
+        that this node does not follow now. A paused node starts no rounds itself.
         """
         if self.paused and opening.started_by(self._settings.my_id):
             return
+        waiting = [one for one in (self.pending, self._newest, opening) if one is not None]
         kept: dict[int, Opening] = {}
-        for one in (self.pending, self._newest, opening):
-            other = kept.get(one.key.number) if one else None
-            if one and (other is None or one.key.beats(other.key) or (one.key == other.key and one.heard_start)):
+        for one in [one for one in waiting if self._leads(one)] or waiting:
+            other = kept.get(one.key.number)
+            if other is None or one.key.beats(other.key) or (one.key == other.key and one.heard_start):
                 kept[one.key.number] = one
         self.pending = kept[min(kept)]
         self._newest = kept[max(kept)] if len(kept) > 1 else None
+
+    def _may_open(self, opening: Opening, current: RoundKey | None) -> bool:
+        """Whether a round may open now; always if an update tells of it that is of the number of the current one."""
+        is_told = opening.start is None and current is not None and opening.key.number == current.number
+        return is_told or self.preemption.allows(opening.key, current)
+
+    def _leads(self, opening: Opening) -> bool:
+        """Whether this node follows a start; an update says that its sender is in the round."""
+        return opening.start is None or not self.preemption.leads_astray(opening.key.initiator)
 
     def drop(self, opening: Opening) -> None:
         """A round opens, or is over: it waits no longer, nor does one with a smaller number."""

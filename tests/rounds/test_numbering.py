@@ -37,6 +37,7 @@ from flnet.protocol.messages import (
 from flnet.rounds.job import PUT_OFF
 from flnet.rounds.numbering import ASKED, ERA, LEAP, REST, RESTED, Question
 from flnet.rounds.participation import Participation
+from flnet.rounds.preemption import FORGIVEN_ROUNDS
 from flnet.rounds.preemption import RESTED as PREEMPTED
 from flnet.rounds.steps import Phase
 from tests.helpers import key
@@ -318,16 +319,14 @@ def test_a_round_that_was_put_off_opens_when_the_open_one_ends_without_an_averag
         bench.hear(declined(peer, 2))
     assert (bench.phase, bench.one(SetTimer)) == (Phase.IDLE, SetTimer(PUT_OFF, 0.0))
     bench.hear(TimerFired(PUT_OFF))
-    assert bench.job.number == 5
+    assert bench.job.number == 3
 
 
-def test_of_two_starts_of_one_round_the_first_in_order_counts_however_many_rounds_were_cut() -> None:
+def test_of_two_starts_of_one_round_the_first_in_order_counts() -> None:
     bench = at(0)
-    storm(bench, 1, 2)
-    bench.hear(asked("d", 3))
-    for peer in "ca":
-        bench.hear(asked(peer, 3))
-        assert bench.job.key == key(3, peer)
+    for peer in "dca":
+        bench.hear(asked(peer, 1))
+        assert bench.job.key == key(1, peer)
 
 
 def test_an_open_round_is_left_for_the_updates_of_two_peers_and_not_of_one() -> None:
@@ -454,6 +453,97 @@ def test_a_person_here_may_always_force_the_average() -> None:
     bench.train()
     bench.hear(RoundTriggered())
     assert (bench.phase, bench.one(Average).key) == (Phase.AVERAGING, bench.job.key)
+
+
+# --- a peer that leads away from rounds, and never sends an update
+
+
+def completed(bench: Bench, number: int, initiator: str) -> None:
+    """A round with updates of c and d."""
+    bench.train()
+    for peer in "cd":
+        bench.hear(came(peer, number, initiator))
+    if bench.phase is Phase.GATHERING:
+        bench.hear(TimerFired(f"forced-averaging:{number}:{initiator}"))
+    bench.average()
+    bench.measure()
+    bench.hear(TimerFired(f"exchange:{number}:{initiator}"))
+
+
+def led_astray(peers: Sequence[str] = ("a", "c", "d")) -> Bench:
+    """A node that a led away from two rounds, before it completed one with c and d."""
+    bench = at(0, peers)
+    storm(bench, 1, 2)
+    bench.hear(asked("c", 3))
+    completed(bench, 3, "c")
+    assert (bench.phase, bench.job.key) == (Phase.IDLE, key(3, "c"))
+    return bench
+
+
+def test_it_is_not_followed_again_when_a_round_has_been_completed_and_no_start_of_others_waits_behind_its_own() -> (
+    None
+):
+    bench = led_astray()
+    bench.hear(asked("a", 4))
+    assert bench.phase is Phase.IDLE
+    bench.hear(asked("c", 4))
+    assert (bench.phase, bench.job.key) == (Phase.TRAINING, key(4, "c"))
+    storm(bench, 5, 20)
+    completed(bench, 4, "c")
+    assert bench.job.key == key(4, "c")
+    bench.hear(TimerFired(PREEMPTED))
+    assert bench.job.number == 24  # nothing else opened here for a while
+
+
+def test_its_start_of_a_round_does_not_replace_that_of_another_but_the_update_of_a_peer_that_follows_it_does() -> (
+    None
+):
+    bench = led_astray()
+    bench.hear(asked("c", 4))
+    bench.hear(asked("a", 4))
+    assert (bench.phase, bench.job.key) == (Phase.TRAINING, key(4, "c"))
+    bench.hear(came("d", 4, "a"))
+    assert bench.job.key == key(4, "a")
+
+
+def test_it_is_followed_again_once_an_update_of_its_own_was_averaged() -> None:
+    bench = led_astray()
+    bench.hear(asked("c", 4))
+    bench.hear(came("a", 4, "c"))
+    completed(bench, 4, "c")
+    bench.hear(asked("a", 5))
+    assert bench.job.key == key(5, "a")
+
+
+def test_it_is_followed_again_after_some_completed_rounds() -> None:
+    bench = led_astray()
+    for number in range(4, 3 + FORGIVEN_ROUNDS):
+        bench.hear(asked("a", number))
+        bench.hear(asked("c", number))
+        assert bench.job.key == key(number, "c")
+        completed(bench, number, "c")
+    bench.hear(asked("a", 3 + FORGIVEN_ROUNDS))
+    assert bench.job.key == key(3 + FORGIVEN_ROUNDS, "a")
+
+
+def test_who_starts_rounds_that_all_complete_need_not_send_updates() -> None:
+    """For example a node that is not chosen to train, or has no data for it now."""
+    bench = at(0)
+    for number in range(1, 10):
+        bench.hear(asked("a", number))
+        bench.hear(declined("a", number))
+        completed(bench, number, "a")
+        assert (bench.phase, bench.job.number) == (Phase.IDLE, number)
+
+
+def test_names_that_never_sent_an_update_are_no_measure_of_how_far_the_others_are() -> None:
+    bench = led_astray(["a", "c", "d", *(f"s{number}" for number in range(9))])
+    for peer, number in (("c", 4), ("c", 5), ("d", 6), ("d", 7), ("d", 8)):
+        bench.hear(asked(peer, number))
+    assert bench.job.number == 7
+    bench.hear(came("c", 8, "d"))
+    bench.hear(came("d", 8, "d"))
+    assert bench.job.number == 8
 
 
 # --- eras

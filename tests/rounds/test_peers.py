@@ -8,13 +8,23 @@ import pytest
 
 from flnet.params.params import PeerId
 from flnet.protocol.effects import Effect, SetTimer
-from flnet.protocol.events import Event, RoundTriggered, TimerFired, Trained, UpdateOffered, UpdateReceived
+from flnet.protocol.events import (
+    ClaimReceived,
+    Event,
+    PeerLost,
+    PeerSeen,
+    RoundTriggered,
+    TimerFired,
+    Trained,
+    UpdateOffered,
+    UpdateReceived,
+)
 from flnet.protocol.messages import ModelParams
 from flnet.protocol.updates import Update
 from flnet.rounds.gathering import Closing, Gathering
-from flnet.rounds.peers import Paces, wait_for
+from flnet.rounds.peers import GRACE, MORE_ROUNDS, PATIENCE_EVERY, SILENT_ROUNDS, Paces, Silence, wait_for
 from tests.helpers import key, params
-from tests.rounds.helpers import WAITS, Bench, came
+from tests.rounds.helpers import WAITS, Bench, came, claim
 
 A, B, C = (PeerId(name) for name in "abc")
 
@@ -79,6 +89,93 @@ def test_what_is_being_fetched_has_the_whole_patience() -> None:
     assert averaging.closed is None
     averaging.receive(TimerFired(averaging.timer))
     assert averaging.closed is Closing.TIMER
+
+
+# --- Who says nothing is waited for less.
+
+
+def test_names_that_never_spoke_share_the_rounds_in_which_they_are_waited_for() -> None:
+    silence = Silence()
+    for number in range(SILENT_ROUNDS):
+        names = {PeerId(f"new{number}"), PeerId(f"newer{number}")}
+        assert silence.silent(names) == set()
+        silence.said_nothing(names)
+    assert silence.silent({A, B}) == {A, B}
+
+
+def test_who_has_spoken_has_more_rounds_also_when_it_was_lost_meanwhile() -> None:
+    silence = Silence()
+    silence.spoke(A)
+    silence.lost(A)
+    for _ in range(MORE_ROUNDS):
+        assert silence.silent({A, B} - {B}) == set()
+        silence.said_nothing({A, B})
+    assert silence.silent({A, B}) == {A, B}
+    silence.spoke(A)
+    assert silence.silent({A, B}) == {B}
+
+
+def test_all_are_waited_for_now_and_then() -> None:
+    silence = Silence()
+    for _ in range(PATIENCE_EVERY):
+        silence.said_nothing({A})
+    assert silence.silent({A, B}) == set()
+
+
+def test_rounds_in_which_all_spoke_make_up_for_others() -> None:
+    silence = Silence()
+    for _ in range(SILENT_ROUNDS):
+        silence.said_nothing({A})
+    silence.all_spoke()
+    assert silence.silent({B}) == set()
+    silence.said_nothing({C})
+    assert silence.silent({B}) == {B}
+
+
+def test_who_never_sent_an_update_is_not_waited_for_after_the_average() -> None:
+    job = Bench()
+    job.hear(RoundTriggered())
+    job.hear(own(0, 2.0))
+    job.hear(word("a", 0, 2.0))
+    job.hear(TimerFired(TIMER.format(0)))
+    job.average()
+    job.measure()
+    assert job.round.waiting_for == [A]
+
+
+def test_who_sent_updates_before_is_waited_for_after_the_average() -> None:
+    job = after_a_round(5.0)
+    job.hear(RoundTriggered())
+    job.hear(own(1, 2.0))
+    job.hear(word("a", 1, 2.0))
+    job.hear(TimerFired(TIMER.format(1)))
+    job.average()
+    job.measure()
+    assert job.round.waiting_for == [A, C]
+
+
+def test_names_that_come_and_go_do_not_put_the_end_of_a_round_off() -> None:
+    names = [PeerId(f"new{number}") for number in range(5)]
+    averaging = Gathering(key(), B, [A, *names], 60.0, silent=names)
+    averaging.receive(UpdateReceived(Update(A, key(), params(w=[1.0]), 1)))
+    assert timer(averaging.receive(UpdateReceived(Update(B, key(), params(w=[1.0]), 1)))) == GRACE
+    assert [averaging.receive(PeerLost(name, "gone")) for name in names[1:]] == [[]] * 4
+
+
+def test_many_new_names_make_a_round_wait_a_few_seconds_only() -> None:
+    job = Bench(peers=["a"])
+    for number in range(SILENT_ROUNDS + 1):
+        job.hear(PeerSeen(PeerId(f"new{number}")))
+        job.hear(RoundTriggered())
+        job.hear(own(number, 2.0))
+        job.hear(word("a", number, 2.0))
+        waited = wait(job) if job.all(SetTimer) else WAITS.average
+        job.hear(TimerFired(TIMER.format(number)))
+        job.average()
+        job.measure()
+        job.hear(ClaimReceived(claim("a", number, accuracy=0.1)))
+        job.hear(PeerLost(PeerId(f"new{number}"), "gone"))
+    assert waited == GRACE
 
 
 # --- A job learns from its rounds how long nodes train, and waits so long for them.
