@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +13,10 @@ from typing import Any, Literal
 import httpx
 
 from flnet.fingerprints import fingerprint
+from flnet.protocol.messages import News, StateWord
 from flnet.security.signatures import MeshKey, NodeKey
 from flnet.security.signing import RequestSigner
-from tests.mesh_name import MESH_HEADERS
+from tests.mesh_name import MESH_HEADERS, MESH_NAME
 from tests.processes.harness import ANSWER_SECONDS, Harness, PinnedHarness, RealNode
 from tests.security.keypairs import TestKey
 from tests.threats.stranger import JSON
@@ -25,13 +27,17 @@ OWN = TestKey(77)
 
 
 @contextmanager
-def mesh_of(mode: Mode, folder: Path, nodes: int, *others: NodeKey, **settings: str) -> Iterator[Harness]:
+def mesh_of(
+    mode: Mode, folder: Path, nodes: int, *others: NodeKey, module: str = "flnet", **settings: str
+) -> Iterator[Harness]:
     """A mesh of real nodes that lets these keys in.
 
     Args:
+        module: that the nodes run.
         settings: of all nodes.
     """
     made = PinnedHarness(folder) if mode == "pinned" else Harness(folder)
+    made.module = module
     more = {"MESH_KEY": SECRET} if mode == "keyed" else {}
     if isinstance(made, PinnedHarness):
         marks = [made.mark(index) for index in range(nodes)] + [fingerprint(key.text) for key in others]
@@ -45,6 +51,21 @@ def mesh_of(mode: Mode, folder: Path, nodes: int, *others: NodeKey, **settings: 
             assert "Traceback" not in made.log(index).read_text()
     finally:
         made.stop()
+
+
+def claim(
+    node: RealNode, state: StateWord, incarnation: int, by: str | None = None, key: NodeKey | None = None
+) -> dict[str, Any]:
+    """What is said of a node.
+
+    Args:
+        key: that signs it; None: nobody.
+    """
+    news = News(id=node.name, ip="127.0.0.1", port=node.port, state=state, incarnation=incarnation, by=by)
+    if key is not None:
+        signature = base64.b64encode(key.sign(news.statement(MESH_NAME, key.text))).decode()
+        news = news.model_copy(update={"signature": signature})
+    return news.fields()
 
 
 class Insider:

@@ -22,9 +22,14 @@ POSTS = (*NODE_ROUTES, *PERSON_ROUTES)
 
 
 @contextmanager
-def target(folder: Path, **settings: str) -> Iterator[RealNode]:
-    """A node whose trainings end at once."""
+def target(folder: Path, module: str = "flnet", **settings: str) -> Iterator[RealNode]:
+    """A node whose trainings end at once.
+
+    Args:
+        module: that the node runs.
+    """
     with harness(folder) as made:
+        made.module = module
         made.go()
         node = made.start(**settings)
         made.ready()

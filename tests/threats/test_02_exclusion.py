@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from flnet.protocol.messages import StateWord
 from tests.processes.harness import Harness, RealNode, harness, until
+from tests.threats.insider import claim
 from tests.threats.stranger import post
 
 pytestmark = pytest.mark.slow
@@ -19,21 +21,11 @@ LOST = ("peer_left", "peer_lost", "peer_replaced", "peer_moved")
 @pytest.fixture
 def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
     with harness(tmp_path_factory.mktemp("exclusion")) as made:
+        made.module = "tests.processes.watchful"
         for _ in range(3):
             made.start()
         made.ready()
         yield made
-
-
-def about(node: RealNode, state: str, incarnation: int, **fields: Any) -> dict[str, Any]:
-    return {
-        "id": node.name,
-        "ip": "127.0.0.1",
-        "port": node.port,
-        "state": state,
-        "incarnation": incarnation,
-        **fields,
-    }
 
 
 def probe(node: RealNode, who: dict[str, Any], *news: dict[str, Any], **fields: Any) -> int:
@@ -51,20 +43,20 @@ def refuted(node: RealNode, least: int) -> bool:
 def test_no_stranger_or_member_says_that_another_one_is_gone(mesh: Harness) -> None:
     first, victim, _ = mesh.nodes
     stranger = {"id": "x", "ip": "127.0.0.1", "port": 1 + victim.port}
-    itself = {key: value for key, value in about(victim, "left", 0).items() if key in ("id", "ip", "port")}
+    itself = {"id": victim.name, "ip": "127.0.0.1", "port": victim.port}
     key = next(peer["key"] for peer in first.get("/peers") if peer["id"] == victim.name)
-    for state in ("left", "dead", "suspect"):
+    states: tuple[StateWord, ...] = ("left", "dead", "suspect")
+    for state in states:
         for incarnation in (0, 1, 900, HIGHEST):
-            assert probe(first, stranger, about(victim, state, incarnation, by="n2")) == 200
+            assert probe(first, stranger, claim(victim, state, incarnation, by="n2")) == 200
             assert (
-                probe(first, itself, about(victim, state, incarnation), key=key) == 200
+                probe(first, itself, claim(victim, state, incarnation), key=key) == 200
             )  # anybody can state a key
     assert probe(first, itself, incarnation=HIGHEST, key=key) == 200
-    announce = {"iAm": stranger, "incarnation": 0, "members": [about(victim, "left", 5)]}
+    announce = {"iAm": stranger, "incarnation": 0, "members": [claim(victim, "left", 5)]}
     assert post(first, "/announce", json.dumps(announce).encode())[0] == 201
     until(lambda: refuted(first, 6), "the member's own word")
-    states = first.states()
-    assert states[victim.name] == "alive"
+    assert first.states()[victim.name] == "alive"
     assert dropped(first) == []
     mesh.go()
     assert victim.trigger().status_code == 202

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import signal
 from collections.abc import Iterator
@@ -12,12 +11,10 @@ from typing import Any
 import pytest
 
 from flnet.membership.state import KEPT_AHEAD
-from flnet.protocol.messages import News, StateWord
+from flnet.protocol.messages import StateWord
 from flnet.security.keys import load_signer
-from flnet.security.signatures import NodeKey
-from tests.mesh_name import MESH_NAME
 from tests.processes.harness import Harness, RealNode, until
-from tests.threats.insider import OWN, Insider, Mode, mesh_of
+from tests.threats.insider import OWN, Insider, Mode, claim, mesh_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 HIGHEST = 2**53
@@ -28,7 +25,7 @@ LONG = ["keyed", pytest.param("pinned", marks=pytest.mark.long)]
 
 @pytest.fixture
 def mesh(mode: Mode, tmp_path: Path) -> Iterator[Harness]:
-    with mesh_of(mode, tmp_path, 3, OWN) as made:
+    with mesh_of(mode, tmp_path, 3, OWN, module="tests.processes.watchful") as made:
         yield made
 
 
@@ -42,17 +39,6 @@ def insider(mode: Mode, mesh: Harness) -> Insider:
 
 def me(mesh: Harness) -> dict[str, Any]:
     return {"id": "x", "ip": "127.0.0.1", "port": mesh.nodes[0].port - 1}
-
-
-def claim(
-    node: RealNode, state: StateWord, incarnation: int, by: str | None = None, key: NodeKey | None = None
-) -> dict[str, Any]:
-    """What is said of a node, signed with this key."""
-    news = News(id=node.name, ip="127.0.0.1", port=node.port, state=state, incarnation=incarnation, by=by)
-    if key is not None:
-        signature = base64.b64encode(key.sign(news.statement(MESH_NAME, key.text))).decode()
-        news = news.model_copy(update={"signature": signature})
-    return news.fields()
 
 
 def tell(mesh: Harness, insider: Insider, *news: dict[str, Any]) -> None:

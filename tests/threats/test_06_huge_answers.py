@@ -151,7 +151,8 @@ def besieged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         own_key(folder)
         members.append(Member(f"greedy{number}", load_signer(folder), folder))
     keys, folder = [member.key for member in members], tmp_path_factory.mktemp("answers")
-    with ExitStack() as servers, mesh_of(request.param, folder, 1, *keys) as mesh:
+    watchful = "tests.processes.watchful"  # it soon asks those again that have failed
+    with ExitStack() as servers, mesh_of(request.param, folder, 1, *keys, module=watchful) as mesh:
         yield Besieged(request.param, mesh.nodes[0], members, servers)
 
 

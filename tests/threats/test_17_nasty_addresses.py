@@ -39,6 +39,11 @@ NASTY = (
     *("instance-data", "example.org"),
 )
 """Other machines' addresses, and other spellings of this one."""
+SOON = {
+    "WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG": "2",
+    "WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG_MARGIN": "0",
+    "REQUEST_TIMEOUT_IN_SECONDS": "5",
+}
 
 
 @contextmanager
@@ -73,7 +78,9 @@ def listener(
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealNode]:
-    with target(tmp_path_factory.mktemp("nasty"), ALLOWED_NETWORKS="127.0.0.0/8, 198.51.100.0/24") as made:
+    """It soon gives up to wait for those that are announced to it and never answer or train."""
+    settings = {"ALLOWED_NETWORKS": "127.0.0.0/8, 198.51.100.0/24", **SOON}
+    with target(tmp_path_factory.mktemp("nasty"), "tests.processes.watchful", **settings) as made:
         yield made
 
 

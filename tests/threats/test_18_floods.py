@@ -101,7 +101,7 @@ def test_nobody_waits_for_nodes_that_were_announced_and_never_answer(tmp_path: P
     """A request to one of them lasts ten minutes here, and more of them come before the other member than fit."""
     with harness(tmp_path) as made:
         made.go()
-        patient = {"REQUEST_TIMEOUT_IN_SECONDS": "600", "WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG": "5"}
+        patient = {"REQUEST_TIMEOUT_IN_SECONDS": "600", "WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG": "2"}
         flooded, member = (made.start(**patient) for _ in range(2))
         made.ready()
         for number in range(3 * IN_FLIGHT):

@@ -133,12 +133,14 @@ def make_trainer(settings):
 
 
 @pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[Harness]:
+def nodes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
+    """One node; a test may say how many seconds its imports have."""
+    seconds = getattr(request, "param", "60")
     with harness(tmp_path) as made:
         (made.trainers / "NUMBERS.py").write_text(TRAINER)
         (tmp_path / "data").mkdir()
         (tmp_path / "data" / "numbers.csv").write_text("x\n1\n2\n")
-        paths = {"DATASETS_PATH": str(tmp_path / "data"), "MAX_IMPORT_SECONDS": "20"}
+        paths = {"DATASETS_PATH": str(tmp_path / "data"), "MAX_IMPORT_SECONDS": seconds}
         made.start(TRAINERS="NUMBERS", COMPUTE="process", **paths)
         made.ready()
         yield made
@@ -159,12 +161,17 @@ def test_a_node_refuses_a_million_columns_and_keeps_its_data(nodes: Harness, how
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("nodes", ["4"], indirect=True)
 def test_data_that_a_trainer_never_ends_to_load_are_taken_out_again(nodes: Harness, tmp_path: Path) -> None:
     (node,) = nodes.nodes
     answer = bring(node, b"slow\n1\n")
     assert answer.status_code == 422
-    assert "NUMBERS did not load its data within 20 s" in answer.json()["message"]
+    assert "NUMBERS did not load its data within 4 s" in answer.json()["message"]
     assert (tmp_path / "data" / "numbers.csv").read_text() == "x\n1\n2\n"
-    assert bring(node, b"x\n3\n4\n5\n").json()["rows"] == {"train": 3}  # nothing is held up
+
+    def brought() -> bool:  # a busy machine may need more than one try
+        return bool(bring(node, b"x\n3\n4\n5\n").json().get("rows") == {"train": 3})
+
+    until(brought, "data that load: nothing is held up")
     assert node.trigger("NUMBERS").status_code == 202
     until(lambda: bool(node.history("NUMBERS")), "a round")
