@@ -55,18 +55,19 @@ quick: compiled
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "not slow and not browser and not data" \
 		$(QUICK) $(ARGS)
 
-# Three processes: tests that start nodes and tests with a browser have one each, and begin first (tests/conftest.py).
+# Four processes: tests that start nodes, tests that attack them, and tests with a browser have one each, and begin
+# first (tests/conftest.py); they wait for most of their time.
 # Even where Python is told to write no byte code, pytest keeps the tests as it rewrote them: that takes each process
 # ten seconds.
 test: lint compiled
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder $(ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 4 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 # Nodes of the earlier version call peers with aiohttp, which nothing else needs: it is kept apart.
 $(EARLIER): $(STAMP)
 	@$(PIP) install --target $@ 'aiohttp>=3.10,<4'
 
 long: lint compiled $(EARLIER)
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder --long $(ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 4 --dist loadgroup --no-loadscope-reorder --long $(ARGS)
 
 bench: venv
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -11,8 +11,9 @@ from hypothesis import settings
 
 LONG = "long"
 LONGEST_ID = 100
-LONGEST = ("nodes", "browser")  # groups of tests
+LONGEST = ("nodes", "threats", "browser")  # groups of tests
 START_NODES = frozenset({"cli", "fuzz", "processes", "threats", "web"})  # folders whose slow tests start nodes
+ATTACK_NODES = frozenset({"fuzz", "threats"})
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -62,11 +63,13 @@ def pytest_collection_finish() -> None:
 
 
 def group_of(item: pytest.Item) -> str:
-    """The tests of one group run in one process, in order: those of a module, all with a browser, or all that start
-    whole nodes. The last two wait for most of their time, so that there is one process more than processors.
+    """The tests of one group run in one process, in order: those of a module, all with a browser, all that attack
+    whole nodes, or all others that start some. The last three wait for most of their time, so that there are two
+    processes more than processors.
     """
     folder = item.path.relative_to(Path(__file__).parent).parts[0]
     if item.get_closest_marker("browser"):
         return "browser"
-    starts_nodes = folder == "hosts" or (folder in START_NODES and item.get_closest_marker("slow"))
-    return "nodes" if starts_nodes else item.nodeid.partition("::")[0]
+    if folder == "hosts" or (folder in START_NODES and item.get_closest_marker("slow")):
+        return "threats" if folder in ATTACK_NODES else "nodes"
+    return item.nodeid.partition("::")[0]
