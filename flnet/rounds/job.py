@@ -324,18 +324,18 @@ class Job(BaseJob[Round]):
             return False
         return self.series.pending is not None or (event.current or 0) > event.key.number + 1
 
-    def _leads_on(self, event: UpdateReceived | UpdateOffered) -> bool:
-        """Whether this node follows an update into its round, of which it has heard no start.
+    def _led_by(self, event: UpdateReceived | UpdateOffered) -> list[UpdateReceived | UpdateOffered]:
+        """The updates that this node follows into their rounds, of which it has heard no start, now that this one came.
 
-        An average in progress is finished first. Into a newer round more than one peer has to lead: else a single one
-        could take everybody out of their rounds, into one that nobody but itself trains in.
+        An average in progress is finished first.
         """
         if self.phase is Phase.AVERAGING:
-            return False
+            return []
         if self.phase in GATHERING and self.inbox.early.get(event.update.peer) is not event:
-            return False  # its sender has said more since
-        ahead = self.inbox.newer_than(self.number)
-        return event.update.key.number == self.number or len(ahead) >= min(2, len(self.peers.here))
+            return []  # its sender has said more since
+        if event.update.key.number == self.number:
+            return [event]
+        return self.inbox.leading(self.number, self.peers.here)
 
     def _catch_up(self, key: RoundKey) -> list[Effect]:
         """Average the open round before this node follows the others into a newer one, if it has most of their updates."""
@@ -460,10 +460,10 @@ class Job(BaseJob[Round]):
         self.inbox.put(event.update.peer, event)
         known = self.series.preemption.known(self.peers.here)
         self.series.preemption.heard(self.inbox.numbers(known), len(known))
-        forced: list[Effect] = []
-        if self._leads_on(event):
-            self.series.propose(Opening.told_by(event))
-            forced = self._catch_up(event.update.key)
+        leading = self._led_by(event)
+        for word in leading:
+            self.series.propose(Opening.told_by(word))
+        forced = self._catch_up(event.update.key) if leading else []
         return [self.save(kept_update(event)), *forced]
 
     def _declined(self, event: DeclineReceived) -> list[Effect]:

@@ -768,12 +768,9 @@ class Round(BaseRound):
         return [*again, self._tell("update_refused", words)]
 
     def _catch_up(self) -> None:
-        """Catch up with the mesh if words of a newer round arrived while averaging, from more than one peer."""
-        if len(self._inbox.newer_than(self.key.number)) < min(2, len(self._peers.here)):
-            return
-        for event in self._inbox.updates:
-            if event.update.key.number > self.key.number:
-                self._series.propose(Opening.told_by(event))
+        """Catch up with the mesh if updates of a newer round arrived while averaging."""
+        for event in self._inbox.leading(self.key.number, self._peers.here):
+            self._series.propose(Opening.told_by(event))
 
     # --- the comparison
 

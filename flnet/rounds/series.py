@@ -107,9 +107,18 @@ class Inbox:
         """The updates among the early messages."""
         return [word for word in self.early.values() if not isinstance(word, DeclineReceived)]
 
-    def newer_than(self, number: int) -> set[PeerId]:
-        """The peers whose early message is of a round with a larger number."""
-        return {peer for peer, word in self.early.items() if key_of(word).number > number}
+    def leading(self, number: int, peers: Collection[PeerId]) -> list[UpdateReceived | UpdateOffered]:
+        """The updates of rounds with a larger number that two peers have reached, or one where there are no more.
+
+        A single one could lead everybody out of their rounds, into one that nobody but itself trains in.
+
+        Args:
+            peers: all that are reachable.
+        """
+        numbers = sorted((key_of(word).number for word in self.early.values()), reverse=True)
+        least = 2 if len(peers) > 1 else 1
+        reached = numbers[least - 1] if len(numbers) >= least else -1
+        return [word for word in self.updates if number < word.update.key.number <= reached]
 
     def numbers(self, peers: Collection[PeerId]) -> list[int]:
         """The rounds that the early messages of these peers are about."""

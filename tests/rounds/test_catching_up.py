@@ -275,6 +275,26 @@ def test_strangers_cannot_fill_the_memory_with_early_words() -> None:
     assert len(bench.job.inbox.early) == 256
 
 
+@pytest.mark.parametrize("speakers", ["ac", "ca"])
+def test_a_node_goes_as_far_ahead_as_two_peers_are(speakers: str) -> None:
+    """One that names a large round leads nobody there by words of others that are a round ahead."""
+    numbers = {"a": 1, "c": 900}
+    idle, averaging = Bench(peers=["a", "c", "d"]).through_round(by=["a", "c", "d"]), Bench()
+    for peer in speakers:
+        idle.hear(came(peer, numbers[peer], "a"))
+    assert (idle.job.number, idle.job.series.pending) == (1, None)
+    averaging.hear(RoundTriggered())
+    averaging.train()
+    for peer in "ac":
+        averaging.hear(came(peer, 0, "b"))
+    average = averaging.effects
+    for peer in speakers:
+        averaging.hear(came(peer, numbers[peer], "a"))
+    averaging.effects = average
+    averaging.average()
+    assert (averaging.job.number, averaging.job.series.pending) == (1, None)
+
+
 # --- After a restart the own word is said again to everyone who may not have heard it.
 
 

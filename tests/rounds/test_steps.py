@@ -304,8 +304,8 @@ LEFT = [
 ]
 
 
-def most_are_in_it(phase: Phase, is_offer: bool, is_here: bool, bench: Recorded) -> None:
-    """A start waits, because its initiator started others before; then an update shows that most are in its round."""
+def starts_wait(phase: Phase, bench: Recorded) -> int:
+    """A peer has started rounds before, so that its next start waits; the number of that round."""
     number = bench.through_round(by=["a"]).job.number + 1
     if phase is not P.IDLE:
         bench.hear(RoundTriggered())
@@ -317,10 +317,28 @@ def most_are_in_it(phase: Phase, is_offer: bool, is_here: bool, bench: Recorded)
         bench.measure()
     for _ in range(STARTS):
         bench.job.series.preemption.entered(key(number, "a"))
+    assert bench.phase is phase
+    return number
+
+
+def most_are_in_it(phase: Phase, is_offer: bool, is_here: bool, bench: Recorded) -> None:
+    """A start waits; then an update shows that most are in its round."""
+    number = starts_wait(phase, bench)
     bench.start_accuracy = None
     bench.hear(asked("a", number, w=bench.w if is_here else [5, 6]))
     assert bench.phase is phase
     bench.hear(offered("a", number, "a") if is_offer else came("a", number))
+
+
+def most_declined_it(phase: Phase, is_offer: bool, bench: Recorded) -> None:
+    """A start waits for whose round only the initiator is chosen, which declines it; then others are further on."""
+    number = starts_wait(phase, bench)
+    bench.job.settings.rules = OTHERS
+    bench.hear(asked("a", number, w=bench.w, choice=ChoiceMessage(members=("a",), take=1)))
+    bench.hear(declined("a", number))
+    assert bench.phase is phase
+    bench.hear(offered("c", number + 1, "c") if is_offer else came("c", number + 1, "c"))
+    assert bench.phase is P.IDLE
 
 
 IN_IT = [
@@ -328,6 +346,11 @@ IN_IT = [
     for phase in (P.IDLE, P.MEASURING, P.EXCHANGING)
     for is_offer in (False, True)
     for is_here in (False, True)
+]
+DECLINED = [
+    partial(most_declined_it, phase, is_offer)
+    for phase in (P.MEASURING, P.EXCHANGING)
+    for is_offer in (False, True)
 ]
 
 
@@ -395,6 +418,7 @@ SCRIPTS: list[Callable[[Recorded], None]] = [
     the_next_start_comes_while_the_average_is_measured,
     *LEFT,
     *IN_IT,
+    *DECLINED,
     the_others_go_on_when_most_updates_are_here,
     *AHEAD,
     *COMPARED,
