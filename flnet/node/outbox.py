@@ -292,8 +292,10 @@ class Outbox:
         self._distances.measured(peer, loop.time() - begun)
         try:
             answer = self._json.decode(ProbeReply, reply.body).message
-        except PeerError:
-            return ProbeAnswered(peer, about)  # a node that does not know probes
+        except PeerError as exc:
+            if reply.status < 400:
+                return ProbeFailed(peer, about, str(exc))  # another program answers there
+            return ProbeAnswered(peer, about)  # it refuses, or is a node that does not know probes
         assert isinstance(answer, ProbeReply)
         if reply.signer is not None and answer.key != reply.signer:
             return ProbeFailed(peer, about, OTHER_KEY)

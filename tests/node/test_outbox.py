@@ -16,9 +16,9 @@ from flnet.node.outbox import IN_FLIGHT, MOST_WAITING, PUSH_BYTES, Outbox, goes_
 from flnet.node.peer_infos import Distances
 from flnet.node.round_history import Traffic
 from flnet.params.params import Params, PeerId, TrainerId
-from flnet.protocol.effects import Send
-from flnet.protocol.events import AnnounceReceived, Event, ProbeAnswered, SendFailed
-from flnet.protocol.messages import SAFETENSORS, Accuracy, Message, ModelParams, Packet, StartTraining
+from flnet.protocol.effects import Send, SendProbe
+from flnet.protocol.events import AnnounceReceived, Event, ProbeAnswered, ProbeFailed, SendFailed
+from flnet.protocol.messages import SAFETENSORS, Accuracy, Message, ModelParams, Packet, Probe, StartTraining
 from flnet.wire.transport import Reply, Transport
 from tests.helpers import HYPER, params, peer
 from tests.node.mesh import until
@@ -68,13 +68,14 @@ class Network:
         self.silent = set(silent)
         self.timeout = asyncio.Event()
         self.asked: list[str] = []
+        self.reply = Reply(200, b"{}")
 
     async def send(self, address: str, *_: object) -> Reply:
         self.asked.append(address)
         if address in self.silent:
             await self.timeout.wait()
             raise PeerTimeout("no answer")
-        return Reply(200, b"{}")
+        return self.reply
 
 
 class Sender:
@@ -173,3 +174,21 @@ async def test_a_message_is_encoded_once_when_the_first_receiver_gets_its_turn()
     sender.network.timeout.set()
     await asyncio.gather(*sending)
     assert sender.wire.bodies == 5
+
+
+@pytest.mark.parametrize(
+    ("reply", "is_alive"),
+    [
+        (Reply(404, b"<h1>Not Found</h1>"), True),
+        (Reply(429, b"{}"), True),
+        (Reply(200, b"<h1>It works!</h1>"), False),
+        (Reply(200, b"{}"), False),
+        (Reply(204, b""), False),
+    ],
+)
+async def test_who_answers_a_probe_like_another_program_is_not_there(reply: Reply, is_alive: bool) -> None:
+    sender = Sender([ANSWERS], [])
+    sender.network.reply = reply
+    await sender.outbox.probe(SendProbe(PeerId(f"p{ANSWERS}"), Probe(i_am=peer("me", 1)), 30.0))
+    (event,) = sender.events
+    assert isinstance(event, ProbeAnswered if is_alive else ProbeFailed)
