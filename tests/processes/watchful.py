@@ -2,6 +2,7 @@
 
 For tests of what follows from a peer's silence, or from words that a silent peer is to hear. A peer may take as long to
 answer as usual; it is suspected for five seconds before it counts as dead, however few suspect it.
+That is for a node whose peers are the test's own: on a busy machine, real nodes would be suspected too soon.
 """
 
 from __future__ import annotations

@@ -21,7 +21,6 @@ LOST = ("peer_left", "peer_lost", "peer_replaced", "peer_moved")
 @pytest.fixture
 def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
     with harness(tmp_path_factory.mktemp("exclusion")) as made:
-        made.module = "tests.processes.watchful"
         for _ in range(3):
             made.start()
         made.ready()

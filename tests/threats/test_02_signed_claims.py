@@ -25,7 +25,7 @@ LONG = ["keyed", pytest.param("pinned", marks=pytest.mark.long)]
 
 @pytest.fixture
 def mesh(mode: Mode, tmp_path: Path) -> Iterator[Harness]:
-    with mesh_of(mode, tmp_path, 3, OWN, module="tests.processes.watchful") as made:
+    with mesh_of(mode, tmp_path, 3, OWN) as made:
         yield made
 
 
