@@ -172,6 +172,10 @@ class Gathering:
         unheard = set(peers) - self.updates.keys() - self.declined.keys()
         return unheard if self.chosen is None else unheard & self.chosen
 
+    def not_chosen(self, peers: Collection[PeerId]) -> set[PeerId]:
+        """Those of these peers that do not train in the round, because others are chosen."""
+        return set() if self.chosen is None else set(peers) - self.chosen
+
     @property
     def sits_out(self) -> bool:
         """Whether this node is not among those that train, so that nobody waits for it."""

@@ -3,9 +3,10 @@
 The start of a newer round preempts the open one: the mesh may have left it, or a person elsewhere may not want to wait
 any longer for a node. It may also come from a member that starts one round after the other, and so leads this node from
 round to round alone. So each peer may do this STARTS times; then this node completes a round with the others first.
-After that it follows those again whose updates were in the round, and who started it. A peer that leads this node away
-and never sends an update is followed again only when nothing has opened here for a while, or FORGIVEN_ROUNDS rounds have
-been completed; until then its starts come after those of all others, also of the same number.
+After that it follows those again whose updates were in the round, who started it, or who were not chosen to train in it.
+A peer that leads this node away and never sends an update is followed again only when nothing has opened here for a
+while, or FORGIVEN_ROUNDS rounds have been completed; until then its starts come after those of all others, also of the
+same number.
 """
 
 from __future__ import annotations
@@ -70,13 +71,19 @@ class Preemption:
             self._counted = key
 
     def completed(
-        self, key: RoundKey, contributors: Set[PeerId], unheard: Set[PeerId], peers: Set[PeerId]
+        self,
+        key: RoundKey,
+        contributors: Set[PeerId],
+        unheard: Set[PeerId],
+        peers: Set[PeerId],
+        not_chosen: Set[PeerId] = frozenset(),
     ) -> None:
         """A round was averaged here after it had waited for its updates.
 
         Args:
             contributors: whose updates have come.
             unheard: peers that trained in it, but sent neither an update nor a refusal.
+            not_chosen: peers that did not train in it because others were chosen: nobody can hold that against them.
             peers: all that are reachable.
         """
         self._contributors = (self._contributors | contributors) & peers
@@ -85,7 +92,7 @@ class Preemption:
             return
         if key == self._counted:  # its initiator led astray nobody, and need not train itself
             self._followed[key.initiator] -= 1
-        for peer in self._contributors:
+        for peer in self._contributors | not_chosen:
             del self._followed[peer]
         self._completed, self._counted = self._completed + 1, None
         if self._completed == FORGIVEN_ROUNDS:

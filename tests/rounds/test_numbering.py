@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -39,6 +39,7 @@ from flnet.rounds.numbering import ASKED, ERA, LEAP, REST, RESTED, Question
 from flnet.rounds.participation import Participation
 from flnet.rounds.preemption import FORGIVEN_ROUNDS
 from flnet.rounds.preemption import RESTED as PREEMPTED
+from flnet.rounds.settings import Rules
 from flnet.rounds.steps import Phase
 from tests.helpers import key
 from tests.rounds.helpers import Bench, asked, came, declined, refuses
@@ -616,3 +617,28 @@ def test_the_others_confirm_no_more_than_the_speaker_said() -> None:
     answers(bench, c=END, d=END)
     assert bench.job.number == 5000
     assert bench.job.numbering.confirmed <= 5000
+
+
+class OfTwo(Participation):
+    """Nodes c and d always train, whichever node starts a round."""
+
+    def choice_of(self, members: Collection[PeerId]) -> ChoiceMessage:
+        return ChoiceMessage(members=("c", "d"), take=2)
+
+
+@pytest.mark.parametrize("is_chosen", [False, True])
+def test_who_is_not_chosen_for_a_round_leads_nobody_astray(is_chosen: bool) -> None:
+    bench = led_alone()
+    bench.job.settings.rules = Rules() if is_chosen else Rules(OfTwo())
+    bench.hear(asked("c", 5, choice=None if is_chosen else OfTwo().choice_of(())))
+    if is_chosen:
+        bench.train()
+    for peer in "cd":
+        bench.hear(came(peer, 5, "c"))
+    if is_chosen:
+        bench.hear(TimerFired("forced-averaging:5:c"))
+    bench.average()
+    bench.measure()
+    bench.hear(TimerFired("exchange:5:c"))
+    bench.hear(asked("a", 6))
+    assert bench.job.number == (5 if is_chosen else 6)
