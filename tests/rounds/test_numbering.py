@@ -532,6 +532,7 @@ def test_who_starts_rounds_that_all_complete_need_not_send_updates() -> None:
     bench = at(0)
     for number in range(1, 10):
         bench.hear(asked("a", number))
+        assert (bench.phase, bench.job.number) == (Phase.TRAINING, number)
         bench.hear(declined("a", number))
         completed(bench, number, "a")
         assert (bench.phase, bench.job.number) == (Phase.IDLE, number)
