@@ -40,11 +40,11 @@ from flnet.protocol.events import (
 from flnet.protocol.messages import LAST_ROUND, Accuracy, ChoiceMessage, ModelParams, StartTraining
 from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.adoption import Exchange
-from flnet.rounds.ahead import Ahead
 from flnet.rounds.base import GATHERING, OPEN, BaseRound, Parts
 from flnet.rounds.gathering import Closing, Gathering
 from flnet.rounds.history import RoundRecord, closing_words, contributions_of, names
 from flnet.rounds.model import Start
+from flnet.rounds.numbering import Ahead
 from flnet.rounds.participation import chosen
 from flnet.rounds.series import ENDED, PAUSED, Opening, Word
 from flnet.rounds.staleness import LATE, Late

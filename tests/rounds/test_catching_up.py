@@ -19,8 +19,8 @@ from flnet.protocol.events import (
     TrainingFailed,
 )
 from flnet.protocol.messages import HyperParams, ModelParams, StartTraining
-from flnet.rounds.ahead import BEHIND_SECONDS
 from flnet.rounds.job import PUT_OFF, Job
+from flnet.rounds.numbering import BEHIND_SECONDS
 from flnet.rounds.participation import Participation
 from flnet.rounds.settings import Rules
 from flnet.rounds.steps import Phase
