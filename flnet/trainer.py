@@ -74,8 +74,9 @@ class Method:
     Attributes:
         local: "plain", or "proximal:0.01" for FedProx with that mu. The same on all nodes.
         personal: "none"; "apfl:0.5:0.0001", a second model that is mixed with the common one, with the share that
-            it begins with, the rate at which that share learns and, if a third word is there, the optimiser (sgd,
-            momentum or adam; the trainer's own if absent); or "increment:5", what is added to the common model,
+            it begins with, the rate at which that share learns and, if a third word is there, the optimiser of both
+            models (sgd, momentum or adam; if absent, the trainer's own for the common model and sgd for the second
+            one); or "increment:5", what is added to the common model,
             with the epochs of its own training (those of the round if absent). Each node's own business.
         choice: which model answers: "by-input", "local" or "global".
         controls: whether local steps are corrected by SCAFFOLD's control variates. The same on all nodes.
@@ -107,7 +108,7 @@ class Method:
 
     @property
     def optimiser(self) -> str:
-        """The optimiser of APFL's steps; empty for the trainer's own."""
+        """The optimiser of APFL's steps; empty for the trainer's own, and plain descent of the second model."""
         words = self.personal.split(":")
         return words[3] if len(words) > 3 else ""
 

@@ -1,6 +1,7 @@
 """APFL: a second, personal model next to the common one, and a learnt share by which the two are mixed.
 
-Y. Deng, M. Kamani, M. Mahdavi, "Adaptive Personalized Federated Learning", arXiv 2003.13461, 2020, Algorithm 1.
+Y. Deng, M. Kamani, M. Mahdavi, "Adaptive Personalized Federated Learning", arXiv 2003.13461, 2020, Algorithm 1. The
+second model descends plainly, as printed there, whatever optimiser trains the common one.
 """
 
 from __future__ import annotations
@@ -73,8 +74,9 @@ class Adaptive(TwoModels):
         gradients = opened(self.inner, replace(task, params=start))
         common = {name: np.array(value) for name, value in start.items()}
         own = {name: np.array(value) for name, value in self._own(task.params).items()}
-        rule = self._optimiser or gradients.optimiser
-        descents = [Descent(rule, task.hyper.u) for _ in range(2)]
+        # The second model's gradient has the share as a factor, which Adam would divide out again: plain descent.
+        rules = (self._optimiser or gradients.optimiser, self._optimiser or "sgd")
+        descents = [Descent(rule, task.hyper.u) for rule in rules]
 
         def step(number: int) -> float:
             nonlocal share

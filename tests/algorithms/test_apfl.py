@@ -8,7 +8,7 @@ import pytest
 from flnet.algorithms.apfl import Adaptive, mixed, moved_share
 from flnet.compute.checks import checked_fit, declared
 from flnet.params.params import Params
-from flnet.trainer import Method
+from flnet.trainer import Gradients, Method, Optimiser, Task
 from tests.algorithms.lines import Point, task
 
 
@@ -33,6 +33,17 @@ METHOD = Method(personal="apfl:0.5:0.01:sgd")
 START = {"z": np.array([1.0, 0.0]), "personal/z": np.array([0.0, 2.0]), "personal-share": np.array([0.5])}
 
 
+class Tuned(Point):
+    """A point whose own training descends by some optimiser."""
+
+    optimiser: Optimiser = "sgd"
+
+    def gradients(self, task: Task) -> Gradients:
+        steps = super().gradients(task)
+        steps.optimiser = self.optimiser
+        return steps
+
+
 def node(method: Method = METHOD) -> Adaptive:
     return Adaptive(Point((2.0, 2.0), (1.0, 0.0)), 0, method)
 
@@ -45,6 +56,18 @@ def test_one_step_worked_by_hand() -> None:
     assert fit.params["personal-share"] == pytest.approx([0.505], abs=1e-9)
     assert node().local_model(fit.params)["z"] == pytest.approx([0.582375, 1.13425], abs=1e-9)
     assert fit.metrics["personal_share"] == pytest.approx(0.505, abs=1e-9)
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "momentum", "adam"])
+def test_the_second_model_descends_plainly_whatever_trains_the_common_one(optimiser: Optimiser) -> None:
+    """Deng et al., Algorithm 1, written down here; by Adam the share would make no difference to its path."""
+    for share in (0.05, 0.5, 1.0):
+        point = Tuned((2.0, 2.0), (1.0, 0.0))
+        point.optimiser = optimiser
+        start = {**START, "personal-share": np.array([share])}
+        fit = Adaptive(point, 0, Method(personal=f"apfl:{share}:0")).fit(task(start, epochs=1))
+        slope = share * (share * START["personal/z"] + (1 - share) * START["z"] - point.goal)
+        assert fit.params["personal/z"] == pytest.approx(START["personal/z"] - 0.1 * slope, abs=1e-12)
 
 
 def test_the_common_model_is_trained_as_without_a_second_one() -> None:
