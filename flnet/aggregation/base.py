@@ -14,19 +14,20 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flnet.params.arithmetic import averaged, weighted_mean
+from flnet.params.arithmetic import Rows, buffer_names, middle, weight_names, weighted_mean
 from flnet.params.params import Array, Digest, Params, PeerId, Schema
 from flnet.protocol.events import Weighed
 from flnet.protocol.updates import Update
 from flnet.text import text
 
+NORMAL = 1.4826  # times the median absolute deviation is the standard deviation of a normal distribution
 State = Params | None  # named arrays, kept with the job over restarts; None before the first round
 MERGING = text("merging rule")  # what nodes agree on, by this name
 
@@ -59,12 +60,14 @@ class Merged(NamedTuple):
         weighed: how each update counted, of those that the rule can say something of.
         is_common: whether other nodes that hold the same updates make the same of them; not where this node
             remembers other things than they do, as one that joined them lately.
+        note: what people should know of it, where the rule could not do what its name says; else empty.
     """
 
     params: Params
     state: State = None
     weighed: Mapping[PeerId, Weighed] = {}
     is_common: bool = True
+    note: str = ""
 
 
 class Filtered(NamedTuple):
@@ -125,6 +128,8 @@ class AggregationRule(NamedTuple):
             one of most updates knows that others make something else of them.
         changes_training: whether nodes also train differently under this rule, so that no person can choose or
             leave it while nodes run.
+        least: updates below which it takes their coordinate-wise median, because it would bear no hostile one.
+        ignores_lateness: whether a late update counts as much as the others, because the rule has no weights.
     """
 
     name: str
@@ -132,6 +137,8 @@ class AggregationRule(NamedTuple):
     running: Callable[[State, RoundStart], Running] | None = None
     needs_base: bool = False
     changes_training: bool = False
+    least: int = 1
+    ignores_lateness: bool = False
 
     @property
     def adds_as_they_come(self) -> bool:
@@ -139,9 +146,59 @@ class AggregationRule(NamedTuple):
         return self.running is not None
 
 
+def note_of_lateness(rule: AggregationRule, updates: Iterable[Update]) -> str:
+    """The words for people where late updates counted in full; empty if there were none."""
+    late = [update.peer for update in updates if update.staleness]
+    if not late or not rule.ignores_lateness:
+        return ""
+    return text("late updates count in full under {rule}: {names}", rule.name, ", ".join(sorted(late)[:5]))
+
+
 def counting(updates: Sequence[Update]) -> list[Update]:
     """The updates that were trained on at least one example (rule R4), or all if there are none (rule R5)."""
     return [update for update in updates if update.examples is None or update.examples > 0] or list(updates)
+
+
+_DEVIATIONS = 5.0  # robust ones from the median: how far a buffer may be from those of the others
+_FEWEST = 3
+_PART_OF_MEDIAN = 0.1  # below which no variance counts: near 0 it would blow up what is divided by it
+
+
+def with_bounded_buffers(updates: Sequence[Update], schema: Schema) -> list[Update]:
+    """These updates, each number of a buffer moved to at most five robust deviations from the median of all.
+
+    For rules that choose or weigh updates by their weights: an update that passes may hold anything in its buffers. An
+    array that most updates hold without a negative number is one of variances: they are at least a tenth of the
+    median. Of fewer than three updates nobody can say which one is odd.
+    """
+    names, counted = buffer_names(schema), counting(updates)
+    if len(counted) < _FEWEST or not names:
+        return list(updates)
+    bounded: list[dict[str, Array]] = [{} for _ in updates]
+    for name in names:
+        rows = np.stack([np.ravel(update.params[name]) for update in counted], dtype=np.float64)
+        lowest, highest = _usual_range(rows)
+        for params, update in zip(bounded, updates, strict=True):
+            array = update.params[name]
+            within: NDArray[np.float64] = np.clip(np.ravel(array), lowest, highest, dtype=np.float64)
+            params[name] = within.astype(array.dtype).reshape(array.shape)
+    return [
+        replace(update, params=schema.conform(update.params.merged_with(params)))
+        for update, params in zip(updates, bounded, strict=True)
+    ]
+
+
+def _usual_range(rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The lowest and highest number of each column (updates, numbers) that counts as usual."""
+    with np.errstate(over="ignore"):
+        median = middle(rows.copy()).copy()
+        own = middle(np.abs(rows - median))
+        # Of a few updates, three may agree in one number by chance: what is usual for the array is granted to each.
+        reach = _DEVIATIONS * NORMAL * np.maximum(own, middle(own[:, None].copy()))
+        lowest, highest = median - reach, median + reach
+    if 2 * (rows >= 0).all(axis=1).sum() > len(rows):  # variances
+        lowest = np.maximum(lowest, _PART_OF_MEDIAN * median)
+    return lowest, highest
 
 
 def plain_mean(updates: Sequence[Update], schema: Schema) -> Params:
@@ -274,16 +331,19 @@ def text_of(array: Array) -> str:
 
 
 def flat_type(schema: Schema) -> np.dtype[np.floating]:
-    """float32, or the widest dtype of the averaged arrays."""
-    return np.result_type(np.float32, *(np.dtype(schema.specs[name].dtype) for name in averaged(schema)))
+    """float32, or the widest dtype of the weights."""
+    return np.result_type(np.float32, *(np.dtype(schema.specs[name].dtype) for name in weight_names(schema)))
 
 
 def flat(params: Params, schema: Schema, names: Sequence[str] | None = None) -> NDArray[np.floating]:
-    """A copy of these arrays, or of all averaged ones, as one vector."""
-    vectors = [np.ravel(params[name]) for name in (averaged(schema) if names is None else names)]
+    """A copy of these arrays, or of all weights, as one vector."""
+    vectors = [np.ravel(params[name]) for name in (weight_names(schema) if names is None else names)]
     return np.concatenate(vectors, dtype=flat_type(schema)) if vectors else np.zeros(0, flat_type(schema))
 
 
 def _shape(schema: Schema) -> str:
-    fields = [f"{name}|{spec.shape}|{spec.dtype}|{spec.merge}" for name, spec in sorted(schema.specs.items())]
+    fields = [
+        f"{name}|{spec.shape}|{spec.dtype}|{spec.merge}{'|buffer' * spec.is_buffer}"
+        for name, spec in sorted(schema.specs.items())
+    ]
     return hashlib.sha256("\n".join(fields).encode()).hexdigest()

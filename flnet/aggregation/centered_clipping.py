@@ -19,7 +19,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from flnet.aggregation.base import AggregationRule, Merged, RoundStart, State, counting
+from flnet.aggregation.base import AggregationRule, Merged, RoundStart, State, counting, with_bounded_buffers
 from flnet.aggregation.krum import Squares, squared_distances
 from flnet.params.arithmetic import usual_norm, weighted_mean
 from flnet.protocol.events import Weighed
@@ -46,7 +46,7 @@ def centered_clipping(steps: int = STEPS, radius: float | None = None) -> Aggreg
         )
 
     def merge(state: State, start: RoundStart, updates: Sequence[Update]) -> Merged:
-        counted = counting(updates)
+        counted = with_bounded_buffers(counting(updates), start.schema)
         base = replace(counted[0], params=start.base.select(start.schema.specs))
         squares = squared_distances([base, *counted], start.schema)
         near = [row for row in range(len(squares)) if squares[0, row] < _FARTHEST]
@@ -57,7 +57,9 @@ def centered_clipping(steps: int = STEPS, radius: float | None = None) -> Aggreg
         return Merged(weighted_mean(sets, start.schema.merge), state, weighed)
 
     name = "centered-clipping" if steps == STEPS and radius is None else f"centered-clipping:{steps}"
-    return AggregationRule(name if radius is None else f"{name}:{radius:g}", merge, needs_base=True)
+    return AggregationRule(
+        name if radius is None else f"{name}:{radius:g}", merge, needs_base=True, ignores_lateness=True
+    )
 
 
 def _weights(squares: Squares, count: int, steps: int, radius: float | None) -> list[float]:

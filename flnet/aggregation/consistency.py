@@ -31,6 +31,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from flnet.aggregation.base import (
+    NORMAL,
     AggregationRule,
     Merged,
     Past,
@@ -44,6 +45,7 @@ from flnet.aggregation.base import (
     noted,
     past_of,
     text_of,
+    with_bounded_buffers,
 )
 from flnet.aggregation.forecast import Known, Moves, moved, pairs_kept, seen
 from flnet.aggregation.screening import shortened
@@ -59,7 +61,6 @@ Kind = Literal["mad", "rows", "bounded", "raw", "shares", "ratio"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Scores = Mapping[PeerId, float]
 _DECIMALS = 9
-_NORMAL = 1.4826  # times the median absolute deviation is the standard deviation of a normal distribution
 _LEAST_SPREAD = 0.05  # of the median: honest updates may lie that close together
 _USUAL = 2.0  # deviations that cost nothing
 _STEEPNESS = 5.0  # of the ratio to the median
@@ -95,7 +96,7 @@ def weights(scores: Scores, kind: Kind) -> dict[PeerId, float]:
 
 def _mad(scores: Scores) -> Scores:
     middle = median(scores.values())
-    spread = _NORMAL * median(abs(score - middle) for score in scores.values())
+    spread = NORMAL * median(abs(score - middle) for score in scores.values())
     spread = max(spread, _LEAST_SPREAD * middle)
     return {peer: max(0.0, _divided(score - middle, spread) - _USUAL) for peer, score in scores.items()}
 
@@ -161,7 +162,7 @@ def consistency(kind: Kind = "mad", window: int | None = None, mix: float = 0.0)
     def merge(state: State, start: RoundStart, updates: Sequence[Update]) -> Merged:
         reach = max(rounds, pairs_kept(start.schema) + 2)
         memory = _read(state, past_of(state, f"{name} {_LAYOUT}", start, reach))
-        counted = counting(updates)
+        counted = with_bounded_buffers(counting(updates), start.schema)
         after, row = _observed(memory, start, counted, rounds)
         is_scored = len(counted) >= _FEWEST and memory.past.merges >= _WARM_UP and bool(row)
         trust, by_share = (

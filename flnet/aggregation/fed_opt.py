@@ -31,7 +31,7 @@ from flnet.aggregation.base import (
     noted,
     past_of,
 )
-from flnet.params.arithmetic import BLOCK, averaged, weighted_mean
+from flnet.params.arithmetic import BLOCK, weight_names, weighted_mean
 from flnet.params.params import Array, Params
 from flnet.protocol.events import Weighed
 from flnet.protocol.updates import Update
@@ -118,14 +118,14 @@ def _moments(state: State, start: RoundStart, second: float) -> tuple[Array, Arr
     """Copies of the remembered moments, or initial ones; the second is empty if the step has none."""
     if state is not None:
         return state[_FIRST].copy(), state[_SECOND].copy()
-    size = sum(math.prod(start.schema.specs[name].shape) for name in averaged(start.schema))
+    size = sum(math.prod(start.schema.specs[name].shape) for name in weight_names(start.schema))
     kind = flat_type(start.schema)
     return np.zeros(size, kind), np.full(size if second else 0, second, kind)
 
 
 def _stepped(step: Step, start: RoundStart, mean: Params, moments: tuple[Array, Array]) -> dict[str, Array]:
     stepped, at = {}, 0
-    for name in averaged(start.schema):
+    for name in weight_names(start.schema):
         base, target = np.ravel(start.base[name]), np.ravel(mean[name])
         flat = np.empty(target.size, target.dtype)
         for begin in range(0, target.size, BLOCK):

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from flnet.aggregation.base import flat_type
-from flnet.params.arithmetic import BLOCK, Total, averaged, fsum
+from flnet.params.arithmetic import BLOCK, Total, fsum, weight_names
 from flnet.params.params import Array, PeerId, Schema
 from flnet.params.quantization import StoredVector, room_for
 from flnet.protocol.updates import Update
@@ -298,7 +298,7 @@ def _stretches(schema: Schema) -> Iterator[tuple[int, list[tuple[str, slice]]]]:
     """The blocks of the flat vector: the start of each, and the parts of arrays that it consists of."""
     start, filled = 0, 0
     parts: list[tuple[str, slice]] = []
-    for name in averaged(schema):
+    for name in weight_names(schema):
         size, at = math.prod(schema.specs[name].shape), 0
         while at < size:
             stop = min(size, at + BLOCK - filled)
@@ -329,4 +329,4 @@ def _working_type(schema: Schema) -> np.dtype[np.floating]:
 
 
 def _numbers(schema: Schema) -> int:
-    return sum(math.prod(schema.specs[name].shape) for name in averaged(schema))
+    return sum(math.prod(schema.specs[name].shape) for name in weight_names(schema))

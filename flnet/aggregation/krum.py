@@ -1,13 +1,14 @@
 """Krum, Multi-Krum and Bulyan: the updates that are nearest to most others.
 
 Krum and Multi-Krum: Blanchard, El Mhamdi, Guerraoui, Stainer, "Machine Learning with Adversaries: Byzantine Tolerant
-Gradient Descent" (2017), sections 4 and 6. The guarantee needs n >= 2 f + 3 updates, at most f of them hostile; with
-fewer updates the rule is the same, without the guarantee.
+Gradient Descent" (2017), sections 4 and 6. The guarantee needs n >= 2 f + 3 updates, at most f of them hostile; of
+fewer, the coordinate-wise median is taken.
 
 Bulyan: El Mhamdi, Guerraoui, Rouault, "The Hidden Vulnerability of Distributed Learning in Byzantium" (2018), section
 4. A hostile update that is near to all others as a whole can be far from them in a few numbers. Of n updates, Krum
 chooses n - 2 f one after another, each among those that are left. Then each number is the mean of the n - 4 f chosen
-numbers nearest to their median. The guarantee needs n >= 4 f + 3; with fewer updates, f is as large as n allows.
+numbers nearest to their median. The guarantee needs n >= 4 f + 3; of fewer,
+the coordinate-wise median is taken.
 """
 
 from __future__ import annotations
@@ -17,8 +18,18 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from flnet.aggregation.base import AggregationRule, Merged, RoundStart, State, counting, mean_of_sorted, plain_mean
-from flnet.params.arithmetic import Rows, blockwise, distance, fsum, sort_columns
+from flnet.aggregation.base import (
+    AggregationRule,
+    Merged,
+    RoundStart,
+    State,
+    counting,
+    mean_of_sorted,
+    plain_mean,
+    with_bounded_buffers,
+)
+from flnet.aggregation.median import median_of_too_few
+from flnet.params.arithmetic import Rows, blockwise, distance, fsum, middle
 from flnet.params.blob import Memory, fresh
 from flnet.params.params import PeerId, Schema
 from flnet.protocol.events import Weighed
@@ -57,9 +68,6 @@ def best_first(squares: Squares, hostile: int, among: Sequence[int]) -> list[int
     return [among[place] for place in sorted(range(len(among)), key=lambda place: scores[place])]
 
 
-FEWEST = 3  # updates: of two, neither is nearer to the other one
-
-
 def krum(hostile: int = 1) -> AggregationRule:
     """Krum: the one update that is nearest to the others.
 
@@ -81,14 +89,17 @@ def multi_krum(hostile: int = 1, kept: int | None = None) -> AggregationRule:
 
 
 def _nearest(name: str, hostile: int, how_many: Callable[[int], int]) -> AggregationRule:
-    def merge(state: State, start: RoundStart, updates: Sequence[Update]) -> Merged:
-        counted = counting(updates)
-        if len(counted) >= FEWEST:
-            order = best_first(squared_distances(counted, start.schema), hostile, range(len(counted)))
-            counted = [counted[row] for row in sorted(order[: how_many(len(counted))])]
-        return Merged(plain_mean(counted, start.schema), state, _weighed(updates, counted))
+    least = 2 * hostile + 3
 
-    return AggregationRule(name, merge)
+    def merge(state: State, start: RoundStart, updates: Sequence[Update]) -> Merged:
+        counted = with_bounded_buffers(counting(updates), start.schema)
+        if len(counted) < least:
+            return median_of_too_few(name, least, start, counted)._replace(state=state)
+        order = best_first(squared_distances(counted, start.schema), hostile, range(len(counted)))
+        chosen = [counted[row] for row in sorted(order[: how_many(len(counted))])]
+        return Merged(plain_mean(chosen, start.schema), state, _weighed(updates, chosen))
+
+    return AggregationRule(name, merge, least=least, ignores_lateness=True)
 
 
 def _weighed(updates: Sequence[Update], chosen: Sequence[Update]) -> Mapping[PeerId, Weighed]:
@@ -104,16 +115,19 @@ def bulyan(hostile: int = 1, memory: Memory = fresh) -> AggregationRule:
         memory: where the memory for averages comes from.
     """
 
+    name, least = f"bulyan:{hostile}", 4 * hostile + 3
+
     def merge(state: State, start: RoundStart, updates: Sequence[Update]) -> Merged:
         counted = counting(updates)
-        borne = max(0, min(hostile, (len(counted) - 3) // 4))
-        rows = _chosen(squared_distances(counted, start.schema), borne) if borne else list(range(len(counted)))
-        kept = len(rows) - 2 * borne
+        if len(counted) < least:
+            return median_of_too_few(name, least, start, counted, memory)._replace(state=state)
+        rows = _chosen(squared_distances(counted, start.schema), hostile) if hostile else [*range(len(counted))]
+        kept = len(rows) - 2 * hostile
         sets = [counted[row].params for row in sorted(rows)]
         params = blockwise(start.schema.specs, sets, lambda numbers: around_median(numbers, kept), memory)
         return Merged(params, state)
 
-    return AggregationRule(f"bulyan:{hostile}", merge)
+    return AggregationRule(name, merge, least=least, ignores_lateness=True)
 
 
 def around_median(rows: Rows, kept: int) -> NDArray[np.float64]:
@@ -122,17 +136,13 @@ def around_median(rows: Rows, kept: int) -> NDArray[np.float64]:
     Args:
         rows: (updates, numbers), sorted in place.
     """
-    sort_columns(rows)
-    count = len(rows)
-    middle = rows[(count - 1) // 2] * 0.5 + rows[count // 2] * 0.5
-    # The nearest ones lie side by side: of all runs of this length, the one whose far end is the least far.
-    result, reach = np.empty(rows.shape[1]), np.full(rows.shape[1], np.inf)
-    for start in range(count - kept + 1):
-        run = rows[start : start + kept]
+    around, count = middle(rows).copy(), len(rows)
+    # The nearest ones lie side by side: the run moves up while the number above it is nearer than its lowest one.
+    result = mean_of_sorted(rows[:kept])
+    for start in range(1, count - kept + 1):
         with np.errstate(over="ignore"):
-            far = np.maximum(middle - run[0], run[-1] - middle)
-        np.copyto(result, mean_of_sorted(run), where=(far < reach) | (start == 0))
-        np.minimum(reach, far, out=reach)
+            is_nearer = rows[start + kept - 1] - around < around - rows[start - 1]
+        np.copyto(result, mean_of_sorted(rows[start : start + kept]), where=is_nearer)
     return result
 
 

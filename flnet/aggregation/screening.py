@@ -9,24 +9,50 @@ so nodes that hold the same updates decide alike and get averages with the same 
 with a given norm. Without one it uses the median norm of the round, which fewer than half of the updates can move only
 within the range of the others.
 
-`cosine` drops updates that point away from the coordinate-wise median of all changes. An update with a flipped sign is
-as long as an honest one and as steady, so neither clipping nor a forecast detects it; its direction does. Honest nodes
-with very different data still point into the same half-space as the median. Fung, Yoon, Beschastnikh, "The Limitations
-of Federated Learning in Sybil Settings" (2020) compare directions of updates with each other; Yin et al. (2018) have the
-median.
+`cosine` drops updates that point away from the coordinate-wise median of the other changes. An update with a flipped sign
+is as long as an honest one and as steady, so neither clipping nor a forecast detects it; its direction does. A median
+that holds the update itself points towards it: of five updates a flipped one would pass while honest ones agree by a
+cosine below 0.2. Honest nodes with very different data still point into the same half-space as the median of the others.
+Fung, Yoon, Beschastnikh, "The Limitations of Federated Learning in Sybil Settings" (2020) compare directions of updates
+with each other; Yin et al. (2018) have the median.
+
+Distances and directions are those of weights. Buffers, such as the running means of a batch normalisation, are most of
+what changes in the first rounds, and say nothing of what was learnt: they have the same bound by themselves, and what
+passes a filter has its buffers moved to the usual range (`flnet.aggregation.base.with_bounded_buffers`).
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from flnet.aggregation.base import AggregationRule, Filter, Filtered, Merged, RoundStart, State, counting
-from flnet.params.arithmetic import Total, blocks, clipped, distance, distances, longest, sort_columns, usual_norm
+from flnet.aggregation.base import (
+    AggregationRule,
+    Filter,
+    Filtered,
+    Merged,
+    RoundStart,
+    State,
+    counting,
+    with_bounded_buffers,
+)
+from flnet.params.arithmetic import (
+    Block,
+    Rows,
+    Total,
+    blocks,
+    buffer_names,
+    clipped,
+    distance,
+    distances,
+    longest,
+    sort_columns,
+    usual_norm,
+)
 from flnet.params.params import Digest, Params, PeerId, Schema
 from flnet.protocol.events import Weighed
 from flnet.protocol.updates import Update
@@ -47,7 +73,7 @@ def composed(filters: Sequence[Filter], rule: AggregationRule) -> AggregationRul
         for each in filters:
             left, measured = each.apply(start, left)
             weighed |= measured
-        merged = rule.merge(state, start, left)
+        merged = rule.merge(state, start, with_bounded_buffers(left, start.schema))
         return merged._replace(weighed=_together(weighed, merged.weighed, {update.peer for update in left}))
 
     name = ",".join([*(each.name for each in filters), rule.name])
@@ -108,10 +134,16 @@ def shortened(start: RoundStart, updates: Sequence[Update], most: float | None =
     ]
 
 
-def cosine() -> Filter:
-    """A filter that drops updates whose cosine to the coordinate-wise median of all changes is not above 0.
+_FEWEST_OTHERS = (
+    3  # changes for a median: of two it is the mean, which one flipped change turns away from honest ones
+)
 
-    Of fewer than three nothing is left out; nor is it where that would leave none.
+
+def cosine() -> Filter:
+    """A filter that drops updates whose cosine to the coordinate-wise median of the other changes is not above 0.
+
+    Of three updates, the median of all three takes the place of that of the other two. Of fewer nothing is left out;
+    nor is it where that would leave none.
     """
 
     def apply(start: RoundStart, updates: Sequence[Update]) -> Filtered:
@@ -130,29 +162,47 @@ def cosine() -> Filter:
 
 
 def cosines(start: RoundStart, updates: Sequence[Update]) -> Mapping[PeerId, float | None]:
-    """The cosine of each update's change and the coordinate-wise median of all changes.
+    """The cosine of each update's change and the coordinate-wise median of the other changes.
 
-    In [-1, 1], 0 of changes too large to be computed with; None of one that changed nothing, and of all where the
-    median changed nothing.
+    Of fewer than four updates, the median of all changes takes its place. In [-1, 1], 0 of changes too large to be
+    computed with; None of one that changed nothing, and where the median changed nothing.
     """
     most = longest(start.schema)
-    squares, products = [Total(most) for _ in updates], [Total(most) for _ in updates]
-    of_median = Total(most)
+    squares, products, others = ([Total(most) for _ in updates] for _ in range(3))
     with np.errstate(over="ignore", invalid="ignore"):
         for base, *heres in blocks(start.schema, (start.base, *(update.params for update in updates))):
             rows = np.stack([np.subtract(here, base, dtype=np.float64) for here in heres])
-            ordered = rows.copy()
-            sort_columns(ordered)
-            lower, upper = ordered[(len(rows) - 1) // 2], ordered[len(rows) // 2]
-            median = lower if len(rows) % 2 else lower * 0.5 + upper * 0.5
-            of_median.add(median * median)
-            for row, square, product in zip(rows, squares, products, strict=True):
-                product.add(row * median)
+            for row, median, square, product, other in zip(
+                rows, _medians(rows), squares, products, others, strict=True
+            ):
                 square.add(row * row)
+                product.add(row * median)
+                other.add(median * median)
     return {
-        update.peer: _cosine(product.value, square.value, of_median.value)
-        for update, product, square in zip(updates, products, squares, strict=True)
+        update.peer: _cosine(product.value, square.value, other.value)
+        for update, product, square, other in zip(updates, products, squares, others, strict=True)
     }
+
+
+def _medians(rows: Rows) -> Iterator[Block]:
+    """For each row the coordinate-wise median of the other rows; of fewer than four rows, that of all.
+
+    One sorting serves all: where the row's own number is taken out of a sorted column, the middle moves by one place.
+    """
+    count, ordered = len(rows), rows.copy()
+    sort_columns(ordered)
+    low, high = ordered[(count - 1) // 2], ordered[count // 2]
+    if count <= _FEWEST_OTHERS:
+        median = low if count % 2 else low * 0.5 + high * 0.5
+        yield from (median for _ in rows)
+        return
+    if count % 2 == 0:
+        yield from (np.where(row <= low, high, low) for row in rows)
+        return
+    below, above = ordered[count // 2 - 1] * 0.5, ordered[count // 2 + 1] * 0.5
+    for row in rows:
+        lower = np.where(row < low, low * 0.5, below)
+        yield lower + np.where(row > low, low * 0.5, above)
 
 
 def _cosine(product: float, square: float, other: float) -> float | None:
@@ -165,7 +215,9 @@ def _cosine(product: float, square: float, other: float) -> float | None:
 
 
 def _reason(angle: float | None) -> str:
-    return text("its change points away from the median of all changes, with a cosine of {cosine}", f"{angle:.2f}")
+    return text(
+        "its change points away from the median of the other changes, with a cosine of {cosine}", f"{angle:.2f}"
+    )
 
 
 Merge = Callable[[Sequence[Update]], Params]  # how updates of one round become one model
@@ -216,6 +268,7 @@ class Screening:
         measure: takes the distances; one that remembers them where many nodes in one process screen the same.
         """
         self.distances: dict[PeerId, float] = {}
+        self._buffers, self._of_buffers = buffer_names(schema), dict[PeerId, float]()
         self._bounds, self._base, self._schema = bounds, base, schema
         self._measure = measure
         self._needs_base = needs_base or bool(bounds.ratio or bounds.clip)
@@ -228,7 +281,8 @@ class Screening:
 
     def refused(self) -> Mapping[PeerId, str]:
         """The peers whose updates do not count, with the reason."""
-        return {**too_far(self.distances, self._bounds.ratio), **self._unlike}
+        buffers = too_far(self._of_buffers, self._bounds.ratio, of_buffers=True)
+        return {**buffers, **too_far(self.distances, self._bounds.ratio), **self._unlike}
 
     def weighed(self, by_rule: Mapping[PeerId, Weighed]) -> Mapping[PeerId, Weighed]:
         """The rule's view of each update, with its distance and the reason if it does not count."""
@@ -258,6 +312,8 @@ class Screening:
     def _taken(self, update: Update) -> Update:
         moved = self._measure(self._base, update.params, self._schema)
         self.distances[update.peer], self._bases[update.peer] = moved, update.base
+        if self._buffers:
+            self._of_buffers[update.peer] = distance(self._base, update.params, self._schema, self._buffers)
         stated = update.contribution
         if stated is not None and stated.is_signed and stated.digest != update.params.digest:
             self._unlike[update.peer] = text("its parameters are not those that it signed for")
@@ -266,7 +322,7 @@ class Screening:
         return replace(update, params=clipped(self._base, update.params, self._schema, self._bounds.clip, moved))
 
 
-def too_far(distances: Mapping[PeerId, float], ratio: float) -> Mapping[PeerId, str]:
+def too_far(distances: Mapping[PeerId, float], ratio: float, of_buffers: bool = False) -> Mapping[PeerId, str]:
     """The peers whose update moved more than `ratio` times the median of those that moved, with the reason.
 
     Of an even number the lower of the two in the middle counts: so fewer than half can neither raise nor lower it
@@ -275,16 +331,21 @@ def too_far(distances: Mapping[PeerId, float], ratio: float) -> Mapping[PeerId, 
     if ratio <= 0 or sum(moved > 0 for moved in distances.values()) < FEWEST:
         return {}
     usual = usual_norm(distances.values())
-    return {
-        peer: text(
-            "it moved {moved} from the base of the round, more than {ratio} times the median of {usual}",
-            f"{moved:.3g}",
-            f"{ratio:g}",
-            f"{usual:.3g}",
+    far = {peer: moved for peer, moved in sorted(distances.items()) if moved > usual * ratio}
+    return {peer: _far_words(moved, ratio, usual, of_buffers=of_buffers) for peer, moved in far.items()}
+
+
+def _far_words(*figures: float, of_buffers: bool) -> str:
+    numbers = [f"{figure:.3g}" for figure in figures]
+    if of_buffers:
+        return text(
+            "its running statistics moved {moved} from the base of the round, more than {ratio} times the median of "
+            "{usual}",
+            *numbers,
         )
-        for peer, moved in sorted(distances.items())
-        if moved > usual * ratio
-    }
+    return text(
+        "it moved {moved} from the base of the round, more than {ratio} times the median of {usual}", *numbers
+    )
 
 
 def common_base(bases: Iterable[Digest | None]) -> Digest | None:

@@ -14,6 +14,7 @@ narrow, whatever the weight of the update.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 from math import fsum
 
 import numpy as np
@@ -28,6 +29,7 @@ from flnet.aggregation.base import (
     counting,
     mean_of_sorted,
 )
+from flnet.aggregation.median import median_of_too_few
 from flnet.params.arithmetic import Rows, blockwise, sort_columns
 from flnet.params.blob import Memory, fresh
 from flnet.params.params import Array, Params, ParamSpec
@@ -41,7 +43,8 @@ def trimmed_mean(part: float = DEFAULT_PART, memory: Memory = fresh) -> Aggregat
     """The trimmed mean: the mean of each number without its largest and smallest values.
 
     Args:
-        part: of the updates that is left out at each end, rounded down; 0 <= part < 0.5.
+        part: of the updates that is left out at each end, rounded down; 0 <= part < 0.5. Of so few that none would
+            be left out, the median is taken.
         memory: where the memory for averages comes from.
 
     Raises:
@@ -50,13 +53,17 @@ def trimmed_mean(part: float = DEFAULT_PART, memory: Memory = fresh) -> Aggregat
     if not 0 <= part < 0.5:
         raise ValueError(f"expected the part that is left out at each end, at least 0 and below 0.5; got {part:g}")
 
+    name = f"trimmed-mean:{part:g}"
+    least = next(number for number in count(1) if int(part * number)) if part else 1
+
     def merge(state: State, start: RoundStart, updates: Sequence[Update]) -> Merged:
-        sets = [update.params for update in counting(updates)]
-        cut = int(part * len(sets))
+        counted = counting(updates)
+        if len(counted) < least:
+            return median_of_too_few(name, least, start, counted, memory)._replace(state=state)
+        sets, cut = [update.params for update in counted], int(part * len(counted))
         return Merged(blockwise(start.schema.specs, sets, lambda rows: _trimmed(rows, cut), memory), state)
 
-    name = f"trimmed-mean:{part:g}"
-    return AggregationRule(name, merge)
+    return AggregationRule(name, merge, least=least, ignores_lateness=True)
 
 
 def _trimmed(rows: Rows, cut: int) -> NDArray[np.float64]:

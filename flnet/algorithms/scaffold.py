@@ -36,7 +36,7 @@ from flnet.aggregation.base import (
     text_of,
 )
 from flnet.algorithms.wrapper import Descent, Model, Wrapped, drawn, no_clash, opened, walked
-from flnet.params.arithmetic import BLOCK, averaged, weighted_mean
+from flnet.params.arithmetic import BLOCK, weight_names, weighted_mean
 from flnet.params.params import Array, MergeRule, Params, PeerId, Schema
 from flnet.protocol.events import Weighed
 from flnet.protocol.updates import Update
@@ -77,7 +77,7 @@ def scaffold(rate: float = 1.0, by_size: bool = False) -> AggregationRule:
         weighed = {update.peer: Weighed(shares.get(update.peer, 0.0)) for update in updates}
         return Merged(params, _written(table, unsure, name, start, params), weighed, not unsure)
 
-    return AggregationRule(name, merge, needs_base=rate != 1, changes_training=True)
+    return AggregationRule(name, merge, needs_base=rate != 1, changes_training=True, ignores_lateness=not by_size)
 
 
 def _mean(updates: Sequence[Update], counted: Mapping[PeerId, float], start: RoundStart, rate: float) -> Params:
@@ -88,7 +88,7 @@ def _mean(updates: Sequence[Update], counted: Mapping[PeerId, float], start: Rou
     if rate == 1:
         return mean
     return mean.merged_with(
-        {name: _stepped(start.base[name], mean[name], rate) for name in averaged(start.schema)}
+        {name: _stepped(start.base[name], mean[name], rate) for name in weight_names(start.schema)}
     )
 
 

@@ -54,7 +54,12 @@ def command(address: str, as_json: bool, every: bool) -> None:
         click.echo(f"two mesh keys are accepted; the second one was last used by {names}")
     jobs = info.get("jobsInfo", [])
     print_table(jobs_table(jobs))
-    for line in (*version_lines(jobs), *plan_lines(jobs), *merging_lines(jobs), *figure_lines(jobs, every)):
+    for line in (
+        *version_lines(jobs),
+        *plan_lines(jobs),
+        *merging_lines(jobs, 1 + here.count("alive")),
+        *figure_lines(jobs, every),
+    ):
         click.echo(line)
 
 
@@ -98,13 +103,17 @@ def plan_lines(jobs: list[View]) -> list[str]:
     return lines
 
 
-def merging_lines(jobs: list[View]) -> list[str]:
-    """A line per job with another rule than the usual one, and one per node whose updates count little."""
+def merging_lines(jobs: list[View], nodes: int) -> list[str]:
+    """A line per job with another rule than the usual one, and one per node whose updates count little.
+
+    Args:
+        nodes: of the mesh that are here, this one among them.
+    """
     lines = []
     for job in jobs:
         name, rule = printable(job.get("trainer_id")), job.get("merging_rule")
         if rule and rule != USUAL:
-            lines.append(f"{name} aggregates by {printable(rule)}")
+            lines.append(f"{name} aggregates by {printable(rule)}{_too_few(job, nodes)}")
         for row in job.get("counts_little") or []:
             why = f"left out: {row['reason']}" if row.get("reason") else f"weight {share(row.get('weight'))}"
             fair = (
@@ -113,6 +122,14 @@ def merging_lines(jobs: list[View]) -> list[str]:
             words = f"{name}: updates of {printable(row.get('peer'))} count little"
             lines.append(f"{words} since round {printable(row.get('since'))} ({printable(why)}{fair})")
     return lines
+
+
+def _too_few(job: View, nodes: int) -> str:
+    """What a rule does that needs more updates than there are nodes; empty if it needs no more."""
+    least = job.get("rule_needs")
+    if not isinstance(least, int) or nodes >= least:
+        return ""
+    return f", which needs {least} updates; nodes in the mesh: {nodes}; the coordinate-wise median is taken"
 
 
 def version_lines(jobs: list[View]) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 import sysconfig
 import traceback
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,7 @@ from flnet.text import text
 from flnet.trainer import DataInfo, Fit, Score, Trainer
 
 _LONGEST_AGREED = 1500  # characters a key
+_BUFFERS = {"running_mean", "running_var", "num_batches_tracked", "moving_mean", "moving_variance"}
 _WIDEST = 8  # bytes a number: what the wire and the files can hold
 
 
@@ -155,11 +157,11 @@ def declared(trainer: Trainer, name: str, params: Params) -> Declaration:
             )
         )
     shared = tuple(params) if trainer.shared is None else tuple(trainer.shared)
-    unknown = sorted({*shared, *trainer.merge} - set(params))
+    unknown = sorted({*shared, *trainer.merge, *trainer.buffers} - set(params))
     if unknown:
         raise TrainerError(
             text(
-                "trainer {name} declares {names} shared or merged; it has {known}",
+                "trainer {name} declares {names} shared, merged or buffers; it has {known}",
                 name,
                 ", ".join(unknown),
                 ", ".join(params),
@@ -179,7 +181,13 @@ def declared(trainer: Trainer, name: str, params: Params) -> Declaration:
     agreed = _as_agreement(trainer.agreement, name)
     label, offers = trainer.label or name, offered(trainer, name)
     words = (_as_data(info), agreed, offers, bool(trainer.personalises), trainer.turn, _merging(trainer, name))
-    return Declaration(label, trainer.defaults, threshold, shared, merge, *words, _limits(trainer, name))
+    buffers = tuple(key for key in trainer.buffers or _usual_buffers(params) if key in shared)
+    return Declaration(label, trainer.defaults, threshold, shared, merge, *words, _limits(trainer, name), buffers)
+
+
+def _usual_buffers(params: Params) -> tuple[str, ...]:
+    """The arrays that PyTorch and Keras name as statistics of a batch normalisation."""
+    return tuple(name for name in params if re.split("[./]", name)[-1] in _BUFFERS)
 
 
 def _limits(trainer: Trainer, name: str) -> dict[str, float]:

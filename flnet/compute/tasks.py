@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from flnet.aggregation.base import AggregationRule, Merged, RoundStart, Running
+from flnet.aggregation.base import AggregationRule, Merged, RoundStart, Running, note_of_lateness
 from flnet.aggregation.screening import USUAL, Bounds, Merge, Screening, remerge
 from flnet.algorithms.registry import parse_rule
 from flnet.compute.queue import ComputeQueue
@@ -35,7 +35,7 @@ from flnet.protocol.events import (
 from flnet.protocol.updates import Contribution, RoundKey, Update
 from flnet.rounds.base import AnyJob
 from flnet.security.signatures import NodeKey
-from flnet.text import text
+from flnet.text import joined, text
 from flnet.trainer import Fit
 
 _ARITHMETIC = (FlnetError, ArithmeticError, ValueError, MemoryError)
@@ -170,7 +170,13 @@ class ComputeTasks:
                 return AveragingFailed(effect.key, f"{type(exc).__name__}: {exc}")
             seconds = time.monotonic() - started
             is_common = screening.is_common and merged.is_common
-            verdict = (screening.refused(), is_common, screening.weighed(merged.weighed), merged.state)
+            verdict = (
+                screening.refused(),
+                is_common,
+                screening.weighed(merged.weighed),
+                merged.state,
+                merged.note,
+            )
             return Averaged(effect.key, merged.params, seconds, *verdict)
 
     async def evaluate(self, trainer: TrainerId, effect: Evaluate) -> Event:
@@ -215,7 +221,10 @@ class ComputeTasks:
             merged = open_sum.running.result()
         else:
             remembered = self._job_of(trainer).held.remembered
-            merged = self._rule(trainer).merge(remembered, self._start(trainer, effect.key), counting)
+            rule = self._rule(trainer)
+            merged = rule.merge(remembered, self._start(trainer, effect.key), counting)
+            notes = filter(None, (merged.note, note_of_lateness(rule, counting)))
+            merged = merged._replace(note=joined([*notes]))
         merged = merged._replace(params=self._schema(trainer).conform(merged.params))
         for result in (merged.params, merged.state):
             assert result is None or result.digest  # computed here, where it does not hold up the event loop

@@ -292,6 +292,16 @@ def sort_columns(rows: Rows) -> None:
         rows[upper] = smaller
 
 
+def middle(rows: Rows) -> NDArray[np.float64]:
+    """The median of every column; `rows` (updates, numbers) are sorted in place."""
+    sort_columns(rows)
+    upper = len(rows) // 2
+    middle: NDArray[np.float64] = rows[upper]
+    if len(rows) % 2 == 0:
+        middle = rows[upper - 1] * 0.5 + middle * 0.5  # halved first: a sum could overflow
+    return middle
+
+
 @cache
 def _comparisons(count: int) -> tuple[tuple[int, int], ...]:
     """Batcher's merge exchange (Knuth, "The Art of Computer Programming", 5.2.2, Algorithm M)."""
@@ -366,34 +376,48 @@ def fsum(numbers: Iterable[float]) -> float:
         return math.inf
 
 
-def averaged(schema: Schema) -> list[str]:
-    """The names of the arrays that are averaged, in the order in which the vector holds them."""
-    return sorted(name for name, spec in schema.specs.items() if is_mean(spec))
+def weight_names(schema: Schema) -> list[str]:
+    """The names of the averaged arrays that training steps, in the order in which the vector holds them.
+
+    Buffers, such as running means, are none: how far they move says nothing of what was learnt, and they would be most
+    of a distance.
+    """
+    return sorted(name for name, spec in schema.specs.items() if is_mean(spec) and not spec.is_buffer)
 
 
-def longest(schema: Schema) -> int:
-    """How many numbers the longest of the averaged arrays holds."""
-    return max((math.prod(schema.specs[name].shape) for name in averaged(schema)), default=0)
+def buffer_names(schema: Schema) -> list[str]:
+    """The names of the averaged arrays that training sets without gradients, in order."""
+    return sorted(name for name, spec in schema.specs.items() if is_mean(spec) and spec.is_buffer)
 
 
-def blocks(schema: Schema, sets: Sequence[Mapping[str, Array]]) -> Iterator[list[Array]]:
-    """The blocks of all averaged arrays: for each block, one flat view per set."""
-    for name in averaged(schema):
+def longest(schema: Schema, names: Sequence[str] | None = None) -> int:
+    """How many numbers the longest of these arrays holds, by default of the weights."""
+    names = weight_names(schema) if names is None else names
+    return max((math.prod(schema.specs[name].shape) for name in names), default=0)
+
+
+def blocks(
+    schema: Schema, sets: Sequence[Mapping[str, Array]], names: Sequence[str] | None = None
+) -> Iterator[list[Array]]:
+    """The blocks of these arrays, by default of the weights: for each block, one flat view per set."""
+    for name in weight_names(schema) if names is None else names:
         rows = [np.ravel(params[name]) for params in sets]
         for start in range(0, math.prod(schema.specs[name].shape), BLOCK):
             yield [row[start : start + BLOCK] for row in rows]
 
 
-def distance(base: Mapping[str, Array], params: Mapping[str, Array], schema: Schema) -> float:
-    """The L2 norm of params - base over all arrays that are averaged; infinite if it is too large to be computed.
+def distance(
+    base: Mapping[str, Array], params: Mapping[str, Array], schema: Schema, names: Sequence[str] | None = None
+) -> float:
+    """The L2 norm of params - base over these arrays, by default the weights; infinite if too large to be computed.
 
     Squares of float32 arrays are taken in float32 and summed in float64: six digits, which is far more than a
     comparison with a median needs.
     """
-    most = longest(schema)
+    most = longest(schema, names)
     total, room = Total(most), np.empty(min(BLOCK, most))
     with np.errstate(over="ignore", invalid="ignore"):
-        for base_block, block in blocks(schema, (base, params)):
+        for base_block, block in blocks(schema, (base, params), names):
             exact = np.result_type(block, np.float32)
             moved = room.view(exact)[: block.size]
             np.subtract(block, base_block, out=moved, dtype=exact)
@@ -407,7 +431,7 @@ def clipped(
 ) -> Params:
     """Parameters no farther than about `most` from the base, in the same direction.
 
-    What is not averaged stays as it is. Rounding to the dtype of an array may leave them a little beyond; who
+    What is not a weight stays as it is. Rounding to the dtype of an array may leave them a little beyond; who
     clips them again shortens them again, everywhere alike.
 
     Args:
@@ -418,7 +442,7 @@ def clipped(
     if not moved > most:
         return params
     factor = most / moved if math.isfinite(moved) else 0.0
-    shorter = {name: _shortened(base[name], params[name], factor) for name in averaged(schema)}
+    shorter = {name: _shortened(base[name], params[name], factor) for name in weight_names(schema)}
     return schema.conform(params.merged_with(shorter))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NewType, Protocol
@@ -92,11 +92,16 @@ class Params(Mapping[str, Array]):
 
 @dataclass(frozen=True)
 class ParamSpec:
-    """The shape, dtype and merge rule of one shared array (integers are never averaged, rule R6)."""
+    """The shape, dtype and merge rule of one shared array (integers are never averaged, rule R6).
+
+    Attributes:
+        is_buffer: whether training sets it without gradients, as the running means of a batch normalisation.
+    """
 
     shape: tuple[int, ...]
     dtype: str
     merge: MergeRule = "mean"
+    is_buffer: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,16 +121,20 @@ class Schema:
         params: Mapping[str, Array],
         merge: Mapping[str, MergeRule] | None = None,
         agreement: Mapping[str, str] | None = None,
+        buffers: Collection[str] = (),
     ) -> Schema:
         """Read the schema off example arrays; integers merge by maximum where `merge` does not say "min"."""
         rules = merge or {}
-        return cls(
-            {
-                name: ParamSpec(tuple(value.shape), value.dtype.name, _rule(value.dtype, rules.get(name, "mean")))
-                for name, value in params.items()
-            },
-            agreement or {},
-        )
+        specs = {
+            name: ParamSpec(
+                tuple(value.shape),
+                value.dtype.name,
+                _rule(value.dtype, rules.get(name, "mean")),
+                name in buffers,
+            )
+            for name, value in params.items()
+        }
+        return cls(specs, agreement or {})
 
     @cached_property
     def digest(self) -> Digest:

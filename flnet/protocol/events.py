@@ -56,6 +56,7 @@ class Declaration:
         merging: the aggregation rule that its updates need; empty: the one of the node.
         turn: in which rounds it trains, where nodes that label differently take turns; None: in all.
         limits: the most that a start of another node may ask for, by name: epochs, batch_size, batches, learning_rate.
+        buffers: names of the shared arrays that training sets without gradients, as running means.
     """
 
     label: str
@@ -70,6 +71,7 @@ class Declaration:
     turn: Turn | None = None
     merging: str = ""
     limits: Mapping[str, float] = field(default_factory=dict)
+    buffers: tuple[str, ...] = ()
 
 
 # What people and peers ask of a job, or tell it.
@@ -270,7 +272,7 @@ class Weighed:
     Attributes:
         weight: its share of the average, in [0, 1]; None if the rule does not weight whole updates (a median).
         norm: L2 norm of its change, as a multiple of the median over the updates; None if not measured.
-        cosine: between its change and the coordinate-wise median of all changes, in [-1, 1]; None if not measured.
+        cosine: between its change and the coordinate-wise median of the other changes, in [-1, 1]; None if not measured.
         consistency: distance to its prediction, as a share of all distances; None if not measured.
         reason: why it was left out; empty if it does.
     """
@@ -369,6 +371,7 @@ class Averaged(Event):
             `flnet.aggregation.screening`.
         weighed: weight of each update, if the aggregation rule states it.
         remembered: new memory of the aggregation rule; None for a rule without memory.
+        note: what people should know of the average, where the rule could not do what its name says; else empty.
     """
 
     key: RoundKey
@@ -378,6 +381,7 @@ class Averaged(Event):
     is_common: bool = True
     weighed: Mapping[PeerId, Weighed] = field(default_factory=dict)
     remembered: Params | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True)

@@ -379,6 +379,7 @@ class BaseJob(ABC, Generic[R_co]):
             "outcome": last.outcome if last and phase is Phase.IDLE else "",
             "error": self.error,
             "versions": self._view_of_versions(),
+            "rule_needs": parse_rule(self.settings.rule).least,
             **self.settings.view(),
             **self.held.view(),
             **self.series.view(self.number),

@@ -149,6 +149,8 @@ class History:
         record.weighed = {peer: weighed.view() for peer, weighed in sorted(event.weighed.items())}
         if gathering.again is not None and gathering.again.lost:
             record.add_words(text("not fetched again: {names}", names(sorted(gathering.again.lost))))
+        if event.note:
+            record.add_words(event.note)
         if event.refused:
             record.add_words(text("left out: {names}", names(sorted(event.refused))))
         refused = [

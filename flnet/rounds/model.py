@@ -76,7 +76,7 @@ class Model:
         declared = event.declaration
         shared = event.params.select(declared.shared)
         private = event.params.select(event.params.keys() - set(declared.shared))
-        return cls(Schema.of(shared, declared.merge, declared.agreement), shared, private)
+        return cls(Schema.of(shared, declared.merge, declared.agreement, declared.buffers), shared, private)
 
     @property
     def is_initial(self) -> bool:

@@ -138,6 +138,11 @@ class JobSettings:
         return self.declaration.merging if self.declaration else ""
 
     @property
+    def rule(self) -> str:
+        """The aggregation rule in use, that which the trainer needs before that of the node."""
+        return self.needed_rule or self.rules.merging
+
+    @property
     def stated(self) -> Mapping[str, str]:
         """The values that must be equal on all nodes, in addition to those of the trainer; empty for defaults."""
         return {**self.rules.stated(), **({MERGING: self.needed_rule} if self.needed_rule else {})}
@@ -199,7 +204,7 @@ class JobSettings:
             "federated_learning_params": hyper.words() if hyper else "",
             "hyper": self.hyper,
             "round_hyper": self.of_round,
-            "merging_rule": self.needed_rule or self.rules.merging,
+            "merging_rule": self.rule,
             "data": dict(declared.data) if declared else {},
             "inputs": offers.get("inputs"),
             "finds": offers.get("finds", ""),

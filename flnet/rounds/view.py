@@ -167,6 +167,10 @@ class JobView(View):
     )
     rolled_back: bool = Field(default=False, description="whether a person restored the current model")
     merging_rule: RuleView = ""
+    rule_needs: int = Field(
+        default=1,
+        description="updates that the aggregation rule needs; of fewer the coordinate-wise median is taken",
+    )
     counts_little: list[LittleView] = Field(
         default=[], description="nodes whose updates have a low weight; not in GET /info"
     )

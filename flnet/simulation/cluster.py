@@ -235,11 +235,11 @@ class Cluster(Environment):
         counting = [update for update in taken if update.peer not in refused]
         members = frozenset({node.id, *node.job.peers.here})
         start = RoundStart(model.schema, base, key.number, node.id, members)
-        merged, remembered, weighed, alike = self.strategy.merge(node.job.held.remembered, start, counting)
+        merged, remembered, weighed, alike, note = self.strategy.merge(node.job.held.remembered, start, counting)
         is_common = screening.is_common and alike
         apart = None if is_common else model.shared.digest
         averaging = node.job.round.gathering if node.job.round else None
         again = averaging.again if averaging else None
         left_out = {*refused, *(again.lost if again else ())}
         self.ledger.averaged(node.id, effect, merged, summed, apart, left_out=left_out)
-        return Averaged(key, merged, 0.0, refused, is_common, screening.weighed(weighed), remembered)
+        return Averaged(key, merged, 0.0, refused, is_common, screening.weighed(weighed), remembered, note)

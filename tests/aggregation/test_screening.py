@@ -162,6 +162,7 @@ def test_an_update_keeps_what_else_is_said_of_it() -> None:
 
 
 RULES = [fed_avg(), median(), geometric_median(), krum(), bulyan()]
+small = st.integers(-3, 3).map(float) | st.floats(-9, 9, width=16)
 FILTERS = [clip(), cosine()]
 EACH = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 
@@ -268,9 +269,36 @@ def test_angles_are_those_to_the_median_of_the_changes() -> None:
     assert list(result.values()) == pytest.approx([1 / 5**0.5, 2 / 5**0.5, 3 / 10**0.5], abs=1e-12)
 
 
-def test_of_an_even_number_it_is_the_mean_of_the_two_in_the_middle() -> None:
-    result = cosines(begun(w=[0.0, 0.0]), updates_of([[1, 0], [0, 1], [2, 3], [9, 9]]))  # the median is (1.5, 2)
-    assert list(result.values()) == pytest.approx([0.6, 0.8, 9 / (2.5 * 13**0.5), 3.5 / (2.5 * 2**0.5)], abs=1e-12)
+@given(
+    table=st.integers(3, 9).flatmap(
+        lambda count: st.lists(st.lists(small, min_size=3, max_size=3), min_size=count, max_size=count)
+    )
+)
+def test_from_four_on_the_median_is_that_of_the_others(table: list[list[float]]) -> None:
+    rows = np.array(table)
+    for value, (at, row) in zip(
+        cosines(begun(w=[0.0] * 3), updates_of(table)).values(), enumerate(rows), strict=True
+    ):
+        others = np.delete(rows, at, axis=0) if len(rows) > 3 else rows
+        median = np.median(others, axis=0)
+        expected = None
+        if row.any() and median.any():
+            expected = float(row @ median) / float(np.linalg.norm(row)) / float(np.linalg.norm(median))
+        assert value == (None if expected is None else pytest.approx(expected, abs=1e-9))
+
+
+@pytest.mark.parametrize("agreement", [0.02, 0.1, 0.2, 0.5])
+@pytest.mark.parametrize("count", [4, 5, 7])
+def test_a_flipped_update_is_told_from_honest_ones_that_hardly_agree(count: int, agreement: float) -> None:
+    """Specification, section 17: honest changes with this cosine between two of them, one of them times -1."""
+    chance = np.random.default_rng(count)
+    common, own = chance.normal(size=200_000), chance.normal(size=(count, 200_000))
+    changes = np.sqrt(agreement) * common + np.sqrt(1 - agreement) * own
+    changes[0] *= -1
+    flipped, *honest = (
+        value or 0.0 for value in cosines(begun(w=np.zeros(200_000)), updates_of(changes.tolist())).values()
+    )
+    assert flipped < 0 < min(honest)
 
 
 def test_who_points_away_is_left_out_in_words() -> None:
@@ -278,7 +306,7 @@ def test_who_points_away_is_left_out_in_words() -> None:
     assert [one.peer for one in result.updates] == ["p000", "p001", "p003"]
     out = result.weighed[PeerId("p002")]
     assert out.cosine == -1.0
-    assert out.reason == "its change points away from the median of all changes, with a cosine of -1.00"
+    assert out.reason == "its change points away from the median of the other changes, with a cosine of -1.00"
     assert all(not each.reason for peer, each in result.weighed.items() if peer != "p002")
     right = cosine().apply(begun(w=[0.0, 0.0]), updates_of([[1, 0], [1, 0], [0, 1]]))  # a right angle
     assert [one.peer for one in right.updates] == ["p000", "p001"]
@@ -333,8 +361,11 @@ def test_angles_are_those_of_numpy_over_many_numbers() -> None:
     base = np.ones(300_001, "float32")
     updates = [update(f"p{at}", w=(base + row)) for at, row in enumerate(changes)]
     moved = np.stack([one.params["w"] for one in updates]).astype(float) - base
-    median = np.median(moved, axis=0)
-    expected = moved @ median / np.linalg.norm(moved, axis=1) / np.linalg.norm(median)
+    medians = [np.median(np.delete(moved, at, axis=0), axis=0) for at in range(5)]
+    expected = [
+        row @ median / np.linalg.norm(row) / np.linalg.norm(median)
+        for row, median in zip(moved, medians, strict=True)
+    ]
     result = [value for value in cosines(begun(w=base), updates).values() if value is not None]
     np.testing.assert_allclose(result, expected, rtol=1e-12)
     assert not math.isclose(result[4], result[0], rel_tol=0.1)

@@ -24,7 +24,9 @@ def test_the_largest_and_the_smallest_are_left_out() -> None:
 
 
 def test_the_part_is_rounded_down() -> None:
-    assert w(trimmed_mean(0.2), [[1], [2], [3], [6]]) == [3]  # of four, a fifth is none
+    assert w(trimmed_mean(0.2), [[1], [2], [3], [6], [7], [8], [9], [11], [600]]) == [
+        46 / 7
+    ]  # of nine, a fifth is one
     assert w(trimmed_mean(0.49), [[1], [2], [3], [600]]) == [2.5]
 
 

@@ -145,6 +145,11 @@ def test_status_names_whose_updates_count_little_and_why(ask: Run, fake_node: Fa
     assert "MNIST aggregates by median\n" in shown
     assert "MNIST: updates of b count little since round 3 (weight 0.4 %, 25.0 % was fair)" in shown
     assert "MNIST: updates of c count little since round 3 (left out: it moved 9)" in shown
+    fake_node.views = [job(merging_rule="krum:9", rule_needs=21)]
+    needs = "which needs 21 updates; nodes in the mesh: 1; the coordinate-wise median is taken"
+    assert f"MNIST aggregates by krum:9, {needs}\n" in ask("status").output
+    fake_node.views = [job(merging_rule="krum:0", rule_needs=1)]
+    assert "MNIST aggregates by krum:0\n" in ask("status").output
     fake_node.views = [job(merging_rule=Rules().merging)]
     shown = ask("status").output
     assert "merges" not in shown

@@ -10,6 +10,7 @@ import pytest
 
 from flnet.compute.checks import checked_fit, checked_params, checked_score, declared
 from flnet.errors import TrainerError
+from flnet.params.params import Params
 from flnet.trainer import Array, DataInfo, Fit, HyperParams, Score, Task, Trainer
 from tests.helpers import params
 
@@ -80,11 +81,22 @@ def test_a_declaration_is_read_off_the_trainer() -> None:
     assert declaration.data["source"] == "not described"
 
 
+def test_statistics_of_a_batch_normalisation_are_buffers_by_their_usual_names() -> None:
+    """Of a trainer that names none, so that a network of PyTorch or Keras is averaged rightly as it is."""
+    names = ("0.weight", "1.running_mean", "1.running_var", "1.num_batches_tracked", "norm/moving_mean", "moving")
+    initial = Params({name: np.zeros(2, np.float32) for name in names})
+    assert declared(Plain(), "T", initial).buffers == names[1:5]
+    told = type("Told", (Plain,), {"buffers": ("moving",), "shared": names[:4]})()
+    assert declared(told, "T", initial).buffers == ()  # what is private is nobody else's business
+    told.shared = names
+    assert declared(told, "T", initial).buffers == ("moving",)
+
+
 @pytest.mark.parametrize(
     ("attribute", "value", "words"),
     [
-        ("shared", ("w", "bias"), "declares bias shared or merged; it has w, steps"),
-        ("merge", {"bias": "max"}, "declares bias shared or merged"),
+        ("shared", ("w", "bias"), "declares bias shared, merged or buffers; it has w, steps"),
+        ("merge", {"bias": "max"}, "declares bias shared, merged or buffers"),
         ("defaults", {"e": 1}, r"defaults is .*; expected HyperParams\(e, u, b\)"),
         ("exchange_threshold", 2.0, "exchange_threshold is 2; expected 0 to 1"),
         (

@@ -17,7 +17,6 @@ from flnet.params.arithmetic import (
     Rows,
     Total,
     WeightedSum,
-    averaged,
     blocks,
     blockwise,
     clipped,
@@ -28,6 +27,7 @@ from flnet.params.arithmetic import (
     quotient,
     sort_columns,
     usual_norm,
+    weight_names,
     weighted_mean,
 )
 from flnet.params.params import Array, Params, PeerId, Schema
@@ -323,7 +323,7 @@ def test_a_sum_beyond_float64_is_infinite() -> None:
 def test_blocks_of_all_sets_come_together_in_the_order_of_names() -> None:
     one = Params({"b": np.arange(BLOCK_vectors + 2.0), "a": np.ones((2, 2)), "seen": np.arange(3)})
     schema = Schema.of(one)
-    assert (averaged(schema), longest(schema)) == (["a", "b"], BLOCK_vectors + 2)
+    assert (weight_names(schema), longest(schema)) == (["a", "b"], BLOCK_vectors + 2)
     result = list(blocks(schema, (one, one)))
     assert [[row.shape for row in rows] for rows in result] == [[(size,)] * 2 for size in (4, BLOCK_vectors, 2)]
     assert result[2][1].tolist() == [BLOCK_vectors, BLOCK_vectors + 1]

@@ -150,6 +150,20 @@ async def test_the_page_names_peers_that_use_another_rule(client: Client, node: 
     assert translator("es")("Aggregation rule") == "Regla de agregación"
 
 
+async def test_a_card_says_that_there_are_too_few_nodes_for_the_rule(client: Client, node: FakeNode) -> None:
+    """Before any round: as soon as the nodes know each other."""
+    other = FakeNode("NODE_2", 4001)
+    node.around = [{"id": "NODE_2", "address": "127.0.0.1:4001", "info": other.info(), "error": None}]
+    node.jobs["MNIST"].more = {"merging_rule": "krum:9", "rule_needs": 21}
+    words = (
+        "krum:9 needs 21 updates; nodes with this job: 2. The coordinate-wise median of their updates is taken."
+    )
+    assert words in (await load(client)).text
+    assert "krum:9 necesita 21 actualizaciones" in (await load(client, accept_language="es")).text
+    node.jobs["MNIST"].more = {"merging_rule": "krum:0", "rule_needs": 2}
+    assert "updates; nodes with this job" not in (await load(client)).text
+
+
 async def test_a_person_changes_the_aggregation_rule_on_the_page(client: Client, node: FakeNode) -> None:
     node.jobs["MNIST"].more = {"merging_rule": "agg1"}
     (field,) = [one for one in (await load(client)).all("input") if one.get("name") == "aggregation"]
