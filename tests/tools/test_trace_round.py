@@ -10,14 +10,15 @@ import pytest
 
 from tests.frozen.places import ROOT
 
-MOST = {"update": 66, "click": 66}  # files; of 1a28d2c the tool shows 80 and 90
+# Files; of 1a28d2c the tool shows 80 and 90. Four of the first are of the peer's accuracy, if it comes too early each time.
+MOST = {"update": 68, "click": 66}
 WAYS = ("update", "click")
 
 
 @pytest.mark.slow
 def test_a_round_is_traced() -> None:
     told = subprocess.run(
-        [sys.executable, "-m", "tests.tools.trace_round", "--json", "--rounds", "2"],
+        [sys.executable, "-m", "tests.tools.trace_round", "--json", "--rounds", "5"],
         cwd=ROOT,
         capture_output=True,
         text=True,
