@@ -15,10 +15,14 @@ from flnet.cli.client import WORK_SECONDS, NodeClient, View, node_option
 from flnet.cli.commands import EXIT_FAILED
 from flnet.cli.options import folder_options
 from flnet.cli.output import print_json, print_table, printable, short, table
-from flnet.errors import StartError
+from flnet.compute.loader import find_trainers
+from flnet.datasets.dataset_import import place_of
+from flnet.datasets.no_code_images import SPLIT_FILE, is_split
+from flnet.datasets.split import examine_split
+from flnet.errors import FlnetError, StartError
 from flnet.security.keys import examine_key
 from flnet.security.ownership import check_folder
-from flnet.settings import load_settings
+from flnet.settings import Settings, load_settings
 from flnet.store.base import Retention
 from flnet.store.repair import Finding, examine
 
@@ -28,7 +32,7 @@ from flnet.store.repair import Finding, examine
 @click.option("--repair", is_flag=True, help="Repair what can be repaired; nothing is overwritten.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor_command(*, state_path: Path | None, node_port: int | None, repair: bool, as_json: bool) -> None:
-    """Check a node's state folder: permissions, database, model files, key, free space.
+    """Check a node's state folder: permissions, database, model files, key, stored splits, free space.
 
     The folder of a running node is only read. Damaged files are renamed and never deleted.
 
@@ -46,6 +50,7 @@ def doctor_command(*, state_path: Path | None, node_port: int | None, repair: bo
         findings.append(owner)
         free = repair and any(finding.what == "lock" and finding.level == "ok" for finding in findings)
         findings.append(Finding("key", *examine_key(folder, free)))
+        findings += _splits(settings)
     wrong = [finding for finding in findings if finding.level == "error" and not finding.mended]
     if as_json:
         click.echo(
@@ -65,6 +70,26 @@ def _owner(folder: Path) -> Finding:
     except (StartError, OSError) as exc:
         return Finding("owner", "error", str(exc))
     return Finding("owner", "ok", "only the user of this command and root can replace it")
+
+
+def _splits(settings: Settings) -> list[Finding]:
+    """What there is to say about the splits that trainers keep: damaged, or of folders that are laid out anew."""
+    findings = []
+    for path in sorted((settings.folder / "trainers").glob("*/split-*.npz")):
+        trainer = path.parent.name
+        is_sound, words = examine_split(path, _is_split(trainer, settings) if path.name == SPLIT_FILE else None)
+        if words:
+            findings.append(Finding("split", "warning" if is_sound else "error", f"{trainer}: {words}"))
+    return findings or [Finding("split", "ok", "every row is on the side on which it was first")]
+
+
+def _is_split(trainer: str, settings: Settings) -> bool | None:
+    """Whether the folder of this trainer's images has folders of training and test images; None if it is unknown."""
+    try:
+        (file,) = find_trainers(settings.model_copy(update={"trainers": (trainer,)}))
+        return is_split(place_of(file, settings.datasets_path).path)
+    except (FlnetError, OSError, ValueError):
+        return None
 
 
 def _line(finding: Finding) -> str:

@@ -26,7 +26,16 @@ from flnet.datasets.files import replacing
 from flnet.datasets.labelled import Labelled, Rows, fingerprint, shard
 from flnet.datasets.no_code import OwnImages, OwnLabels, counted
 from flnet.datasets.samples import is_sample
-from flnet.datasets.split import dealt_counts, own_published, own_rows, stored_split, with_partition
+from flnet.datasets.split import (
+    FolderSplit,
+    dealt_counts,
+    how_to_split_anew,
+    own_published,
+    own_rows,
+    split_by_folders,
+    with_partition,
+    words_on_kept,
+)
 from flnet.datasets.tables import shown
 from flnet.errors import DataMissing, TrainerError
 from flnet.labels.losses import Labels
@@ -35,6 +44,7 @@ from flnet.text import joined, text
 from flnet.trainer import DataInfo, TrainerSettings
 
 MAX_PIXELS = 64_000_000  # of one image: beyond the largest detector of radiography, far below a bomb
+SPLIT_FILE = "split-images.npz"  # in the trainer's own folder
 _VERSION = 1  # of the way in which an image becomes bytes
 Colour = Literal["grey", "rgb"]
 
@@ -240,15 +250,16 @@ def load_images(own: OwnImages, settings: TrainerSettings) -> ImageData:
     bad = set(decoded.faults)
     good = np.array([i for i, file in enumerate(files) if _relative(root, file) not in bad], np.int64)
     labels = listing.labels[mine]
-    sides = _sides(own, settings, decoded.images, labels, [listing.parts[row] for row in mine], good)
+    split = _split(own, settings, decoded.images, labels, [listing.parts[row] for row in mine], good)
+    sides, anew = split.sides, _words_on_split(split, settings)
     counts = {side: len(rows) for side, rows in sides.items()}
     if not all(counts.values()):
         words = ", ".join(f"{n} in {side}" for side, n in counts.items())
-        raise DataMissing(
-            text("too few images in {folder}: {counts}", root, words), text("bring more images, or change split")
-        )
+        remedy = joined([text("bring more images, or change split"), *anew])
+        raise DataMissing(text("too few images in {folder}: {counts}", root, words), remedy)
     wanted = range(len(listing.classes)) if spaces is None else ()  # else no node needs to have them all
-    note = with_partition(_note(root, listing, labels[good], decoded.faults, wanted), settings)
+    notes = _notes(root, listing, labels[good], decoded.faults, wanted)
+    note = with_partition(joined([*anew, *notes]), settings)
     fine, coarse, classes = labels, None, listing.classes
     if spaces is not None:
         (fine, coarse), classes = spaces.numbers(listing.classes[label] for label in labels), spaces.desired
@@ -267,7 +278,7 @@ def _find_images(root: Path, own: OwnImages, words: Sequence[str] | None) -> _Im
         raise TrainerError(text("{folder} is no folder; {words}", root, _LAYOUT))
     folders = _folders(root)
     tops: list[tuple[str, Path]] = [("", root)]
-    if "train" in folders and set(folders) <= _PARTS.keys() and _folders(root / "train"):
+    if is_split(root):
         if "test" not in folders:
             raise TrainerError(text("{folder} has train but no test; {words} (val may be missing)", root, _LAYOUT))
         tops = [(_PARTS[name], root / name) for name in folders]
@@ -286,6 +297,12 @@ def _find_images(root: Path, own: OwnImages, words: Sequence[str] | None) -> _Im
         raise DataMissing(text("there are no images in {folder}", root), _LAYOUT)
     paths, parts, labels = zip(*files, strict=True)
     return _ImageFiles(paths, parts, np.array(labels, np.int64), classes, left_out)
+
+
+def is_split(root: Path) -> bool:
+    """Whether a folder of images has folders of training and test images; otherwise it has those of the classes."""
+    folders = _folders(root)
+    return "train" in folders and set(folders) <= _PARTS.keys() and bool(_folders(root / "train"))
 
 
 def _classes(root: Path, allowed: Sequence[str] | None, present: Sequence[str]) -> tuple[str, ...]:
@@ -353,25 +370,26 @@ def _marks(images: Array, labels: Array, rows: Rows) -> Labelled:
     return Labelled(np.array(marks, np.uint32), labels[rows])
 
 
-def _sides(
+def _split(
     own: OwnImages, settings: TrainerSettings, images: Array, labels: Array, parts: Sequence[str], good: Rows
-) -> dict[str, Rows]:
-    path = settings.state_path / "split-images.npz"
-    given = {name: good[[parts[row] == name for row in good]] for name in set(_PARTS.values())}
-    if not given["train"].size and not given["test"].size:
-        rows = stored_split(path, images[good], labels[good], own.shares, settings.seed)
-        return {side: good[numbers] for side, numbers in rows.items()}
-    if not given["validation"].size:  # taken from what is there to train on, in the proportions asked for
-        shares = {side: share for side, share in own.shares.items() if side != "test"}
-        rows = stored_split(path, images[given["train"]], labels[given["train"]], shares, settings.seed)
-        given |= {side: given["train"][numbers] for side, numbers in rows.items()}
-    return {side: given[side] for side in ("train", "validation", "test")}
+) -> FolderSplit:
+    folders = [parts[row] for row in good]
+    path = settings.state_path / SPLIT_FILE
+    split = split_by_folders(path, images[good], labels[good], folders, own.shares, settings.seed)
+    return FolderSplit({side: good[rows] for side, rows in split.sides.items()}, split.kept)
 
 
-def _note(
+def _words_on_split(split: FolderSplit, settings: TrainerSettings) -> list[str]:
+    """Why images are on another side than their folders say, and the offer to split them anew."""
+    if not split.kept:
+        return []
+    return [words_on_kept(split.kept), how_to_split_anew(settings.state_path / SPLIT_FILE)]
+
+
+def _notes(
     root: Path, listing: _ImageFiles, labels: Array, faults: Mapping[str, str], wanted: Iterable[int]
-) -> str:
-    notes = []
+) -> list[str]:
+    notes: list[str] = []
     if faults:
         named = [f"{name} ({why})" for name, why in faults.items()]
         notes.append(text("{count} files that cannot be read were skipped: {names}", len(faults), shown(named)))
@@ -384,7 +402,7 @@ def _note(
         )
     if absent := [listing.classes[i] for i in wanted if not (labels == i).any()]:
         notes.append(text("no image of {names}", shown(absent)))
-    return joined(notes)
+    return notes
 
 
 def _relative(root: Path, path: Path) -> str:

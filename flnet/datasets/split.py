@@ -8,6 +8,9 @@ times: with more rows, with another shard, with its files in another order. So a
 The side of every row ever seen is stored under a digest of the row's contents. A row that returns gets its old side;
 equal rows are on the same side; only new rows are dealt, label by label, in the given proportions.
 
+`split_by_folders` does the same where folders say on which side a row is to be: a row that was on a side before
+stays there, and only new rows follow their folders.
+
 Group-aware functions keep all rows of one group (for example all X-rays of one patient) on one node and on one side.
 Pictures of one patient look alike: a model that trained on one of them recognises the others, and a score on those
 says nothing about new patients. What is stored is the side of a group, so that a new row of a known group joins it.
@@ -16,7 +19,7 @@ says nothing about new patients. What is stored is the side of a group, so that 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flnet.datasets.files import replacing
-from flnet.datasets.labelled import Rows, read_npz, shard
+from flnet.datasets.labelled import UNREADABLE, Rows, open_npz, read_npz, shard
 from flnet.datasets.partition import matching_parts
 from flnet.errors import TrainerError
 from flnet.params.params import Array
@@ -95,33 +98,181 @@ def _dealt(labels: Array, shares: Mapping[str, float], seed: int, dealt_before: 
 def _load(path: Path, shares: Mapping[str, float]) -> tuple[NDArray[np.uint64], Sides]:
     if not path.exists():
         return np.empty(0, np.uint64), np.empty(0, np.uint8)
+    names, digests, sides = _read(path)
+    if names != list(shares):
+        raise _of_other_sides(path, names, shares)
+    return digests, sides
+
+
+def _read(path: Path) -> tuple[list[str], NDArray[np.uint64], Sides]:
+    """The names of the sides, the digests of all rows, and the number of each one's side.
+
+    Raises:
+        TrainerError: the file is damaged.
+    """
     names, digests, sides, checksum = read_npz(path, ("names", "digests", "sides", "checksum"))
     if len(digests) != len(sides) or str(checksum) != _checksum(digests, sides):
         raise TrainerError(
             text("{path} is damaged: bring it back, or delete it and start with untrained parameters", path)
         )
-    if names.tolist() != list(shares):
-        raise TrainerError(
-            text(
-                "{path} splits into {parts}; expected {expected}",
-                path,
-                ", ".join(names.tolist()),
-                ", ".join(shares),
-            )
-        )
-    return digests.astype(np.uint64), sides.astype(np.uint8)
+    return names.tolist(), digests.astype(np.uint64), sides.astype(np.uint8)
 
 
-def _store(path: Path, digests: NDArray[np.uint64], sides: Sides, shares: Mapping[str, float]) -> None:
+def _of_other_sides(path: Path, names: Sequence[str], shares: Mapping[str, float]) -> TrainerError:
+    return TrainerError(
+        text("{path} splits into {parts}; expected {expected}", path, ", ".join(names), ", ".join(shares))
+    )
+
+
+def _store(
+    path: Path, digests: NDArray[np.uint64], sides: Sides, shares: Collection[str], **more: Array | bool | int
+) -> None:
     try:
         with replacing(path) as file:
-            np.savez(file, names=list(shares), digests=digests, sides=sides, checksum=_checksum(digests, sides))
+            checksum = _checksum(digests, sides)
+            np.savez(file, names=list(shares), digests=digests, sides=sides, checksum=checksum, **more)  # type: ignore[arg-type]
     except OSError as exc:
         raise TrainerError(text("the split cannot be stored in {path}: {reason}", path, exc)) from exc
 
 
 def _checksum(digests: Array, sides: Array) -> str:
     return hashlib.sha256(digests.astype("<u8").tobytes() + sides.tobytes()).hexdigest()
+
+
+@dataclass(frozen=True)
+class FolderSplit:
+    """Rows by side, and how many of them keep an earlier side though the layout of the folders says another one.
+
+    Attributes:
+        sides: side -> ascending row numbers.
+        kept: rows that were on another side before than that of their folder; where folders name no side, rows
+            whose side an earlier folder named.
+    """
+
+    sides: dict[str, Rows]
+    kept: int
+
+
+def split_by_folders(
+    path: Path, rows: Array, labels: Array, folders: Sequence[str], shares: Mapping[str, float], seed: int
+) -> FolderSplit:
+    """Split rows that lie in folders of a side or in none, and remember the side of each row.
+
+    A row that was on a side before keeps it, whatever its folder says now: a test row that was trained on would
+    say nothing. Equal rows that come at once from folders of two sides are on both.
+
+    Args:
+        path: file that remembers, as of `stored_split`; one that knows fewer sides is extended.
+        rows: the first axis counts them.
+        labels: one for each row.
+        folders: of each row the side that its folder names, or "" if it names none. Where no folder names
+            "validation", that side is dealt from new rows in "train".
+        shares: side -> proportion; train, validation and test.
+        seed: of the shuffling of rows that are new.
+
+    Raises:
+        TrainerError: the file is damaged, is of other sides, or cannot be written.
+    """
+    names = list(shares)
+    may_be = _sides_allowed(names, set(folders))
+    known, before = _remembered_by_folder(path, names)
+    digests, sides, kept = _digests(rows).tolist(), np.full(len(rows), -1, np.int16), 0
+    for row, (digest, folder) in enumerate(zip(digests, folders, strict=True)):
+        if was := known.get(digest):
+            side = min((number for number in was if number in may_be[folder]), default=min(was))
+            sides[row] = side
+            kept += was[side] if not folder else side not in may_be[folder]
+        elif len(may_be[folder]) == 1:
+            sides[row] = may_be[folder][0]
+    free = np.flatnonzero(sides < 0)
+    if free.size:
+        dealt_to = {names[number]: shares[names[number]] for number in may_be[folders[int(free[0])]]}
+        _, first, where = np.unique(np.array(digests, np.uint64)[free], return_index=True, return_inverse=True)
+        sides[free] = _dealt(labels[free[first]], dealt_to, seed, len(known))[where.reshape(-1)]
+    for digest, folder, side in zip(digests, folders, sides.tolist(), strict=True):
+        known.setdefault(digest, {}).setdefault(side, len(may_be[folder]) == 1)
+    after = {"split": any(folders), "kept": kept}
+    if before != {**after, "entries": sum(map(len, known.values()))}:
+        entries = [(digest, side, by) for digest, was in known.items() for side, by in was.items()]
+        stored = np.array([digest for digest, _, _ in entries], np.uint64)
+        numbers = np.array([side for _, side, _ in entries], np.uint8)
+        by_folder = np.array([by for _, _, by in entries], bool)
+        _store(path, stored, numbers, names, by_folder=by_folder, **after)
+    return FolderSplit({name: np.flatnonzero(sides == i) for i, name in enumerate(names)}, kept)
+
+
+def _sides_allowed(names: Sequence[str], folders: Collection[str]) -> dict[str, tuple[int, ...]]:
+    """For each folder the numbers of the sides that its new rows may be on."""
+    allowed: dict[str, tuple[int, ...]] = {name: (number,) for number, name in enumerate(names)}
+    if "validation" not in folders:
+        allowed["train"] = (names.index("train"), names.index("validation"))
+    return {**allowed, "": tuple(range(len(names)))}
+
+
+def _remembered_by_folder(
+    path: Path, names: Sequence[str]
+) -> tuple[dict[int, dict[int, bool]], dict[str, int | bool]]:
+    """For each digest its sides, each with whether a folder named it; and what the file says of its last use."""
+    if not path.exists():
+        return {}, {}
+    stored, digests, sides = _read(path)
+    if not set(stored) <= set(names):
+        raise _of_other_sides(path, stored, dict.fromkeys(names, 0.0))
+    number = [names.index(name) for name in stored]
+    with open_npz(path) as file:
+        by_folder = np.asarray(file["by_folder"]) if "by_folder" in file.files else np.zeros(len(sides), bool)
+    known: dict[int, dict[int, bool]] = {}
+    for digest, side, by in zip(digests.tolist(), sides.tolist(), by_folder.tolist(), strict=True):
+        known.setdefault(digest, {})[number[side]] = bool(by)
+    return known, {**_last_use(path), "entries": len(digests)}
+
+
+def _last_use(path: Path) -> dict[str, int | bool]:
+    with open_npz(path) as file:
+        if "split" not in file.files or "kept" not in file.files:
+            return {}
+        return {"split": bool(file["split"]), "kept": int(file["kept"])}
+
+
+def examine_split(path: Path, is_split: bool | None = None) -> tuple[bool, str]:
+    """Whether a stored split can be used, and a sentence if there is something to say about it.
+
+    Args:
+        path: the file that remembers the sides.
+        is_split: whether the folder of the images has folders of sides now; None if that is not known.
+    """
+    try:
+        names, _, _ = _read(path)
+        last = _last_use(path)
+    except TrainerError as exc:
+        return False, exc.message
+    except UNREADABLE as exc:
+        return False, text("{path} cannot be read as an .npz file: {reason}", path, exc)
+    was_split = bool(last.get("split", names == ["train", "validation"]))
+    if is_split is not None and is_split != was_split:
+        kept = text("the folders are laid out anew; images that were split before keep their side")
+        return True, joined([kept, how_to_split_anew(path)])
+    if kept_rows := int(last.get("kept", 0)):
+        return True, joined([words_on_kept(kept_rows), how_to_split_anew(path)])
+    return True, ""
+
+
+def words_on_kept(kept: int) -> str:
+    """That some images are on another side than the layout of their folders says."""
+    return text(
+        "{count} images keep the side of the split that they had before the folders were laid out anew, so that "
+        "nothing is tested on that was trained on",
+        kept,
+    )
+
+
+def how_to_split_anew(path: Path) -> str:
+    """What a person does who wants another split all the same."""
+    return text(
+        "to split all of them anew, stop the node and delete {path}; a model that was trained before has then seen "
+        "images of the new test",
+        path,
+    )
 
 
 _KEY_BYTES = 16

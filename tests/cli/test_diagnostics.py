@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import Result
 
+from flnet.datasets.split import split_by_folders
 from flnet.store.sqlite_store import DiskStore
 from tests.cli.fake_node import FakeNode
 
@@ -128,3 +131,50 @@ def test_a_folder_that_is_not_there_ends_with_1(flnet: Run, tmp_path: Path) -> N
 def test_it_shows_how_much_may_be_kept(flnet: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLNET_KEEP_EVENTS", "77")
     assert "0 events (at most 77)" in flnet("doctor", "--state-path", str(folder)).output
+
+
+# `flnet doctor` on the splits that trainers keep.
+
+
+def split_of_pictures(state: Path, trainer: str = "PETS") -> Path:
+    rows, path = np.arange(90).reshape(30, 3), state / "trainers" / trainer / "split-images.npz"
+    path.parent.mkdir(parents=True)
+    split_by_folders(path, rows, np.arange(30) % 2, [""] * 30, {"train": 7, "validation": 1, "test": 2}, 0)
+    return path
+
+
+def test_the_doctor_sees_pictures_that_are_laid_out_anew(
+    flnet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, trainers, data = tmp_path / "state", tmp_path / "trainers", tmp_path / "data"
+    asyncio.run(DiskStore(state).close())
+    path = split_of_pictures(state)
+    (data / "pets" / "cat").mkdir(parents=True)
+    trainers.mkdir()
+    (trainers / "PETS.toml").write_text('kind = "images"\ndata = "pets"\n')
+    monkeypatch.setenv("FLNET_TRAINERS_PATH", str(trainers))
+    monkeypatch.setenv("FLNET_DATASETS_PATH", str(data))
+    shown = flnet("doctor", "--state-path", str(state))
+    assert ["ok", "split"] in [line.split()[:2] for line in shown.output.splitlines()]
+    for part in ("train", "test"):
+        (data / "pets" / part / "cat").mkdir(parents=True)
+    (data / "pets" / "cat").rmdir()
+    shown = flnet("doctor", "--state-path", str(state))
+    words = "PETS: the folders are laid out anew; images that were split before keep their side"
+    assert shown.exit_code == 0
+    assert words in shown.output
+    assert f"stop the node and delete {path}" in shown.output
+
+
+def test_the_doctor_sees_how_many_pictures_keep_their_side_and_a_damaged_split(flnet: Run, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    asyncio.run(DiskStore(state).close())
+    path, shares = split_of_pictures(state), {"train": 7, "validation": 1, "test": 2}
+    rows, labels = np.arange(90).reshape(30, 3), np.arange(30) % 2
+    kept = split_by_folders(path, rows, labels, ["test"] * 15 + ["train"] * 15, shares, 0).kept
+    assert kept > 5
+    assert f"PETS: {kept} images keep the side" in flnet("doctor", "--state-path", str(state)).output
+    path.write_bytes(b"PK")
+    shown = flnet("doctor", "--state-path", str(state))
+    assert shown.exit_code == 1
+    assert "cannot be read as an .npz file" in shown.output

@@ -13,7 +13,8 @@ import pytest
 from PIL import Image
 
 from flnet.datasets import no_code_images as image_cache
-from flnet.datasets.no_code_images import Unreadable, decode, decoded_once, load_images
+from flnet.datasets.no_code_images import ImageData, Unreadable, decode, decoded_once, load_images
+from flnet.datasets.split import stored_split
 from flnet.errors import DataMissing, TrainerError
 from tests.datasets.own_files import class_folders, images, node, picture, save
 
@@ -269,3 +270,99 @@ def test_without_pillow_it_says_what_is_missing(tmp_path: Path, monkeypatch: pyt
         DataMissing, match=r'Pillow, which is not installed; install it: pip install "flnet\[images'
     ):
         decode(path, 8, "rgb")
+
+
+def moved_into_parts(root: Path, every: int = 4, of_training: str = "train") -> None:
+    """Lay the class folders out anew, in folders of training and test images."""
+    for path in sorted(root.glob("*/*")):
+        part = "test" if int(path.stem) % every == 0 else of_training
+        (root / part / path.parent.name).mkdir(parents=True, exist_ok=True)
+        path.rename(root / part / path.parent.name / path.name)
+    for name in ("cat", "dog"):
+        (root / name).rmdir()
+
+
+def contents(data: ImageData, side: str) -> set[bytes]:
+    return {data.images[row].tobytes() for row in data.sides[side]}
+
+
+def test_images_that_are_laid_out_anew_keep_their_side_and_a_new_split_is_offered(tmp_path: Path) -> None:
+    root = class_folders(tmp_path / "pictures", each=40)
+    before = load_images(images(), node(tmp_path))
+    moved_into_parts(root)
+    save(root / "test" / "cat" / "new.png", picture(7000, 0))
+    now = load_images(images(), node(tmp_path))
+    assert all(contents(now, side) >= contents(before, side) for side in now.sides)
+    assert now.info.rows["test"] == before.info.rows["test"] + 1  # what is new follows its folder
+    assert "images keep the side of the split that they had before the folders were laid out anew" in now.info.note
+    split = tmp_path / ".state" / "split-images.npz"
+    assert f"to split all of them anew, stop the node and delete {split}" in now.info.note
+    split.unlink()
+    anew = load_images(images(), node(tmp_path)).info
+    assert anew.rows["test"] == 21
+    assert "anew" not in anew.note
+
+
+def test_folders_that_were_split_may_be_put_together(tmp_path: Path) -> None:
+    root = class_folders(tmp_path / "pictures", each=40)
+    moved_into_parts(root)
+    before = load_images(images(), node(tmp_path))
+    assert before.info.note == ""
+    for path in sorted(root.glob("t*/*/*")):
+        (root / path.parent.name).mkdir(exist_ok=True)
+        path.rename(root / path.parent.name / path.name)
+    for part in ("train", "test"):
+        for name in ("cat", "dog"):
+            (root / part / name).rmdir()
+        (root / part).rmdir()
+    now = load_images(images(), node(tmp_path))
+    assert all(contents(now, side) == contents(before, side) for side in now.sides)
+    assert "20 images keep the side of the split" in now.info.note  # those whose folder was that of the test
+
+
+def test_new_images_in_a_new_layout_are_on_the_side_of_their_folders(tmp_path: Path) -> None:
+    root = class_folders(tmp_path / "pictures", each=20)
+    load_images(images(), node(tmp_path))
+    root.rename(tmp_path / "old")
+    for part, first, each in (("train", 100, 30), ("validation", 200, 4), ("test", 300, 6)):
+        for channel, name in enumerate(("cat", "dog")):
+            for i in range(each):
+                save(root / part / name / f"{i}.png", picture(10_000 * channel + first + i, channel))
+    for _ in range(2):
+        data = load_images(images(), node(tmp_path)).info
+        assert data.rows == {"train": 60, "validation": 8, "test": 12}
+        assert data.note == ""
+
+
+def test_a_split_of_training_images_alone_is_extended(tmp_path: Path) -> None:
+    root = class_folders(tmp_path / "pictures", each=40)
+    moved_into_parts(root)
+    first, path = load_images(images(), node(tmp_path)), tmp_path / ".state" / "split-images.npz"
+    rows = np.concatenate([first.sides["train"], first.sides["validation"]])
+    path.unlink()  # as it was written before sides of folders were remembered
+    stored_split(path, first.images[rows], first.labels[rows], {"train": 70, "validation": 10}, 0)
+    again = load_images(images(), node(tmp_path))
+    assert again.info.rows == first.info.rows
+    with np.load(path) as file:
+        assert file["names"].tolist() == ["train", "validation", "test"]
+
+
+def test_an_image_in_two_folders_stays_in_both(tmp_path: Path) -> None:
+    for part in ("train", "test"):
+        class_folders(tmp_path / "pictures" / part, each=20)  # the same ones
+    for _ in range(3):
+        data = load_images(images(), node(tmp_path)).info
+        assert (data.rows["train"] + data.rows["validation"], data.rows["test"]) == (40, 40)
+        assert data.note == ""
+
+
+def test_where_the_kept_split_leaves_no_test_the_new_one_is_offered(tmp_path: Path) -> None:
+    root = class_folders(tmp_path / "pictures", each=40)
+    before = load_images(images(), node(tmp_path))
+    held_back = contents(before, "test")
+    for path in root.glob("*/*"):
+        if decode(path, 8, "rgb").tobytes() in held_back:
+            path.unlink()
+    moved_into_parts(root)
+    with pytest.raises(DataMissing, match=r"0 in test; bring more images, .*; to split all of them anew, stop"):
+        load_images(images(), node(tmp_path))

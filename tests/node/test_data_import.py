@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from flnet.datasets.dataset_import import Upload
+from flnet.datasets.no_code_images import load_images
 from flnet.errors import DataMissing, DataThere, ImportRefused, JobBusy, NotReady, UnknownTrainer
 from flnet.node.build import assemble
 from flnet.node.core import NodeCore
@@ -31,9 +32,10 @@ from flnet.protocol.messages import Peer
 from flnet.rounds.steps import Phase
 from flnet.settings import Settings
 from flnet.store.memory import MemoryStore
-from flnet.trainer import DataInfo, Fit, Score, Task, Trainer, TrainerFile
+from flnet.trainer import DataInfo, Fit, Score, Task, Trainer, TrainerFile, TrainerSettings
 from flnet.wire.memory import MemoryNetwork
 from tests.compute.inline_queue import InlineQueue
+from tests.datasets.own_files import class_folders, images
 from tests.helpers import HYPER, key, params, peer, update
 from tests.node.mesh import trigger
 from tests.rounds.helpers import declaration
@@ -157,6 +159,54 @@ async def test_data_that_are_not_what_it_reads_are_taken_out_again(node: NodeRun
     assert (tmp_path / "data/numbers/numbers.txt").read_text() == "1 2"
     told = await node.imports.take(upload(node, "3", replace=True))
     assert told["aside"] == str(tmp_path / "data/numbers.before-1")
+
+
+class OfPictures(Reader):
+    """What a folder of pictures says of itself."""
+
+    def __init__(self, settings: TrainerSettings) -> None:
+        self.info = load_images(images(), settings).info
+        self.rows = [0.0]
+
+    def data_info(self) -> DataInfo:
+        return self.info
+
+
+class PictureReaders(Readers):
+    """The same for a folder of pictures; its split is stored."""
+
+    def __getitem__(self, name: str) -> Trainer:
+        state = self.folder.parent / "state"
+        state.mkdir(exist_ok=True)
+        return OfPictures(TrainerSettings(self.folder, state))
+
+
+async def test_pictures_that_are_laid_out_anew_take_the_place_of_the_old_ones(tmp_path: Path) -> None:
+    folder, me = tmp_path / "data", Peer(id="a", ip="127.0.0.1", port=4000)
+    old = class_folders(folder / "pictures", each=20)
+    running = assemble(
+        Settings(datasets_path=folder),
+        me,
+        [ONE],
+        pool=InlineQueue(PictureReaders(folder)),
+        transport=MemoryNetwork(random.Random(0)).transport(me.address),
+        store=MemoryStore(),
+        files=[TrainerFile(ONE, "", place="pictures")],
+    )
+    await running.start()
+    try:
+        await _until(running, lambda: running.core.jobs[ONE].phase is Phase.IDLE)
+        brought = running.imports.begin(ONE, replace=True)
+        for number, path in enumerate(sorted(old.glob("*/*"))):
+            brought.begin(f"{'train' if number % 4 else 'test'}/{path.relative_to(old)}")
+            brought.write(path.read_bytes())
+        told = await running.imports.take(brought)
+        assert told["aside"] == str(folder / "pictures.before-1")
+        assert sum(told["rows"].values()) == 40
+        assert running.core.jobs[ONE].phase is Phase.IDLE
+        assert "to split all of them anew" in str(running.job(ONE).data.note)
+    finally:
+        await running.stop()
 
 
 async def test_a_trainer_that_falls_back_to_others_does_not_read_what_came(node: NodeRuntime) -> None:
