@@ -155,7 +155,7 @@ def import_here(settings: Settings, trainer: str, source: Path, *, replace: bool
     elif view["missing"]:
         moved.undo()
     if view["missing"] or not read:
-        why = view["missing"] or f"it goes on with {view['source']}; {view.get('note', '')}"
+        why = moved.as_it_came(view["missing"]) or f"it goes on with {view['source']}; {view.get('note', '')}"
         raise ImportRefused(f"{trainer} cannot use what came, and nothing was changed: {why}")
     aside = None if moved.aside is None else str(moved.aside)
     wanted = ("source", "rows", "classes", "counts", "checksum")

@@ -17,18 +17,20 @@ import re
 import shutil
 import tempfile
 import zipfile
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from array import array
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TypeVar
 
 from flnet.datasets.archives import Limit, broken, drafted, inner_folder, is_archive, member_path
 from flnet.datasets.labelled import unpacked_size
-from flnet.datasets.tables import text_rows
+from flnet.datasets.tables import TextRows, text_rows
 from flnet.errors import DataMissing, DataThere, FlnetError, ImportRefused, NoRoom
-from flnet.text import text
+from flnet.text import Text, text
 from flnet.trainer import TrainerFile
 
 MOST_ROWS = 5_000_000  # of a table to which rows are added: a digest of each is held in memory
@@ -95,6 +97,51 @@ IMAGES = frozenset({".jpg", ".jpeg", ".png"})
 _TABLES = frozenset({".csv", ".tsv", ".txt", ".parquet", ".pq"})
 _TAIL = 64 * 1024  # bytes at the end of a picture in which its end mark lies
 _SEPARATORS = ",;\t"
+_LINE_ENDS = re.compile("\r\n|\r|\n")
+
+
+class RowSources:
+    """The file and line from which each row came that is added to a table; a few bytes a row."""
+
+    def __init__(self, table: Path) -> None:
+        self._pattern = re.compile(rf"{re.escape(str(table))}, line (\d+)")
+        self._files: list[str] = []
+        self._ends, self._of_file, self._numbers = array("q"), array("q"), array("q")
+
+    def begin_file(self, name: str) -> None:
+        """The rows that are noted from now on are of this file."""
+        self._files.append(name)
+
+    def note(self, number: int) -> None:
+        """Note the next row: its line in its own file, or its number where that has no lines."""
+        self._of_file.append(len(self._files) - 1)
+        self._numbers.append(number)
+
+    def written(self, line: int) -> None:
+        """The next of the noted rows ends in this line of the table."""
+        self._ends.append(line)
+
+    def as_they_came(self, words: str) -> str:
+        """Words on the table, with the file and the line that a person gave where they name the line of a new row."""
+        return _replaced(words, lambda part: self._pattern.sub(lambda found: str(self._place(found)), part))
+
+    def _place(self, found: re.Match[str]) -> str:
+        at = bisect_left(self._ends, int(found[1]))
+        if not self._ends or at >= len(self._ends) or int(found[1]) < self._ends[0]:
+            return found[0]
+        return text("{path}, line {line}", self._files[self._of_file[at]], self._numbers[at])
+
+
+def _replaced(words: str, change: Callable[[str], str]) -> str:
+    """Words with changed parts; a sentence that can be translated still can."""
+    if not isinstance(words, Text):
+        return change(words)
+    if not any(isinstance(value, Text) for value in words.params.values()) and change(words) != words:
+        line = words.params.get("line")  # the place of a row: "{path}, line {line}"
+        if isinstance(line, int) and (parts := re.fullmatch(r"(.*), line (\d+)", change(words), re.DOTALL)):
+            return Text(words.template, {**words.params, "path": parts[1], "line": int(parts[2])})
+    changed = {name: _replaced(v, change) if isinstance(v, str) else v for name, v in words.params.items()}
+    return Text(words.template, changed)
 
 
 @dataclass(frozen=True)
@@ -102,16 +149,25 @@ class AddedExamples:
     """Examples that were added to existing data, and how to remove them again.
 
     Attributes:
-        made: files that are new there.
+        made: files that are new there, each with the name under which it came.
         length: bytes of a table before rows were added; None for a folder.
+        rows: where the rows that were added to a table came from; None for a folder.
     """
 
     place: Path
     files: int
     size: int
-    made: tuple[Path, ...] = ()
+    made: Mapping[Path, str] = field(default_factory=dict)
     length: int | None = None
+    rows: RowSources | None = None
     aside: Path | None = None
+
+    def as_it_came(self, words: str) -> str:
+        """A trainer's words on the data, with the file and the line that the person gave for an added example."""
+        for path, name in self.made.items():
+            if str(path) in words:
+                words = _replaced(words, lambda part, path=path, name=name: part.replace(str(path), name))  # type: ignore[misc]
+        return self.rows.as_they_came(words) if self.rows is not None else words
 
     def undo(self) -> None:
         """Remove the added examples."""
@@ -135,7 +191,7 @@ def add_to(place: Place, came: Path) -> AddedExamples:
     if not files:
         raise ImportRefused(text("no files came"))
     if place.is_file:
-        return _rows_to(place, files)
+        return _rows_to(place, came, files)
     return _images_to(place, came, files)
 
 
@@ -143,7 +199,7 @@ def _images_to(place: Place, came: Path, files: Sequence[Path]) -> AddedExamples
     root = place.path / "train" if (place.path / "train").is_dir() else place.path
     classes = sorted(path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
     wanted = [(file, _class_of(file, came, classes)) for file in files]
-    made: list[Path] = []
+    made: dict[Path, str] = {}
     size = 0
     try:
         for file, name in wanted:
@@ -151,12 +207,12 @@ def _images_to(place: Place, came: Path, files: Sequence[Path]) -> AddedExamples
                 draft = _draft(target)
                 shutil.copyfile(file, draft)
                 draft.replace(target)
-                made.append(target)
+                made[target] = file.relative_to(came).as_posix()
                 size += target.stat().st_size
     except BaseException:
-        AddedExamples(place.path, 0, 0, tuple(made)).undo()
+        AddedExamples(place.path, 0, 0, made).undo()
         raise
-    return AddedExamples(place.path, len(made), size, tuple(made))
+    return AddedExamples(place.path, len(made), size, made)
 
 
 def _class_of(file: Path, came: Path, classes: Sequence[str]) -> str:
@@ -194,8 +250,8 @@ def _free_name(folder: Path, file: Path) -> Path | None:
     return target
 
 
-def _rows_to(place: Place, files: Sequence[Path]) -> AddedExamples:
-    path = place.path
+def _rows_to(place: Place, came: Path, files: Sequence[Path]) -> AddedExamples:
+    path, sources = place.path, RowSources(place.path)
     if path.suffix.lower() in (".parquet", ".pq"):
         raise ImportRefused(
             text("{name} is a Parquet file, to which no rows can be added; save it as CSV", path.name)
@@ -209,24 +265,32 @@ def _rows_to(place: Place, files: Sequence[Path]) -> AddedExamples:
         with text_rows(path, separator) as existing:
             rows_there = (_mark(cells) for _, cells in existing.rows)
             header, known = existing.header, Counter(_at_most(MOST_ROWS, rows_there, path.name))
-        came = (row for file in files for row in _new_rows(file, header, known))
-        rows = list(_at_most(MOST_NEW_ROWS, came, text("what came")))
+        new = (row for file in files for row in _new_rows(file, came, header, known, sources))
+        rows = list(_at_most(MOST_NEW_ROWS, new, text("what came")))
     except FlnetError as exc:
         raise ImportRefused(exc.message) from exc
     if not rows:
         return AddedExamples(path, 0, 0)
-    length, draft = path.stat().st_size, _draft(path)
+    length = path.stat().st_size
+    _append(path, rows, separator, sources)
+    return AddedExamples(path, len(files), path.stat().st_size - length, length=length, rows=sources)
+
+
+def _append(path: Path, rows: Iterable[Sequence[str]], separator: str, sources: RowSources) -> None:
+    """Append rows to a table, which is complete at any time, and note in which line each of them ends."""
+    draft = _draft(path)
     shutil.copyfile(path, draft)
-    with path.open("rb") as old:
-        old.seek(max(0, length - 1))
-        ends_inside_a_line = old.read() not in (b"\n", b"")
+    with draft.open(encoding="utf-8-sig", newline="") as old:
+        line, last = next(iter(deque(enumerate(old, start=1), maxlen=1)), (0, "\n"))
     with draft.open("a", encoding="utf-8", newline="") as output:
-        if ends_inside_a_line:
+        if not last.endswith(("\n", "\r")):
             output.write("\n")
-        csv.writer(output, delimiter=separator, lineterminator="\n").writerows(rows)
-    size = draft.stat().st_size - length
+        writer = csv.writer(output, delimiter=separator, lineterminator="\n")
+        for row in rows:
+            writer.writerow(row)
+            line += 1 + sum(len(_LINE_ENDS.findall(cell)) for cell in row)
+            sources.written(line)
     draft.replace(path)
-    return AddedExamples(path, len(files), size, length=length)
 
 
 def _at_most(most: int, rows: Iterable[R], source: str) -> Iterator[R]:
@@ -243,8 +307,12 @@ def _at_most(most: int, rows: Iterable[R], source: str) -> Iterator[R]:
         yield row
 
 
-def _new_rows(file: Path, header: Sequence[str], known: Counter[bytes]) -> Iterator[list[str]]:
+def _new_rows(
+    file: Path, came: Path, header: Sequence[str], known: Counter[bytes], sources: RowSources
+) -> Iterator[list[str]]:
     """Rows of a file that do not exist yet, in the order of the header; repeated rows count as often as they occur.
+
+    Errors name the file as it came, not the copy that is read; so does `sources`.
 
     Raises:
         ImportRefused: it is no table, or one with other columns.
@@ -252,35 +320,45 @@ def _new_rows(file: Path, header: Sequence[str], known: Counter[bytes]) -> Itera
     """
     if file.suffix.lower() not in _TABLES:
         raise ImportRefused(text("{name} is no table; expected .csv, .tsv or .parquet", file.name))
-    with text_rows(file, _separator(file)) as table:
-        if sorted(table.header) != sorted(header):
-            raise ImportRefused(
-                text(
-                    "{name} has the columns {columns}; expected {others}",
-                    file.name,
-                    ", ".join(table.header[:12]),
-                    ", ".join(header[:12]),
-                )
-            )
-        order = [table.header.index(name) for name in header]
-        seen: Counter[bytes] = Counter()
-        for where, cells in table.rows:
-            if len(cells) != len(order):
-                raise ImportRefused(
-                    text(
-                        "{where}: {count} values for {number} columns",
-                        where.replace(str(file), file.name),
-                        len(cells),
-                        len(order),
-                    )
-                )
-            row = [cells[place] for place in order]
-            mark = _mark(row)
-            seen[mark] += 1
-            if seen[mark] > known[mark]:
-                yield row
+    name = file.relative_to(came).as_posix()
+    sources.begin_file(name)
+    seen: Counter[bytes] = Counter()
+    try:
+        with text_rows(file, _separator(file)) as table:
+            for where, row in _in_order(table, header, name):
+                mark = _mark(row)
+                seen[mark] += 1
+                if seen[mark] > known[mark]:
+                    sources.note(int(where.rpartition(" ")[2]))
+                    yield row
+    except FlnetError as exc:
+        raise ImportRefused(_replaced(str(exc), lambda part: part.replace(str(file), name))) from exc
     for mark, count in seen.items():
         known[mark] = max(known[mark], count)
+
+
+def _in_order(table: TextRows, header: Sequence[str], name: str) -> Iterator[tuple[str, list[str]]]:
+    """The rows of a table with the same columns in another order, each with its place.
+
+    Raises:
+        ImportRefused: it has other columns, or a row of another number of values.
+    """
+    if sorted(table.header) != sorted(header):
+        raise ImportRefused(
+            text(
+                "{name} has the columns {columns}; expected {others}",
+                name,
+                ", ".join(table.header[:12]),
+                ", ".join(header[:12]),
+            )
+        )
+    order = [table.header.index(column) for column in header]
+    for where, cells in table.rows:
+        if len(cells) != len(order):
+            raise ImportRefused(
+                text("{where}: {count} values for {number} columns", where, len(cells), len(order))
+            )
+        yield where, [cells[place] for place in order]
 
 
 def _mark(cells: Iterable[str]) -> bytes:
@@ -308,12 +386,22 @@ _OF_PROCESS = re.compile(rf"{re.escape(DRAFT)}(\d+)-.*")
 
 @dataclass(frozen=True)
 class ImportedFolder:
-    """Imported data, and the folder to which earlier data were moved (None: there were none)."""
+    """Imported data, and the folder to which earlier data were moved (None: there were none).
+
+    Attributes:
+        name: under which the file came, if the place is a file.
+    """
 
     place: Path
     files: int
     size: int
     aside: Path | None
+    name: str = ""
+
+    def as_it_came(self, words: str) -> str:
+        """A trainer's words on the data, with the name of the file that the person gave instead of its place."""
+        old, new = (str(self.place), self.name) if self.name else (f"{self.place}{os.sep}", "")
+        return _replaced(words, lambda part: part.replace(old, new))
 
     def undo(self) -> None:
         """Remove the imported data, and restore the data that were there before."""
@@ -408,6 +496,7 @@ class Upload:
                 if self.adds:
                     return add_to(self.place, self._unpacked)
                 whole = self._whole(self._unpacked)
+                name = whole.name if self.place.is_file else ""
                 aside = self._moved_aside()
                 try:
                     self.place.path.parent.mkdir(parents=True, exist_ok=True)
@@ -419,7 +508,7 @@ class Upload:
         finally:
             self.discard()
         files = [self.place.path] if self.place.is_file else [p for p in self.place.path.rglob("*") if p.is_file()]
-        return ImportedFolder(self.place.path, len(files), sum(file.stat().st_size for file in files), aside)
+        return ImportedFolder(self.place.path, len(files), sum(file.stat().st_size for file in files), aside, name)
 
     def discard(self) -> None:
         """Delete all collected files; may be called repeatedly."""

@@ -181,7 +181,11 @@ class DataImports:
             with suppress(FlnetError):
                 await self._pool.call(trainer, self._reload)  # with what was there before
             raise ImportRefused(
-                text("{trainer} cannot use what came, and nothing was changed: {reason}", trainer, exc)
+                text(
+                    "{trainer} cannot use what came, and nothing was changed: {reason}",
+                    trainer,
+                    moved.as_it_came(str(exc)),
+                )
             ) from exc
         return declaration, params
 

@@ -13,11 +13,12 @@ import pytest
 from flnet.compute.loader import find_trainers
 from flnet.datasets import archives
 from flnet.datasets import dataset_import as importing
-from flnet.datasets.dataset_import import Place, Upload, add_to, bring_to, place_of
+from flnet.datasets.dataset_import import ImportedFolder, Place, Upload, add_to, bring_to, place_of
 from flnet.datasets.no_code_images import load_images
-from flnet.datasets.no_code_table import load_table
-from flnet.errors import DataThere, ImportRefused, NoRoom
+from flnet.datasets.no_code_table import load_table, read_table
+from flnet.errors import DataThere, ImportRefused, NoRoom, TrainerError
 from flnet.settings import load_settings
+from flnet.text import Text
 from flnet.trainer import TrainerFile
 from tests.datasets.evil_archives import tarred, zipped
 from tests.datasets.own_files import class_folders, csv_file, images, node, picture, save, two_clouds
@@ -245,6 +246,49 @@ def test_what_is_no_such_table_changes_nothing(tmp_path: Path, name: str, text: 
     with pytest.raises(ImportRefused, match=why):
         add_to(table_place(tmp_path), come(tmp_path))
     assert lines(tmp_path / "t.csv") == ["a,y", "1,no"]
+
+
+def test_a_fault_in_an_added_row_is_told_with_the_file_and_line_that_came(tmp_path: Path) -> None:
+    old = '"a\nb",1,no\nx,2,yes'  # a cell of two lines, and no end of line
+    (tmp_path / "t.csv").write_text(f"w,a,y\n{old}")
+    (come(tmp_path) / "east").mkdir()
+    (tmp_path / "came/east/one.csv").write_text('a,w,y\n2,x,yes\n5,"c\nd\ne",no\n')
+    (tmp_path / "came/two.csv").write_text("w,a,y\n\nx,6,no\nx,old,yes\n")
+    added = add_to(table_place(tmp_path), come(tmp_path))
+    with pytest.raises(TrainerError) as fault:
+        load_table(table_adding(ignore=["w"]), node(tmp_path))
+    assert str(fault.value).startswith(f"{tmp_path / 't.csv'}, line 9: 'a' is 'old'")
+    told = added.as_it_came(str(fault.value))
+    assert told.startswith("two.csv, line 4: 'a' is 'old'; expected a number")
+    assert isinstance(told, Text)  # so that it is told in the language of the page
+    where = f"{tmp_path / 't.csv'}, line "
+    assert added.as_it_came(f"{where}7 and {where}4") == f"east/one.csv, line 5 and {where}4"
+    assert added.as_it_came(f"{where}10") == f"{where}10"
+
+
+def test_a_fault_in_an_added_image_is_told_with_the_name_that_came(tmp_path: Path) -> None:
+    class_folders(tmp_path / "pictures", each=2)
+    (come(tmp_path) / "new" / "cat").mkdir(parents=True)
+    whole = (tmp_path / "pictures/cat/000.png").read_bytes()
+    (tmp_path / "came/new/cat/000.png").write_bytes(whole[:60] + bytes(20) + whole[80:])
+    added = add_to(image_place(tmp_path), come(tmp_path))
+    with pytest.raises(TrainerError, match=r"pictures/cat/000-1\.png cannot be read") as fault:
+        load_images(images(), node(tmp_path))
+    assert added.as_it_came(str(fault.value)).startswith("new/cat/000.png cannot be read")
+
+
+def test_a_fault_in_imported_data_is_told_with_the_file_that_came(
+    tmp_path: Path, table: Place, place: Place
+) -> None:
+    csv_file(tmp_path / "Mine 2026.csv", ["a", "y"], [[1, "no"], ["old", "yes"]])
+    brought = bring_to(table, tmp_path / "Mine 2026.csv", GB)
+    assert isinstance(brought, ImportedFolder)
+    with pytest.raises(TrainerError) as fault:
+        read_table(brought.place, table_adding())
+    assert brought.as_it_came(str(fault.value)).startswith("Mine 2026.csv, line 3: 'a' is 'old'")
+    folder = bring_to(place, class_folders(tmp_path / "pets", each=2), GB)
+    assert isinstance(folder, ImportedFolder)
+    assert folder.as_it_came(f"{place.path / 'cat' / '1.png'} cannot be read") == "cat/1.png cannot be read"
 
 
 def test_old_rows_stay_on_their_side_and_no_test_row_is_trained_on(tmp_path: Path) -> None:
