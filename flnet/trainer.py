@@ -252,8 +252,12 @@ class InputSpec:
         shape: of one input: (height, width), (height, width, 1 or 3), or (columns,).
         low: the smallest number that may come; None: any finite one.
         high: the largest.
-        names: of the columns; an input may then come as an object with these keys.
+        names: of the columns; an input may then come as an object with these keys. Columns "sex=f" and "sex=m" may
+            come as one, "sex", with one of these words.
         hint: one sentence for people: "one digit, white on black, in the middle".
+        ignored: columns of the data set that are no inputs (target, id); an input that comes as an object may have
+            them, so that people can use rows as they are in the file.
+        gaps: whether a number may be missing. `predict` then gets NaN for it.
     """
 
     kind: Literal["image", "features", "table"]
@@ -262,6 +266,8 @@ class InputSpec:
     high: float | None = None
     names: tuple[str, ...] = ()
     hint: str = ""
+    ignored: tuple[str, ...] = ()
+    gaps: bool = False
 
 
 @dataclass(frozen=True)

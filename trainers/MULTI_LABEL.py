@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import ClassVar, Self
 
@@ -36,7 +37,7 @@ from flnet.trainer import (
 
 from . import _dense
 from ._dense import Learner, Learnt, gradients_of, loss, train
-from ._multi_label import NodeData, Side, load_node_data
+from ._multi_label import NodeData, Side, as_in_the_file, load_node_data, standardised
 from ._philox import uniform
 from ._stacked import train_together
 from ._torch import CPU, Steps, chosen_device
@@ -81,7 +82,7 @@ class MultiLabelNet(Trainer):
             Part(data.sides[name], device) for name in ("train", "validation", "test")
         )
         self._common = Part(data.common, device)
-        self._weights = data.weights
+        self._weights, self._scales, self._ignored = data.weights, data.scales, data.ignored
         self._widths = (data.common.x.shape[1], *HIDDEN, data.common.y.shape[1])
 
     def data_info(self) -> DataInfo:
@@ -155,31 +156,37 @@ class MultiLabelNet(Trainer):
     def input_spec(self) -> InputSpec:
         """One row, as in the data set."""
         names = self._features if len(set(self._features)) == self._widths[0] else ()
-        return InputSpec(
-            "features", self._widths[:1], names=names, hint=text("one row, with the columns of the data set")
-        )
+        hint = text("one row, with the columns of the data set")
+        return InputSpec("features", self._widths[:1], names=names, hint=hint, ignored=self._ignored)
 
     @torch.inference_mode()
     def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
         """The probability of each of this node's labels."""
-        scores = _dense.outputs(self._tensors(params), LAYERS, torch.tensor(inputs, device=self._device))
+        rows = torch.tensor(standardised(inputs, self._scales), device=self._device)
+        scores = _dense.outputs(self._tensors(params), LAYERS, rows)
         return Prediction(torch.sigmoid(scores).cpu().numpy(), "any_of")
 
     def onnx(self, params: Mapping[str, Array]) -> bytes:
         """The same layers, with this node's own head."""
         graph = OnnxGraph("MULTI_LABEL", self._widths[:1])
+        if self._scales is not None:
+            graph.scale(self._scales[:, 0], self._scales[:, 1])
         for layer in ("core.0", "core.1"):
             graph.dense(params[f"{layer}.weight"].T, params[f"{layer}.bias"]).relu()
         return graph.dense(params["head.weight"].T, params["head.bias"]).sigmoid().to_bytes()
 
     def inputs(self) -> Array:
         """The training rows."""
-        return self._train.rows.inputs
+        return self._rows(self._train).inputs
 
     def tests(self) -> Mapping[str, Rows]:
         """The test rows, and those common to all nodes."""
-        common = {"global_argmax_accuracy": self._common.rows} if len(self._common) else {}
-        return {"accuracy": self._test.rows, **common}
+        common = {"global_argmax_accuracy": self._rows(self._common)} if len(self._common) else {}
+        return {"accuracy": self._rows(self._test), **common}
+
+    def _rows(self, part: Part) -> Rows:
+        """Rows as `predict` takes them."""
+        return replace(part.rows, inputs=as_in_the_file(part.rows.inputs, self._scales))
 
     def _learner(self, task: Task) -> Learner:
         return Learner(LAYERS, self._train.x, self._train.y, task)

@@ -45,6 +45,9 @@ class NodeData:
         common: rows of the global test that have one of this node's labels; without noise.
         info: for people; `classes` are this node's labels.
         features: names of the columns.
+        scales: (V, 2) mean and standard deviation of each feature, by which `sides` and `common` are standardised;
+            None if they are not.
+        ignored: columns of the file that are no input: labels, and what is ignored.
         agreement: what must be alike on all nodes that average their cores.
         weights: seeds of the first weights of each layer, where the author's program says them.
     """
@@ -55,6 +58,8 @@ class NodeData:
     features: tuple[str, ...]
     agreement: Mapping[str, str]
     weights: tuple[int, int, int] | None = None
+    scales: Array | None = None
+    ignored: tuple[str, ...] = ()
 
 
 def load_node_data(settings: TrainerSettings) -> NodeData:
@@ -91,19 +96,57 @@ def load_node_data(settings: TrainerSettings) -> NodeData:
         dict(zip(SIDES, options.split, strict=True)),
         seed,
     )
-    noisy = _with_noise(x, drawn, options.noise, seed, settings.shard[0])
+    tested = Side(dense_rows(data.x, common), data.y[common][:, drawn.labels])
+    scales = _scales(options, data, x[numbers["train"]])
+    noisy = _with_noise(standardised(x, scales), drawn, options.noise, seed, settings.shard[0])
     sides = {side: Side(noisy[rows], y[rows]) for side, rows in numbers.items()}
     if not all(len(side.y) for side in sides.values()):
         counts = ", ".join(f"{len(side.y)} in {name}" for name, side in sides.items())
         raise DataMissing(text("too few rows for this node: {counts}", counts), text("use fewer shards"))
+    shown = sides if scales is None else {side: Side(x[rows], y[rows]) for side, rows in numbers.items()}
     return NodeData(
         sides,
-        Side(dense_rows(data.x, common), data.y[common][:, drawn.labels]),
-        _info(path, options, data, drawn.labels, sides, len(common)),
+        replace(tested, x=standardised(tested.x, scales)),
+        _info(path, options, data, drawn.labels, shown, len(common)),
         data.features,
         _agreement(options, data, settings.shard[1], seed),
         drawn.weights,
+        scales,
+        (*data.labels, *options.ignore_columns),
     )
+
+
+def _scales(options: Options, data: MultiLabel, train: Array) -> Array | None:
+    """Agreed scales, and this node's own ones where they are asked for; None if features stay as they are.
+
+    Raises:
+        TrainerError: a scale is for no feature that could have one.
+    """
+    if not options.standardise and not options.scale:
+        return None
+    numbers = {name: j for j, name in enumerate(data.features) if name not in data.nominal}
+    if absent := [name for name in options.scale if name not in numbers]:
+        raise TrainerError(
+            text("{path}: scale names {name}, which is no numeric feature", OPTIONS_FILE, repr(absent[0]))
+        )
+    scales = np.tile([0.0, 1.0], (len(data.features), 1))
+    if options.standardise:
+        own = list(numbers.values())
+        spread = train[:, own].std(axis=0, dtype=np.float64)
+        scales[own] = np.c_[train[:, own].mean(axis=0, dtype=np.float64), np.where(spread > 0, spread, 1.0)]
+    for name, pair in options.scale.items():
+        scales[numbers[name]] = pair
+    return scales
+
+
+def standardised(x: Array, scales: Array | None) -> Array:
+    """(x - mean) / standard deviation, float32; x itself if nothing is to be standardised."""
+    return x if scales is None else np.asarray((x - scales[:, 0]) / scales[:, 1], np.float32)
+
+
+def as_in_the_file(x: Array, scales: Array | None) -> Array:
+    """The inverse of `standardised`: features as `predict` takes them."""
+    return x if scales is None else np.asarray(x * scales[:, 1] + scales[:, 0], np.float32)
 
 
 def _drawn(options: Options, data: MultiLabel, shard: tuple[int, int], seed: int) -> Draws:
@@ -186,6 +229,11 @@ def noise(shape: tuple[int, ...], kind: str, seed: int, part: int) -> Array:
 def _agreement(options: Options, data: MultiLabel, count: int, seed: int) -> dict[str, str]:
     """Other columns would average weights of other meanings; another dealing would train on the others' test."""
     agreed = {"features": ", ".join(data.features)}
+    if options.standardise:
+        agreed["standardise"] = "true"
+    if options.scale:
+        pairs = [f"{name} [{mean:g} {spread:g}]" for name, (mean, spread) in sorted(options.scale.items())]
+        agreed["scale"] = ", ".join(pairs)
     if count > 1:
         share = _global_share(options, count)
         how = (

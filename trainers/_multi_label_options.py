@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,7 +36,10 @@ class Options:
         file: data set, relative to the folder of the options.
         labels_xml: Mulan's list of labels; if empty, the .xml of the file's own name.
         label_columns: names of labels, the beginning of their names, or how many columns (the last ones if < 0).
-        ignore_columns: neither feature nor label (CSV only: an identity number).
+        ignore_columns: neither feature nor label, an identity number for instance; they may hold anything.
+        standardise: whether features are standardised by mean and standard deviation of this node's own training
+            rows, which stay on the node; not those of nominal attributes, nor those in `scale`.
+        scale: columns with a mean and a standard deviation that all nodes agree on.
         node_labels: for each node, its labels by name; no label twice.
         deal: for each node, how many labels it gets, drawn by the seed; as equal as possible if empty.
         labels: all labels in another order than the file's.
@@ -55,6 +59,8 @@ class Options:
     labels_xml: str = ""
     label_columns: str | int | list[str] | None = None
     ignore_columns: list[str] = field(default_factory=list)
+    standardise: bool = False
+    scale: dict[str, list[float]] = field(default_factory=dict)
     node_labels: list[list[str]] = field(default_factory=list)
     deal: list[int] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
@@ -127,6 +133,14 @@ def _number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def _pairs(value: Any) -> bool:
+    """Whether each entry is a mean and a standard deviation above 0."""
+    return isinstance(value, dict) and all(
+        _each(pair, _number) and len(pair) == 2 and all(map(math.isfinite, pair)) and pair[1] > 0
+        for pair in value.values()
+    )
+
+
 def _each(value: Any, fits: Callable[[Any], bool]) -> bool:
     return isinstance(value, list) and all(map(fits, value))
 
@@ -136,9 +150,11 @@ _RULES: dict[str, tuple[str, Fits]] = {
     "labels_xml": (text("the name of a file"), lambda v: isinstance(v, str)),
     "label_columns": (
         text("names, the beginning of names, or a number"),
-        lambda v: is_whole(v, 0) or isinstance(v, str) or _texts(v),
+        lambda v: is_whole(v, -math.inf) or isinstance(v, str) or _texts(v),
     ),
     "ignore_columns": (text("names of columns"), _texts),
+    "standardise": (text("true or false"), lambda v: isinstance(v, bool)),
+    "scale": (text("for each column a mean and a standard deviation above 0"), _pairs),
     "node_labels": (
         text("a list of names for each node"),
         lambda v: _each(v, lambda names: bool(names) and _texts(names)),

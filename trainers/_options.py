@@ -42,6 +42,6 @@ def read_lines(path: Path, rules: Mapping[str, tuple[str, Fits]]) -> dict[str, A
     return lines
 
 
-def is_whole(value: Any, least: int = 1, most: float = float("inf")) -> bool:
+def is_whole(value: Any, least: float = 1, most: float = float("inf")) -> bool:
     """Whether it is a whole number within these bounds, and not true or false."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most

@@ -269,7 +269,12 @@ def _table(own: OwnTable, settings: TrainerSettings) -> OwnTrainer:
     net = mlp(data.table.x.shape[1], own.hidden if own.model == "mlp" else (), outputs)
     names = own.inputs(data.table.features)
     spec = InputSpec(
-        "table", (len(names),), names=names, hint=text("numbers as they stand in the table; 1 for a category")
+        "table",
+        (len(names),),
+        names=names,
+        hint=text("numbers as they stand in the table; 1 for a category"),
+        ignored=data.table.others,
+        gaps=own.missing == "mean",
     )
     device = chosen_device(settings.device)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import csv
 import json
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,12 @@ from rich.table import Table
 
 from flnet.cli.client import WORK_SECONDS, NodeClient, View, node_option
 from flnet.cli.output import print_json, print_table, printable, short, table
+from flnet.errors import FlnetError
 
 MAX_BYTES = 12 * 1024 * 1024  # a node takes no more
+MOST_ROW_BYTES = 256 * 1024 * 1024  # of a file of rows, which is sent in parts
+MOST_CELLS = 5_000_000  # of a file of rows: sparse ones have more than they name
+MOST_AT_ONCE, PART_BYTES = 1000, 4 * 1024 * 1024  # rows of a part, and bytes after which it ends
 
 
 def question_of(path: Path) -> dict[str, Any]:
@@ -29,13 +34,14 @@ def question_of(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} ends in {path.suffix or 'nothing'!r}; expected {', '.join(SUFFIXES)}")
     try:
         size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise ValueError(f"{path} has {size} bytes; a node takes at most {MAX_BYTES}")
+        most = MOST_ROW_BYTES if path.suffix.lower() in _IN_PARTS else MAX_BYTES
+        if size > most:
+            raise ValueError(f"{path} has {size} bytes; a node takes at most {most}")
         question = read(path)
         json.dumps(question, allow_nan=False)
     except OSError as exc:
         raise ValueError(f"{path} cannot be read: {exc.strerror or exc}") from exc
-    except (ValueError, EOFError, RecursionError) as exc:
+    except (ValueError, EOFError, RecursionError, csv.Error, FlnetError) as exc:
         raise ValueError(f"{path} holds no usable inputs: {exc}") from exc
     return question
 
@@ -56,20 +62,46 @@ def _picture(path: Path) -> dict[str, Any]:
 
 
 def _csv(path: Path) -> dict[str, Any]:
-    """Numbers with commas between; a first line that holds something else names the columns."""
+    """Numbers with commas, semicolons or tabs between; a first line that holds something else names the columns.
+
+    With names, a row may be one of the training file: with words, and with columns that the node leaves out.
+    """
     with path.open(newline="", encoding="utf-8-sig") as file:
-        lines = [line for line in csv.reader(file) if line]
-    names = None if not lines or _is_numbers(lines[0]) else [name.strip() for name in lines.pop(0)]
-    rows = [_numbers(line, number) for number, line in enumerate(lines, start=1 if names is None else 2)]
-    if names is None:
-        return {"inputs": rows}
-    return {"inputs": [_named(names, row, number) for number, row in enumerate(rows, start=2)]}
+        first = file.readline()
+        file.seek(0)
+        reader = csv.reader(file, delimiter=max(",;\t", key=first.count))
+        lines = [(reader.line_num, line) for line in reader if line]
+    if not lines or _is_numbers(lines[0][1]):
+        return {"inputs": [_numbers(line, number) for number, line in lines]}
+    names = [name.strip() for name in lines.pop(0)[1]]
+    return {"inputs": [_named(names, line, number) for number, line in lines]}
 
 
-def _named(names: list[str], row: list[float], number: int) -> Mapping[str, float]:
+def _arff(path: Path) -> dict[str, Any]:
+    from flnet.datasets.multi_label import arff_cells  # noqa: PLC0415  it needs NumPy, other kinds of files none
+
+    rows: list[Mapping[str, float | str]] = []
+    with path.open(encoding="utf-8-sig") as file:
+        for _, cells in arff_cells(path, file):
+            rows.append({name: _number_or_words(cell) for name, cell in cells.items()})
+            if len(rows) * len(cells) > MOST_CELLS:
+                raise ValueError(f"it has more than {MOST_CELLS:,} cells; predict fewer rows at once")
+    return {"inputs": rows}
+
+
+def _named(names: list[str], row: list[str], number: int) -> Mapping[str, float | str]:
     if len(names) != len(row):
         raise ValueError(f"line {number} has {len(row)} values for {len(names)} columns")
-    return dict(zip(names, row, strict=True))
+    return {name: _number_or_words(cell) for name, cell in zip(names, row, strict=True)}
+
+
+def _number_or_words(cell: str) -> float | str:
+    """A cell as it is sent; the node says what is wrong with words where it expects a number."""
+    try:
+        number = float(cell)
+    except ValueError:
+        return cell.strip()
+    return number if math.isfinite(number) and "_" not in cell else cell.strip()
 
 
 def _numbers(line: list[str], number: int) -> list[float]:
@@ -90,11 +122,14 @@ def _is_numbers(line: list[str]) -> bool:
 SUFFIXES: Mapping[str, Callable[[Path], dict[str, Any]]] = {
     ".json": _json,
     ".csv": _csv,
+    ".tsv": _csv,
+    ".arff": _arff,
     ".npy": _npy,
     ".png": _picture,
     ".jpg": _picture,
     ".jpeg": _picture,
 }
+_IN_PARTS = (".csv", ".tsv", ".arff")
 
 
 @click.command("predict")
@@ -107,8 +142,9 @@ SUFFIXES: Mapping[str, Callable[[Path], dict[str, Any]]] = {
 def command(trainer: str, path: Path, digest: str | None, address: str, as_json: bool) -> None:
     """Predict the classes or values of inputs with a model.
 
-    A JSON file holds a list of inputs, a NumPy file an array (n, ...), and a CSV file one input per row, with or
-    without a line of column names. An image is one input. While the node trains, the answer waits.
+    A JSON file holds a list of inputs, a NumPy file an array (n, ...), and a CSV or ARFF file one input per row. CSV
+    needs no line of column names; with one, the file may be like that of the training: columns in any order, and
+    target and id are ignored. An image is one input. While the node trains, the answer waits.
 
     \b
     Exit codes: 0 answered; 1 the node refused; 2 wrong usage, or a file that cannot be used;
@@ -121,7 +157,7 @@ def command(trainer: str, path: Path, digest: str | None, address: str, as_json:
     if digest is not None:
         question["digest"] = digest
     with NodeClient(address, WORK_SECONDS) as node:
-        answer = node.predict(trainer, question)
+        answer = _joined([node.predict(trainer, part) for part in parts_of(question)])
     if as_json:
         print_json(answer)
         return
@@ -135,6 +171,40 @@ def command(trainer: str, path: Path, digest: str | None, address: str, as_json:
     click.echo(f"model {short(model.get('digest'))} of {f'round {round}' if round >= 0 else 'no round'}")
     if answer.get("note"):
         click.echo(f"note: {printable(answer['note'])}")
+
+
+def parts_of(question: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The same question in parts that a node takes."""
+    inputs = question.get("inputs")
+    if not isinstance(inputs, list) or len(inputs) <= 1:
+        yield dict(question)
+        return
+    part: list[Any] = []
+    size = 0
+    for row in inputs:
+        part.append(row)
+        size += len(json.dumps(row))
+        if len(part) == MOST_AT_ONCE or size > PART_BYTES:
+            yield {**question, "inputs": part}
+            part, size = [], 0
+    if part:
+        yield {**question, "inputs": part}
+
+
+def _joined(answers: list[View]) -> View:
+    """The answers to the parts of a question as one."""
+    whole = dict(answers[0])
+    if len(answers) == 1:
+        return whole
+    for key in ("predicted", "probabilities", "scores"):
+        if key in whole:
+            whole[key] = [row for answer in answers for row in answer.get(key, [])]
+    for key in ("choice", "coarse"):
+        if whole.get(key):
+            lists = {name for name, value in whole[key].items() if isinstance(value, list)} - {"classes"}
+            more = {name: [row for answer in answers for row in answer[key][name]] for name in lists}
+            whole[key] = {**whole[key], **more}
+    return whole
 
 
 def _tell_coarse(coarse: View) -> None:

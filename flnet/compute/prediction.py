@@ -13,11 +13,13 @@ import warnings
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, get_args
 
 import numpy as np
 
 from flnet.compute.export import formats_of, which_alone
+from flnet.datasets.tables import ABSENT
 from flnet.errors import InputRefused, NotOffered, TrainerError
 from flnet.params.params import Array
 from flnet.text import text
@@ -64,7 +66,8 @@ def spec_of(offers: Mapping[str, Any]) -> InputSpec | None:
     fields = offers.get("inputs")
     if fields is None:
         return None
-    return InputSpec(**{**fields, "shape": tuple(fields["shape"]), "names": tuple(fields["names"])})
+    lists = {name: tuple(fields[name]) for name in ("shape", "names", "ignored") if name in fields}
+    return InputSpec(**{**fields, **lists})
 
 
 def checked_prediction(prediction: Prediction, inputs: int, classes: int, trainer: str) -> Prediction:
@@ -192,6 +195,8 @@ def _spec_fields(spec: InputSpec, name: str) -> dict[str, Any]:
         "high": _bound(spec.high, what),
         "names": [str(column) for column in spec.names],
         "hint": str(spec.hint),
+        **({"ignored": [str(column) for column in spec.ignored]} if spec.ignored else {}),
+        **({"gaps": True} if spec.gaps else {}),
     }
 
 
@@ -213,7 +218,8 @@ def read_inputs(values: Any, spec: InputSpec) -> Array:
     """Inputs (n, *spec.shape) as float32.
 
     Args:
-        values: nested lists of numbers; an input may be an object by column name where the spec has names.
+        values: nested lists of numbers; where the spec has names, an input may be an object by column name, as
+            a row of the data set: with a word for the columns of its words, and with columns that are no input.
 
     Raises:
         InputRefused: none or too many, wrong shape, no numbers, not finite, or out of range.
@@ -239,7 +245,7 @@ def check_inputs(inputs: Array, spec: InputSpec) -> Array:
         )
     with np.errstate(over="ignore"):
         inputs = inputs.astype(np.float32)
-    bad = ~np.isfinite(inputs)
+    bad = ~np.isfinite(inputs) & ~(np.isnan(inputs) & spec.gaps)
     if bad.any():
         raise InputRefused(text("input {place} is not a finite number in float32", _place(bad, spec)))
     if spec.low is not None or spec.high is not None:
@@ -259,23 +265,97 @@ def check_inputs(inputs: Array, spec: InputSpec) -> Array:
     return inputs
 
 
+def words_of(names: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    """Columns of words, which the names contain as "sex=f" and "sex=m", with their words."""
+    return _words_of(tuple(names))
+
+
+@lru_cache(maxsize=16)  # it is asked for each row
+def _words_of(names: tuple[str, ...]) -> Mapping[str, Sequence[str]]:
+    known = set(names)
+    columns: dict[str, list[str]] = {}
+    for name in names:
+        column, equals, word = name.partition("=")
+        if equals and column and column not in known:
+            columns.setdefault(column, []).append(word)
+    return columns
+
+
 def _by_name(row: Mapping[str, Any], spec: InputSpec, place: int) -> list[Any]:
     if not spec.names:
         raise InputRefused(
             text("input {place} is an object; expected {count} numbers in lists", place, _shown(spec.shape))
         )
-    missing = [name for name in spec.names if name not in row]
-    unknown = sorted(row.keys() - set(spec.names))
+    words = {column: told for column, told in words_of(spec.names).items() if column in row}
+    inputs = {f"{column}={word}" for column, told in words.items() for word in told}
+    missing = [name for name in spec.names if name not in row and name not in inputs]
+    unknown = sorted(row.keys() - {*spec.names, *spec.ignored, *words})
     columns = _some(spec.names)
     if missing and not unknown:
         raise InputRefused(
             text("input {place} lacks {names}; the columns are {columns}", place, _some(missing), columns)
         )
     if unknown:
-        words = text("has unknown {names}", _some(unknown))
-        words = text("{one} and {other}", text("lacks {names}", _some(missing)), words) if missing else words
-        raise InputRefused(text("input {place} {words}; the columns are {columns}", place, words, columns))
-    return [row[name] for name in spec.names]
+        said = text("has unknown {names}", _some(unknown))
+        said = text("{one} and {other}", text("lacks {names}", _some(missing)), said) if missing else said
+        raise InputRefused(text("input {place} {words}; the columns are {columns}", place, said, columns))
+    chosen = {column: _word(row[column], column, told, spec, place) for column, told in words.items()}
+    return [
+        _cell(row[name], name, spec, place)
+        if name in row
+        else float(chosen[name.partition("=")[0]] == name.partition("=")[2])
+        for name in spec.names
+    ]
+
+
+def _cell(value: Any, name: str, spec: InputSpec, place: int) -> Any:
+    """A number of a row; NaN where one is missing and may be. What JSON has for a number is checked later."""
+    if is_absent(value):
+        if spec.gaps:
+            return math.nan
+        raise InputRefused(text("input {place}, column {name}, has no value", place, repr(name[:60])))
+    if isinstance(value, str):
+        raise InputRefused(
+            text(
+                "input {place}, column {name}, is {value}; expected a number",
+                place,
+                repr(name[:60]),
+                repr(value[:40]),
+            )
+        )
+    return value
+
+
+def _word(value: Any, column: str, words: Sequence[str], spec: InputSpec, place: int) -> str | None:
+    """Which of the words a row has; None where it is missing and may be."""
+    if isinstance(value, str) and value.strip() in words:
+        return value.strip()
+    if isinstance(value, int | float) and (alike := [word for word in words if _is_number(word, value)]):
+        return alike[0]
+    if is_absent(value) and spec.gaps:
+        return None
+    raise InputRefused(
+        text(
+            "input {place}, column {name}, is {value}; expected one of {expected}",
+            place,
+            repr(column[:60]),
+            repr(value)[:40],
+            _some(words),
+        )
+    )
+
+
+def _is_number(word: str, value: float) -> bool:
+    """Whether a word is this number: who read the row from a file need not know which columns hold words."""
+    try:
+        return float(word) == value
+    except ValueError:
+        return False
+
+
+def is_absent(value: Any) -> bool:
+    """Whether a cell has no value."""
+    return value is None or (isinstance(value, str) and value.strip() in ABSENT)
 
 
 def _numbers(rows: list[Any], spec: InputSpec) -> Array:

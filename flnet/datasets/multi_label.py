@@ -5,8 +5,11 @@ and .npz (`X`, or `X_data`, `X_indices`, `X_indptr`, `X_shape` of compressed row
 
 The ARFF reader is small and strict. A header of `@relation`, `@attribute` lines and `@data` is followed by one row a
 line: dense (`1,0,2.5`) or sparse (`{0 1, 7 2.5}`: column and value, all others are 0). `%` begins a comment; names may
-be quoted. Attributes are numeric (`numeric`, `real`, `integer`) or nominal with the values 0 and 1 only. Anything else
-is an error that names file, line and attribute; only rows may be skipped instead, and are counted.
+be quoted. Attributes are numeric (`numeric`, `real`, `integer`) or nominal (`{a,b,c}`). One with the values 0 and 1 is a
+column of numbers; any other becomes a column for each of its values, named `attribute=value`, with 1 where the row has
+it. What a sparse row does not name is 0, and of a nominal attribute the first value, as the format has it. Anything else
+is an error that names file, line and attribute, unless the attribute is ignored; only rows may be skipped instead, and
+are counted.
 """
 
 from __future__ import annotations
@@ -14,9 +17,10 @@ from __future__ import annotations
 import csv
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 
@@ -32,6 +36,7 @@ from flnet.datasets.tables import (
     check_width,
     csv_rows,
     gather,
+    shown,
 )
 from flnet.errors import TrainerError
 from flnet.params.params import Array
@@ -48,15 +53,23 @@ _MEKA = re.compile(r"(?:^|\s)-C\s+(-?\d{1,9})\b")
 class _Header:
     relation: str = ""
     columns: list[ColumnSpec] = field(default_factory=list)
+    words: int = 0  # of all nominal attributes
     one_first: list[str] = field(default_factory=list)  # what a sparse row does not name would be 1 in these
 
 
 @dataclass(frozen=True)
 class Arff:
-    """An ARFF file: its table, and the name of its relation."""
+    """An ARFF file.
+
+    Attributes:
+        table: its rows; a nominal attribute has a column for each of its values.
+        relation: its name.
+        columns: its attributes, in order.
+    """
 
     table: Table
     relation: str
+    columns: tuple[ColumnSpec, ...] = ()
 
     @property
     def meka_labels(self) -> int | None:
@@ -65,8 +78,11 @@ class Arff:
         return int(match[1]) if match else None
 
 
-def read_arff(path: Path, on_bad_rows: OnBadRows = "stop") -> Arff:
+def read_arff(path: Path, on_bad_rows: OnBadRows = "stop", ignore: Collection[str] = ()) -> Arff:
     """Read an ARFF file.
+
+    Args:
+        ignore: attributes that are left out; they may be of any kind.
 
     Raises:
         TrainerError: the file cannot be read, its header is not understood, or it has no rows.
@@ -75,21 +91,61 @@ def read_arff(path: Path, on_bad_rows: OnBadRows = "stop") -> Arff:
     try:
         with path.open(encoding="utf-8-sig") as file:
             lines = _significant(BoundedLines(path, file))
-            header = _read_header(path, lines)
+            header = _read_header(path, lines, ignore)
             builder = RowBuilder(header.columns)
+            check_width(len(builder.names), str(path))
 
             def add(line: str, where: str) -> None:
                 if line.startswith("{"):
                     _refuse_one_first(header, where)
                     builder.add_sparse(_sparse_cells(line, where), where)
                 else:
-                    builder.add_dense([_unquoted(cell) for cell in line.split(",")], where)
+                    builder.add_dense([_unquoted(cell) for cell in _split(line)], where)
 
-            return Arff(gather(path, builder, lines, add, on_bad_rows), header.relation)
+            return Arff(gather(path, builder, lines, add, on_bad_rows), header.relation, tuple(header.columns))
     except UnicodeDecodeError as exc:
         raise TrainerError(text("{path} is not UTF-8 text: {reason}", path, exc)) from exc
     except OSError as exc:
         raise TrainerError(text("{path} cannot be read: {reason}", path, exc)) from exc
+
+
+def arff_cells(path: Path, file: TextIO) -> Iterator[tuple[int, dict[str, str]]]:
+    """The rows of an ARFF file as they are there: line number, and the cell of each attribute.
+
+    Attributes may be of any kind: who asks for the rows knows which of them are needed.
+
+    Args:
+        path: for the words of errors.
+        file: opened.
+
+    Raises:
+        TrainerError: its header is not understood, or a row has too few or too many values.
+    """
+    lines = _significant(BoundedLines(path, file))
+    header = _read_header(path, lines, (), any_kind=True)
+    names = [column.name for column in header.columns]
+    unnamed = ["" if column.is_ignored else (*column.words, "0")[0] for column in header.columns]
+    for number, line in lines:
+        where = text("{path}, line {line}", path, number)
+        if line.startswith("{"):
+            _refuse_one_first(header, where)
+            cells = list(unnamed)
+            for place, value in _sparse_cells(line, where):
+                if not (place.isascii() and place.isdigit() and int(place) < len(names)):
+                    raise BadRow(
+                        text(
+                            "{where}: {column} is no column; expected 0 to {most}",
+                            where,
+                            repr(place[:40]),
+                            len(names) - 1,
+                        )
+                    )
+                cells[int(place)] = value
+        else:
+            cells = [_unquoted(cell) for cell in _split(line)]
+        if len(cells) != len(names):
+            raise BadRow(text("{where}: {count} values for {number} columns", where, len(cells), len(names)))
+        yield number, dict(zip(names, cells, strict=True))
 
 
 def _significant(lines: BoundedLines) -> Iterator[tuple[int, str]]:
@@ -103,7 +159,10 @@ def _significant(lines: BoundedLines) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-def _read_header(path: Path, lines: Iterator[tuple[int, str]]) -> _Header:
+def _read_header(
+    path: Path, lines: Iterator[tuple[int, str]], ignore: Collection[str], any_kind: bool = False
+) -> _Header:
+    """`any_kind`: whether attributes that are neither numeric nor nominal are ignored, too."""
     header = _Header()
     known: set[str] = set()
     for number, line in lines:
@@ -123,7 +182,10 @@ def _read_header(path: Path, lines: Iterator[tuple[int, str]]) -> _Header:
                     )
                 known.add(name)
                 check_width(len(known), where)
-                _add_attribute(header, name, kind, where)
+                if name in ignore or (any_kind and not _is_known(kind)):
+                    header.columns.append(ColumnSpec(name, is_ignored=True))
+                else:
+                    _add_attribute(header, name, kind, where)
             case "@data":
                 if not known:
                     raise TrainerError(text("{where}: @data before any @attribute", where))
@@ -135,23 +197,53 @@ def _read_header(path: Path, lines: Iterator[tuple[int, str]]) -> _Header:
     raise TrainerError(text("{path} is no ARFF file: it has no line @data", path))
 
 
+def _is_known(kind: str) -> bool:
+    return kind.lower() in _NUMERIC or kind[:1] + kind[-1:] == "{}"
+
+
 def _add_attribute(header: _Header, name: str, kind: str, where: str) -> None:
     if kind.lower() in _NUMERIC:
         header.columns.append(ColumnSpec(name))
         return
-    values = [_unquoted(value) for value in kind[1:-1].split(",")] if kind[:1] + kind[-1:] == "{}" else []
-    if not values or set(values) - {"0", "1"}:
+    values = [_unquoted(value) for value in _split(kind[1:-1])] if _is_known(kind) else []
+    if not values or not all(values):
         raise TrainerError(
             text(
-                "{where}: attribute {name} is {value}; expected numeric or {{0,1}}",
+                "{where}: attribute {name} is {value}; expected numeric, or values such as {{a,b}}; ignore_columns "
+                "leaves others out",
                 where,
                 repr(name),
                 kind[:60] or text("nothing"),
             )
         )
-    header.columns.append(ColumnSpec(name, frozenset(map(float, values))))
-    if values[0] == "1":
-        header.one_first.append(name)
+    if not set(values) - {"0", "1"}:
+        header.columns.append(ColumnSpec(name, frozenset(map(float, values))))
+        if values[0] == "1":
+            header.one_first.append(name)
+        return
+    if len(set(values)) != len(values):
+        raise TrainerError(text("{where}: attribute {name} has a value twice", where, repr(name)))
+    header.words += len(values)
+    check_width(header.words, where)
+    header.columns.append(ColumnSpec(name, words=tuple(values)))
+
+
+def _split(line: str) -> list[str]:
+    """The parts between commas; a comma in quotes separates nothing."""
+    if "'" not in line and '"' not in line:
+        return line.split(",")
+    parts, start, quote, place = [], 0, "", 0
+    while place < len(line):
+        sign = line[place]
+        if quote and sign == "\\":
+            place += 1  # what follows stands for itself
+        elif sign in _QUOTES and (not quote or sign == quote):
+            quote = "" if quote else sign
+        elif sign == "," and not quote:
+            parts.append(line[start:place])
+            start = place + 1
+        place += 1
+    return [*parts, line[start:]]
 
 
 def _refuse_one_first(header: _Header, where: str) -> None:
@@ -183,7 +275,7 @@ def _sparse_cells(line: str, where: str) -> Iterator[tuple[str, str]]:
     if not line.endswith("}"):
         raise BadRow(text("{where}: a sparse row ends with }}, this one with {value}", where, repr(line[-20:])))
     inside = line[1:-1].strip()
-    for cell in inside.split(",") if inside else ():
+    for cell in _split(inside) if inside else ():
         place, _, value = cell.strip().replace("\t", " ").partition(" ")
         yield place, _unquoted(value)
 
@@ -202,6 +294,7 @@ class MultiLabel:
         labels: names of the labels.
         features: names of the columns of x.
         skipped: in words, which rows of the file were left out; empty if none.
+        nominal: those of `features` that stand for a value of a nominal attribute: 1 or 0.
     """
 
     x: Matrix
@@ -209,6 +302,7 @@ class MultiLabel:
     labels: tuple[str, ...]
     features: tuple[str, ...]
     skipped: str = ""
+    nominal: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if self.y.ndim != 2 or len(self.y) != self.x.shape[0] or self.y.shape[1] != len(self.labels):
@@ -245,31 +339,70 @@ def read_multi_label(
         path: the file.
         label_columns: which columns are labels; needed for CSV, and for ARFF with neither XML nor `-C n`.
         labels_xml: Mulan's list of labels; by default the .xml file with the name of the ARFF file.
-        ignore: columns that are neither feature nor label, an identity number for instance.
+        ignore: columns that are neither feature nor label, an identity number for instance; they may hold anything.
         on_bad_rows: "stop" raises at the first one, "skip" leaves them out and counts them in `skipped`.
 
     Raises:
         TrainerError: the file is not there or damaged, a row is bad, or it does not say what is a label.
     """
     if path.suffix == ".npz":
-        return _from_npz(path)
+        return _without(path, _from_npz(path), ignore)
+    stated: LabelColumns | None = None
+    nominal: Sequence[ColumnSpec] = ()
     if path.suffix == ".csv":
-        table, meka = _read_csv(path, ignore, on_bad_rows), None
+        table = _read_csv(path, ignore, on_bad_rows)
+        names = table.names
     elif path.suffix == ".arff":
-        arff = read_arff(path, on_bad_rows)
-        table, meka = arff.table, arff.meka_labels
+        arff = read_arff(path, on_bad_rows, ignore)
+        _check_ignored(path, [column.name for column in arff.columns], ignore)
+        table, stated = arff.table, _meka_labels(path, arff)
+        names = tuple(column.name for column in arff.columns if not column.is_ignored)
+        nominal = [column for column in arff.columns if column.words]
         beside = path.with_suffix(".xml")
         if labels_xml is None and label_columns is None and beside.is_file():
             labels_xml = beside
     else:
         raise TrainerError(text("{path} is no file of a known kind: expected .arff, .csv or .npz", path))
     if labels_xml is not None:
-        return _divided(path, table, _names_in_xml(labels_xml), ignore)
-    columns = meka if label_columns is None else label_columns
+        listed = [name for name in _names_in_xml(labels_xml) if name not in ignore]
+        return _divided(path, table, listed, nominal)
+    columns = stated if label_columns is None else label_columns
     if columns is None:
         how = text("put Mulan's .xml into the same folder, or name the columns in label_columns")
         raise TrainerError(text("{path} does not say which columns are labels: {reason}", path, how))
-    return _divided(path, table, _label_names(path, table.names, columns), ignore)
+    return _divided(path, table, _label_names(path, names, columns), nominal)
+
+
+def _meka_labels(path: Path, arff: Arff) -> tuple[str, ...] | None:
+    """The labels by MEKA's `-C n`, which counts ignored attributes too; None if the file has none."""
+    count = arff.meka_labels
+    if count is None:
+        return None
+    ignored = {column.name for column in arff.columns if column.is_ignored}
+    names = _label_names(path, tuple(column.name for column in arff.columns), count)
+    return tuple(name for name in names if name not in ignored)
+
+
+def _check_ignored(path: Path, names: Sequence[str], ignore: Collection[str]) -> None:
+    """Refuse to ignore what is not there: a column that is misspelt would be a feature.
+
+    Raises:
+        TrainerError: one of these columns is not there.
+    """
+    if absent := [name for name in ignore if name not in names]:
+        raise TrainerError(
+            text("{path} has no column {names} to ignore; it has {known}", path, shown(absent), shown(names))
+        )
+
+
+def _without(path: Path, data: MultiLabel, ignore: Collection[str]) -> MultiLabel:
+    """The same without some of the features."""
+    _check_ignored(path, data.features, ignore)
+    if not ignore:
+        return data
+    kept = np.array([j for j, name in enumerate(data.features) if name not in ignore], np.int64)
+    names = tuple(data.features[j] for j in kept)
+    return replace(data, x=pick_columns(data.x, kept), features=names)
 
 
 def _from_npz(path: Path) -> MultiLabel:
@@ -323,17 +456,9 @@ def _read_csv(path: Path, ignore: tuple[str, ...], on_bad_rows: OnBadRows) -> Ta
                 raise TrainerError(
                     text("{path}, line 1: expected a header of different names, got {value}", path, got)
                 )
-            kept = [j for j, name in enumerate(header) if name not in ignore]
-            builder = RowBuilder([ColumnSpec(header[j]) for j in kept])
-
-            def add(cells: list[str], where: str) -> None:
-                if len(cells) != len(header):
-                    raise BadRow(
-                        text("{where}: {count} values for {number} columns", where, len(cells), len(header))
-                    )
-                builder.add_dense([cells[j] for j in kept], where)
-
-            return gather(path, builder, (row for row in rows if row[1]), add, on_bad_rows)
+            _check_ignored(path, header, ignore)
+            builder = RowBuilder([ColumnSpec(name, is_ignored=name in ignore) for name in header])
+            return gather(path, builder, (row for row in rows if row[1]), builder.add_dense, on_bad_rows)
     except (csv.Error, UnicodeDecodeError) as exc:
         raise TrainerError(text("{path} is not CSV text in UTF-8: {reason}", path, exc)) from exc
     except OSError as exc:
@@ -378,10 +503,16 @@ def _names_in_xml(path: Path) -> list[str]:
     return names
 
 
-def _divided(path: Path, table: Table, labels: list[str], ignore: tuple[str, ...]) -> MultiLabel:
+def _divided(path: Path, table: Table, labels: list[str], nominal: Sequence[ColumnSpec]) -> MultiLabel:
     """Labels to the one side, features to the other."""
+    for column in nominal:
+        if column.name in labels:
+            got, name = shown(column.words), repr(column.name)
+            raise TrainerError(
+                text("{path}: label {name} has the values {values}; expected 0 and 1", path, name, got)
+            )
     at = table.numbers_of(labels, str(path))
-    unused = {*at.tolist(), *(j for j, name in enumerate(table.names) if name in ignore)}
+    unused = set(at.tolist())
     features = np.array([j for j in range(len(table.names)) if j not in unused], np.int64)
     if not features.size:
         raise TrainerError(
@@ -399,4 +530,5 @@ def _divided(path: Path, table: Table, labels: list[str], ignore: tuple[str, ...
         else ""
     )
     names = tuple(table.names[j] for j in features)
-    return MultiLabel(pick_columns(table.values, features), y.astype(np.uint8), tuple(labels), names, skipped)
+    x, kept = pick_columns(table.values, features), frozenset(name for column in nominal for name in column.inputs)
+    return MultiLabel(x, y.astype(np.uint8), tuple(labels), names, skipped, kept)

@@ -16,14 +16,13 @@ from flnet.datasets.labelled import Labelled, Rows, fingerprint
 from flnet.datasets.no_code import OwnLabels, OwnTable, counted
 from flnet.datasets.samples import is_sample
 from flnet.datasets.split import dealt_counts, grouped_split, own_grouped, own_rows, stored_split, with_partition
-from flnet.datasets.tables import BadRow, ColumnSpec, shown, text_rows
+from flnet.datasets.tables import ABSENT, BadRow, ColumnSpec, shown, text_rows
 from flnet.errors import DataMissing, TrainerError
 from flnet.labels.losses import Labels
 from flnet.params.params import Array
 from flnet.text import joined, text
 from flnet.trainer import DataInfo, TrainerSettings
 
-ABSENT = frozenset({"", "?", "NA", "N/A", "NaN", "nan", "NULL", "null", "None"})
 _MOST_CLASSES = 1000
 _BANDS = 10  # of a regression's target, so that its split is as even as one by class
 _NAN = float("nan")
@@ -48,6 +47,7 @@ class LabelledTable:
         note: for people: what was left out.
         coarse: class numbers in the node's own space, -1 for none; None where nodes label alike.
         by_label: what rows are dealt and split by; None where that is y.
+        others: the columns that are no features.
     """
 
     features: tuple[str, ...]
@@ -59,6 +59,7 @@ class LabelledTable:
     note: str
     coarse: Labels | None = None
     by_label: Labels | None = None
+    others: tuple[str, ...] = ()
 
     @property
     def kinds(self) -> Array:
@@ -150,14 +151,15 @@ class _TableReader:
             raise TrainerError(text("{path} has no rows{why}", self.path, why))
         x = np.array(self.x, np.float32).reshape(len(self.targets), -1)
         groups = tuple(self.groups) if self.own.id else ()
+        others = tuple(name for name in self.header if name not in self.features)
         if self.labels is None:
             y, classes = self._numbered()
-            return LabelledTable(self.features, x, self._scales(), y, classes, groups, self._note(y, classes))
+            note = self._note(y, classes)
+            return LabelledTable(self.features, x, self._scales(), y, classes, groups, note, others=others)
         y, coarse = self.labels.numbers(map(str, self.targets), self.beside)
         kinds, classes = self.labels.kinds(y, coarse), self.labels.desired
-        return LabelledTable(
-            self.features, x, self._scales(), y, classes, groups, self._note(y, ()), coarse, kinds
-        )
+        note = self._note(y, ())
+        return LabelledTable(self.features, x, self._scales(), y, classes, groups, note, coarse, kinds, others)
 
     def _read(self, name: str) -> Callable[[str, str], Sequence[float]]:
         """The function that turns a cell of this column into inputs."""

@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal, TextIO, TypeVar
 
@@ -27,9 +29,11 @@ OnBadRows = Literal["stop", "skip"]
 T = TypeVar("T")
 
 MOST_COLUMNS = 100_000  # of a table
+MOST_VALUES = 100_000_000  # of all rows, where nominal columns have more of them than their cells have bytes
 LONGEST_ROW = 4 * 1024 * 1024  # characters of a row, and of the header
 _LARGEST = float(np.finfo(np.float32).max)
 _ABSENT = frozenset({"", "?"})
+ABSENT = frozenset({"", "?", "NA", "N/A", "NaN", "nan", "NULL", "null", "None"})  # in tables of people
 
 
 class BadRow(TrainerError):
@@ -38,10 +42,67 @@ class BadRow(TrainerError):
 
 @dataclass(frozen=True)
 class ColumnSpec:
-    """A column and its allowed values: any number, or those in `allowed`."""
+    """A column and its allowed values: any number, those in `allowed`, or one of `words`.
+
+    Attributes:
+        words: of a nominal column; each of them becomes a column of its own, 1 where the row has this word.
+        is_ignored: whether its cells may be anything and are left out.
+    """
 
     name: str
     allowed: frozenset[float] | None = None
+    words: tuple[str, ...] = ()
+    is_ignored: bool = False
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of the columns of numbers that this one becomes."""
+        if self.is_ignored:
+            return ()
+        return tuple(f"{self.name}={word}" for word in self.words) or (self.name,)
+
+    def numbers(self, cell: str, where: str) -> list[float]:
+        """A number for each of `inputs`.
+
+        Raises:
+            BadRow: the cell is not allowed.
+        """
+        if self.is_ignored:
+            return []
+        if not self.words:
+            return [self.number(cell, where)]
+        place = self.place_of(cell, where)
+        return [float(place == other) for other in range(len(self.words))]
+
+    def place_of(self, cell: str, where: str) -> int:
+        """The position of a nominal column's cell among its words.
+
+        Raises:
+            BadRow: it is none of them.
+        """
+        cell = cell.strip()
+        place = self._places.get(cell)
+        if place is not None:
+            return place
+        if cell in _ABSENT:
+            raise BadRow(
+                text(
+                    "{where}: {name} has no value ({value})", where, repr(self.name), cell or text("an empty cell")
+                )
+            )
+        raise BadRow(
+            text(
+                "{where}: {name} is {value}; expected one of {expected}",
+                where,
+                repr(self.name),
+                repr(cell[:40]),
+                shown(self.words),
+            )
+        )
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {word: place for place, word in enumerate(self.words)}
 
     def number(self, cell: str, where: str) -> float:
         """The value of one cell.
@@ -111,13 +172,23 @@ class Table:
 
 
 class RowBuilder:
-    """Collects rows, all dense or all sparse like the first one."""
+    """Collects rows, all dense or all sparse like the first one.
+
+    Attributes:
+        columns: of the file.
+        names: of the columns of numbers that they become.
+    """
 
     def __init__(self, columns: Sequence[ColumnSpec]) -> None:
         self.columns = columns
+        self.names = tuple(name for column in columns for name in column.inputs)
         self._sparse: bool | None = None
         self._values, self._indices, self._ends = array("f"), array("q"), array("q", [0])
-        self._choosy = [j for j, column in enumerate(columns) if column.allowed is not None]
+        self._used = [j for j, column in enumerate(columns) if not column.is_ignored]
+        self._choosy = [at for at, j in enumerate(self._used) if columns[j].allowed is not None]
+        widths = [len(column.inputs) for column in columns]
+        self._starts = list(accumulate(widths, initial=0))
+        self._nominal = [j for j, column in enumerate(columns) if column.words and not column.is_ignored]
 
     def add_dense(self, cells: Sequence[str], where: str) -> None:
         """Add a row with a cell for each column.
@@ -130,18 +201,20 @@ class RowBuilder:
             raise BadRow(
                 text("{where}: {count} values for {number} columns", where, len(cells), len(self.columns))
             )
+        fast = None if self._nominal else self._fast([cells[j] for j in self._used])
         self._values.extend(
-            self._fast(cells) or [c.number(x, where) for c, x in zip(self.columns, cells, strict=True)]
+            fast or [n for c, x in zip(self.columns, cells, strict=True) for n in c.numbers(x, where)]
         )
-        self._ends.append(len(self._values))
+        self._end_row(where)
 
     def add_sparse(self, cells: Iterable[tuple[str, str]], where: str) -> None:
-        """Add a row of (column number, value); what is not named is 0.
+        """Add a row of (column number, value); what is not named is 0, or the first word of a nominal column.
 
         Raises:
             BadRow: the row cannot be used; nothing was added.
         """
         self._is_to_be(True, where)
+        named: set[int] = set()
         values: dict[int, float] = {}
         for place, value in cells:
             if not (place.isascii() and place.isdigit() and int(place) < len(self.columns)):
@@ -153,20 +226,38 @@ class RowBuilder:
                         len(self.columns) - 1,
                     )
                 )
-            if int(place) in values:
+            number = int(place)
+            if number in named:
                 raise BadRow(text("{where}: column {column} is named twice", where, place))
-            values[int(place)] = self.columns[int(place)].number(value, where)
+            named.add(number)
+            column, start = self.columns[number], self._starts[number]
+            if column.words and not column.is_ignored:
+                values[start + column.place_of(value, where)] = 1.0
+            elif not column.is_ignored:
+                values[start] = column.number(value, where)
+        values |= {self._starts[number]: 1.0 for number in self._nominal if number not in named}
         self._indices.extend(values.keys())
         self._values.extend(values.values())
-        self._ends.append(len(self._values))
+        self._end_row(where)
 
     def matrix(self) -> Matrix:
         """All rows."""
         data = np.array(self._values, np.float32)
         if not self._sparse:
-            return data.reshape(-1, len(self.columns))
-        shape = (len(self._ends) - 1, len(self.columns))
+            return data.reshape(len(self._ends) - 1, len(self.names))
+        shape = (len(self._ends) - 1, len(self.names))
         return SparseRows(data, np.array(self._indices, np.int64), np.array(self._ends, np.int64), shape)
+
+    def _end_row(self, where: str) -> None:
+        if self._nominal and len(self._values) > MOST_VALUES:
+            raise TrainerError(
+                text(
+                    "{where}: more than {most} values; ignore columns, or bring fewer rows",
+                    where,
+                    f"{MOST_VALUES:,}",
+                )
+            )
+        self._ends.append(len(self._values))
 
     def _is_to_be(self, sparse: bool, where: str) -> None:
         if self._sparse is None:
@@ -181,7 +272,11 @@ class RowBuilder:
         except ValueError:
             return None
         good = all(-_LARGEST <= n <= _LARGEST for n in numbers) and not any("_" in cell for cell in cells)
-        return numbers if good and all(self.columns[j].fits(numbers[j]) for j in self._choosy) else None
+        return (
+            numbers
+            if good and all(self.columns[self._used[at]].fits(numbers[at]) for at in self._choosy)
+            else None
+        )
 
 
 def gather(
@@ -216,7 +311,7 @@ def gather(
     if not used:
         why = text(" that can be used: {reason}", first) if skipped else ""
         raise TrainerError(text("{path} has no rows{why}", path, why))
-    return Table(tuple(column.name for column in builder.columns), builder.matrix(), skipped, first)
+    return Table(builder.names, builder.matrix(), skipped, first)
 
 
 class BoundedLines:

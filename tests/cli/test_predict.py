@@ -144,6 +144,75 @@ def test_csv_with_names_of_columns_and_without(tmp_path: Path) -> None:
     assert question_of(written(tmp_path, "c.csv", "")) == {"inputs": []}
 
 
+def test_csv_in_the_form_of_a_training_file(tmp_path: Path) -> None:
+    rows = 'id;age;sex;ill\nK1;41.5;"f; m";yes\nK2;;nan;\n'
+    assert question_of(written(tmp_path, "t.csv", rows)) == {
+        "inputs": [
+            {"id": "K1", "age": 41.5, "sex": "f; m", "ill": "yes"},
+            {"id": "K2", "age": "", "sex": "nan", "ill": ""},
+        ]
+    }
+    assert question_of(written(tmp_path, "t.tsv", "age\tsex\n1\tm\n")) == {"inputs": [{"age": 1, "sex": "m"}]}
+
+
+ARFF = """@relation r
+@attribute who string
+@attribute height numeric
+@attribute cap {bell, 'flat, or so'}
+@attribute rare {0,1}
+@data
+"""
+
+
+def test_arff_dense_and_sparse(tmp_path: Path) -> None:
+    dense = question_of(written(tmp_path, "d.arff", ARFF + "p1, 2.5, 'flat, or so', 0\n"))
+    assert dense == {"inputs": [{"who": "p1", "height": 2.5, "cap": "flat, or so", "rare": 0}]}
+    sparse = question_of(written(tmp_path, "s.arff", ARFF + "{1 2, 3 1}\n{2 'flat, or so'}\n"))
+    assert sparse == {
+        "inputs": [
+            {"who": "", "height": 2, "cap": "bell", "rare": 1},
+            {"who": "", "height": 0, "cap": "flat, or so", "rare": 0},
+        ]
+    }
+
+
+def test_a_sparse_file_that_stands_for_too_many_cells_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inputs, "MOST_CELLS", 8)
+    with pytest.raises(ValueError, match="it has more than 8 cells"):
+        question_of(written(tmp_path, "s.arff", ARFF + "{}\n" * 3))
+
+
+def test_a_long_file_is_asked_in_parts_and_answered_as_one(
+    ask: Run, fake_node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inputs, "MOST_AT_ONCE", 2)
+    fake_node.prediction = {
+        "classes": ["a", "b"],
+        "probabilities": [[0.1, 0.9], [1, 0]],
+        "predicted": ["b", "a"],
+        "model": MODEL,
+        "choice": {"answered": ["local", "global"], "errors": [], "limit": None},
+        "coarse": {
+            "space": "s",
+            "classes": ["ab"],
+            "estimated": False,
+            "probabilities": [[1], [1]],
+            "predicted": [],
+        },
+    }
+    path = written(tmp_path, "t.csv", "age,sex\n1,f\n2,f\n3,f\n4,m\n")
+    shown = ask("predict", "MNIST", "--input", str(path), "--json")
+    asked = [row["age"] for question in fake_node.posted for row in question["inputs"]]
+    assert ([len(question["inputs"]) for question in fake_node.posted], asked) == ([2, 2], [1, 2, 3, 4])
+    answer = json.loads(shown.stdout)
+    assert answer["predicted"] == ["b", "a", "b", "a"]
+    assert len(answer["probabilities"]) == len(answer["choice"]["answered"]) == 4
+    assert (answer["classes"], answer["coarse"]["classes"]) == (["a", "b"], ["ab"])
+    assert len(answer["coarse"]["probabilities"]) == 4
+
+
 @pytest.mark.parametrize(
     ("name", "contents", "words"),
     [
@@ -154,6 +223,9 @@ def test_csv_with_names_of_columns_and_without(tmp_path: Path) -> None:
         ("a.csv", "1,2\n3,x\n", "line 2: could not convert"),
         ("a.csv", "a,b\n3\n", "line 2 has 1 values for 2 columns"),
         ("a.csv", "1,nan\n", "holds no usable inputs"),
+        ("a.arff", "1,2", "holds no usable inputs: .*expected @relation"),
+        ("a.arff", ARFF + "1,2", "holds no usable inputs: .*line 7: 2 values for 4 columns"),
+        ("a.arff", ARFF + "{9 1}", "'9' is no column"),
         ("a.npy", "no array", "holds no usable inputs"),
     ],
 )

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from flnet.compute.prediction import (
     MAX_BYTES,
     MAX_INPUTS,
+    check_inputs,
     checked_prediction,
     names_of_classes,
     offered,
@@ -175,6 +176,54 @@ def test_columns_may_come_by_name_in_any_order() -> None:
 def test_what_does_not_fit_is_refused_in_words(values: Any, spec: InputSpec, words: str) -> None:
     with pytest.raises(InputRefused, match=words):
         read_inputs(values, spec)
+
+
+OWN = InputSpec(
+    "table", (4,), names=("age", "sex=f", "sex=m", "ward=1"), ignored=("id", "ill"), gaps=True
+)  # as of a table with columns of words
+
+
+def test_a_row_of_the_training_file_is_an_input_in_any_order() -> None:
+    rows = [
+        {"ill": "yes", "sex": "m", "age": 41.5, "ward": "1", "id": "K1"},
+        {"ward": 1.0, "age": 3, "sex": " f "},
+        {"age": 3, "sex=f": 0, "sex=m": 1, "ward=1": 0},
+        [1, 0, 1, 0],
+    ]
+    assert read_inputs(rows, OWN).tolist() == [[41.5, 0, 1, 1], [3, 1, 0, 1], [3, 0, 1, 0], [1, 0, 1, 0]]
+
+
+def test_missing_values_are_nan_and_none_of_the_words_where_they_may_be_missing() -> None:
+    inputs = read_inputs([{"age": cell, "sex": cell, "ward": None} for cell in ("", "?", "NA", None)], OWN)
+    assert np.isnan(inputs[:, 0]).all()
+    assert not inputs[:, 1:].any()
+    assert check_inputs(inputs, OWN).shape == (4, 4)  # the training child checks them again
+
+
+@pytest.mark.parametrize(
+    ("row", "spec", "words"),
+    [
+        ({"age": "old", "sex": "f", "ward": "1"}, OWN, "input 0, column 'age', is 'old'; expected a number"),
+        ({"age": 1, "sex": "x", "ward": "1"}, OWN, "input 0, column 'sex', is 'x'; expected one of 'f', 'm'"),
+        ({"age": 1, "sex": "f", "ward": 2}, OWN, "column 'ward', is 2; expected one of '1'"),
+        ({"age": 1, "ward": "1"}, OWN, "input 0 lacks 'sex=f', 'sex=m'; the columns are"),
+        ({"age": 1, "sex": "f", "ward": "1", "x": 1}, OWN, "input 0 has unknown 'x'"),
+        ({"age": float("inf"), "sex": "f", "ward": "1"}, OWN, "is not a finite number"),
+        ({"age": "", "height": 1}, TABLE, "input 0, column 'age', has no value"),
+        ({"age": None, "height": 1}, TABLE, "input 0, column 'age', has no value"),
+    ],
+)
+def test_a_row_that_is_not_as_in_the_training_file_is_refused(row: Any, spec: InputSpec, words: str) -> None:
+    with pytest.raises(InputRefused, match=words):
+        read_inputs([row], spec)
+
+
+def test_what_a_spec_says_of_rows_of_the_training_file_reaches_the_node() -> None:
+    class Told(Offering):
+        spec = OWN
+
+    said = offered(Told(0), "T")
+    assert spec_of(json.loads(json.dumps(said))) == OWN
 
 
 @given(JSON, st.sampled_from([IMAGE, TABLE]))

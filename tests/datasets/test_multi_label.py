@@ -122,10 +122,14 @@ def test_a_file_of_bad_rows_only_has_none(tmp_path: Path) -> None:
         ("a,b\n1,2\n", "line 1: expected @relation, @attribute or @data, got 'a,b'"),
         ("@relation r\n@data\n1\n", "line 2: @data before any @attribute"),
         (HEADER, "has no rows"),
-        (HEADER.replace("numeric", "string"), "line 2: attribute 'a' is string; expected numeric or {0,1}"),
+        (
+            HEADER.replace("numeric", "string"),
+            "line 2: attribute 'a' is string; expected numeric, or values such as {a,b}; ignore_columns leaves",
+        ),
         (HEADER.replace("numeric", "date 'yyyy'"), "'a' is date"),
         (HEADER.replace(" numeric", ""), "'a' is nothing; expected numeric"),
-        (HEADER.replace("{0,1}", "{no,yes}"), "'b' is {no,yes}; expected numeric"),
+        (HEADER.replace("{0,1}", "{no,yes,no}"), "line 3: attribute 'b' has a value twice"),
+        (HEADER.replace("{0,1}", "{no,}"), "'b' is {no,}; expected numeric"),
         (HEADER.replace("{0,1}", "{}"), "'b' is {}"),
         (HEADER.replace("attribute b", "attribute a"), "line 3: two attributes are named 'a'"),
         (HEADER.replace("@attribute b {0,1}", "@attribute"), "line 3: an attribute is named ''"),
@@ -163,6 +167,56 @@ def test_any_text_is_a_table_or_a_trainers_error(
     except TrainerError:
         return
     assert table.values.shape[1] == len(table.names)
+
+
+NOMINAL = """@relation r
+@attribute height numeric
+@attribute cap {bell, conical, 'flat, or so'}
+@attribute "smells" {no,yes}
+@attribute l {0,1}
+@data
+"""
+
+
+def test_a_nominal_attribute_becomes_a_column_for_each_value(tmp_path: Path) -> None:
+    arff = read_arff(written(tmp_path, NOMINAL + "1.5,conical,yes,1\n2,'flat, or so', no ,0\n"))
+    assert arff.table.names == (
+        "height",
+        "cap=bell",
+        "cap=conical",
+        "cap=flat, or so",
+        "smells=no",
+        "smells=yes",
+        "l",
+    )
+    assert values(arff).tolist() == [[1.5, 0, 1, 0, 0, 1, 1], [2, 0, 0, 1, 1, 0, 0]]
+
+
+def test_a_sparse_row_that_does_not_name_a_nominal_attribute_has_its_first_value(tmp_path: Path) -> None:
+    sparse = NOMINAL + "{0 1.5, 1 conical, 2 yes, 3 1}\n{}\n{1 'flat, or so',0 2}\n"
+    arff = read_arff(written(tmp_path, sparse))
+    assert values(arff).tolist() == [[1.5, 0, 1, 0, 0, 1, 1], [0, 1, 0, 0, 1, 0, 0], [2, 0, 0, 1, 1, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("row", "fault"),
+    [
+        ("1,round,no,1", "line 7: 'cap' is 'round'; expected one of bell, conical, flat, or so"),
+        ("1,?,no,1", r"line 7: 'cap' has no value \(\?\)"),
+        ("{1 round}", "line 7: 'cap' is 'round'"),
+        ("{1 bell, 1 bell}", "line 7: column 1 is named twice"),
+    ],
+)
+def test_a_value_that_is_not_declared_is_named_with_those_that_are(tmp_path: Path, row: str, fault: str) -> None:
+    with pytest.raises(BadRow, match=fault):
+        read_arff(written(tmp_path, NOMINAL + row + "\n"))
+
+
+def test_nominal_values_are_columns_and_may_not_be_too_many(tmp_path: Path) -> None:
+    many = ",".join(f"v{n}" for n in range(60_000))
+    header = f"@relation r\n@attribute a {{{many}}}\n@attribute b {{{many}}}\n@data\nv0,v0\n"
+    with pytest.raises(TrainerError, match="120,000 columns; expected at most 100,000"):
+        read_arff(written(tmp_path, header))
 
 
 # The same rows and labels out of every kind of file; what does not say what a label is, is refused.
@@ -254,6 +308,56 @@ def test_an_ignored_column_of_a_csv_may_hold_text(tmp_path: Path) -> None:
     assert is_it(read_multi_label(tmp_path / "t.csv", label_columns=-2, ignore=("who",)))
     with pytest.raises(TrainerError, match="line 2: 'who' is 'p 0, 0'; expected a number"):
         read_multi_label(tmp_path / "t.csv", label_columns=-2)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_an_ignored_attribute_may_be_of_any_kind(tmp_path: Path, sparse: bool) -> None:
+    rows = [f"'p {i}, {i}',{row}" for i, row in enumerate(ROWS.split())]
+    if sparse:
+        rows = ["{0 'p 0', 1 0.5, 3 1}", "{2 2, 4 1}", "{0 'p 2', 1 1, 3 1, 4 1}"]
+    lines = ["@relation r", "@attribute who string", *ATTRIBUTES.values(), "@data", *rows]
+    path = tmp_path / "s.arff"
+    path.write_text("\n".join(lines), "utf-8")
+    assert is_it(read_multi_label(path, label_columns=-2, ignore=("who",)))
+    with pytest.raises(TrainerError, match="attribute 'who' is string"):
+        read_multi_label(path, label_columns=-2)
+
+
+def test_meka_counts_ignored_attributes_too(tmp_path: Path) -> None:
+    path = arff(tmp_path / "m.arff", "Beach", "Sun set", "f1", "f2", rows=LABELS_FIRST, relation="'r: -C 2'")
+    data = read_multi_label(path, ignore=("Sun set",))
+    assert (data.labels, data.features) == (("Beach",), ("f1", "f2"))
+
+
+def test_ignored_columns_of_an_npz_are_no_features(tmp_path: Path) -> None:
+    named: dict[str, Any] = {
+        "Y": np.array(Y, np.uint8),
+        "label_names": ["Beach", "Sun set"],
+        "feature_names": ["f1", "who", "f2"],
+    }
+    wide = np.insert(np.array(X, np.float32), 1, 7, axis=1)
+    np.savez(tmp_path / "d.npz", X=wide, **named)
+    assert is_it(read_multi_label(tmp_path / "d.npz", ignore=("who",)))
+
+
+@pytest.mark.parametrize("ending", ["arff", "csv", "npz"])
+def test_an_ignored_column_that_is_not_there_is_refused(tmp_path: Path, ending: str) -> None:
+    path = arff(tmp_path / "t.arff", "f1", "f2", "Beach", "Sun set").with_suffix(f".{ending}")
+    if ending == "csv":
+        path.write_text("f1,f2,Beach,Sun set\n" + ROWS)
+    elif ending == "npz":
+        np.savez(path, X=X, Y=Y, label_names=["Beach", "Sun set"], feature_names=["f1", "f2"])
+    with pytest.raises(TrainerError, match="has no column whoo to ignore; it has f1, f2"):
+        read_multi_label(path, label_columns=-2, ignore=("whoo",))
+
+
+def test_a_nominal_label_is_refused_and_a_nominal_feature_is_not_counted_as_several(tmp_path: Path) -> None:
+    path = written(tmp_path, NOMINAL + "1,bell,no,1\n2,conical,yes,0\n")
+    data = read_multi_label(path, label_columns=-1)
+    assert (data.labels, len(data.features)) == (("l",), 6)
+    assert data.nominal == set(data.features) - {"height"}
+    with pytest.raises(TrainerError, match="label 'smells' has the values no, yes; expected 0 and 1"):
+        read_multi_label(path, label_columns=-2)
 
 
 def test_skipped_rows_are_told(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from flnet.datasets import dataset_import
+from flnet.datasets import dataset_import, tables
 from flnet.datasets.dataset_import import bring_to, place_of
 from flnet.datasets.multi_label import read_multi_label
 from flnet.datasets.tables import LONGEST_ROW, text_rows
@@ -37,6 +37,11 @@ ATTACKS: dict[str, tuple[str, Callable[[], Iterator[str]], str]] = {
         "arff",
         lambda: (f"@attribute c{n} numeric\n" for n in range(MILLION)),
         "100,001 columns; expected at most 100,000",
+    ),
+    "values of attributes": (
+        "arff",
+        lambda: (f"@attribute c{n} {{{','.join(f'v{v}' for v in range(10_000))}}}\n" for n in range(100)),
+        "110,000 columns; expected at most 100,000",
     ),
     "an attribute without end": (
         "arff",
@@ -68,6 +73,18 @@ def test_a_table_that_is_too_wide_or_too_long_is_refused_in_bounded_memory(tmp_p
     finally:
         tracemalloc.stop()
     assert peak < 25 * LONGEST_ROW
+
+
+@pytest.mark.parametrize("row", ["{}", ",".join(["a"] * 2_000)])
+def test_rows_that_stand_for_many_more_values_than_they_have_bytes_end(
+    tmp_path: Path, row: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "MOST_VALUES", MILLION)
+    path = tmp_path / "t.arff"
+    with path.open("w") as file:
+        file.writelines([*(f"@attribute c{n} {{a,b}}\n" for n in range(2_000)), "@data\n", *[f"{row}\n"] * 20_000])
+    with pytest.raises(TrainerError, match="more than 1,000,000 values; ignore columns, or bring fewer rows"):
+        read_multi_label(path, label_columns=1, on_bad_rows="skip")
 
 
 def test_a_list_of_labels_without_end_is_not_read(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from flnet.compute.assignment import Assignment
 from flnet.compute.checks import checked_fit, checked_params, checked_score, declared
 from flnet.compute.in_process import InProcessBackend
-from flnet.compute.prediction import predicted
+from flnet.compute.prediction import predicted, read_inputs
 from flnet.compute.verbs import ExportRequest, PredictRequest, PrepareRequest
+from flnet.datasets.multi_label import arff_cells
 from flnet.errors import DataMissing, TrainerError
 from flnet.params.arithmetic import weighted_mean
 from flnet.params.params import Params, Schema
@@ -233,6 +235,10 @@ def test_noise_has_a_deviation_of_its_own_per_node(kind: str, mean: float) -> No
         ("seed = true", "expected a whole number"),
         ("on_bad_rows = 'guess'", "expected stop or skip"),
         ("global_test = 1.0", "expected a share from 0 to below 1"),
+        ("label_columns = true", "label_columns = True; expected names, the beginning of names, or a number"),
+        ("standardise = 1", "expected true or false"),
+        ("scale = {a = [0, 0]}", "expected for each column a mean and a standard deviation above 0"),
+        ("scale = {a = [nan, 1]}", "expected for each column"),
         ("split = [60, 40]", "expected three shares above 0"),
         ("node_labels = [['a'], ['a']]", "gives a label to two nodes"),
         ("node_labels = [['a'], []]", "expected a list of names for each node"),
@@ -288,6 +294,104 @@ def test_an_arff_file_named_in_the_options_is_read_with_its_columns(tmp_path: Pa
     data = load_node_data(node(tmp_path))
     assert "1 rows were skipped" in data.info.note
     assert data.sides["train"].x.shape[1] == 2
+
+
+FIELD = """@relation mushrooms
+@attribute who string
+@attribute height numeric
+@attribute cap {bell,conical,'flat, or so'}
+@attribute weight numeric
+@attribute l1 {0,1}
+@attribute l2 {0,1}
+@data
+"""
+FIELD_OPTIONS = 'file = "t.arff"\nlabel_columns = -2\nignore_columns = ["who"]\n'
+
+
+def write_field(folder: Path, options: str = "", rows: int = 120) -> Path:
+    """Sparse rows with a nominal attribute: the first label is told by height, the other one by the cap."""
+    lines = []
+    for i in range(rows):
+        cap, height = i % 3, 80 + 20 * ((7 * i) % 11 - 5)
+        cells = [
+            f"0 'n {i}'",
+            f"1 {height}",
+            *([f"2 {('', 'conical', chr(39) + 'flat, or so' + chr(39))[cap]}"] * (cap > 0)),
+        ]
+        cells += [f"3 {5000 + i}", *(["4 1"] * (height > 80)), *(["5 1"] * (cap == 0 or height <= 80))]
+        lines.append("{" + ", ".join(cells) + "}")
+    (folder / "t.arff").write_text(FIELD + "\n".join(lines) + "\n", "utf-8")
+    (folder / "multi_label.toml").write_text(FIELD_OPTIONS + options, "utf-8")
+    return folder
+
+
+def test_the_last_columns_are_labels_where_their_number_is_below_zero(tmp_path: Path) -> None:
+    data = load_node_data(node(write_field(tmp_path), 1, 1))
+    assert data.info.classes == ("l1", "l2")
+    assert data.features == ("height", "cap=bell", "cap=conical", "cap=flat, or so", "weight")
+
+
+def test_features_are_standardised_by_the_own_training_rows_if_asked(tmp_path: Path) -> None:
+    plain = load_node_data(node(write_field(tmp_path), 1, 1))
+    assert plain.scales is None
+    data = load_node_data(node(write_field(tmp_path, "standardise = true\n"), 1, 1))
+    train, raw = data.sides["train"].x, plain.sides["train"].x
+    numeric = [0, 4]
+    assert np.allclose(train[:, numeric].mean(axis=0), 0, atol=1e-5)
+    assert np.allclose(train[:, numeric].std(axis=0), 1, atol=1e-5)
+    assert np.array_equal(train[:, 1:4], raw[:, 1:4])  # values of a nominal attribute stay 0 and 1
+    mean, spread = raw.mean(axis=0, dtype=np.float64), raw.std(axis=0, dtype=np.float64)
+    test, raw_test = data.sides["test"].x[:, numeric], plain.sides["test"].x[:, numeric]
+    assert np.allclose(test, (raw_test - mean[numeric]) / spread[numeric], atol=1e-5)
+    assert data.info.checksum == plain.info.checksum  # of the rows as they are in the file
+    assert data.agreement == {**plain.agreement, "standardise": "true"}
+
+
+def test_agreed_scales_go_before_the_own_ones_and_must_be_equal(tmp_path: Path) -> None:
+    agreed = "[scale]\nweight = [5000, 50]\n"
+    data = load_node_data(node(write_field(tmp_path, agreed), 1, 1))
+    assert data.scales is not None
+    assert data.scales.tolist() == [[0, 1], [0, 1], [0, 1], [0, 1], [5000, 50]]
+    assert data.agreement["scale"] == "weight [5000 50]"
+    both = load_node_data(node(write_field(tmp_path, "standardise = true\n" + agreed), 1, 1))
+    assert both.scales is not None
+    assert both.scales[4].tolist() == [5000, 50]
+    assert both.scales[0, 1] != 1
+    assert both.agreement == {**data.agreement, "standardise": "true"}
+    for wrong in ("who", "l1", "cap", "cap=bell", "weigth"):
+        with pytest.raises(TrainerError, match=f"scale names '{wrong}', which is no numeric feature"):
+            load_node_data(node(write_field(tmp_path, f'[scale]\n"{wrong}" = [0, 1]\n'), 1, 1))
+
+
+def test_a_feature_that_never_changes_is_not_divided_by_zero(tmp_path: Path) -> None:
+    path = write_field(tmp_path, "standardise = true\n") / "t.arff"
+    path.write_text(re.sub(r"3 5\d+", "3 5000", path.read_text("utf-8")), "utf-8")
+    assert not load_node_data(node(tmp_path, 1, 1)).sides["train"].x[:, 4].any()
+
+
+def test_rows_are_predicted_and_exported_as_they_are_in_the_file(tmp_path: Path) -> None:
+    trainer = make_trainer(node(write_field(tmp_path, "standardise = true\n"), 1, 1))
+    params, spec = trained(trainer, start(trainer), epochs=60), trainer.input_spec()
+    assert spec is not None
+    assert spec.ignored == ("l1", "l2", "who")
+    with (tmp_path / "t.arff").open() as file:
+        rows = [cells for _, cells in arff_cells(tmp_path / "t.arff", file)]
+    typed = [{**row, "height": float(row["height"]), "weight": float(row["weight"])} for row in rows]
+    inputs = read_inputs(typed, spec)
+    found = trainer.predict(params, inputs)
+    truth = np.array([[row["l1"] == "1", row["l2"] == "1"] for row in rows])
+    assert ((found.values > 0.5) == truth).mean() > 0.9
+    own_rows = trainer.inputs()
+    assert own_rows is not None
+    own = set(map(tuple, np.rint(own_rows).tolist()))
+    assert own <= set(map(tuple, inputs.tolist()))  # those of the trainer are as people have them, too
+    assert np.allclose(run_onnx(trainer, params, inputs), found.values, atol=1e-4)
+
+
+def run_onnx(trainer: Trainer, params: Params, inputs: Array) -> Array:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    (values,) = onnxruntime.InferenceSession(trainer.onnx(params)).run(None, {"inputs": inputs})
+    return np.asarray(values)
 
 
 def test_the_defaults_are_the_options_of_an_absent_file(tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ import pytest
 import torch
 
 from flnet.compute.checks import checked_fit, checked_score, declared
+from flnet.compute.prediction import read_inputs
 from flnet.datasets.labelled import read_npz
+from flnet.datasets.no_code_table import read_table
 from flnet.params.params import Array, Params
 from flnet.protocol.messages import HyperParams
 from flnet.trainer import Task, Trainer
@@ -233,6 +235,25 @@ def test_a_row_is_judged_by_its_own_numbers_and_categories(tmp_path: Path) -> No
     params, cases = trained(trainer), np.array([[0, 100, 1, 0], [2, 140, 0, 1]], np.float32)
     assert trainer.predict(params, cases).values.argmax(axis=1).tolist() == [0, 1]
     assert furthest(trainer, params, cases) < 1e-4
+
+
+def test_the_rows_of_the_training_file_are_inputs_as_they_are(tmp_path: Path) -> None:
+    rows = [
+        [f"K{i}", a, ("f", "m", "")[i % 3], y, "", b if i % 9 else ""]
+        for i, (a, b, y) in enumerate(two_clouds(120))
+    ]
+    header = ["id", "a", "sex", "y", "remark", "b"]
+    csv_file(tmp_path / "t.csv", header, rows)
+    own = table(categories={"sex": ["f", "m"]}, id="id", features=["b", "a", "sex"], missing="mean")
+    trainer = make_own(own, node(tmp_path))
+    spec = trainer.input_spec()
+    assert spec is not None
+    inputs = read_inputs([dict(zip(header, row, strict=True)) for row in rows], spec)
+    assert np.array_equal(inputs, read_table(tmp_path / "t.csv", own).x, equal_nan=True)
+    params, own_rows = trained(trainer), trainer.inputs()
+    assert own_rows is not None
+    filled = np.where(np.isnan(inputs), np.nanmean(own_rows[:, 1]), inputs)
+    assert np.allclose(trainer.predict(params, inputs).values, trainer.predict(params, filled).values, atol=1e-5)
 
 
 def test_a_number_is_told_in_the_targets_own_unit(tmp_path: Path) -> None:

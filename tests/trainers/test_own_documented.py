@@ -10,7 +10,7 @@ import pytest
 from flnet.compute.checks import checked_fit, checked_score
 from flnet.compute.loader import find_trainers, import_trainer
 from flnet.datasets.no_code import KINDS
-from flnet.datasets.no_code_table import ABSENT
+from flnet.datasets.tables import ABSENT
 from flnet.params.params import Params
 from flnet.settings import Settings
 from flnet.trainer import Task, Trainer

@@ -8,14 +8,16 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from quart import Response, request
 from werkzeug.exceptions import HTTPException, UnsupportedMediaType
 from werkzeug.formparser import FormDataParser
 
-from flnet.compute.prediction import MAX_INPUTS
-from flnet.errors import FlnetError, InputRefused, PeerError, UnreadableBody
+from flnet.compute.prediction import MAX_INPUTS, is_absent, words_of
+from flnet.datasets.multi_label import arff_cells
+from flnet.errors import FlnetError, InputRefused, PeerError, TrainerError, UnreadableBody
 from flnet.node.interface import Node, PredictionInput, View
 from flnet.params.params import TrainerId
 from flnet.text import text
@@ -222,7 +224,7 @@ def question_of(handed: FormInput, inputs: Mapping[str, Any]) -> PredictionInput
 
     Args:
         handed: what came.
-        inputs: what the trainer takes, as in a job's view: kind, shape, low, high, names.
+        inputs: what the trainer takes, as in a job's view: kind, shape, low, high, names, ignored, gaps.
 
     Raises:
         InputRefused: nothing came, or it is not what was asked for; says which row and column.
@@ -235,10 +237,10 @@ def question_of(handed: FormInput, inputs: Mapping[str, Any]) -> PredictionInput
         return PredictionInput(inputs=[_drawn(handed.get("pixels"), inputs)], digest=digest)
     if handed.file:
         return PredictionInput(
-            inputs=_rows(handed.file.decode("utf-8-sig", errors="replace"), names), digest=digest
+            inputs=_rows(handed.file.decode("utf-8-sig", errors="replace"), inputs), digest=digest
         )
     if handed.get("rows").strip():
-        return PredictionInput(inputs=_rows(handed.get("rows"), names), digest=digest)
+        return PredictionInput(inputs=_rows(handed.get("rows"), inputs), digest=digest)
     return PredictionInput(inputs=[_fields(handed, names)], digest=digest)
 
 
@@ -273,11 +275,17 @@ def _fields(handed: FormInput, names: Sequence[str]) -> list[float]:
     return [_number(handed.get(field_name(place)), f"column {name[:60]!r}") for place, name in enumerate(names)]
 
 
-def _rows(pasted: str, names: Sequence[str]) -> list[Any]:
-    """Rows with tabs, semicolons or commas between numbers; a first row of names says which column is which."""
+def _rows(pasted: str, inputs: Mapping[str, Any]) -> list[Any]:
+    """Rows with tabs, semicolons or commas between numbers; a first row of names says which column is which.
+
+    Rows may be as in the data set: with a header or as ARFF, and with columns that are no inputs.
+    """
+    names: Sequence[str] = inputs.get("names") or ()
     lines = [line for line in pasted.splitlines() if line.strip()]
     if not lines:
         raise InputRefused(text("the file has no rows"))
+    if names and lines[0].lstrip()[:1] in ("@", "%"):
+        return _arff_rows(pasted, inputs)
     between = next((sign for sign in "\t;" if sign in lines[0]), ",")
     if len(lines) > MAX_INPUTS + 1 or pasted.count(between) > MOST_CELLS:
         raise InputRefused(
@@ -293,29 +301,50 @@ def _rows(pasted: str, names: Sequence[str]) -> list[Any]:
             [_number(cell, _where(row, place, names)) for place, cell in enumerate(line)]
             for row, line in enumerate(cells)
         ]
-    if not set(head) & {*names, *_words_of(names)}:
+    if not set(head) & {*names, *words_of(names)}:
         shown = ", ".join(cell[:40] for cell in head[:5])
         raise InputRefused(text("the first row is neither numbers nor the names of columns: {row}", shown))
     if len(set(head)) != len(head):
         raise InputRefused(text("the first row names a column twice"))
-    return [_by_name(line, head, names, row + 1) for row, line in enumerate(cells)]
+    return [_by_name(_named(line, head, row), inputs, row) for row, line in enumerate(cells, start=1)]
 
 
-def _by_name(line: Sequence[str], head: Sequence[str], names: Sequence[str], row: int) -> dict[str, float]:
-    """A row by the names of its columns; a column of words becomes one column for each word."""
+def _arff_rows(pasted: str, inputs: Mapping[str, Any]) -> list[Any]:
+    rows: list[dict[str, float | None]] = []
+    try:
+        for _, cells in arff_cells(Path("ARFF"), io.StringIO(pasted)):
+            rows.append(_by_name(cells, inputs, len(rows) + 1))
+            if len(rows) > MAX_INPUTS or len(rows) * len(cells) > MOST_CELLS:
+                raise InputRefused(
+                    text("there are {count} rows; at most {most} are predicted at once", len(rows), MAX_INPUTS)
+                )
+    except TrainerError as exc:
+        raise InputRefused(text("the rows cannot be read: {reason}", exc)) from exc
+    return rows
+
+
+def _named(line: Sequence[str], head: Sequence[str], row: int) -> dict[str, str]:
     if len(line) != len(head):
         raise InputRefused(
             text("row {row} has {cells} cells; the first row names {columns} columns", row, len(line), len(head))
         )
-    cells = dict(zip(head, line, strict=True))
-    values = {
-        name: _number(cells[name], text("row {row}, column {column}", row, repr(name[:60])))
+    return dict(zip(head, line, strict=True))
+
+
+def _by_name(cells: Mapping[str, str], inputs: Mapping[str, Any], row: int) -> dict[str, float | None]:
+    """A row by the names of its columns; a column of words becomes one column for each word."""
+    names: Sequence[str] = inputs.get("names") or ()
+    may_lack = inputs.get("gaps") is True
+    values: dict[str, float | None] = {
+        name: None
+        if may_lack and is_absent(cells[name])
+        else _number(cells[name], text("row {row}, column {column}", row, repr(name[:60])))
         for name in names
         if name in cells
     }
-    for column, words in _words_of(names).items():
+    for column, words in words_of(names).items():
         if column in cells and not values.keys() & {f"{column}={word}" for word in words}:
-            if cells[column] not in words:
+            if cells[column] not in words and not (may_lack and is_absent(cells[column])):
                 expected = ", ".join(word[:40] for word in words[:8])
                 raise InputRefused(
                     text(
@@ -328,16 +357,6 @@ def _by_name(line: Sequence[str], head: Sequence[str], names: Sequence[str], row
                 )
             values |= {f"{column}={word}": float(word == cells[column]) for word in words}
     return values
-
-
-def _words_of(names: Sequence[str]) -> dict[str, list[str]]:
-    """Columns of words, which the names contain as "sex=f" and "sex=m", with their words."""
-    columns: dict[str, list[str]] = {}
-    for name in names:
-        column, equals, word = name.partition("=")
-        if equals and column and column not in names:
-            columns.setdefault(column, []).append(word)
-    return columns
 
 
 def _where(row: int, place: int, names: Sequence[str]) -> str:

@@ -138,6 +138,27 @@ def test_a_column_of_words_stands_for_the_columns_of_its_words() -> None:
         rows("age,sex\n1,", inputs)
 
 
+def test_rows_of_a_training_file_may_lack_values_where_the_trainer_fills_them() -> None:
+    inputs = {**TABLE, "names": ["age", "sex=f", "sex=m"], "ignored": ["id", "ill"], "gaps": True}
+    assert rows("ill;id;sex;age\nyes;K1;m;41\nno;K2;;NA", inputs) == [
+        {"age": 41, "sex=f": 0, "sex=m": 1},
+        {"age": None, "sex=f": 0, "sex=m": 0},
+    ]
+    with pytest.raises(InputRefused, match="column 'age' is empty"):
+        rows("sex,age\nm,", {**inputs, "gaps": False})
+
+
+def test_rows_may_be_an_arff_file() -> None:
+    inputs = {**TABLE, "names": ["age", "sex=f", "sex=m"]}
+    head = "% people\n@relation r\n@attribute id string\n@attribute age numeric\n@attribute sex {f,m}\n@data\n"
+    assert rows(head + "K1,41,m\n", inputs) == [{"age": 41, "sex=f": 0, "sex=m": 1}]
+    assert rows(head + "{1 7}\n", inputs) == [{"age": 7, "sex=f": 1, "sex=m": 0}]
+    with pytest.raises(InputRefused, match=r"the rows cannot be read: .*line 7: 2 values for 3 columns"):
+        rows(head + "K1,41\n", inputs)
+    with pytest.raises(InputRefused, match="at most 1000 are predicted at once"):
+        rows(head + "{1 7}\n" * 1001, inputs)
+
+
 def test_more_rows_than_are_predicted_at_once_are_refused_before_they_are_read() -> None:
     assert len(rows("age,height,weight\n" + "1,2,3\n" * MAX_INPUTS)) == MAX_INPUTS
     with pytest.raises(InputRefused, match=f"at most {MAX_INPUTS} are predicted at once"):
