@@ -8,7 +8,6 @@ import importlib
 import json
 import os
 import sys
-import tempfile
 import time
 import traceback
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 from benchmarks.machine import described, in_words, load
 from benchmarks.options import Options
 from benchmarks.report import Report, Row, table
+from flnet.temporary import temporary_folder
 
 PIECES = {
     "floors": "bare sockets, and the plain mesh",
@@ -49,7 +49,7 @@ def main() -> None:
     report = Report(lambda text: print(text, file=sys.stderr, flush=True))
     machine = described()
     report.say(in_words(machine))
-    with tempfile.TemporaryDirectory(prefix="flnet-bench-") as folder:
+    with temporary_folder("bench") as folder:
         place = Path(asked.keep or folder)
         options = Options(
             report, place, asked.base_port, asked.nodes, os.environ.get(DATA), asked.quick, asked.full

@@ -1,19 +1,28 @@
-"""Leaves out the tests that take minutes unless asked for them, and groups tests for parallel runs."""
+"""Leaves out the tests that take minutes unless asked for them, groups tests for parallel runs, and fails a run that
+leaves temporary files behind."""
 
 from __future__ import annotations
 
 import gc
 import os
+import shutil
+import sys
+import tempfile
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from flnet.temporary import remove_abandoned, temporary_folder
 
 LONG = "long"
 LONGEST_ID = 100
 LONGEST = ("nodes", "threats", "browser")  # groups of tests
 START_NODES = frozenset({"cli", "fuzz", "processes", "threats", "web"})  # folders whose slow tests start nodes
 ATTACK_NODES = frozenset({"fuzz", "threats"})
+OPEN_UNTIL_THE_END = pytest.StashKey[ExitStack]()
+LEFT_BEHIND = pytest.StashKey[list[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -30,6 +39,23 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("flnet")
     words = "takes minutes; left out unless --long or -m long asks for it (docs/testing-faults.md)"
     config.addinivalue_line("markers", f"{LONG}: {words}")
+    if not _is_worker():
+        config.stash[OPEN_UNTIL_THE_END] = _own_temporary_folder()
+
+
+def _is_worker() -> bool:
+    return "PYTEST_XDIST_WORKER" in os.environ
+
+
+def _own_temporary_folder() -> ExitStack:
+    """Give all processes of this run a folder for temporary files that no other program uses.
+
+    Those that pytest makes for tests stay where they always are, so that one can look into them later.
+    """
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    opened = ExitStack()
+    os.environ["TMPDIR"] = tempfile.tempdir = str(opened.enter_context(temporary_folder("tests")))
+    return opened
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
@@ -37,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.pluginmanager.hasplugin("xdist"):
         for item in items:
             item.add_marker(pytest.mark.xdist_group(group_of(item)))
-        if "PYTEST_XDIST_WORKER" in os.environ:  # groups begin in this order
+        if _is_worker():  # groups begin in this order
             items.sort(key=lambda item: group_of(item) not in LONGEST)
     if config.getoption("--long") or LONG in config.getoption("markexpr").split():
         return
@@ -60,6 +86,48 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)  # after pytest-xdist, which waits for its processes
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run that leaves something behind in its temporary folder.
+
+    Nodes that tests killed cannot remove theirs: for these, what the next program does counts.
+    """
+    _remove_what_libraries_keep()
+    if _is_worker():
+        return
+    remove_abandoned()
+    left = session.config.stash[LEFT_BEHIND] = sorted(path.name for path in Path(tempfile.gettempdir()).iterdir())
+    if left and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if left := config.stash.get(LEFT_BEHIND, []):
+        terminalreporter.section("temporary files that tests left behind", red=True)
+        terminalreporter.line("\n".join(left))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not _is_worker():
+        config.stash[OPEN_UNTIL_THE_END].close()
+
+
+def _remove_what_libraries_keep() -> None:
+    """Remove what PyTorch and the ONNX runtime keep on purpose, and TensorFlow until this process ends.
+
+    That is of test processes, which import them; training children have folders of their own.
+    """
+    place = Path(tempfile.gettempdir())
+    (place / ".ses").unlink(missing_ok=True)
+    for cache in place.glob("torchinductor_*"):
+        shutil.rmtree(cache, ignore_errors=True)  # the process beside this one may do so, too
+    generated = [module for name, module in sys.modules.items() if name.startswith("__autograph_generated_file")]
+    for path in {Path(path) for module in generated for path in (module.__file__, module.__cached__) if path}:
+        path.unlink(missing_ok=True)
+    with suppress(OSError):  # there is none, or other processes have some in it
+        (place / "__pycache__").rmdir()
 
 
 def group_of(item: pytest.Item) -> str:

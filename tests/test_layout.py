@@ -24,7 +24,7 @@ LAYERS = {
     "protocol": 4,
     **dict.fromkeys(("labels", "aggregation"), 5),
     "trainer": 6,
-    **dict.fromkeys(("settings", "algorithms", "datasets"), 7),
+    **dict.fromkeys(("settings", "algorithms", "datasets", "temporary"), 7),
     **dict.fromkeys(("rounds", "membership"), 8),
     **dict.fromkeys(("security", "wire", "store", "compute", "training"), 9),
     "node": 10,
@@ -44,7 +44,7 @@ SEES = frozenset(
     }
 )
 PURE_UP_TO = 8  # the highest layer without clock, chance, thread, disk or network
-READS_FILES = frozenset({"datasets", "settings"})  # of these layers, but their work is to read what lies on disk
+READS_FILES = frozenset({"datasets", "settings", "temporary"})  # of these layers, but their work is on disk
 PURE_FOREIGN = frozenset({"blake3", "numpy", "pydantic", "pydantic_core"})
 _IMPURE = """
     asyncio concurrent ctypes datetime fcntl ftplib getpass glob http imaplib logging mmap multiprocessing os

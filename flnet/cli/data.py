@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from flnet.datasets.samples import SAMPLES, Sample, is_sample, write_sample
 from flnet.errors import DataMissing, FlnetError, ImportRefused, SettingsError
 from flnet.params.params import TrainerId
 from flnet.settings import Settings, Shard, load_settings
+from flnet.temporary import temporary_folder
 
 _MOST_CLASSES = 12  # of which the counts are shown; JSON has them all
 
@@ -177,8 +177,8 @@ def imported_lines(told: View) -> list[str]:
 
 def _asked(settings: Settings, trainer: str) -> View:
     """Describe one trainer's data without touching the state of a node."""
-    with tempfile.TemporaryDirectory(prefix="flnet-data-") as state:
-        more = {"trainers": (trainer,), "state_path": Path(state), "compute": "process"}
+    with temporary_folder("data") as state:
+        more = {"trainers": (trainer,), "state_path": state, "compute": "process"}
         views = list(data_views(settings.model_copy(update=more)))
     if not views:
         raise SettingsError(f"there is no trainer {trainer}")
@@ -257,8 +257,8 @@ def list_data(path: Path | None, as_json: bool) -> None:
     """
     whole = {"data_shard": Shard(index=1, count=1), "data_partition": "iid", "compute": "process"}
     out = console(stderr=True)
-    with tempfile.TemporaryDirectory(prefix="flnet-data-") as state:  # splits of a running node stay as they are
-        settings = _settings(path).model_copy(update={**whole, "state_path": Path(state)})
+    with temporary_folder("data") as state:  # splits of a running node stay as they are
+        settings = _settings(path).model_copy(update={**whole, "state_path": state})
         views = []
         with out.status("") as status:
             for view in data_views(settings, lambda trainer: status.update(f"asking {printable(trainer)} ...")):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -17,6 +16,7 @@ from flnet.cli.client import View
 from flnet.cli.local_mesh import DemoPlan, Interrupted, LocalRun, NodeEnded, interruptible, opened
 from flnet.cli.output import ACCURACY, Metrics, accuracy, chosen_metrics, console, metrics_option, printable, table
 from flnet.cli.progress import RoundFailed, RoundResult, failure, metrics_tables, results_table, summary
+from flnet.temporary import temporary_folder
 
 EQUAL = 0.00005  # less is not seen in four digits
 
@@ -140,7 +140,7 @@ def command(
         raise click.UsageError("--alone compares the models after the rounds: --rounds must be 1 or more")
     out, plan = console(), DemoPlan(trainer, count, rounds, base_port, patience)
     try:
-        with interruptible(), _folder() as folder, ExitStack() as stack:
+        with interruptible(), temporary_folder("demo") as folder, ExitStack() as stack:
             together = stack.enter_context(opened(plan, folder / "together", out))
             results = _train(together, out, every)
             if leave:
@@ -191,9 +191,3 @@ def _compare(
     out.print(comparison.words(), soft_wrap=True)
     if differing := different_data(data, run.data):
         out.print(differing, soft_wrap=True)
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="flnet-demo-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)

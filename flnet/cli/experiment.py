@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -103,8 +104,8 @@ def _run(
         settings = load_settings({}, os.environ, read_config(None))
         runs = _engine(engine, settings, workers, ray_address, nice, shown)
         try:
-            with interruptible():
-                for cell, outcome in runs.run(results.missing(cells)):
+            with interruptible(), closing(runs.run(results.missing(cells))) as outcomes:
+                for cell, outcome in outcomes:
                     results.add([(cell, outcome)])
                     shown.finished(cell, outcome)
         except Interrupted as exc:

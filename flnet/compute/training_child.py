@@ -12,10 +12,9 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -33,6 +32,7 @@ from flnet.compute.channel import (
 from flnet.compute.verbs import VERBS, PrepareRequest, Report, TrainerRequest
 from flnet.errors import FlnetError, TrainerError, WorkerDied
 from flnet.settings import PREFIX
+from flnet.temporary import temporary_folder
 from flnet.text import text
 from flnet.trainer import TrainerFile
 
@@ -104,8 +104,12 @@ class Spawned:
         self.channel.close()
 
 
-def spawned(threads: int) -> Spawned:
+def spawned(threads: int, folder: Path | None = None) -> Spawned:
     """Start a child.
+
+    Args:
+        threads: that its framework may use.
+        folder: for its temporary files; those of this process, if absent.
 
     Raises:
         WorkerDied: the system cannot.
@@ -121,7 +125,7 @@ def spawned(threads: int) -> Spawned:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,  # it prints where its errors go, which is the node's log
                 pass_fds=[theirs.fileno()],
-                env={**environment(), **thread_bounds(threads)},
+                env=_child_environment(threads, folder),
             )
         except OSError as exc:
             ours.close()
@@ -145,6 +149,11 @@ def pair() -> tuple[socket.socket, socket.socket]:
 def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The environment of a child: without the settings of the node, which may hold keys."""
     return {name: value for name, value in environ.items() if not name.startswith(PREFIX)}
+
+
+def _child_environment(threads: int, folder: Path | None) -> dict[str, str]:
+    temporary = {} if folder is None else {"TMPDIR": str(folder)}
+    return {**environment(), **thread_bounds(threads), **temporary}
 
 
 class NotForked(Exception):
@@ -198,8 +207,12 @@ class Forked:
                 self._code = message[0]["ended"]
 
 
-def forked(server: Path, file: TrainerFile, threads: int) -> Forked:
+def forked(server: Path, file: TrainerFile, threads: int, folder: Path | None = None) -> Forked:
     """A child for this trainer.
+
+    Args:
+        server: socket of the fork server.
+        threads, folder: as of `spawned`.
 
     Raises:
         NotForked: the server cannot be reached, or cannot do it.
@@ -210,7 +223,7 @@ def forked(server: Path, file: TrainerFile, threads: int) -> Forked:
         with theirs:
             connection.settimeout(START_S)
             connection.connect(str(server))
-            send_message(connection, _order(file, threads), (theirs.fileno(), 2))
+            send_message(connection, _order(file, threads, folder), (theirs.fileno(), 2))
         message = receive_message(connection, 0)
         if message is None:
             raise NotForked("it has ended")
@@ -223,13 +236,13 @@ def forked(server: Path, file: TrainerFile, threads: int) -> Forked:
         raise NotForked(str(exc) or type(exc).__name__) from exc
 
 
-def _order(file: TrainerFile, threads: int) -> dict[str, Any]:
+def _order(file: TrainerFile, threads: int, folder: Path | None) -> dict[str, Any]:
     return {
         "frameworks": sorted(file.frameworks),
         # Each child reads a person's own file again, so that it can be changed.
         "module": file.module if file.module.startswith(_SHIPPED) else "",
         "threads": threads,
-        "environment": {**environment(), **thread_bounds(threads)},
+        "environment": _child_environment(threads, folder),
         "folder": str(Path.cwd()),
     }
 
@@ -249,6 +262,7 @@ class ProcessBackend:
         """
         self._threads, self._fork_server = threads, fork_server
         self._child: Child | None = None
+        self._temporary = ExitStack()  # holds the folder of the child's temporary files
         self._loaded: frozenset[str] = frozenset()  # frameworks in the child
         self._cancelled: set[int] = set()
         self._running: int | None = None  # number of the order that the child works on
@@ -366,22 +380,31 @@ class ProcessBackend:
             with self._starting:
                 if self._closed:
                     _end_child(child)
+                    self._temporary.close()
                     raise TrainerError(text("the node is stopping"))
                 self._child = child
         return self._child
 
     def _started(self, assignment: Assignment) -> Child:
+        folder = self._temporary_folder()
         if self._fork_server is not None:
             try:
-                return forked(self._fork_server, assignment.file, self._threads)
+                return forked(self._fork_server, assignment.file, self._threads, folder)
             except NotForked as exc:
                 log.warning("no training child from the fork server (%s); this node starts its own", exc)
-        return spawned(self._threads)
+        return spawned(self._threads, folder)
+
+    def _temporary_folder(self) -> Path | None:
+        """A folder for what the child leaves behind: it ends by a kill, and Keras removes its files at an exit only."""
+        with suppress(OSError):  # without one, the child works as well
+            return self._temporary.enter_context(temporary_folder("child"))
+        return None
 
     def _end(self) -> None:
         child, self._child, self._loaded = self._child, None, frozenset()
         if child is not None:
             _end_child(child)
+        self._temporary.close()
 
     def _cause_of_end(self, child: Child) -> str:
         code = child.wait(_END_S)
@@ -426,8 +449,8 @@ def running_fork_server() -> Iterator[Path | None]:
     if not (hasattr(os, "fork") and hasattr(socket, "send_fds")):
         yield None
         return
-    with tempfile.TemporaryDirectory(prefix="flnet-fork-", ignore_cleanup_errors=True) as folder:
-        path = Path(folder, "socket")  # the folder is this person's alone
+    with temporary_folder("fork") as folder:
+        path = folder / "socket"  # the folder is this person's alone
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             try:
                 listener.bind(str(path))

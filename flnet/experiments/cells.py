@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any, Literal, Protocol
@@ -219,7 +219,7 @@ class Outcome(Record):
 class Engine(Protocol):
     """Runs cells. All engines give equal numbers for equal cells, in any order."""
 
-    def run(self, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Outcome]]:
+    def run(self, cells: Sequence[Cell]) -> Generator[tuple[Cell, Outcome], None, None]:
         """Yield each cell with its outcome as soon as it is known; the outcome of a failed cell has a reason.
 
         Closing the iterator early ends everything that is in progress.

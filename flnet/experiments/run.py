@@ -23,11 +23,10 @@ import queue
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -39,6 +38,7 @@ from flnet.experiments.cells import Cell, Outcome, batches
 from flnet.experiments.learners import LINKED, carry_out, learners_of, trainer_file
 from flnet.experiments.mesh import CellMesh
 from flnet.settings import Settings
+from flnet.temporary import temporary_folder
 
 Progress = Callable[[float], None]  # takes the part that is done, in [0, 1]
 Reply = Callable[[Any], None]
@@ -60,8 +60,8 @@ def run_together(
         progress: is told from time to time how much is done.
     """
     began, worked = time.monotonic(), time.process_time()
-    with tempfile.TemporaryDirectory(prefix="flnet-cells-") as folder:
-        places = [Path(folder) / str(number) for number in range(len(cells))]
+    with temporary_folder("cells") as folder:
+        places = [folder / str(number) for number in range(len(cells))]
         meshes = [_mesh(cell, settings, place) for cell, place in zip(cells, places, strict=True)]
         outcomes = _drive(meshes, progress)
     costs = {
@@ -200,17 +200,18 @@ class LocalEngine:
         self._settings, self._workers, self._nice = settings, workers, nice
         self._progress = progress
 
-    def run(self, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Outcome]]:
+    def run(self, cells: Sequence[Cell]) -> Generator[tuple[Cell, Outcome], None, None]:
         """Yield each cell with its outcome as soon as it is known."""
-        pool = _Pool(self._settings, batches(cells), self._nice)
-        try:
-            for _ in range(self._workers):
-                pool.start_worker()
-            while pool.busy:
-                yield from pool.receive()
-                self._progress(pool.busy)
-        finally:
-            pool.close()
+        with temporary_folder("experiment") as folder:
+            pool = _Pool(self._settings, batches(cells), self._nice, folder)
+            try:
+                for _ in range(self._workers):
+                    pool.start_worker()
+                while pool.busy:
+                    yield from pool.receive()
+                    self._progress(pool.busy)
+            finally:
+                pool.close()
 
 
 class _Pool:
@@ -220,9 +221,14 @@ class _Pool:
         busy: by worker, its batch, and the part that is done.
     """
 
-    def __init__(self, settings: Settings, waiting: Sequence[Sequence[Cell]], nice: int) -> None:
+    def __init__(self, settings: Settings, waiting: Sequence[Sequence[Cell]], nice: int, folder: Path) -> None:
+        """Args:
+        settings, nice: as in `LocalEngine`.
+        waiting: the batches.
+        folder: for temporary files of the workers, which end by a kill and remove none.
+        """
         self.busy: dict[int, tuple[Sequence[Cell], float]] = {}
-        self._settings, self._nice = settings, nice
+        self._settings, self._nice, self._folder = settings, nice, folder
         self._waiting = deque(waiting)
         self._lines: queue.SimpleQueue[tuple[int, str]] = queue.SimpleQueue()
         self._workers: dict[int, _Worker] = {}
@@ -232,7 +238,7 @@ class _Pool:
         """Start a worker with the next batch, if there is one."""
         if self._waiting:
             number, trainer = next(self._numbers), self._waiting[0][0].setup.trainer
-            self._workers[number] = _Worker(number, trainer, self._settings, self._lines, self._nice)
+            self._workers[number] = _Worker(number, trainer, self._settings, self._lines, self._nice, self._folder)
             self._send(number)
 
     def receive(self) -> list[tuple[Cell, Outcome]]:
@@ -277,7 +283,13 @@ class _Worker:
     """One worker process, and the thread that reads its output."""
 
     def __init__(
-        self, number: int, trainer: str, settings: Settings, lines: queue.SimpleQueue[tuple[int, str]], nice: int
+        self,
+        number: int,
+        trainer: str,
+        settings: Settings,
+        lines: queue.SimpleQueue[tuple[int, str]],
+        nice: int,
+        folder: Path,
     ) -> None:
         self.number, self.trainer = number, trainer
         self._process = subprocess.Popen(  # noqa: S603  this interpreter, and two numbers
@@ -286,7 +298,7 @@ class _Worker:
             stdout=subprocess.PIPE,
             text=True,
             encoding="utf-8",
-            env={**os.environ, **thread_bounds(1)},
+            env={**os.environ, **thread_bounds(1), "TMPDIR": str(folder)},
         )
         self.send(settings_line(settings))
         threading.Thread(target=self._read, args=(lines,), daemon=True).start()
@@ -329,7 +341,7 @@ class RayEngine:
         """
         self._settings, self._address, self._workers = settings, address, workers
 
-    def run(self, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Outcome]]:
+    def run(self, cells: Sequence[Cell]) -> Generator[tuple[Cell, Outcome], None, None]:
         """Yield each cell with its outcome as soon as it is known; closing the iterator ends all tasks.
 
         Raises:

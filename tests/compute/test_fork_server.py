@@ -172,9 +172,9 @@ async def test_a_child_is_told_its_nodes_environment_log_and_folder(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setenv("NODES_OWN", str(folder))
     monkeypatch.chdir(folder)
-    tell = "import tempfile; print(tempfile.gettempdir(), os.getcwd(), np.random.random(), flush=True)"
+    tell = "print(os.environ['NODES_OWN'], os.getcwd(), np.random.random(), flush=True)"
     name = plugin(folder, "TELLS", evaluate=tell)
     for _ in range(2):
         await bench(fork_server=server).queue.call(name, EvaluateRequest(START))

@@ -42,6 +42,34 @@ def any_bench(bench: MakeBench, request: pytest.FixtureRequest) -> MakeBench:
     return bench if request.param == "forked" else lambda **settings: bench(fork_server=None, **settings)
 
 
+async def test_what_a_child_leaves_among_the_temporary_files_goes_with_it(
+    any_bench: MakeBench, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    name = plugin(folder, "LEAVES", evaluate="import tempfile; tempfile.mkstemp()")
+    one = any_bench()
+    await one.queue.call(name, EvaluateRequest(START))
+    (own,) = tmp_path.glob("flnet.child-*")
+    assert len(list(own.iterdir())) == 1
+    child = one.child()
+    assert child is not None
+    os.kill(child, signal.SIGKILL)
+    await eventually(lambda: one.child() is None)
+    await one.queue.call(TINY, PrepareRequest())
+    assert not own.exists()
+    await one.queue.close()
+    assert not list(tmp_path.glob("flnet.child-*"))
+
+
+async def test_a_child_works_without_a_temporary_folder_of_its_own(
+    any_bench: MakeBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    one = any_bench()
+    await one.queue.call(TINY, PrepareRequest())
+    assert one.child() is not None
+
+
 async def test_a_killed_child_ends_its_task_in_words_and_the_next_one_gets_a_new_child(
     any_bench: MakeBench, folder: Path
 ) -> None:

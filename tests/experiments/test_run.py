@@ -6,7 +6,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -132,9 +132,25 @@ def test_progress_is_reported_and_closing_the_iterator_ends_the_workers() -> Non
     engine = LocalEngine(SETTINGS, 1, lambda busy: progress.extend(done for _, done in busy.values()))
     results = engine.run([cell(seed, rounds=100) for seed in range(2)])
     next(results)
-    results.close()  # type: ignore[attr-defined]
+    results.close()
     assert children() <= before
     assert any(0 < done < 1 for done in progress)
+
+
+@pytest.mark.slow
+def test_a_run_that_is_interrupted_leaves_no_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def interrupt(busy: Mapping[int, tuple[Sequence[Cell], float]]) -> None:
+        if any(0 < done < 1 for _, done in busy.values()):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(LocalEngine(SETTINGS, 1, interrupt).run([cell(rounds=100)]))
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
@@ -251,7 +267,7 @@ def test_the_cells_of_a_failed_task_have_its_reason(ray: StandIn) -> None:
 def test_closing_the_iterator_cancels_the_tasks_of_ray(ray: StandIn) -> None:
     results = RayEngine(Settings()).run(CELLS)
     next(results)
-    results.close()  # type: ignore[attr-defined]
+    results.close()
     assert (ray.cancelled, ray.calls[-1]) == ([0], "shutdown")
 
 

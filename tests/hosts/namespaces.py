@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,7 +15,7 @@ from pathlib import Path
 PREFIX = "flnet-test-"  # whatever is called so belongs to these tests, and to one run of them at a time
 NETNS = Path("/run/netns")
 TUN = Path("/dev/net/tun")
-_LOCK = "flnet-test-hosts.lock"
+_LOCK = Path("/run/flnet-test-hosts.lock")  # of the whole machine, as namespaces are
 _CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -41,7 +40,7 @@ def unable() -> str:
 @contextmanager
 def locked() -> Iterator[None]:
     """Wait for another run to end, and let no other begin."""
-    with (Path(tempfile.gettempdir()) / _LOCK).open("w") as lock:
+    with _LOCK.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import os
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from tests.processes.harness import RealNode
 from tests.threats.stranger import POSTS, post, target
 
 pytestmark = pytest.mark.slow
-CANARY = f"/tmp/flnet-canary-of-threat-5-{os.getpid()}"  # of these tests alone
+CANARY = f"{tempfile.gettempdir()}/flnet-canary-of-threat-5-{os.getpid()}"  # of these tests alone
 COMMAND = f"touch {CANARY}"
 TYPES = ("application/json", BINARY_TYPE, "application/octet-stream", "application/x-yaml", "application/zip")
 

@@ -221,7 +221,7 @@ def traced(rounds: int = 5) -> dict[str, list[str]]:
             _run_here(driver, recorder)
         finally:
             peer.terminate()
-            peer.wait(20)
+            peer.wait(SECONDS)
             log.close()
     if driver.failure is not None:
         raise driver.failure
