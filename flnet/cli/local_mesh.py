@@ -22,7 +22,7 @@ from rich.console import Console
 
 from flnet.cli.client import NodeClient, View
 from flnet.cli.options import option_name, variable_name
-from flnet.cli.output import counted, printable
+from flnet.cli.output import counted, listed, printable
 from flnet.cli.progress import Follower, RoundResult, open_progress
 from flnet.compute.assignment import processors
 from flnet.compute.training_child import running_fork_server
@@ -349,7 +349,7 @@ class LocalRun:
                     self._out.print(f"  {node.id}  http://{node.address}/  up after {seconds:.1f} s")
             return not waiting
 
-        self._until(all_up, lambda: "these nodes do not answer: " + ", ".join(node.id for node in waiting))
+        self._until(all_up, lambda: "these nodes do not answer: " + listed(node.id for node in waiting))
 
     def _is_up(self, node: NodeProcess) -> bool:
         try:
@@ -371,7 +371,7 @@ class LocalRun:
                 known[name] = ask(partial(alive_peers, client), known[name])
             return all(count >= expected for count in known.values())
 
-        self._until(full, lambda: f"the mesh is not complete, of {expected} peers are known: {known}")
+        self._until(full, lambda: f"the mesh is not complete, of {expected} peers are known: {_counts(known)}")
         self._out.print(
             f"full mesh after {time.monotonic() - self._started:.1f} s (from the start of the last node)"
         )
@@ -447,6 +447,11 @@ def alive_peers(client: NodeClient) -> int:
     return sum(peer.get("state") == "alive" for peer in client.peers())
 
 
+def _counts(known: Mapping[str, int]) -> str:
+    """The nodes with their numbers of known peers; first those that know fewest."""
+    return listed(f"{node} {count}" for node, count in sorted(known.items(), key=lambda pair: pair[1]))
+
+
 def data_lines(described: Mapping[str, View]) -> list[str]:
     """Describe the data of the nodes; generated or bundled data are called samples."""
     sources: dict[str, list[str]] = {}
@@ -455,4 +460,4 @@ def data_lines(described: Mapping[str, View]) -> list[str]:
         words = printable(f"{kind}{data.get('source', 'not described')}")
         rows = data.get("rows") or {}
         sources.setdefault(words, []).append(f"{name} {rows.get('train', '?')}+{rows.get('test', '?')}")
-    return [f"data: {words} (training + test examples: {', '.join(rows)})" for words, rows in sources.items()]
+    return [f"data: {words} (training + test examples: {listed(rows)})" for words, rows in sources.items()]

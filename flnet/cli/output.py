@@ -22,6 +22,7 @@ from rich.table import Table
 from flnet.security.rate_limits import Buckets
 from flnet.text import Text
 
+FEW = 6  # things of one kind that are named in a line or shown next to each other
 PIPE_WIDTH = 160  # columns where no terminal says its width: wide enough that no cell breaks
 
 
@@ -82,6 +83,13 @@ def share(value: object) -> str:
 def counted(number: int, thing: str) -> str:
     """ "1 round", "2 rounds"."""
     return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def listed(words: Iterable[str], most: int = FEW) -> str:
+    """ "a, b, c"; of more than `most` the rest as a number, so that a line stays readable: "a, b and 38 more"."""
+    shown = list(words)
+    hidden = len(shown) - most
+    return ", ".join(shown[:most]) + (f" and {hidden} more" if hidden > 0 else "")
 
 
 def next_line(schedule: Mapping[str, Any]) -> str:
@@ -201,7 +209,6 @@ def set_up_logging(level: str) -> None:
 
 
 ACCURACY = "accuracy"  # shown in a column of its own; a further metric of this name is the same one
-FEW = 6
 # Of many figures those come first that hide least: a guess of the commonest class does not shine in them.
 MAIN_METRICS = ("f1_macro", "balanced_accuracy", "auc", "argmax_accuracy", "r2")
 Metrics = Mapping[str, float]

@@ -18,13 +18,16 @@ from rich.table import Table
 
 from flnet.cli.client import NodeClient, View
 from flnet.cli.output import (
+    FEW,
     Metrics,
     accuracy,
     chosen_metrics,
     counted,
+    listed,
     means,
     metric_words,
     metrics_of,
+    numbers,
     parts,
     printable,
     short,
@@ -62,7 +65,7 @@ class RoundResult:
         digests: of the model that each node holds after the round.
         missing: nodes without a result for this round.
         errors: by node, what failed there in this round.
-        seconds: from the start of the round, or the end of the one before, to the last node's result.
+        seconds: of the round on the node that took longest, by the nodes' own records; None where none tells it.
         figures: by node, what it measured after averaging: the accuracy and the trainer's further metrics.
     """
 
@@ -72,7 +75,7 @@ class RoundResult:
     digests: Mapping[str, str | None]
     missing: tuple[str, ...]
     errors: Mapping[str, str]
-    seconds: float
+    seconds: float | None
     figures: Mapping[str, Metrics]
 
     @property
@@ -85,7 +88,7 @@ class RoundResult:
         if self.errors:
             return "FAILED: " + _by_node(self.errors)
         if self.missing:
-            return "no result: " + ", ".join(map(printable, self.missing))
+            return "no result: " + listed(map(printable, self.missing))
         if self.same_model:
             digest = short(next(iter(self.digests.values())))
             return digest if len(self.digests) == 1 else f"{digest} on all {len(self.digests)} nodes"
@@ -98,12 +101,12 @@ class RoundResult:
     def lone_words(self) -> str:
         """The round where every node trained by itself: models differ, and averaging changes nothing."""
         trouble = f", {self.models()}" if self.errors or self.missing else ""
-        return f"round {self.number} alone: accuracy {self.post}, {self.seconds:.1f} s{trouble}"
+        return f"round {self.number} alone: accuracy {self.post}, {_seconds_words(self.seconds)}{trouble}"
 
     def __str__(self) -> str:
         return (
             f"round {self.number}: before {self.pre}, after {self.post}, "
-            f"model {self.models()}, {self.seconds:.1f} s"
+            f"model {self.models()}, {_seconds_words(self.seconds)}"
         )
 
 
@@ -113,7 +116,7 @@ def failure(results: Iterable[RoundResult]) -> str | None:
     return "; ".join(failed) or None
 
 
-def round_result(number: int, records: Mapping[str, View | None], seconds: float) -> RoundResult:
+def round_result(number: int, records: Mapping[str, View | None]) -> RoundResult:
     """Put one round together.
 
     Args:
@@ -127,22 +130,32 @@ def round_result(number: int, records: Mapping[str, View | None], seconds: float
         {node: record.get("digest") for node, record in held.items()},
         tuple(node for node, record in records.items() if record is None),
         {node: str(record["error"]) for node, record in held.items() if record.get("error")},
-        seconds,
+        max(filter(None, map(_seconds_of, held.values())), default=None),
         {node: metrics_of(record) for node, record in held.items()},
     )
 
 
 def _by_node(words: Mapping[str, str]) -> str:
-    return ", ".join(f"{printable(node)} {printable(text)}" for node, text in words.items())
+    return listed(f"{printable(node)} {printable(text)}" for node, text in words.items())
+
+
+def _seconds_of(record: View) -> float:
+    """The seconds of all parts of a round on one node."""
+    return sum(numbers(record.get("seconds")).values())
+
+
+def _seconds_words(seconds: float | None) -> str:
+    return "time unknown" if seconds is None else f"{seconds:.1f} s"
 
 
 def results_table(results: Sequence[RoundResult]) -> Table:
     """One row per round."""
-    shown = table("round", "before averaging: mean (low - high)", "after", "model", "seconds", title="Results")
+    is_mean = any(len(result.figures) > 1 for result in results)
+    before = "before averaging: mean (low - high)" if is_mean else "before averaging"
+    shown = table("round", before, "after", "model", "seconds", title="Results")
     for result in results:
-        shown.add_row(
-            str(result.number), str(result.pre), str(result.post), result.models(), f"{result.seconds:.1f}"
-        )
+        seconds = "-" if result.seconds is None else f"{result.seconds:.1f}"
+        shown.add_row(str(result.number), str(result.pre), str(result.post), result.models(), seconds)
     return shown
 
 
@@ -169,7 +182,7 @@ def summary(results: Sequence[RoundResult], every: bool = False) -> str:
         if not differing
         else f"the nodes' models differed after round {', '.join(differing)}"
     )
-    seconds = sum(result.seconds for result in results)
+    seconds = sum(result.seconds or 0.0 for result in results)
     gain = f"{first.pre.mean:.4f} to {last.post.mean:.4f}" if first.pre and last.post else "unknown"
     further = metric_words(means(last.figures.values()), every)
     return (
@@ -262,8 +275,26 @@ def progress_table(views: Views) -> Table:
 
 
 def progress_line(views: Views) -> str:
-    """All nodes in one line: "node-a training 40/120 | node-b gathering, 2 of 3 received"."""
+    """All nodes in one line: "node-a training 40/120 | node-b gathering, 2 of 3 received".
+
+    More nodes than fit in it are counted by phase: "40 nodes: 12 training 480/1440, 28 gathering".
+    """
+    if len(views) > FEW:
+        return f"{len(views)} nodes: {_by_phase(views.values())}"
     return " | ".join(f"{printable(node)} {_words(view)}" for node, view in views.items())
+
+
+def _by_phase(views: Iterable[View]) -> str:
+    """How many nodes are in each phase; with the batches of all that train."""
+    phases: dict[str, list[View]] = {}
+    for view in views:
+        phases.setdefault(printable(view.get("phase")).lower(), []).append(view)
+    words = []
+    for phase, members in sorted(phases.items()):
+        pairs = [view.get("progress") or {} for view in members if phase == "training"]
+        done, total = (sum(pair.get(name, 0) for pair in pairs) for name in ("done", "total"))
+        words.append(f"{len(members)} {phase}" + (f" {done}/{total}" if total else ""))
+    return ", ".join(words)
 
 
 def fingerprint(views: Views) -> object:
@@ -351,12 +382,8 @@ class Follower:
         Raises:
             RoundFailed: a round ended without a result on some node, or is stuck.
         """
-        began = time.monotonic()
         for number in range(first, first + count):
-            records = self._wait_for(number)
-            ended = time.monotonic()
-            yield round_result(number, records, ended - began)
-            began = ended
+            yield round_result(number, self._wait_for(number))
 
     def rounds_of_goal(self, first: int) -> Iterator[RoundResult]:
         """The results of the rounds of a series with a goal, as long as it is under way on the first node.
@@ -364,12 +391,9 @@ class Follower:
         Raises:
             RoundFailed: a round ended without a result.
         """
-        began, asked = time.monotonic(), next(iter(self._clients))
+        asked = next(iter(self._clients))
         for number in itertools.count(first):
-            records = self._wait_for(number)
-            ended = time.monotonic()
-            yield round_result(number, records, ended - began)
-            began = ended
+            yield round_result(number, self._wait_for(number))
             view = self.look()[asked]
             if not is_open(view) and view.get("current_round", -1) <= number:
                 return
@@ -435,4 +459,4 @@ class Follower:
             view = self._views.get(node, {})
             reason = view.get("error") or view.get("outcome") or "no reason given"
             reasons.append(f"{printable(node)} ({printable(reason)})")
-        return f"round {number} ended without a result on " + ", ".join(reasons)
+        return f"round {number} ended without a result on {listed(reasons)}"

@@ -13,6 +13,7 @@ from flnet.cli.progress import (
     LiveProgress,
     PlainProgress,
     RoundFailed,
+    RoundResult,
     Spread,
     Views,
     failure,
@@ -21,6 +22,7 @@ from flnet.cli.progress import (
     open_progress,
     progress_line,
     progress_table,
+    results_table,
     round_result,
     summary,
 )
@@ -51,6 +53,13 @@ def test_more_batches_than_announced_do_not_break_the_bar() -> None:
 def test_the_line_says_the_same_in_words() -> None:
     line = progress_line({"node-a": TRAINING, "node-b": GATHERING, "node-c": job()})
     assert line == "node-a training 30/120 | node-b gathering, 2 of 3 received | node-c idle"
+
+
+def test_many_nodes_are_counted_by_phase_in_one_short_line() -> None:
+    views = {f"node-{number}": TRAINING for number in range(12)} | {f"late-{n}": GATHERING for n in range(27)}
+    line = progress_line(views | {"last": job()})
+    assert line == "40 nodes: 27 gathering, 1 idle, 12 training 360/1440"
+    assert len(progress_line({f"node-{n}": GATHERING for n in range(6)}).split(" | ")) == 6
 
 
 def test_plain_lines_are_rare_and_bring_news() -> None:
@@ -190,7 +199,9 @@ def test_spread_of_what_is_there() -> None:
     ],
 )
 def test_the_models_of_a_round_are_one_or_told_apart(records: dict[str, Any], models: str) -> None:
-    result = round_result(3, records, 1.25)
+    result = round_result(
+        3, {node: of and of | {"seconds": {"train": 1.0, "exchange": 0.2}} for node, of in records.items()}
+    )
     assert result.models() == models
     assert result.same_model is (" on all " in models or "FAILED" in models)
     assert failure([result]) == ("round 3 " + models.replace("FAILED", "failed") if "FAILED" in models else None)
@@ -199,8 +210,42 @@ def test_the_models_of_a_round_are_one_or_told_apart(records: dict[str, Any], mo
     )
 
 
+def test_a_round_of_many_nodes_names_a_few_of_those_that_differ() -> None:
+    differing = round_result(3, {f"node-{n}": record(3, f"digest-{n}") for n in range(40)})
+    assert differing.models().startswith("DIFFERENT: node-0 digest-0, node-1 digest-1, ")
+    assert differing.models().endswith(" and 34 more")
+    silent = round_result(3, {f"node-{n}": None for n in range(40)})
+    assert silent.models() == "no result: node-0, node-1, node-2, node-3, node-4, node-5 and 34 more"
+
+
+def test_the_seconds_of_a_round_are_those_of_its_slowest_node_and_not_of_the_looks_at_it() -> None:
+    quick = record(0) | {"seconds": {"train": 0.5, "average": 0.25}}
+    slow = record(0) | {"seconds": {"fetch": 0.25, "train": 1.0, "wait": 0.5}}
+    assert round_result(0, {"a": quick, "b": slow, "c": None}).seconds == 1.75
+    assert round_result(0, {"a": record(0)}).seconds is None
+    assert str(round_result(0, {"a": record(0)})).endswith(", time unknown")
+
+
+def heading(result: RoundResult) -> str:
+    out = StringIO()
+    Console(file=out, width=160).print(results_table([result]))
+    return next(line for line in out.getvalue().splitlines() if "before" in line)
+
+
+def test_only_several_nodes_have_a_mean() -> None:
+    assert "mean (low - high)" in heading(round_result(0, {"a": record(0), "b": record(0)}))
+    assert heading(round_result(0, {"a": record(0)})).split() == [
+        "round",
+        "before",
+        "averaging",
+        "after",
+        "model",
+        "seconds",
+    ]
+
+
 def test_the_summary_says_gain_and_sameness() -> None:
-    rounds = [round_result(n, {"a": record(n), "b": record(n)}, 2.0) for n in range(2)]
+    rounds = [round_result(n, {"a": record(n) | {"seconds": {"train": 2.0}}, "b": record(n)}) for n in range(2)]
     assert summary(rounds) == (
         "2 rounds in 4.0 s; mean accuracy from 0.5000 to 0.7500 (before the first averaging, after the last); "
         "after every round all nodes held the same model, bit by bit"
@@ -208,19 +253,19 @@ def test_the_summary_says_gain_and_sameness() -> None:
 
 
 def test_the_summary_names_rounds_with_different_models() -> None:
-    rounds = [round_result(4, {"a": record(4, "x"), "b": record(4, "y")}, 1)]
+    rounds = [round_result(4, {"a": record(4, "x"), "b": record(4, "y")})]
     assert summary(rounds).endswith("the nodes' models differed after round 4")
 
 
 def test_the_summary_gives_the_means_of_the_last_round() -> None:
     a, b = measured(0, 0.5, auc=0.5, accuracy=0.5), measured(0, 0.5, auc=0.75, f1_macro=0.25, accuracy=0.5)
-    message = summary([round_result(0, {"a": a, "b": b}, 1)])
+    message = summary([round_result(0, {"a": a, "b": b})])
     assert message.endswith("; further means after the last averaging: f1_macro 0.2500, auc 0.6250")
 
 
 def shown(*, every: bool) -> str:
     many = {f"figure_{i}": i / 100 for i in range(7)}
-    results = [round_result(n, {"a": measured(n, 0.5, **many, global_f1_macro=0.125 * n)}, 1) for n in (0, 1)]
+    results = [round_result(n, {"a": measured(n, 0.5, **many, global_f1_macro=0.125 * n)}) for n in (0, 1)]
     out = StringIO()
     for table in metrics_tables(results, every):
         Console(file=out, width=160).print(table)
