@@ -252,12 +252,12 @@ def usual_schedule(settings: Settings) -> Schedule:
     """The schedule of the settings, for jobs without a schedule of their own.
 
     Raises:
-        SettingsError: FLNET_TRAIN_WHEN is no schedule.
+        SettingsError: FLNET_TRAIN_WHEN is no schedule, or one that would do nothing.
     """
     if settings.watch_data is not None and settings.train_when == "never":
         return Schedule(new=1)
     try:
-        return Schedule.parse(settings.train_when)
+        return Schedule.asked(settings.train_when)
     except InvalidMessage as exc:
         raise SettingsError(f"FLNET_TRAIN_WHEN={settings.train_when}: {exc.message}") from exc
 

@@ -334,12 +334,7 @@ class FolderWatcher:
         else:
             arrivals.done(names)
             if told["files"]:
-                words = text(
-                    "{count} new files in {folder} were added: {number} rows",
-                    told["files"],
-                    self._folder / trainer,
-                    told["added"],
-                )
+                words = _added_words(told["files"], self._folder / trainer, told["added"])
                 self._feed.publish("files_added", words, trainer, {"files": told["files"], "rows": told["added"]})
 
     async def _add(self, trainer: TrainerId, names: Sequence[str]) -> Mapping[str, object]:
@@ -350,7 +345,12 @@ class FolderWatcher:
         try:
             for name in names:
                 upload.begin(name)
-                await asyncio.to_thread(_copy, self._folder / trainer / name, upload.write)
+                try:
+                    await asyncio.to_thread(_copy, self._folder / trainer / name, upload.write)
+                except OSError as exc:  # this file alone; the others need not wait for it
+                    raise ImportRefused(
+                        text("{name} cannot be read: {reason}", name, exc.strerror or exc)
+                    ) from exc
         except BaseException:
             await asyncio.to_thread(upload.discard)
             raise
@@ -377,6 +377,12 @@ class FolderWatcher:
                 reason,
             )
         self._feed.publish("file_set_aside", words, trainer, {"file": name})
+
+
+def _added_words(files: object, folder: Path, rows: object) -> str:
+    if files == 1:
+        return text("1 new file in {folder} was added; new rows: {number}", folder, rows)
+    return text("{count} new files in {folder} were added; new rows: {number}", files, folder, rows)
 
 
 def files_in(folder: Path) -> Mapping[str, Mark]:

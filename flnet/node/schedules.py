@@ -71,12 +71,12 @@ class Schedules:
 
         Raises:
             UnknownTrainer: no such job.
-            InvalidMessage: it is no schedule.
+            InvalidMessage: it is no schedule, or one that would do nothing.
             JobBusy: the trainer is still loading.
         """
         if self._core.job(trainer).phase is Phase.LOADING:
             raise JobBusy(text("{trainer} is still loading its data", trainer))
-        return Planned(None if when is None else str(Schedule.parse(when)), self._clock(False).now)
+        return Planned(None if when is None else str(Schedule.asked(when)), self._clock(False).now)
 
     def view(self, trainer: TrainerId) -> View:
         """When and why the next scheduled round starts, as JSON-ready data.

@@ -154,6 +154,27 @@ class Schedule:
             raise InvalidMessage(text("when: decline needs a condition: between, battery or load"))
         return cls(**values)  # type: ignore[arg-type]
 
+    @classmethod
+    def asked(cls, words: str) -> Schedule:
+        """Read a schedule that a person gives, and refuse one that would do nothing.
+
+        Schedules of earlier runs are read with `parse`, which accepts them.
+
+        Raises:
+            InvalidMessage: as `parse`; or there are conditions, but nothing that starts a round or declines one.
+        """
+        schedule = cls.parse(words)
+        if schedule != cls() and not schedule.starts and not schedule.declines:
+            raise InvalidMessage(
+                text(
+                    "when: {words} only says when rounds may start, and nothing starts one; "
+                    "add every, new or drift, such as {example}",
+                    repr(words),
+                    f'"every 6h, {schedule}"',
+                )
+            )
+        return schedule
+
     def __str__(self) -> str:
         parts = [
             "" if self.every is None else f"every {_duration(self.every)}",
@@ -188,6 +209,8 @@ class Schedule:
     def reason(self, facts: Facts, moment: Moment) -> str:
         """Why a round should start, whatever the conditions say; empty if it should not."""
         if self.new is not None and facts.new_examples >= self.new:
+            if facts.new_examples == 1:
+                return text("1 new example has come")
             return text("{count} new examples have come", facts.new_examples)
         if self.drift is not None and (drop := _drop(facts)) is not None and drop > self.drift:
             return text(

@@ -384,7 +384,7 @@ async def test_files_are_taken_together_and_once(folder: Folder) -> None:
     folder.drop("cat/2.png")
     assert await folder.passes(15) == [["cat/1.png", "cat/2.png"]]
     assert await folder.passes(300) == []
-    assert folder.told() == [("files_added", f"2 new files in {folder.path} were added: 3 rows")]
+    assert folder.told() == [("files_added", f"2 new files in {folder.path} were added; new rows: 3")]
     folder.drop("cat/3.png")
     assert await folder.passes(15) == [["cat/3.png"]]
 
@@ -413,6 +413,33 @@ async def test_a_broken_file_is_tried_twice_and_put_aside_while_the_others_are_t
     aside = [text for kind, text in folder.told() if kind == "file_set_aside"]
     assert aside == [f"c.csv cannot be used and is in {folder.path / 'set-aside'} now: c.csv holds nonsense"]
     assert await folder.passes(600) == [] and folder.imports.tries == tries + 1
+
+
+async def test_a_file_that_cannot_be_opened_does_not_hold_up_the_others(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Path.open
+
+    def fails_for_one(path: Path, *given: Any, **more: Any) -> Any:
+        if path.name == "b.csv":
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *given, **more)
+
+    for name in "abc":
+        folder.drop(f"{name}.csv")
+    monkeypatch.setattr(Path, "open", fails_for_one)
+    assert sorted(name for batch in await folder.passes(15) for name in batch) == ["a.csv", "c.csv"]
+    await folder.passes(70)
+    aside = [text for kind, text in folder.told() if kind == "file_set_aside"]
+    assert aside == [
+        f"b.csv cannot be used and is in {folder.path / 'set-aside'} now: b.csv cannot be read: Permission denied"
+    ]
+
+
+async def test_one_file_is_told_of_as_one(folder: Folder) -> None:
+    folder.drop("a.csv")
+    await folder.passes(15)
+    assert folder.told() == [("files_added", f"1 new file in {folder.path} was added; new rows: 3")]
 
 
 async def test_a_half_written_file_that_is_finished_within_the_minute_is_taken(folder: Folder) -> None:
@@ -481,6 +508,6 @@ async def test_an_upload_that_breaks_off_is_discarded(folder: Folder, monkeypatc
     folder.drop("a.csv")
     await folder.passes(5)
     (folder.path / "a.csv").unlink()
-    with pytest.raises(OSError):  # noqa: PT011
+    with pytest.raises(ImportRefused, match="a.csv cannot be read: No such file or directory"):
         await folder.watch._add(T, ["a.csv"])
     assert came.discarded

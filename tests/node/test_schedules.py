@@ -135,6 +135,8 @@ def test_the_word_of_a_person_counts_until_it_is_taken_back() -> None:
 def test_what_cannot_be_planned_is_refused() -> None:
     with pytest.raises(InvalidMessage):
         Node().plan("sometimes")
+    with pytest.raises(InvalidMessage, match="nothing starts one"):
+        Node().plan("between 22:00-06:00")
     with pytest.raises(UnknownTrainer):
         Node().schedules.plan(TrainerId("X"), None)
     with pytest.raises(JobBusy):
@@ -174,6 +176,8 @@ def test_a_wrong_setting_stops_the_start() -> None:
     assert usual_schedule(Settings(watch_data=Path("in"), train_when="every 6h")) == Schedule(every=6 * HOUR)
     with pytest.raises(SettingsError, match="FLNET_TRAIN_WHEN=sometimes: when: expected parts"):
         usual_schedule(Settings(train_when="sometimes"))
+    with pytest.raises(SettingsError, match="FLNET_TRAIN_WHEN=load<=0.8: when: 'load<=0.8' only says when"):
+        usual_schedule(Settings(train_when="load<=0.8"))
 
 
 # What the machine is asked: its local time, and how busy other programs keep it.

@@ -59,6 +59,18 @@ def test_schedules_are_read_as_people_write_them_and_written_so_that_they_are_re
     assert Schedule.parse(plain) == schedule
 
 
+@pytest.mark.parametrize("words", ["between 22:00-06:00", "load<=0.8, battery>=30"])
+def test_conditions_alone_are_refused_because_nothing_would_start(words: str) -> None:
+    with pytest.raises(InvalidMessage, match="nothing starts one; add every, new or drift, such as") as refused:
+        Schedule.asked(words)
+    assert f'"every 6h, {Schedule.parse(words)}"' in str(refused.value)
+
+
+@pytest.mark.parametrize("words", ["never", "every 6h", "new 1, load<=0.8", "between 22:00-06:00, decline"])
+def test_what_starts_or_declines_rounds_is_taken(words: str) -> None:
+    assert Schedule.asked(words) == Schedule.parse(words)
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [

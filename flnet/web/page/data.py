@@ -157,7 +157,7 @@ async def _bring(node: Node, trainer: TrainerId, t: Translate) -> str:
 def import_words(result: View, t: Translate) -> str:
     """The result of an import, in a sentence or two."""
     rows = sum(result["rows"].values())
-    words = t("{files} files were taken in: {rows} rows.", files=result["files"], rows=f"{rows:,}")
+    words = t("Imported files: {files}; rows: {rows}.", files=result["files"], rows=f"{rows:,}")
     if result["aside"]:
         words += " " + t("The data that were there before are now in {aside}.", aside=one_line(result["aside"]))
     return words

@@ -233,7 +233,8 @@ def goal_words(goal: GoalView, t: Translate) -> str:
     parts.append(t("{done} of at most {rounds} rounds", done=goal.done, rounds=goal.rounds))
     if goal.accuracy is not None:
         mean = accuracy(goal.accuracy)
-        parts.append(t("mean accuracy {accuracy} of {nodes} nodes", accuracy=mean, nodes=goal.nodes))
+        of_one, of_all = text("accuracy {accuracy} of 1 node"), text("mean accuracy {accuracy} of {nodes} nodes")
+        parts.append(t(of_one if goal.nodes == 1 else of_all, accuracy=mean, nodes=goal.nodes))
     if goal.best is not None:
         parts.append(t("the best so far {accuracy}", accuracy=accuracy(goal.best)))
     parts.append(t("asked for at {node}", node=goal.by))
