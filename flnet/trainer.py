@@ -258,6 +258,9 @@ class InputSpec:
         ignored: columns of the data set that are no inputs (target, id); an input that comes as an object may have
             them, so that people can use rows as they are in the file.
         gaps: whether a number may be missing. `predict` then gets NaN for it.
+        scale: of each column the mean that `predict` subtracts and the spread by which it divides then; empty where
+            inputs are not scaled by column. An ONNX file of the trainer does the same.
+        scale_is_own: whether some of these come from this node's own rows, so that only its operator may see them.
     """
 
     kind: Literal["image", "features", "table"]
@@ -268,6 +271,8 @@ class InputSpec:
     hint: str = ""
     ignored: tuple[str, ...] = ()
     gaps: bool = False
+    scale: tuple[tuple[float, float], ...] = ()
+    scale_is_own: bool = False
 
 
 @dataclass(frozen=True)

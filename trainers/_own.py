@@ -275,6 +275,8 @@ def _table(own: OwnTable, settings: TrainerSettings) -> OwnTrainer:
         hint=text("numbers as they stand in the table; 1 for a category"),
         ignored=data.table.others,
         gaps=own.missing == "mean",
+        scale=tuple((float(mean), float(spread)) for mean, spread in data.scales),
+        scale_is_own=bool(np.isnan(data.table.scales).any()),
     )
     device = chosen_device(settings.device)
 

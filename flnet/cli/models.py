@@ -83,6 +83,10 @@ _NAME = re.compile(
 )  # a file name that is not a path, even from an untrusted node
 
 
+_DIGEST_LINE = re.compile(rb"^\| digest \| `([0-9a-f]{64})` \|$", re.MULTILINE)
+_HEAD_BYTES = 64 * 1024  # of a card, among which its digest stands
+
+
 @click.command("export")
 @click.argument("trainer")
 @click.option(
@@ -95,7 +99,7 @@ _NAME = re.compile(
     help="Which of the two, where the node has a personal model.  [default: safetensors: both; ONNX: the one that "
     "answers alone]",
 )
-@click.option("--digest", help="Which model, by the beginning of its digest.  [default: the one that is held]")
+@click.option("--digest", help="Which model, by the beginning of its digest.  [default: the one in use]")
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
@@ -116,7 +120,7 @@ def export_command(
 ) -> None:
     """Write a model to a file.
 
-    Its card, in Markdown, is written next to it. No file is left behind half written.
+    Its card, in Markdown, is written next to it, and serves all formats of the model. No file is left behind half written.
 
     \b
     Exit codes: 0 written; 1 refused by the node, or the disk failed; 2 wrong usage, or a file exists and there
@@ -126,10 +130,12 @@ def export_command(
         chosen = digest or _held(node, trainer)
         with node.model(trainer, chosen, f"{form}-{which}" if which else form) as (name, parts):
             target = output / _safe(name, f"{trainer}.{form}") if output.is_dir() else output
-            card = _card_beside(target, force)
+            card = _card_beside(target, chosen, force)
             size = write_file(target, parts)
         with node.card(trainer, chosen) as (_, parts):
-            write_file(card, parts)
+            # Its code loads files by the names that the node gave them.
+            whole = b"".join(parts)
+            write_file(card, [whole.replace(f'"{Path(name).stem}.'.encode(), f'"{target.stem}.'.encode())])
     if as_json:
         print_json({"file": str(target), "card": str(card), "bytes": size, "digest": chosen})
     else:
@@ -145,12 +151,24 @@ def _safe(name: str, otherwise: str) -> str:
     return name if _NAME.fullmatch(name) else re.sub(r"[^A-Za-z0-9_.]", "_", otherwise)
 
 
-def _card_beside(target: Path, force: bool) -> Path:
-    """The path of the card, after checking that both files may be written."""
+def _is_card_of(path: Path, digest: str) -> bool:
+    """Whether a file is the card of the model with this digest, or of one whose digest begins so."""
+    if path.suffix != ".md" or not path.is_file() or not digest:
+        return False
+    with path.open("rb") as file:
+        stated = _DIGEST_LINE.search(file.read(_HEAD_BYTES))
+    return stated is not None and stated[1].decode().startswith(digest.lower())
+
+
+def _card_beside(target: Path, digest: str, force: bool) -> Path:
+    """The path of the card, after checking that both files may be written.
+
+    The card of another format of the same model is written again: it is the same one.
+    """
     card = target.with_suffix(".md")
     if card == target:
         raise click.UsageError(f"{target} would be the card's own name; give the model another ending")
-    existing = [str(path) for path in (target, card) if path.exists()]
+    existing = [str(path) for path in (target, card) if path.exists() and not _is_card_of(path, digest)]
     if existing and not force:
         raise click.UsageError(
             f"{' and '.join(existing)} exists; --force writes over, --output names another file"

@@ -38,6 +38,8 @@ def offered(trainer: Trainer, name: str) -> dict[str, Any]:
     spec = trainer.input_spec()
     return {
         "inputs": None if spec is None else _spec_fields(spec, name),
+        "scale": [] if spec is None else _scale(spec, name),
+        "scale_is_own": spec is not None and bool(spec.scale_is_own),
         "formats": formats_of(trainer),
         "alone": which_alone(trainer),
         "finds": _kind(trainer, name),
@@ -198,6 +200,23 @@ def _spec_fields(spec: InputSpec, name: str) -> dict[str, Any]:
         **({"ignored": [str(column) for column in spec.ignored]} if spec.ignored else {}),
         **({"gaps": True} if spec.gaps else {}),
     }
+
+
+def _scale(spec: InputSpec, name: str) -> list[list[float]]:
+    """Mean and spread of each column; they are no part of `inputs`, which everybody sees."""
+    pairs = [[float(mean), float(spread)] for mean, spread in spec.scale]
+    if pairs and (
+        len(pairs) != math.prod(spec.shape) or not all(math.isfinite(n) for pair in pairs for n in pair)
+    ):
+        raise TrainerError(
+            text(
+                "input_spec of trainer {trainer} gave {count} scales; expected {expected} pairs of finite numbers",
+                name,
+                len(pairs),
+                math.prod(spec.shape),
+            )
+        )
+    return pairs
 
 
 def _bound(value: float | None, what: str) -> float | None:

@@ -315,8 +315,11 @@ class Node(Protocol):
         """
         ...
 
-    async def card(self, trainer: TrainerId, digest: str) -> Download:
+    async def card(self, trainer: TrainerId, digest: str, *, same_machine: bool = False) -> Download:
         """The card of the model, in Markdown.
+
+        Args:
+            same_machine: whether the operator reads it, who may see how this node's own rows scale the inputs.
 
         Raises:
             UnknownModel: of that digest.

@@ -22,7 +22,7 @@ from flnet.params.params import Array, TrainerId
 from flnet.protocol.events import Declaration
 from flnet.rounds.steps import Phase
 from flnet.text import text
-from flnet.trainer import Prediction
+from flnet.trainer import InputSpec, Prediction
 from flnet.wire.binary_codec import BinaryCodec
 
 MOST_ROUNDS = 100  # that a card tells of, the newest before the model's own
@@ -37,19 +37,28 @@ UNTRAINED_NOTE = text("this model is not the average of any round")
 T = TypeVar("T")
 
 
-def card(chosen: SelectedModel, declared: Declaration, history: Sequence[Mapping[str, Any]], file: str) -> str:
+def card(
+    chosen: SelectedModel,
+    declared: Declaration,
+    history: Sequence[Mapping[str, Any]],
+    stem: str,
+    *,
+    is_operator: bool = False,
+) -> str:
     """The card of one model.
 
     Args:
         history: records of the job's newest rounds, oldest first; those up to the model's own are told of.
-        file: name of the model's safetensors file.
+        stem: name of the model's files, without the ending.
+        is_operator: whether the reader may see scales of inputs that come from this node's own rows.
     """
     sections = [
         _head(chosen, declared),
+        _inputs(chosen, declared, is_operator),
         _data(chosen, declared),
         _contributions(chosen),
         _rounds([record for record in history if record["round"] <= chosen.figures["round"]]),
-        _loading(file),
+        _loading(stem, chosen, declared),
     ]
     return "\n".join(line for section in sections for line in section) + "\n"
 
@@ -81,6 +90,54 @@ def _head(chosen: SelectedModel, declared: Declaration) -> list[str]:
         "Accuracies are in [0, 1], on the test split of the node that wrote this card.",
         "",
     ]
+
+
+def _inputs(chosen: SelectedModel, declared: Declaration, is_operator: bool) -> list[str]:
+    """What the model takes and gives: shape, range, columns with their scales, and the order of the classes."""
+    spec, classes = spec_of(declared.offers), chosen.figures["classes"]
+    lines = ["## Inputs and outputs", ""]
+    if spec is None:
+        lines += ["The trainer does not describe its inputs.", ""]
+    else:
+        shape = " x ".join(map(str, ("n", *spec.shape)))
+        lines += ["| | |", "| --- | --- |", f"| inputs | {spec.kind}, {shape} numbers (float32) |"]
+        lines += [f"| range | {_range(spec)} |"]
+        lines += [f"| in words | {_plain(spec.hint)} |"] if spec.hint else []
+        lines += ["", *_columns(spec, declared, is_operator)]
+    if classes:
+        order = "; ".join(f"{place}: {_plain(name)}" for place, name in enumerate(classes))
+        lines += [f"For each input the model gives {len(classes)} numbers, in this order: {order}.", ""]
+    return lines
+
+
+def _range(spec: InputSpec) -> str:
+    if spec.low is None and spec.high is None:
+        return "any finite number"
+    low, high = ("any number" if bound is None else f"{bound:g}" for bound in (spec.low, spec.high))
+    return f"{low} to {high}"
+
+
+def _columns(spec: InputSpec, declared: Declaration, is_operator: bool) -> list[str]:
+    """The columns in their order; with the mean and spread by which each is scaled, if there are any."""
+    scale = declared.offers.get("scale") or []
+    hidden = declared.offers.get("scale_is_own") and not is_operator
+    if not spec.names:
+        return []
+    lines = [_row(["column", *(["mean", "spread"] if scale and not hidden else [])])]
+    lines += [_row(["---"] * (lines[0].count("|") - 1))]
+    for place, name in enumerate(spec.names):
+        lines.append(
+            _row([_plain(name), *([f"{value:.6g}" for value in scale[place]] if scale and not hidden else [])])
+        )
+    if scale and hidden:
+        lines += [
+            "",
+            "The network takes scaled columns. The scales are of this node's own rows: ask its operator.",
+        ]
+    elif scale:
+        words = "The network takes (value - mean) / spread of each column, and 0 for a missing value."
+        lines += ["", f"{words} The ONNX file computes this itself: give it the values as they are."]
+    return [*lines, ""]
 
 
 def _data(chosen: SelectedModel, declared: Declaration) -> list[str]:
@@ -135,14 +192,38 @@ def _contributions(chosen: SelectedModel) -> list[str]:
     return [*lines, "", "```json", whole, "```", ""]
 
 
-def _loading(file: str) -> list[str]:
-    return [
+def _loading(stem: str, chosen: SelectedModel, declared: Declaration) -> list[str]:
+    """Python code that loads the files of this model."""
+    lines = [
         "## Loading it",
+        "",
+        "The arrays:",
         "",
         "```python",
         "from safetensors.numpy import load_file",
-        f'params = load_file("{file}")',
+        "",
+        f'params = load_file("{stem}.safetensors")',
         "print({name: (array.shape, array.dtype) for name, array in params.items()})",
+        "```",
+    ]
+    spec = spec_of(declared.offers)
+    if "onnx" not in declared.offers.get("formats", ()) or spec is None:
+        return lines
+    return [
+        *lines,
+        "",
+        "The model, which needs no flnet and no framework (`pip install onnxruntime`):",
+        "",
+        "```python",
+        "import numpy as np",
+        "import onnxruntime",
+        "",
+        f'model = onnxruntime.InferenceSession("{stem}.onnx")',
+        f"inputs = np.full({(1, *spec.shape)}, {spec.low or 0.0:g}, np.float32)  # put your own values here",
+        f"classes = {json.dumps(list(chosen.figures['classes']))}",
+        "(values,) = model.run(None, {model.get_inputs()[0].name: inputs})",
+        "for row in values:",
+        "    print(dict(zip(classes or range(len(row)), row.tolist())))",
         "```",
     ]
 
@@ -243,17 +324,25 @@ class ModelService:
             raise NotOffered(
                 text("{trainer} cannot be exported to ONNX: its trainer has no method for it", trainer)
             )
+        if kind == "onnx" and declared.offers.get("scale_is_own") and not same_machine:
+            raise OwnMachineOnly(
+                text(
+                    "the ONNX file of {trainer} holds means of this node's own rows, which leave it for nobody else: "
+                    "sign in, or ask from the machine that it runs on",
+                    trainer,
+                )
+            )
         if kind == "onnx" or which:
             body = await self._call(trainer, ExportRequest(chosen.full, metadata))
         else:
             body = await asyncio.to_thread(lambda: bytes(BinaryCodec().encode_params(chosen.full, metadata)))
         return Download(body, "application/octet-stream", f"{stem_of(chosen)}{dash}{which}.{kind}")
 
-    async def card(self, trainer: TrainerId, digest: str) -> Download:
+    async def card(self, trainer: TrainerId, digest: str, *, same_machine: bool = False) -> Download:
         """The model's card; see `flnet.node.interface.Node`."""
         chosen = await self._registry.pick(trainer, digest)
         history = await self._history.records(trainer, MOST_ROUNDS, until=chosen.figures["round"])
-        text = card(chosen, self._declared(trainer), history, f"{stem_of(chosen)}.safetensors")
+        text = card(chosen, self._declared(trainer), history, stem_of(chosen), is_operator=same_machine)
         return Download(text.encode(), "text/markdown; charset=utf-8", f"{stem_of(chosen)}.md")
 
     def _declared(self, trainer: TrainerId) -> Declaration:

@@ -143,6 +143,33 @@ def test_nothing_is_written_over_without_force(flnet: Run, fake_node: FakeNode, 
 
 
 @pytest.mark.usefixtures("exportable")
+def test_two_formats_of_one_model_share_a_card_that_names_their_files(
+    flnet: Run, fake_node: FakeNode, tmp_path: Path
+) -> None:
+    card = f'| digest | `{DIGEST}` |\nload_file("{NAME}.safetensors")\nInferenceSession("{NAME}.onnx")\n'
+    fake_node.files[f"/jobs/MNIST/models/{DIGEST}/card"] = (f"{NAME}.md", card.encode())
+    words = ("export", "MNIST", "--node", fake_node.address, "--output")
+    assert flnet(*words, str(tmp_path)).exit_code == 0
+    assert flnet(*words, str(tmp_path), "--format", "onnx").exit_code == 0
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".md", ".onnx", ".safetensors"]
+    assert flnet(*words, str(tmp_path), "--format", "onnx").exit_code == 2  # the file is there
+
+    digits = tmp_path / "digits"
+    assert flnet(*words, f"{digits}.onnx", "--format", "onnx").exit_code == 0
+    assert flnet(*words, f"{digits}.safetensors").exit_code == 0
+    assert (tmp_path / "digits.md").read_text() == card.replace(NAME, "digits")
+
+
+@pytest.mark.usefixtures("exportable")
+def test_the_card_of_another_model_is_not_written_over(flnet: Run, fake_node: FakeNode, tmp_path: Path) -> None:
+    there = tmp_path / f"{NAME}.md"
+    there.write_text(f"| digest | `{'ef' * 32}` |\n")
+    words = ("export", "MNIST", "--output", str(tmp_path), "--node", fake_node.address)
+    shown = flnet(*words)
+    assert (shown.exit_code, [path.name for path in tmp_path.iterdir()]) == (2, [there.name])
+
+
+@pytest.mark.usefixtures("exportable")
 def test_a_name_from_a_node_is_never_a_path(flnet: Run, fake_node: FakeNode, tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
     folder.mkdir(parents=True)

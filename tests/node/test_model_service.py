@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +19,7 @@ import pytest
 from safetensors.numpy import load
 
 from flnet.algorithms.fl_protector import Increment
+from flnet.compute.export import OnnxGraph
 from flnet.compute.verbs import TrainerRequest
 from flnet.errors import InputRefused, InvalidMessage, NotOffered, NotReady, OwnMachineOnly, UnknownModel
 from flnet.node.interface import PredictionInput
@@ -24,7 +29,7 @@ from flnet.node.round_history import RoundHistory
 from flnet.node.runtime import NodeRuntime
 from flnet.params.params import Array, Params, TrainerId
 from flnet.store.memory import MemoryStore
-from flnet.trainer import GroupFindings, Grouping, InCoarse, LabelFindings, Method, Prediction, Trainer
+from flnet.trainer import GroupFindings, Grouping, InCoarse, InputSpec, LabelFindings, Method, Prediction, Trainer
 from flnet.web.api.models import GroupsView, LabelsView, PredictionView
 from tests.compute.inline_queue import InlineQueue
 from tests.node.mesh import MNIST_3_7, Linear, mesh_of
@@ -288,6 +293,79 @@ async def test_the_card_of_an_average() -> None:
         assert f'params = load_file("MNIST_3_7-round1-{digest[:10]}.safetensors")' in lines
         older = (await node.models(MNIST_3_7))[1]["digest"]
         assert "\n| 1 | 1 |" not in await card_of(node, older)  # its story ends where it was made
+
+
+class Exported(Predictor):
+    """Scales its columns by its own rows, and can be exported."""
+
+    def input_spec(self) -> InputSpec:
+        scale = ((1.5, 0.25), (-3.0, 2.0))
+        return InputSpec("table", (2,), -9, names=("x", "y|"), hint="two lengths", scale=scale, scale_is_own=True)
+
+    def onnx(self, params: Mapping[str, Array]) -> bytes:
+        shift = np.array([0, params["head"][0]], np.float32)
+        return OnnxGraph("two", (2,)).dense(np.eye(2, dtype=np.float32), shift).to_bytes()
+
+
+async def test_the_code_on_a_card_loads_the_files_and_runs(tmp_path: Path) -> None:
+    async with alone(Exported(1.0)) as node:
+        digest = node.job(MNIST_3_7).as_json()["digest"]
+        for form in ("safetensors", "onnx"):
+            file = await node.export(MNIST_3_7, digest, form, same_machine=True)
+            (tmp_path / file.file_name).write_bytes(file.body)
+        blocks = re.findall(r"```python\n(.*?)```", await card_of(node, digest), re.DOTALL)
+        arrays, model = [
+            subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, check=True)
+            for block in blocks
+        ]
+        assert "'head': ((1,), dtype('float32'))" in arrays.stdout
+        assert model.stdout == "{'<three>': -9.0, 'seven': -8.0}\n"
+
+
+async def test_a_card_says_what_goes_in_and_what_comes_out() -> None:
+    async with alone(Exported(1.0)) as node:
+        digest = node.job(MNIST_3_7).as_json()["digest"]
+        lines = (await node.card(MNIST_3_7, digest, same_machine=True)).body.decode().splitlines()
+        assert "| inputs | table, n x 2 numbers (float32) |" in lines
+        assert "| range | -9 to any number |" in lines
+        assert "| in words | two lengths |" in lines
+        assert [line for line in lines if line[:4] in ("| x ", "| y\\")] == [
+            "| x | 1.5 | 0.25 |",
+            r"| y\| | -3 | 2 |",
+        ]
+        assert r"For each input the model gives 2 numbers, in this order: 0: \<three\>; 1: seven." in lines
+        assert any("The ONNX file computes this itself" in line for line in lines)
+    async with mesh_of(Linear(1.0)) as mesh:
+        node = mesh.nodes["a"]
+        card = await card_of(node, node.job(MNIST_3_7).as_json()["digest"])
+        assert "The trainer does not describe its inputs." in card
+        assert "onnxruntime" not in card
+
+
+async def test_scales_of_own_rows_are_shown_to_the_operator_alone() -> None:
+    async with alone(Exported(1.0)) as node:
+        digest = node.job(MNIST_3_7).as_json()["digest"]
+        card = await card_of(node, digest)
+        assert "| x |" in card.splitlines() and "0.25" not in card
+        assert "0.25" not in json.dumps(node.job(MNIST_3_7).as_json()["inputs"])
+
+
+class Public(Exported):
+    """Without private parameters."""
+
+    shared = None
+
+    def onnx(self, params: Mapping[str, Array]) -> bytes:
+        return OnnxGraph("two", (2,)).scale(1.5, 0.25).dense(np.eye(2), np.zeros(2)).to_bytes()
+
+
+async def test_an_onnx_file_with_means_of_own_rows_leaves_for_no_other_machine() -> None:
+    async with alone(Public(1.0)) as node:
+        digest = node.job(MNIST_3_7).as_json()["digest"]
+        await node.export(MNIST_3_7, digest, "safetensors", same_machine=False)
+        with pytest.raises(OwnMachineOnly, match="holds means of this node's own rows"):
+            await node.export(MNIST_3_7, digest, "onnx", same_machine=False)
+        await node.export(MNIST_3_7, digest, "onnx", same_machine=True)
 
 
 async def test_the_card_of_an_untrained_model_without_figures() -> None:

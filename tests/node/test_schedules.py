@@ -176,7 +176,7 @@ def test_a_wrong_setting_stops_the_start() -> None:
     assert usual_schedule(Settings(watch_data=Path("in"), train_when="every 6h")) == Schedule(every=6 * HOUR)
     with pytest.raises(SettingsError, match="FLNET_TRAIN_WHEN=sometimes: when: expected parts"):
         usual_schedule(Settings(train_when="sometimes"))
-    with pytest.raises(SettingsError, match="FLNET_TRAIN_WHEN=load<=0.8: when: 'load<=0.8' only says when"):
+    with pytest.raises(SettingsError, match=r"FLNET_TRAIN_WHEN=load<=0\.8: when: 'load<=0\.8' only says when"):
         usual_schedule(Settings(train_when="load<=0.8"))
 
 

@@ -228,7 +228,7 @@ async def export(node: Node, trainer: TrainerId, digest: str) -> Response:
 )
 async def card(node: Node, trainer: TrainerId, digest: str) -> Response:
     """The card of a model, in Markdown."""
-    return _file_answer(await node.card(trainer, digest))
+    return _file_answer(await node.card(trainer, digest, same_machine=may_act()))
 
 
 @api.post("/jobs/<trainer>/models/<digest>/restore", MODELS, answer=JobView, refuses=(*NO_MODEL, JobBusy))
