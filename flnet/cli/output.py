@@ -247,6 +247,12 @@ def metrics_of(view: Mapping[str, Any]) -> dict[str, float]:
     return own | {name: value for name, value in after.items() if name != ACCURACY}
 
 
+def older_round(view: Mapping[str, Any]) -> int | None:
+    """The round of a job's figures, if the newest round has none yet; None too where a node does not say."""
+    of = view.get("figures_round")
+    return of if isinstance(of, int) and of != view.get("current_round") else None
+
+
 def means(nodes: Iterable[Metrics]) -> dict[str, float]:
     """The mean of each metric over the nodes that have it."""
     values_of: dict[str, list[float]] = {}

@@ -28,6 +28,7 @@ from flnet.cli.output import (
     metric_words,
     metrics_of,
     numbers,
+    older_round,
     parts,
     printable,
     short,
@@ -268,8 +269,8 @@ def progress_table(views: Views) -> Table:
             printable(view.get("current_round")),
             _bar(view),
             _received(view),
-            accuracy(view.get("pre_fedavg_accuracy")),
-            accuracy(view.get("post_fedavg_accuracy")),
+            _of_this_round(view, "pre_fedavg_accuracy"),
+            _of_this_round(view, "post_fedavg_accuracy"),
         )
     return shown
 
@@ -313,6 +314,11 @@ def _words(view: View) -> str:
     return phase
 
 
+def _of_this_round(view: View, name: str) -> str:
+    """An accuracy, unless it is still that of the round before."""
+    return accuracy(None if older_round(view) is not None else view.get(name))
+
+
 def _batches(view: View) -> str:
     progress = view.get("progress") or {}
     return f"{progress.get('done', 0)}/{progress.get('total', 0)}"
@@ -329,6 +335,7 @@ def _bar(view: View) -> str:
 def _received(view: View) -> str:
     """ "2 of 3" updates of peers; empty when none is expected."""
     received, missing = len(view.get("received") or ()), len(view.get("waiting_for") or ())
+    missing = 0 if view.get("phase") == "EXCHANGING" else missing  # those are models of peers, no updates
     return f"{received} of {received + missing}" if received + missing else ""
 
 

@@ -16,6 +16,7 @@ from flnet.cli.output import (
     metrics_option,
     next_line,
     numbers,
+    older_round,
     print_json,
     print_table,
     printable,
@@ -78,12 +79,18 @@ def jobs_table(jobs: list[View]) -> Table:
             printable(job.get("trainer_id")),
             printable(job.get("phase")),
             printable(job.get("current_round")),
-            accuracy(job.get("pre_fedavg_accuracy")),
-            accuracy(job.get("post_fedavg_accuracy")),
+            _of_round(job, "pre_fedavg_accuracy"),
+            _of_round(job, "post_fedavg_accuracy"),
             short(job.get("digest")),
             printable(_note(job)),
         )
     return shown
+
+
+def _of_round(job: View, name: str) -> str:
+    """An accuracy; with the number of its round where that is not the newest one."""
+    figure, of = job.get(name), older_round(job)
+    return accuracy(figure) if figure is None or of is None else f"{accuracy(figure)} (round {of})"
 
 
 def plan_lines(jobs: list[View]) -> list[str]:
@@ -168,6 +175,8 @@ def figure_lines(jobs: list[View], every: bool) -> list[str]:
         if not words and isinstance(metrics, dict):
             words, when = metric_words(numbers(metrics.get("before")), every), "before averaging"
         if words:
+            of = older_round(job)
+            when += "" if of is None else f" in round {of}"
             lines.append(f"{printable(job.get('trainer_id'))} {when}: {words}")
     return lines
 

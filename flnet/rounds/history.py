@@ -176,6 +176,7 @@ class History:
         exchanged_with = last.exchanged_with if last else None
         return {
             "used_hyper": last.used_hyper if last else None,
+            "figures_round": last.key.number if last else None,
             "pre_fedavg_accuracy": last.pre_accuracy if last else None,
             "post_fedavg_accuracy": last.post_accuracy if last else None,
             "metrics": last.metrics if last else {},

@@ -140,6 +140,10 @@ class JobView(View):
         "by them",
     )
     used_hyper: HyperParams | None = Field(description="hyper-parameters that this node used in the last round")
+    figures_round: int | None = Field(
+        default=None,
+        description="round of the accuracies and metrics below: the round before, until the newest one has some",
+    )
     pre_fedavg_accuracy: Unit | None
     post_fedavg_accuracy: Unit | None
     metrics: MetricsView
@@ -207,6 +211,16 @@ class JobView(View):
     def is_busy(self) -> bool:
         """Whether data are loaded or a round is open."""
         return self.phase not in (Phase.IDLE, Phase.NO_DATA)
+
+    @property
+    def older_round(self) -> int | None:
+        """The round of the accuracies and metrics, if the newest round has none yet."""
+        return None if self.figures_round in (None, self.current_round) else self.figures_round
+
+    @property
+    def missing_updates(self) -> list[str]:
+        """Peers whose updates are waited for; while models are compared, none of them is an update any more."""
+        return [] if self.phase is Phase.EXCHANGING else self.waiting_for
 
     def as_json(self) -> Mapping[str, Any]:
         """The fields as JSON-ready data, without unknown ones."""

@@ -105,6 +105,17 @@ def test_status_notes(ask: Run, fake_node: FakeNode, changes: dict[str, object],
     assert note in ask("status").output
 
 
+def test_figures_of_an_older_round_say_so(ask: Run, fake_node: FakeNode) -> None:
+    fake_node.views = [
+        job(current_round=3, figures_round=2, post_fedavg_accuracy=0.5, metrics={"after": {"auc": 0.25}})
+    ]
+    shown = ask("status").output
+    assert "0.5000 (round 2)" in shown
+    assert "MNIST after averaging in round 2: auc 0.2500" in shown
+    fake_node.views = [job(current_round=3, figures_round=3, post_fedavg_accuracy=0.5)]
+    assert "round 3)" not in ask("status").output
+
+
 def test_status_tells_the_further_figures(ask: Run, fake_node: FakeNode) -> None:
     assert "averaging" not in ask("status").output
     many = {f"n{i}": 0.5 for i in range(7)}

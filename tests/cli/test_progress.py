@@ -45,6 +45,16 @@ def test_the_table_shows_batches_and_updates_received() -> None:
     assert "2 of 3" in shown
 
 
+def test_old_figures_do_not_stand_beside_a_new_round() -> None:
+    old = {"node-a": TRAINING | {"figures_round": 0, "post_fedavg_accuracy": 0.5}}
+    assert "0.5000" not in plain(old)
+    assert "0.5000" in plain({"node-a": old["node-a"] | {"figures_round": 1}})
+
+
+def test_while_models_are_compared_no_further_updates_are_expected() -> None:
+    assert "4 of 4" in plain({"a": job(phase="EXCHANGING", received=["a", "b", "c", "d"], waiting_for=["b", "c"])})
+
+
 def test_more_batches_than_announced_do_not_break_the_bar() -> None:
     assert "#" * 16 + " 9/8" in plain({"a": job(progress={"done": 9, "total": 8})})
     assert "#" not in plain({"a": job(progress={"done": 0, "total": 0})})

@@ -105,6 +105,21 @@ def test_the_trainers_further_figures_are_kept_before_and_after() -> None:
     assert bench.job.view().as_json()["metrics"] == record["metrics"]
 
 
+def test_the_view_says_of_which_round_its_figures_are() -> None:
+    bench = Bench(peers=())
+    assert bench.job.view().figures_round is None
+    bench.hear(RoundTriggered(rounds=2))
+    bench.hear(Trained(key(0, "b"), params(w=[1, 1]), 5, 0.5))
+    bench.average()
+    measure = bench.one(Evaluate)
+    bench.hear(Evaluated(measure.key, measure.shared.digest, 0.7))
+    view = bench.job.view()
+    assert (view.current_round, view.figures_round, view.older_round, view.post_fedavg_accuracy) == (1, 0, 0, 0.7)
+    bench.hear(Trained(key(1, "b"), params(w=[2, 2]), 5, 0.6))
+    view = bench.job.view()
+    assert (view.current_round, view.figures_round, view.older_round) == (1, 1, None)
+
+
 # --- Who counts little in the averages: when that is said, and when it is taken back.
 
 

@@ -42,6 +42,7 @@ class MeshJob(_Said):
     current_round: Annotated[int, Field(ge=-1, le=LAST_ROUND)] = -1
     phase: Annotated[Phase | None, Field(strict=False)] = None
     paused: bool = False
+    figures_round: Annotated[int | None, Field(ge=-1, le=LAST_ROUND)] = None
     pre_fedavg_accuracy: Unit | None = None
     post_fedavg_accuracy: Unit | None = None
     digest: HexDigest | None = None
@@ -57,6 +58,7 @@ class MeshJob(_Said):
             current_round=max(job.current_round, -1),
             phase=job.phase if "phase" in job.model_fields_set else None,
             paused=job.paused,
+            figures_round=None if job.figures_round is None else max(job.figures_round, -1),
             pre_fedavg_accuracy=job.pre_fedavg_accuracy,
             post_fedavg_accuracy=job.post_fedavg_accuracy,
             digest=job.digest,

@@ -178,7 +178,7 @@ def card_of(
         next_at=next_start(job.schedule.next_seconds) if job.schedule else "",
         versions=tuple(version_row(row, t) for row in job.versions.peers) if job.versions else (),
         exchange=exchange_words(job, others, t),
-        outcome=job.outcome or one_line(last.get("outcome"), 500),
+        outcome=job.outcome or _earlier_outcome(last, job.current_round),
         seconds=tuple(_seconds(last, t)),
         moved=_moved(last, t),
         chart=accuracy_chart([*own, *theirs]),
@@ -193,6 +193,12 @@ def card_of(
         figures=figures,
         figures_after=figures_after,
     )
+
+
+def _earlier_outcome(record: View, current: int) -> str:
+    """The outcome of the last round that is over, with its number where a newer round is open."""
+    outcome, number = one_line(record.get("outcome"), 500), record.get("round", current)
+    return text("Round {number}: {reason}", number, outcome) if outcome and number < current else outcome
 
 
 def other_rules(job: JobView, others: Sequence[PeerJob], t: Translate) -> Iterator[str]:
@@ -233,8 +239,10 @@ def goal_words(goal: GoalView, t: Translate) -> str:
     parts.append(t("{done} of at most {rounds} rounds", done=goal.done, rounds=goal.rounds))
     if goal.accuracy is not None:
         mean = accuracy(goal.accuracy)
-        of_one, of_all = text("accuracy {accuracy} of 1 node"), text("mean accuracy {accuracy} of {nodes} nodes")
-        parts.append(t(of_one if goal.nodes == 1 else of_all, accuracy=mean, nodes=goal.nodes))
+        if goal.nodes == 1:
+            parts.append(t("accuracy {accuracy} of 1 node", accuracy=mean))
+        else:
+            parts.append(t("mean accuracy {accuracy} of {nodes} nodes", accuracy=mean, nodes=goal.nodes))
     if goal.best is not None:
         parts.append(t("the best so far {accuracy}", accuracy=accuracy(goal.best)))
     parts.append(t("asked for at {node}", node=goal.by))

@@ -39,6 +39,7 @@ class NodeJob:
     Attributes:
         round: -1 before the first.
         phase: in English words; empty while nothing goes on.
+        older_round: round of the accuracy; None where it is that of `round`, or not known.
         digest: the beginning of the held model's digest; empty where none is known.
         letter: the same for all nodes with the same model of this trainer; empty without another.
         waits_for: ids, all of them; `waits` are the same in words.
@@ -50,6 +51,7 @@ class NodeJob:
     phase: str
     is_paused: bool
     accuracy: str
+    older_round: int | None
     digest: str
     letter: str
     waits_for: tuple[str, ...]
@@ -166,6 +168,7 @@ def _job(job: MeshJob, labels: Mapping[str, str], letters: Letters) -> NodeJob:
         phase="" if job.phase in (None, Phase.IDLE) else PHASES[job.phase],
         is_paused=job.paused,
         accuracy="" if job.post_fedavg_accuracy is None else accuracy(job.post_fedavg_accuracy),
+        older_round=None if job.figures_round == job.current_round else job.figures_round,
         digest=digest[:8],
         letter=letters.get((job.trainer_id, digest), ""),
         waits_for=waits_for,

@@ -124,6 +124,31 @@ def test_jobs_are_the_same_by_id_or_where_an_old_node_tells_none_by_label() -> N
     assert not same_job(job(), job(trainer_id="U"))
 
 
+async def test_figures_of_an_older_round_say_so_beside_the_number_of_a_new_one(
+    client: Client, node: FakeNode
+) -> None:
+    first = node.jobs["MNIST"]
+    first.before, first.after, first.round, first.phase = 0.25, 0.5, 4, "TRAINING"
+    first.metrics = {"before": {}, "after": {"auc": 0.75}}
+    first.records = [record(3)]
+    first.more = {"figures_round": 3}
+    page = await load(client)
+    assert "25.00 % of round 3" in page.text
+    assert "50.00 % +25.00, of round 3" in page.text
+    assert "Further figures, after averaging (of round 3)" in page.text
+    assert "Round 3: outcome 3" in page.text
+    first.more, first.records = {"figures_round": 4}, [record(4)]
+    page = await load(client)
+    assert "of round" not in page.text and "Round 4: outcome" not in page.text
+    assert "outcome 4" in page.text
+
+
+async def test_while_models_are_compared_no_further_updates_are_waited_for(client: Client, node: FakeNode) -> None:
+    first = node.jobs["MNIST"]
+    first.phase, first.waiting_for, first.more = "EXCHANGING", ["b", "c"], {"received": ["a", "b", "c", "me"]}
+    assert "4 of 4 updates, waiting for the models of b, c" in (await load(client)).text
+
+
 async def test_what_peers_wait_for_and_how_far_a_training_is_stand_on_the_page(
     client: Client, node: FakeNode
 ) -> None:
