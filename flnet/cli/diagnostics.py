@@ -99,7 +99,7 @@ def _line(finding: Finding) -> str:
 
 @click.command("labels")
 @click.argument("trainer")
-@click.option("--digest", help="Of which model, by the beginning of its digest.  [default: the one that is held]")
+@click.option("--digest", help="Of which model, by the beginning of its digest.  [default: the one in use]")
 @node_option
 def labels_command(trainer: str, digest: str | None, address: str, as_json: bool) -> None:
     """Show how this node's label space corresponds to the classes of the predictions (FLNET_LABELS).
@@ -161,7 +161,7 @@ def waiting_line(waiting: View | None) -> str:
 
 @click.command("groups")
 @click.argument("trainer")
-@click.option("--digest", help="Of which model, by the beginning of its digest.  [default: the one that is held]")
+@click.option("--digest", help="Of which model, by the beginning of its digest.  [default: the one in use]")
 @node_option
 def groups_command(trainer: str, digest: str | None, address: str, as_json: bool) -> None:
     """Show how many groups this node's rows form (k-means), by inertia and silhouette.

@@ -137,7 +137,7 @@ _IN_PARTS = (".csv", ".tsv", ".arff")
 @click.option(
     "--input", "path", type=click.Path(path_type=Path), required=True, help=f"A file: {', '.join(SUFFIXES)}."
 )
-@click.option("--digest", help="Which model, by the beginning of its digest.  [default: the one that is held]")
+@click.option("--digest", help="Which model, by the beginning of its digest.  [default: the one in use]")
 @node_option
 def command(trainer: str, path: Path, digest: str | None, address: str, as_json: bool) -> None:
     """Predict the classes or values of inputs with a model.

@@ -8,6 +8,7 @@ import time
 import click
 from rich.table import Table
 
+from flnet.aggregation.naming import rule_text
 from flnet.cli.client import NodeClient, View, node_option
 from flnet.cli.output import (
     accuracy,
@@ -120,7 +121,7 @@ def merging_lines(jobs: list[View], nodes: int) -> list[str]:
     for job in jobs:
         name, rule = printable(job.get("trainer_id")), job.get("merging_rule")
         if rule and rule != USUAL:
-            lines.append(f"{name} aggregates by {printable(rule)}{_too_few(job, nodes)}")
+            lines.append(f"{name} aggregates by {printable(rule_text(str(rule)))}{_too_few(job, nodes)}")
         for row in job.get("counts_little") or []:
             why = f"left out: {row['reason']}" if row.get("reason") else f"weight {share(row.get('weight'))}"
             fair = (

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import click
 
+from flnet.aggregation.naming import rule_text
 from flnet.cli.client import NodeClient, View, node_option
 from flnet.cli.output import console, metrics_option, next_line, print_json, print_table, printable, table
 from flnet.cli.progress import (
@@ -167,7 +168,12 @@ def params_command(trainer: str, changes: tuple[str, ...], address: str, as_json
     for name, meaning in MEANING.items():
         shown.add_row(name, printable(hyper.get(name)), meaning)
     if job.get("merging_rule"):
-        shown.add_row("aggregation", printable(job["merging_rule"]), "aggregation rule")
+        rule = str(job["merging_rule"])
+        means = rule_text(rule)
+        meaning = (
+            "aggregation rule" if means == rule.replace(",", ", ") else f"aggregation rule: {printable(means)}"
+        )
+        shown.add_row("aggregation", printable(rule), meaning)
     print_table(shown)
     if (of_round := job.get("round_hyper")) and of_round != hyper:
         values = ", ".join(f"{name}={printable(of_round.get(name))}" for name in MEANING)
@@ -199,7 +205,7 @@ def parse(changes: Iterable[str]) -> dict[str, int | float | str]:
 @click.option("--reset", is_flag=True, help="Return to the schedule of the node's settings (FLNET_TRAIN_WHEN).")
 @node_option
 def schedule_command(trainer: str, when: str | None, reset: bool, address: str, as_json: bool) -> None:
-    """Show or change when this node starts rounds by itself.
+    """Show or change when this node starts rounds automatically.
 
     WHEN is a comma-separated list. Any of the first three conditions starts a round: every 6h (since the last
     round, whichever node started it), new 100 (new examples), drift 0.05 (accuracy on new test rows is lower than

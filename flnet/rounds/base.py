@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
+from flnet.aggregation.naming import rule_text
 from flnet.algorithms.registry import check_rule, parse_rule
 from flnet.errors import (
     IllegalStep,
@@ -688,7 +689,11 @@ class BaseJob(ABC, Generic[R_co]):
         settings, trainer, before = self.settings, self.settings.trainer, self.settings.rules.merging
         if settings.needed_rule:
             raise InvalidMessage(
-                text("the trainer of {trainer} needs the aggregation rule {rule}", trainer, settings.needed_rule)
+                text(
+                    "the trainer of {trainer} needs the aggregation rule {rule}",
+                    trainer,
+                    rule_text(settings.needed_rule),
+                )
             )
         if any(parse_rule(rule).changes_training for rule in (before, event.merging)):
             raise InvalidMessage(
@@ -700,9 +705,9 @@ class BaseJob(ABC, Generic[R_co]):
             )
         settings.merge_by(event.merging, event.folds)
         words = text(
-            "updates are merged by {rule} from now on, before by {before}; all nodes need the same rule",
-            event.merging,
-            before,
+            "the aggregation rule is {rule} from now on, before {before}; all nodes need the same rule",
+            rule_text(event.merging),
+            rule_text(before),
         )
         return self.tell("merging_rule_set", words, rule=event.merging, before=before)
 

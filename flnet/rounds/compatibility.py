@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from flnet.aggregation.base import MERGING
+from flnet.aggregation.naming import rule_text
 from flnet.aggregation.screening import CLIP, LARGEST_UPDATE
 from flnet.errors import ParamsRefused
 from flnet.rounds.settings import COMMON, LATE_UPDATES, PARTICIPATION, ROUNDS, TRAINING, USUAL, JobSettings
@@ -54,7 +55,11 @@ def differences(here: Mapping[str, str], there: Mapping[str, str]) -> str:
 
 
 def _difference(key: str, here: str, there: str) -> str:
+    is_rule = key == MERGING
+    if is_rule:
+        key = text("aggregation rule")
     if max(len(here), len(there)) <= _SHORT:
+        here, there = (rule_text(here), rule_text(there)) if is_rule else (here, there)
         return text("{key}: here {here}; there {there}", key, here, there)
     ours, theirs = here.split(", "), there.split(", ")
     only_here, only_there = _beyond(ours, theirs), _beyond(theirs, ours)

@@ -61,7 +61,9 @@ def test_they_are_shown_and_changed_one_by_one_with_the_aggregation_rule(ask: Ru
     fake_node.views = [job(hyper=HYPER, merging_rule="clip,agg1")]
     shown = ask("params", "MNIST")
     assert (shown.exit_code, fake_node.posted) == (0, [])
-    assert all(text in shown.output for text in ("learning rate", "0.05", "clip,agg1"))
+    assert all(
+        text in shown.output for text in ("learning rate", "0.05", "clip,agg1", "clip, weighted average (agg1)")
+    )
     fake_node.prediction = job(hyper={**HYPER, "e": 5}, merging_rule="median")
     assert json.loads(ask("params", "MNIST", "e=5", "u=1e-3", "--json").stdout) == {**HYPER, "e": 5}
     assert "median" in ask("params", "MNIST", "aggregation=median").output

@@ -325,7 +325,7 @@ def test_a_refusal_of_another_round_means_nothing() -> None:
     assert bench.phase is Phase.GATHERING
 
 
-# --- Another merging rule for one job, chosen by a person while the node runs.
+# --- Another aggregation rule for one job, chosen by a person while the node runs.
 
 
 MEDIAN = HyperParamsEdited({}, "median", folds=False)
@@ -336,10 +336,10 @@ def test_the_rule_holds_from_now_on_and_peers_have_to_state_it() -> None:
     bench.hear(MEDIAN)
     (told,) = bench.all(Publish)
     assert told.kind == "merging_rule_set"
-    assert told.text.startswith("updates are merged by median from now on, before by agg1; ")
+    assert told.text.startswith("the aggregation rule is median from now on, before weighted average (agg1); ")
     assert (bench.job.view().merging_rule, bench.job.settings.folds) == ("median", False)
     assert bench.job.settings.hyper == prepared().declaration.defaults  # nothing else has changed
-    words = "the nodes do not agree on merging rule: here median; there agg1"
+    words = "the nodes do not agree on aggregation rule: here median; there weighted average (agg1)"
     assert str(refuses(bench, asked("a", agreement={}), ParamsRefused)) == words
     bench.hear(asked("a", agreement={MERGING: "median"}))
     assert bench.job.busy

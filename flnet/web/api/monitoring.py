@@ -26,8 +26,8 @@ from flnet.web.routes import MONITORING, Api, json_answer
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _JOB_GAUGES = (  # field of a job's view, name, description; a job without this figure has no sample
     ("current_round", "round", "The newest round entered; -1 before the first"),
-    ("model_round", "model_round", "The round whose average is held; -1 for none"),
-    ("contributors", "contributors", "Nodes whose updates are in the model held"),
+    ("model_round", "model_round", "The round whose average is in use; -1 for none"),
+    ("contributors", "contributors", "Nodes whose updates are in the model in use"),
     ("rounds_left", "rounds_left", "Rounds of a series that are still to be started here"),
     ("paused", "paused", "1 while this node sits rounds out"),
 )

@@ -11,6 +11,7 @@ from typing import Any, get_args
 import orjson
 from quart import Response, request
 
+from flnet.aggregation.naming import rule_words
 from flnet.errors import InvalidMessage
 from flnet.names import DEFAULT_MESH, MAX_NAME
 from flnet.node.event_log import FeedItem
@@ -180,14 +181,14 @@ async def _edit(node: Node, fields: Mapping[str, str], t: Translate) -> str:
         return t(
             "{label} uses the aggregation rule {rule} here. Choose the same on all other nodes.",
             label=job.label,
-            rule=job.merging_rule,
+            rule=rule_words(job.merging_rule, t),
         )
     return t("The hyper-parameters of {label} are saved.", label=job.label)
 
 
 async def _steer(node: Node, fields: Mapping[str, str], t: Translate) -> str:
     done = {
-        "stop": t("No further round is started here."),
+        "stop": t("The series stops after this round."),
         "pause": t("This node has stopped training, and sits rounds out until it is resumed."),
         "resume": t("This node takes part in rounds again."),
     }

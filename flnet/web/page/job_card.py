@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from flnet.aggregation.naming import rule_words
 from flnet.errors import InvalidMessage
 from flnet.node.interface import PeerInfo, Points, View
 from flnet.rounds.steps import Phase
@@ -104,6 +105,7 @@ class Card:
         moved: how many bytes of parameters it sent and received, in words; empty where that is not known.
         further: charts of what the rounds took and moved, with their names.
         weights: how much each update counted; None where that is not known.
+        rule: the aggregation rule in words.
         rules: a sentence for each peer that merges by another rule.
         leave_one_out: how much each peer contributes; None where not measured, or the reader is not the operator.
         data: where the data is from and how much it is.
@@ -126,6 +128,7 @@ class Card:
     spark: str
     rows: tuple[RoundRow, ...]
     weights: WeightsView | None
+    rule: str
     rules: tuple[str, ...]
     leave_one_out: LeaveOneOutTable | None
     data: str
@@ -186,6 +189,7 @@ def card_of(
         spark=spark_path(after),
         rows=tuple(_row(record, t) for record in reversed(history[-ROWS_SHOWN:])),
         weights=weights_view(node, job.label, history, job.counts_little, t),
+        rule=rule_words(job.merging_rule, t),
         rules=tuple(other_rules(job, others, t)),
         leave_one_out=leave_one_out,
         data=data_words(job.data, t),
@@ -210,8 +214,8 @@ def other_rules(job: JobView, others: Sequence[PeerJob], t: Translate) -> Iterat
         yield t(
             "{peer} uses the aggregation rule {there}, this node uses {here}",
             peer=other.node,
-            there=rule,
-            here=here,
+            there=rule_words(rule, t),
+            here=rule_words(here, t),
         )
 
 

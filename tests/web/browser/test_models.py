@@ -229,7 +229,7 @@ def test_without_script_a_model_is_pinned_and_gone_back_to_and_the_next_round_st
     assert digests(mesh)[0] == newer  # nothing is done before the question is answered
     page.get_by_role("button", name="Go on from this model").click()
     expect(page.get_by_role("status")).to_contain_text("is in use again")
-    expect(page.get_by_role("row", name=older[:12]).get_by_text("held", exact=True)).to_be_visible()
+    expect(page.get_by_role("row", name=older[:12]).get_by_text("in use", exact=True)).to_be_visible()
     with page.expect_download() as download:
         page.get_by_role("link", name="safetensors").first.click()
     download.value.save_as(tmp_path / "model.safetensors")

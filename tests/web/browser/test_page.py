@@ -99,7 +99,7 @@ async def test_the_page_fits_a_phone_and_can_be_used_with_the_keyboard(
             await page.keyboard.press("Tab")
             focused.append(await page.evaluate("document.activeElement.innerText"))
         assert focused[0] == "Skip to the content"
-        assert {"Look", "Change the hyper-parameters", "Run these rounds"} <= set(focused)
+        assert {"Appearance", "Change the hyper-parameters", "Run these rounds"} <= set(focused)
         await page.keyboard.press("Enter")
         await page.get_by_role("status").wait_for()
         assert node.jobs["MNIST_3_7"].phase == "TRAINING"

@@ -259,7 +259,7 @@ def test_language_and_colours_are_chosen_and_kept_without_losing_the_place(
     mesh: Harness, visit: Open, path: str
 ) -> None:
     page = visit(mesh.nodes[0], path, color_scheme="light")
-    tab_to(page, page.get_by_text("Look", exact=True))
+    tab_to(page, page.get_by_text("Appearance", exact=True))
     page.keyboard.press("Enter")
     with without_reload(page):
         tab_to(page, page.get_by_label("Colours"))

@@ -157,7 +157,7 @@ async def test_a_series_is_ended_and_a_job_paused_and_resumed(client: Client, no
     node.jobs["MNIST"].rounds_left = 4
     assert "4 more rounds to come" in (await load(client)).text
     for order, words, paused in (
-        ("stop", "No further round is started here.", False),
+        ("stop", "The series stops after this round.", False),
         ("pause", "This node has stopped training, and sits rounds out until it is resumed.", True),
         ("resume", "This node takes part in rounds again.", False),
     ):

@@ -297,13 +297,13 @@ def test_the_next_start_is_told_in_the_nodes_own_time() -> None:
 
 
 async def test_the_card_tells_when_and_why_the_next_round_starts(client: Client, node: FakeNode) -> None:
-    assert "by itself:" not in (await load(client)).text.replace("Nothing starts by itself with:", "")
+    assert "Next scheduled round" not in (await load(client)).text
     declines = text("outside of the hours {hours}", "22:00-06:00")
     node.jobs["MNIST"].schedule = {**NO_SCHEDULE, **NEXT, "unwilling": declines}
     page = await load(client)
-    assert "Next round by itself at 20" in page.text and "node's time: 6h after the last round" in page.text
+    assert "Next scheduled round at 20" in page.text and "node's time: 6h after the last round" in page.text
     assert f"Takes no part in rounds of others now: {declines}" in page.text
-    assert "Start rounds by itself : every 6h" in page.text.replace("itself:", "itself :")
+    assert "Schedule : every 6h" in page.text.replace("Schedule:", "Schedule :")
     assert "Given by a person" in page.text
     translated = await load(client, Accept_Language="es")
     assert "hora de este nodo: 6h después de la última ronda" in translated.text

@@ -29,7 +29,7 @@ async def compare(client: Client, one: str, other: str, status: int = 200) -> Pa
 
 async def test_every_model_is_listed_with_its_figures_and_files(client: Client) -> None:
     page = await load(client, HERE)
-    for shown in ("cdcdcdcdcdcd held 1 3 93.21 % 441 kB", "abababababab 0 3 — 441 kB NODE_2"):
+    for shown in ("cdcdcdcdcdcd in use 1 3 93.21 % 441 kB", "abababababab 0 3 — 441 kB NODE_2"):
         assert shown in page.text
     links = [link["href"] for link in page.all("a") if "download" in link]
     base = f"/jobs/MNIST/models/{NEW}"
@@ -166,7 +166,7 @@ async def test_going_back_is_asked_first_and_says_what_it_means(client: Client, 
     page = await press(client, "restore", OLD)
     assert node.orders == [("restore", "MNIST", OLD)]
     assert "The model abababababab is in use again." in page.text
-    assert "abababababab held" in page.text
+    assert "abababababab in use" in page.text
     assert page.inline == ""
 
 
