@@ -648,6 +648,8 @@ class TrainerFile:
         attribute: what in it makes the trainer.
         frameworks: of the frameworks that do not share a process well, those that its source imports.
         place: folder or file below FLNET_DATASETS_PATH in which it looks for data; empty if it does not say.
+        reader: "module:function" that reads the data without the trainer's framework; empty if there is none.
+        label: the name for people, where the source states it as a constant.
     """
 
     id: str
@@ -657,3 +659,5 @@ class TrainerFile:
     attribute: str = "make_trainer"
     frameworks: frozenset[str] = frozenset()
     place: str = ""
+    reader: str = ""
+    label: str = ""

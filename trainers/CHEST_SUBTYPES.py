@@ -32,11 +32,13 @@ from flnet.trainer import (
     TrainerSettings,
 )
 
-from ._chest import SIDE, SUBTYPES, XRays, load_xrays
+from ._chest import SIDE, SUBTYPES, XRays, load_subtypes
 from ._fed_mt import taught_steps
 from ._torch import CPU, Steps, chosen_device, digest, shuffled
 
 DATA_PLACE = "chest_xray"  # below FLNET_DATASETS_PATH
+DATA_READER = "_chest:load_subtypes"  # which needs no framework
+LABEL = text("Chest X-Ray Pneumonia Dataset, with its causes")
 SHAPES = {
     "conv1.weight": (16, 1, 3, 3),
     "conv1.bias": (16,),
@@ -55,7 +57,7 @@ EVALUATION_BATCH = 256
 class ChestSubtypes(Trainer):
     """The network with one node's X-rays."""
 
-    label = text("Chest X-Ray Pneumonia Dataset, with its causes")
+    label = LABEL
     note = text("a research model, no diagnosis")
     defaults = HyperParams(e=1, u=0.02, b=32)
     limits = MappingProxyType({"learning_rate": 0.05})  # accuracy holds up to there
@@ -176,4 +178,4 @@ def _outputs(params: Mapping[str, Tensor], pictures: Tensor) -> Tensor:
 def make_trainer(settings: TrainerSettings) -> Trainer:
     """This node's X-rays and the network for them."""
     device = chosen_device(settings.device)
-    return ChestSubtypes(load_xrays(settings, SUBTYPES), settings.threads, device)
+    return ChestSubtypes(load_subtypes(settings), settings.threads, device)

@@ -44,6 +44,8 @@ from ._keras import (
 from ._keras_steps import Steps
 
 DATA_PLACE = "chest_xray"  # below FLNET_DATASETS_PATH
+DATA_READER = "_chest:load_xrays"  # which needs no framework
+LABEL = "Chest X-Ray Pneumonia Dataset"
 SHIFT = 4  # pixels
 
 
@@ -55,7 +57,7 @@ class ChestXRay(Trainer):
     That a model calls everyone ill shows in balanced_accuracy, 0.5, which is reported too.
     """
 
-    label = "Chest X-Ray Pneumonia Dataset"
+    label = LABEL
     note = text("a research model, no diagnosis")
     defaults = HyperParams(e=2, u=0.01, b=32)
     limits = MappingProxyType({"learning_rate": 0.05})  # accuracy holds up to there

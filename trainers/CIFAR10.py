@@ -44,6 +44,8 @@ from ._keras import (
 from ._keras_steps import Steps
 
 DATA_PLACE = "cifar10"  # below FLNET_DATASETS_PATH
+DATA_READER = "_cifar:load_photographs"  # which needs no framework
+LABEL = "CIFAR-10 Dataset"
 SHIFT = 3  # pixels
 MEAN, SPREAD = 120.7, 64.2  # of CIFAR-10's pixels, all colours together
 
@@ -51,7 +53,7 @@ MEAN, SPREAD = 120.7, 64.2  # of CIFAR-10's pixels, all colours together
 class Cifar10(Trainer):
     """The network with one node's photographs."""
 
-    label = "CIFAR-10 Dataset"
+    label = LABEL
     defaults = HyperParams(e=1, u=0.02, b=32)
     limits = MappingProxyType({"learning_rate": 0.06})  # accuracy holds up to there
     exchange_threshold = 0.02

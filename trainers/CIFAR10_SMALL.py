@@ -18,9 +18,9 @@ from ._cifar import SHAPE, Photographs, load_photographs
 from ._own import on_images
 
 DATA_PLACE = "cifar10"  # below FLNET_DATASETS_PATH
-HOW = OwnImages(
-    kind="images", data=DATA_PLACE, label=text("CIFAR-10, small network"), size=SHAPE[0], epochs=1, rate=0.02
-)
+DATA_READER = "_cifar:load_photographs"  # which needs no framework
+LABEL = text("CIFAR-10, small network")
+HOW = OwnImages(kind="images", data=DATA_PLACE, label=LABEL, size=SHAPE[0], epochs=1, rate=0.02)
 
 
 def make_trainer(settings: TrainerSettings) -> Trainer:

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from flnet.datasets.labelled import Labelled, fingerprint
+from flnet.datasets.labelled import Labelled
 from flnet.text import text
 from flnet.trainer import (
     Array,
@@ -32,9 +32,11 @@ from flnet.trainer import (
 )
 
 from ._dense import Adam
-from ._domains import SIDE, Domain, load_domain
+from ._domains import SIDE, Domain, info_of, load_domain
 from ._torch import CPU, Proximal, Steps, chosen_device, digest, shuffled
 
+DATA_READER = "_domains:load_domain"  # which needs no framework
+LABEL = text("Digits of unlike domains")
 CHANNELS, DENSE = (3, 16, 32, 32, 32), (32, 64, 32, 16, 10)
 SHAPES = {
     **{f"conv{i}.weight": (CHANNELS[i], CHANNELS[i - 1], 3, 3) for i in range(1, 5)},
@@ -48,7 +50,7 @@ EVALUATION_BATCH = 512
 class DigitDomains(Trainer):
     """The network with one node's domain."""
 
-    label = text("Digits of unlike domains")
+    label = LABEL
     defaults = HyperParams(e=5, u=0.001, b=64)
     honours: ClassVar[frozenset[str]] = frozenset({"proximal"})
 
@@ -62,14 +64,7 @@ class DigitDomains(Trainer):
 
     def data_info(self) -> DataInfo:
         """Which domain this node has."""
-        sides = {"train": self._train, "test": self._test}
-        return DataInfo(
-            text("digits of {name}", self._name),
-            {"train": len(self._train), "validation": 0, "test": len(self._test)},
-            tuple("0123456789"),
-            counts={side: np.bincount(rows.y, minlength=10).tolist() for side, rows in sides.items()},
-            checksum=fingerprint(sides),
-        )
+        return info_of(self._name, self._train, self._test)
 
     def initial_params(self, seed: int) -> Mapping[str, Array]:
         """Uniform weights as Glorot and Bengio (2010) have them, biases 0."""

@@ -34,6 +34,8 @@ from ._fed_mt import taught_steps
 from ._torch import CPU, Steps, chosen_device, digest, fresh, shuffled
 
 DATA_PLACE = "mnist"  # below FLNET_DATASETS_PATH
+DATA_READER = "_digits:load_digits"  # which needs no framework
+LABEL = "MNIST Dataset"
 SHAPES = {
     "conv1.weight": (16, 1, 3, 3),
     "conv1.bias": (16,),
@@ -68,7 +70,7 @@ class Part:
 class Mnist(Trainer):
     """The network with one node's digits."""
 
-    label = "MNIST Dataset"
+    label = LABEL
     exchange_threshold = 0.02
     honours: ClassVar[frozenset[str]] = frozenset({"proximal", "labels"})
 

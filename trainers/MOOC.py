@@ -36,6 +36,8 @@ from ._stacked import train_together
 from ._torch import CPU, Steps, chosen_device, digest
 
 DATA_PLACE = "mooc_kddcup2015.npz"  # below FLNET_DATASETS_PATH
+DATA_READER = "_mooc:load_school"  # which needs no framework
+LABEL = text("Drop-out from online courses (KDD Cup 2015)")
 HIDDEN = (100, 100, 100)
 LAYERS = ("dense.0", "dense.1", "dense.2", "output")
 Model = Mapping[str, Array]
@@ -60,7 +62,7 @@ class Part:
 class DropOut(Trainer):
     """The network with one school's enrolments."""
 
-    label = text("Drop-out from online courses (KDD Cup 2015)")
+    label = LABEL
     defaults = HyperParams(e=1, u=0.001, b=64)
     exchange_threshold = 0.02
     honours: ClassVar[frozenset[str]] = frozenset({"proximal"})

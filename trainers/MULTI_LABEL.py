@@ -43,6 +43,8 @@ from ._stacked import train_together
 from ._torch import CPU, Steps, chosen_device
 
 DATA_PLACE = "multi-label"  # below FLNET_DATASETS_PATH
+DATA_READER = "_multi_label:load_node_data"  # which needs no framework
+LABEL = "Multi-label Dataset"
 HIDDEN = (100, 20)
 LAYERS = ("core.0", "core.1", "head")
 CORE = ("core.0.weight", "core.0.bias", "core.1.weight", "core.1.bias")
@@ -67,7 +69,7 @@ class Part:
 class MultiLabelNet(Trainer):
     """The network with one node's labels and rows."""
 
-    label = "Multi-label Dataset"
+    label = LABEL
     defaults = HyperParams(e=1, u=0.0008, b=30)
     limits = MappingProxyType({"learning_rate": 0.0024})  # accuracy holds up to there
     exchange_threshold = 0.02

@@ -118,6 +118,11 @@ def load_xrays(settings: TrainerSettings, classes: Sequence[str] = CLASSES) -> X
     )
 
 
+def load_subtypes(settings: TrainerSettings) -> XRays:
+    """The same with the causes of a pneumonia told apart."""
+    return load_xrays(settings, SUBTYPES)
+
+
 def _first_seen(images: Array, patients: Sequence[str], others: Array) -> Rows:
     """Rows whose picture is neither among the others nor under the name of another patient further up."""
     owner = {image.tobytes(): "" for image in others}

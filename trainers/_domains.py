@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from flnet.datasets.labelled import UNREADABLE, Labelled, open_npz
+from flnet.datasets.labelled import UNREADABLE, Labelled, fingerprint, open_npz
 from flnet.text import text
-from flnet.trainer import Array, DataMissing, TrainerError, TrainerSettings
+from flnet.trainer import Array, DataInfo, DataMissing, TrainerError, TrainerSettings
 
 from ._options import Fits, is_whole, read_lines
 
@@ -67,6 +67,23 @@ class Domain:
     train: Labelled
     test: Labelled
     everything: Labelled
+
+    @property
+    def info(self) -> DataInfo:
+        """Description of this node's digits."""
+        return info_of(self.name, self.train, self.test)
+
+
+def info_of(name: str, train: Labelled, test: Labelled) -> DataInfo:
+    """Description of digits of a domain."""
+    sides = {"train": train, "test": test}
+    return DataInfo(
+        text("digits of {name}", name),
+        {"train": len(train), "validation": 0, "test": len(test)},
+        tuple("0123456789"),
+        counts={side: np.bincount(rows.y, minlength=10).tolist() for side, rows in sides.items()},
+        checksum=fingerprint(sides),
+    )
 
 
 def load_domain(settings: TrainerSettings) -> Domain:

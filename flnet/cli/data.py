@@ -17,7 +17,9 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from flnet.cli.client import NodeClient, View, parse_address
 from flnet.cli.options import json_option, read_config, variable_name
 from flnet.cli.output import console, counted, print_json, printable
-from flnet.compute.loader import find_trainers
+from flnet.compute.assignment import assignment
+from flnet.compute.checks import data_fields
+from flnet.compute.loader import find_trainers, read_data
 from flnet.compute.queue import make_queue
 from flnet.compute.verbs import PrepareRequest
 from flnet.datasets.archives import MAX_GIGABYTES, copy_or_unpack
@@ -29,25 +31,49 @@ from flnet.errors import DataMissing, FlnetError, ImportRefused, SettingsError
 from flnet.params.params import TrainerId
 from flnet.settings import Settings, Shard, load_settings
 from flnet.temporary import temporary_folder
+from flnet.trainer import TrainerFile
 
 _MOST_CLASSES = 12  # of which the counts are shown; JSON has them all
 
 
-def data_views(settings: Settings, progress: Callable[[str], None] = lambda trainer: None) -> Iterator[View]:
+def data_views(
+    settings: Settings, progress: Callable[[str], None] = lambda trainer: None, *, loads_trainers: bool = False
+) -> Iterator[View]:
     """Describe the data of each trainer in turn; `missing` says why a trainer has none.
 
     Args:
         settings: of a node; its state folder is written to.
         progress: called with the id of each trainer before it is asked.
+        loads_trainers: whether each trainer is loaded with its data, also if these can be read without its framework.
     """
     pool = make_queue(settings)
     with asyncio.Runner() as runner:
         try:
             for file in find_trainers(settings):
                 progress(file.id)
-                yield runner.run(_view(pool, file.id, settings))
+                view = None if loads_trainers else _read_view(file, settings)
+                yield view or runner.run(_view(pool, file.id, settings))
         finally:
             runner.run(pool.close())
+
+
+def _read_view(file: TrainerFile, settings: Settings) -> View | None:
+    """The view of data that are read without the trainer's framework; None if they cannot be."""
+    try:
+        info = read_data(file, assignment(settings, file).settings)
+    except FlnetError as exc:
+        return {"trainer": file.id, "missing": exc.message}
+    if info is None:
+        return None
+    return {
+        "trainer": file.id,
+        "missing": "",
+        "label": file.label or file.id,
+        **data_fields(info),
+        "counts": {str(side): [int(count) for count in counts] for side, counts in info.counts.items()},
+        "checksum": info.checksum,
+        "bytes": size_of(str(info.source), settings.datasets_path),
+    }
 
 
 async def _view(pool: Any, trainer: str, settings: Settings) -> View:
@@ -179,7 +205,7 @@ def _asked(settings: Settings, trainer: str) -> View:
     """Describe one trainer's data without touching the state of a node."""
     with temporary_folder("data") as state:
         more = {"trainers": (trainer,), "state_path": state, "compute": "process"}
-        views = list(data_views(settings.model_copy(update=more)))
+        views = list(data_views(settings.model_copy(update=more), loads_trainers=True))
     if not views:
         raise SettingsError(f"there is no trainer {trainer}")
     return views[0]
@@ -250,7 +276,8 @@ def command() -> None:
 def list_data(path: Path | None, as_json: bool) -> None:
     """List each trainer's data: source and rows per class, or what is missing and how to get it.
 
-    Trainers are loaded one after the other with all their rows, which may take a minute.
+    All rows are read, which may take a minute. Frameworks are imported only for trainers that do not say how to read
+    their data without one.
 
     \b
     Exit codes: 0 listed, also where data are missing; 2 wrong usage or settings.

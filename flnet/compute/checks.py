@@ -180,7 +180,7 @@ def declared(trainer: Trainer, name: str, params: Params) -> Declaration:
     merge = {key: rule for key, rule in trainer.merge.items() if key in shared}
     agreed = _as_agreement(trainer.agreement, name)
     label, offers = trainer.label or name, offered(trainer, name)
-    words = (_as_data(info), agreed, offers, bool(trainer.personalises), trainer.turn, _merging(trainer, name))
+    words = (data_fields(info), agreed, offers, bool(trainer.personalises), trainer.turn, _merging(trainer, name))
     buffers = tuple(key for key in trainer.buffers or _usual_buffers(params) if key in shared)
     return Declaration(label, trainer.defaults, threshold, shared, merge, *words, _limits(trainer, name), buffers)
 
@@ -221,7 +221,8 @@ def _merging(trainer: Trainer, name: str) -> str:
         ) from exc
 
 
-def _as_data(info: DataInfo) -> dict[str, Any]:
+def data_fields(info: DataInfo) -> dict[str, Any]:
+    """What everybody may know of a trainer's data, as JSON-ready data."""
     return {
         "source": str(info.source),
         "rows": {str(side): int(rows) for side, rows in info.rows.items()},

@@ -13,7 +13,7 @@ import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
 from importlib.metadata import EntryPoint, entry_points
@@ -27,7 +27,7 @@ from flnet.datasets import no_code as descriptions
 from flnet.errors import SettingsError, TrainerError
 from flnet.settings import Settings
 from flnet.text import joined, text
-from flnet.trainer import Trainer, TrainerFile, TrainerSettings
+from flnet.trainer import DataInfo, Trainer, TrainerFile, TrainerSettings
 
 # Keras alone may run on either; it comes with TensorFlow unless the trainer chose otherwise.
 _FAMILIES = {"torch": "torch", "tensorflow": "tensorflow", "keras": "tensorflow", "jax": "jax"}
@@ -54,11 +54,11 @@ class SourceFacts:
 
     Attributes:
         modules: dotted names that it imports, and names that it imports from them.
-        place: what it assigns to DATA_PLACE; empty if nothing.
+        constants: texts that it assigns to DATA_PLACE, DATA_READER and LABEL.
     """
 
     modules: frozenset[str]
-    place: str
+    constants: Mapping[str, str]
 
 
 class Sources:
@@ -88,18 +88,18 @@ class Sources:
             waiting += [beside for step in steps for beside in self._beside(file.parent, step)]
         return families(names)
 
-    def declared_place(self, path: Path) -> str:
-        """The value that a source file assigns to DATA_PLACE: the place of its data below FLNET_DATASETS_PATH, if any.
+    def constants_of(self, path: Path) -> Mapping[str, str]:
+        """The texts that a source file assigns to DATA_PLACE, DATA_READER and LABEL, as far as it does.
 
         Raises:
             UnreadableSource: the file cannot be read or has a syntax error.
         """
-        return self._read(path).place
+        return self._read(path).constants
 
     def _read(self, path: Path) -> SourceFacts:
         if path not in self._facts:
             body = _parsed(path).body
-            self._facts[path] = SourceFacts(frozenset(_imports(body)), _place(body))
+            self._facts[path] = SourceFacts(frozenset(_imports(body)), dict(_constants(body)))
         return self._facts[path]
 
     def _beside(self, folder: Path, step: str) -> Iterator[Path]:
@@ -111,13 +111,17 @@ class Sources:
                 yield file
 
 
-def _place(body: Iterable[ast.stmt]) -> str:
+def _constants(body: Iterable[ast.stmt]) -> Iterator[tuple[str, str]]:
+    """Names of CONSTANTS and the texts assigned to them: plain ones, or `text("...")`."""
     for node in body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-            named = [target.id for target in node.targets if isinstance(target, ast.Name)]
-            if "DATA_PLACE" in named and isinstance(node.value.value, str):
-                return node.value.value
-    return ""
+        if not isinstance(node, ast.Assign):
+            continue
+        value: ast.expr = node.value
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "text":
+            value = value.args[0] if len(value.args) == 1 else value
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+            yield from ((name, value.value) for name in names if name in CONSTANTS)
 
 
 def _imports(body: Iterable[ast.AST]) -> Iterator[str]:
@@ -145,6 +149,7 @@ def _parsed(path: Path) -> ast.Module:
         raise UnreadableSource(text("{path} cannot be read: {reason}", path, exc)) from exc
 
 
+CONSTANTS = ("DATA_PLACE", "DATA_READER", "LABEL")
 SHIPPED = "flnet_trainers"
 GROUP = "flnet.trainers"
 _EXTRAS = {"torch", "tensorflow"}  # what flnet can be installed with
@@ -171,6 +176,43 @@ def find_trainers(settings: Settings) -> list[TrainerFile]:
         )
     # Only those that are asked for are looked at: reading all of them is a good part of a node's start.
     return [reduce(_twice, (look() for look in readers[name])) for name in sorted({*settings.trainers} or readers)]
+
+
+def read_data(file: TrainerFile, settings: TrainerSettings) -> DataInfo | None:
+    """The data of a trainer, read without its framework; None if nothing says how, or nodes label differently.
+
+    Raises:
+        TrainerError: the file is broken, or its data cannot be read.
+        DataMissing: the trainer has no data.
+    """
+    if file.error:
+        raise TrainerError(file.error)
+    if settings.labels is not None:
+        return None
+    try:
+        if file.location.endswith(".toml"):
+            return _own_data(Path(file.location), settings)
+        if not file.reader or not file.module:
+            return None
+        place, _, function = file.reader.partition(":")
+        module = importlib.import_module(f"{file.module.rpartition('.')[0]}.{place}")
+        info = getattr(module, function)(settings).info
+    except TrainerError:
+        raise
+    except Exception as exc:
+        raise TrainerError(in_words(exc, text("the data of trainer {trainer} cannot be read", file.id))) from exc
+    return info if isinstance(info, DataInfo) else None
+
+
+def _own_data(path: Path, settings: TrainerSettings) -> DataInfo:
+    """The data that a TOML file describes."""
+    from flnet.datasets.no_code_images import load_images  # noqa: PLC0415 - a node never reads data itself
+    from flnet.datasets.no_code_table import load_table  # noqa: PLC0415
+
+    own = descriptions.read_own(path)
+    if isinstance(own, descriptions.OwnImages):
+        return load_images(own, settings).info
+    return load_table(own, settings).info
 
 
 def import_trainer(file: TrainerFile, settings: TrainerSettings, *, again: bool = True) -> Trainer:
@@ -264,8 +306,9 @@ def _described(
         rule = text("{path}: a trainer's name has 1 to 64 letters, digits and underscores", path)
         return TrainerFile(name[:_LONGEST], str(path), rule, module, attribute)
     try:
-        frameworks, place = sources.frameworks_of(path), sources.declared_place(path)
-        return TrainerFile(name, str(path), "", module, attribute, frameworks, place)
+        frameworks = sources.frameworks_of(path)
+        place, reader, label = (sources.constants_of(path).get(constant, "") for constant in CONSTANTS)
+        return TrainerFile(name, str(path), "", module, attribute, frameworks, place, reader, label)
     except UnreadableSource as exc:
         return TrainerFile(name, str(path), str(exc), module, attribute)
 
@@ -278,7 +321,9 @@ def _own(sources: Sources, name: str, path: Path) -> TrainerFile:
         own = descriptions.read_own(path)
     except TrainerError as exc:
         return TrainerFile(name, str(path), exc.message)
-    return TrainerFile(name, str(path), "", f"{SHIPPED}._own", "make_own", frozenset({"torch"}), own.data)
+    return TrainerFile(
+        name, str(path), "", f"{SHIPPED}._own", "make_own", frozenset({"torch"}), own.data, label=own.label
+    )
 
 
 def _twice(file: TrainerFile, other: TrainerFile) -> TrainerFile:

@@ -130,7 +130,7 @@ def draw_bars(
 
 
 def draw_curves(axes: Any, curves: Sequence[tuple[str, Sequence[Sequence[float]]]]) -> None:
-    """Draw the mean over seeds by round, in a band from the lowest to the highest seed.
+    """Draw the mean over seeds by rounds done, in a band from the lowest to the highest seed.
 
     Args:
         curves: names, and for each round the values of all seeds.
@@ -141,7 +141,7 @@ def draw_curves(axes: Any, curves: Sequence[tuple[str, Sequence[Sequence[float]]
         marker = "o" if len(rounds) <= 40 else ""
         axes.plot(numbers, means, marker=marker, ms=3, label=f"{_plain(name)} ({means[-1]:.4f})")
         axes.fill_between(numbers, list(map(min, rounds)), list(map(max, rounds)), alpha=0.18)
-    axes.set_xlabel("round")
+    axes.set_xlabel("rounds done")
     axes.xaxis.get_major_locator().set_params(integer=True)
     _legend(axes)
 

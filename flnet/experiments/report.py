@@ -141,7 +141,7 @@ def _published(plan: Plan, table: Sequence[TableEntry]) -> Iterator[str]:
             "standard errors, which may be chance with so few seeds."
         )
     yield "\nThe others:\n"
-    names = ("published", "ours", "difference", "spread", "standard errors", "nearest in round")
+    names = ("published", "ours", "difference", "spread", "standard errors", "nearest after rounds")
     yield from _head("row", "column", "measure", *names)
     for entry in far:
         published, mean, difference = entry.published, entry.mean, entry.difference

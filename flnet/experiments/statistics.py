@@ -32,7 +32,7 @@ class TableEntry:
         values: (seed, number), by seed.
         reasons: why seeds have no number, each reason once.
         missing: how many seeds have not been run yet.
-        nearest: the round in which our mean is nearest to the published value, if the figure was kept by round.
+        nearest: after how many rounds our mean is nearest to the published value, if the figure was kept by round.
     """
 
     row: str
@@ -174,7 +174,7 @@ def _entry(
 
 
 def _nearest(measure: Measure, done: Done, published: float) -> int | None:
-    """The round, from 1, with the mean nearest to the published value, among the rounds that all seeds had."""
+    """The number of rounds after which the mean is nearest to the published value, as far as all seeds had them."""
     courses = [outcome.course(measure.figure) for _, outcome in done if measure.figure in outcome.curves]
     means = [fmean(values) for values in zip(*courses, strict=False)] if measure.over == "mean" else []
     if len(means) < 2:

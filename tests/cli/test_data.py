@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,6 +39,36 @@ def test_sample_check_and_list_go_together(flnet: Flnet, tmp_path: Path, monkeyp
     assert f"MNIST_3_7: sample data: MNIST idx files in {tmp_path / 'mnist'} (0." in listed.stdout
     assert "test               40 rows   3: 20; 7: 20" in listed.stdout
     assert "MULTI_LABEL: no data\n    no multi-label data set was found" in listed.stdout
+
+
+def test_data_are_listed_without_importing_a_framework(tmp_path: Path) -> None:
+    for framework in ("torch", "tensorflow", "keras"):
+        (tmp_path / "none" / framework).mkdir(parents=True)
+        (tmp_path / "none" / framework / "__init__.py").write_text("raise SystemExit('a framework was imported')")
+    (tmp_path / "trainers").mkdir()
+    (tmp_path / "trainers" / "ROWS.toml").write_text(
+        'kind = "table"\ndata = "rows.csv"\ntarget = "y"\nclasses = ["a", "b"]\nlabel = "Own rows"\n'
+    )
+    (tmp_path / "rows.csv").write_text("x,y\n" + "".join(f"{n},{'ab'[n % 2]}\n" for n in range(40)))
+    names = ("CIFAR10", "CIFAR10_SMALL", "CHEST_SUBTYPES", "DIGIT_DOMAINS", "MNIST", "MOOC", "MULTI_LABEL", "ROWS")
+    settings = {"FLNET_TRAINERS": ",".join(names), "FLNET_TRAINERS_PATH": str(tmp_path / "trainers")}
+    path = os.pathsep.join([str(tmp_path / "none"), str(Path(__file__).parents[2])])
+    listed = subprocess.run(
+        [sys.executable, "-m", "flnet", "data", "list", "--json", "--path", str(tmp_path)],
+        env={**os.environ, **settings, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    views = {view["trainer"]: view for view in json.loads(listed.stdout)}
+    assert views.keys() == set(names)
+    assert "framework" not in listed.stdout
+    assert (views["MNIST"]["label"], views["MNIST"]["missing"]) == ("MNIST Dataset", "")
+    assert sum(views["MNIST"]["counts"]["test"]) == views["MNIST"]["rows"]["test"] == 360
+    assert (views["ROWS"]["label"], sum(views["ROWS"]["rows"].values())) == ("Own rows", 40)
+    assert "was not found in" in views["CIFAR10_SMALL"]["missing"]
+    assert "chest_xray" in views["CHEST_SUBTYPES"]["missing"]
 
 
 def test_a_list_for_scripts(flnet: Flnet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,11 +68,11 @@ def test_a_choice_of_trainers_is_kept(folder: Path) -> None:
 def test_only_those_that_are_asked_for_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
 
-    def note(sources: Sources, path: Path) -> str:
+    def note(sources: Sources, path: Path) -> dict[str, str]:
         read.append(path.stem)
-        return ""
+        return {}
 
-    monkeypatch.setattr(Sources, "declared_place", note)
+    monkeypatch.setattr(Sources, "constants_of", note)
     found(folder, trainers="TINY")
     assert read == ["TINY"]
     found(folder)
@@ -249,9 +249,11 @@ def test_modules_belong_to_families() -> None:
 
 def test_the_place_of_the_data_is_read_from_the_text(tmp_path: Path) -> None:
     (tmp_path / "X.py").write_text('import nowhere\nOTHER = 1\nDATA_PLACE = "pets"\n')
-    assert Sources().declared_place(tmp_path / "X.py") == "pets"
+    assert Sources().constants_of(tmp_path / "X.py") == {"DATA_PLACE": "pets"}
+    (tmp_path / "X.py").write_text('DATA_READER = "_x:load"\nLABEL = text("Cats and dogs")\n')
+    assert Sources().constants_of(tmp_path / "X.py") == {"DATA_READER": "_x:load", "LABEL": "Cats and dogs"}
     (tmp_path / "X.py").write_text("DATA_PLACE = 1\nx.DATA_PLACE = 'a'\n")
-    assert Sources().declared_place(tmp_path / "X.py") == ""
+    assert Sources().constants_of(tmp_path / "X.py") == {}
 
 
 def test_a_file_that_several_trainers_import_is_read_once(tmp_path: Path) -> None:
