@@ -553,7 +553,7 @@ class Settings(PlaceSettings):
     )
     train_when: str = Field(
         default="never",
-        description="When rounds start by themselves, such as "
+        description="When rounds start automatically, such as "
         '"every 6h, new 100, drift 0.05, between 22:00-06:00, decline" (docs/automatic.md).',
     )
     seed: int = Field(default=0, ge=0, le=2**31, description="Seed of splits, initial parameters and shuffling.")

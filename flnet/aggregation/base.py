@@ -25,6 +25,7 @@ from flnet.params.arithmetic import Rows, buffer_names, middle, weight_names, we
 from flnet.params.params import Array, Digest, Params, PeerId, Schema
 from flnet.protocol.events import Weighed
 from flnet.protocol.updates import Update
+from flnet.text import text
 
 NORMAL = 1.4826  # times the median absolute deviation is the standard deviation of a normal distribution
 State = Params | None  # named arrays, kept with the job over restarts; None before the first round

@@ -95,7 +95,7 @@ def _of_round(job: View, name: str) -> str:
 
 
 def plan_lines(jobs: list[View]) -> list[str]:
-    """A line per job that follows a goal, and one per job that starts rounds by itself or stays out of others'."""
+    """A line per job that follows a goal, and one per job that starts rounds automatically or stays out of others'."""
     lines = []
     for job in jobs:
         name, goal, schedule = printable(job.get("trainer_id")), job.get("goal"), job.get("schedule")

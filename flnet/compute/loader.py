@@ -307,7 +307,8 @@ def _described(
         return TrainerFile(name[:_LONGEST], str(path), rule, module, attribute)
     try:
         frameworks = sources.frameworks_of(path)
-        place, reader, label = (sources.constants_of(path).get(constant, "") for constant in CONSTANTS)
+        constants = sources.constants_of(path)
+        place, reader, label = (constants.get(name, "") for name in CONSTANTS)
         return TrainerFile(name, str(path), "", module, attribute, frameworks, place, reader, label)
     except UnreadableSource as exc:
         return TrainerFile(name, str(path), str(exc), module, attribute)

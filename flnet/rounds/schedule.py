@@ -1,4 +1,4 @@
-"""Schedules: when a node starts rounds by itself, and when it stays out of rounds that others start.
+"""Schedules: when a node starts rounds automatically, and when it stays out of rounds that others start.
 
 `Schedule` is what a person writes, such as "every 6h, between 22:00-06:00". It is pure: the time, the examples that
 came and the load of the machine are passed in as numbers (`Moment`, `Facts`). `Arrivals` counts the examples that came

@@ -313,9 +313,9 @@ class Series:
         if not left:
             return []
         words = (
-            text("no further round is started here: {count} of those asked for is left out", left)
+            text("the series is stopped: {count} round of it is left out", left)
             if left == 1
-            else text("no further round is started here: {count} of those asked for are left out", left)
+            else text("the series is stopped: {count} rounds of it are left out", left)
         )
         return [self._tell("series_stopped", words, left_out=left)]
 

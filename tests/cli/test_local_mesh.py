@@ -34,6 +34,12 @@ def test_sample_data_are_called_samples() -> None:
     assert "node-a 300+100, node-b 300+100" in line
 
 
+def test_the_data_of_many_nodes_fit_into_a_line() -> None:
+    [line] = data_lines({f"node-{number}": job()["data"] for number in range(40)})
+    assert line.endswith("node-5 300+100 and 34 more)")
+    assert len(line) < 300
+
+
 # processes
 
 

@@ -14,7 +14,7 @@ from tests.node.mesh import Linear
 class Predictor(Linear):
     """`weights` and `bias` are shared, `head` is private and counts this node's trainings."""
 
-    shared = ("weights", "bias")
+    shared: tuple[str, ...] | None = ("weights", "bias")
     note = "for tests only"
     licence = "CC0-1.0"
 

@@ -174,7 +174,7 @@ def test_what_comes_by_chance_has_no_time() -> None:
     words = "when 9 new examples have come (4 so far); when accuracy on new test rows falls by more than 0.1"
     assert schedule == Next(None, words)
     low = Schedule.parse("new 1, battery>=50").next_start(Facts(0, 1), at(0, battery=20))
-    assert low == Next(None, "1 new examples have come; it waits: the battery is below 50 %")
+    assert low == Next(None, "1 new example has come; it waits: the battery is below 50 %")
 
 
 def test_battery_and_load_count_where_they_are_known() -> None:

@@ -48,9 +48,7 @@ def test_a_series_ends_after_the_round_that_is_open() -> None:
     bench.hear(RoundTriggered(rounds=5))
     bench.hear(SeriesStopped())
     assert (bench.phase, bench.job.series.left) == (Phase.TRAINING, 0)
-    assert bench.published == {
-        "series_stopped": "no further round is started here: 4 of those asked for are left out"
-    }
+    assert bench.published == {"series_stopped": "the series is stopped: 4 rounds of it are left out"}
     bench.train()
     end_round(bench)
     assert (bench.phase, bench.job.number) == (Phase.IDLE, 0)
@@ -76,7 +74,7 @@ def test_a_round_that_waits_for_the_average_in_progress_is_left_out_too() -> Non
     bench.hear(RoundTriggered(rounds=2))
     average = bench.one(Average)
     bench.hear(SeriesStopped())
-    assert "2 of those asked for are left out" in bench.published["series_stopped"]
+    assert "2 rounds of it are left out" in bench.published["series_stopped"]
     bench.effects = [average]
     bench.average()
     assert (bench.phase, len(bench.all(Evaluate))) == (Phase.MEASURING, 1)

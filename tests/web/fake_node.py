@@ -223,7 +223,7 @@ class FakeNode(FakeRegistry):
             raise OwnMachineOnly("ask from the machine that it runs on")
         return Download(b"\0weights", "application/octet-stream", f"{self._known(trainer, digest)}.{form}")
 
-    async def card(self, trainer: TrainerId, digest: str) -> Download:
+    async def card(self, trainer: TrainerId, digest: str, *, same_machine: bool = False) -> Download:
         return Download(b"# A model", "text/markdown; charset=utf-8", f"{self._known(trainer, digest)}.md")
 
     def peers(self) -> Sequence[View]:

@@ -202,7 +202,7 @@ async def _steer(node: Node, fields: Mapping[str, str], t: Translate) -> str:
 async def _plan(node: Node, fields: Mapping[str, str], t: Translate) -> str:
     when = None if fields.get("do") == "reset" else fields.get("when", "")
     job = await node.plan(TrainerId(fields.get("trainerId", "")), when)
-    return t("Rounds start by themselves: {schedule}", schedule=job.schedule.when if job.schedule else "")
+    return t("Rounds start automatically: {schedule}", schedule=job.schedule.when if job.schedule else "")
 
 
 def until_of(fields: Mapping[str, str]) -> str:

@@ -99,7 +99,7 @@ class Card:
     Attributes:
         waiting_for: names of the peers whose updates are missing.
         goal: of the series and how far it is, in a sentence; empty without one.
-        next_at: local time at which a round starts by itself; empty where it cannot be told, or is now.
+        next_at: local time at which a scheduled round starts; empty where it cannot be told, or is now.
         exchange: why the model was exchanged or not; empty where nobody can tell.
         seconds: what the last round's parts took, name and seconds.
         moved: how many bytes of parameters it sent and received, in words; empty where that is not known.

@@ -76,7 +76,7 @@ async def test_the_form_works_and_leads_back_to_the_view(client: Client, node: N
     assert answer.status_code == 303
     assert answer.headers["Location"].endswith("#of-MNIST_3_7")
     page = await (await client.get(answer.headers["Location"].partition("#")[0])).get_data(as_text=True)
-    assert "1 files were taken in: 2 rows." in page
+    assert "Imported files: 1; rows: 2." in page
     await idle(node)
     refused = await client.post("/view/data/MNIST_3_7", form={}, files={"file": file("3")})
     page = await (await client.get(refused.headers["Location"].partition("#")[0])).get_data(as_text=True)

@@ -20,14 +20,15 @@ JOB = {
     "current_round": 3,
     "phase": "GATHERING",
     "paused": True,
+    "figures_round": 2,
     "pre_fedavg_accuracy": 0.5,
     "post_fedavg_accuracy": 0.75,
     "digest": "0" * 64,
     "waiting_for": ["NODE_3"],
 }
 NOTHING_KNOWN: dict[str, Any] = {
-    **{"current_round": -1, "phase": None, "paused": False, "pre_fedavg_accuracy": None},
-    **{"post_fedavg_accuracy": None, "digest": None, "waiting_for": []},
+    **{"current_round": -1, "phase": None, "paused": False, "figures_round": None},
+    **{"pre_fedavg_accuracy": None, "post_fedavg_accuracy": None, "digest": None, "waiting_for": []},
 }
 
 

@@ -85,7 +85,7 @@ def test_an_archive_is_brought_and_trained_on(node: RealNode, page: Any, tmp_pat
     expect(page.get_by_role("alert").last).to_have_text("Choose a file or a folder first.")
     page.get_by_label("Files or an archive").set_input_files(digit_archive(tmp_path / "packed"))
     page.get_by_role("button", name=SEND).press("Enter")  # with the keyboard
-    expect(page.locator("#notices")).to_contain_text("4 files were taken in: 1,797 rows.")
+    expect(page.locator("#notices")).to_contain_text("Imported files: 4; rows: 1,797.")
     expect(page.get_by_text("idx files in")).to_be_visible()
     page.get_by_role("row", name="9").first.wait_for()
     until(lambda: phase(node) == "IDLE", "the job to be ready")
@@ -111,7 +111,7 @@ def test_a_whole_folder_is_brought_and_its_parts_are_drawn(page: Any, tmp_path: 
     digit_files(tmp_path / "chosen")
     page.get_by_label("or a whole folder").set_input_files(tmp_path / "chosen")
     page.get_by_role("button", name=SEND).click()
-    expect(page.locator("#notices")).to_contain_text("4 files were taken in")
+    expect(page.locator("#notices")).to_contain_text("Imported files: 4")
     drawn = page.get_by_role("figure")
     expect(drawn).to_contain_text("this node has part 2")
     expect(drawn.locator("circle")).to_have_count(60)

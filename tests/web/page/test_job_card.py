@@ -314,7 +314,7 @@ async def test_the_form_gives_a_schedule_and_takes_it_back(client: Client, node:
     path, who = "/training/schedule/form", {"trainerId": "MNIST"}
     _, location = await post(client, path, **who, when="every 6h,new 5", do="set")
     page = await load(client, location)
-    assert "Rounds start by themselves: every 6h, new 5" in page.text
+    assert "Rounds start automatically: every 6h, new 5" in page.text
     assert "every 6h, new 5" in [field["value"] for field in page.all("input") if field.get("name") == "when"]
     await post(client, path, **who, when="every 6h", do="reset")
     assert (node.jobs["MNIST"].schedule["by_person"], node.jobs["MNIST"].schedule["when"]) == (False, "never")

@@ -150,7 +150,6 @@ async def test_the_page_names_peers_that_use_another_rule(client: Client, node: 
     assert translator("es")("Aggregation rule") == "Regla de agregación"
 
 
-<<<<<<< HEAD
 async def test_a_card_says_that_there_are_too_few_nodes_for_the_rule(client: Client, node: FakeNode) -> None:
     """Before any round: as soon as the nodes know each other."""
     other = FakeNode("NODE_2", 4001)
@@ -163,12 +162,12 @@ async def test_a_card_says_that_there_are_too_few_nodes_for_the_rule(client: Cli
     assert "krum:9 necesita 21 actualizaciones" in (await load(client, accept_language="es")).text
     node.jobs["MNIST"].more = {"merging_rule": "krum:0", "rule_needs": 2}
     assert "updates; nodes with this job" not in (await load(client)).text
-=======
+
+
 async def test_the_usual_rule_is_named_in_words_and_its_setting_stays(client: Client, node: FakeNode) -> None:
     node.jobs["MNIST"].more = {"merging_rule": "clip,agg1"}
     assert "Aggregation rule clip, weighted average (agg1)" in (await load(client)).text
     assert "clip, media ponderada (agg1)" in (await load(client, Accept_Language="es")).text
->>>>>>> 290f386 (Name buttons, rules and models on the page and in commands as the documents do, in both languages)
 
 
 async def test_a_person_changes_the_aggregation_rule_on_the_page(client: Client, node: FakeNode) -> None:
