@@ -32,6 +32,7 @@ from flnet.params.params import TrainerId
 from flnet.settings import Settings, Shard, load_settings
 from flnet.temporary import temporary_folder
 from flnet.trainer import TrainerFile
+from flnet.web.formatting import size_words
 
 _MOST_CLASSES = 12  # of which the counts are shown; JSON has them all
 
@@ -108,7 +109,7 @@ def data_lines(view: Mapping[str, Any]) -> list[str]:
     name = printable(view["trainer"])
     if view["missing"]:
         return [f"{name}: no data", f"    {printable(view['missing'])}", ""]
-    size = "" if view.get("bytes") is None else f" ({view['bytes'] / 1e6:,.1f} MB)"
+    size = "" if view.get("bytes") is None else f" ({size_words(int(view['bytes']))})"
     kind = "sample data: " if view.get("sample") else ""
     lines = [f"{name}: {kind}{printable(view['source'])}{size}"]
     classes, counts = view.get("classes", ()), view.get("counts", {})
@@ -193,7 +194,7 @@ def imported_lines(told: View) -> list[str]:
     """The result of an import, as lines of text."""
     if not told["files"]:
         return [f"{printable(told['place'])}: all of it is there already"]
-    size = f"{counted(int(told['files']), 'file')}, {told['bytes'] / 1e6:,.1f} MB"
+    size = f"{counted(int(told['files']), 'file')}, {size_words(int(told['bytes']))}"
     lines = [f"{printable(told['place'])}: {size}"]
     if told["aside"]:
         lines.append(f"the data that were there before are now in {printable(told['aside'])}")
@@ -388,7 +389,7 @@ def import_data(
             raise click.UsageError("--node and --replace go with TRAINER and SOURCE")
         imported = copy_or_unpack(source, _folder(path), name, limit_gigabytes or MAX_GIGABYTES)
         told = {"place": str(imported.place), "files": imported.files, "bytes": imported.size}
-        lines = [f"{printable(imported.place)}: {counted(imported.files, 'file')}, {imported.size / 1e6:,.1f} MB"]
+        lines = [f"{printable(imported.place)}: {counted(imported.files, 'file')}, {size_words(imported.size)}"]
     elif name:
         raise click.UsageError("--as goes without TRAINER, which knows how its data are called")
     else:

@@ -18,6 +18,7 @@ from click.testing import Result
 
 from flnet.cli.data import check_lines, data_lines, size_of
 from flnet.datasets.download import DATA_SETS, FileCheck, PublishedData, PublishedFile
+from flnet.web.formatting import size_words
 from tests.cli.fake_node import FakeNode
 from tests.processes.harness import RealNode, harness, until
 from tests.processes.test_arriving import TRAINER as TABLE_TRAINER
@@ -36,7 +37,8 @@ def test_sample_check_and_list_go_together(flnet: Flnet, tmp_path: Path, monkeyp
     monkeypatch.setenv("FLNET_DATA_SHARD", "2/4")  # of a node; here all is counted
     listed = flnet("data", "list")
     assert listed.exit_code == 0
-    assert f"MNIST_3_7: sample data: MNIST idx files in {tmp_path / 'mnist'} (0." in listed.stdout
+    size = size_words(sum(file.stat().st_size for file in (tmp_path / "mnist").iterdir()))
+    assert f"MNIST_3_7: sample data: MNIST idx files in {tmp_path / 'mnist'} ({size})" in listed.stdout
     assert "test               40 rows   3: 20; 7: 20" in listed.stdout
     assert "MULTI_LABEL: no data\n    no multi-label data set was found" in listed.stdout
 
@@ -124,9 +126,9 @@ def test_a_check_names_what_is_damaged_or_missing(flnet: Flnet, tmp_path: Path) 
 
 def test_an_archive_is_imported(flnet: Flnet, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:
-        file.writestr("pets/cat/1.txt", "x")
+        file.writestr("pets/cat/1.txt", "x" * 2100)
     imported = flnet("data", "import", str(tmp_path / "a.zip"), "--as", "mine", "--path", str(tmp_path / "data"))
-    assert (imported.exit_code, imported.stdout) == (0, f"{tmp_path / 'data/mine'}: 1 file, 0.0 MB\n")
+    assert (imported.exit_code, imported.stdout) == (0, f"{tmp_path / 'data/mine'}: 1 file, 2.1 kB\n")
     refused = flnet("data", "import", str(tmp_path / "b.zip"), "--path", str(tmp_path / "data"))
     assert refused.exit_code == 1
     assert "b.zip is not there" in refused.stderr
@@ -258,7 +260,7 @@ def test_data_go_where_the_trainer_of_a_stopped_node_looks(flnet: Flnet, here: P
     imported = flnet("data", "import", "DIGITS", str(archive))
     assert imported.exit_code == 0, imported.stderr
     assert imported.stdout.splitlines() == [
-        f"{here / 'digits'}: 4 files, {sum(p.stat().st_size for p in (here / 'digits').iterdir()) / 1e6:,.1f} MB",
+        f"{here / 'digits'}: 4 files, {size_words(sum(p.stat().st_size for p in (here / 'digits').iterdir()))}",
         f"DIGITS: idx files in {here / 'digits'} (train 1,500, test 297)",
     ]
     there = flnet("data", "import", "DIGITS", str(archive))
