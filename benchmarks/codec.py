@@ -77,7 +77,7 @@ def subjects(params: Params) -> list[Subject]:
     except ImportError:
         return subjects
     subjects.append(Subject("safetensors", BinaryCodec(), params))
-    for encoding in ("float16", "int8"):
+    for encoding in ("float16", "int8", "int8-blocks"):
         subjects.append(Subject(encoding, BinaryCodec(encoding), lowered(params, None, encoding)[0]))
     return subjects
 

@@ -82,7 +82,7 @@ class ComputeTasks:
         job_of: Callable[[TrainerId], AnyJob],
         *,
         own_hyper: Mapping[str, int] | None = None,
-        encoding: Encoding = "float32",
+        encoding: Callable[[], Encoding] = lambda: "float32",
         bounds: Bounds = USUAL,
         signer: NodeKey | None = None,
     ) -> None:
@@ -91,7 +91,7 @@ class ComputeTasks:
         seed: of the run; every round and node trains with a seed of its own that follows from it.
         job_of: the job of a trainer.
         own_hyper: hyper-parameters (e, b) that this node trains with whatever a round says.
-        encoding: to what own updates are rounded before they are sent; what is lost goes into the next one.
+        encoding: says to what an own update is rounded before it is sent; what is lost goes into the next one.
         bounds: how far updates may move, the own ones too.
         signer: key with which this node signs what it states of its updates.
         """
@@ -127,7 +127,7 @@ class ComputeTasks:
             return TrainingFailed(effect.key, str(exc), isinstance(exc, SitsOut))
         metrics = {**fit.metrics, **score.metrics}
         params = Params(fit.params)
-        shared = await asyncio.to_thread(self._to_send, trainer, params, effect.params)
+        shared = await asyncio.to_thread(self._to_send, trainer, params, effect.params, self._encoding())
         stated = None if shared is None else await asyncio.to_thread(self._stated, trainer, effect, fit, shared)
         seconds = time.monotonic() - started
         figures = (fit.examples, score.accuracy, fit.labels, seconds, metrics)
@@ -249,7 +249,7 @@ class ComputeTasks:
         job = self._job_of(trainer)
         return Screening(self._bounds, job.screened_from, job.held.schema, self._rule(trainer).needs_base)
 
-    def _to_send(self, trainer: TrainerId, params: Params, base: Params) -> Params | None:
+    def _to_send(self, trainer: TrainerId, params: Params, base: Params, encoding: Encoding) -> Params | None:
         """The part of trained parameters that leaves this node, rounded to what is sent, with its digest known."""
         schema = self._schema(trainer)
         try:
@@ -258,8 +258,8 @@ class ComputeTasks:
             return None  # the job finds out too, and says so
         if self._bounds.clip:
             shared = clipped(base, shared, schema, self._bounds.clip)
-        if self._encoding != "float32":
-            shared = schema.conform(self._rounded(trainer, shared))
+        if encoding != "float32":
+            shared = schema.conform(self._rounded(trainer, shared, encoding))
         assert shared.digest
         return shared
 
@@ -277,11 +277,11 @@ class ComputeTasks:
         stated = replace(stated, key=self._signer.text)
         return replace(stated, signature=base64.b64encode(self._signer.sign(stated.statement())).decode())
 
-    def _rounded(self, trainer: TrainerId, shared: Params) -> Params:
+    def _rounded(self, trainer: TrainerId, shared: Params, encoding: Encoding) -> Params:
         lost, sent = self._lost.get(trainer), self._job_of(trainer).held.sent
         if lost is not None and sent is not None and sent.digest == lost.digest:
             self._residuals[trainer] = lost.residual
-        rounded, residual = lowered(shared, self._residuals.get(trainer), self._encoding)
+        rounded, residual = lowered(shared, self._residuals.get(trainer), encoding)
         self._lost[trainer] = _Lost(rounded.digest, residual)
         return rounded
 

@@ -21,7 +21,7 @@ from flnet.networks import OWN_MACHINE, PRIVATE, Networks, address_of, networks_
 from flnet.node.core import NodeCore
 from flnet.node.data_import import DataImports, FolderWatcher
 from flnet.node.event_queue import Timers
-from flnet.node.formats import BodyFormats, BufferPool, accepted, encoding_of
+from flnet.node.formats import BodyFormats, BufferPool, accepted
 from flnet.node.leave_one_out import LeaveOneOut
 from flnet.node.model_registry import ModelRegistry
 from flnet.node.model_service import ModelService
@@ -175,7 +175,7 @@ def assemble(
     wire = BodyFormats(core, store, settings.wire, settings.max_body_megabytes * MEGABYTE)
 
     def make_performer(node: NodeRuntime) -> Performer:
-        tasks = _tasks(settings, core, pool, rule, signer)
+        tasks = _tasks(settings, core, pool, rule, signer, wire)
         is_on = settings.leave_one_out and settings.rounds == "common"  # else no average is made by all
         node.leave_one_out = LeaveOneOut(core, pool, node.feed.publish, is_on=is_on)
         tasks.keep = node.leave_one_out.keep if is_on else None
@@ -222,7 +222,12 @@ def _core(settings: Settings, me: Peer, trainers: list[TrainerId], folds: bool, 
 
 
 def _tasks(
-    settings: Settings, core: NodeCore, pool: ComputeQueue, rule: AggregationRule, signer: NodeKey | None
+    settings: Settings,
+    core: NodeCore,
+    pool: ComputeQueue,
+    rule: AggregationRule,
+    signer: NodeKey | None,
+    wire: BodyFormats,
 ) -> ComputeTasks:
     return ComputeTasks(
         pool,
@@ -231,7 +236,7 @@ def _tasks(
         settings.seed,
         core.jobs.__getitem__,
         own_hyper=own_hyper(settings),
-        encoding=encoding_of(settings.wire),
+        encoding=wire.agreed_encoding,
         bounds=bounds_of(settings),
         signer=signer,
     )

@@ -12,7 +12,7 @@ import gc
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Literal, TypeVar
 
@@ -26,8 +26,9 @@ from flnet.params.params import Digest, Params, Schema, TrainerId
 from flnet.params.quantization import Encoding
 from flnet.protocol.messages import (
     ANNOUNCE_BYTES,
-    FLOAT16,
+    EARLIER_FORMS,
     INT8,
+    INT8_BLOCKS,
     SAFETENSORS,
     Announce,
     JobMessage,
@@ -48,7 +49,8 @@ T = TypeVar("T")
 BYTES_PER_NUMBER = 32  # of a number in JSON, generously
 BYTES_PER_ARRAY = 256  # of an array's description in a header
 OFF_LOOP_BYTES = 64 * 1024  # larger bodies are encoded and decoded in a thread
-_PACKED: dict[Form, Encoding] = {"float16": "float16", "int8": "int8"}
+# Best first. A peer must read the form of this name; what it does not read is sent to it in full, with the same numbers.
+_PACKED: dict[Form, tuple[Encoding, ...]] = {"float16": ("float16",), "int8": ("int8-blocks", "int8")}
 KEPT_BLOBS = 4  # packed and compressed bodies that are kept for the next peer that fetches them
 PACKED = 2  # times fewer bytes than the arrays have: then most of them are packed, and zstd saves something more
 IDLE_SECONDS = 5.0  # between two looks; unused memory is given back when both find nothing to do
@@ -66,8 +68,13 @@ class BodyFormats:
         """
         self._core, self._store, self._form, self._max_body_bytes = core, store, form, max_body_bytes
         self._json, self._plain = JsonCodec(), BinaryCodec()
-        self._packed = BinaryCodec(encoding_of(form))
-        self._blobs: OrderedDict[tuple[Digest, str | None], asyncio.Future[Blob]] = OrderedDict()
+        self._packed = [BinaryCodec(encoding) for encoding in _PACKED.get(form, ())]
+        self._blobs: OrderedDict[tuple[Digest, Encoding, str | None], asyncio.Future[Blob]] = OrderedDict()
+
+    def agreed_encoding(self) -> Encoding:
+        """How an own update is rounded now, so that the live members can read it."""
+        members = self._core.members
+        return encoding_of(self._form, map(members.accepts_of, members.alive))
 
     def body_limit(self, path: str) -> int:
         """Bytes that a request to this path may have: of most messages what the largest model here needs as JSON."""
@@ -118,28 +125,32 @@ class BodyFormats:
             large = packet.params is not None and packet.params.nbytes > OFF_LOOP_BYTES
             encode = self._json.encode
             return await asyncio.to_thread(encode, packet) if large else encode(packet), self._json.content_type
-        codec = self._packed if self._packed.encoding in ("float32", *accepts) else self._plain
+        codec = self._codec(accepts)
         if packet.params.nbytes > OFF_LOOP_BYTES and codec is not self._plain:
             return await asyncio.to_thread(codec.encode, packet), BINARY_TYPE
         return codec.encode(packet), BINARY_TYPE
 
-    async def held(self, digest: str, codings: Collection[str] = ()) -> Blob:
+    async def held(
+        self, digest: str, codings: Collection[str] = (), accepts: Collection[str] = EARLIER_FORMS
+    ) -> Blob:
         """The parameters of this digest as they go over the wire; compressed only where that saves much.
 
         Args:
             codings: that the caller reads.
+            accepts: forms that the caller reads.
 
         Raises:
             UnknownModel: this node does not hold them, or no longer.
         """
         params = await self._find(Digest(digest))
-        if self._packed.encoding == "float32":
-            return self._plain.encode_params(params)
-        blob = await self._once((params.digest, None), self._packed.encode_params, params)
-        is_packed = self._packed.encoding == "int8" and PACKED * len(blob) <= params.nbytes
+        codec = self._codec(accepts)
+        if codec is self._plain:
+            return codec.encode_params(params)
+        blob = await self._once((params.digest, codec.encoding, None), codec.encode_params, params)
+        is_packed = codec.encoding != "float16" and PACKED * len(blob) <= params.nbytes
         if not is_packed or ZSTD not in codings or ZSTD not in available_codings():
             return blob
-        return await self._once((params.digest, ZSTD), compressed, blob)
+        return await self._once((params.digest, codec.encoding, ZSTD), compressed, blob)
 
     def landing_limit(self, trainer: TrainerId) -> int:
         """Bytes that fetched parameters of this trainer may have."""
@@ -167,7 +178,10 @@ class BodyFormats:
             raise ParamsRefused(text("other parameters came than those asked for ({digest})", params.digest[:10]))
         return params
 
-    async def _once(self, key: tuple[Digest, str | None], make: Callable[[T], Blob], of: T) -> Blob:
+    def _codec(self, accepts: Collection[str]) -> BinaryCodec:
+        return next((codec for codec in self._packed if codec.encoding in accepts), self._plain)
+
+    async def _once(self, key: tuple[Digest, Encoding, str | None], make: Callable[[T], Blob], of: T) -> Blob:
         if key not in self._blobs:
             self._blobs[key] = asyncio.get_running_loop().run_in_executor(None, make, of)
             while len(self._blobs) > KEPT_BLOBS:
@@ -197,14 +211,21 @@ class BodyFormats:
         return job.held.model.schema if job and job.held.model else None
 
 
-def encoding_of(form: Form) -> Encoding:
-    """How the arrays of own updates are packed."""
-    return _PACKED.get(form, "float32")
+def encoding_of(form: Form, accepted_by_peers: Iterable[Collection[str]] = ()) -> Encoding:
+    """How the arrays of own updates are rounded; all nodes hold the same numbers, so that all must be able to read them.
+
+    Args:
+        accepted_by_peers: the forms that each peer accepts.
+    """
+    if form != "int8":
+        return "float16" if form == "float16" else "float32"
+    is_any_earlier = any(INT8 in forms and INT8_BLOCKS not in forms for forms in accepted_by_peers)
+    return "int8" if is_any_earlier else "int8-blocks"
 
 
 def accepted(form: Form) -> tuple[str, ...]:
     """The formats that a node with this setting accepts."""
-    return () if form == "json" else (SAFETENSORS, FLOAT16, INT8)
+    return () if form == "json" else (*EARLIER_FORMS, INT8_BLOCKS)
 
 
 class BufferPool:

@@ -16,7 +16,7 @@ from flnet.node.trust import Trust
 from flnet.params.blob import Blob
 from flnet.params.params import TrainerId
 from flnet.protocol.events import HyperParamsEdited
-from flnet.protocol.messages import Peer, PersonMessage
+from flnet.protocol.messages import EARLIER_FORMS, Peer, PersonMessage
 from flnet.rounds.view import JobView
 from flnet.security.signing import RequestVerifier
 from flnet.wire.transport import Reply
@@ -326,11 +326,14 @@ class Node(Protocol):
         """
         ...
 
-    async def held(self, digest: str, codings: Collection[str] = ()) -> Blob:
+    async def held(
+        self, digest: str, codings: Collection[str] = (), accepts: Collection[str] = EARLIER_FORMS
+    ) -> Blob:
         """The parameters of this digest as they go over the wire.
 
         Args:
             codings: that the caller reads; where one of them pays, the body is compressed so.
+            accepts: forms that the caller reads; in others nothing is packed.
 
         Raises:
             UnknownModel: none of that digest is kept here.

@@ -232,7 +232,7 @@ class Outbox:
         address = self._members.address_of(peer)
         if address is None:
             return failed(text("its address is not known any more"))
-        landing = came = self._landing(owner, available_codings())
+        landing = came = self._landing(owner, available_codings(), self._members.accepts or ())
         try:
             async with self._fetches:
                 await self._transport.download(address, f"{ModelParams.path}/{digest}", landing)
@@ -260,9 +260,9 @@ class Outbox:
         """The keys of all names, for the next start of this node."""
         return self._members.keys()
 
-    def _landing(self, owner: TrainerId, codings: Sequence[str] = ()) -> Landing:
+    def _landing(self, owner: TrainerId, codings: Sequence[str] = (), accepts: Sequence[str] = ()) -> Landing:
         limit = self._wire.landing_limit(owner)
-        return Landing(partial(self._wire.wanted, owner), limit, HEAD_LIMIT, self._buffers.take, codings)
+        return Landing(partial(self._wire.wanted, owner), limit, HEAD_LIMIT, self._buffers.take, codings, accepts)
 
     async def announce(self, effect: SendAnnounce) -> None:
         """Announce this node at an address."""

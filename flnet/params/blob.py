@@ -64,6 +64,7 @@ class Landing:
         joined: whether it came in more than one transfer.
         codings: in which it may come compressed.
         coding: in which it comes; None: as it is.
+        accepts: forms in which its arrays may be packed, as messages name them; empty: the sender is not told.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Landing:
         head_limit: int,
         memory: Memory = fresh,
         codings: Collection[str] = (),
+        accepts: Collection[str] = (),
     ) -> None:
         """Args:
         inspect: looks at the first bytes whenever they have doubled, until it returns True; raises PeerError for
@@ -81,6 +83,7 @@ class Landing:
         head_limit: bytes that are kept before `inspect` must have seen enough.
         memory: where the buffer comes from.
         codings: in which it may come compressed. Then it lands so, and `inspect` sees nothing of it.
+        accepts: forms in which its arrays may be packed.
         """
         self._inspect, self._limit, self._head_limit = inspect, limit, head_limit
         self._memory = memory
@@ -90,7 +93,7 @@ class Landing:
         self.total: int | None = None
         self.received = 0
         self.joined = False
-        self.codings = tuple(codings)
+        self.codings, self.accepts = tuple(codings), tuple(accepts)
         self.coding: str | None = None
 
     @property

@@ -1,8 +1,11 @@
-"""Floats in fewer bytes: float16, or int8 with a scale.
+"""Floats in fewer bytes: float16, or int8 with a scale for each block of 256 numbers, or with one for the array.
 
 Packing is lossless: an array whose numbers cannot be represented exactly in fewer bytes stays as it is. `rounded` rounds
-an array to such numbers. The scale of int8 is max|x| / 127, rounded up to 16 significant bits, so that every q * scale
-with |q| <= 127 is exact in float32, and the scale can be derived again from the largest of the rounded numbers.
+an array to such numbers. In "int8-blocks", each block of 256 numbers in flat order (the last one may be shorter) has a
+scale of its own, so that one large number costs precision in its own block only. In "int8", which is all that earlier
+versions read, the whole array has one scale. A scale is max|x| / 127, rounded up to 16 significant bits, so that every
+q * scale with |q| <= 127 is exact in float32, and the scale can be derived again from the largest of the rounded numbers.
+Where all numbers are below 2^-100, the scale is that of 2^-100.
 
 `lowered` rounds an update before it is sent, which is the only place where parameters lose anything on their way. It
 adds the rounding error to the next update (error feedback), so that the sum of all sent updates stays within one
@@ -21,7 +24,6 @@ step (maximum, division, product, rounding to even), so all nodes store the same
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -37,7 +39,7 @@ _KEPT = np.int32(-0x70002000)  # 0x8fffe000: the bits that a float16 has
 _SIGN, _REST = np.int16(-0x8000), np.int16(0x7FFF)
 _INFINITE = 0x7C00  # from here on a float16 without its sign is no number
 
-ROWS = 3  # of int32, each as long as a block, which `narrow` works in
+ROWS = 3  # of int32, each as long as a chunk, which `narrow` works in
 
 
 def narrow(wide: Array, out: Array, work: NDArray[np.int32]) -> bool:
@@ -94,16 +96,22 @@ def same_bits(left: Array, right: Array) -> bool:
     return bool((left.view(bits) == right.view(bits)).all())
 
 
-Encoding = Literal["float32", "float16", "int8"]
+Encoding = Literal["float32", "float16", "int8", "int8-blocks"]
 
 MIN_NUMBERS = 1024  # smaller arrays stay as they are: little to save, and biases matter
-_BLOCK = 131_072  # numbers; all that is computed on one block fits a core's cache
+BLOCK = 256  # numbers that share a scale
+_CHUNK = 131_072  # numbers, whole blocks of them; all that is computed on one chunk fits a core's cache
 _WIDE = (np.dtype(np.float32), np.dtype(np.float64))
-_STORED: dict[Encoding, np.dtype[Any]] = {"float16": np.dtype(np.float16), "int8": np.dtype(np.int8)}
-_FULL = 127
-_SCALE_BITS = 16  # and 7 of q: less than the 24 of float32
-_LEAST, _MOST = 2.0**-100, 2.0**127  # of max|x|, so that every q * scale is a normal float32
+_WHOLE = {dtype: dtype.type(1.5 * 2 ** np.finfo(dtype).nmant) for dtype in _WIDE}
+_FULL = np.float32(127)
+_UNUSED_BITS = np.uint32(0xFF)  # of a float32; a scale has the upper 16 of 24 significant bits, and q has 7
+_LEAST = np.float32(
+    2.0**-100
+)  # of max|x|: with the scales that this and 2^127 have, every q * scale is a normal float32
+_LEAST_SCALE, _MOST_SCALE = 33_027 * 2.0**-122, 33_027 * 2.0**105  # 2^-100 / 127 and 2^127 / 127, rounded up
 _MOST_FLOAT16 = 65504.0
+
+Scales = NDArray[np.float32]
 
 
 def is_packable(array: Array) -> bool:
@@ -111,119 +119,207 @@ def is_packable(array: Array) -> bool:
     return array.dtype in _WIDE and array.size >= MIN_NUMBERS
 
 
-def packed(array: Array, encoding: Encoding) -> tuple[Array, float] | None:
-    """The array in fewer bytes and its scale; None if that would lose anything.
+def count_blocks(size: int) -> int:
+    """The number of blocks of so many numbers."""
+    return -(-size // BLOCK)
+
+
+def packed(array: Array, encoding: Encoding) -> tuple[Array, Scales] | None:
+    """The array in fewer bytes and its scales; None if that would lose anything.
 
     Args:
         array: C-contiguous, of any shape.
+
+    Returns:
+        int8 and one scale, or one for each block; or float16 and no scales.
     """
-    if encoding == "float16" and array.dtype == np.float32 and is_packable(array):
-        halves = _halves(array.reshape(-1))
-        return None if halves is None else (halves.reshape(array.shape), 1.0)
-    scale = _scale(array, encoding)
-    if scale is None:
+    if encoding == "float32" or not is_packable(array):
         return None
     flat = array.reshape(-1)
-    stored = np.empty(flat.shape, _STORED[encoding])
-    work = np.empty(min(flat.size, _BLOCK), flat.dtype)
-    for block in _blocks(flat.size):
-        part = work[: len(flat[block])]
-        _store(flat[block], scale, part, stored[block])
-        _widen(stored[block], scale, part)
-        if not same_bits(part, flat[block]):
-            return None
-    return stored.reshape(array.shape), scale
+    result = _packed_halves(flat) if encoding == "float16" else _packed_int8(flat, encoding == "int8")
+    return None if result is None else (result[0].reshape(array.shape), result[1])
 
 
-def widened(stored: Array, scale: float, dtype: np.dtype[Any]) -> Array:
-    """The array that `packed` packed, with the same bits: stored * scale in `dtype`."""
+def widened(stored: Array, scales: Scales, dtype: np.dtype[Any]) -> Array:
+    """The array that `packed` packed, with the same bits: stored * scale in `dtype`.
+
+    Args:
+        scales: one for each block, or a single one for all numbers; ignored for float16.
+    """
     out, flat = np.empty(stored.shape, dtype), stored.reshape(-1)
     wide = out.reshape(-1)
-    for block in _blocks(flat.size):
-        _widen(flat[block], scale, wide[block])
+    for numbers, blocks in _chunks(flat.size):
+        if stored.dtype == np.int8:
+            part = wide[numbers]
+            np.copyto(part, flat[numbers])  # numpy casts short pieces, if the multiplication is left to do it
+            _multiply(part, scales if scales.size == 1 else scales[blocks], part)
+        else:
+            _widen(flat[numbers], wide[numbers])
     return out
 
 
 def rounded(array: Array, encoding: Encoding) -> Array | None:
     """The nearest array that `packed` accepts, in the same dtype; None if the array cannot or need not be packed.
 
-    Not packed are small arrays, all but wide floats, numbers that are not finite or too large for the encoding
-    and, for int8, arrays in which all numbers are smaller than 2^-100.
+    Not packed are small arrays, all but wide floats, and arrays with numbers that are not finite or too large for the
+    encoding.
     """
-    scale = _scale(array, encoding)
-    if scale is None:
+    if encoding == "float32" or not is_packable(array):
         return None
     flat = array.reshape(-1)
-    out = np.empty_like(flat)
-    stored = np.empty(min(flat.size, _BLOCK), _STORED[encoding])
-    for block in _blocks(flat.size):
-        part = stored[: len(flat[block])]
-        _store(flat[block], scale, out[block], part)
-        _widen(part, scale, out[block])
-    return out.reshape(array.shape)
+    result = _rounded_halves(flat) if encoding == "float16" else _rounded_int8(flat, encoding == "int8")
+    return None if result is None else result.reshape(array.shape)
 
 
 def is_scale(scale: float, stored: np.dtype[Any]) -> bool:
-    """Whether `packed` can return this scale for arrays of this dtype."""
-    if stored == _STORED["float16"]:
+    """Whether this can be the single scale of an array of this dtype, as a body may state it."""
+    if stored == np.float16:
         return scale == 1
-    # False for NaN; the last of the scales was rounded up.
-    in_range = _LEAST / _FULL <= scale <= _MOST / _FULL * (1 + 2.0 ** (1 - _SCALE_BITS))
-    return stored == _STORED["int8"] and in_range and _is_short(scale)
+    if stored != np.int8 or not _LEAST_SCALE <= scale <= _MOST_SCALE:  # not for NaN
+        return False
+    return float(np.float32(scale)) == scale and are_scales(np.array([scale], np.float32))
 
 
-def _is_short(scale: float) -> bool:
-    return math.ldexp(math.frexp(scale)[0], _SCALE_BITS).is_integer()
+def are_scales(scales: Scales) -> bool:
+    """Whether `packed` can return all of these as scales of blocks."""
+    bits = scales.view(np.uint32)  # in the order of the numbers where these are positive; larger otherwise
+    least, most = np.array([_LEAST_SCALE, _MOST_SCALE], np.float32).view(np.uint32)
+    return bool(((bits >= least) & (bits <= most) & (bits & _UNUSED_BITS == 0)).all())
 
 
-def _halves(flat: Array) -> Array | None:
-    """float32 as float16, or None if that would lose anything."""
-    stored, work = np.empty(flat.shape, np.float16), np.empty((ROWS, min(flat.size, _BLOCK)), np.int32)
-    return stored if all(narrow(flat[block], stored[block], work) for block in _blocks(flat.size)) else None
-
-
-def _scale(array: Array, encoding: Encoding) -> float | None:
-    """The scale for this array, or None if it cannot be packed."""
-    if encoding == "float32" or not is_packable(array):
+def _packed_int8(flat: Array, has_one_scale: bool) -> tuple[Array, Scales] | None:
+    stored, work = np.empty(flat.shape, np.int8), np.empty(min(flat.size, _CHUNK), flat.dtype)
+    scales = _shared_scale(flat, work) if has_one_scale else np.empty(count_blocks(flat.size), np.float32)
+    if scales is None:
         return None
-    largest = _largest(array.reshape(-1))
-    if encoding == "float16":
-        return 1.0 if largest <= _MOST_FLOAT16 else None
-    if largest == 0:
-        return 1.0
-    if not _LEAST <= largest <= _MOST:
+    for numbers, blocks in _chunks(flat.size):
+        part, own = work[: flat[numbers].size], scales if has_one_scale else scales[blocks]
+        if not has_one_scale and not _find_scales(flat[numbers], part, own):
+            return None
+        _divide(flat[numbers], own, part)
+        np.copyto(stored[numbers], part, casting="unsafe")
+        _multiply(part, own, part)
+        if not same_bits(part, flat[numbers]):
+            return None
+    return stored, scales
+
+
+def _rounded_int8(flat: Array, has_one_scale: bool) -> Array | None:
+    out = np.empty_like(flat)
+    scales = _shared_scale(flat, out) if has_one_scale else np.empty(count_blocks(flat.size), np.float32)
+    if scales is None:
         return None
-    fraction, exponent = math.frexp(largest / _FULL)
-    return math.ldexp(math.ceil(fraction * 2**_SCALE_BITS), exponent - _SCALE_BITS)
+    for numbers, blocks in _chunks(flat.size):
+        part, own = out[numbers], scales if has_one_scale else scales[blocks]
+        if not has_one_scale and not _find_scales(flat[numbers], part, own):
+            return None
+        _divide(flat[numbers], own, part)
+        _multiply(part, own, part)
+    return out
 
 
-def _largest(flat: Array) -> float:
-    """max|x|; NaN if any number is NaN."""
+def _shared_scale(flat: Array, work: Array) -> Scales | None:
+    """The one scale of an array, which is the largest of its blocks; None if a number is too large or none.
+
+    Args:
+        work: as many numbers as a chunk has, to work in.
+    """
+    scales = np.empty(count_blocks(flat.size), np.float32)
+    for numbers, blocks in _chunks(flat.size):
+        if not _find_scales(flat[numbers], work[: flat[numbers].size], scales[blocks]):
+            return None
+    return np.full(1, scales.max(), np.float32)
+
+
+def _find_scales(numbers: Array, work: Array, scales: Scales) -> bool:
+    """Find the scales of blocks; False if a number is too large or none.
+
+    Args:
+        numbers: of whole blocks, or of one shorter block.
+        work: as many numbers, to work in.
+        scales: for the scales, one for each block.
+    """
+    # The bits of floats without a sign are in the order of the floats, and their maximum is found in half the time.
+    bits = np.abs(numbers, out=work).view(f"i{work.itemsize}")
+    with np.errstate(over="ignore"):
+        largest = bits.reshape(scales.size, -1).max(axis=1).view(work.dtype).astype(np.float32, copy=False)
+    if not (largest <= _FULL * _MOST_SCALE).all():  # as for NaN
+        return False
+    exact = np.maximum(largest, _LEAST) / _FULL
+    scales[:] = ((exact.view(np.uint32) + _UNUSED_BITS) & ~_UNUSED_BITS).view(np.float32)
+    return True
+
+
+def _divide(numbers: Array, scales: Array, out: Array) -> None:
+    """Divide blocks to whole numbers, each by its scale; no zero among them has a sign."""
+    _multiply(numbers, 1 / scales.astype(out.dtype, copy=False), out)
+    # Beside so large a number there is room for whole numbers only: the sum is rounded to even, and -0.0 is lost.
+    wide = _WHOLE[out.dtype]
+    np.subtract(np.add(out, wide, out=out), wide, out=out)
+
+
+def _multiply(numbers: Array, scales: Array, out: Array) -> None:
+    """Multiply blocks, each by its scale."""
+    rows = (scales.size, -1)
+    factors = scales.astype(out.dtype, copy=False)[:, None]
+    np.multiply(numbers.reshape(rows), factors, out=out.reshape(rows))
+
+
+def _packed_halves(flat: Array) -> tuple[Array, Scales] | None:
+    """The numbers as float16, or None if that would lose anything."""
+    stored, none = np.empty(flat.shape, np.float16), np.empty(0, np.float32)
+    if flat.dtype == np.float32:
+        work = np.empty((ROWS, min(flat.size, _CHUNK)), np.int32)
+        exact = all(narrow(flat[numbers], stored[numbers], work) for numbers, _ in _chunks(flat.size))
+        return (stored, none) if exact else None
+    if not _fit_float16(flat):
+        return None
+    wide = np.empty(min(flat.size, _CHUNK), flat.dtype)
+    for numbers, _ in _chunks(flat.size):
+        part = wide[: flat[numbers].size]
+        np.copyto(stored[numbers], flat[numbers], casting="unsafe")
+        _widen(stored[numbers], part)
+        if not same_bits(part, flat[numbers]):
+            return None
+    return stored, none
+
+
+def _rounded_halves(flat: Array) -> Array | None:
+    if not _fit_float16(flat):
+        return None
+    out, stored = np.empty_like(flat), np.empty(min(flat.size, _CHUNK), np.float16)
+    for numbers, _ in _chunks(flat.size):
+        part = stored[: flat[numbers].size]
+        np.copyto(part, flat[numbers], casting="unsafe")
+        _widen(part, out[numbers])
+    return out
+
+
+def _fit_float16(flat: Array) -> bool:
+    """Whether all numbers are finite, and none is too large."""
     with np.errstate(invalid="ignore"):
-        return float(np.max([(flat[block].max(), -flat[block].min()) for block in _blocks(flat.size)]))
+        return all(
+            np.maximum(flat[numbers].max(), -flat[numbers].min()) <= _MOST_FLOAT16
+            for numbers, _ in _chunks(flat.size)
+        )
 
 
-def _store(block: Array, scale: float, work: Array, stored: Array) -> None:
-    if stored.dtype == _STORED["int8"]:
-        np.rint(np.multiply(block, block.dtype.type(1 / scale), out=work), out=work)
-        np.copyto(stored, work, casting="unsafe")
-    else:
-        np.copyto(stored, block, casting="unsafe")
-
-
-def _widen(stored: Array, scale: float, out: Array) -> None:
-    if stored.dtype == _STORED["int8"]:
-        np.copyto(out, stored)  # numpy casts short pieces, if the multiplication is left to do it
-        np.multiply(out, out.dtype.type(scale), out=out)
-    elif out.dtype == np.float32:
+def _widen(stored: Array, out: Array) -> None:
+    if out.dtype == np.float32:
         widen(stored, out)
     else:
         with np.errstate(invalid="ignore"):  # a stranger's NaN of the signalling kind
             np.copyto(out, stored)
 
 
-def _blocks(size: int) -> Iterator[slice]:
-    return (slice(start, start + _BLOCK) for start in range(0, size, _BLOCK))
+def _chunks(size: int) -> Iterator[tuple[slice, slice]]:
+    """The places of numbers and of their blocks: whole blocks, as many as fit the cache, and last a shorter one."""
+    whole = size - size % BLOCK
+    for start in range(0, whole, _CHUNK):
+        stop = min(start + _CHUNK, whole)
+        yield slice(start, stop), slice(start // BLOCK, stop // BLOCK)
+    if whole < size:
+        yield slice(whole, size), slice(whole // BLOCK, count_blocks(size))
 
 
 PIECE = 4_096  # numbers that have a scale of their own

@@ -98,7 +98,9 @@ def _shortened(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-SAFETENSORS, FLOAT16, INT8 = "safetensors", "float16", "int8"  # forms of parameters that a node may accept
+# Forms of parameters that a node may accept; of int8, with one scale for an array, or one for each block of 256 numbers.
+SAFETENSORS, FLOAT16, INT8, INT8_BLOCKS = "safetensors", "float16", "int8", "int8-blocks"
+EARLIER_FORMS = (SAFETENSORS, FLOAT16, INT8)  # read by each node that fetches parameters
 MAX_PEERS = 256  # in one announcement; larger lists are no mesh of ours
 LAST_ROUND = 2**53  # larger numbers are not exact in every JSON reader
 

@@ -41,7 +41,7 @@ from flnet.wire.binary_codec import BINARY_TYPE
 from flnet.wire.body_memory import JSON_FACTOR, BodyMemory, ReplyBody, memory_bytes
 from flnet.wire.connections import Connections, Network, NotCalled, Response, key_shown
 from flnet.wire.timeouts import STEP, Budget, LinkSpeeds, TransferWatch, now
-from flnet.wire.transport import CONTROL_BYTES, MESH_HEADER, Reply, mesh_of, sha256_of, wait_of
+from flnet.wire.transport import CONTROL_BYTES, MESH_HEADER, Reply, forms_header, mesh_of, sha256_of, wait_of
 
 if TYPE_CHECKING:
     from flnet.security.tls import Channel
@@ -192,9 +192,9 @@ class Resumption:
         self._etag = ""
 
     def headers(self) -> dict[str, str]:
-        """What to ask with: nothing special at first, later for the rest."""
+        """What to ask with: the forms and codings that may come, later for the rest."""
         coding = self._landing.coding if self._landing.received else ", ".join(self._codings)
-        wanted = {"Accept-Encoding": coding} if coding else {}
+        wanted = forms_header(self._landing) | ({"Accept-Encoding": coding} if coding else {})
         if not self._landing.received:
             return wanted
         wanted["Range"] = f"bytes={self._landing.received}-"

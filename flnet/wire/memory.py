@@ -11,19 +11,22 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from types import MappingProxyType
 
 from flnet.errors import Challenged, FlnetError, PeerRefused, PeerTimeout, PeerUnreachable
 from flnet.params.blob import PIECE, Blob, Landing
 from flnet.params.params import Rng
 from flnet.security.signing import RequestSigner
 from flnet.text import text
-from flnet.wire.transport import CONTROL_BYTES, Reply, too_large, wait_of
+from flnet.wire.transport import CONTROL_BYTES, Reply, forms_header, too_large, wait_of
 
 # (path, body, content type, the caller's "host:port") -> reply
 Receiver = Callable[[str, bytes, str, str], Awaitable[Reply]]
 # the same, and the headers of the request
 SignedReceiver = Callable[[str, bytes, str, str, Mapping[str, str]], Awaitable[Reply]]
 Sleep = Callable[[float], Awaitable[object]]
+Headers = Mapping[str, str]
+NOTHING: Headers = MappingProxyType({})
 
 PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)  # seconds between attempts while a peer is not ready
 
@@ -194,7 +197,7 @@ class MemoryTransport:
             PeerError: `landing` does not want it.
         """
         while True:
-            reply = await self._ready(address, path, b"", "")
+            reply = await self._ready(address, path, b"", "", forms_header(landing))
             if reply.status >= 400:
                 raise PeerRefused.read(reply.status, reply.body)
             landing.expect(len(reply.body))
@@ -209,34 +212,50 @@ class MemoryTransport:
         """Nothing is sent afterwards."""
         self._closed = True
 
-    async def _ready(self, address: str, path: str, body: bytes, content_type: str) -> Reply:
-        reply = await self._carry(address, path, body, content_type)
+    async def _ready(
+        self, address: str, path: str, body: bytes, content_type: str, headers: Headers = NOTHING
+    ) -> Reply:
+        reply = await self._carry(address, path, body, content_type, headers)
         for pause in PAUSES:
             if self._closed or wait_of(reply) is None:
                 break
             await self._network.sleep(pause)
-            reply = await self._carry(address, path, body, content_type)
+            reply = await self._carry(address, path, body, content_type, headers)
         return reply
 
     async def _carry(
-        self, address: str, path: str, body: bytes, content_type: str, stranger: bool = False
+        self,
+        address: str,
+        path: str,
+        body: bytes,
+        content_type: str,
+        headers: Headers = NOTHING,
+        stranger: bool = False,
     ) -> Reply:
         if self._closed:
             raise PeerUnreachable(text("{address}: this node has closed its connections", address))
         if self._signer is None:
-            return await self._network.carry(self._address, address, path, body, content_type)
+            return await self._network.carry(self._address, address, path, body, content_type, headers)
         try:
-            return await self._signed(self._signer, address, path, body, content_type, stranger)
+            return await self._signed(self._signer, address, path, body, content_type, headers, stranger)
         except Challenged:
-            return await self._signed(self._signer, address, path, body, content_type, stranger)
+            return await self._signed(self._signer, address, path, body, content_type, headers, stranger)
 
     async def _signed(
-        self, signer: RequestSigner, address: str, path: str, body: bytes, content_type: str, stranger: bool
+        self,
+        signer: RequestSigner,
+        address: str,
+        path: str,
+        body: bytes,
+        content_type: str,
+        headers: Headers,
+        stranger: bool,
     ) -> Reply:
         plain, _, query = path.partition("?")
         method, digest = "POST" if content_type else "GET", sha256(body).digest()
         signed = signer.request(address, method, plain, query, digest, content_type or None, stranger=stranger)
-        reply = await self._network.carry(self._address, address, path, body, content_type, signed.headers)
+        stated = {**headers, **signed.headers}
+        reply = await self._network.carry(self._address, address, path, body, content_type, stated)
         if signer.learn(address, signed, reply.status, reply.header):
             raise Challenged(text("{address}: asks for another signature again and again", address))
         verified = signed.answered(reply.status, reply.header)

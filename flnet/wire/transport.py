@@ -12,10 +12,12 @@ from typing import Protocol, TypeVar
 from flnet.errors import NotReady, TooManyMessages, TransportError
 from flnet.names import DEFAULT_MESH, is_mesh_name
 from flnet.params.blob import Blob, Landing
+from flnet.protocol.messages import EARLIER_FORMS
 from flnet.security.signatures import EMPTY
 from flnet.text import text
 
 MESH_HEADER = "Flnet-Mesh"  # of requests and answers of a mesh with another name than the default
+FORMS_HEADER = "Flnet-Accepts"  # of a request for parameters: the forms that the caller reads
 MOST_WAIT = 3600  # seconds that a peer may ask for
 OFF_LOOP_BYTES = 256 * 1024  # larger bodies are hashed in a thread
 CONTROL_BYTES = 64 * 1024  # of a request or answer that holds no model
@@ -104,6 +106,16 @@ def mesh_of(stated: str | None) -> str:
     if stated is None:
         return DEFAULT_MESH
     return stated if is_mesh_name(stated) else "?"
+
+
+def forms_header(landing: Landing) -> dict[str, str]:
+    """The header that says in which forms parameters may land."""
+    return {FORMS_HEADER: ", ".join(landing.accepts)} if landing.accepts else {}
+
+
+def forms_of(stated: str | None) -> frozenset[str]:
+    """The forms that the header of a request states, and those that every version reads."""
+    return frozenset(EARLIER_FORMS).union(form.strip() for form in (stated or "").split(","))
 
 
 def wait_of(reply: Reply) -> float | None:

@@ -188,13 +188,14 @@ CODECS: dict[str, Any] = {
     "float32": BinaryCodec("float32"),
     "float16": BinaryCodec("float16"),
     "int8": BinaryCodec("int8"),
+    "int8-blocks": BinaryCodec("int8-blocks"),
 }
 
 
 def encoded(kind: str, fields: Mapping[str, Any], arrays: Mapping[str, Any] | None, form: str) -> bytes:
     """The body of a message in a form: json, float32, or rounded to float16 or int8."""
     params = None if arrays is None else Params(arrays)
-    if params is not None and form in ("float16", "int8"):
+    if params is not None and form in ("float16", "int8", "int8-blocks"):
         params, _ = lowered(params, None, form)  # type: ignore[arg-type]
     return bytes(CODECS[form].encode(Packet(getattr(messages, kind).read(dict(fields)), params)))
 

@@ -13,7 +13,7 @@ from tests.frozen.wire_cases import BASE, DIGEST, Case, cases, large, small
 from . import golden, internals
 
 NAME = "wire.json.gz"
-FORMS = ("json", "float32", "float16", "int8")
+FORMS = ("json", "float32", "float16", "int8", "int8-blocks")
 CASES = {case.name: case for case in cases()}
 
 

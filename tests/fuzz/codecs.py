@@ -55,11 +55,12 @@ def seeds() -> list[tuple[bytes, tuple[str, ...], type[Message]]]:
     """Sound bodies of every form and what is kept in the corpus: the bytes, their readers, and their kind."""
     big = Params({"w": np.linspace(-1, 1, 1100, dtype=np.float32), "t": np.array(True)})
     small = Packet(UPDATE, params(w=[[1.5, 2.5]], n=np.array([1, -2], np.int16)))
-    packed = bytes(BinaryCodec("int8").encode(Packet(UPDATE, lowered(big, None, "int8")[0])))
+    packed = bytes(BinaryCodec("int8-blocks").encode(Packet(UPDATE, lowered(big, None, "int8-blocks")[0])))
     texts = [(kind, text.encode()) for kind, text in PRINTED]
     texts += [(kind, body) for kind in KINDS for body in bodies(kind)]
     texts += [(Probe, PROBE), (Trigger, TRIGGER), (ModelParams, JSON.encode(small))]
     tensors = [bytes(BINARY.encode(small)), bytes(BINARY.encode_params(small.params or Params())), packed]
+    tensors.append(bytes(BinaryCodec("int8").encode(Packet(UPDATE, lowered(big, None, "int8")[0]))))
     pressed = [zstandard.compress(packed), zstandard.compress(bytes(4096))]
     kept = [(path.suffix, path.read_bytes()) for path in sorted(CORPUS.iterdir())]
     return [

@@ -23,6 +23,7 @@ TOKENS = (
         b"__metadata__",
         b"message",
         b"scales",
+        b"blocks",
         b"flnet",
         b"dtype",
         b"shape",

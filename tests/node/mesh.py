@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -22,8 +22,8 @@ from flnet.store.base import Store
 from flnet.store.memory import MemoryStore
 from flnet.trainer import Fit, Score, Task, Trainer
 from flnet.wire.binary_codec import BINARY_TYPE
-from flnet.wire.memory import MemoryNetwork
-from flnet.wire.transport import Reply
+from flnet.wire.memory import MemoryNetwork, SignedReceiver
+from flnet.wire.transport import FORMS_HEADER, Reply, forms_of
 from tests.compute.inline_queue import InlineQueue
 from tests.node.signed_receiver import signed_receiver, signing, trust_for
 
@@ -99,7 +99,7 @@ class Mesh:
         )
         self.nodes[name] = node
         if signs is None:
-            self.network.register(me.address, node_receiver(node, chosen.wire))
+            self.network.register_signed(me.address, node_receiver(node, chosen.wire))
         else:
             node.signing = signs.verifier
             self.network.register_signed(me.address, signed_receiver(node))
@@ -138,14 +138,15 @@ class Mesh:
             await node.stop()
 
 
-def node_receiver(node: NodeRuntime, wire: str) -> Callable[[str, bytes, str, str], Awaitable[Reply]]:
+def node_receiver(node: NodeRuntime, wire: str) -> SignedReceiver:
     """What the network calls at a node's address; it refuses what the web layer of a node of this form refuses."""
 
-    async def receive(path: str, body: bytes, content_type: str, caller: str) -> Reply:
+    async def receive(path: str, body: bytes, content_type: str, caller: str, headers: Mapping[str, str]) -> Reply:
         if wire == "json" and content_type == BINARY_TYPE:
             return Reply(415, b'{"error": "unsupported_media_type", "message": "this node takes JSON only"}')
         if path.startswith(PARAMS) and not body:
-            return Reply(200, bytes(await node.held(path.removeprefix(PARAMS))), BINARY_TYPE)
+            forms = forms_of(headers.get(FORMS_HEADER))
+            return Reply(200, bytes(await node.held(path.removeprefix(PARAMS), (), forms)), BINARY_TYPE)
         return await node.receive(path, body, content_type, caller.rpartition(":")[0])
 
     return receive

@@ -18,7 +18,7 @@ from flnet.store.base import Store
 from flnet.web.auth.signed_requests import SignedRequests
 from flnet.wire.binary_codec import BINARY_TYPE
 from flnet.wire.memory import SignedReceiver
-from flnet.wire.transport import Reply
+from flnet.wire.transport import FORMS_HEADER, Reply, forms_of
 from tests.security.keypairs import TestKey
 
 PARAMS = f"{ModelParams.path}/"
@@ -65,7 +65,7 @@ def signed_receiver(node: NodeRuntime) -> SignedReceiver:
         known.sent(sha256(body).digest())
         is_pulled = path.startswith(PARAMS) and not body
         try:
-            reply = await answer(node, path, body, content_type, ip, known.key)
+            reply = await answer(node, path, body, content_type, ip, known.key, headers)
         except PeerError as exc:
             reply = refusal(exc)
         digest = None if is_pulled else sha256(reply.body).digest()
@@ -74,9 +74,18 @@ def signed_receiver(node: NodeRuntime) -> SignedReceiver:
     return receive
 
 
-async def answer(node: NodeRuntime, path: str, body: bytes, content_type: str, ip: str, key: str) -> Reply:
+async def answer(
+    node: NodeRuntime,
+    path: str,
+    body: bytes,
+    content_type: str,
+    ip: str,
+    key: str,
+    headers: Mapping[str, str],
+) -> Reply:
     if path.startswith(PARAMS) and not body:
-        return Reply(200, bytes(await node.held(path.removeprefix(PARAMS))), BINARY_TYPE)
+        forms = forms_of(headers.get(FORMS_HEADER))
+        return Reply(200, bytes(await node.held(path.removeprefix(PARAMS), (), forms)), BINARY_TYPE)
     if path == INTRODUCTIONS and node.trust is not None:
         return Reply(200, json.dumps(introductions_of(node.trust)).encode())
     if not body:

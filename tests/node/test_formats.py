@@ -22,16 +22,18 @@ from flnet.node.formats import (
     BufferPool,
     Form,
     accepted,
+    encoding_of,
     give_back_when_idle,
     settle,
 )
 from flnet.params.blob import Blob, Landing
 from flnet.params.params import Digest, Params, TrainerId
+from flnet.params.quantization import Encoding
 from flnet.protocol.events import Prepared
 from flnet.protocol.messages import (
     ANNOUNCE_BYTES,
-    FLOAT16,
-    INT8,
+    EARLIER_FORMS,
+    INT8_BLOCKS,
     SAFETENSORS,
     Announce,
     ModelParams,
@@ -46,8 +48,10 @@ from tests.rounds.helpers import declaration
 
 T = TrainerId("T")
 JSON = "application/json"
-ALL = frozenset({SAFETENSORS, FLOAT16, INT8})
-MODEL = params(w=[[127.0, 2.0]] * 700)
+ALL = frozenset({*EARLIER_FORMS, INT8_BLOCKS})
+MODEL = params(w=[[127.0, 2.0]] * 700)  # int8 holds it with one scale and with one for each block,
+IN_BLOCKS = params(w=[[127.0, 2.0]] * 128 + [[63.5, 1.5]] * 572)  # this only with the latter,
+WITH_ONE = params(w=[[127.0, 2.0]] * 128 + [[126.0, 1.0]] * 572)  # and this only with one scale
 
 
 def wire(
@@ -105,10 +109,45 @@ async def test_rounded_updates_take_fewer_bytes_and_lose_nothing_more(form: Form
     assert got.params == MODEL
 
 
-async def test_a_peer_that_does_not_read_the_packed_form_gets_the_same_numbers_in_full() -> None:
-    sent, _ = await written("int8", update(), frozenset({SAFETENSORS}))
-    assert len(sent) > 4 * 1400
-    assert (await wire().read(ModelParams, sent, BINARY_TYPE)).params == MODEL
+@pytest.mark.parametrize(
+    ("model", "accepts", "is_packed"),
+    [
+        (MODEL, frozenset({SAFETENSORS}), False),
+        (MODEL, frozenset(EARLIER_FORMS), True),
+        (IN_BLOCKS, frozenset(EARLIER_FORMS), False),
+        (IN_BLOCKS, ALL, True),
+        (WITH_ONE, frozenset(EARLIER_FORMS), True),
+        (WITH_ONE, ALL, True),
+    ],
+)
+async def test_a_peer_that_does_not_read_the_packed_form_gets_the_same_numbers_in_full(
+    model: Params, accepts: frozenset[str], is_packed: bool
+) -> None:
+    sent, _ = await written("int8", update(model), accepts)
+    assert (len(sent) < 2 * 1400, len(sent) > 4 * 1400) == (is_packed, not is_packed)
+    assert (await wire(model=model).read(ModelParams, sent, BINARY_TYPE)).params == model
+
+
+@pytest.mark.parametrize(
+    ("peers", "encoding"),
+    [
+        ([], "int8-blocks"),
+        ([ALL, ALL], "int8-blocks"),
+        ([ALL, frozenset[str]()], "int8-blocks"),  # which reads JSON only
+        ([ALL, frozenset({SAFETENSORS})], "int8-blocks"),
+        ([ALL, frozenset(EARLIER_FORMS)], "int8"),
+        ([frozenset(EARLIER_FORMS), ALL], "int8"),
+    ],
+)
+def test_updates_are_rounded_as_all_peers_read_them_that_read_int8(
+    peers: list[frozenset[str]], encoding: Encoding
+) -> None:
+    assert encoding_of("int8", peers) == encoding
+    assert [encoding_of(form, peers) for form in ("safetensors", "float16", "json")] == [
+        "float32",
+        "float16",
+        "float32",
+    ]
 
 
 # --- reading
@@ -173,8 +212,8 @@ def test_limits_follow_the_model_where_parameters_may_come_and_are_small_elsewhe
 
 @pytest.mark.parametrize("form", ["safetensors", "float16", "int8"])
 async def test_what_is_held_is_found_by_its_digest_and_read_back(form: Form) -> None:
-    blob = await wire(form).held(MODEL.digest)
-    assert bytes(await wire(form).held(MODEL.digest)) == bytes(blob)
+    blob = await wire(form).held(MODEL.digest, (), ALL)
+    assert bytes(await wire(form).held(MODEL.digest, (), ALL)) == bytes(blob)
     whole = memoryview(bytes(blob))
     there = wire()
     assert there.wanted(T, whole, len(whole))
@@ -183,11 +222,23 @@ async def test_what_is_held_is_found_by_its_digest_and_read_back(form: Form) -> 
 
 async def test_a_packed_body_is_made_once_for_all_who_fetch_it() -> None:
     there = wire("int8")
-    assert await there.held(MODEL.digest) is await there.held(MODEL.digest)
+    assert await there.held(MODEL.digest, (), ALL) is await there.held(MODEL.digest, (), ALL)
+
+
+async def test_who_does_not_read_blocks_fetches_the_same_numbers_in_full() -> None:
+    there = wire("int8", IN_BLOCKS)
+    packed = await there.held(IN_BLOCKS.digest, [ZSTD], ALL)
+    for accepts in (EARLIER_FORMS, (SAFETENSORS,)):
+        whole = bytes(await there.held(IN_BLOCKS.digest, [ZSTD], accepts))
+        assert whole == bytes(await there.held(IN_BLOCKS.digest)) == bytes(BinaryCodec().encode_params(IN_BLOCKS))
+    assert await there.held(IN_BLOCKS.digest, [ZSTD], ALL) is packed
+    assert packed.coding == ZSTD
+    for form in ("float16", "int8"):  # earlier versions read these
+        assert len(await wire(form).held(MODEL.digest)) < MODEL.nbytes
 
 
 async def coding_of(form: Form, model: Params = MODEL, *codings: str) -> str | None:
-    return (await wire(form, model).held(model.digest, codings)).coding
+    return (await wire(form, model).held(model.digest, codings, ALL)).coding
 
 
 async def test_only_int8_is_compressed_and_only_for_who_reads_it() -> None:
@@ -196,7 +247,7 @@ async def test_only_int8_is_compressed_and_only_for_who_reads_it() -> None:
     assert await coding_of("float16", MODEL, ZSTD) is None
     assert await coding_of("float16", params("float64", w=[[127.0, 2.0]] * 700), ZSTD) is None
     assert await coding_of("safetensors", MODEL, ZSTD) is None
-    average = params(w=[[0.1, 0.77]] * 700)  # no multiples of one scale: such arrays are not packed
+    average = params(w=[[0.1, 0.77]] * 700)  # no multiples of the scales: such arrays are not packed
     assert await coding_of("int8", average, ZSTD) is None
 
 
@@ -207,9 +258,9 @@ async def test_without_the_package_nothing_is_compressed(monkeypatch: pytest.Mon
 
 async def test_a_compressed_body_is_made_once_and_is_the_packed_one() -> None:
     there = wire("int8")
-    small = await there.held(MODEL.digest, [ZSTD])
-    assert await there.held(MODEL.digest, [ZSTD]) is small
-    full = await there.held(MODEL.digest)
+    small = await there.held(MODEL.digest, [ZSTD], ALL)
+    assert await there.held(MODEL.digest, [ZSTD], ALL) is small
+    full = await there.held(MODEL.digest, (), ALL)
     into = Landing(partial(there.wanted, T), there.landing_limit(T), HEAD_LIMIT)
     decompress(memoryview(bytes(small)), into)
     assert len(small) < len(full)

@@ -12,7 +12,7 @@ import pytest
 
 from flnet.params.params import PeerId
 from flnet.protocol.events import AnnounceReceived
-from flnet.protocol.messages import FLOAT16, INT8, SAFETENSORS, Accuracy, ModelParams, StartTraining
+from flnet.protocol.messages import EARLIER_FORMS, INT8_BLOCKS, Accuracy, ModelParams, StartTraining
 from flnet.wire.binary_codec import BINARY_TYPE
 from flnet.wire.memory import MemoryNetwork
 from flnet.wire.transport import Reply
@@ -30,7 +30,7 @@ from tests.node.mesh import (
 
 LARGE = 300_000  # numbers: more than a megabyte, so updates are offered and fetched
 JSON = "application/json"
-ALL = frozenset({SAFETENSORS, FLOAT16, INT8})
+ALL = frozenset({*EARLIER_FORMS, INT8_BLOCKS})
 C = PeerId("c")
 
 Fields = Mapping[str, str] | None

@@ -141,7 +141,9 @@ async def test_who_says_nothing_of_forms_is_told_nothing_of_them(thesis: Thesis)
     _, answer = await thesis.post("/announce", {"iAm": {"id": "NODE_3", "ip": None, "port": 4002}})  # a number
     assert answer == {"announceYourselfToPeers": [], "iAm": {"id": "NODE_4", "ip": None, "port": "4003"}}
     _, answer = await thesis.post("/announce", {**ANNOUNCE, "accepts": ["safetensors"]})
-    assert answer.get("accepts") == (None if thesis.wire == "json" else ["safetensors", "float16", "int8"])
+    assert answer.get("accepts") == (
+        None if thesis.wire == "json" else ["safetensors", "float16", "int8", "int8-blocks"]
+    )
     _, answer = await thesis.post("/announce", ANNOUNCE)  # it came back as a node of the thesis
     assert "accepts" not in answer
 

@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 
 from flnet.params.params import Array, Params
 from flnet.params.quantization import (
+    BLOCK,
     MIN_NUMBERS,
     PIECE,
     ROWS,
     Encoding,
     StoredVector,
+    are_scales,
+    count_blocks,
     is_packable,
     is_scale,
     lowered,
@@ -30,7 +33,9 @@ from flnet.params.quantization import (
 )
 
 N = MIN_NUMBERS
-NARROW: list[Encoding] = ["float16", "int8"]
+SCALES_OF_ZEROS = [33027 * 2.0**-122] * (N // BLOCK - 1)  # 2^-100 / 127, rounded up
+INT8: list[Encoding] = ["int8", "int8-blocks"]
+NARROW: list[Encoding] = ["float16", *INT8]
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
@@ -48,28 +53,31 @@ def equal_arrays(one: Array, other: Array) -> bool:
 # --- worked by hand
 
 
-def test_int8_by_hand() -> None:
+@pytest.mark.parametrize(("encoding", "other_scales"), [("int8", []), ("int8-blocks", SCALES_OF_ZEROS)])
+def test_int8_by_hand(encoding: Encoding, other_scales: list[float]) -> None:
     # max|x| = 63.5, so the scale is 63.5 / 127 = 0.5: 1.3 is 2.6 steps, 3 when rounded.
-    low = rounded(spread([63.5, 1.3, -1.3, 0.2, -63.5]), "int8")
+    low = rounded(spread([63.5, 1.3, -1.3, 0.2, -63.5]), encoding)
     assert low is not None
     assert low[:6].tolist() == [63.5, 1.5, -1.5, 0.0, -63.5, 0.0]
-    result = packed(low, "int8")
+    result = packed(low, encoding)
     assert result is not None
-    stored, scale = result
-    assert scale == 0.5
+    stored, scales = result
+    assert scales.tolist() == [0.5, *other_scales]
     assert stored.dtype == np.int8
     assert stored[:6].tolist() == [127, 3, -3, 0, -127, 0]
 
 
-def test_the_scale_is_rounded_up_to_sixteen_bits() -> None:
+@pytest.mark.parametrize("encoding", INT8)
+def test_the_scale_is_rounded_up_to_sixteen_bits(encoding: Encoding) -> None:
     # 1 / 127 in binary is 2^-6 * 0.100000010000001 0000001...: in 16 bits 33027 / 2^22 after rounding up.
-    low = rounded(spread([1.0]), "int8")
+    low = rounded(spread([1.0]), encoding)
     assert low is not None
-    result = packed(low, "int8")
+    result = packed(low, encoding)
     assert result is not None
-    assert result[1] == 33027 / 2**22
-    assert 1 / 127 <= result[1] < 1 / 127 * (1 + 2.0**-15)
-    assert low[0] == 127 * result[1]
+    scale = float(result[1][0])
+    assert scale == 33027 / 2**22
+    assert 1 / 127 <= scale < 1 / 127 * (1 + 2.0**-15)
+    assert low[0] == 127 * scale
 
 
 def test_float16_by_hand() -> None:
@@ -113,20 +121,24 @@ def arrays(draw: st.DrawFn) -> Array:
 def test_what_was_rounded_is_packed_and_comes_back_bit_by_bit(encoding: Encoding, array: Array) -> None:
     low = rounded(array, encoding)
     if low is None:
-        largest = np.abs(array).max()
-        assert not 2.0**-100 <= largest <= (65504 if encoding == "float16" else 2.0**127) or largest == 0
+        assert not np.abs(array).max() <= (65504 if encoding == "float16" else 2.0**127)
         return
     assert (low.shape, low.dtype) == (array.shape, array.dtype)
     result = packed(low, encoding)
     assert result is not None
-    stored, scale = result
+    stored, scales = result
     assert stored.nbytes == array.size * (2 if encoding == "float16" else 1)
-    assert is_scale(scale, stored.dtype)
-    assert equal_arrays(widened(stored, scale, array.dtype), low)
+    assert scales.size == {"float16": 0, "int8": 1}.get(encoding, count_blocks(array.size))
+    assert are_scales(scales)
+    assert equal_arrays(widened(stored, scales, array.dtype), low)
     again = rounded(low, encoding)
     assert again is not None
     assert equal_arrays(again, low)
-    limit = np.maximum(np.abs(array) * 2.0**-11, 2.0**-25) if encoding == "float16" else scale * (0.5 + 1e-4)
+    if encoding == "float16":
+        limit = np.maximum(np.abs(array) * 2.0**-11, 2.0**-25)
+    else:
+        numbers_each = array.size if encoding == "int8" else BLOCK
+        limit = scales.astype(np.float64).repeat(numbers_each)[: array.size] * (0.5 + 1e-4)
     assert (np.abs(low.astype(np.float64) - array) <= limit).all()
 
 
@@ -140,19 +152,20 @@ def test_what_is_packed_comes_back_bit_by_bit_rounded_or_not(encoding: Encoding,
 
 @pytest.mark.parametrize("encoding", NARROW)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_zeros_are_packed_with_the_scale_one(encoding: Encoding, dtype: Any) -> None:
+def test_zeros_are_packed(encoding: Encoding, dtype: Any) -> None:
     result = packed(np.zeros(N, dtype), encoding)
     assert result is not None
-    assert result[1] == 1.0
     assert not result[0].any()
+    assert equal_arrays(widened(*result, np.dtype(dtype)), np.zeros(N, dtype))
 
 
 def test_a_zero_with_a_sign_is_not_lost_unless_it_is_rounded() -> None:
     signed = spread([-0.0])
-    assert packed(signed, "int8") is None
-    low = rounded(signed, "int8")
-    assert low is not None
-    assert not np.signbit(low).any()
+    for encoding in INT8:
+        assert packed(signed, encoding) is None
+        low = rounded(signed, encoding)
+        assert low is not None
+        assert not np.signbit(low).any()
     assert packed(signed, "float16") is not None
     kept = rounded(signed, "float16")
     assert kept is not None
@@ -191,16 +204,30 @@ def test_small_arrays_and_all_but_wide_floats_stay(array: Array) -> None:
                 assert lowered(Params({"w": array}), residual, encoding) == (Params({"w": array}), NONE)
 
 
-@pytest.mark.parametrize("largest", [2.0**-101, 1e-45, 1.8e38])
-def test_numbers_at_the_edges_of_float32_stay(largest: float) -> None:
-    assert rounded(spread([largest]), "int8") is None
+@pytest.mark.parametrize("encoding", INT8)
+@pytest.mark.parametrize("largest", [1.8e38, 3e38])
+def test_numbers_at_the_edge_of_float32_stay(largest: float, encoding: Encoding) -> None:
+    assert rounded(spread([largest]), encoding) is None
+    assert rounded(spread([float(2.0**127)]), encoding) is not None
+    assert rounded(spread([1e300], np.float64), encoding) is None
 
 
-def test_a_number_in_the_last_block_alone_is_enough_not_to_pack() -> None:
-    low = rounded(np.random.default_rng(0).standard_normal(200_000).astype(np.float32), "int8")
+@pytest.mark.parametrize("encoding", INT8)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_small_numbers_are_rounded_to_steps_that_float32_has(dtype: Any, encoding: Encoding) -> None:
+    step = SCALES_OF_ZEROS[0]
+    low = rounded(spread([2.0**-101, 1.6 * step, 1e-45, -1e-45], dtype), encoding)
+    assert low is not None
+    assert (low[:4] / dtype(step)).tolist() == [63.0, 2.0, 0.0, 0.0]
+    assert not np.signbit(low[2:4]).any()
+
+
+@pytest.mark.parametrize("encoding", INT8)
+def test_a_number_in_the_last_block_alone_is_enough_not_to_pack(encoding: Encoding) -> None:
+    low = rounded(np.random.default_rng(0).standard_normal(200_000).astype(np.float32), encoding)
     assert low is not None
     low[-1] = np.nextafter(low[-1], np.float32(9))
-    assert packed(low, "int8") is None
+    assert packed(low, encoding) is None
 
 
 # --- scales of others
@@ -216,6 +243,17 @@ def test_scales_that_packing_gives() -> None:
     assert not is_scale(1.0, F32)  # a dtype without a scale
 
 
+@given(st.integers(0, 2**32 - 1))
+@example(0x7F800001)  # not a number, of the signalling kind
+@example(0x80000000)
+@example(0xBF800000)
+def test_scales_of_blocks_are_those_that_may_stand_alone(bits: int) -> None:
+    scales = np.array([0x3F800000, bits, bits & ~0xFF], np.uint32).view(np.float32)
+    for scale in scales:
+        assert are_scales(np.array([scale])) == is_scale(float(scale), np.dtype(np.int8))
+    assert are_scales(scales) == are_scales(scales[1:2])
+
+
 @given(st.integers(2**15, 2**16 - 1), st.integers(-107, 120))
 def test_every_scale_is_exact_for_every_number_of_int8(mantissa: int, exponent: int) -> None:
     scale = mantissa * 2.0 ** (exponent - 15)
@@ -223,8 +261,9 @@ def test_every_scale_is_exact_for_every_number_of_int8(mantissa: int, exponent: 
         return
     q = np.arange(-128, 128, dtype=np.int8)
     exact = q.astype(np.float64) * scale
-    assert np.array_equal(widened(q, scale, F32).astype(np.float64), exact)
-    assert np.array_equal(widened(q, scale, F64), exact)
+    scales = np.array([scale], np.float32)
+    assert np.array_equal(widened(q, scales, F32).astype(np.float64), exact)
+    assert np.array_equal(widened(q, scales, F64), exact)
 
 
 # float16 and float32 by their bits: the same as numpy's own conversion, for every float16 and any float32.
@@ -426,7 +465,7 @@ def test_the_mean_of_what_was_sent_is_the_mean_of_the_truth(
         sent_sum += sent["w"]
         true_sum += truth
         largest = float(np.abs(sent["w"]).max())
-        step = max(step, largest / 127 if encoding == "int8" else max(largest * 2.0**-10, 2.0**-24))
+        step = max(step, largest / 127 if encoding != "float16" else max(largest * 2.0**-10, 2.0**-24))
     # Telescoping: the sums differ by what is owed at the end, at most half a step, and float32's own rounding.
     assert np.abs(sent_sum - true_sum).max() <= 0.55 * step
     assert np.abs(sent_sum / rounds - true_sum / rounds).max() <= step / rounds
@@ -455,10 +494,10 @@ def test_what_is_beyond_float16_is_sent_whole_with_what_was_owed() -> None:
     )
 
 
-def test_denormals_stay_in_int8_and_are_owed_in_float16() -> None:
+@pytest.mark.parametrize("encoding", NARROW)
+def test_denormals_are_owed(encoding: Encoding) -> None:
     tiny = w(1e-40, -1e-42)
-    assert lowered(tiny, None, "int8") == (tiny, NONE)
-    sent, lost = lowered(tiny, None, "float16")
+    sent, lost = lowered(tiny, None, encoding)
     assert not sent["w"].any()
     assert lost == tiny
 

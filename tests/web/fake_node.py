@@ -100,7 +100,7 @@ class FakeNode(FakeRegistry):
             raise ParamsRefused("the head is not of this node's model")
         return len(head) >= len(WANTED)
 
-    async def held(self, digest: str, codings: Collection[str] = ()) -> Blob:
+    async def held(self, digest: str, codings: Collection[str] = (), accepts: Collection[str] = ()) -> Blob:
         self.lent.append(digest)
         if digest not in self.blobs:
             raise UnknownModel(f"no parameters {digest}")

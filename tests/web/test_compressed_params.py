@@ -15,7 +15,7 @@ import pytest
 import zstandard
 
 from flnet.node.core import NodeCore
-from flnet.node.formats import BodyFormats, BufferPool, Form
+from flnet.node.formats import BodyFormats, BufferPool, Form, accepted
 from flnet.node.outbox import Outbox
 from flnet.node.peer_infos import Distances
 from flnet.node.round_history import Traffic
@@ -24,8 +24,9 @@ from flnet.params.params import Digest, Params, PeerId, TrainerId
 from flnet.params.quantization import rounded
 from flnet.protocol.effects import Fetch
 from flnet.protocol.events import AnnounceReceived, Event, Fetched, FetchFailed, Prepared
+from flnet.protocol.messages import EARLIER_FORMS
 from flnet.store.memory import MemoryStore
-from flnet.wire.binary_codec import BINARY_TYPE, ZSTD
+from flnet.wire.binary_codec import BINARY_TYPE, ZSTD, BinaryCodec
 from flnet.wire.http import HttpTransport
 from tests.helpers import key, peer
 from tests.processes.proxy import ADDRESS, Proxy
@@ -36,7 +37,8 @@ from tests.web.fake_node import FakeNode
 T = TrainerId("T")
 MB = 1024 * 1024
 FULL = Params({"w": np.random.default_rng(0).standard_normal(2 * MB).astype(np.float32)})
-LOW = Params({"w": rounded(FULL["w"], "int8")})
+LOW = Params({"w": rounded(FULL["w"], "int8-blocks")})
+ACCEPTED = accepted("int8")
 SLOW, FAST = 1e6, 1e9  # bytes per second
 Serving: TypeAlias = Callable[..., AbstractAsyncContextManager[int]]
 
@@ -55,8 +57,10 @@ def serving(node: FakeNode, running: Running, monkeypatch: pytest.MonkeyPatch) -
     async def run(form: Form, model: Params) -> AsyncIterator[int]:
         there = wire(form, model)
 
-        async def held(digest: str, codings: Collection[str] = ()) -> Blob:
-            blob = await there.held(digest, codings)
+        async def held(
+            digest: str, codings: Collection[str] = (), accepts: Collection[str] = EARLIER_FORMS
+        ) -> Blob:
+            blob = await there.held(digest, codings, accepts)
             node.lent += [*(f"{coding}?" for coding in codings), blob.coding or "identity"]
             return blob
 
@@ -69,7 +73,7 @@ def serving(node: FakeNode, running: Running, monkeypatch: pytest.MonkeyPatch) -
 
 async def fetched(port: int, rate: float, digest: Digest = LOW.digest, host: str = "127.0.0.1") -> Event:
     """What a node that measured this rate from its peer makes of it."""
-    core, http = NodeCore(peer("c"), [T]), HttpTransport(60.0, random.Random(0))
+    core, http = NodeCore(peer("c"), [T], accepts=ACCEPTED), HttpTransport(60.0, random.Random(0))
     http._pace.measured(f"{host}:{port}", MB, MB / rate)
     core.hear(None, AnnounceReceived(peer("b", port, host)))
     post = Outbox(
@@ -157,7 +161,7 @@ async def test_other_parameters_than_asked_for_are_refused_compressed_too(
     node: FakeNode, running: Running
 ) -> None:
     other = Params({"w": -LOW["w"]})
-    node.blobs[LOW.digest] = await wire("int8", other).held(other.digest, [ZSTD])
+    node.blobs[LOW.digest] = await wire("int8", other).held(other.digest, [ZSTD], ACCEPTED)
     async with running() as port:
         event = await fetched(port, SLOW)
     assert isinstance(event, FetchFailed)
@@ -173,7 +177,7 @@ def holding(node: FakeNode) -> str:
 
     blobs = {False: Blob([b"as it is"]), True: Blob([b"squeezed"], ZSTD)}
 
-    async def held(digest: str, codings: Collection[str] = ()) -> Blob:
+    async def held(digest: str, codings: Collection[str] = (), accepts: Collection[str] = ()) -> Blob:
         return blobs[ZSTD in codings]
 
     node.held = held  # type: ignore[method-assign]
@@ -204,7 +208,10 @@ async def test_the_caller_says_what_it_reads(
     assert await answer.get_data() == (b"squeezed" if coded else b"as it is")
     assert answer.headers.get("Content-Encoding") == ("zstd" if coded else None)
     assert answer.headers["ETag"] == (f'"{holding}-zstd"' if coded else f'"{holding}"')
-    assert (answer.headers["Vary"], answer.headers["Content-Type"]) == ("Accept-Encoding", BINARY_TYPE)
+    assert (answer.headers["Vary"], answer.headers["Content-Type"]) == (
+        "Accept-Encoding, Flnet-Accepts",
+        BINARY_TYPE,
+    )
 
 
 @pytest.mark.parametrize(
@@ -222,3 +229,39 @@ async def test_the_rest_of_a_compressed_body_is_not_taken_from_the_other(client:
     headers = {"Accept-Encoding": "identity", "Range": "bytes=3-", "If-Range": f'"{holding}-zstd"'}
     answer = await client.get(f"/training/model_params/{holding}", headers=headers)
     assert (answer.status_code, await answer.get_data()) == (200, b"as it is")
+
+
+# --- forms that the caller reads
+
+
+@pytest.mark.parametrize(
+    ("stated", "packed"),
+    [
+        (None, False),  # of earlier versions
+        ("", False),
+        ("safetensors, float16, int8", False),
+        ("int8-blocksies", False),
+        ("safetensors, float16, int8, int8-blocks", True),
+        (" something newer ,int8-blocks ", True),
+    ],
+)
+async def test_only_who_says_so_is_sent_blocks(
+    client: Client, node: FakeNode, monkeypatch: pytest.MonkeyPatch, stated: str | None, packed: bool
+) -> None:
+    monkeypatch.setattr(node, "held", wire("int8", LOW).held)
+    headers = {} if stated is None else {"Flnet-Accepts": stated}
+    answer = await client.get(f"/training/model_params/{LOW.digest}", headers=headers)
+    body = await answer.get_data(as_text=False)
+    assert BinaryCodec().decode_params(body) == LOW
+    assert (len(body) < LOW.nbytes / 3, b'"blocks"' in body[:1000]) == (packed, packed)
+    tag = f'"{LOW.digest}-int8-blocks"' if packed else f'"{LOW.digest}"'
+    assert (answer.headers["ETag"], answer.headers["Vary"]) == (tag, "Accept-Encoding, Flnet-Accepts")
+
+
+@pytest.mark.parametrize("forms", ["int8-blocks", "int8"])
+async def test_the_rest_of_one_form_is_not_taken_from_another(client: Client, holding: str, forms: str) -> None:
+    path = f"/training/model_params/{holding}"
+    tag = (await client.get(path, headers={"Flnet-Accepts": forms})).headers["ETag"]
+    for asked, status in ((forms, 206), ("int8-blocks" if forms == "int8" else "int8", 200)):
+        headers = {"Flnet-Accepts": asked, "Range": "bytes=3-", "If-Range": tag}
+        assert (await client.get(path, headers=headers)).status_code == status

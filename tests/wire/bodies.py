@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
+import safetensors.numpy
+
+from flnet.params.params import Params
 from flnet.protocol.messages import (
     Accuracy,
     AccuracyReply,
@@ -49,3 +53,19 @@ PRINTED: list[tuple[type[Message], str]] = [
 
 def body_with(arrays: Any) -> bytes:
     return json.dumps({**json.loads(UPDATE), "modelParams": arrays}).encode()
+
+
+def earlier_int8(arrays: Params, message: Message | None = None) -> bytes:
+    """A body as earlier versions write it: int8 with one scale for each large array of floats."""
+    stored, scales = {}, {}
+    for name, array in arrays.items():
+        stored[name] = np.array(array)
+        if array.size >= 1024 and array.dtype.kind == "f":
+            fraction, exponent = np.frexp(np.float64(np.abs(array).max()) / 127)
+            scale = float(np.ldexp(np.ceil(fraction * 65536), exponent - 16))
+            scales[name] = [scale, array.dtype.name]
+            stored[name] = np.rint(array / scale).astype(np.int8)
+    metadata = {"flnet": "1", "scales": json.dumps(scales)}
+    if message is not None:
+        metadata["message"] = json.dumps(message.fields())
+    return safetensors.numpy.save(stored, metadata)

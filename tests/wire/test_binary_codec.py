@@ -46,7 +46,9 @@ from tests.helpers import HYPER, params, peer
 from tests.wire.bodies import PRINTED
 
 CODEC = BinaryCodec()
-CODECS: dict[Encoding, BinaryCodec] = {name: BinaryCodec(name) for name in ("float32", "float16", "int8")}
+CODECS: dict[Encoding, BinaryCodec] = {
+    name: BinaryCodec(name) for name in ("float32", "float16", "int8", "int8-blocks")
+}
 UPDATE = ModelParams(i_am=peer(), trainer_id="MNIST", round=3, federated_learning_params=HYPER, examples=7)
 SMALL = params(s=[[1.5, -2.0, 0.1]], i=np.array([1, -2], np.int64), flag=np.array(True))
 
@@ -98,7 +100,7 @@ def test_every_array_comes_back_bit_by_bit(encoding: Encoding, arrays: dict[str,
     assert CODECS[encoding].decode_params(bytes(CODECS[encoding].encode_params(sent))) == sent
 
 
-@pytest.mark.parametrize(("encoding", "item"), [("float16", 2), ("int8", 1)])
+@pytest.mark.parametrize(("encoding", "item"), [("float16", 2), ("int8", 1), ("int8-blocks", 1)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_rounded_parameters_take_a_half_or_a_quarter(encoding: Encoding, item: int, dtype: str) -> None:
     whole = large(100_000, dtype)
@@ -106,7 +108,8 @@ def test_rounded_parameters_take_a_half_or_a_quarter(encoding: Encoding, item: i
     blob = CODECS[encoding].encode_params(low)
     body = bytes(blob)
     data = blob.nbytes - 8 - int.from_bytes(body[:8], "little")
-    assert data == 100_000 * item + whole["b"].nbytes
+    scales = 4 * -(-100_000 // 256) if encoding == "int8-blocks" else 0
+    assert data == 100_000 * item + scales + whole["b"].nbytes
     assert CODECS[encoding].encode_params(whole).nbytes > whole.nbytes
     received = BinaryCodec().decode_params(body)
     assert received["w"].dtype == dtype
@@ -121,7 +124,8 @@ def test_the_reference_library_reads_every_body(encoding: Encoding) -> None:
     low, _ = lowered(large().merged_with(SMALL), None, encoding)
     loaded = safetensors.numpy.load(bytes(CODECS[encoding].encode(Packet(UPDATE, low))))
     assert loaded.keys() == low.keys()
-    assert (loaded["w"].dtype.name, loaded["w"].shape) == (encoding, (500, 10))
+    assert loaded["w"].dtype.name == encoding.partition("-")[0]
+    assert loaded["w"].shape == ((5000 + 4 * 20,) if encoding == "int8-blocks" else (500, 10))
     assert Params(loaded).select(SMALL) == SMALL
 
 
@@ -134,6 +138,24 @@ def test_the_reference_library_sees_what_is_stored() -> None:
     assert dtype == "float32"
     assert np.array_equal(loaded["w"] * np.float32(scale), low["w"])
     assert np.array_equal(loaded["b"], low["b"])
+
+
+def test_the_reference_library_sees_numbers_and_the_scales_of_their_blocks() -> None:
+    low, _ = lowered(large(), None, "int8-blocks")
+    body = bytes(CODECS["int8-blocks"].encode_params(low))
+    dtype, shape = json.loads(header_of(body)["__metadata__"]["blocks"])["w"]
+    loaded = safetensors.numpy.load(body)
+    assert (loaded["w"].dtype.name, dtype, shape) == ("int8", "float32", [500, 10])
+    scales = loaded["w"][5000:].view("<f4")
+    assert np.array_equal(loaded["w"][:5000] * scales.repeat(256)[:5000], low["w"].reshape(-1))
+    assert np.array_equal(loaded["b"], low["b"])
+
+
+def test_what_was_rounded_with_one_scale_is_packed_so_for_who_reads_blocks_too() -> None:
+    low, _ = lowered(large(), None, "int8")
+    assert bytes(CODECS["int8-blocks"].encode_params(low)) == bytes(CODECS["int8"].encode_params(low))
+    low, _ = lowered(large(), None, "int8-blocks")
+    assert bytes(CODECS["int8"].encode_params(low)) == bytes(CODEC.encode_params(low))
 
 
 def test_files_of_the_reference_library_are_read() -> None:
@@ -310,6 +332,7 @@ BODIES: list[bytes] = [
     bytes(BinaryCodec("int8").encode(Packet(STRANGE_UPDATE, LOW))),
     bytes(BinaryCodec("float16").encode(Packet(STRANGE_UPDATE, lowered(BIG, None, "float16")[0]))),
     bytes(CODEC.encode_params(BIG)),
+    bytes(BinaryCodec("int8-blocks").encode(Packet(STRANGE_UPDATE, lowered(BIG, None, "int8-blocks")[0]))),
 ]
 
 

@@ -372,6 +372,15 @@ def test_any_head_is_accepted_or_refused(status: int, headers: dict[str, str]) -
         assert into.total == 10
 
 
+def test_each_request_says_which_forms_may_land() -> None:
+    into = Landing(lambda head, total: False, 1000, 100, accepts=("safetensors", "int8-blocks"))
+    rest, forms = Resumption(into), {"Flnet-Accepts": "safetensors, int8-blocks"}
+    assert rest.headers() == forms
+    rest.accept(200, {"Content-Length": "10", "ETag": TAG}.get)
+    into.write(b"0123")
+    assert rest.headers() == {**forms, "Range": "bytes=4-", "If-Range": TAG}
+
+
 def test_the_rest_is_asked_for_in_the_coding_of_the_beginning() -> None:
     rest, into = begun(coding="zstd")
     assert (into.coding, into.received) == ("zstd", 4)

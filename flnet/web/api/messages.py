@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from functools import partial
 from typing import Any
 
@@ -39,6 +39,7 @@ from flnet.errors import (
 from flnet.node.interface import Node
 from flnet.params.blob import Blob, Landing
 from flnet.protocol.messages import (
+    INT8_BLOCKS,
     Accuracy,
     AccuracyReply,
     Announce,
@@ -66,6 +67,7 @@ from flnet.web.body import (
 )
 from flnet.web.routes import CURL_DEFAULT, JSON, NODES, UNREADABLE, Api, acceptable_type
 from flnet.wire.binary_codec import BINARY_TYPE, HEAD_LIMIT, ZSTD
+from flnet.wire.transport import FORMS_HEADER, forms_of
 
 UNSIGNED = (SignatureNeeded, SignatureRefused, NotAccepted)  # by a node of a mesh with keys
 OF_A_ROUND = (
@@ -177,8 +179,9 @@ async def params(node: Node, digest: str) -> Response:
     if not _DIGEST.fullmatch(digest):
         raise UnknownModel(text("a digest is 64 hexadecimal digits, not {value}", repr(digest[:80])))
     await _take_turn(current_app.extensions.setdefault("flnet.downloads", asyncio.Semaphore(MAX_DOWNLOADS)))
-    blob = await node.held(digest, asked_codings())
-    answer = blob_answer(blob, f'"{digest}-{blob.coding}"' if blob.coding else f'"{digest}"')
+    forms = forms_of(request.headers.get(FORMS_HEADER))
+    blob = await node.held(digest, asked_codings(), forms)
+    answer = blob_answer(blob, entity_tag(digest, forms, blob.coding))
     if request.method == "GET":
         node.gave(digest, answer.content_length or 0)
     return answer
@@ -190,12 +193,18 @@ def asked_codings() -> tuple[str, ...]:
     return (ZSTD,) if accepted.quality(ZSTD) > accepted.quality("identity") else ()
 
 
+def entity_tag(digest: str, forms: Collection[str], coding: str | None) -> str:
+    """The tag of parameters: the digest, and what else decides in which bytes they are sent to this caller."""
+    which = [INT8_BLOCKS] if INT8_BLOCKS in forms else []
+    return f'"{"-".join([digest, *which, *([coding] if coding else [])])}"'
+
+
 def blob_answer(blob: Blob, tag: str) -> Response:
     """The blob, or the part of it that the request asks for, sent from where it lies.
 
     Args:
         blob: what there is.
-        tag: its entity tag, in quotes; another one where it is compressed.
+        tag: its entity tag, in quotes.
 
     Raises:
         RequestedRangeNotSatisfiable: nothing of it lies in the range.
@@ -207,7 +216,7 @@ def blob_answer(blob: Blob, tag: str) -> Response:
     body = BlobBody(blob, start, stop) if request.method != "HEAD" else b""
     answer = Response(body, content_type=BINARY_TYPE)
     answer.headers.update({"Accept-Ranges": "bytes", "Content-Length": str(stop - start), "ETag": tag})
-    answer.headers["Vary"] = "Accept-Encoding"
+    answer.headers["Vary"] = f"Accept-Encoding, {FORMS_HEADER}"
     if blob.coding is not None:
         answer.headers["Content-Encoding"] = blob.coding
     if part is not None:
