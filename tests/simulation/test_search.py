@@ -27,7 +27,7 @@ from tests.simulation.helpers import forget_updates, seeds
 PART = 25  # schedules in one test, to see progress
 
 
-@pytest.mark.parametrize("part", seeds(2, 20))
+@pytest.mark.parametrize("part", seeds(1, 20))
 def test_no_schedule_breaks_a_mesh(part: int) -> None:
     broken = broken_by(range(part * PART, (part + 1) * PART))
     assert [f"python -m flnet.simulation --replay {f.schedule.seed}: {f.reason}" for f in broken] == []
