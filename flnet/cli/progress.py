@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Protocol
 
@@ -68,6 +68,7 @@ class RoundResult:
         errors: by node, what failed there in this round.
         seconds: of the round on the node that took longest, by the nodes' own records; None where none tells it.
         figures: by node, what it measured after averaging: the accuracy and the trainer's further metrics.
+        alone: by node whose average no other node has, the peers that were expected, each with the reason.
     """
 
     number: int
@@ -78,6 +79,7 @@ class RoundResult:
     errors: Mapping[str, str]
     seconds: float | None
     figures: Mapping[str, Metrics]
+    alone: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def same_model(self) -> bool:
@@ -133,6 +135,7 @@ def round_result(number: int, records: Mapping[str, View | None]) -> RoundResult
         {node: str(record["error"]) for node, record in held.items() if record.get("error")},
         max(filter(None, map(_seconds_of, held.values())), default=None),
         {node: metrics_of(record) for node, record in held.items()},
+        {node: record["alone"] for node, record in held.items() if isinstance(record.get("alone"), dict)},
     )
 
 

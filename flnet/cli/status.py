@@ -12,6 +12,7 @@ from flnet.aggregation.naming import rule_text
 from flnet.cli.client import NodeClient, View, node_option
 from flnet.cli.output import (
     accuracy,
+    counted,
     metric_words,
     metrics_of,
     metrics_option,
@@ -41,7 +42,7 @@ def command(address: str, as_json: bool, every: bool) -> None:
     Exit codes: 0 shown; 1 the node refused; 2 wrong usage; 3 the node cannot be reached.
     """
     with NodeClient(address) as node:
-        info = _with_little(node.info(), node.jobs())
+        info = _with_own(node.info(), node.jobs())
     if as_json:
         print_json(info)
         return
@@ -60,15 +61,18 @@ def command(address: str, as_json: bool, every: bool) -> None:
         *version_lines(jobs),
         *plan_lines(jobs),
         *merging_lines(jobs, 1 + here.count("alive")),
+        *differing_lines(jobs),
         *figure_lines(jobs, every),
     ):
         click.echo(line)
 
 
-def _with_little(info: View, jobs: list[View]) -> View:
-    """The node's GET /info, with the nodes whose updates have a low weight in each job, which peers do not see."""
-    little = {job.get("trainer_id"): job.get("counts_little", []) for job in jobs}
-    views = [{**job, "counts_little": little.get(job.get("trainer_id"), [])} for job in info.get("jobsInfo", [])]
+def _with_own(info: View, jobs: list[View]) -> View:
+    """The node's GET /info, with what peers do not see: whose updates have a low weight, and who cannot train with it."""
+    own = {
+        job.get("trainer_id"): {name: job.get(name, []) for name in ("counts_little", "differs")} for job in jobs
+    }
+    views = [{**job, **own.get(job.get("trainer_id"), {})} for job in info.get("jobsInfo", [])]
     return {**info, "jobsInfo": views}
 
 
@@ -140,6 +144,16 @@ def _too_few(job: View, nodes: int) -> str:
     return f", which needs {least} updates; nodes in the mesh: {nodes}; the coordinate-wise median is taken"
 
 
+def differing_lines(jobs: list[View]) -> list[str]:
+    """A line per node with which this one cannot train a job, and what differs."""
+    return [
+        f"{printable(job.get('trainer_id'))} cannot be trained with {printable(row.get('peer'))}: "
+        f"{printable(row.get('words'))}"
+        for job in jobs
+        for row in job.get("differs") or []
+    ]
+
+
 def version_lines(jobs: list[View]) -> list[str]:
     """A line per job without common rounds, and one per peer: its version, and which one was merged here."""
     lines = []
@@ -186,6 +200,8 @@ def _note(job: View) -> str:
     """The most pressing thing to say of a job."""
     if job.get("error"):
         return str(job["error"])
+    if job.get("phase") == "LOADING" and job.get("rounds_left"):
+        return f"loading its data; {counted(job['rounds_left'], 'requested round')} will begin when they are there"
     if job.get("waiting_for"):
         sits_out = f"sits out this round ({job['sits_out']}), " if job.get("sits_out") else ""
         return f"{sits_out}waiting for " + ", ".join(map(str, job["waiting_for"]))

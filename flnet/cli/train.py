@@ -28,6 +28,12 @@ class GoalGivenUp(click.ClickException):
     exit_code = 4
 
 
+class TrainedAlone(click.ClickException):
+    """In a round, no other node made the average that this node made."""
+
+    exit_code = 4
+
+
 @click.command("train")
 @click.argument("trainer")
 @click.option("--rounds", type=click.IntRange(1, 1_000_000), help="Number of rounds.  [default: 1]")
@@ -72,16 +78,20 @@ def command(
 
     \b
     Exit codes: 0 started, with --wait finished, with --until reached; 1 the node refused, or a round failed;
-    2 wrong usage; 3 the node cannot be reached; 4 with --wait, the goal was given up.
+    2 wrong usage; 3 the node cannot be reached; 4 with --wait, the goal was given up, or the node was alone in a
+    round.
     """
     most = _most(rounds, until, max_rounds)
     with NodeClient(address) as node:
         first = node.trigger(trainer, most, until, new_numbering)
+        begun = node.job(trainer)
+        _warn(begun)
         if not wait:
-            _say_started(trainer, first, most, until, as_json)
+            _say_started(trainer, first, most, until, as_json, is_loading=begun.get("phase") == "LOADING")
             return
         results = _see_through(node, trainer, first, most, until is not None, as_json)
-        goal = node.job(trainer).get("goal") if until else None
+        job = node.job(trainer)
+        goal = job.get("goal") if until else None
     if as_json:
         print_json([result.fields() for result in results])
     else:
@@ -89,6 +99,8 @@ def command(
             print_table(shown)
     if failed := failure(results):
         raise RoundFailed(failed)
+    if lonely := _alone_words(results, job):
+        raise TrainedAlone(lonely)
     if until:
         _tell_end(goal if isinstance(goal, dict) else {}, as_json)
 
@@ -101,6 +113,25 @@ def _most(rounds: int | None, until: str | None, max_rounds: int | None) -> int:
     return (max_rounds or MOST_ROUNDS) if until is not None else (rounds or 1)
 
 
+def _warn(job: View) -> None:
+    """Say before the first round with which nodes there is no training."""
+    for row in job.get("differs") or []:
+        words = f"{printable(row.get('peer'))} cannot train with this node: {printable(row.get('words'))}"
+        click.echo(f"warning: {words}", err=True)
+
+
+def _alone_words(results: Iterable[RoundResult], job: View) -> str:
+    """The rounds in which the node was alone, and why in the last of them; what differs is told from its side."""
+    alone = {result.number: peers for result in results for peers in result.alone.values()}
+    if not alone:
+        return ""
+    differs = {row.get("peer"): row.get("words") for row in job.get("differs") or []}
+    *_, last = alone.values()
+    reasons = "; ".join(f"{printable(peer)}: {printable(differs.get(peer) or why)}" for peer, why in last.items())
+    rounds = "round " if len(alone) == 1 else "rounds "
+    return f"in {rounds}{', '.join(map(str, alone))} this node was alone: {reasons}"
+
+
 def _tell_end(goal: View, as_json: bool) -> None:
     words = f"{printable(str(goal.get('until', '')))}: {printable(str(goal.get('words', 'no longer under way')))}"
     if goal.get("state") != "reached":
@@ -108,12 +139,17 @@ def _tell_end(goal: View, as_json: bool) -> None:
     click.echo(f"reached: {words}", err=as_json)
 
 
-def _say_started(trainer: str, first: int, rounds: int, until: str | None, as_json: bool) -> None:
+def _say_started(
+    trainer: str, first: int, rounds: int, until: str | None, as_json: bool, *, is_loading: bool
+) -> None:
     if as_json:
         goal = {"until": until} if until else {}
         print_json({"trainerId": trainer, "round": first, "rounds": rounds, **goal})
         return
     which = f"round {first}" if rounds == 1 else f"rounds {first} to {first + rounds - 1}"
+    if is_loading:
+        click.echo(f"{printable(trainer)} is loading its data; the requested rounds begin when they are there")
+        return
     if until:
         click.echo(f"rounds of {printable(trainer)} from {first} on, {rounds} at most, until {printable(until)}")
         return

@@ -81,6 +81,10 @@ class PeerInfos:
                 self._until = now() + KEPT_SECONDS
             return self._kept
 
+    async def ask(self, peers: Sequence[View]) -> Sequence[PeerInfo]:
+        """The answers of these peers; each of them is asked now, and nothing of it is kept."""
+        return await asyncio.gather(*(_ask(self._transport, peer, self._distances) for peer in peers))
+
     async def _ask_all(self, peers: Sequence[View]) -> Sequence[PeerInfo]:
         names = [str(peer["id"]) for peer in peers]
         self._last = {name: self._last[name] for name in names if name in self._last}

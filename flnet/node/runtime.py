@@ -28,6 +28,7 @@ from flnet.node.interface import (
     View,
 )
 from flnet.node.leave_one_out import LeaveOneOut
+from flnet.node.meeting import MeetingChecks
 from flnet.node.model_registry import ModelRegistry
 from flnet.node.model_service import ModelService
 from flnet.node.peer_infos import Distances, PeerInfos
@@ -129,6 +130,7 @@ class NodeRuntime:
         self.predict, self.export, self.card = service.predict, service.export, service.card
         self.distances = Distances()
         self._peer_infos = PeerInfos(transport, self.peers, self.distances)
+        self._meeting = MeetingChecks(core, self._peer_infos, self.peers, self.feed.publish)
         self._peer_history, self._bootstrap = PeerHistory(transport), tuple(bootstrap)
         self.checks = MessageChecks(core.me.id, time.monotonic, self.feed.publish)
         self._queue = EventQueue(self._handle, lambda words: self.feed.publish("fault", words, data={}))
@@ -152,6 +154,7 @@ class NodeRuntime:
             self.schedules.keep(),
             self._log_store.write(),
             self.leave_one_out.run(),
+            self._meeting.run(),
         ]
         background.append(give_back_when_idle(self._buffers, self._is_busy, IDLE_SECONDS))
         if self.trust is not None:
@@ -267,7 +270,8 @@ class NodeRuntime:
         job = self.core.job(trainer)
         progress = self._progress.get(trainer) if job.phase is Phase.TRAINING else None
         schedule = ScheduleView.model_validate(self.schedules.view(trainer))
-        return job.view().model_copy(update={"schedule": schedule, "progress": progress})
+        differs = self._meeting.differs(trainer)
+        return job.view().model_copy(update={"schedule": schedule, "progress": progress, "differs": differs})
 
     async def restore(self, trainer: TrainerId, digest: str) -> JobView:
         """Restore a model that is kept."""

@@ -613,6 +613,8 @@ class AsynchronousJob(BaseJob[NewVersion]):
             return self.round.merge
         if self.arrivals.waiting is not None and self.phase in (Phase.IDLE, Phase.NO_DATA):
             return self._renew
+        if self.phase is Phase.IDLE and self.series.can_begin:
+            return self._begin_asked
         is_next = (self.series.left > 0 or self.series.stopping.due) and not self.series.is_held_up
         return self._begin_next if self.phase is Phase.IDLE and is_next else None
 
@@ -630,6 +632,8 @@ class AsynchronousJob(BaseJob[NewVersion]):
         """
         if event.new_numbering:
             raise InvalidMessage(HERE)
+        if self.phase is Phase.LOADING and not event.why:
+            return self._put_off(event, self.next_number)
         busy = text(
             "version {number} is still {state} here; ask again when it is done", self.number, self.phase.words
         )

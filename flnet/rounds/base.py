@@ -21,9 +21,11 @@ from flnet.errors import (
     NoData,
     NotReady,
     ParamsRefused,
+    PeerError,
 )
 from flnet.params.params import Params, PeerId
 from flnet.protocol.effects import (
+    Answer,
     Effect,
     KeptUpdate,
     Publish,
@@ -51,14 +53,14 @@ from flnet.protocol.events import (
     TimerFired,
     WillingnessChanged,
 )
-from flnet.protocol.messages import HyperParams
+from flnet.protocol.messages import HyperParams, Triggered
 from flnet.protocol.updates import RoundKey
 from flnet.rounds.gathering import Gathering
 from flnet.rounds.history import History, RoundRecord
 from flnet.rounds.model import HeldModel, Model
 from flnet.rounds.peers import Peers
 from flnet.rounds.schedule import Arrivals, Arrived
-from flnet.rounds.series import Inbox, OwnSchedule, Series
+from flnet.rounds.series import Inbox, OwnSchedule, Series, read_request
 from flnet.rounds.settings import JobSettings, Tell
 from flnet.rounds.staleness import Staleness
 from flnet.rounds.steps import Phase, is_legal
@@ -409,7 +411,12 @@ class BaseJob(ABC, Generic[R_co]):
 
     def save(self, *updates: KeptUpdate) -> Save:
         """The effect that saves the job, with updates that have arrived."""
-        return self.snapshot.save(self._figures(), self.held, self.history, updates)
+        figures, before = self._figures(), self.snapshot.before
+        if before is not None and self.held.model is None:  # the rest of what was kept waits for the trainer
+            said = {**self.settings.kept(), **self.series.kept()}
+            peers = sorted({*before.snapshot.get("peers", ()), *said["peers"]})
+            figures = {**before.snapshot, "asked": None, **said, "peers": peers}
+        return self.snapshot.save(figures, self.held, self.history, updates)
 
     def _figures(self) -> Mapping[str, Any]:
         """The state of the job without parameters, as plain JSON data."""
@@ -488,12 +495,9 @@ class BaseJob(ABC, Generic[R_co]):
                 self._unready, self._trouble = Phase.NO_DATA, reason
                 self.inbox.take_asked()
                 self.snapshot.put_off()
-                return [
-                    Publish(
-                        "no_data",
-                        text("{trainer} takes part in no round: {reason}", self.settings.trainer, reason),
-                    )
-                ]
+                words = text("{trainer} takes part in no round: {reason}", self.settings.trainer, reason)
+                dropped = self.series.drop_asked(reason)
+                return [*dropped, *([self.save()] if dropped else []), Publish("no_data", words)]
             case DataChanged():
                 self.arrivals.announce(event)
                 return []
@@ -543,10 +547,37 @@ class BaseJob(ABC, Generic[R_co]):
             raise JobBusy(text("{trainer} is still loading its data", trainer))
         if self.phase is Phase.NO_DATA:
             raise JobBusy(text("{trainer} cannot train: {error}", trainer, self.error))
-        if self.series.paused:
-            raise JobBusy(text("{trainer} is paused by a person here; resume it to start rounds", trainer))
+        self._must_not_be_paused()
         if self.phase is not Phase.IDLE and self.phase not in free:
             raise JobBusy(busy)
+
+    @abstractmethod
+    def _triggered(self, event: RoundTriggered) -> list[Effect]:
+        """Handle a request for rounds, of a person or a schedule."""
+
+    def _put_off(self, event: RoundTriggered, first: int) -> list[Effect]:
+        """Keep the rounds that a person requests until the data are loaded.
+
+        Args:
+            first: number of the first one, if no peer starts it before.
+
+        Raises:
+            InvalidMessage, JobBusy: the goal is none, this node is paused, or other rounds wait already.
+        """
+        self._must_not_be_paused()
+        told = self.series.put_off(event)
+        return [self.save(), Answer(Triggered(trainer_id=self.settings.trainer, round=first)), *told]
+
+    def _begin_asked(self) -> list[Effect]:
+        """Begin the rounds that a person requested while the data were being loaded."""
+        event = self.series.asked
+        assert event is not None
+        try:
+            effects = self._triggered(event)
+        except PeerError as exc:  # whoever asked was answered long ago
+            return [*self.series.drop_asked(str(exc)), self.save()]
+        self.series.take_asked()
+        return [effect for effect in effects if not isinstance(effect, Answer)]
 
     def _ask_for(self, event: RoundTriggered, first: int, scheduled: str) -> list[Effect]:
         """Note the rounds that a person or a schedule requests.
@@ -562,6 +593,11 @@ class BaseJob(ABC, Generic[R_co]):
         self.settings.choose(event.hyper)
         self.series.ask(0 if goal else event.rounds - 1)
         return [*goal, *([self.tell("round_scheduled", scheduled, reason=event.why)] if event.why else [])]
+
+    def _must_not_be_paused(self) -> None:
+        if self.series.paused:
+            trainer = self.settings.trainer
+            raise JobBusy(text("{trainer} is paused by a person here; resume it to start rounds", trainer))
 
     def _must_have_model(self) -> None:
         """Refuse a request that needs a model if there is none.
@@ -780,6 +816,7 @@ class BaseJob(ABC, Generic[R_co]):
         of_round = _hyper(figures.get("round_hyper", figures.get("hyper")))
         series = (int(figures.get("rounds_left", 0)), self.series.stopping.read(figures.get("pursuit")))
         plan, arrived = OwnSchedule(*figures.get("plan", ())), Arrived.read(figures.get("arrived"))
+        asked = read_request(figures.get("asked"))
         records = [RoundRecord.read(record) for record in event.records]
         record = RoundRecord.read(figures["record"]) if figures.get("record") else None
         key = RoundKey(figures["round"], PeerId(figures.get("initiator") or "")) if figures["round"] >= 0 else None
@@ -788,7 +825,7 @@ class BaseJob(ABC, Generic[R_co]):
         self.snapshot.restore(event)
         settings.restore(hyper, of_round, merging)
         self.held.restore(event)
-        self.series.restore(*series, bool(figures.get("paused")), plan)
+        self.series.restore(*series, bool(figures.get("paused")), plan, asked)
         self.arrivals.restore(arrived)
         self.history.restore(records, record)
         # What was said in the open round was said under another name, or in rounds of another kind.

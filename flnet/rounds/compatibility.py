@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from itertools import zip_longest
 
 from flnet.aggregation.base import MERGING
 from flnet.aggregation.naming import rule_text
 from flnet.aggregation.screening import CLIP, LARGEST_UPDATE
 from flnet.errors import ParamsRefused
+from flnet.params.params import Digest
 from flnet.rounds.settings import COMMON, LATE_UPDATES, PARTICIPATION, ROUNDS, TRAINING, USUAL, JobSettings
 from flnet.text import joined, text
 
@@ -15,6 +18,8 @@ from flnet.text import joined, text
 RULES = frozenset({PARTICIPATION, LATE_UPDATES, ROUNDS, LARGEST_UPDATE, CLIP, MERGING, TRAINING})
 # What it means if a node states nothing of it; else it means nothing.
 _UNSTATED = {ROUNDS: COMMON, TRAINING: "plain", MERGING: USUAL}
+_LISTS = ("columns", "features", "classes")  # of names, one of which may be missing on one side
+_CUT = re.compile(r" \.\.\. \(\d+ characters, SHA-256 [0-9a-f]{16}\)$")  # the end of a list too long to be stated
 _SHORT = 120  # characters up to which both sides are shown whole
 _NAMED = 5  # of a long list, the entries that are shown
 
@@ -30,11 +35,38 @@ def must_agree(settings: JobSettings, theirs: Mapping[str, str] | None) -> None:
     """
     if theirs is None:
         return
-    ours = settings.declaration.agreement if settings.declaration else {}
-    compared = {key: stated for key, stated in theirs.items() if ours or key in RULES}
-    here = {**(ours if compared.keys() - RULES else {}), **settings.stated}
-    if differing := differences(here, compared):
+    if differing := differences(*_compared(settings, theirs)):
         raise ParamsRefused(text("the nodes do not agree on {words}", differing))
+
+
+def obstacles(
+    settings: JobSettings,
+    theirs: Mapping[str, str],
+    schema: Digest | None = None,
+    their_schema: Digest | None = None,
+) -> str:
+    """Why this node and a peer cannot train together, from this node's side; empty if nothing is known against it.
+
+    Args:
+        theirs: what the peer states.
+        schema, their_schema: digests of the shared parameters and the trainer's agreement, here and there.
+    """
+    here, there = _compared(settings, theirs)
+    keys = [key for key in (*here, *sorted(there.keys() - here.keys())) if here.get(key) != there.get(key)]
+    if keys:
+        return joined(_obstacle(key, *_stated(key, here, there)) for key in keys[:_NAMED])
+    ours = settings.declaration.agreement if settings.declaration else {}
+    is_same = dict(ours) == {key: stated for key, stated in theirs.items() if key not in RULES}
+    if is_same and schema and their_schema and schema != their_schema:
+        return text("the parameters of the two models have other names, shapes or types")
+    return ""
+
+
+def _compared(settings: JobSettings, theirs: Mapping[str, str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """What must be equal of what this node and a peer state; a trainer that states nothing is believed."""
+    ours = settings.declaration.agreement if settings.declaration else {}
+    there = {key: stated for key, stated in theirs.items() if ours or key in RULES}
+    return {**(ours if there.keys() - RULES else {}), **settings.stated}, there
 
 
 def differences(here: Mapping[str, str], there: Mapping[str, str]) -> str:
@@ -47,11 +79,30 @@ def differences(here: Mapping[str, str], there: Mapping[str, str]) -> str:
     keys = [key for key in (*here, *sorted(there.keys() - here.keys())) if here.get(key) != there.get(key)]
     if not keys:
         return ""
-    first, *others = (
-        _difference(key, *(side.get(key, _UNSTATED.get(key, text("nothing"))) for side in (here, there)))
-        for key in keys[:_NAMED]
-    )
+    first, *others = (_difference(key, *_stated(key, here, there)) for key in keys[:_NAMED])
     return joined([first, *(text("nor on {words}", words) for words in others)])
+
+
+def _stated(key: str, here: Mapping[str, str], there: Mapping[str, str]) -> tuple[str, str]:
+    unstated = _UNSTATED.get(key, text("nothing"))
+    return here.get(key, unstated), there.get(key, unstated)
+
+
+def _obstacle(key: str, here: str, there: str) -> str:
+    """A difference from this node's side: the names that are missing here or there, where these are lists of names."""
+    if key not in _LISTS:
+        return _difference(text("aggregation rule") if key == MERGING else key, here, there)
+    ours, theirs = here.split(", "), there.split(", ")
+    if _CUT.search(here) or _CUT.search(there):  # of what is cut off, nothing can be said
+        at = next(i for i, (one, other) in enumerate(zip_longest(ours, theirs)) if one != other)
+        entries = (_few(side[at : at + 1]) for side in (ours, theirs))
+        return text("{key} differ from entry {number} on: here {here}; there {there}", key, at + 1, *entries)
+    missing, extra = _beyond(theirs, ours), _beyond(ours, theirs)
+    if not missing and not extra:
+        return text("{key}: the same {count} in another order", key, len(ours))
+    parts = [text("{key} missing here: {names}", key, _few(missing))] if missing else []
+    parts += [text("{key} missing there: {names}", key, _few(extra))] if extra else []
+    return joined(parts)
 
 
 def _difference(key: str, here: str, there: str) -> str:

@@ -152,6 +152,8 @@ class Gathering:
         self.fetching: set[PeerId] = set()
         self.declined: dict[PeerId, str] = {}
         self.again: Refolding | None = None  # the sum is made again
+        self.refused: dict[PeerId, str] = {}  # who does not use what this node learns, and why
+        self._invited = self.expected - {me}
         self.late: set[PeerId] = set()  # who train on over rounds, and have no time for an exchange
         self.closed: Closing | None = None
         self.timer = f"forced-averaging:{key.number}:{key.initiator}"
@@ -175,6 +177,22 @@ class Gathering:
     def not_chosen(self, peers: Collection[PeerId]) -> set[PeerId]:
         """Those of these peers that do not train in the round, because others are chosen."""
         return set() if self.chosen is None else set(peers) - self.chosen
+
+    def alone(self) -> dict[str, str]:
+        """Why nobody else has the average, by peer that was expected; empty if others have it.
+
+        A peer that declines, because it is paused or it is not its turn, averages what others send, as do those that
+        are not chosen. One that refused this node's update does not have this average, although its own update is in it.
+        """
+        if self.chosen is not None:
+            return {}
+        invited = self._invited | self.refused.keys()
+        others = {*self.updates, *self.offers, *self.declined} - {self.me} - self.refused.keys()
+        if others or self.me not in self.updates:
+            return {}
+        silent, lost = text("no answer in time"), text("not reachable any more")
+        reasons = dict.fromkeys(invited, lost) | dict.fromkeys(self.missing, silent) | self.refused
+        return {str(peer): why for peer, why in sorted(reasons.items())}
 
     @property
     def sits_out(self) -> bool:

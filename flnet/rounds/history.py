@@ -34,6 +34,7 @@ class RoundRecord:
         contributions: what those whose updates are in the average stated of them; of a node that stated nothing,
             the name alone.
         weighed: how each update counted, by peer.
+        alone: why nobody else has the average of this round, by peer that was expected; empty if others have it.
     """
 
     key: RoundKey
@@ -54,6 +55,7 @@ class RoundRecord:
     chosen: tuple[PeerId, ...] | None = None
     contributions: tuple[Mapping[str, Any], ...] = ()
     weighed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    alone: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, view: Mapping[str, Any]) -> RoundRecord:
@@ -81,6 +83,7 @@ class RoundRecord:
             None if view.get("chosen") is None else tuple(view["chosen"]),
             tuple(view.get("contributions") or ()),
             {peer: dict(weighed) for peer, weighed in (view.get("weighed") or {}).items()},
+            dict(view.get("alone") or {}),
         )
 
     def add_words(self, words: str) -> None:
@@ -109,6 +112,7 @@ class RoundRecord:
             "metrics": {when: dict(figures) for when, figures in self.metrics.items()},
             "contributions": [dict(stated) for stated in self.contributions],
             "weighed": {peer: dict(weighed) for peer, weighed in self.weighed.items()},
+            **({"alone": dict(self.alone)} if self.alone else {}),
         }
 
 

@@ -130,7 +130,7 @@ class Job(BaseJob[Round]):
                 asked = [] if self.numbering.question else self.numbering.ask(event.key, event.peer, event)
                 return [*self._to_round(replace(event, error=RoundAhead.code, current=None)), *asked]
             case SendRefused(peer, ModelParams.path, error=StaleRound.code) if self._has_left(event):
-                return self._left_by(peer, event.reason)
+                return self._left_by(peer, event.reason, event)
             case SendFailed(peer, path, key) if key == self.key and path != Accuracy.path:
                 self.peers.missed(peer, key, path == StartTraining.path)
                 return self._to_round(event)
@@ -183,6 +183,8 @@ class Job(BaseJob[Round]):
                 return None
             if not self._is_resting:
                 return self._rest
+        if phase is Phase.IDLE and series.can_begin:
+            return self._begin_asked
         if phase is Phase.IDLE and series.is_next:
             return self._open_next
         if phase is Phase.IDLE and series.is_due:
@@ -193,16 +195,15 @@ class Job(BaseJob[Round]):
 
     def _triggered(self, event: RoundTriggered) -> list[Effect]:
         """Handle a person's request for rounds; if this node is waiting for others, it forces the average."""
-        series, trainer = self.series, self.settings.trainer
+        series, trainer, key = self.series, self.settings.trainer, self._first_of(event)
+        if self.phase is Phase.LOADING and not event.why:
+            return self._put_off(event, key.number)
         busy = text(
             "round {number} is still {state} here; ask again when it is done", self.number, self.phase.words
         )
         self._must_be_free(busy, (Phase.GATHERING, Phase.EXCHANGING))
         if event.why and self.phase is not Phase.IDLE:
             raise JobBusy(text("round {number} is under way; a schedule forces no average", self.number))
-        key = self.next_key
-        if event.new_numbering:
-            key = RoundKey(self.numbering.next_era(self.number), self.settings.my_id)
         if key.number > LAST_ROUND:
             raise JobBusy(text("round {number} is the last one that can be numbered", LAST_ROUND))
         scheduled = text("the schedule starts round {number}: {reason}", key.number, event.why)
@@ -214,6 +215,12 @@ class Job(BaseJob[Round]):
         saved = [self.save()] if self.phase is Phase.GATHERING else []
         answer = Answer(Triggered(trainer_id=trainer, round=key.number))
         return [*saved, answer, *told, *self._force()]
+
+    def _first_of(self, event: RoundTriggered) -> RoundKey:
+        """The first of the rounds that are requested."""
+        if event.new_numbering:
+            return RoundKey(self.numbering.next_era(self.number), self.settings.my_id)
+        return self.next_key
 
     def _asked(self, event: TrainingAsked) -> list[Effect]:
         """Handle the start of a round by a peer.
@@ -345,9 +352,15 @@ class Job(BaseJob[Round]):
         has_most = 2 * len(updates) > len(self.peers.here) + 1
         return self._force() if has_most and self.settings.my_id in updates else []
 
-    def _left_by(self, peer: PeerId, reason: str) -> list[Effect]:
-        """A peer has left the round that is completed here: nothing more of it will come from there."""
+    def _left_by(self, peer: PeerId, reason: str, refusal: SendRefused | None = None) -> list[Effect]:
+        """A peer has left the round that is completed here: nothing more of it will come from there.
+
+        Args:
+            refusal: with which it answered this node's update, if it did.
+        """
         assert self.round is not None
+        if refusal is not None:
+            self.round.note_refusal(refusal)
         return self.round.declined(DeclineReceived(peer, self.round.key, reason))
 
     def _average(self) -> list[Effect]:
@@ -563,8 +576,11 @@ class Job(BaseJob[Round]):
     def _go_on(self) -> list[Effect]:
         """Resume the round that was open before a restart, and the series."""
         before = self.snapshot.take_before()
-        if before is None or self.round is None:
+        if before is None:
             return []
+        peers = before.snapshot.get("peers", ())
+        if self.round is None:
+            return self.series.regroup(peers, self.key, is_idle=True)
         if self._trouble is not None:  # another model than the series was about
             self.series.give_up()
         self.round, effects = resume(self._parts, self.round, before, is_usable=self._trouble is None)
@@ -572,7 +588,6 @@ class Job(BaseJob[Round]):
             self.peers.away.keys() & self.peers.here
         ):  # which came while the trainer was being loaded
             effects += self._met(peer)
-        peers = before.snapshot.get("peers", ())
         return [*effects, *self.series.regroup(peers, self.key, self.phase is Phase.IDLE)]
 
 

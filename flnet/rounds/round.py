@@ -14,7 +14,7 @@ from typing import Any
 
 from flnet.algorithms.fed_mt.scheduling import phase as label_phase
 from flnet.algorithms.fed_mt.scheduling import trains as label_trains
-from flnet.errors import ParamsRefused, RoundAhead, RoundLost, StaleRound
+from flnet.errors import ContributionRefused, ParamsRefused, RoundAhead, RoundLost, StaleRound
 from flnet.params.params import Digest, Params, PeerId
 from flnet.protocol.effects import CancelTimer, CancelWork, Effect, Fetch, KeptUpdate, Send, SetTimer, Train
 from flnet.protocol.events import (
@@ -178,6 +178,8 @@ class Round(BaseRound):
             case SendRefused() if self.phase is not Phase.EXCHANGING:
                 return self._refused(event)
             case SendRefused() | SendFailed():
+                if isinstance(event, SendRefused):
+                    self.note_refusal(event)
                 return self.compare(event) if event.key == self.key else []
             case TimerFired(name) if name == self.start_timer:
                 return self._start_did_not_come() if self.listening else []
@@ -642,11 +644,20 @@ class Round(BaseRound):
             for word in self._inbox.updates:
                 if word.update.key.number == number and word.update.key.beats(self.key):
                     self._series.propose(Opening.told_by(word))
+        self.note_refusal(event)
         if not is_left and _takes_no_part(event):
             return [*self.gathering.receive(DeclineReceived(event.peer, event.key, event.reason)), told]
         if (current := event.current) is None or not self._is_past_it(event, current):
             return [told]
         return [*self.ahead.refused(event.peer, current), told]
+
+    def note_refusal(self, event: SendRefused) -> None:
+        """Note that a peer does not use this node's update, also if it says so only after the average."""
+        if event.key != self.key or not _leaves_out(event):
+            return
+        self.gathering.refused[event.peer] = event.reason
+        if self.gathering.closed is not None and not self.is_recorded:
+            self.record.alone = self.gathering.alone()
 
     def _is_past_it(self, event: SendRefused, current: int) -> bool:
         """Whether a peer answered this node's start of a round that it is past the round, or past its average.
@@ -706,6 +717,7 @@ class Round(BaseRound):
         record.outcome = closing_words(gathering, len(self.choice.members) if self.choice else 0)
         record.chosen = None if self.chosen is None else tuple(sorted(self.chosen))
         record.missing = tuple(gathering.missing)
+        record.alone = gathering.alone()
         for peer in gathering.missing:
             self._peers.paces.missed(peer)
         for peer in (*gathering.updates, *gathering.declined):
@@ -865,6 +877,7 @@ class Round(BaseRound):
                 "adopted the model of {peer}: most nodes began this round with another model than this one",
                 winner.peer,
             )
+        self.record.alone = {}
         contributors = min(winner.contributors, len(self._peers.here) + 1)
         held.adopt(winner.params, self.key.number, contributors, exchange.accuracy)
         self.record.exchanged_with = winner.peer
@@ -906,7 +919,11 @@ class Round(BaseRound):
             before, after = f"{record.pre_accuracy:.4f}", f"{accuracy:.4f}"
             result = joined([result, text("accuracy here {accuracy} before, {later} after", before, after)])
         told = self._judge()
-        shown = {name: value for name, value in record.view().items() if name not in ("contributions", "weighed")}
+        shown = {
+            name: value
+            for name, value in record.view().items()
+            if name not in ("contributions", "weighed", "alone")
+        }
         return [*cancelled, self._save(), self._tell("round_closed", result, **shown), *told]
 
     def leave(self, successor: RoundKey | None = None) -> list[Effect]:
@@ -966,6 +983,13 @@ class Round(BaseRound):
 def kept_update(event: UpdateReceived | UpdateOffered) -> KeptUpdate:
     """The update in the form that is saved before it is confirmed to the peer."""
     return KeptUpdate(event.update, event.digest if isinstance(event, UpdateOffered) else None)
+
+
+def _leaves_out(event: SendRefused) -> bool:
+    """Whether the peer will not have this node's update in its average."""
+    if event.path == ModelParams.path and event.error in (StaleRound.code, ContributionRefused.code):
+        return True
+    return event.path != Accuracy.path and _takes_no_part(event)
 
 
 def _takes_no_part(event: SendRefused) -> bool:

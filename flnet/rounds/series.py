@@ -10,11 +10,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from flnet.errors import JobBusy
 from flnet.params.params import PeerId
 from flnet.protocol.effects import CancelTimer, Effect, SetTimer
 from flnet.protocol.events import (
     DeclineReceived,
     Planned,
+    RoundTriggered,
     TrainingAsked,
     UpdateOffered,
     UpdateReceived,
@@ -26,7 +28,7 @@ from flnet.rounds.model import Start
 from flnet.rounds.peers import Peers
 from flnet.rounds.preemption import Preemption
 from flnet.rounds.settings import JobSettings, Tell
-from flnet.rounds.stopping import ALONE, Stopping
+from flnet.rounds.stopping import ALONE, Goal, Stopping
 from flnet.text import text
 
 Word = UpdateReceived | UpdateOffered | DeclineReceived  # what a peer says in a round
@@ -194,6 +196,7 @@ class Series:
 
     Attributes:
         left: number of requested rounds that are not started yet.
+        asked: rounds that a person requested while the data were being loaded; they begin when the data are there.
         pending: a round that opens as soon as the step in progress allows it.
         paused: whether a person paused the job on this node.
         unwilling: why this node takes no part in rounds of others now, by its schedule; empty if it does.
@@ -207,6 +210,7 @@ class Series:
     def __init__(self, settings: JobSettings, peers: Peers, tell: Tell) -> None:
         self._settings, self._peers, self._tell = settings, peers, tell
         self.left = 0
+        self.asked: RoundTriggered | None = None
         self.pending: Opening | None = None
         self._newest: Opening | None = None  # of a larger number than the pending one
         self.paused = False
@@ -224,7 +228,7 @@ class Series:
     @property
     def is_under_way(self) -> bool:
         """Whether requested rounds are still to be started."""
-        return self.left > 0 or self.stopping.series is not None
+        return self.left > 0 or self.asked is not None or self.stopping.series is not None
 
     @property
     def is_next(self) -> bool:
@@ -235,6 +239,11 @@ class Series:
     def is_due(self) -> bool:
         """Whether it is this node's turn to start the next round of a series with a goal."""
         return self.stopping.due and not (self.is_held_up or self.unwilling or self.stopping.asks_too_much)
+
+    @property
+    def can_begin(self) -> bool:
+        """Whether the rounds that were requested while the data were being loaded begin now."""
+        return self.asked is not None and not self.is_held_up
 
     # --- what opens next
 
@@ -298,6 +307,38 @@ class Series:
         """Note requested rounds, besides the one that opens now."""
         self.left = rounds
 
+    def put_off(self, event: RoundTriggered) -> list[Effect]:
+        """Keep requested rounds until the data are loaded.
+
+        Raises:
+            InvalidMessage, JobBusy: the goal is none, or other rounds wait already.
+        """
+        trainer = self._settings.trainer
+        if event.until is not None:
+            Goal.parse(event.until)
+        if self.asked is not None:
+            raise JobBusy(
+                text("rounds of {trainer} were requested already; they begin when its data are loaded", trainer)
+            )
+        self.asked = event
+        return [
+            self._tell(
+                "put_off", text("the requested rounds of {trainer} begin when its data are loaded", trainer)
+            )
+        ]
+
+    def take_asked(self) -> RoundTriggered | None:
+        """Take the rounds that were requested while the data were being loaded."""
+        asked, self.asked = self.asked, None
+        return asked
+
+    def drop_asked(self, reason: str) -> list[Effect]:
+        """Drop the rounds that were requested while the data were being loaded; people read why."""
+        if self.take_asked() is None:
+            return []
+        words = text("the rounds requested while the data were being loaded do not begin: {reason}", reason)
+        return [self._tell("series_stopped", words)]
+
     def count_down(self) -> None:
         """Count one requested round as started."""
         self.left = max(0, self.left - 1)
@@ -306,7 +347,8 @@ class Series:
 
     def stop(self) -> list[Effect]:
         """Cancel the requested rounds, and a series that a waiting round belongs to; an open one is the last."""
-        left = self.left + self._withdraw()
+        asked = self.take_asked()
+        left = self.left + self._withdraw() + (asked.rounds if asked else 0)
         self.left = 0
         waiting = (self.pending, self._newest)
         self.pending, self._newest = (one and replace(one, series=None) for one in waiting)
@@ -328,8 +370,9 @@ class Series:
             return []
         self.paused = True
         self.left += self._withdraw()
+        dropped = self.drop_asked(PAUSED)
         words = text("{trainer} takes no part in rounds here until a person resumes it", self._settings.trainer)
-        return [self._tell("paused", words)]
+        return [*dropped, self._tell("paused", words)]
 
     def resume(self) -> list[Effect]:
         """Resume; a series that was paused continues."""
@@ -393,7 +436,8 @@ class Series:
         Args:
             number: of the round that the job is in.
         """
-        return {"rounds_left": self.left, "goal": self.stopping.view(number), "paused": self.paused}
+        left = self.left + (self.asked.rounds if self.asked else 0)
+        return {"rounds_left": left, "goal": self.stopping.view(number), "paused": self.paused}
 
     def kept(self) -> Mapping[str, Any]:
         """The state that is saved for a restart, as plain JSON data."""
@@ -402,15 +446,18 @@ class Series:
         left = self.left + waits
         return {
             "rounds_left": left,
-            "peers": sorted(self._peers.here | self.waits_for) if left or self.stopping.series else [],
+            "peers": sorted(self._peers.here | self.waits_for) if left or self.is_under_way else [],
             "pursuit": self.stopping.kept(),
             "paused": self.paused,
             "plan": [self.plan.when, self.plan.since],
+            **({} if self.asked is None else {"asked": _kept_request(self.asked)}),
         }
 
-    def restore(self, left: int, stopping: Stopping, paused: bool, plan: OwnSchedule) -> None:
+    def restore(
+        self, left: int, stopping: Stopping, paused: bool, plan: OwnSchedule, asked: RoundTriggered | None
+    ) -> None:
         """Restore the state that an earlier run saved."""
-        self.left, self.stopping, self.paused, self.plan = left, stopping, paused, plan
+        self.left, self.stopping, self.paused, self.plan, self.asked = left, stopping, paused, plan, asked
 
     def restart_round(self) -> None:
         """Count a requested round again, because it has to be restarted later."""
@@ -434,3 +481,20 @@ class Series:
             return 0
         self.pending, self._newest = self._newest, None
         return 1
+
+
+def _kept_request(asked: RoundTriggered) -> Mapping[str, Any]:
+    hyper = asked.hyper.fields() if asked.hyper else None
+    return {"rounds": asked.rounds, "hyper": hyper, "until": asked.until, "new_numbering": asked.new_numbering}
+
+
+def read_request(kept: Mapping[str, Any] | None) -> RoundTriggered | None:
+    """The requested rounds that an earlier run kept, until the data were loaded; None if there are none.
+
+    Raises:
+        AttributeError, KeyError, TypeError, ValueError: it is none.
+    """
+    if not kept:
+        return None
+    hyper = HyperParams.model_validate(kept["hyper"]) if kept["hyper"] else None
+    return RoundTriggered(int(kept["rounds"]), hyper, kept["until"], new_numbering=bool(kept["new_numbering"]))

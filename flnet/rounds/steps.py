@@ -109,7 +109,7 @@ def _row(phase: Phase, stays: Collection[type], leads: Mapping[type, Set[Phase]]
 LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
     P.LOADING: _row(
         P.LOADING,
-        (TrainingAsked, DeclineReceived, Restored),
+        (TrainingAsked, DeclineReceived, Restored, RoundTriggered),
         {
             Prepared: _JOINS | {P.AVERAGING, P.MEASURING},  # the last two: where an earlier run stopped
             PrepareFailed: {P.NO_DATA},
@@ -227,7 +227,9 @@ _FOUND = frozenset({P.AVERAGING, P.TRAINING})  # all that could be fetched is he
 
 # The same of jobs without common rounds (`flnet.rounds.asynchronous_job`).
 ASYNCHRONOUS: Mapping[Phase, Mapping[type, Set[Phase]]] = {
-    P.LOADING: _row(P.LOADING, (Restored,), {Prepared: _WAKES | {P.IDLE}, PrepareFailed: {P.NO_DATA}}),
+    P.LOADING: _row(
+        P.LOADING, (Restored, RoundTriggered), {Prepared: _WAKES | {P.IDLE}, PrepareFailed: {P.NO_DATA}}
+    ),
     P.NO_DATA: _row(
         P.NO_DATA,
         (PrepareFailed,),

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from flnet.protocol.messages import HexDigest, HyperParams, Unit
+from flnet.protocol.messages import Agreement, HexDigest, HyperParams, Unit
 from flnet.rounds.steps import Phase
 from flnet.text import Words, one_line
 
@@ -20,7 +20,7 @@ MAX_WORDS = 500  # characters of a text that a peer claims
 MAX_ENTRIES = 256  # of a list or mapping that it claims
 MAX_DEPTH = 4  # of lists and mappings within each other
 MAX_NUMBER = 10**15
-_NOT_FOR_PEERS = frozenset({"finds", "inputs", "note", "counts", "checksum", "parts", "counts_little"})
+_NOT_FOR_PEERS = frozenset({"finds", "inputs", "note", "counts", "checksum", "parts", "counts_little", "differs"})
 
 Figures = dict[str, float]
 RuleView = Annotated[str, Field(description="aggregation rule, in the notation of FLNET_AGGREGATION")]
@@ -124,6 +124,13 @@ class LittleView(View):
     reason: Words = Field(description="why its newest update was left out; empty if it counted")
 
 
+class DiffersView(View):
+    """A node with which this one cannot train."""
+
+    peer: str
+    words: Words = Field(description="what differs, from the side of this node")
+
+
 class JobView(View):
     """The job of one trainer on this node. Accuracies are measured on its own test split, in [0, 1]."""
 
@@ -174,6 +181,13 @@ class JobView(View):
     rule_needs: int = Field(
         default=1,
         description="updates that the aggregation rule needs; of fewer the coordinate-wise median is taken",
+    )
+    agreement: Agreement | None = Field(
+        default=None,
+        description="what must be equal on all nodes that train together; null before data are loaded",
+    )
+    differs: list[DiffersView] = Field(
+        default=[], description="reachable nodes with which this one cannot train; not in GET /info"
     )
     counts_little: list[LittleView] = Field(
         default=[], description="nodes whose updates have a low weight; not in GET /info"
@@ -238,6 +252,8 @@ class JobView(View):
         `model_fields_set`. Texts are cut to one line of MAX_WORDS characters, lists to MAX_ENTRIES entries.
         """
         stated = _bounded(claim)
+        if type(stated) is dict and type(claim) is dict:
+            stated |= {name: claim[name] for name in ("agreement",) if name in claim}  # it has bounds of its own
         known = {name: stated[name] for name in cls.model_fields if name in stated} if type(stated) is dict else {}
         try:
             job = cls._read(known)

@@ -54,6 +54,36 @@ def test_the_end_of_a_series_is_waited_for_and_told(ask: Run, fake_node: FakeNod
     assert f"{state.replace('_', ' ')}: accuracy>=0.9: as it is" in shown.stderr
 
 
+def test_a_round_alone_warns_and_ends_with_code_4_with_the_reason_from_this_nodes_side(
+    ask: Run, fake_node: FakeNode
+) -> None:
+    differing = {"peer": "n1", "words": "columns missing here: c10"}
+    fake_node.views = [job(current_round=0, differs=[differing])]
+    alone = {"n1": "the nodes do not agree on columns", "n2": "no answer in time"}
+    fake_node.records = [record(0, "d0") | {"alone": alone}]
+    shown = ask("train", "MNIST", "--wait", "--json")
+    assert shown.exit_code == 4
+    assert [result["number"] for result in json.loads(shown.stdout)] == [0]
+    assert "warning: n1 cannot train with this node: columns missing here: c10" in shown.stderr
+    assert "in round 0 this node was alone: n1: columns missing here: c10; n2: no answer in time" in shown.stderr
+    fake_node.records = [record(0, "d0")]
+    assert ask("train", "MNIST", "--wait").exit_code == 0
+
+
+def test_rounds_asked_for_while_data_are_loading_are_said_to_begin_later(ask: Run, fake_node: FakeNode) -> None:
+    fake_node.views = [job(phase="LOADING", rounds_left=2)]
+    shown = ask("train", "MNIST", "--rounds", "2")
+    assert shown.output == "MNIST is loading its data; the requested rounds begin when they are there\n"
+    assert "2 requested rounds will begin when they are there" in " ".join(ask("status").output.split())
+
+
+def test_the_wait_goes_on_while_data_are_loading(ask: Run, fake_node: FakeNode) -> None:
+    loading = job(phase="LOADING", rounds_left=1)
+    fake_node.views = [*[loading] * 3, job(phase="TRAINING", current_round=0), job(current_round=0)]
+    fake_node.records = [record(0, "d0")]
+    assert ask("train", "MNIST", "--wait").exit_code == 0
+
+
 HYPER = {"e": 2, "u": 0.05, "b": 16}
 
 

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import numpy as np
+import orjson
 
 from flnet.node.build import assemble
 from flnet.node.runtime import NodeRuntime
@@ -144,6 +145,8 @@ def node_receiver(node: NodeRuntime, wire: str) -> SignedReceiver:
     async def receive(path: str, body: bytes, content_type: str, caller: str, headers: Mapping[str, str]) -> Reply:
         if wire == "json" and content_type == BINARY_TYPE:
             return Reply(415, b'{"error": "unsupported_media_type", "message": "this node takes JSON only"}')
+        if path == "/info":
+            return Reply(200, orjson.dumps(node.info()), "application/json")
         if path.startswith(PARAMS) and not body:
             forms = forms_of(headers.get(FORMS_HEADER))
             return Reply(200, bytes(await node.held(path.removeprefix(PARAMS), (), forms)), BINARY_TYPE)

@@ -227,7 +227,7 @@ async def test_a_paused_node_is_not_waited_for_and_takes_part_again_when_resumed
 async def test_peers_are_not_told_of_single_classes_of_the_own_data_nor_what_is_thought_of_them() -> None:
     async with mesh_of(1.0) as mesh:
         node = mesh.nodes["a"]
-        own_people_only = {"counts", "checksum", "inputs", "note", "parts", "counts_little", "finds"}
+        own_people_only = {"counts", "checksum", "inputs", "note", "parts", "counts_little", "finds", "differs"}
         assert node.job(MNIST_3_7).as_json().keys() >= own_people_only
         (told,) = node.info()["jobsInfo"]
         assert not told.keys() & own_people_only

@@ -93,13 +93,15 @@ def _a_series_goes_on() -> list[Event]:
     return [restored_of(bench.saved), prepared(), Resumed(), PeerSeen(PeerId("a"))]
 
 
-# What a job hears after a restart, so that every step out of LOADING that only a restart takes is seen.
+# What a job hears after a restart, so that every step out of LOADING that only a restart takes is seen; and rounds that
+# a person requests while the data are being loaded.
 RESTARTS = [
     _goes_on(),
     _goes_on("trained"),
     _goes_on("trained", "came"),
     _goes_on("trained", "came", "averaged"),
     _a_series_goes_on(),
+    [RoundTriggered(), prepared()],
 ]
 
 

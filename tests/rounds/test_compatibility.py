@@ -6,16 +6,25 @@ from typing import Any
 
 import pytest
 
+from flnet.aggregation.base import MERGING
+from flnet.compute.checks import _as_agreement
 from flnet.errors import ParamsRefused
-from flnet.params.params import PeerId
+from flnet.params.params import Digest, PeerId
 from flnet.protocol.effects import Average
-from flnet.protocol.events import ClaimReceived, SendRefused, TrainingAsked, UpdateReceived
+from flnet.protocol.events import (
+    ClaimReceived,
+    RoundTriggered,
+    SendRefused,
+    TimerFired,
+    TrainingAsked,
+    UpdateReceived,
+)
 from flnet.protocol.messages import ModelParams, StartTraining
-from flnet.rounds.compatibility import differences
+from flnet.rounds.compatibility import differences, obstacles
 from flnet.rounds.settings import TRAINING, Rules
 from flnet.rounds.steps import Phase
 from tests.helpers import frozen, key
-from tests.rounds.helpers import Bench, asked, came, claim, prepared
+from tests.rounds.helpers import Bench, asked, came, claim, declined, prepared
 
 HERE = {"classes": "cat, dog", "size": "32"}
 THERE = {"classes": "cat, fox", "size": "32"}
@@ -142,3 +151,90 @@ def test_local_training_is_compared_and_plain_where_nothing_is_said() -> None:
     job.job.settings.rules = Rules(averaging={TRAINING: "proximal:0.1"})
     with pytest.raises(ParamsRefused, match=r"local training: here proximal:0.1; there plain"):
         job.hear(start({}))
+
+
+def obstacles_of(here: dict[str, str], there: dict[str, str], digests: tuple[str, str] = ("a", "a")) -> str:
+    job = Bench(agreement=here).job
+    return obstacles(job.settings, there, *map(Digest, digests))
+
+
+def test_what_keeps_two_nodes_apart_is_told_from_the_side_of_each() -> None:
+    ten = {"columns": "a, b, c10"}
+    nine = {"columns": "a, b"}
+    assert obstacles_of(nine, ten) == "columns missing here: c10"
+    assert obstacles_of(ten, nine) == "columns missing there: c10"
+    assert obstacles_of({"classes": "cat, dog"}, {"classes": "cat, fox"}) == (
+        "classes missing here: fox; classes missing there: dog"
+    )
+    assert obstacles_of({"classes": "a, b"}, {"classes": "b, a"}) == "classes: the same 2 in another order"
+    assert obstacles_of(ten, {**ten, MERGING: "median"}) == "aggregation rule: here agg1; there median"
+
+
+def test_of_lists_too_long_to_be_stated_the_first_difference_is_told() -> None:
+    names = [f"c{number:03}" for number in range(900)]
+    whole, less = (_as_agreement({"columns": ", ".join(some)}, "T") for some in (names, names[:9] + names[10:]))
+    assert obstacles_of(less, whole) == "columns differ from entry 10 on: here c010; there c009"
+    shuffled = _as_agreement({"columns": ", ".join([*names[:-2], names[-1], names[-2]])}, "T")
+    assert "columns differ from entry" in obstacles_of(whole, shuffled)  # somewhere beyond what is stated
+    number = whole["columns"].count(", ") + 2
+    longer = obstacles_of(whole, {"columns": whole["columns"] + ", "})  # an entry that no list of a node has
+    assert longer == f"columns differ from entry {number} on: here nothing; there nothing"
+
+
+def test_shapes_count_where_all_that_is_stated_is_alike_and_who_states_nothing_is_believed() -> None:
+    shapes = "the parameters of the two models have other names, shapes or types"
+    assert obstacles_of(HERE, HERE, ("a", "b")) == shapes
+    assert obstacles_of(HERE, HERE) == ""
+    assert obstacles_of(HERE, {}, ("a", "b")) == ""
+    assert obstacles_of({}, THERE, ("a", "b")) == ""
+
+
+# A round that nobody else has the average of.
+
+
+def test_a_round_alone_names_the_peers_that_refused_it_or_were_silent() -> None:
+    job = Bench()
+    job.hear(RoundTriggered())
+    refused = SendRefused(PeerId("a"), StartTraining.path, key(0, "b"), 422, "params_refused", "other columns")
+    job.hear(refused)
+    job.train()
+    job.hear(TimerFired(job.round.gathering.timer))
+    job.average()
+    assert job.round.record.alone == {"a": "other columns", "c": "no answer in time"}
+
+
+def test_nobody_is_alone_whose_peer_sits_out_or_that_has_none() -> None:
+    for bench, by in ((Bench(), "ac"), (Bench(peers=[]), "")):
+        bench.hear(RoundTriggered())
+        bench.train()
+        for name in by:
+            bench.hear(declined(name, 0, "b"))
+        bench.average()
+        assert bench.round.record.alone == {}
+
+
+def update_refused(peer: str, error: str, status: int = 422) -> SendRefused:
+    return SendRefused(PeerId(peer), ModelParams.path, key(0, "b"), status, error, f"{error} of {peer}")
+
+
+def test_a_node_whose_update_all_others_refuse_is_alone_although_it_averages_theirs() -> None:
+    job = Bench()
+    job.hear(RoundTriggered())
+    job.hear(came("a", 0, "b"))
+    job.train()
+    job.hear(update_refused("a", "contribution_refused"))
+    job.hear(came("c", 0, "b"))
+    assert job.round.record.alone == {}
+    job.hear(update_refused("c", "stale_round", 409))  # says so while the average is computed
+    assert job.round.record.alone == {"a": "contribution_refused of a", "c": "stale_round of c"}
+
+
+def test_nobody_is_alone_whose_update_one_peer_uses_or_that_takes_the_model_of_a_peer() -> None:
+    job = Bench().through_average()
+    job.hear(update_refused("a", "stale_round", 409))
+    assert job.round.record.alone == {}
+    job.hear(update_refused("c", "stale_round", 409))
+    assert list(job.round.record.alone) == ["a", "c"]
+    job.hear(ClaimReceived(claim("a", accuracy=0.95)))
+    job.measure(0.9)
+    assert (job.round.record.exchanged_with, job.round.record.alone) == ("a", {})

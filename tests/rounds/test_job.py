@@ -47,7 +47,6 @@ from tests.rounds.helpers import Bench, asked, came, claim, declined, prepared, 
     [
         (came("a"), NotReady),
         (ClaimReceived(claim("a")), NotComparable),
-        (RoundTriggered(), JobBusy),
         (HyperParamsEdited({"e": 3}), NotReady),
     ],
 )

@@ -124,6 +124,10 @@ class RoundView(View):
     contributions: list[dict[str, str | int | None]] = Field(
         default=[], description="signed statements of the updates (docs/audit.md)"
     )
+    alone: dict[str, str] = Field(
+        default={},
+        description="why nobody else has the average, by peer that was expected; empty if others have it",
+    )
     weighed: WeighedView = Field(default={})
 
 

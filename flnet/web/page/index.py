@@ -18,6 +18,7 @@ from flnet.node.event_log import FeedItem
 from flnet.node.interface import EditHyperParams, Node, Order, Points
 from flnet.params.params import TrainerId
 from flnet.protocol.messages import Trigger
+from flnet.rounds.steps import Phase
 from flnet.rounds.view import JobView
 from flnet.settings import Settings
 from flnet.text import text
@@ -169,6 +170,11 @@ async def _trigger(node: Node, fields: Mapping[str, str], t: Translate) -> str:
         asked["newNumbering"] = True
     reply = await node.receive(Trigger.path, orjson.dumps(asked), JSON, caller_ip())
     answer: Mapping[str, Any] = orjson.loads(reply.body)
+    if node.job(TrainerId(trainer)).phase is Phase.LOADING:
+        return t(
+            "The data of {trainer} are being loaded. The requested rounds begin when they are there.",
+            trainer=trainer,
+        )
     return t("Round {round} of {trainer} has been started.", round=answer.get("round"), trainer=trainer)
 
 

@@ -16,7 +16,7 @@ from flnet.errors import InvalidMessage
 from flnet.node.interface import PeerInfo, Points, View
 from flnet.rounds.steps import Phase
 from flnet.rounds.stopping import Condition, Falling, Goal, NoGain, Reach, Within
-from flnet.rounds.view import DataView, Figures, GoalView, JobView, MetricsView, PeerVersionView
+from flnet.rounds.view import DataView, DiffersView, Figures, GoalView, JobView, MetricsView, PeerVersionView
 from flnet.text import text
 from flnet.web.charts import (
     AFTER,
@@ -107,6 +107,7 @@ class Card:
         weights: how much each update counted; None where that is not known.
         rule: the aggregation rule in words.
         rules: a sentence for each peer that merges by another rule.
+        alone: peers that do not have the average of the last round, and why, where nobody but this node has it.
         leave_one_out: how much each peer contributes; None where not measured, or the reader is not the operator.
         data: where the data is from and how much it is.
         classes: for each split its name and the rows of each class.
@@ -130,6 +131,7 @@ class Card:
     weights: WeightsView | None
     rule: str
     rules: tuple[str, ...]
+    alone: tuple[tuple[str, str], ...]
     leave_one_out: LeaveOneOutTable | None
     data: str
     classes: tuple[tuple[str, str], ...]
@@ -191,6 +193,7 @@ def card_of(
         weights=weights_view(node, job.label, history, job.counts_little, t),
         rule=rule_words(job.merging_rule, t),
         rules=tuple(other_rules(job, others, t)),
+        alone=alone_in(last, job.differs),
         leave_one_out=leave_one_out,
         data=data_words(job.data, t),
         classes=classes_words(job.data.classes, job.counts, t),
@@ -207,8 +210,9 @@ def _earlier_outcome(record: View, current: int) -> str:
 
 def other_rules(job: JobView, others: Sequence[PeerJob], t: Translate) -> Iterator[str]:
     """Which peers merge by another rule than this node; of those that say by which, at most RULES_SHOWN."""
-    here = job.merging_rule
-    differing = [other for other in others if here and other.job.merging_rule not in ("", here)]
+    here, told = job.merging_rule, {differing.peer for differing in job.differs}
+    unlike = [other for other in others if here and other.job.merging_rule not in ("", here)]
+    differing = [other for other in unlike if other.node not in told]
     for other in differing[:RULES_SHOWN]:
         rule = other.job.merging_rule
         yield t(
@@ -217,6 +221,18 @@ def other_rules(job: JobView, others: Sequence[PeerJob], t: Translate) -> Iterat
             there=rule_words(rule, t),
             here=rule_words(here, t),
         )
+
+
+def alone_in(record: View, differs: Sequence[DiffersView]) -> tuple[tuple[str, str], ...]:
+    """The peers that do not have the average of a round that this node made alone, each with the reason.
+
+    What differs is told from this node's side, if it is known; else in the words of the peer.
+    """
+    known = {differing.peer: differing.words for differing in differs}
+    reasons: Mapping[str, str] = record.get("alone") or {}
+    return tuple((one_line(peer, 64), known.get(peer) or one_line(why, 500)) for peer, why in reasons.items())[
+        :NAMES_SHOWN
+    ]
 
 
 def exchange_words(job: JobView, others: Sequence[PeerJob], t: Translate) -> str:

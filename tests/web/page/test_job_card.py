@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flnet.rounds.stopping import Goal
-from flnet.rounds.view import DataView, GoalView, JobView, MetricsView, PeerVersionView
+from flnet.rounds.view import DataView, DiffersView, GoalView, JobView, MetricsView, PeerVersionView
 from flnet.text import text
 from flnet.web.charts import MAX_LINES
 from flnet.web.formatting import NONE
@@ -19,6 +19,7 @@ from flnet.web.page.job_card import (
     Card,
     PeerJob,
     VersionRow,
+    alone_in,
     card_of,
     classes_words,
     data_words,
@@ -52,6 +53,39 @@ def record(number: int, **fields: Any) -> dict[str, Any]:
 
 def card(*history: dict[str, Any], t: Translate = english, peer_rounds: Any = (), **fields: Any) -> Card:
     return card_of("me", job(**fields), [], history, dict(peer_rounds), t)
+
+
+def test_who_was_not_part_of_a_round_alone_is_told_from_this_nodes_side_if_that_is_known() -> None:
+    alone = {"b": "the nodes do not agree on columns: here x, y; there x", "c": "no answer in time"}
+    differs = [DiffersView(peer="b", words="columns missing here: y")]
+    assert alone_in(record(0, alone=alone), differs) == (
+        ("b", "columns missing here: y"),
+        ("c", "no answer in time"),
+    )
+    assert alone_in(record(0), differs) == alone_in({}, []) == ()
+
+
+async def test_a_card_says_in_red_who_cannot_train_with_this_node_and_that_it_was_alone(
+    client: Client, node: FakeNode
+) -> None:
+    before = [p for p in (await load(client)).all("p") if p.get("class") == "notice bad"]
+    shown = node.jobs["MNIST"]
+    words = text("{key} missing here: {names}", "columns", "c10")
+    shown.more = {"differs": [DiffersView(peer="b<i>", words=words)]}
+    shown.records = [record(0, alone={"b<i>": "the nodes do not agree", "c": "no answer in time"})]
+    page = await load(client)
+    red = [p for p in page.all("p") if p.get("class") == "notice bad"]
+    assert len(red) == len(before) + 2
+    assert "In the last round this node was alone: no other node has its average." in page.text
+    assert page.text.count("b<i>: columns missing here: c10") == 2
+    assert "no answer in time" in page.text
+    assert "columns que faltan aquí: c10" in (await load(client, accept_language="es")).text
+
+
+async def test_rounds_may_be_asked_for_while_data_are_loading(client: Client, node: FakeNode) -> None:
+    node.jobs["MNIST"].phase = "LOADING"
+    page = await load(client)
+    assert len(page.buttons()) == len(node.jobs)
 
 
 def test_a_card_shows_the_rounds_newest_first_and_what_the_last_one_took() -> None:

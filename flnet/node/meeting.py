@@ -1,0 +1,110 @@
+"""Checks, when nodes meet and before any training, whether they can train together.
+
+A node asks each reachable peer what it states of its jobs (GET /info), and compares that with its own. A difference
+is an event, and part of the job's view as long as it lasts. Nothing of it enters a round: there, each message is
+checked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flnet.node.core import NodeCore
+from flnet.node.interface import PeerInfo, View
+from flnet.node.peer_infos import PeerInfos
+from flnet.params.params import Digest, TrainerId
+from flnet.rounds.base import AnyJob
+from flnet.rounds.compatibility import obstacles
+from flnet.rounds.steps import Phase
+from flnet.rounds.view import DiffersView
+from flnet.text import text
+
+TICK_SECONDS = 1.0
+AGAIN_SECONDS = 5.0  # until a peer is asked again that did not answer, or was still loading its data
+KEPT_SECONDS = 60.0  # until a peer is asked again that has answered: its data and rules may have changed
+AT_ONCE = 8  # peers that are asked at the same time
+Tell = Callable[[str, str, str, Mapping[str, Any]], object]
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What a peer states of a job, as far as training together depends on it.
+
+    Attributes:
+        agreement: what must be equal on all nodes.
+        schema: digest of the shared parameters and the trainer's agreement.
+    """
+
+    agreement: Mapping[str, str]
+    schema: Digest | None
+
+
+class MeetingChecks:
+    """What reachable peers state of the jobs that this node has, too, and with whom it cannot train."""
+
+    def __init__(self, core: NodeCore, infos: PeerInfos, peers: Callable[[], Sequence[View]], tell: Tell) -> None:
+        """Args:
+        peers: the other nodes, as this one knows them.
+        tell: takes a kind, a sentence, a trainer and figures, for the feed.
+        """
+        self._core, self._infos, self._peers, self._tell = core, infos, peers, tell
+        self._stated: dict[str, Mapping[TrainerId, Stated]] = {}  # by peer
+        self._due: dict[str, float] = {}  # when a peer is asked next, by the clock of the event loop
+        self._differs: dict[TrainerId, dict[str, str]] = {}
+
+    async def run(self) -> None:
+        """Ask and compare for ever."""
+        while True:
+            await self.check()
+            await asyncio.sleep(TICK_SECONDS)
+
+    async def check(self) -> None:
+        """Ask the peers whose turn it is, and compare."""
+        now = asyncio.get_running_loop().time()
+        alive = {str(peer["id"]): peer for peer in self._peers() if peer["state"] == "alive"}
+        self._stated = {name: stated for name, stated in self._stated.items() if name in alive}
+        self._due = {name: self._due.get(name, now) for name in alive}
+        due = sorted((name for name in alive if self._due[name] <= now), key=self._due.__getitem__)
+        for info in await self._infos.ask([alive[name] for name in due[:AT_ONCE]]):
+            self._answered(info, now)
+        for trainer, job in self._core.jobs.items():
+            self._compare(trainer, job)
+
+    def differs(self, trainer: TrainerId) -> list[DiffersView]:
+        """The peers with which this node cannot train, by name, and why."""
+        found = self._differs.get(trainer, {})
+        return [DiffersView(peer=peer, words=words) for peer, words in sorted(found.items())]
+
+    def _answered(self, info: PeerInfo, now: float) -> None:
+        """Keep what a peer states; one that does not answer has stated what it said before."""
+        is_complete = info.error is None and all(job.phase is not Phase.LOADING for job in info.jobs)
+        self._due[info.id] = now + (KEPT_SECONDS if is_complete else AGAIN_SECONDS)
+        if info.error is None:
+            jobs = ((trainer, info.job(trainer)) for trainer in self._core.jobs)
+            # An earlier version states nothing here, and a node that is loading its data cannot yet.
+            self._stated[info.id] = {
+                trainer: Stated(job.agreement, Digest(job.schema_digest) if job.schema_digest else None)
+                for trainer, job in jobs
+                if job is not None and job.agreement is not None
+            }
+
+    def _compare(self, trainer: TrainerId, job: AnyJob) -> None:
+        known = {peer: stated[trainer] for peer, stated in self._stated.items() if trainer in stated}
+        found = {peer: words for peer, theirs in known.items() if (words := _obstacles(job, theirs))}
+        before, self._differs[trainer] = self._differs.get(trainer, {}), found
+        label = job.settings.declaration.label if job.settings.declaration else trainer
+        for peer, words in found.items():
+            if before.get(peer) != words:
+                told = text("{peer} and this node cannot train {label} together: {words}", peer, label, words)
+                self._tell("differs", told, trainer, {"peer": peer})
+        for peer in sorted((before.keys() - found.keys()) & known.keys()):
+            told = text("{peer} and this node can train {label} together now", peer, label)
+            self._tell("differs_no_longer", told, trainer, {"peer": peer})
+
+
+def _obstacles(job: AnyJob, theirs: Stated) -> str:
+    model = job.held.model
+    return obstacles(job.settings, theirs.agreement, model.schema.digest, theirs.schema) if model else ""
