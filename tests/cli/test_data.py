@@ -232,12 +232,24 @@ def test_examples_are_added_once(flnet: Flnet, table: Path, tmp_path: Path) -> N
     assert len(table.read_text().splitlines()) == 23
 
 
+CHECKS = """
+        for line, word in enumerate(self.path.read_text().splitlines()[1:], start=2):
+            if not word.isdigit():
+                raise DataMissing(f"{self.path}, line {line}: {word!r} is no number", "correct it")
+"""
+
+
 def test_what_cannot_be_read_changes_nothing(flnet: Flnet, table: Path, tmp_path: Path) -> None:
+    code = TABLE_TRAINER.replace("import DataInfo,", "import DataInfo, DataMissing,")
+    place = "settings.datasets_path / DATA_PLACE\n"
+    (tmp_path / "code/NUMBERS.py").write_text(code.replace(place, place + CHECKS))
     before = table.read_text()
     (tmp_path / "more.csv").write_text("x\nseven\n")
     refused = flnet("data", "add", "NUMBERS", str(tmp_path / "more.csv"))
     assert (refused.exit_code, table.read_text()) == (1, before)
-    assert "cannot use what came, and nothing was changed" in refused.stderr
+    assert (
+        "cannot use what came, and nothing was changed: more.csv, line 2: 'seven' is no number" in refused.stderr
+    )
 
 
 @pytest.fixture
