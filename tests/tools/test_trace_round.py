@@ -17,22 +17,37 @@ MOST = {"update": 68, "click": 66}
 WAYS = ("update", "click")
 
 
-@pytest.mark.slow
-def test_a_round_is_traced() -> None:
+RUNS = 3  # at most; on a busy machine files of other messages run in each round of a trace by chance
+
+
+def _traced() -> dict[str, list[str]]:
     told = subprocess.run(
         [sys.executable, "-m", "tests.tools.trace_round", "--json", "--rounds", "5"],
         cwd=ROOT,
-        env={**os.environ, "FLNET_MESH_NAME": MESH_NAME},
         capture_output=True,
         text=True,
         timeout=280,
         check=False,
+        env={**os.environ, "FLNET_MESH_NAME": MESH_NAME},
     )
     assert told.returncode == 0, told.stderr[-3000:]
-    ways = json.loads(told.stdout.splitlines()[-1])
+    ways: dict[str, list[str]] = json.loads(told.stdout.splitlines()[-1])
+    return ways
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_round_is_traced() -> None:
+    ways = _traced()
     for way in WAYS:
         files = ways[way]
         assert len(files) == len(set(files))
         assert [file for file in files if not (ROOT / file).is_file()] == []
         assert any(file.startswith("flnet/rounds/") for file in files)
-        assert len(files) <= MOST[way], files
+    for _ in range(RUNS - 1):
+        if all(len(ways[way]) <= MOST[way] for way in WAYS):
+            return
+        again = _traced()
+        ways = {way: [file for file in ways[way] if file in again[way]] for way in WAYS}
+    for way in WAYS:
+        assert len(ways[way]) <= MOST[way], ways[way]
