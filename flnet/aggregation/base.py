@@ -8,6 +8,10 @@ the node joined late, missed a round or an update, or adopted a model. The sign 
 model that the node made last. As long as its memory reaches back to that point, the node reports that its average is
 not the common one (`Merged.is_common`): nobody adopts it, and it adopts that of the others. After that it remembers
 the same as they do.
+
+A memory that never fades would stay different. A rule with such a memory shares it (`SharedMemory`): updates state its
+digest, and a node whose memory differs from that of most updates fetches theirs before it averages
+(`flnet.rounds.memory_agreement`).
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from flnet.errors import ParamsRefused
 from flnet.params.arithmetic import Rows, buffer_names, middle, weight_names, weighted_mean
 from flnet.params.params import Array, Digest, Params, PeerId, Schema
 from flnet.protocol.events import Weighed
@@ -115,6 +120,41 @@ class Running(Protocol):
         ...
 
 
+class SharedMemory(NamedTuple):
+    """What there is to know of a memory that must be equal on all nodes, so that a node can take that of others.
+
+    Attributes:
+        form: schema of the model -> the arrays that the memory holds.
+        is_sound: whether arrays of that form are a memory of this rule for a model of this schema.
+    """
+
+    form: Callable[[Schema], Schema]
+    is_sound: Callable[[Params, Schema], bool]
+
+    def checked(self, memory: Params, schema: Schema) -> Params:
+        """A memory that came from elsewhere, in the form in which this rule makes it.
+
+        Args:
+            schema: of the model.
+
+        Raises:
+            ParamsRefused: it is no memory of this rule.
+        """
+        conformed = self.form(schema).conform(memory)
+        if not self.is_sound(conformed, schema):
+            raise ParamsRefused(text("it is no memory of this aggregation rule"))
+        return conformed
+
+    def of(self, state: State, schema: Schema) -> Params | None:
+        """The memory in a state of any rule; None if there is none of this rule for a model of this schema."""
+        if state is None:
+            return None
+        try:
+            return self.checked(state, schema)
+        except ParamsRefused:
+            return None
+
+
 class AggregationRule(NamedTuple):
     """A rule that computes one model from the updates of a round.
 
@@ -130,6 +170,7 @@ class AggregationRule(NamedTuple):
             leave it while nodes run.
         least: updates below which it takes their coordinate-wise median, because it would bear no hostile one.
         ignores_lateness: whether a late update counts as much as the others, because the rule has no weights.
+        shared_memory: of a rule whose memory must be equal on all nodes; None for all others.
     """
 
     name: str
@@ -139,6 +180,7 @@ class AggregationRule(NamedTuple):
     changes_training: bool = False
     least: int = 1
     ignores_lateness: bool = False
+    shared_memory: SharedMemory | None = None
 
     @property
     def adds_as_they_come(self) -> bool:
@@ -298,7 +340,7 @@ def remembers(state: State, rule: str, start: RoundStart) -> bool:
     notes = state.get(_NOTES)
     if notes is None or notes.shape != (3,) or notes.dtype.kind != "i":
         return False
-    return {_RULE, _MADE} <= state.keys() and text_of(state[_RULE]) == f"{rule} {_shape(start.schema)}"
+    return {_RULE, _MADE} <= state.keys() and text_of(state[_RULE]) == f"{rule} {shape_of(start.schema)}"
 
 
 def made_it(state: Params, start: RoundStart) -> bool:
@@ -315,7 +357,7 @@ def noted(past: Past, rule: str, start: RoundStart, made: Digest) -> dict[str, A
     notes = [past.merges + 1, start.number, max(0, past.apart - 1)]
     return {
         _NOTES: np.array(notes, np.int64),
-        _RULE: array_of(f"{rule} {_shape(start.schema)}"),
+        _RULE: array_of(f"{rule} {shape_of(start.schema)}"),
         _MADE: array_of(made),
     }
 
@@ -341,7 +383,8 @@ def flat(params: Params, schema: Schema, names: Sequence[str] | None = None) -> 
     return np.concatenate(vectors, dtype=flat_type(schema)) if vectors else np.zeros(0, flat_type(schema))
 
 
-def _shape(schema: Schema) -> str:
+def shape_of(schema: Schema) -> str:
+    """A digest of the arrays of a model, and of what they are to a rule."""
     fields = [
         f"{name}|{spec.shape}|{spec.dtype}|{spec.merge}{'|buffer' * spec.is_buffer}"
         for name, spec in sorted(schema.specs.items())

@@ -4,10 +4,9 @@ Hsu, Qi, Brown, "Measuring the Effects of Non-Identical Data Distribution for Fe
 (2019), section 4, for momentum; Reddi et al., "Adaptive Federated Optimization" (2021), Algorithm 2, for Adam and
 Yogi. There is no server: every node takes the same step from the same mean, and remembers the same moments.
 
-Moments reach back without an end, so a node that joined, or missed an update, would never again have those of the
-others. Therefore all nodes reset their moments in every fiftieth round. Until then such a node takes its own steps, states
-that they are not the common ones, and adopts the others' model round by round. A node that adopts a model keeps its
-moments, because they describe earlier changes; a node that missed rounds resets them.
+Moments reach back without an end: a node that joined, or missed an update, would never again have those of the others.
+So nodes share them (`flnet.aggregation.base.SharedMemory`): before such a node averages, it takes the moments with which
+most others merge. A node that adopts a model, or missed rounds, keeps its moments, because they describe earlier changes.
 """
 
 from __future__ import annotations
@@ -22,24 +21,24 @@ from numpy.typing import NDArray
 from flnet.aggregation.base import (
     AggregationRule,
     Merged,
-    Past,
     RoundStart,
+    SharedMemory,
     State,
+    array_of,
     by_examples,
     counting,
     flat_type,
-    noted,
-    past_of,
+    shape_of,
+    text_of,
 )
 from flnet.params.arithmetic import BLOCK, weight_names, weighted_mean
-from flnet.params.params import Array, Params
+from flnet.params.params import Array, Params, ParamSpec, Schema
 from flnet.protocol.events import Weighed
 from flnet.protocol.updates import Update
 
 Block = NDArray[np.float64]
 Step = Callable[[Block, Block, Block], Block]  # (change, first moment, second; both written into) -> what is added
-PERIOD = 50  # rounds after which all nodes reset their moments
-_FIRST, _SECOND = "first moment", "second moment"
+_FIRST, _SECOND, _RULE = "first moment", "second moment", "rule"
 
 
 def fed_avg_m(rate: float = 1.0, momentum: float = 0.9) -> AggregationRule:
@@ -97,29 +96,55 @@ def _check(above_0: float, *below_1: float) -> None:
 
 def _optimised(name: str, step: Step, second: float) -> AggregationRule:
     """The aggregation rule with this step; `second` is the initial second moment."""
+    shared = _shared(name, has_second=second > 0)
 
     def merge(state: State, start: RoundStart, updates: Sequence[Update]) -> Merged:
-        past = past_of(state, name, start, PERIOD)
-        if past.merges and start.number // PERIOD != past.number // PERIOD:
-            past = Past()
         counted = counting(updates)
         shares = by_examples(counted)
         mean = weighted_mean([(update.params, shares[update.peer]) for update in counted], start.schema.merge)
-        moments = _moments(state if past.merges else None, start, second)
+        moments = _moments(shared, state, start.schema, second)
         params = mean.merged_with(_stepped(step, start, mean, moments))
-        kept = Params(noted(past, name, start, params.digest) | dict(zip((_FIRST, _SECOND), moments, strict=True)))
+        arrays = {_RULE: _tag(name, start.schema), _FIRST: moments[0], _SECOND: moments[1]}
+        kept = shared.form(start.schema).conform(Params(arrays))
         weighed = {update.peer: Weighed(shares.get(update.peer, 0.0)) for update in updates}
-        return Merged(params, kept, weighed, not past.apart)
+        return Merged(params, kept, weighed)
 
-    return AggregationRule(name, merge, needs_base=True)
+    return AggregationRule(name, merge, needs_base=True, shared_memory=shared)
 
 
-def _moments(state: State, start: RoundStart, second: float) -> tuple[Array, Array]:
+def _shared(name: str, *, has_second: bool) -> SharedMemory:
+    """The moments as vectors of all weights, and the rule and the arrays that they belong to."""
+
+    def form(schema: Schema) -> Schema:
+        size, kind = _size(schema), flat_type(schema).name
+        return Schema(
+            {
+                _RULE: ParamSpec(_tag(name, schema).shape, "uint8", "max"),
+                _FIRST: ParamSpec((size,), kind),
+                _SECOND: ParamSpec((size if has_second else 0,), kind),
+            }
+        )
+
+    def is_sound(memory: Params, schema: Schema) -> bool:
+        return text_of(memory[_RULE]) == text_of(_tag(name, schema)) and memory[_SECOND].min(initial=0) >= 0
+
+    return SharedMemory(form, is_sound)
+
+
+def _tag(name: str, schema: Schema) -> Array:
+    return array_of(f"{name} {shape_of(schema)}")
+
+
+def _size(schema: Schema) -> int:
+    return sum(math.prod(schema.specs[name].shape) for name in weight_names(schema))
+
+
+def _moments(shared: SharedMemory, state: State, schema: Schema, second: float) -> tuple[Array, Array]:
     """Copies of the remembered moments, or initial ones; the second is empty if the step has none."""
-    if state is not None:
-        return state[_FIRST].copy(), state[_SECOND].copy()
-    size = sum(math.prod(start.schema.specs[name].shape) for name in weight_names(start.schema))
-    kind = flat_type(start.schema)
+    memory = shared.of(state, schema)
+    if memory is not None:
+        return memory[_FIRST].copy(), memory[_SECOND].copy()
+    size, kind = _size(schema), flat_type(schema)
     return np.zeros(size, kind), np.full(size if second else 0, second, kind)
 
 

@@ -77,7 +77,8 @@ def composed(filters: Sequence[Filter], rule: AggregationRule) -> AggregationRul
         return merged._replace(weighed=_together(weighed, merged.weighed, {update.peer for update in left}))
 
     name = ",".join([*(each.name for each in filters), rule.name])
-    return AggregationRule(name, merge, needs_base=True, changes_training=rule.changes_training)
+    changes, memory = rule.changes_training, rule.shared_memory
+    return AggregationRule(name, merge, needs_base=True, changes_training=changes, shared_memory=memory)
 
 
 def _together(

@@ -169,7 +169,7 @@ class ComputeTasks:
             except _ARITHMETIC as exc:
                 return AveragingFailed(effect.key, f"{type(exc).__name__}: {exc}")
             seconds = time.monotonic() - started
-            is_common = screening.is_common and merged.is_common
+            is_common = screening.is_common and merged.is_common and not effect.is_apart
             verdict = (
                 screening.refused(),
                 is_common,

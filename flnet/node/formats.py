@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import sys
 import threading
 from collections import OrderedDict
@@ -152,27 +153,35 @@ class BodyFormats:
             return blob
         return await self._once((params.digest, codec.encoding, ZSTD), compressed, blob)
 
-    def landing_limit(self, trainer: TrainerId) -> int:
-        """Bytes that fetched parameters of this trainer may have."""
-        return min(self._needs(trainer), self._max_body_bytes)
+    def landing_limit(self, trainer: TrainerId, form: Schema | None = None) -> int:
+        """Bytes that fetched parameters of this trainer may have.
 
-    def wanted(self, trainer: TrainerId, head: memoryview, total: int) -> bool:
-        """As `inspect`, for parameters of a trainer without a message."""
-        header, schema = read_head(head, total), self._schema(trainer)
+        Args:
+            form: of arrays that are no parameters of its model.
+        """
+        needed = self._needs(trainer) if form is None else _bytes_of(form)
+        return min(needed, self._max_body_bytes)
+
+    def wanted(self, trainer: TrainerId, head: memoryview, total: int, form: Schema | None = None) -> bool:
+        """As `inspect`, for parameters of a trainer without a message, or for arrays of this form."""
+        header, schema = read_head(head, total), form or self._schema(trainer)
         if header is not None and schema is not None:
             header.check(schema)
         return header is not None
 
-    def fetched(self, trainer: TrainerId, body: memoryview, proof: Digest | None) -> Params:
+    def fetched(
+        self, trainer: TrainerId, body: memoryview, proof: Digest | None, form: Schema | None = None
+    ) -> Params:
         """Bare parameters that came by their digest.
 
         Args:
             proof: the digest that they must have; None where that need not be shown.
+            form: of arrays that are no parameters of the trainer's model.
 
         Raises:
             PeerError: they are not what was asked for, or do not fit.
         """
-        params, schema = self._plain.decode_params(body), self._schema(trainer)
+        params, schema = self._plain.decode_params(body), form or self._schema(trainer)
         params = schema.conform(params) if schema else params
         if proof is not None and params.digest != proof:
             raise ParamsRefused(text("other parameters came than those asked for ({digest})", params.digest[:10]))
@@ -209,6 +218,12 @@ class BodyFormats:
     def _schema(self, trainer: TrainerId) -> Schema | None:
         job = self._core.jobs.get(trainer)
         return job.held.model.schema if job and job.held.model else None
+
+
+def _bytes_of(form: Schema) -> int:
+    """Bytes that a body with arrays of this form may have."""
+    arrays = sum(math.prod(spec.shape) * np.dtype(spec.dtype).itemsize for spec in form.specs.values())
+    return CONTROL_BYTES + arrays + BYTES_PER_ARRAY * len(form.specs)
 
 
 def encoding_of(form: Form, accepted_by_peers: Iterable[Collection[str]] = ()) -> Encoding:

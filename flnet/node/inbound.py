@@ -145,7 +145,8 @@ def update_of(m: ModelParams, params: Params) -> Update:
     """The update of a peer, as it states it."""
     base = Digest(m.base) if m.base else None
     figures = (m.examples, m.labels or 1, m.accuracy, base, m.staleness or 0)
-    return Update(m.sender, _key(m), params, *figures, contribution=contribution_of(m))
+    memory = Digest(m.memory) if m.memory else None
+    return Update(m.sender, _key(m), params, *figures, contribution=contribution_of(m), memory=memory)
 
 
 def contribution_of(m: ModelParams) -> Contribution | None:

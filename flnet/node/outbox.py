@@ -33,7 +33,7 @@ from flnet.node.peer_infos import Distances
 from flnet.node.round_history import Traffic
 from flnet.node.trust import Trust
 from flnet.params.blob import Blob, Landing
-from flnet.params.params import Params, PeerId, TrainerId
+from flnet.params.params import Params, PeerId, Schema, TrainerId
 from flnet.protocol.effects import Fetch, Send, SendAnnounce, SendProbe
 from flnet.protocol.events import (
     AnnounceAnswered,
@@ -232,15 +232,15 @@ class Outbox:
         address = self._members.address_of(peer)
         if address is None:
             return failed(text("its address is not known any more"))
-        landing = came = self._landing(owner, available_codings(), self._members.accepts or ())
+        landing = came = self._landing(owner, effect.form, available_codings(), self._members.accepts or ())
         try:
             async with self._fetches:
                 await self._transport.download(address, f"{ModelParams.path}/{digest}", landing)
             proof = digest if effect.proven or landing.joined or self.must_prove else None
             if landing.coding is not None:  # its head is looked at now: the same limits hold for what it becomes
-                coded, landing = landing, self._landing(owner)
+                coded, landing = landing, self._landing(owner, effect.form)
                 await asyncio.to_thread(decompress, coded.whole(), landing)
-            params = await asyncio.to_thread(self._wire.fetched, owner, landing.whole(), proof)
+            params = await asyncio.to_thread(self._wire.fetched, owner, landing.whole(), proof, effect.form)
         except PeerRefused as exc:
             return failed(exc.answer)
         except TransportError as exc:
@@ -260,9 +260,11 @@ class Outbox:
         """The keys of all names, for the next start of this node."""
         return self._members.keys()
 
-    def _landing(self, owner: TrainerId, codings: Sequence[str] = (), accepts: Sequence[str] = ()) -> Landing:
-        limit = self._wire.landing_limit(owner)
-        return Landing(partial(self._wire.wanted, owner), limit, HEAD_LIMIT, self._buffers.take, codings, accepts)
+    def _landing(
+        self, owner: TrainerId, form: Schema | None, codings: Sequence[str] = (), accepts: Sequence[str] = ()
+    ) -> Landing:
+        limit, wanted = self._wire.landing_limit(owner, form), partial(self._wire.wanted, owner, form=form)
+        return Landing(wanted, limit, HEAD_LIMIT, self._buffers.take, codings, accepts)
 
     async def announce(self, effect: SendAnnounce) -> None:
         """Announce this node at an address."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from flnet.params.params import Digest, Params, PeerId
+from flnet.params.params import Digest, Params, PeerId, Schema
 from flnet.protocol.events import Split
 from flnet.protocol.messages import HyperParams, Message, News, Peer, Probe
 from flnet.protocol.updates import RoundKey, Update
@@ -103,11 +103,16 @@ class Fold:
 class Average:
     """Merge these updates, sorted by peer, with those that were folded before (at least one in all) in the
     compute queue. Ends in Averaged, SumSpoilt or AveragingFailed.
+
+    Attributes:
+        is_apart: whether other nodes make another average of them, because their aggregation rule remembers something
+            else.
     """
 
     key: RoundKey
     updates: tuple[Update, ...]
     folded: tuple[PeerId, ...] = ()
+    is_apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -150,12 +155,14 @@ class Fetch:
     Attributes:
         proven: whether the digest must be verified, as for a model that several nodes refer to. A peer's own
             update is what the peer sends; hashing it would only prove that the transfer was complete.
+        form: of the arrays, where they are no parameters of the job's model.
     """
 
     key: RoundKey
     peer: PeerId
     digest: Digest
     proven: bool = True
+    form: Schema | None = None
 
 
 @dataclass(frozen=True)

@@ -550,6 +550,8 @@ class ModelParams(JobMessage):
         seconds: duration of the sender's training and measuring.
         staleness: number of rounds since the start of the training that made the update.
         late: with `declined`: the sender is still training, and its update counts in a later round.
+        memory: digest of what the aggregation rule remembers at the sender before the round, if nodes share that; of no
+            arrays: nothing yet; absent: the sender shares none.
         base: digest of the parameters that the sender's training began with.
         schema_digest: digest of names, shapes, dtypes and the agreement.
         key: public key of `signature`, which covers the statement that `flnet.protocol.updates` derives from the message.
@@ -572,6 +574,7 @@ class ModelParams(JobMessage):
     seconds: float | None = Field(default=None, ge=0, le=1e9)
     staleness: int | None = Field(default=None, ge=0, le=MAX_STALENESS)
     late: bool | None = None
+    memory: HexDigest | None = None
 
 
 class Accuracy(JobMessage):

@@ -109,6 +109,8 @@ class Update:
         base: digest of the parameters that its training began with, if the peer states it (rule R7).
         contribution: the peer's statement about it.
         staleness: number of rounds since the start of its training.
+        memory: digest of what the aggregation rule remembers at the peer before the round, if the peer shares that; of
+            no arrays: it remembers nothing yet.
     """
 
     peer: PeerId
@@ -120,6 +122,7 @@ class Update:
     base: Digest | None = field(default=None, compare=False)
     staleness: int = 0
     contribution: Contribution | None = field(default=None, compare=False)
+    memory: Digest | None = field(default=None, compare=False)
 
     def stated(self) -> dict[str, Any]:
         """The sender's statement about it, as fields of a message; in rounds and in versions."""

@@ -57,6 +57,7 @@ from flnet.protocol.messages import HyperParams, Triggered
 from flnet.protocol.updates import RoundKey
 from flnet.rounds.gathering import Gathering
 from flnet.rounds.history import History, RoundRecord
+from flnet.rounds.memory_agreement import MemoryAgreement
 from flnet.rounds.model import HeldModel, Model
 from flnet.rounds.peers import Peers
 from flnet.rounds.schedule import Arrivals, Arrived
@@ -117,7 +118,15 @@ class Parts:
             way=peers.paces.doubt * (WAY + waits.turn * 2 * len(peers.here)),
             tell=self.tell,
             silent=peers.updates.silent(peers.here),
+            memory=self._memory(key),
         )
+
+    def _memory(self, key: RoundKey) -> MemoryAgreement | None:
+        """What the node does about the memory of the aggregation rule; None where nodes need not remember the same."""
+        settings, shared = self.settings, self.settings.shared_memory
+        if shared is None:
+            return None
+        return MemoryAgreement(key, shared, self.held, settings.my_id, settings.waits.average, self.tell)
 
 
 class BaseRound(ABC):
@@ -621,8 +630,13 @@ class BaseJob(ABC, Generic[R_co]):
     def _fetched(self, event: Fetched | FetchFailed) -> list[Effect]:
         """Handle the end of a download; all parts of the round that wait for these parameters get them.
 
+        What a rule remembers is checked by the part that asked for it.
+
         Parameters that do not fit count as a failed download: they are not used, and people see why.
         """
+        memory = self.round.gathering.memory if self.round and self.round.gathering else None
+        if memory is not None and memory.awaits(event.digest):
+            return self._to_round(event)
         if isinstance(event, Fetched) and self.held.model is not None:
             try:
                 event = replace(event, params=self.held.schema.conform(event.params))

@@ -28,6 +28,7 @@ from flnet.protocol.events import (
     UpdateReceived,
 )
 from flnet.protocol.updates import RoundKey, Update
+from flnet.rounds.memory_agreement import MemoryAgreement
 from flnet.rounds.peers import GRACE, wait_for
 from flnet.rounds.settings import Tell, publish
 from flnet.text import text
@@ -129,6 +130,7 @@ class Gathering:
         way: float = 0.0,
         tell: Tell = publish,
         silent: Collection[PeerId] = (),
+        memory: MemoryAgreement | None = None,
     ) -> None:
         """Args:
         peers: the other nodes expected in this round.
@@ -141,6 +143,7 @@ class Gathering:
         way: seconds in which an update is here when it is ready, also when it has to be sent again.
         tell: makes the news that an update was fetched, or could not be.
         silent: who said nothing in the rounds before, and has only GRACE seconds when all others have answered.
+        memory: sees to it that nodes average with the same memory; None where the rule does not share its memory.
         """
         self.key = key
         self.me = me
@@ -152,6 +155,7 @@ class Gathering:
         self.fetching: set[PeerId] = set()
         self.declined: dict[PeerId, str] = {}
         self.again: Refolding | None = None  # the sum is made again
+        self.memory = memory
         self.refused: dict[PeerId, str] = {}  # who does not use what this node learns, and why
         self._invited = self.expected - {me}
         self.late: set[PeerId] = set()  # who train on over rounds, and have no time for an exchange
@@ -235,6 +239,8 @@ class Gathering:
         match event:
             case _ if self.again is not None:
                 return self._made_again(self.again, event)
+            case _ if self.closed is not None and self.memory is not None:
+                return self.memory.receive(event)
             case _ if self.closed is not None:
                 return []  # late, not wrong: it crossed our average on the way
             case UpdateReceived(update) | UpdateOffered(update) if update.key != self.key:
@@ -278,9 +284,10 @@ class Gathering:
         self.offers.clear()
         self.fetching.clear()
         effects: list[Effect] = [CancelTimer(self.timer)]
-        if self.updates:
-            effects.append(Average(self.key, self._held(), tuple(self.folded)))
-        return effects
+        if not self.updates:
+            return effects
+        average = Average(self.key, self._held(), tuple(self.folded))
+        return [*effects, *(self.memory.agree(average, self.updates.values()) if self.memory else [average])]
 
     def fold_again(self, refused: Collection[PeerId], own: Params | None) -> list[Effect]:
         """Compute another sum, because this one contains updates that do not count, and average then.

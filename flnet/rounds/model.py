@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from flnet.aggregation.base import SharedMemory
 from flnet.errors import JobBusy, ParamsRefused
 from flnet.params.params import Array, Digest, Params, PeerId, Schema, TrainerId
 from flnet.protocol.effects import Evaluate
@@ -26,6 +27,8 @@ from flnet.protocol.events import (
 from flnet.protocol.messages import HyperParams
 from flnet.protocol.updates import Claim, Contribution, RoundKey, Update
 from flnet.text import text
+
+NOTHING = Params().digest  # what a node states that shares the memory of its aggregation rule, and has none yet
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,7 @@ class HeldModel:
         model: None until the trainer is loaded.
         accuracy: of the model held, after averaging, on the own test split.
         remembered: by the aggregation rule, between rounds.
+        stated_memory: what it remembered when the newest own update stated that; peers may fetch it.
         own: the newest own update, for peers that fetch it.
         rolled_back: a person went back to the model held, and no average came since.
     """
@@ -113,6 +117,7 @@ class HeldModel:
         self.model: Model | None = None
         self.accuracy: float | None = None
         self.remembered: Params | None = None
+        self.stated_memory: Params | None = None
         self.own: Update | None = None
         self.rolled_back = False
 
@@ -139,7 +144,7 @@ class HeldModel:
 
     def find(self, digest: Digest) -> Params | None:
         """The parameters of this digest, if a peer may fetch them here."""
-        held = (self.model.shared if self.model else None, self.sent)
+        held = (self.model.shared if self.model else None, self.sent, self.stated_memory)
         return next((params for params in held if params is not None and params.digest == digest), None)
 
     # --- the trainer is loaded
@@ -272,6 +277,21 @@ class HeldModel:
         """Replace the memory of the aggregation rule."""
         self.remembered = remembered
 
+    def memory(self, shared: SharedMemory) -> Params | None:
+        """What a rule remembers here that shares its memory; None: nothing."""
+        return shared.of(self.remembered, self.schema)
+
+    def state_memory(self, shared: SharedMemory | None) -> Digest | None:
+        """The digest of that memory, or NOTHING, for a new own update; peers may fetch it from now on.
+
+        Args:
+            shared: None under a rule that does not share its memory: then nothing is stated.
+        """
+        self.stated_memory = None if shared is None else self.memory(shared)
+        if shared is None:
+            return None
+        return self.stated_memory.digest if self.stated_memory else NOTHING
+
     def measured(self, accuracy: float, private: Params | None = None) -> None:
         """The model was measured; private parameters may have learnt on from it."""
         self.accuracy = accuracy
@@ -365,6 +385,7 @@ class HeldModel:
                 "base": own.base,
                 "staleness": own.staleness,
                 "contribution": own.contribution.view() if own.contribution else None,
+                **({"memory": own.memory} if own.memory else {}),
             },
         }
 
@@ -391,8 +412,11 @@ class HeldModel:
         stated = figures.get("contribution")
         contribution = Contribution.read(stated, trainer, of.number, of.initiator) if stated else None
         examples, labels, accuracy = figures["examples"], figures["labels"], figures["accuracy"]
-        rest = (figures.get("base"), figures.get("staleness", 0), contribution)
+        memory = figures.get("memory")
+        rest = (figures.get("base"), figures.get("staleness", 0), contribution, memory)
         self.own = Update(me, of, params, examples, labels, accuracy, *rest)
+        if memory is not None and self.remembered is not None and self.remembered.digest == memory:
+            self.stated_memory = self.remembered
 
     def first_version(self, me: PeerId, number: int, declaration: Declaration) -> None:
         """A node that was in common rounds before: the model of its last round is its first version."""

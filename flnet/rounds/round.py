@@ -443,6 +443,7 @@ class Round(BaseRound):
         fields = {
             **own.stated(),
             "staleness": own.staleness or None,
+            "memory": own.memory,
             "choice": self.choice,
             "run": self.started_in,
         }
@@ -491,7 +492,8 @@ class Round(BaseRound):
             )
         me, used = self._settings.my_id, event.hyper or self._settings.round_hyper
         figures = (event.examples, event.labels, event.accuracy, self._held.digest)
-        own = Update(me, event.key, shared, *figures, contribution=event.contribution)
+        memory = self._held.state_memory(self._settings.shared_memory)
+        own = Update(me, event.key, shared, *figures, contribution=event.contribution, memory=memory)
         self._held.learn(private)
         self._held.offer(own)
         self.phase = Phase.GATHERING
@@ -590,7 +592,8 @@ class Round(BaseRound):
     def _offer_late(self, late: Late) -> list[Effect]:
         """Send an update of an earlier round in this one."""
         age = self.key.number - late.update.key.number
-        own = replace(late.update, key=self.key, staleness=age)
+        memory = self._held.state_memory(self._settings.shared_memory)
+        own = replace(late.update, key=self.key, staleness=age, memory=memory)
         self._note_training(late.event)
         self._held.offer(own)
         self.gathering.took(self._settings.my_id, late.event.seconds)
@@ -877,6 +880,11 @@ class Round(BaseRound):
                 "adopted the model of {peer}: most nodes began this round with another model than this one",
                 winner.peer,
             )
+            if self.gathering.memory is not None and self.gathering.memory.is_apart:
+                words = text(
+                    "adopted the model of {peer}: most nodes remember something else of earlier rounds",
+                    winner.peer,
+                )
         self.record.alone = {}
         contributors = min(winner.contributors, len(self._peers.here) + 1)
         held.adopt(winner.params, self.key.number, contributors, exchange.accuracy)

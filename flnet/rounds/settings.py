@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
-from flnet.aggregation.base import MERGING
+from flnet.aggregation.base import MERGING, SharedMemory
+from flnet.algorithms.registry import parse_rule
 from flnet.params.params import PeerId, TrainerId
 from flnet.protocol.effects import Publish
 from flnet.protocol.events import Declaration
@@ -24,6 +26,9 @@ PARTICIPATION, LATE_UPDATES, ROUNDS = "participation", "late updates", "rounds"
 TRAINING: str = text("local training")
 COMMON, ASYNCHRONOUS = text("common to all nodes"), text("of each node by itself (asynchronous)")
 USUAL = "agg1"  # the aggregation rule, where nothing else is stated
+
+
+_parsed = lru_cache(parse_rule)
 
 
 def publish(kind: str, text: str, **data: Any) -> Publish:
@@ -146,6 +151,13 @@ class JobSettings:
     def stated(self) -> Mapping[str, str]:
         """The values that must be equal on all nodes, in addition to those of the trainer; empty for defaults."""
         return {**self.rules.stated(), **({MERGING: self.needed_rule} if self.needed_rule else {})}
+
+    @property
+    def shared_memory(self) -> SharedMemory | None:
+        """What the aggregation rule remembers, where all nodes must remember the same; else None."""
+        if self.rules.asynchronous:
+            return None  # every node averages other versions
+        return _parsed(self.rule).shared_memory
 
     @property
     def agreement(self) -> Mapping[str, str] | None:

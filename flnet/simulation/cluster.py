@@ -236,8 +236,10 @@ class Cluster(Environment):
         members = frozenset({node.id, *node.job.peers.here})
         start = RoundStart(model.schema, base, key.number, node.id, members)
         merged, remembered, weighed, alike, note = self.strategy.merge(node.job.held.remembered, start, counting)
-        is_common = screening.is_common and alike
+        is_common = screening.is_common and alike and not effect.is_apart
         apart = None if is_common else model.shared.digest
+        if effect.is_apart and node.job.held.remembered is not None:
+            apart = Digest(f"{apart} {node.job.held.remembered.digest}")
         averaging = node.job.round.gathering if node.job.round else None
         again = averaging.again if averaging else None
         left_out = {*refused, *(again.lost if again else ())}

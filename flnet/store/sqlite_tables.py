@@ -166,7 +166,8 @@ def put_update(db: sqlite3.Connection, trainer: TrainerId, kept: KeptUpdate) -> 
     if kept.digest is None:
         body, file = (to_bytes(update.params), None) if is_inline(update.params) else (None, update.params.digest)
     stated = update.contribution.view() if update.contribution else None
-    more = as_text({"base": update.base, "contribution": stated, "staleness": update.staleness})
+    memory = {"memory": update.memory} if update.memory else {}
+    more = as_text({"base": update.base, "contribution": stated, "staleness": update.staleness, **memory})
     columns = (update.examples, update.labels, update.accuracy, kept.digest, file, body, more)
     db.execute(
         "INSERT OR REPLACE INTO updates VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -278,10 +279,8 @@ def _update(trainer: TrainerId, row: tuple[Any, ...], read: Read) -> KeptUpdate 
     fields = json.loads(more or "{}")
     view = fields.get("contribution")
     stated = Contribution.read(view, trainer, round, initiator) if view else None
-    base_and_staleness = (fields.get("base"), fields.get("staleness", 0))
-    update = Update(
-        PeerId(peer), key, params, examples, labels, accuracy, *base_and_staleness, contribution=stated
-    )
+    rest = (fields.get("base"), fields.get("staleness", 0), stated, fields.get("memory"))
+    update = Update(PeerId(peer), key, params, examples, labels, accuracy, *rest)
     return KeptUpdate(update, None if digest is None else Digest(digest))
 
 

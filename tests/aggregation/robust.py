@@ -17,7 +17,7 @@ from tests.helpers import params, update
 numbers = st.floats(-1e6, 1e6, width=32)
 
 
-def updates_of(rows: Iterable[Sequence[float]]) -> list[Update]:
+def updates_of(rows: Iterable[Sequence[float] | Array]) -> list[Update]:
     """One update of each row, of peers in their order."""
     return [update(f"p{place:03}", w=list(row)) for place, row in enumerate(rows)]
 

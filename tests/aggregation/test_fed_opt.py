@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flnet.aggregation.base import AggregationRule, Merged, State
+from flnet.aggregation.base import AggregationRule, State
 from flnet.aggregation.fed_avg import fed_avg
-from flnet.aggregation.fed_opt import PERIOD, adaptive, fed_avg_m
-from flnet.params.params import PeerId
+from flnet.aggregation.fed_opt import adaptive, fed_avg_m
+from flnet.aggregation.screening import clip, composed
+from flnet.errors import ParamsRefused
+from flnet.params.params import Params, PeerId, Schema
 from tests.aggregation.robust import begun, updates_of
 from tests.helpers import update
 
@@ -85,34 +87,81 @@ def test_counters_take_the_maximum_and_shapes_stay(rule: AggregationRule) -> Non
     assert (int(merged.params["n"]), merged.params["w"].shape) == (7, (2, 1))
 
 
-def merged_at(rule: AggregationRule, number: int, state: State, base: Any) -> Merged:
-    return rule.merge(state, begun(number, w=base), updates_of([[1.0], [2.0]]))
+@EACH
+def test_the_moments_never_start_again(rule: AggregationRule) -> None:
+    """Against one whose moments are carried over from round to round, and one whose moments begin in round 50."""
+    base, state, late = np.zeros(1), None, None
+    for number in range(60):
+        updates = updates_of([base + 1.0, base + 3.0])
+        carried = rule.merge(state, begun(number, w=base), updates)
+        if number >= 50:
+            begins = rule.merge(late, begun(number, w=base), updates)
+            assert begins.params != carried.params
+            late = begins.state
+        base, state = carried.params["w"], carried.state
+        assert carried.is_common
 
 
 @EACH
-def test_who_joins_takes_own_steps_until_all_start_again(rule: AggregationRule) -> None:
-    base: Any = [0.0]
-    old: State = None
-    new: State = None
-    for number in range(PERIOD + 2):
-        merged = merged_at(rule, number, old, base)
-        assert merged.is_common
-        if number >= PERIOD - 3:
-            joined = merged_at(rule, number, new, base)
-            assert joined.is_common is (number >= PERIOD)
-            assert (joined.params == merged.params) is (number >= PERIOD)
-            new = joined.state
-        base, old = merged.params["w"], merged.state
+def test_with_the_moments_of_another_node_it_makes_the_same_average_for_ever(rule: AggregationRule) -> None:
+    assert rule.shared_memory is not None
+    base, own = np.zeros(2), None
+    for number in range(5):
+        merged = rule.merge(own, begun(number, w=base), updates_of([base + 1.0, base - 3.0]))
+        base, own = merged.params["w"], merged.state
+    assert own is not None
+    came = Params({name: np.array(array) for name, array in own.items()})
+    other: State = rule.shared_memory.checked(came, begun(w=base).schema)
+    for number in range(5, 10):
+        start, updates = begun(number, w=base), updates_of([base + 2.0, base])
+        mine, theirs = rule.merge(own, start, updates), rule.merge(other, start, updates)
+        assert mine.params == theirs.params
+        assert mine.state == theirs.state
+        base, own, other = mine.params["w"], mine.state, theirs.state
 
 
 @EACH
-def test_who_adopts_a_model_keeps_its_moments_and_is_not_followed(rule: AggregationRule) -> None:
-    first = merged_at(rule, 0, None, [0.0])
-    own = merged_at(rule, 1, first.state, [5.0])
-    assert not own.is_common
-    assert own.params != merged_at(rule, 1, None, [5.0]).params
-    away = merged_at(rule, 3, first.state, [5.0])
-    assert away.params == merged_at(rule, 3, None, [5.0]).params
+def test_who_adopts_a_model_or_was_away_keeps_its_moments(rule: AggregationRule) -> None:
+    start, updates = begun(7, w=[5.0]), updates_of([[1.0], [2.0]])
+    state = rule.merge(None, begun(0, w=[0.0]), updates).state
+    assert rule.merge(state, start, updates).params != rule.merge(None, start, updates).params
+
+
+@EACH
+def test_a_memory_of_another_rule_or_model_is_none(rule: AggregationRule) -> None:
+    start, updates = begun(1, w=[5.0]), updates_of([[1.0], [2.0]])
+    fresh = rule.merge(None, start, updates).params
+    others = [adaptive("fedadam", 0.5), fed_avg_m(0.5), fed_avg()]
+    states = [other.merge(None, begun(w=[0.0]), updates).state for other in others]
+    wider = rule.merge(None, begun(w=[0.0, 0.0]), updates_of([[1.0, 1.0]])).state
+    for state in (*states, wider, Params({"first moment": np.zeros(1)})):
+        assert rule.merge(state, start, updates).params == fresh
+
+
+@EACH
+def test_only_a_memory_of_the_form_that_the_rule_makes_is_taken_from_elsewhere(rule: AggregationRule) -> None:
+    shared, start = rule.shared_memory, begun(w=[[5.0], [1.0]], n=np.array(3))
+    assert shared is not None
+    one = update("a", w=[[1.0], [2.0]], n=np.array(4))
+    made = rule.merge(None, start, [one]).state
+    assert made is not None
+    assert shared.form(start.schema).specs == Schema.of(made).specs
+    assert shared.checked(made, start.schema) is made
+    size = made["second moment"].size
+    wrong: list[dict[str, Any]] = [
+        {"first moment": np.zeros(3)},
+        {"first moment": np.full(2, np.inf)},
+        {"second moment": np.full(size, -1.0) if size else np.ones(2)},
+        {"rule": made["rule"][::-1]},
+        {"w": np.zeros(2)},
+    ]
+    for changed in wrong:
+        with pytest.raises(ParamsRefused):
+            shared.checked(made.merged_with(changed), start.schema)
+
+
+def test_filters_leave_the_memory_what_it_is() -> None:
+    assert composed([clip()], RULES[0]).shared_memory is RULES[0].shared_memory
 
 
 def test_the_name_says_all_numbers_and_the_weights_are_by_examples() -> None:

@@ -32,6 +32,7 @@ KINDS: Mapping[str, Mapping[str, str]] = {
     "int8": {"WIRE": "int8"},
     "keyed": {"MESH_KEY": "correct horse battery staple"},
     "pinned": {"MESH_MODE": "pinned"},
+    "moments": {"AGGREGATION": "fedadam:0.1"},
     "asynchronous": {"ROUNDS": "asynchronous"},
 }
 

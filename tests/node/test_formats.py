@@ -27,7 +27,7 @@ from flnet.node.formats import (
     settle,
 )
 from flnet.params.blob import Blob, Landing
-from flnet.params.params import Digest, Params, TrainerId
+from flnet.params.params import Digest, Params, ParamSpec, Schema, TrainerId
 from flnet.params.quantization import Encoding
 from flnet.protocol.events import Prepared
 from flnet.protocol.messages import (
@@ -296,6 +296,57 @@ def test_fetched_parameters_must_fit(w: Sequence[Any]) -> None:
     head = bytes(BinaryCodec().encode_params(params(w=[1.0])))
     with pytest.raises(ParamsRefused):
         wire().wanted(T, memoryview(head), len(head))
+
+
+# --- the memory of an aggregation rule
+
+MOMENTS = Schema({"moments": ParamSpec((2800,), "float32"), "rule": ParamSpec((3,), "uint8", "max")})
+REMEMBERED = Params({"moments": np.linspace(-1, 1, 2800, dtype=np.float32), "rule": np.array([1, 2, 3], np.uint8)})
+
+
+def lands(body: Blob) -> memoryview:
+    """All of a body, where what it says of itself is wanted as such a memory."""
+    there = wire()
+    whole = memoryview(bytes(body))
+    landing = Landing(partial(there.wanted, T, form=MOMENTS), there.landing_limit(T, MOMENTS), HEAD_LIMIT)
+    landing.expect(len(whole))
+    landing.write(whole)
+    return landing.whole()
+
+
+@pytest.mark.parametrize("form", ["safetensors", "float16", "int8"])
+async def test_a_memory_that_updates_state_is_served_and_fetched_as_it_is(form: Form) -> None:
+    core = NodeCore(peer("b"), [T])
+    core.hear(T, Prepared(declaration(), MODEL))
+    core.jobs[T].held.stated_memory = REMEMBERED
+    body = await BodyFormats(core, MemoryStore(), form, 10**6).held(REMEMBERED.digest, accepts=ALL)
+    assert wire().fetched(T, lands(body), REMEMBERED.digest, MOMENTS) == REMEMBERED
+
+
+def test_the_limit_is_what_such_a_memory_takes() -> None:
+    assert wire().landing_limit(T, MOMENTS) == CONTROL_BYTES + 2800 * 4 + 3 + 2 * 256
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        MODEL,
+        REMEMBERED.merged_with({"more": np.zeros(1)}),
+        REMEMBERED.merged_with({"moments": np.zeros(2801, np.float32)}),
+        REMEMBERED.merged_with({"moments": np.zeros(10**6, np.float32)}),
+        REMEMBERED.select(["moments"]),
+    ],
+    ids=["a model", "more", "longer", "far too long", "less"],
+)
+def test_what_is_no_such_memory_is_refused_by_its_head(other: Params) -> None:
+    with pytest.raises(PeerError):
+        lands(BinaryCodec().encode_params(other))
+
+
+def test_a_memory_that_fits_must_be_the_one_that_was_asked_for() -> None:
+    other = REMEMBERED.merged_with({"moments": np.zeros(2800, np.float32)})
+    with pytest.raises(ParamsRefused, match="other parameters"):
+        wire().fetched(T, lands(BinaryCodec().encode_params(other)), REMEMBERED.digest, MOMENTS)
 
 
 SIZE = 4 * SMALLEST

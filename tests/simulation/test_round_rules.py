@@ -11,7 +11,6 @@ import pytest
 
 from flnet.aggregation.base import AggregationRule
 from flnet.aggregation.consistency import consistency
-from flnet.aggregation.fed_opt import PERIOD, fed_avg_m
 from flnet.aggregation.screening import Bounds, clip, composed, cosine
 from flnet.params.params import Digest, Params, PeerId
 from flnet.protocol.effects import Average, Evaluate, Train
@@ -126,9 +125,8 @@ def averages_of_last_round(cluster: Cluster) -> set[str | None]:
     [
         (composed([clip(), cosine()], consistency(window=3)), 14, True),
         (composed([clip(), cosine()], consistency(window=3)), 14, False),
-        (fed_avg_m(), PERIOD, True),
     ],
-    ids=["scores", "scores, new disk", "momentum"],
+    ids=["scores", "scores, new disk"],
 )
 def test_a_node_that_missed_rounds_averages_like_the_others_again_in_the_end(
     rule: AggregationRule, rounds_until_equal: int, keeps_disk: bool
