@@ -120,20 +120,13 @@ def test_a_test_run_that_leaves_temporary_files_fails(place: Path, body: str, co
     sample = place / "test_sample.py"
     head = "import tempfile\nfrom flnet.temporary import temporary_folder\n\ndef test_it():\n    "
     sample.write_text(head + body)
-    plain = (
-        "-q",
-        "-c",
-        str(ROOT / "pyproject.toml"),
-        "-p",
-        "tests.conftest",
-        "-p",
-        "no:xdist",
-        "-p",
-        "no:cacheprovider",
-    )
+    plain = ["-q", "-c", str(ROOT / "pyproject.toml"), "-p", "no:xdist", "-p", "no:cacheprovider"]
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", *plain, str(sample)],
+        [sys.executable, "-m", "pytest", *plain, "-p", "tests.conftest", str(sample)],
         cwd=ROOT,
+        env={
+            name: value for name, value in os.environ.items() if name != "PYTEST_XDIST_WORKER"
+        },  # a run of its own
         capture_output=True,
         text=True,
         check=False,
