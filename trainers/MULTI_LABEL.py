@@ -159,7 +159,15 @@ class MultiLabelNet(Trainer):
         """One row, as in the data set."""
         names = self._features if len(set(self._features)) == self._widths[0] else ()
         hint = text("one row, with the columns of the data set")
-        return InputSpec("features", self._widths[:1], names=names, hint=hint, ignored=self._ignored)
+        return InputSpec(
+            "features",
+            self._widths[:1],
+            names=names,
+            hint=hint,
+            ignored=self._ignored,
+            scale=() if self._scales is None else tuple((float(mean), float(spread)) for mean, spread in self._scales),
+            scale_is_own="standardise" in self.agreement,
+        )
 
     @torch.inference_mode()
     def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:

@@ -121,11 +121,12 @@ def _columns(spec: InputSpec, declared: Declaration, is_operator: bool) -> list[
     """The columns in their order; with the mean and spread by which each is scaled, if there are any."""
     scale = declared.offers.get("scale") or []
     hidden = declared.offers.get("scale_is_own") and not is_operator
-    if not spec.names:
+    names = spec.names or [str(place) for place in range(len(scale))]
+    if not names:
         return []
     lines = [_row(["column", *(["mean", "spread"] if scale and not hidden else [])])]
     lines += [_row(["---"] * (lines[0].count("|") - 1))]
-    for place, name in enumerate(spec.names):
+    for place, name in enumerate(names):
         lines.append(
             _row([_plain(name), *([f"{value:.6g}" for value in scale[place]] if scale and not hidden else [])])
         )

@@ -353,6 +353,9 @@ def test_agreed_scales_go_before_the_own_ones_and_must_be_equal(tmp_path: Path) 
     assert data.scales is not None
     assert data.scales.tolist() == [[0, 1], [0, 1], [0, 1], [0, 1], [5000, 50]]
     assert data.agreement["scale"] == "weight [5000 50]"
+    spec = make_trainer(node(tmp_path, 1, 1)).input_spec()
+    assert spec is not None
+    assert (spec.scale[4], spec.scale_is_own) == ((5000, 50), False)
     both = load_node_data(node(write_field(tmp_path, "standardise = true\n" + agreed), 1, 1))
     assert both.scales is not None
     assert both.scales[4].tolist() == [5000, 50]
@@ -374,6 +377,9 @@ def test_rows_are_predicted_and_exported_as_they_are_in_the_file(tmp_path: Path)
     params, spec = trained(trainer, start(trainer), epochs=60), trainer.input_spec()
     assert spec is not None
     assert spec.ignored == ("l1", "l2", "who")
+    assert spec.scale_is_own
+    assert spec.scale[1] == (0, 1)
+    assert spec.scale[4][0] > 5000
     with (tmp_path / "t.arff").open() as file:
         rows = [cells for _, cells in arff_cells(tmp_path / "t.arff", file)]
     typed = [{**row, "height": float(row["height"]), "weight": float(row["weight"])} for row in rows]
