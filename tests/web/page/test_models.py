@@ -113,6 +113,8 @@ async def test_a_trainer_with_a_strange_name_has_its_view_too(client: Client, no
 
 async def test_the_view_speaks_spanish(client: Client) -> None:
     page = await load(client, HERE, Accept_Language="es")
+    assert "ficha del modelo" in page.text
+    assert "model card" not in page.text
     assert "Exactitud aquí" in page.text
     assert "Averaged from" not in page.text
 
