@@ -165,7 +165,9 @@ class MultiLabelNet(Trainer):
             names=names,
             hint=hint,
             ignored=self._ignored,
-            scale=() if self._scales is None else tuple((float(mean), float(spread)) for mean, spread in self._scales),
+            scale=()
+            if self._scales is None
+            else tuple((float(mean), float(spread)) for mean, spread in self._scales),
             scale_is_own="standardise" in self.agreement,
         )
 

@@ -108,4 +108,4 @@ def _note(names: list[str], mine: Array, faults: Any) -> str:
     if not faults:
         return ""
     some = ", ".join(f"{names[mine[place]]} ({why})" for place, why in list(faults.items())[:_NAMED])
-    return text("{count} files that cannot be read were skipped: {names}", len(faults), some)
+    return text("skipped files that cannot be read ({count}): {names}", len(faults), some)

@@ -525,7 +525,7 @@ def _divided(path: Path, table: Table, labels: list[str], nominal: Sequence[Colu
             text("{path}: label {name} has other values than 0 and 1", path, repr(labels[wrong[0]]))
         )
     skipped = (
-        text("{count} rows were skipped, the first because {reason}", table.skipped, table.first_skipped)
+        text("skipped rows: {count}; the first because {reason}", table.skipped, table.first_skipped)
         if table.skipped
         else ""
     )

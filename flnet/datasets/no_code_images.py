@@ -392,7 +392,7 @@ def _notes(
     notes: list[str] = []
     if faults:
         named = [f"{name} ({why})" for name, why in faults.items()]
-        notes.append(text("{count} files that cannot be read were skipped: {names}", len(faults), shown(named)))
+        notes.append(text("skipped files that cannot be read ({count}): {names}", len(faults), shown(named)))
     if listing.left_out:
         names = [_relative(root, path) for path in listing.left_out]
         notes.append(

@@ -307,10 +307,10 @@ class _TableReader:
         notes = []
         if self.skipped:
             notes.append(
-                text("{count} rows were skipped, the first because {reason}", self.skipped, self.first_skipped)
+                text("skipped rows: {count}; the first because {reason}", self.skipped, self.first_skipped)
             )
         if self.filled:
-            notes.append(text("{count} missing values were taken as the mean", self.filled))
+            notes.append(text("missing values taken as the mean: {count}", self.filled))
         if self.unused:
             notes.append(text("columns not used: {names}", shown(self.unused)))
         if absent := [name for i, name in enumerate(classes) if not (y == i).any()]:

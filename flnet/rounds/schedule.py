@@ -244,7 +244,7 @@ class Schedule:
             reasons.append(text("{time} after the last round", _duration(self.every)))
         if self.new is not None:
             reasons.append(
-                text("when {number} new examples have come ({count} so far)", self.new, facts.new_examples)
+                text("when new examples have come: {count} of {number} so far", facts.new_examples, self.new)
             )
         if self.drift is not None:
             reasons.append(text("when accuracy on new test rows falls by more than {limit}", f"{self.drift:g}"))

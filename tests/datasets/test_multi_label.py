@@ -364,7 +364,7 @@ def test_skipped_rows_are_told(tmp_path: Path) -> None:
     path = arff(tmp_path / "s.arff", "f1", "f2", "Beach", "Sun set", rows="?,1,1,1\n" + ROWS)
     data = read_multi_label(path, label_columns=-2, on_bad_rows="skip")
     assert is_it(data)
-    assert data.skipped.startswith("1 rows were skipped, the first because")
+    assert data.skipped.startswith("skipped rows: 1; the first because")
     with pytest.raises(TrainerError, match=r"s.arff, line 7: 'f1' has no value"):
         read_multi_label(path, label_columns=-2)
 

@@ -92,7 +92,7 @@ def test_or_it_is_skipped_counted_and_named(tmp_path: Path) -> None:
     for _ in range(2):  # the second time from the cache
         data = load_images(images(on_bad_file="skip"), node(tmp_path))
         assert sum(data.info.rows.values()) == 49
-        assert "1 files that cannot be read were skipped: cat/007.jpg (" in data.info.note
+        assert "skipped files that cannot be read (1): cat/007.jpg (" in data.info.note
         assert (
             "2 entries that are no .jpg, .jpeg or .png were left out: readme.md, cat/notes.txt" in data.info.note
         )

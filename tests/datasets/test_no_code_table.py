@@ -92,7 +92,7 @@ def test_what_is_not_as_agreed_is_named_with_file_line_and_column(
 def test_skipped_rows_are_counted_and_the_first_is_named(tmp_path: Path) -> None:
     found = read(tmp_path, GOOD + ",f,no\n60,,no\n70,m,\n80,f,yes\n", missing="skip", **SEX)
     assert len(found.y) == 3
-    assert found.note.startswith("3 rows were skipped, the first because")
+    assert found.note.startswith("skipped rows: 3; the first because")
     assert "t.csv, line 4: 'age' has no value" in found.note
 
 
@@ -100,8 +100,8 @@ def test_what_is_missing_can_be_taken_as_the_mean_but_not_a_target(tmp_path: Pat
     found = read(tmp_path, GOOD + ",f,no\n60,NA,no\n70,m,?\n", missing="mean", **SEX)
     assert np.isnan(found.x[2, 0])
     assert found.x[3].tolist() == [60, 0, 0]
-    assert "1 rows were skipped" in found.note
-    assert "2 missing values were taken as the mean" in found.note
+    assert "skipped rows: 1; " in found.note
+    assert "missing values taken as the mean: 2" in found.note
 
 
 def test_a_category_may_be_called_what_otherwise_means_missing(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_arrivals_start_one_round() -> None:
     node = Node("new 5")
     node.arrive(4)
     assert node.passes(300) == []
-    assert node.schedules.view(T)["next_words"] == "when 5 new examples have come (4 so far)"
+    assert node.schedules.view(T)["next_words"] == "when new examples have come: 4 of 5 so far"
     node.arrive(1)
     (asked,) = node.passes(5)
     assert asked.why == "5 new examples have come"

@@ -171,7 +171,7 @@ def test_the_next_regular_start_is_moved_into_the_window() -> None:
 
 def test_what_comes_by_chance_has_no_time() -> None:
     schedule = Schedule.parse("new 9, drift 0.1").next_start(Facts(0, new_examples=4), at(0))
-    words = "when 9 new examples have come (4 so far); when accuracy on new test rows falls by more than 0.1"
+    words = "when new examples have come: 4 of 9 so far; when accuracy on new test rows falls by more than 0.1"
     assert schedule == Next(None, words)
     low = Schedule.parse("new 1, battery>=50").next_start(Facts(0, 1), at(0, battery=20))
     assert low == Next(None, "1 new example has come; it waits: the battery is below 50 %")

@@ -292,7 +292,7 @@ def test_an_arff_file_named_in_the_options_is_read_with_its_columns(tmp_path: Pa
         load_node_data(node(tmp_path))
     (tmp_path / "multi_label.toml").write_text(lines + 'on_bad_rows = "skip"', "utf-8")
     data = load_node_data(node(tmp_path))
-    assert "1 rows were skipped" in data.info.note
+    assert "skipped rows: 1; " in data.info.note
     assert data.sides["train"].x.shape[1] == 2
 
 

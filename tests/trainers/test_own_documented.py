@@ -57,7 +57,7 @@ def test_the_examples_work_as_they_stand(home: Path, name: str, least: float) ->
 
 
 def test_what_is_filled_in_or_not_used_is_shown_with_the_data(home: Path) -> None:
-    assert trainer_of(home, "STROKE").data_info().note == "34 missing values were taken as the mean"
+    assert trainer_of(home, "STROKE").data_info().note == "missing values taken as the mean: 34"
     assert trainer_of(home, "STAY").data_info().note == "columns not used: remark"
 
 

@@ -62,7 +62,7 @@ def test_damaged_files_are_named_and_options_are_read(tmp_path: Path) -> None:
     (tmp_path / "some" / OPTIONS_FILE).write_text("k = 5", "utf-8")
     trainer = make_trainer(told)
     info = trainer.data_info()
-    assert info.note.startswith("1 files that cannot be read were skipped: deep/torn.jpg")
+    assert info.note.startswith("skipped files that cannot be read (1): deep/torn.jpg")
     assert (info.rows["train"], len(info.classes)) == (32, 5)
 
 

@@ -62,7 +62,7 @@ async def test_rows_are_added_counted_and_trained_on(client: Client, node: NodeR
     assert (tmp_path / "data/numbers/numbers.txt").read_text() == "0\n1\n2\n7\n"
     await until(lambda: node.job(ONE).as_json()["schedule"]["new_examples"] == 1)
     node.schedules.tick()
-    assert node.job(ONE).as_json()["schedule"]["next_words"] == "when 2 new examples have come (1 so far)"
+    assert node.job(ONE).as_json()["schedule"]["next_words"] == "when new examples have come: 1 of 2 so far"
     again = await (await client.post(HERE, data=b"0\n2\n7\n")).get_json()
     assert (again["added"], again["files"]) == (0, 0)
     await client.post(HERE, data=b"0\n8\n")

@@ -343,7 +343,8 @@ def classes_words(
 ) -> tuple[tuple[str, str], ...]:
     """The rows of each class for each split, for at most CLASSES_SHOWN classes."""
     hidden = len(classes) - CLASSES_SHOWN
-    more = " " + t("and {count} more classes", count=hidden) if hidden > 0 else ""
+    more = t("and 1 more class") if hidden == 1 else t("and {count} more classes", count=hidden)
+    more = f" {more}" if hidden > 0 else ""
     lines = []
     for split, numbers in counts.items():
         pairs = list(zip(classes, numbers, strict=False))[:CLASSES_SHOWN]

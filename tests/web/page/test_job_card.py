@@ -238,6 +238,8 @@ def test_rows_of_each_class_are_listed_up_to_a_dozen() -> None:
     )
     ((_, words),) = classes_words([str(n) for n in range(20)], {"train": list(range(20))}, english)
     assert words.endswith("11: 11 and 8 more classes")
+    ((_, words),) = classes_words([str(n) for n in range(13)], {"train": list(range(13))}, english)
+    assert words.endswith("11: 11 and 1 more class")
 
 
 # Versions, where there are no common rounds

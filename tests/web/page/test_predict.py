@@ -242,6 +242,20 @@ async def test_many_columns_are_pasted_and_not_typed(client: Client, node: ViewN
     assert "c0, c1, c2" in page.text
 
 
+async def test_one_class_that_is_not_listed_is_named_as_one(client: Client, node: ViewNode) -> None:
+    names = [f"label {number}" for number in range(21)]
+    node.more["MNIST"]["inputs"] = TABLE
+    node.answer = {
+        **node.answer,
+        "classes": names,
+        "probabilities": [[0.0] * 20 + [1.0]],
+        "predicted": [names[20]],
+    }
+    page = await hand_in(client, multipart(rows=b"1,2,3\n"))
+    assert "and 1 more class" in page.text
+    assert "1 more classes" not in page.text
+
+
 async def test_many_rows_become_a_table(client: Client, node: ViewNode) -> None:
     node.more["MNIST"]["inputs"] = TABLE
     node.answer = {**node.answer, "probabilities": [[0.1, 0.7, 0.2]] * 6, "predicted": ["1"] * 6}
