@@ -103,7 +103,7 @@ def test_without_script_and_in_spanish_it_works_too(page: Any, tmp_path: Path) -
     expect(page.get_by_text("Importar datos para este entrenador")).to_be_visible()
     page.locator("input[type=file]").first.set_input_files(digit_archive(tmp_path / "packed"))
     page.get_by_role("button", name="Importar datos").click()
-    expect(page.get_by_role("status").first).to_contain_text("Se han incorporado 4 archivos")
+    expect(page.get_by_role("status").first).to_contain_text("Archivos importados: 4")
 
 
 @pytest.mark.parametrize("node", ["2/6"], indirect=True)
