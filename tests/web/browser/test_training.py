@@ -271,7 +271,7 @@ def test_language_and_colours_are_chosen_and_kept_without_losing_the_place(
     tab_to(page, page.get_by_label("Language"), "Shift+Tab")
     with page.expect_navigation():
         page.keyboard.press("ArrowDown")
-    expect(page.get_by_text("Aspecto", exact=True)).to_be_visible()
+    expect(page.get_by_text("Apariencia", exact=True)).to_be_visible()
     page.wait_for_function("() => document.activeElement.name === 'language'")
     page.reload()
     assert page.evaluate("[document.documentElement.lang, document.documentElement.dataset.theme]") == [
