@@ -164,6 +164,10 @@ class Peers:
         """Send these peers the messages of the round again, after a restart."""
         self.away |= dict.fromkeys(peers, key)
 
+    def may_have_missed_start(self, peers: Iterable[PeerId], key: RoundKey) -> None:
+        """Send these peers the start of the round again, too, even if this node has trained by then."""
+        self.not_started |= dict.fromkeys(peers, key)
+
     def is_back(self, peer: PeerId, key: RoundKey) -> bool:
         """Whether a peer that is reachable missed messages of this round; asked once, for they are sent then."""
         return self.away.pop(peer, None) == key

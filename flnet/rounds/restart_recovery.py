@@ -58,6 +58,9 @@ def _resume_open(parts: Parts, round: Round, saved: Restored, was: Phase) -> lis
     # Those that declined average what others learn.
     peers = {*figures.get("expected", ()), *round.listeners, *refusals} - {me}
     parts.peers.may_have_missed(map(PeerId, peers), round.key)
+    if was is Phase.TRAINING and round.key.initiator == me:
+        silent = peers - {word.update.peer for word in saved.updates if word.update.key == round.key}
+        parts.peers.may_have_missed_start(map(PeerId, silent), round.key)
     effects = [effect for refusal in refusals.values() for effect in averaging.receive(refusal)]
     for word in saved.updates:
         effects += _resume_update(parts, round, word)

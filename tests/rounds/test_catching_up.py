@@ -330,6 +330,24 @@ def test_who_came_while_the_trainer_was_being_loaded_is_told_then(averaged: bool
     assert updates(bench.meet("c")) == []
 
 
+def starts(effects: list[Effect]) -> list[tuple[str, ...]]:
+    """To whom starts go."""
+    return [e.to for e in effects if isinstance(e, Send) and isinstance(e.message, StartTraining)]
+
+
+def test_after_a_restart_peers_hear_the_start_although_the_training_ends_before_they_are_met() -> None:
+    bench = Lasting()
+    bench.hear(RoundTriggered())
+    bench.hear(came("c", 0, "b"))
+    bench.restart()
+    bench.train()
+    said = bench.meet("a")
+    assert (starts(said), updates(said)) == ([("a",)], [("a",)])
+    said = bench.meet("c")  # it has trained, so it has heard of the round
+    assert (starts(said), updates(said)) == ([], [("c",)])
+    assert starts(bench.meet("a")) == []
+
+
 def chosen() -> Lasting:
     """Of a, b and c, a and b train in round 0, and b has."""
     bench = Lasting(rules=Rules(Participation(0.5, 2)))
