@@ -7,8 +7,8 @@ fewer, the coordinate-wise median is taken.
 Bulyan: El Mhamdi, Guerraoui, Rouault, "The Hidden Vulnerability of Distributed Learning in Byzantium" (2018), section
 4. A hostile update that is near to all others as a whole can be far from them in a few numbers. Of n updates, Krum
 chooses n - 2 f one after another, each among those that are left. Then each number is the mean of the n - 4 f chosen
-numbers nearest to their median. The guarantee needs n >= 4 f + 3; of fewer,
-the coordinate-wise median is taken.
+numbers nearest to their median. The guarantee needs n >= 4 f + 3; of fewer, the coordinate-wise median is
+taken.
 """
 
 from __future__ import annotations

@@ -135,9 +135,8 @@ def shortened(start: RoundStart, updates: Sequence[Update], most: float | None =
     ]
 
 
-_FEWEST_OTHERS = (
-    3  # changes for a median: of two it is the mean, which one flipped change turns away from honest ones
-)
+# Changes for a median of the others: of two it is the mean, which one flipped change turns away from honest ones.
+_FEWEST_OTHERS = 3
 
 
 def cosine() -> Filter:

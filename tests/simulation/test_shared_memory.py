@@ -156,16 +156,22 @@ def test_a_node_that_joins_in_round_60_ends_with_the_model_of_the_others_after_1
 # Nodes that miss rounds, lose their disk, or meet faults of all kinds.
 
 
-@pytest.mark.parametrize("keeps_disk", [True, False], ids=["its disk", "a new disk"])
-def test_a_node_that_missed_rounds_averages_like_the_others_in_its_first_round(keeps_disk: bool) -> None:
+def after_missing_rounds(before: int, *, keeps_disk: bool = True) -> Cluster:
+    """Four nodes under FedAdam, the last of which was away for two rounds after so many."""
     cluster = with_rule(mesh(4, seed=3, rules=rules_of("fedadam")), "fedadam")
-    play_round(cluster, FIRST, 4)
+    play_round(cluster, FIRST, before)
     dead = cluster.kill(LAST)
     del cluster.nodes[LAST]
     play_round(cluster, FIRST, 2)
     cluster.nodes[LAST] = dead
     cluster.restart(dead, keeps_disk=keeps_disk)
     cluster.run_for(30)
+    return cluster
+
+
+@pytest.mark.parametrize("keeps_disk", [True, False], ids=["its disk", "a new disk"])
+def test_a_node_that_missed_rounds_averages_like_the_others_in_its_first_round(keeps_disk: bool) -> None:
+    cluster = after_missing_rounds(4, keeps_disk=keeps_disk)
     for _ in range(2):
         play_round(cluster, FIRST)
         assert len(memories(cluster)) == 1
@@ -235,14 +241,7 @@ def test_a_memory_that_one_node_makes_up_is_fetched_by_nobody(since: int, monkey
 
 
 def test_while_no_memory_can_be_fetched_a_node_adopts_the_model_of_the_others() -> None:
-    cluster = with_rule(mesh(4, seed=3, rules=rules_of("fedadam")), "fedadam")
-    play_round(cluster, FIRST, 3)
-    dead = cluster.kill(LAST)
-    del cluster.nodes[LAST]
-    play_round(cluster, FIRST, 2)
-    cluster.nodes[LAST] = dead
-    cluster.restart(dead)
-    cluster.run_for(30)
+    cluster = after_missing_rounds(3)
     cluster.faults = Faults(fail_fetch=1.0)
     play_round(cluster, FIRST)
     assert (len(averages_of_last_round(cluster)), len(memories(cluster))) == (2, 2)
