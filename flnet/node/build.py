@@ -300,7 +300,11 @@ def bounds_of(settings: Settings) -> Bounds:
 
 
 def waits_of(settings: Settings) -> Waits:
-    """How long jobs wait, from the two settings that the thesis has for it."""
+    """How long jobs wait, from the two settings that the thesis has for it, and when training processes end.
+
+    Those of other nodes end by their own setting, which is the usual one as a rule, and some seconds earlier or later.
+    """
     base = settings.wait_time_in_seconds_to_force_fedavg
     margin = settings.wait_time_in_seconds_to_force_fedavg_margin
-    return Waits(average=base, margin=margin, start=min(5.0, base / 4), claims=base + margin)
+    rest = min(settings.worker_idle_seconds, Settings.model_fields["worker_idle_seconds"].default) / 2
+    return Waits(average=base, margin=margin, start=min(5.0, base / 4), claims=base + margin, rest=rest)

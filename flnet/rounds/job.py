@@ -70,6 +70,7 @@ from flnet.rounds.gathering import Closing
 from flnet.rounds.history import RoundRecord
 from flnet.rounds.model import HeldModel, Start
 from flnet.rounds.numbering import Numbering
+from flnet.rounds.peers import RESTED as PACES_RESTED
 from flnet.rounds.restart_recovery import resume
 from flnet.rounds.round import Round, kept_update
 from flnet.rounds.series import REGROUP, Opening, next_key
@@ -153,6 +154,10 @@ class Job(BaseJob[Round]):
                 return self._answered()
             case TimerFired(name) if name == PUT_OFF:
                 self._is_put_off = False
+                return []
+            case TimerFired(name) if name == PACES_RESTED:
+                if self.phase is Phase.IDLE:  # else a round follows, after which the timer starts again
+                    self.peers.paces.rest()
                 return []
             case TimerFired(name) if name == numbering.RESTED:
                 return self.numbering.rest()

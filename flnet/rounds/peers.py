@@ -10,6 +10,7 @@ from flnet.protocol.updates import RoundKey
 
 SLACK = 2.0  # times the last training, which a node may take this time
 MOST_DOUBT = 1024.0
+RESTED = "paces:rested"  # a timer
 # Rounds in a row without a word after which a peer is no longer waited for. Who has spoken before gets more of them;
 # those that never have share theirs, because one machine can bring many names.
 SILENT_ROUNDS, MORE_ROUNDS = 2, 6
@@ -23,15 +24,19 @@ class Paces:
     """How fast nodes train: the seconds that one epoch of their last training took.
 
     Attributes:
+        rested: nodes that have not trained since the mesh rested. Starting a training process takes longer than
+            many trainings, so nobody knows how long their next one will take.
         doubt: factor on the time that updates may spend on their way. It doubles whenever an update did not come
             within a time that was worked out from these seconds, for example on a slow line.
     """
 
     seconds: dict[PeerId, float] = field(default_factory=dict)
+    rested: set[PeerId] = field(default_factory=set)
     doubt: float = 1.0
 
     def note(self, peer: PeerId, seconds: float | None, epochs: int) -> None:
         """Record the duration of a training; a node that does not state it is unknown again."""
+        self.rested.discard(peer)
         if seconds:
             self.seconds[peer] = seconds / epochs
         else:
@@ -42,6 +47,10 @@ class Paces:
         if self.seconds.pop(peer, None) is not None:
             self.doubt = min(2 * self.doubt, MOST_DOUBT)
 
+    def rest(self) -> None:
+        """No node has trained for so long that its training process may have ended."""
+        self.rested = set(self.seconds)
+
     def is_slow(self, me: PeerId, peers: Collection[PeerId]) -> bool:
         """Whether a node is known to take more than `SLACK` times as long as the median of these others."""
         others = sorted(self.seconds[peer] for peer in peers if peer in self.seconds)
@@ -49,7 +58,7 @@ class Paces:
 
     def expected(self, epochs: int) -> Mapping[PeerId, float]:
         """Seconds that the nodes whose pace is known will take for so many epochs."""
-        return {peer: seconds * epochs for peer, seconds in self.seconds.items()}
+        return {peer: seconds * epochs for peer, seconds in self.seconds.items() if peer not in self.rested}
 
 
 def wait_for(

@@ -46,6 +46,7 @@ from flnet.rounds.history import RoundRecord, closing_words, contributions_of, n
 from flnet.rounds.model import Start
 from flnet.rounds.numbering import Ahead
 from flnet.rounds.participation import chosen
+from flnet.rounds.peers import RESTED
 from flnet.rounds.series import ENDED, PAUSED, Opening, Word
 from flnet.rounds.staleness import LATE, Late
 from flnet.rounds.steps import Phase
@@ -932,7 +933,9 @@ class Round(BaseRound):
             for name, value in record.view().items()
             if name not in ("contributions", "weighed", "alone")
         }
-        return [*cancelled, self._save(), self._tell("round_closed", result, **shown), *told]
+        rest = self._settings.waits.rest
+        timer = [SetTimer(RESTED, rest)] if rest is not None else []
+        return [*cancelled, self._save(), self._tell("round_closed", result, **shown), *told, *timer]
 
     def leave(self, successor: RoundKey | None = None) -> list[Effect]:
         """Stop the work of the round.

@@ -46,6 +46,7 @@ class Waits:
         start: for the start of a round of which only an update told, before this node says it sits out.
         claims: for the peers' accuracies after the average.
         turn: between two peers that the membership looks at: a lost message is repeated when all had their turn.
+        rest: after a round until training processes may have ended; None if they never end.
     """
 
     average: float = 60.0
@@ -53,6 +54,7 @@ class Waits:
     start: float = 5.0
     claims: float = 65.0
     turn: float = 1.0
+    rest: float | None = None
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from flnet.node.build import waits_of
 from flnet.params.params import PeerId
 from flnet.protocol.effects import Effect, SetTimer
 from flnet.protocol.events import (
@@ -22,7 +23,17 @@ from flnet.protocol.events import (
 from flnet.protocol.messages import ModelParams
 from flnet.protocol.updates import Update
 from flnet.rounds.gathering import Closing, Gathering
-from flnet.rounds.peers import GRACE, MORE_ROUNDS, PATIENCE_EVERY, SILENT_ROUNDS, Paces, Silence, wait_for
+from flnet.rounds.peers import (
+    GRACE,
+    MORE_ROUNDS,
+    PATIENCE_EVERY,
+    RESTED,
+    SILENT_ROUNDS,
+    Paces,
+    Silence,
+    wait_for,
+)
+from flnet.settings import Settings
 from tests.helpers import key, params
 from tests.rounds.helpers import WAITS, Bench, came, claim
 
@@ -235,3 +246,55 @@ def test_a_node_that_did_not_come_in_time_has_the_whole_patience_in_the_next_rou
     job.hear(RoundTriggered())
     job.hear(own(3, 2.0))
     assert wait(job) == 2 * 5.0 - 2.0 + 2 * (4 + 2 * 2)  # the ways are given twice the time
+
+
+@pytest.fixture
+def with_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.rounds.helpers.WAITS", replace(WAITS, rest=20))
+
+
+@pytest.mark.usefixtures("with_rests")
+def test_the_first_round_after_a_rest_has_the_whole_patience_and_the_next_one_less() -> None:
+    job = after_a_round(5.0)
+    claims(job, 0)
+    assert [timer.seconds for timer in job.all(SetTimer) if timer.name == RESTED] == [20]
+    job.hear(TimerFired(RESTED))
+    job.hear(RoundTriggered())
+    job.hear(own(1, 2.0))
+    assert wait(job) == WAITS.average  # whose training process has ended needs longer than the last time
+    job.hear(word("a", 1, 2.0))
+    job.hear(word("c", 1, 9.0))
+    job.average()
+    job.measure()
+    claims(job, 1)
+    job.hear(RoundTriggered())
+    job.hear(own(2, 2.0))
+    assert wait(job) == 2 * 9.0 - 2.0 + 4 + 2 * 2
+
+
+@pytest.mark.usefixtures("with_rests")
+def test_rounds_that_follow_each_other_are_no_rest() -> None:
+    job = after_a_round(5.0)
+    claims(job, 0)
+    job.hear(RoundTriggered())
+    job.hear(TimerFired(RESTED))  # of the round before
+    job.hear(own(1, 2.0))
+    for name, took in (("a", 2.0), ("c", 5.0)):
+        job.hear(word(name, 1, took))
+    job.average()
+    job.measure()
+    claims(job, 1)
+    job.hear(RoundTriggered())
+    job.hear(own(2, 2.0))
+    assert wait(job) == 2 * 5.0 - 2.0 + 4 + 2 * 2
+
+
+def claims(job: Bench, number: int) -> None:
+    """The claims of the peers, after which the round is closed."""
+    for name in ("a", "c"):
+        job.hear(ClaimReceived(claim(name, number, accuracy=0.1)))
+
+
+@pytest.mark.parametrize(("idle", "rest"), [(60, 30), (600, 30), (8, 4)])
+def test_a_rest_is_over_before_the_training_process_of_a_peer_ends(idle: float, rest: float) -> None:
+    assert waits_of(Settings.model_validate({"worker_idle_seconds": idle})).rest == rest
