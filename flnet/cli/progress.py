@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -345,6 +344,7 @@ def _received(view: View) -> str:
 POLL_SECONDS = 0.3
 NEWEST = 100  # records of a node among which a result is looked for
 AT_REST = ("IDLE", "NO_DATA")
+LEFT = "cut short: "  # how the outcome of a round begins that a node left for a later one
 
 
 class RoundFailed(click.ClickException):
@@ -379,6 +379,7 @@ class Follower:
         tolerant: bool = False,
     ) -> None:
         self._clients = clients
+        self._asked = next(iter(clients))
         self._trainer = trainer
         self._progress = progress
         self._patience = patience
@@ -387,13 +388,18 @@ class Follower:
         self._views: dict[str, View] = {}
 
     def rounds(self, first: int, count: int) -> Iterator[RoundResult]:
-        """The results of `count` rounds, each as soon as all nodes have it.
+        """The results of `count` completed rounds, each as soon as all nodes have it.
+
+        A round counts if the node that was asked did not leave it for a later one, as it does if the mesh is ahead.
 
         Raises:
             RoundFailed: a round ended without a result on some node, or is stuck.
         """
-        for number in range(first, first + count):
-            yield round_result(number, self._wait_for(number))
+        number = first
+        for _ in range(count):
+            result = self._wait_for(number)
+            yield result
+            number = result.number + 1
 
     def rounds_of_goal(self, first: int) -> Iterator[RoundResult]:
         """The results of the rounds of a series with a goal, as long as it is under way on the first node.
@@ -401,12 +407,14 @@ class Follower:
         Raises:
             RoundFailed: a round ended without a result.
         """
-        asked = next(iter(self._clients))
-        for number in itertools.count(first):
-            yield round_result(number, self._wait_for(number))
-            view = self.look()[asked]
-            if not is_open(view) and view.get("current_round", -1) <= number:
+        number = first
+        while True:
+            result = self._wait_for(number)
+            yield result
+            view = self.look()[self._asked]
+            if not is_open(view) and view.get("current_round", -1) <= result.number:
                 return
+            number = result.number + 1
 
     def look(self) -> Mapping[str, View]:
         """The jobs as they are now, also shown."""
@@ -420,15 +428,16 @@ class Follower:
         self._progress.show(self._views)
         return self._views
 
-    def _wait_for(self, number: int) -> Mapping[str, View | None]:
+    def _wait_for(self, number: int) -> RoundResult:
+        """The result of the first completed round with this number or a higher one."""
         records: dict[str, View | None] = dict.fromkeys(self._clients)
         moved, last, rested = time.monotonic(), None, False
         while True:
             resting = self._at_rest()  # looked at first: a result that comes after it is not missed
-            self._collect(number, records)
+            number = self._collect(number, records)
             missing = [node for node, record in records.items() if record is None]
             if not missing:
-                return records
+                return round_result(number, records)
             if resting and rested:
                 raise RoundFailed(self._without_result(number, missing))
             now, state = time.monotonic(), fingerprint(self._views)
@@ -446,13 +455,22 @@ class Follower:
             view.get("phase") in AT_REST and not view.get("rounds_left") and not is_open(view) for view in views
         )
 
-    def _collect(self, number: int, records: dict[str, View | None]) -> None:
-        """Look for the round in the histories of the nodes that may be through with it."""
+    def _collect(self, number: int, records: dict[str, View | None]) -> int:
+        """Look for the round in the histories of the nodes that may be through with it.
+
+        Returns:
+            Its number: a higher one if the node that was asked has left this round for a later one.
+        """
         for node, view in self._views.items():
             reached = view.get("current_round", -1)
             over = reached > number or (reached == number and view.get("phase") in AT_REST)
-            if records[node] is None and over:
-                records[node] = self._record(node, number)
+            if records[node] is not None or not over:
+                continue
+            records[node] = record = self._record(node, number)
+            if record is not None and record["round"] > number:
+                number = record["round"]
+                records.update((other, None) for other in records if other != node)
+        return number
 
     def _record(self, node: str, number: int) -> View | None:
         try:
@@ -461,7 +479,10 @@ class Follower:
             if not self._tolerant:
                 raise
             return None
-        return next((record for record in reversed(history) if record.get("round") == number), None)
+        if node != self._asked:
+            return next((record for record in reversed(history) if record.get("round") == number), None)
+        completed = [record for record in reversed(history) if _counts(record, number)]
+        return min(completed, key=lambda record: int(record["round"]), default=None)
 
     def _without_result(self, number: int, missing: list[str]) -> str:
         reasons = []
@@ -470,3 +491,8 @@ class Follower:
             reason = view.get("error") or view.get("outcome") or "no reason given"
             reasons.append(f"{printable(node)} ({printable(reason)})")
         return f"round {number} ended without a result on {listed(reasons)}"
+
+
+def _counts(record: View, number: int) -> bool:
+    """Whether this is the record of a round from this number on that the node completed."""
+    return record.get("round", -1) >= number and not str(record.get("outcome")).startswith(LEFT)

@@ -598,7 +598,11 @@ class Round(BaseRound):
         self._note_training(late.event)
         self._held.offer(own)
         self.gathering.took(self._settings.my_id, late.event.seconds)
-        words = text("this node's update is {count} rounds late and counts for less", age)
+        words = (
+            text("this node's update is a round late and counts for less")
+            if age == 1
+            else text("this node's update is {count} rounds late and counts for less", age)
+        )
         return [
             self._save(),
             *self._spread(own),

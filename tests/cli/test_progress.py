@@ -27,7 +27,9 @@ from flnet.cli.progress import (
     summary,
 )
 from flnet.errors import PeerUnreachable, StartError
+from flnet.protocol.events import RoundTriggered
 from tests.cli.fake_node import FakeNode, job, measured, record, running_fake_node
+from tests.rounds.helpers import Bench, asked
 
 TRAINING = job(phase="TRAINING", current_round=1, progress={"done": 30, "total": 120})
 GATHERING = job(phase="GATHERING", current_round=1, received=["a", "b"], waiting_for=["c"])
@@ -148,6 +150,41 @@ def test_rounds_come_one_by_one(fake_node: FakeNode) -> None:
     results = list(follower(fake_node, progress=quiet).rounds(0, 2))
     assert [(result.number, result.digests["a"]) for result in results] == [(0, "d0"), (1, "d1")]
     assert quiet.phases == ["TRAINING", "AVERAGING", "IDLE"]
+
+
+def test_a_round_that_the_node_left_for_a_later_one_does_not_count(fake_node: FakeNode) -> None:
+    bench = Bench("a", ["b"])
+    bench.hear(RoundTriggered())
+    bench.hear(asked("b", 1))
+    [left] = bench.job.records()
+    fake_node.views = [
+        job(phase="TRAINING", current_round=0, rounds_left=1),
+        job(phase="GATHERING", current_round=1, rounds_left=1),
+        job(phase="TRAINING", current_round=2),
+        job(current_round=2),
+    ]
+    fake_node.records = [{**left}, record(1, "d1"), record(2, "d2")]
+    results = list(follower(fake_node).rounds(0, 2))
+    assert [(result.number, result.digests["a"]) for result in results] == [(1, "d1"), (2, "d2")]
+
+
+def test_a_series_with_a_goal_goes_on_from_the_round_of_the_mesh(fake_node: FakeNode) -> None:
+    fake_node.views = [
+        job(phase="TRAINING", current_round=4, goal={"state": "open"}),
+        job(current_round=4, goal={"state": "reached"}),
+    ]
+    fake_node.records = [record(0) | {"outcome": "cut short: b started round 4"}, record(4)]
+    assert [result.number for result in follower(fake_node).rounds_of_goal(0)] == [4]
+
+
+def test_the_other_nodes_are_waited_for_in_the_round_of_the_node_that_was_asked(
+    fake_node: FakeNode, second_node: FakeNode
+) -> None:
+    fake_node.views = [job(phase="TRAINING", current_round=0), job(current_round=1)]
+    fake_node.records = [record(0) | {"outcome": "cut short: b started round 1"}, record(1, "d1")]
+    second_node.views, second_node.records = [job(current_round=1)], [record(0, "d0"), record(1, "d1")]
+    [result] = follower(fake_node, second_node).rounds(0, 1)
+    assert (result.number, result.digests) == (1, {"a": "d1", "b": "d1"})
 
 
 def test_a_round_is_over_when_every_node_has_its_result(fake_node: FakeNode, second_node: FakeNode) -> None:

@@ -42,6 +42,7 @@ def test_its_update_counts_in_the_next_round_and_the_next_training_begins() -> N
     job.hear(asked("a", 1))
     word = job.said(ModelParams)
     assert (word.staleness, word.declined, word.examples, word.seconds) == (1, None, 4, 10.0)
+    assert job.published["late_update"] == "this node's update is a round late and counts for less"
     assert job.one(Train).key == key(1)
     for name in ("a", "c"):
         job.hear(came(name, 1))
@@ -58,6 +59,7 @@ def test_the_round_in_which_it_is_as_late_as_may_be_waits_for_it() -> None:
     assert job.phase is Phase.GATHERING
     job.hear(ended(0))
     assert job.said(ModelParams).staleness == 2
+    assert job.published["late_update"] == "this node's update is 2 rounds late and counts for less"
     assert job.one(Average).updates[1].staleness == 2
 
 
