@@ -111,7 +111,11 @@ def _found(folder: Path | None) -> tuple[str, _Side, _Side]:
         for name in _NPZ:
             if (place / name).is_file():
                 a, b, c, d = read_npz(place / name)
-                return f"CIFAR-10 in {place / name}", _plain(a, b, place / name), _plain(c, d, place / name)
+                return (
+                    text("CIFAR-10 in {file}", place / name),
+                    _plain(a, b, place / name),
+                    _plain(c, d, place / name),
+                )
         if (place / _JPEG).is_file():
             return text("CIFAR-10 as JPEG in {folder}", place / _JPEG), *_jpegs(place / _JPEG)
         pickled = pickled or _place(place, _PICKLED, "test_batch")

@@ -127,7 +127,7 @@ def _find_mnist(folder: Path | None) -> tuple[Path, str, Labelled, Labelled] | N
     for file in (folder / "mnist.npz", folder / "mnist" / "mnist.npz"):
         if file.is_file():
             a, b, c, d = read_npz(file)
-            return file, f"MNIST in {file}", _checked(a, b, file), _checked(c, d, file)
+            return file, text("MNIST in {file}", file), _checked(a, b, file), _checked(c, d, file)
     return None
 
 

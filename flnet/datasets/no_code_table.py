@@ -384,7 +384,7 @@ def load_table(own: OwnTable, settings: TrainerSettings) -> TableData:
     checksum = fingerprint({side: Labelled(table.x[numbers], table.y[numbers]) for side, numbers in rows.items()})
     is_counted = not table.groups and labels is None
     dealt = dealt_counts(table.kinds, settings, len(table.classes)) if is_counted else ()
-    info = DataInfo(f"table {path}", counts, columns, is_sample(path), note, per_class, checksum, dealt)
+    info = DataInfo(text("table {path}", path), counts, columns, is_sample(path), note, per_class, checksum, dealt)
     if table.coarse is None:
         return TableData(sides, table, scales, info)
     return TableData(sides, table, scales, info, {side: table.coarse[numbers] for side, numbers in rows.items()})

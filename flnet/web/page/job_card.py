@@ -331,11 +331,11 @@ def _version(number: int | None) -> str:
 
 
 def data_words(data: DataView, t: Translate) -> str:
-    """The source and the size of the data: rows by split, and the number of classes."""
+    """The size of the data: rows by split, and the number of classes."""
     splits = [f"{count(number)} {_split(name, t)}" for name, number in data.rows.items()]
     rows = t("{count} rows", count=", ".join(splits)) if splits else ""
     classes = t("{count} classes", count=count(len(data.classes))) if data.classes else ""
-    return "; ".join(part for part in (one_line(data.source), rows, classes) if part)
+    return "; ".join(part for part in (rows, classes) if part)
 
 
 def classes_words(

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from flnet.text import text
 from tests.web.conftest import Client
 from tests.web.fake_job import FakeJob
 from tests.web.fake_node import FakeNode
@@ -197,6 +198,22 @@ async def test_the_rounds_are_drawn_and_listed_in_numbers(client: Client, node: 
     assert "The last rounds of MNIST Dataset, the newest first" in page.text
     spanish = await load(client, Accept_Language="es")
     assert "Las últimas rondas de MNIST Dataset, la más reciente primero" in spanish.text
+
+
+async def test_the_source_of_the_data_is_in_the_language_of_the_page(client: Client, node: FakeNode) -> None:
+    job = node.jobs["MNIST"]
+    job.source, job.sample = text("the digits bundled with scikit-learn ({count} of them for testing)", 360), True
+    spanish = "los dígitos incluidos en scikit-learn (360 de ellos para evaluar); 1,259 entrenamiento"
+    assert (await load(client, Accept_Language="es")).text.count(
+        spanish
+    ) == 2  # among the figures, and as sample data
+    job.source = "a stranger's words"
+    assert '<span lang="en">a stranger&#39;s words</span>;' in await served(client)
+
+
+async def served(client: Client) -> str:
+    """The page in Spanish, as HTML."""
+    return str(await (await client.get("/", headers={"Accept-Language": "es"})).get_data(as_text=True))
 
 
 async def test_progress_and_updates_are_told_while_a_round_is_open(client: Client, node: FakeNode) -> None:

@@ -220,9 +220,9 @@ def test_figures_are_those_after_averaging_or_else_before() -> None:
     [
         (
             DataView(source="digits", rows={"train": 1259, "test": 360, "other": 1}, classes=["3", "7"]),
-            "digits; 1,259 entrenamiento, 360 prueba, 1 other filas; 2 clases",
+            "1,259 entrenamiento, 360 prueba, 1 other filas; 2 clases",
         ),
-        (DataView(source="a file"), "a file"),
+        (DataView(source="a file"), ""),
         (DataView(), ""),
     ],
 )
