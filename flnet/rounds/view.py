@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from flnet.protocol.messages import Agreement, HexDigest, HyperParams, Unit
 from flnet.rounds.steps import Phase
@@ -21,6 +22,8 @@ MAX_ENTRIES = 256  # of a list or mapping that it claims
 MAX_DEPTH = 4  # of lists and mappings within each other
 MAX_NUMBER = 10**15
 _NOT_FOR_PEERS = frozenset({"finds", "inputs", "note", "counts", "checksum", "parts", "counts_little", "differs"})
+
+_AGREEMENT = TypeAdapter[Mapping[str, str] | None](Agreement | None)
 
 Figures = dict[str, float]
 RuleView = Annotated[str, Field(description="aggregation rule, in the notation of FLNET_AGGREGATION")]
@@ -252,8 +255,10 @@ class JobView(View):
         `model_fields_set`. Texts are cut to one line of MAX_WORDS characters, lists to MAX_ENTRIES entries.
         """
         stated = _bounded(claim)
-        if type(stated) is dict and type(claim) is dict:
-            stated |= {name: claim[name] for name in ("agreement",) if name in claim}  # it has bounds of its own
+        if type(stated) is dict and type(claim) is dict and "agreement" in claim:
+            stated.pop("agreement", None)
+            with suppress(ValidationError):  # it has bounds of its own
+                stated["agreement"] = _AGREEMENT.validate_python(claim["agreement"], strict=True)
         known = {name: stated[name] for name in cls.model_fields if name in stated} if type(stated) is dict else {}
         try:
             job = cls._read(known)
