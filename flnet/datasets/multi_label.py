@@ -7,9 +7,9 @@ The ARFF reader is small and strict. A header of `@relation`, `@attribute` lines
 line: dense (`1,0,2.5`) or sparse (`{0 1, 7 2.5}`: column and value, all others are 0). `%` begins a comment; names may
 be quoted. Attributes are numeric (`numeric`, `real`, `integer`) or nominal (`{a,b,c}`). One with the values 0 and 1 is a
 column of numbers; any other becomes a column for each of its values, named `attribute=value`, with 1 where the row has
-it. What a sparse row does not name is 0, and of a nominal attribute the first value, as the format has it. Anything else
-is an error that names file, line and attribute, unless the attribute is ignored; only rows may be skipped instead, and
-are counted.
+it. Labels may also be `{no,yes}` or `{false,true}`. What a sparse row does not name is 0, and of a nominal attribute the
+first value, as the format has it. Anything else is an error that names file, line and attribute, unless the attribute is
+ignored; only rows may be skipped instead, and are counted.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ _NUMERIC = frozenset({"numeric", "real", "integer"})
 _QUOTES = ("'", '"')
 _QUOTED = re.compile(r"""'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)\"""")
 _COMMENT = re.compile(r"""((?:[^%'"]|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")*)%.*""")
+_NO_AND_YES = ({"no", "yes"}, {"false", "true"})  # the values of labels in words
 _MEKA = re.compile(r"(?:^|\s)-C\s+(-?\d{1,9})\b")
 
 
@@ -503,16 +504,32 @@ def _names_in_xml(path: Path) -> list[str]:
     return names
 
 
+def _stated_by(path: Path, label: ColumnSpec) -> str:
+    """The column of a label in words that is 1 where a row has the label.
+
+    Raises:
+        TrainerError: its values do not say which of them that is.
+    """
+    for words, column in zip(label.words, label.inputs, strict=True):
+        if {value.lower() for value in label.words} in _NO_AND_YES and words.lower() in ("yes", "true"):
+            return column
+    raise TrainerError(
+        text(
+            "{path}: label {name} has the values {values}; expected 0 and 1, no and yes, or false and true",
+            path,
+            repr(label.name),
+            shown(label.words),
+        )
+    )
+
+
 def _divided(path: Path, table: Table, labels: list[str], nominal: Sequence[ColumnSpec]) -> MultiLabel:
     """Labels to the one side, features to the other."""
-    for column in nominal:
-        if column.name in labels:
-            got, name = shown(column.words), repr(column.name)
-            raise TrainerError(
-                text("{path}: label {name} has the values {values}; expected 0 and 1", path, name, got)
-            )
-    at = table.numbers_of(labels, str(path))
-    unused = set(at.tolist())
+    in_words = {column.name: column for column in nominal if column.name in labels}
+    stated = [_stated_by(path, in_words[name]) if name in in_words else name for name in labels]
+    at = table.numbers_of(stated, str(path))
+    both = table.numbers_of([name for column in in_words.values() for name in column.inputs], str(path))
+    unused = {*at.tolist(), *both.tolist()}
     features = np.array([j for j in range(len(table.names)) if j not in unused], np.int64)
     if not features.size:
         raise TrainerError(
@@ -530,5 +547,6 @@ def _divided(path: Path, table: Table, labels: list[str], nominal: Sequence[Colu
         else ""
     )
     names = tuple(table.names[j] for j in features)
-    x, kept = pick_columns(table.values, features), frozenset(name for column in nominal for name in column.inputs)
+    kept = frozenset(name for column in nominal if column.name not in in_words for name in column.inputs)
+    x = pick_columns(table.values, features)
     return MultiLabel(x, y.astype(np.uint8), tuple(labels), names, skipped, kept)

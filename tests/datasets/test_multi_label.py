@@ -351,13 +351,27 @@ def test_an_ignored_column_that_is_not_there_is_refused(tmp_path: Path, ending: 
         read_multi_label(path, label_columns=-2, ignore=("whoo",))
 
 
-def test_a_nominal_label_is_refused_and_a_nominal_feature_is_not_counted_as_several(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", ["no,yes", "yes, no", "'false','true'", "TRUE,FALSE"])
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_a_label_may_be_no_and_yes_or_false_and_true(tmp_path: Path, words: str, is_sparse: bool) -> None:
+    first, other = (word.strip(" '") for word in words.split(","))
+    header = f"@relation r\n@attribute f numeric\n@attribute l {{{words}}}\n@attribute m {{0,1}}\n@data\n"
+    rows = f"{{0 1}}\n{{0 2, 1 {other}, 2 1}}\n" if is_sparse else f"1,{first},0\n2,{other},1\n"
+    data = read_multi_label(written(tmp_path, header + rows), label_columns=("l", "m"))
+    marks = [int(word.lower() in ("yes", "true")) for word in (first, other)]
+    assert (data.labels, data.features, data.y.tolist()) == (("l", "m"), ("f",), [[marks[0], 0], [marks[1], 1]])
+    assert data.nominal == set()
+
+
+def test_another_nominal_label_is_refused_and_a_nominal_feature_is_not_counted_as_several(tmp_path: Path) -> None:
     path = written(tmp_path, NOMINAL + "1,bell,no,1\n2,conical,yes,0\n")
     data = read_multi_label(path, label_columns=-1)
     assert (data.labels, len(data.features)) == (("l",), 6)
     assert data.nominal == set(data.features) - {"height"}
-    with pytest.raises(TrainerError, match="label 'smells' has the values no, yes; expected 0 and 1"):
-        read_multi_label(path, label_columns=-2)
+    assert read_multi_label(path, label_columns=-2).y.tolist() == [[0, 1], [1, 0]]
+    expected = "label 'cap' has the values bell, conical, .*; expected 0 and 1, no and yes, or false and true"
+    with pytest.raises(TrainerError, match=expected):
+        read_multi_label(path, label_columns=-3)
 
 
 def test_skipped_rows_are_told(tmp_path: Path) -> None:
