@@ -1,4 +1,4 @@
-"""`flnet predict`: send inputs in a file to a node's model and show its predictions."""
+"""`flnet predict`: send inputs in a file, or the images in a folder, to a node's model and show its predictions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import base64
 import csv
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,13 @@ import click
 from rich.table import Table
 
 from flnet.cli.client import WORK_SECONDS, NodeClient, View, node_option
-from flnet.cli.output import print_json, print_table, printable, short, table
-from flnet.errors import FlnetError
+from flnet.cli.output import listed, print_json, print_table, printable, short, table
+from flnet.errors import FlnetError, InputRefused, PeerRefused, TooManyRequests
 
 MAX_BYTES = 12 * 1024 * 1024  # a node takes no more
 MOST_ROW_BYTES = 256 * 1024 * 1024  # of a file of rows, which is sent in parts
 MOST_CELLS = 5_000_000  # of a file of rows: sparse ones have more than they name
+BUSY_SECONDS = 1.0  # until a node is asked again that has had too many questions
 MOST_AT_ONCE, PART_BYTES = 1000, 4 * 1024 * 1024  # rows of a part, and bytes after which it ends
 
 
@@ -132,10 +134,28 @@ SUFFIXES: Mapping[str, Callable[[Path], dict[str, Any]]] = {
 _IN_PARTS = (".csv", ".tsv", ".arff")
 
 
+def pictures_in(folder: Path) -> list[Path]:
+    """The images in a folder and in the folders in it, sorted; hidden ones are left out.
+
+    Raises:
+        ValueError: there are none.
+    """
+    kinds = [suffix for suffix, read in SUFFIXES.items() if read is _picture]
+    found = [path for path in folder.rglob("*") if path.suffix.lower() in kinds and path.is_file()]
+    shown = [path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
+    if not shown:
+        raise ValueError(f"{folder} holds no images; expected {', '.join(kinds)}")
+    return sorted(shown)
+
+
 @click.command("predict")
 @click.argument("trainer")
 @click.option(
-    "--input", "path", type=click.Path(path_type=Path), required=True, help=f"A file: {', '.join(SUFFIXES)}."
+    "--input",
+    "path",
+    type=click.Path(path_type=Path),
+    required=True,
+    help=f"A file: {', '.join(SUFFIXES)}; or a folder of images.",
 )
 @click.option("--digest", help="Which model, by the beginning of its digest.  [default: the one in use]")
 @node_option
@@ -144,23 +164,72 @@ def command(trainer: str, path: Path, digest: str | None, address: str, as_json:
 
     A JSON file holds a list of inputs, a NumPy file an array (n, ...), and a CSV or ARFF file one input per row. CSV
     needs no line of column names; with one, the file may be like that of the training: columns in any order, and
-    target and id are ignored. An image is one input. While the node trains, the answer waits.
+    target and id are ignored. An image is one input, and a folder has one for each image in it and in its folders.
+    While the node trains, the answer waits.
 
     \b
-    Exit codes: 0 answered; 1 the node refused; 2 wrong usage, or a file that cannot be used;
-    3 the node cannot be reached.
+    Exit codes: 0 answered; 1 the node refused, or an image of a folder cannot be used; 2 wrong usage, or a file that
+    cannot be used; 3 the node cannot be reached.
     """
+    model = {} if digest is None else {"digest": digest}
     try:
-        question = question_of(path)
+        pictures = pictures_in(path) if path.is_dir() else []
+        question = {} if pictures else question_of(path)
     except ValueError as exc:
         raise click.BadParameter(str(exc), param_hint="--input") from exc
-    if digest is not None:
-        question["digest"] = digest
     with NodeClient(address, WORK_SECONDS) as node:
-        answer = _joined([node.predict(trainer, part) for part in parts_of(question)])
+        if pictures:
+            answer = _of_pictures(node, trainer, path, pictures, model)
+        else:
+            answer = _joined([node.predict(trainer, part) for part in parts_of({**question, **model})])
     if as_json:
         print_json(answer)
-        return
+    else:
+        _show(answer)
+    if refused := answer.get("refused"):
+        raise click.ClickException(_without(refused, len(pictures)))
+
+
+def _of_pictures(
+    node: NodeClient, trainer: str, folder: Path, pictures: Iterable[Path], model: Mapping[str, str]
+) -> View:
+    """The answers for images, one after the other; one that cannot be used is named, and keeps no other from its answer."""
+    answers, files, refused = list[View](), list[str](), dict[str, str]()
+    for picture in pictures:
+        name = str(picture.relative_to(folder))
+        try:
+            answers.append(_patiently(node, trainer, {**question_of(picture), **model}))
+            files.append(name)
+        except ValueError as exc:
+            refused[name] = str(exc)
+        except PeerRefused as exc:
+            if exc.error != InputRefused.code:
+                raise
+            refused[name] = exc.answer
+    if not answers:
+        raise click.ClickException(_without(refused, len(refused)))
+    return {**_joined(answers), "files": files, "refused": refused}
+
+
+def _without(refused: Mapping[str, str], number: int) -> str:
+    """Which of so many images cannot be used, and why."""
+    words = listed(f"{printable(name)} ({printable(why)})" for name, why in refused.items())
+    return f"{len(refused)} of {number} images cannot be used: {words}"
+
+
+def _patiently(node: NodeClient, trainer: str, question: View) -> View:
+    """The answer to one of many questions, also where the node has had too many of them for a moment."""
+    while True:
+        try:
+            return node.predict(trainer, question)
+        except PeerRefused as exc:
+            if exc.error != TooManyRequests.code:
+                raise
+            time.sleep(BUSY_SECONDS)
+
+
+def _show(answer: View) -> None:
+    """The answers for people, and which model they are of."""
     print_table(answers_table(answer))
     if answer.get("coarse"):
         _tell_coarse(answer["coarse"])
@@ -223,11 +292,13 @@ def answers_table(answer: View) -> Table:
     choice = answer.get("choice") or {}
     answered, errors = choice.get("answered", []), choice.get("errors", [])
     shown = table("input", "predicted", numbers, *["answered by"] * bool(answered), *["error"] * bool(errors))
+    files = answer.get("files", [])
     rows = zip(answer.get("predicted", []), answer.get(numbers, []), strict=False)
     for place, (name, values) in enumerate(rows):
         words = ", ".join(map(str, name)) or "none" if isinstance(name, list) else name
         best = sorted(zip(values, answer.get("classes", []), strict=False), reverse=True)[:3]
         told = ", ".join(f"{printable(label)} {value:.4f}" for value, label in best)
         why = [f"{error:.6g}" for error in errors[place : place + 1]]
-        shown.add_row(str(place), printable(words), told, *map(printable, answered[place : place + 1]), *why)
+        what = files[place] if files else place
+        shown.add_row(printable(what), printable(words), told, *map(printable, answered[place : place + 1]), *why)
     return shown

@@ -56,6 +56,7 @@ class FakeNode:
         self.files: dict[str, tuple[str, bytes]] = {}  # path with its query -> name and contents
         self.prediction: Json = {}
         self.posted: list[Json] = []
+        self.refused_images: dict[str, tuple[int, Json]] = {}  # in base64 -> the answer when it comes first
         self.ordered: list[str] = []  # requests without a body, which only name what is to be done
         self.answer_to_order: tuple[int, Json] = (200, {})
         self.headers: list[dict[str, str]] = []
@@ -83,7 +84,7 @@ class FakeNode:
         """The answer to a trigger, a question or an edit."""
         self.posted.append(body)
         if "trainerId" not in body:
-            return 200, self.prediction
+            return self.refused_images.pop(body.get("image", ""), (200, self.prediction))
         if body["trainerId"] != "MNIST":
             return 404, {"error": "unknown_trainer", "message": f"this node has no trainer {body['trainerId']!r}"}
         return 202, {"trainerId": "MNIST", "round": 0}

@@ -113,6 +113,72 @@ def test_what_it_means_in_the_labels_of_the_own_rows(ask: Run, fake_node: FakeNo
     assert "not available yet" in shown.output
 
 
+def pictures(folder: Path, *names: str) -> Path:
+    """A folder of these images, each of which holds its own name."""
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(name.encode())
+    return folder
+
+
+def sent(name: str) -> str:
+    return base64.b64encode(name.encode()).decode()
+
+
+def test_a_folder_has_a_row_for_each_image_in_it_and_in_its_folders(
+    ask: Run, fake_node: FakeNode, tmp_path: Path
+) -> None:
+    folder = pictures(tmp_path / "new", "b.JPG", "a.png", "more/c.jpeg", "notes.txt", ".hidden/d.png", "._a.png")
+    fake_node.prediction = {
+        "classes": ["x", "y"],
+        "probabilities": [[0.3, 0.7]],
+        "predicted": ["y"],
+        "model": MODEL,
+    }
+    shown = ask("predict", "MNIST", "--input", str(folder), "--digest", "01")
+    assert shown.exit_code == 0
+    rows = [line.split()[:2] for line in shown.output.splitlines() if "0.7000" in line]
+    assert rows == [["a.png", "y"], ["b.JPG", "y"], ["more/c.jpeg", "y"]]
+    names = ("a.png", "b.JPG", "more/c.jpeg")
+    assert fake_node.posted == [{"image": sent(name), "digest": "01"} for name in names]
+    answer = json.loads(ask("predict", "MNIST", "--input", str(folder), "--json").stdout)
+    assert (answer["files"], answer["predicted"], answer["refused"]) == ([*names], ["y"] * 3, {})
+
+
+def test_an_image_that_cannot_be_used_keeps_no_other_from_its_answer(
+    ask: Run, fake_node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inputs, "BUSY_SECONDS", 0.0)
+    folder = pictures(tmp_path / "new", "a.png", "b.png", "c.png", "d.png")
+    monkeypatch.setattr(inputs, "MAX_BYTES", 5)
+    (folder / "c.png").write_bytes(b"x" * 6)
+    fake_node.prediction = {"classes": ["x"], "probabilities": [[1.0]], "predicted": ["x"], "model": MODEL}
+    fake_node.refused_images = {
+        sent("b.png"): (422, {"error": "input_refused", "message": "this is no image"}),
+        sent("d.png"): (429, {"error": "too_many_requests", "message": "too much is asked for"}),
+    }
+    shown = ask("predict", "MNIST", "--input", str(folder), "--json")
+    assert shown.exit_code == 1
+    assert json.loads(shown.stdout)["files"] == ["a.png", "d.png"]
+    assert "2 of 4 images cannot be used: b.png (this is no image), c.png (" in shown.stderr
+    fake_node.refused_images = {
+        sent(name): (404, {"error": "not_offered", "message": "no"}) for name in ("a.png", "b.png")
+    }
+    before = len(fake_node.posted)
+    assert ask("predict", "MNIST", "--input", str(folder)).exit_code == 1
+    assert len(fake_node.posted) == before + 1  # it holds for all of them
+    monkeypatch.setattr(inputs, "MAX_BYTES", 0)
+    none = ask("predict", "MNIST", "--input", str(folder))
+    assert none.exit_code == 1 and "4 of 4 images cannot be used: a.png (" in none.stderr
+
+
+def test_a_folder_without_images_is_wrong_usage(ask: Run, fake_node: FakeNode, tmp_path: Path) -> None:
+    shown = ask("predict", "MNIST", "--input", str(pictures(tmp_path / "new", "a.csv")))
+    assert shown.exit_code == 2
+    assert "holds no images; expected .png, .jpg, .jpeg" in " ".join(shown.stderr.split())
+    assert fake_node.posted == []
+
+
 # Files of every kind become the question that a node is asked.
 
 
