@@ -200,7 +200,7 @@ def claim_of(round: int, reply: Packet) -> Claim:
 def _claimed(m: Accuracy, params: Params | None) -> Claim:
     """The claim of a peer that asks for ours."""
     digest, report = digest_of(m, params), report_of(m.report)
-    return Claim(m.sender, m.round, m.accuracy, digest, m.contributors, params, report)
+    return Claim(m.sender, m.round, m.accuracy, digest, m.contributors, params, report, m.initiator or "")
 
 
 def report_of(message: ReportMessage | None) -> Report | None:

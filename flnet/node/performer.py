@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flnet.compute.tasks import ComputeTasks
-from flnet.errors import IllegalStep, LocalError, NotReady
+from flnet.errors import IllegalStep, LocalError, NotReady, PeerError
 from flnet.membership.state import KEPT_AHEAD
 from flnet.node.core import Owned
 from flnet.node.event_log import EventLog
@@ -36,6 +36,7 @@ from flnet.protocol.effects import (
     Fold,
     KeepIncarnation,
     Publish,
+    Refuse,
     Save,
     Send,
     SendAnnounce,
@@ -370,7 +371,10 @@ class Performer:
             if self._commits.is_long:
                 await asyncio.wait([step.answered])
         else:
-            step.answered.set_result(self._show(step))
+            try:
+                step.answered.set_result(self._show(step))
+            except PeerError as exc:
+                step.answered.set_exception(exc)
         return step.answered
 
     def prepare(self, trainer: TrainerId) -> None:
@@ -437,15 +441,23 @@ class Performer:
         return answer
 
     def _show(self, step: Step) -> Packet | None:
-        """Perform what others may see."""
-        answer = None
+        """Perform what others may see, and return the answer.
+
+        Raises:
+            PeerError: the answer is a refusal.
+        """
+        answer, refusal = None, None
         for item in step.effects:
             if isinstance(item.effect, Answer):
                 answer = Packet(item.effect.message, item.effect.params)
+            elif isinstance(item.effect, Refuse):
+                refusal = item.effect.error
             elif item.owner is None or isinstance(item.effect, Publish):
                 self._for_anyone(item)
             else:
                 self._for_job(item.owner, item)
+        if refusal is not None:
+            raise refusal
         return answer
 
     async def _mend(self) -> None:

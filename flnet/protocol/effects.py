@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from flnet.errors import PeerError
 from flnet.params.params import Digest, Params, PeerId, Schema
 from flnet.protocol.events import Split
 from flnet.protocol.messages import HyperParams, Message, News, Peer, Probe
@@ -57,6 +58,13 @@ class Answer:
 
     message: Message
     params: Params | None = None
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """Answer the current request with this error, where the event had effects; without any, the error is raised."""
+
+    error: PeerError
 
 
 @dataclass(frozen=True)
@@ -216,6 +224,7 @@ class Publish:
 Effect = (
     Save
     | Answer
+    | Refuse
     | TellJobs
     | CancelWork
     | Train
@@ -236,6 +245,7 @@ ORDER: tuple[type, ...] = (
     Save,
     KeepIncarnation,
     Answer,
+    Refuse,
     TellJobs,
     CancelWork,
     Train,

@@ -8,7 +8,7 @@ kept with the record of the round and with the model after the update itself is 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from flnet.params.params import Digest, Params, PeerId
@@ -166,6 +166,7 @@ class Claim:
     Attributes:
         params: the model, if the message has it (always in the thesis' JSON).
         report: the peer's report in a series of rounds.
+        initiator: of the round; empty where the message does not state it.
     """
 
     peer: PeerId
@@ -175,3 +176,8 @@ class Claim:
     contributors: int = 1
     params: Params | None = None
     report: Report | None = None
+    initiator: str = ""
+
+    def without_params(self) -> Claim:
+        """The same claim, which takes no memory for a model."""
+        return self if self.params is None else replace(self, params=None)

@@ -112,6 +112,7 @@ class Closing(Enum):
     COMPLETE = auto()  # all expected peers have answered
     TIMER = auto()  # the forced-averaging timer fired
     NEXT_ROUND = auto()  # the next round was asked for
+    ABANDONED = auto()  # most others have averaged without this node, which takes their average
 
 
 class Gathering:
@@ -288,6 +289,13 @@ class Gathering:
             return effects
         average = Average(self.key, self._held(), tuple(self.folded))
         return [*effects, *(self.memory.agree(average, self.updates.values()) if self.memory else [average])]
+
+    def abandon(self) -> list[Effect]:
+        """Close without an average; what still comes is not needed."""
+        self.closed = Closing.ABANDONED
+        self.offers.clear()
+        self.fetching.clear()
+        return [CancelTimer(self.timer)]
 
     def fold_again(self, refused: Collection[PeerId], own: Params | None) -> list[Effect]:
         """Compute another sum, because this one contains updates that do not count, and average then.

@@ -19,6 +19,7 @@ HELD_ROUNDS = 120  # newest records that a job holds (charts show 100); the stor
 LITTLE = 0.1  # of a fair share: below it an update counts little
 AGAIN = 0.5  # of a fair share: from here on it counts again; in between nothing is decided
 RUNNING = 3  # rounds in a row in which an update was left out or counted little
+RECENT = 3  # averages whose contributors a node counts as the other nodes of a job
 FORGOTTEN = 120  # rounds after which a peer that took no part is forgotten
 
 
@@ -35,6 +36,8 @@ class RoundRecord:
             the name alone.
         weighed: how each update counted, by peer.
         alone: why nobody else has the average of this round, by peer that was expected; empty if others have it.
+        taken_from: the peer from which the average was downloaded, because this node has no part in it; None if this
+            node averaged.
     """
 
     key: RoundKey
@@ -56,6 +59,7 @@ class RoundRecord:
     contributions: tuple[Mapping[str, Any], ...] = ()
     weighed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     alone: Mapping[str, str] = field(default_factory=dict)
+    taken_from: PeerId | None = None
 
     @classmethod
     def read(cls, view: Mapping[str, Any]) -> RoundRecord:
@@ -84,6 +88,7 @@ class RoundRecord:
             tuple(view.get("contributions") or ()),
             {peer: dict(weighed) for peer, weighed in (view.get("weighed") or {}).items()},
             dict(view.get("alone") or {}),
+            view.get("taken_from"),
         )
 
     def add_words(self, words: str) -> None:
@@ -113,6 +118,7 @@ class RoundRecord:
             "contributions": [dict(stated) for stated in self.contributions],
             "weighed": {peer: dict(weighed) for peer, weighed in self.weighed.items()},
             **({"alone": dict(self.alone)} if self.alone else {}),
+            **({"taken_from": self.taken_from} if self.taken_from else {}),
         }
 
 
@@ -138,6 +144,11 @@ class History:
     def held(self, digest: Digest) -> bool:
         """Whether this node has made this average in one of these rounds."""
         return any(record.digest == digest for record in self.records)
+
+    def contributors(self) -> set[PeerId]:
+        """Whose updates were in the newest averages, of RECENT rounds."""
+        averaged = [record.contributors for record in self.records if record.contributors]
+        return {peer for contributors in averaged[-RECENT:] for peer in contributors}
 
     def add(self, record: RoundRecord) -> None:
         """A round is over: its record is held, and is in the next Save."""

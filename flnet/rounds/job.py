@@ -21,7 +21,7 @@ from flnet.errors import (
     StaleRound,
 )
 from flnet.params.params import PeerId
-from flnet.protocol.effects import Answer, Effect, Send, SetTimer
+from flnet.protocol.effects import Answer, Effect, Refuse, Send, SetTimer
 from flnet.protocol.events import (
     Averaged,
     AveragingFailed,
@@ -62,9 +62,10 @@ from flnet.protocol.messages import (
     StartTraining,
     Triggered,
 )
-from flnet.protocol.updates import RoundKey
+from flnet.protocol.updates import Claim, RoundKey
 from flnet.rounds import numbering, preemption
 from flnet.rounds.base import GATHERING, BaseJob
+from flnet.rounds.catching_up import CommonAverage, StatedAverages
 from flnet.rounds.compatibility import must_agree
 from flnet.rounds.gathering import Closing
 from flnet.rounds.history import RoundRecord
@@ -91,6 +92,7 @@ class Job(BaseJob[Round]):
     def __init__(self, settings: JobSettings) -> None:
         super().__init__(settings)
         self.numbering = Numbering(self.settings, self.peers, self.tell)
+        self.stated = StatedAverages()
         self._is_put_off = False  # the pending round opens when a timer fires
         self._is_resting = False  # likewise, unless another one may open before
 
@@ -173,6 +175,8 @@ class Job(BaseJob[Round]):
         phase, round, series = self.phase, self.round, self.series
         while series.pending is not None and self._is_over(series.pending.key):
             series.drop(series.pending)
+        if self._missed is not None:
+            return self._take_average
         if round is not None and phase in GATHERING and round.is_gathered:
             return self._average
         if round is not None and phase is Phase.EXCHANGING and round.is_compared:
@@ -379,6 +383,36 @@ class Job(BaseJob[Round]):
         self._is_put_off = self.phase is Phase.IDLE and self.series.pending is not None
         return [*effects, *([SetTimer(PUT_OFF, 0.0)] if self._is_put_off else [])]
 
+    @property
+    def _missed(self) -> CommonAverage | None:
+        """The average of a round that most others have made without this node, if this node takes it now."""
+        cannot = self.phase in (Phase.LOADING, Phase.NO_DATA, Phase.AVERAGING) or self.held.rolled_back
+        if self.stated.is_empty or cannot:
+            return None
+        here, known = self.peers.here, self.history.contributors() - {self.settings.my_id}
+        common = self.stated.common(self.number + 1, known, here)
+        if common is None and self.round is not None:
+            common = self.stated.common(self.number, known, here, among=self.round.without_me(here))
+        if common is None:
+            return None
+        following = self.series.openable(self.key)
+        return None if following is not None and following.key.number > common.key.number else common
+
+    def _take_average(self) -> list[Effect]:
+        """Take the average of a round that this node has no part in."""
+        common = self._missed
+        assert common is not None
+        key = common.key
+        if self.round is not None and key.number == self.number:
+            return self.round.take(common)
+        left = self.round.leave(key) if self.round else []
+        moved = self.numbering.entered(key, self.number)
+        self.held.enter_round()
+        self.inbox.take_all(key)
+        self._trouble = None
+        self.round = Round(self._parts, key, self.peers.here)
+        return [*left, *moved, *self.round.take(common, is_new=True)]
+
     def _force(self) -> list[Effect]:
         return self.round.force() if self.round else []
 
@@ -519,14 +553,11 @@ class Job(BaseJob[Round]):
                 text("a person here went back to another model; there is nothing to compare until the next round")
             )
         claim = held.conformed(event.claim)
-        if claim.round != self.number:
-            raise NotComparable(
-                text("round {number} is compared, but this node is in round {current}", claim.round, self.number)
-            )
-        if phase not in (Phase.EXCHANGING, Phase.IDLE) or held.accuracy is None:
-            raise NotComparable(
-                text("round {number} is not averaged and measured here yet ({state})", self.number, phase.words)
-            )
+        if (refusal := self._not_comparable(claim)) is not None:
+            if not self._may_take(claim) or not self.stated.note(claim, self.peers.here):
+                raise refusal
+            return [Refuse(refusal)]
+        assert held.accuracy is not None
         self.series.stopping.heard(claim, self.number)
         model = held.current
         reply = AccuracyReply(
@@ -541,15 +572,36 @@ class Job(BaseJob[Round]):
         compared = self.round.compare(ClaimReceived(claim)) if self.round else []
         return [answer, *compared]
 
+    def _not_comparable(self, claim: Claim) -> NotComparable | None:
+        """Why this node has no model to compare with a peer's now."""
+        if claim.round != self.number:
+            return NotComparable(
+                text("round {number} is compared, but this node is in round {current}", claim.round, self.number)
+            )
+        if self.phase not in (Phase.EXCHANGING, Phase.IDLE) or self.held.accuracy is None:
+            return NotComparable(
+                text(
+                    "round {number} is not averaged and measured here yet ({state})", self.number, self.phase.words
+                )
+            )
+        return None
+
+    def _may_take(self, claim: Claim) -> bool:
+        """Whether this node may come to take the average that a peer states."""
+        is_open = claim.round == self.number and self.phase in (*GATHERING, Phase.LOADING)
+        is_newer = claim.round > self.number
+        return (is_open or is_newer) and self.numbering.is_plausible(claim.round, self.number)
+
     # --- peers that come and go
 
     def _met(self, peer: PeerId) -> list[Effect]:
         """Handle a reachable peer: if it or this node was away in this round, send it the messages again."""
         self.peers.met(peer)
         effects = self.series.met(peer, self.key, self.phase is Phase.IDLE)
-        if self.round is None or self.held.model is None or not self.peers.is_back(peer, self.round.key):
+        if self.round is None or self.held.model is None:
             return effects
-        return [*effects, *self.round.say_again(peer)]
+        effects += self.round.state_average(peer)
+        return [*effects, *self.round.say_again(peer)] if self.peers.is_back(peer, self.round.key) else effects
 
     def _next_turn(self) -> list[Effect]:
         """Start the next round of a series if the node whose turn it was is gone and this node is next."""

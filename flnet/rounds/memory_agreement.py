@@ -7,9 +7,8 @@ even where the others remember different things. Updates of nodes that share no 
 nothing and have no vote.
 
 A node that remembers something else, because it joined, missed a round or lost an update, fetches that memory from a peer
-that stated it, and averages with it. Peers serve what they stated until their next update. A peer may be slow on purpose:
-after a third of the time another one is asked, too. If nothing came in time, the node averages with its own memory and
-says that its average is not the common one, so it adopts that of the others.
+that stated it, and averages with it. Peers serve what they stated until their next update. If nothing came in time, the
+node averages with its own memory and says that its average is not the common one, so it adopts that of the others.
 """
 
 from __future__ import annotations
@@ -21,14 +20,13 @@ from dataclasses import replace
 from flnet.aggregation.base import SharedMemory
 from flnet.errors import ParamsRefused
 from flnet.params.params import Digest, Params, PeerId
-from flnet.protocol.effects import Average, CancelTimer, Effect, Fetch, SetTimer
-from flnet.protocol.events import Event, Fetched, FetchFailed, TimerFired
+from flnet.protocol.effects import Average, Effect, Publish
+from flnet.protocol.events import Event
 from flnet.protocol.updates import RoundKey, Update
+from flnet.rounds.download import Download
 from flnet.rounds.model import NOTHING, HeldModel
 from flnet.rounds.settings import Tell
 from flnet.text import text
-
-TURNS = 3  # peers that may be slow, each of which has this part of the time before another one is asked
 
 
 def common_memory(updates: Collection[Update]) -> Digest | None:
@@ -57,11 +55,9 @@ class MemoryAgreement:
         self.timer = f"memory:{key.number}:{key.initiator}"
         self.is_apart = False
         self._key, self._memory, self._held, self._me = key, memory, held, me
-        self._patience, self._tell, self._turns = patience, tell, 0
-        self._wanted: Digest | None = None
+        self._patience, self._tell = patience, tell
         self._average: Average | None = None  # while it is held back
-        self._sources: list[PeerId] = []  # that were not asked yet
-        self._asked = 0  # that have not answered yet
+        self._download: Download | None = None
 
     @property
     def is_awaited(self) -> bool:
@@ -70,7 +66,7 @@ class MemoryAgreement:
 
     def awaits(self, digest: Digest) -> bool:
         """Whether this is the memory that is being fetched."""
-        return self.is_awaited and digest == self._wanted
+        return self.is_awaited and self._download is not None and digest == self._download.digest
 
     def agree(self, average: Average, updates: Collection[Update]) -> list[Effect]:
         """Ask for the average, if need be once the common memory has been fetched.
@@ -87,41 +83,30 @@ class MemoryAgreement:
             self._held.remember(None)
             words = text("not even half of the nodes remember the same of earlier rounds: this node begins again")
             return [average, self._tell("memory_taken", words)]
-        self._wanted, self._average = wanted, average
-        peers = sorted(update.peer for update in updates if update.memory == wanted and update.peer != self._me)
-        self._sources = [
-            *(peer for peer in peers if peer > self._me),
-            *(peer for peer in peers if peer < self._me),
-        ]
-        return [self._wait(), *self._ask()] if peers else self._go_on_apart(text("no peer has it"))
+        self._average = average
+        peers = {update.peer for update in updates if update.memory == wanted} - {self._me}
+        form = self._memory.form(self._held.schema)
+        self._download = Download(
+            self._key, wanted, self.timer, self._me, peers, self._patience, self._fetching, form
+        )
+        return self._outcome(self._download, self._download.start())
 
     def receive(self, event: Event) -> list[Effect]:
         """Handle the end of a download, or the timer."""
-        match event:
-            case Fetched(_, peer, digest, params) if self.awaits(digest):
-                return self._arrived(peer, params)
-            case FetchFailed(_, _, digest, reason) if self.awaits(digest):
-                self._asked -= 1
-                return self._ask() if self._sources or self._asked else self._go_on_apart(reason)
-            case TimerFired(name) if name == self.timer and self.is_awaited:
-                self._turns += 1
-                if self._turns == TURNS:
-                    return self._go_on_apart(text("it did not come in time"))
-                return [self._wait(), *self._ask()]
-        return []
-
-    def _wait(self) -> Effect:
-        return SetTimer(self.timer, self._patience / TURNS)
-
-    def _ask(self) -> list[Effect]:
-        if not self._sources:
+        if self._download is None or not self.is_awaited:
             return []
-        assert self._wanted is not None
-        peer = self._sources.pop(0)
-        self._asked += 1
+        return self._outcome(self._download, self._download.receive(event))
+
+    def _fetching(self, peer: PeerId) -> Publish:
         words = text("fetching what most nodes remember of earlier rounds from {peer}", peer)
-        form = self._memory.form(self._held.schema)
-        return [Fetch(self._key, peer, self._wanted, form=form), self._tell("fetching", words, peer=peer)]
+        return self._tell("fetching", words, peer=peer)
+
+    def _outcome(self, download: Download, effects: list[Effect]) -> list[Effect]:
+        if download.failure is not None:
+            return [*effects, *self._go_on_apart(download.failure)]
+        if download.params is None or download.peer is None:
+            return effects
+        return [*effects, *self._arrived(download.peer, download.params)]
 
     def _arrived(self, peer: PeerId, params: Params) -> list[Effect]:
         try:
@@ -145,4 +130,4 @@ class MemoryAgreement:
     def _go_on(self) -> list[Effect]:
         assert self._average is not None
         average, self._average = self._average, None
-        return [CancelTimer(self.timer), average]
+        return [average]

@@ -8,15 +8,32 @@ nodes train.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import replace
 from typing import Any
 
 from flnet.algorithms.fed_mt.scheduling import phase as label_phase
 from flnet.algorithms.fed_mt.scheduling import trains as label_trains
-from flnet.errors import ContributionRefused, ParamsRefused, RoundAhead, RoundLost, StaleRound
+from flnet.errors import (
+    ContributionRefused,
+    NotComparable,
+    ParamsRefused,
+    RoundAhead,
+    RoundLost,
+    StaleRound,
+)
 from flnet.params.params import Digest, Params, PeerId
-from flnet.protocol.effects import CancelTimer, CancelWork, Effect, Fetch, KeptUpdate, Send, SetTimer, Train
+from flnet.protocol.effects import (
+    CancelTimer,
+    CancelWork,
+    Effect,
+    Fetch,
+    KeptUpdate,
+    Publish,
+    Send,
+    SetTimer,
+    Train,
+)
 from flnet.protocol.events import (
     Averaged,
     AveragingFailed,
@@ -41,6 +58,8 @@ from flnet.protocol.messages import LAST_ROUND, Accuracy, ChoiceMessage, ModelPa
 from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.adoption import Exchange
 from flnet.rounds.base import GATHERING, OPEN, BaseRound, Parts
+from flnet.rounds.catching_up import LEAST_PEERS, CommonAverage
+from flnet.rounds.download import Download
 from flnet.rounds.gathering import Closing, Gathering
 from flnet.rounds.history import RoundRecord, closing_words, contributions_of, names
 from flnet.rounds.model import Start
@@ -66,6 +85,7 @@ class Round(BaseRound):
         ahead: the peers that are past it, if this node started it.
         exchange: comparison after the average; None before and afterwards.
         awaited: the initiator's model, while it is being downloaded or compared with the own one.
+        taken: the average of most others, if this node takes that instead of averaging itself.
         is_past: whether it was averaged before a restart of this node, which no longer knows its updates.
     """
 
@@ -90,6 +110,8 @@ class Round(BaseRound):
         self.gathering = parts.gathering(key, expected, self.chosen)
         self.exchange: Exchange | None = None
         self.awaited: Start | None = None
+        self.taken: CommonAverage | None = None
+        self._download: Download | None = None  # of that average
         self._compared: dict[Digest, Evaluated] = {}
         self.ahead = Ahead(key, parts.settings, parts.peers, parts.held, parts.series)
 
@@ -166,6 +188,8 @@ class Round(BaseRound):
                 return self._trained(event)
             case TrainingFailed():
                 return self._training_failed(event)
+            case _ if self._download is not None and self.phase is Phase.FETCHING:
+                return self._downloaded(self._download, self._download.receive(event))
             case Averaged() | AveragingFailed():
                 return self._averaged(event)
             case SumSpoilt():
@@ -237,7 +261,7 @@ class Round(BaseRound):
 
     def force(self) -> list[Effect]:
         """Average the updates that have arrived, if any, because the next round was requested."""
-        if self.phase not in GATHERING or not self.gathering.updates:
+        if self.phase not in GATHERING or not self.gathering.updates or self.taken:
             return []
         left = self._staleness.leave(self.key) if self.phase is Phase.TRAINING else []
         return [*left, CancelTimer(self.start_timer), *self.gathering.close(Closing.NEXT_ROUND)]
@@ -397,7 +421,7 @@ class Round(BaseRound):
                 ended.append(CancelWork(self.key, at_once=True))
             case Phase.MEASURING if self._personalises:
                 ended.append(CancelWork(self.key, at_once=True))  # its private parameters learn
-        if self.phase in (Phase.FETCHING, Phase.TRAINING):
+        if self.phase in (Phase.FETCHING, Phase.TRAINING) and not self.taken:
             self.phase, self.awaited, is_awaited = Phase.GATHERING, None, True
         told = [self._tell("training_ended", ENDED)] if ended else []
         return [*ended, *(self.decline(PAUSED) if is_awaited else []), *told]
@@ -470,6 +494,8 @@ class Round(BaseRound):
         is_open = self.phase is Phase.TRAINING or (self.phase is Phase.GATHERING and not has_start)
         if self.key.initiator == me and is_open:
             effects.append(self._start((peer,)))
+        if self._is_without(peer):
+            return effects  # with the updates it would average once more, and otherwise; it is told of the average
         if own is not None:
             effects.append(self._update((peer,), own))
         elif me in self.gathering.declined:
@@ -619,8 +645,8 @@ class Round(BaseRound):
             StaleRound: it arrived too late.
         """
         update, gathering = event.update, self.gathering
-        if update.peer in gathering.updates:
-            return []  # a duplicate; the first one counts
+        if update.peer in gathering.updates or self.taken:
+            return []  # a duplicate; the first one counts, or none is needed any more
         if gathering.closed is not None or gathering.has_passed(update.peer):
             raise StaleRound(update.key.number, self.key.number)
         self._note_time(event)
@@ -641,6 +667,8 @@ class Round(BaseRound):
 
     def _refused(self, event: SendRefused) -> list[Effect]:
         """Handle an error with which a peer answered a message of this node."""
+        if event.error == NotComparable.code:
+            return []  # a peer that was told of the average again has not got so far, or is further
         number, me = self.key.number, self._settings.my_id
         # This node may have left its start since, for the same round of another one, of which only an update told.
         is_left = self.listening and event.key != self.key and event.key == RoundKey(number, me)
@@ -717,7 +745,7 @@ class Round(BaseRound):
     @property
     def is_gathered(self) -> bool:
         """Whether all awaited updates have arrived, so that the average is next."""
-        return self.phase in GATHERING and self.gathering.closed is not None
+        return self.phase in GATHERING and self.gathering.closed is not None and not self.taken
 
     def average(self) -> list[Effect]:
         """End gathering: the average is computed, or there is nothing to average."""
@@ -792,6 +820,89 @@ class Round(BaseRound):
         for event in self._inbox.leading(self.key.number, self._peers.here):
             self._series.propose(Opening.told_by(event))
 
+    # --- the average of the others, without this node
+
+    def without_me(self, peers: Set[PeerId]) -> Set[PeerId]:
+        """Those of these peers whose average of this round, if they have made it, is without this node's update."""
+        gathering, me = self.gathering, self._settings.my_id
+        if self.taken or self.phase not in GATHERING or gathering.sits_out:
+            return frozenset()
+        return peers & gathering.refused.keys() if me in gathering.updates else peers
+
+    def take(self, common: CommonAverage, is_new: bool = False) -> list[Effect]:
+        """Take the average that most others have made without this node; a training under way ends.
+
+        Args:
+            is_new: whether the round opens here for this.
+        """
+        effects: list[Effect] = []
+        if is_new:
+            effects += self._staleness.enter_round(self.key.number)
+            effects += self._series.stopping.enter_round(self.key, None, None)
+        me, gathering = self._settings.my_id, self.gathering
+        if self.phase is Phase.TRAINING or gathering.folded:
+            effects.append(CancelWork(self.key))
+        others = self._peers.here - common.peers
+        words = text("it takes the average that others have made of this round")
+        if others and me not in (*gathering.updates, *gathering.declined):
+            effects.append(self._refusal(others, words, late=False))
+        effects += [*gathering.abandon(), CancelTimer(self.start_timer), *self.ahead.forget()]
+        self.awaited, self.taken, self.phase = None, common, Phase.FETCHING
+        timer, patience = f"average:{self.key.number}:{self.key.initiator}", self._settings.waits.average
+        self._download = Download(self.key, common.digest, timer, me, common.peers, patience, self._fetching)
+        return [*effects, *self._downloaded(self._download, self._download.start()), self._save()]
+
+    def _fetching(self, peer: PeerId) -> Publish:
+        number = self.key.number
+        words = text(
+            "fetching the average of round {number} from {peer}: it was made without this node", number, peer
+        )
+        return self._tell("fetching", words, peer=peer)
+
+    def _downloaded(self, download: Download, effects: list[Effect]) -> list[Effect]:
+        """Go on after an event of the download: hold the average when it is here, or keep the own model."""
+        record, common = self.record, self.taken
+        assert common is not None
+        if download.failure is not None:
+            reason = download.failure
+            self._fail(text("the average that others have made could not be fetched: {reason}", reason))
+            record.outcome = text("{error}; the model stays as it was", self.error)
+            return [*effects, *self.finish()]
+        if download.params is None or download.peer is None:
+            return effects
+        contributors = min(common.contributors, len(self._peers.here) + 1)
+        self._held.average(download.params, self.key, contributors, self._held.remembered, has_mine=False)
+        record.digest, record.taken_from = common.digest, download.peer
+        record.outcome = text(
+            "took the average of {count} updates from {peer}: most other nodes made it without this one",
+            contributors,
+            download.peer,
+        )
+        self.phase = Phase.MEASURING
+        told = self._tell("average_taken", record.outcome, peer=download.peer, digest=common.digest)
+        has_next = self._series.openable(self.key) is not None
+        return [*effects, self._save(), *([] if has_next else [self.measure()]), told]
+
+    def state_average(self, peer: PeerId) -> list[Effect]:
+        """Tell a peer that this node meets of the average of the round, if the peer has no part in it."""
+        accuracy = self._held.accuracy
+        return [] if accuracy is None or not self._is_without(peer) else [self._claim((peer,), accuracy)]
+
+    def _is_without(self, peer: PeerId) -> bool:
+        """Whether the round is over here with an average of several nodes, in which a peer has no part."""
+        held, record = self._held, self.open_record or self._history.last
+        is_common = held.current.contributors >= LEAST_PEERS and held.current.round == self.key.number
+        if self.phase is not Phase.IDLE or not is_common or held.rolled_back or peer in self.gathering.declined:
+            return False
+        return record is None or record.key != self.key or peer not in (*record.contributors, record.taken_from)
+
+    def _claim(self, to: Collection[PeerId], accuracy: float) -> Send:
+        """State this node's model and its accuracy to peers."""
+        model = self._held.current
+        fields = {"accuracy": accuracy, "digest": model.shared.digest, "contributors": model.contributors}
+        message = self._settings.message(Accuracy, self.key, **fields, report=self._series.stopping.report())
+        return Send(tuple(sorted(to)), message, model.shared)
+
     # --- the comparison
 
     def measure(self) -> Effect:
@@ -821,10 +932,7 @@ class Round(BaseRound):
         learnt = [] if event.private is None else [self._save()]
         stopping.measured(event.accuracy, event.metrics, record.metrics.get("before", {}))
         self.phase, self.exchange = Phase.EXCHANGING, self._new_exchange()
-        fields = {"accuracy": event.accuracy, "digest": event.digest, "contributors": held.current.contributors}
-        message = self._settings.message(Accuracy, self.key, **fields, report=stopping.report())
-        peers = tuple(sorted(self._peers.here))
-        send: list[Effect] = [Send(peers, message, held.current.shared)] if peers else []
+        send: list[Effect] = [self._claim(self._peers.here, event.accuracy)] if self._peers.here else []
         told = self._tell(
             "measured",
             text("accuracy after averaging {accuracy}", f"{event.accuracy:.4f}"),
@@ -836,7 +944,7 @@ class Round(BaseRound):
         held, declaration = self._held, self._settings.declaration
         assert held.accuracy is not None and declaration is not None
         model, claims = held.current, self._peers.claims
-        expected = self._peers.here - self.gathering.late - self._absent
+        expected = set() if self.taken else self._peers.here - self.gathering.late - self._absent
         return Exchange(
             self.key,
             expected,
@@ -959,6 +1067,8 @@ class Round(BaseRound):
         if not self.is_past:
             effects += [CancelTimer(self.gathering.timer), CancelTimer(self.start_timer)]
         effects += self.ahead.forget()
+        if self._download is not None and not self._download.is_over:
+            effects.append(CancelTimer(self._download.timer))
         if self.exchange is not None and not self.exchange.done:
             effects.append(CancelTimer(self.exchange.timer))
         if self.is_recorded:

@@ -97,6 +97,12 @@ _JOINS = _BEGINS | {P.GATHERING, P.IDLE}  # a round opens; while it is paused, t
 # Only an update told of the round, and its start may still come; a paused node sits it out, and may be the last.
 _TOLD = frozenset({P.GATHERING, P.AVERAGING, P.IDLE})
 _SAID = (UpdateReceived, UpdateOffered, DeclineReceived)
+# Most peers state the average of a round that this node has no part in: it is fetched.
+_MISSED = {
+    ClaimReceived: frozenset({P.FETCHING}),
+    PeerSeen: frozenset({P.FETCHING}),
+    PeerLost: frozenset({P.FETCHING}),
+}
 _GATHERED = _OVER | {P.AVERAGING}  # IDLE: there was nothing to average
 _ENDED = frozenset({P.GATHERING, P.AVERAGING, P.IDLE})  # a person ended the training
 
@@ -109,13 +115,17 @@ def _row(phase: Phase, stays: Collection[type], leads: Mapping[type, Set[Phase]]
 LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
     P.LOADING: _row(
         P.LOADING,
-        (TrainingAsked, DeclineReceived, Restored, RoundTriggered),
+        (TrainingAsked, DeclineReceived, ClaimReceived, Restored, RoundTriggered),
         {
             Prepared: _JOINS | {P.AVERAGING, P.MEASURING},  # the last two: where an earlier run stopped
             PrepareFailed: {P.NO_DATA},
         },
     ),
-    P.NO_DATA: _row(P.NO_DATA, (PrepareFailed, DeclineReceived), {Prepared: {P.IDLE}, DataChanged: {P.IDLE}}),
+    P.NO_DATA: _row(
+        P.NO_DATA,
+        (PrepareFailed, DeclineReceived),
+        {Prepared: {P.IDLE, P.FETCHING}, DataChanged: {P.IDLE, P.FETCHING}},  # the second: as in `_MISSED`
+    ),
     P.IDLE: _row(
         P.IDLE,
         (TrainingAsked, *_SAID, ClaimReceived, ClaimAnswered, RolledBack, *_LATE),
@@ -124,9 +134,10 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
             Resumed: _STARTS,  # a series goes on
             WillingnessChanged: _STARTS,  # likewise
             TimerFired: _STARTS | _JOINS,  # likewise, as nobody else has; or a start that was doubted is followed
-            PeerLost: _STARTS,
-            PeerSeen: _STARTS,  # the last one that a series waited for after a restart
-            TrainingAsked: _JOINS,
+            **_MISSED,
+            PeerLost: _STARTS | _MISSED[PeerLost],
+            PeerSeen: _STARTS | _MISSED[PeerSeen],  # the last one that a series waited for after a restart
+            TrainingAsked: {P.AVERAGING} | _JOINS,  # the first: this node sits it out, and all updates have come
             UpdateReceived: _TOLD | _BEGINS,  # the last two: most peers are in a round whose start waited here
             UpdateOffered: {P.GATHERING} | _BEGINS,
             SendRefused: {P.GATHERING},  # of a start that this node had forgotten, whose round had no average
@@ -134,9 +145,10 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
     ),
     P.FETCHING: _row(
         P.FETCHING,
-        (TrainingAsked, *_SAID, ClaimAnswered, *_LATE),
+        (TrainingAsked, *_SAID, ClaimReceived, ClaimAnswered, *_LATE),
         {
-            Fetched: {P.GATHERING} | _GATHERED,  # the first two and IDLE: what came could not be used
+            # GATHERING and IDLE: what came could not be used; MEASURING: it is the average of the others.
+            Fetched: {P.MEASURING} | _GATHERED,
             FetchFailed: {P.GATHERING, P.TRAINING} | _GATHERED,
             Evaluated: {P.TRAINING} | _GATHERED,
             EvaluationFailed: {P.TRAINING} | _GATHERED,
@@ -150,8 +162,9 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
     ),
     P.TRAINING: _row(
         P.TRAINING,
-        (TrainingAsked, *_SAID, ClaimAnswered, *_LATE),
+        (TrainingAsked, *_SAID, ClaimReceived, ClaimAnswered, *_LATE),
         {
+            **_MISSED,
             Trained: {P.GATHERING, P.AVERAGING, P.IDLE},  # IDLE: it gave nothing usable, and nobody else is there
             TrainingFailed: {P.GATHERING, P.AVERAGING, P.IDLE},
             Paused: _ENDED,
@@ -164,8 +177,9 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
     ),
     P.GATHERING: _row(
         P.GATHERING,
-        (TrainingAsked, *_SAID, ClaimAnswered, *_LATE),
+        (TrainingAsked, *_SAID, ClaimReceived, ClaimAnswered, *_LATE),
         {
+            **_MISSED,
             UpdateReceived: {P.AVERAGING} | _BEGINS,  # the last two: as above
             UpdateOffered: {P.AVERAGING} | _BEGINS,
             Trained: _GATHERED,  # of a training that went on over rounds, for which all waited
@@ -173,8 +187,8 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
             DeclineReceived: _GATHERED,
             Fetched: _GATHERED,
             FetchFailed: _GATHERED,
-            PeerLost: _GATHERED,
-            SendRefused: _GATHERED,
+            PeerLost: _GATHERED | _MISSED[PeerLost],
+            SendRefused: _GATHERED | {P.FETCHING},  # the last: most others have averaged without this node
             TimerFired: _GATHERED | {P.TRAINING},
             Paused: {P.AVERAGING, P.IDLE},  # all waited for a training that went on over rounds
             RoundTriggered: {P.AVERAGING} | _STARTS,
@@ -183,7 +197,7 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
     ),
     P.AVERAGING: _row(
         P.AVERAGING,
-        (TrainingAsked, *_SAID, ClaimAnswered, SumSpoilt, *_LATE),
+        (TrainingAsked, *_SAID, ClaimReceived, ClaimAnswered, SumSpoilt, *_LATE),
         {
             Averaged: {P.MEASURING, P.AVERAGING} | _JOINS,  # but for the first: a newer round waited
             AveragingFailed: {P.AVERAGING} | _JOINS,
@@ -191,11 +205,12 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
     ),
     P.MEASURING: _row(
         P.MEASURING,
-        (TrainingAsked, *_SAID, ClaimAnswered, *_LATE),
+        (TrainingAsked, *_SAID, ClaimReceived, ClaimAnswered, *_LATE),
         {
+            **_MISSED,
             Evaluated: {P.EXCHANGING} | _OVER,
             EvaluationFailed: _OVER,
-            TrainingAsked: _JOINS,
+            TrainingAsked: {P.AVERAGING} | _JOINS,
             UpdateReceived: _TOLD | _BEGINS,
             UpdateOffered: {P.GATHERING, P.IDLE} | _BEGINS,
         },
@@ -204,18 +219,19 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
         P.EXCHANGING,
         (TrainingAsked, *_SAID, ClaimReceived, ClaimAnswered, *_LATE),
         {
-            ClaimReceived: _OVER,
+            PeerSeen: _MISSED[PeerSeen],
+            ClaimReceived: _OVER | _MISSED[ClaimReceived],
             ClaimAnswered: _OVER,
             Evaluated: _OVER,
             EvaluationFailed: _OVER,
             Fetched: _OVER,
             FetchFailed: _OVER,
-            PeerLost: _OVER,
+            PeerLost: _OVER | _MISSED[PeerLost],
             SendFailed: _OVER,
             SendRefused: _OVER,
             TimerFired: _OVER,
             RoundTriggered: _STARTS,
-            TrainingAsked: _JOINS,
+            TrainingAsked: {P.AVERAGING} | _JOINS,
             UpdateReceived: _TOLD | _BEGINS,
             UpdateOffered: {P.GATHERING, P.IDLE} | _BEGINS,
         },

@@ -48,6 +48,7 @@ class Ledger:
     - Round numbers never decrease.
     - An acknowledged update is on the disk, and in the average.
     - A peer's model is adopted only if it is better on the node's own test data.
+    - A node takes only such an average without its own update that nodes have made in that round.
     """
 
     def __init__(self) -> None:
@@ -60,6 +61,7 @@ class Ledger:
         self._averaged: dict[tuple[PeerId, RoundKey], set[PeerId]] = {}  # senders of the updates in an average
         self._left_out: dict[tuple[PeerId, RoundKey], set[PeerId]] = {}  # senders of updates that moved too far
         self._apart: set[tuple[PeerId, Digest]] = set()  # averages that differ from those of most nodes
+        self._made: dict[int, set[Digest]] = {}  # averages, and better models adopted instead, by round
 
     def sent_update(self, peer: PeerId, key: RoundKey, params: Params, staleness: int = 0) -> None:
         """A node sends its update of a round, which never changes afterwards."""
@@ -101,6 +103,7 @@ class Ledger:
         number = effect.key.number
         self.started_average(node, number)
         self.averages[node, number] = result.digest
+        self._made.setdefault(number, set()).add(result.digest)
         if list(effect.folded) != [update.peer for update in folded]:
             raise InvariantBroken(f"{node} folded {folded}, but {effect.folded} were to be")
         self._check_updates(node, effect, updates)
@@ -166,6 +169,13 @@ class Ledger:
         """
         if not (after >= before if (node, own) in self._apart else after > before + threshold):
             raise InvariantBroken(f"{node} adopted a model of accuracy {after:.3f}, its own had {before:.3f}")
+
+    def took_average(self, node: PeerId, number: int, digest: Digest) -> None:
+        """A node took the average that most others had made of a round without its update."""
+        self.started_average(node, number)
+        if digest not in self._made.get(number, ()):
+            raise InvariantBroken(f"{node} took {digest[:8]} as the average of round {number}, which nobody made")
+        self.averages[node, number] = digest
 
     def restarted(self, node: PeerId, saved: Mapping[str, Any], *, ran_without_disk: bool = False) -> None:
         """A node was killed and restarted; averages that it had not saved do not count.

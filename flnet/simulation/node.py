@@ -32,6 +32,7 @@ from flnet.protocol.effects import (
     Fold,
     KeepIncarnation,
     Publish,
+    Refuse,
     Save,
     Send,
     SendAnnounce,
@@ -296,9 +297,9 @@ class SimulatedNode:
         ledger.stepped(job)
         number, accepted = job.number, None if owner is None else ledger.accepted(job, event)
 
-        def saved(reply: Packet | None) -> None:
+        def saved(reply: Packet | PeerError | None) -> None:
             ledger.entered_round(self.id, number)
-            if reply is not None and isinstance(reply.message, VersionReply):
+            if isinstance(reply, Packet) and isinstance(reply.message, VersionReply):
                 ledger.told_version(self.id, reply.message.round, reply.message)
             if accepted is not None:
                 ledger.acknowledged_update(self.id, accepted, self.saved)
@@ -339,15 +340,19 @@ class SimulatedNode:
         reply = self._show(step.effects)
         if step.heard is not None:
             await self.saver.ensure_saved(*step.heard)
+        if isinstance(reply, PeerError):
+            raise reply
         return reply
 
-    def _show(self, visible: Sequence[Owned]) -> Packet | None:
+    def _show(self, visible: Sequence[Owned]) -> Packet | PeerError | None:
         """Perform what others may see, and return the reply if there is one."""
-        reply = None
+        reply: Packet | PeerError | None = None
         for item in visible:
             effect = item.effect
             if isinstance(effect, Answer):
                 reply = Packet(effect.message, effect.params)
+            elif isinstance(effect, Refuse):
+                reply = effect.error
             elif isinstance(effect, Send) and item.owner is not None:
                 self._perform(item.owner, self.saver.allowed(item.owner, effect))
             else:
@@ -366,6 +371,9 @@ class SimulatedNode:
         effects, model = [item.effect for item in owned], self.job.held.model
         if model is not None and model.round >= 0:
             self.models[model.shared.digest] = RolledBack(model.shared, Params(), model.round, model.contributors)
+        for effect in effects:
+            if isinstance(effect, Publish) and effect.kind == "average_taken":
+                self._environment.ledger.took_average(self.id, effect.data["round"], effect.data["digest"])
         exchanged = [e.data["round"] for e in effects if isinstance(e, Publish) and e.kind == "exchanged"]
         if not exchanged:
             return

@@ -72,7 +72,7 @@ def check_closed_by_all(cluster: Cluster, number: int) -> None:
 
     Updates may be missing that were offered and could not be fetched, or come from a slow node and count later,
     or were left out by every node that had the same updates because they moved too far. (Trainings move at
-    random here, so another update may have moved by next to nothing.)
+    random here, so another update may have moved by next to nothing.) A node that came too late may take the average.
 
     Raises:
         InvariantBroken: a node closed the round without a peer.
@@ -90,6 +90,8 @@ def check_closed_by_all(cluster: Cluster, number: int) -> None:
     for node, record in records.items():
         if record is None or record.digest is None:
             raise InvariantBroken(f"{node.id} has no average of the last round")
+        if record.taken_from is not None:
+            continue  # the ledger has checked it
         averaging = node.job.round.gathering if node.job.round else None
         reasons = averaging.declined if averaging is not None else {}
         named = {name for name, why in reasons.items() if "could not be fetched" in why}
@@ -157,7 +159,8 @@ def check_acknowledged(cluster: Cluster) -> None:
             owed = cluster.ledger.acknowledged(node.id, record.key)
             is_stated = "; left out: " in record.outcome
             left_out = cluster.ledger.left_out(node.id, record.key) if is_stated else set()
-            if record.digest is not None and (lost := owed - left_out - {*record.contributors, *record.missing}):
+            is_made = record.digest is not None and record.taken_from is None
+            if is_made and (lost := owed - left_out - {*record.contributors, *record.missing}):
                 raise InvariantBroken(
                     f"{node.id} says nothing of {sorted(lost)} in {record.key}: {record.outcome}"
                 )

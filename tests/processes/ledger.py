@@ -34,10 +34,10 @@ def read_ledger(lines: Iterable[str]) -> list[Taken]:
 
 
 def fate(update: Taken, histories: PeerHistory) -> str:
-    """What became of an update at the node that took it: "averaged", "missing", "left" or "lost".
+    """What became of an update at the node that took it: "averaged", "missing", "replaced", "left" or "lost".
 
     Left is a round that the node ended without an average, and says why; missing is an update that the record
-    lists as missing beside a sentence on the round.
+    lists as missing beside a sentence on the round; replaced is one in a round whose average the node took from others.
     """
     record = _record(histories.get(update.receiver, ()), update)
     if record is None:
@@ -48,6 +48,8 @@ def fate(update: Taken, histories: PeerHistory) -> str:
         return "lost"
     if update.sender in record["missing"]:
         return "missing"
+    if record.get("taken_from"):
+        return "replaced"
     return "lost" if record["digest"] else "left"
 
 

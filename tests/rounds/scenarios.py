@@ -14,12 +14,14 @@ from flnet.protocol.effects import Average, Effect, Evaluate, Save
 from flnet.protocol.events import (
     AveragingFailed,
     ClaimReceived,
+    DataChanged,
     EvaluationFailed,
     Event,
     Fetched,
     Paused,
     PeerLost,
     PeerSeen,
+    PrepareFailed,
     Restored,
     Resumed,
     RoundTriggered,
@@ -36,7 +38,7 @@ from flnet.rounds.participation import Participation
 from flnet.rounds.settings import Rules
 from flnet.store.base import SavedJob
 from tests.helpers import key, params
-from tests.rounds.helpers import Bench, asked, came, claim, declined, prepared, settings
+from tests.rounds.helpers import Bench, asked, came, claim, declaration, declined, prepared, settings
 
 
 class Lasting(Bench):
@@ -95,6 +97,12 @@ def _a_series_goes_on() -> list[Event]:
 
 # What a job hears after a restart, so that every step out of LOADING that only a restart takes is seen; and rounds that
 # a person requests while the data are being loaded.
+def _missed_while_loading(*then: Event) -> list[Event]:
+    """Two peers state an average that this node has no part in, before its data are there."""
+    peers = [PeerSeen(PeerId(name)) for name in "ac"]
+    return [*peers, *(ClaimReceived(claim(name, 4, contributors=2)) for name in "ac"), *then]
+
+
 RESTARTS = [
     _goes_on(),
     _goes_on("trained"),
@@ -102,6 +110,8 @@ RESTARTS = [
     _goes_on("trained", "came", "averaged"),
     _a_series_goes_on(),
     [RoundTriggered(), prepared()],
+    _missed_while_loading(PrepareFailed("no rows"), prepared()),
+    _missed_while_loading(PrepareFailed("no rows"), DataChanged(declaration(), params(w=(0, 0)))),
 ]
 
 

@@ -13,12 +13,25 @@ from flnet.aggregation.fed_avg import fed_avg
 from flnet.errors import PeerError
 from flnet.node.inbound import claim_of, to_event
 from flnet.params.params import Params, PeerId, TrainerId
-from flnet.protocol.effects import Answer, Average, CancelTimer, Effect, Evaluate, Send, SetTimer, Train
+from flnet.protocol.effects import (
+    Answer,
+    Average,
+    CancelTimer,
+    Effect,
+    Evaluate,
+    Fetch,
+    Refuse,
+    Send,
+    SetTimer,
+    Train,
+)
 from flnet.protocol.events import (
     Averaged,
     ClaimAnswered,
     Evaluated,
     Event,
+    Fetched,
+    FetchFailed,
     PeerLost,
     PeerSeen,
     RoundTriggered,
@@ -116,11 +129,14 @@ class Stage:
             return
         try:
             effects = self.tell(to, to_event(packet, "127.0.0.1")[1])
+            refusal = next((effect.error for effect in effects if isinstance(effect, Refuse)), None)
         except PeerError as exc:
-            current = exc.details().get("round")
+            effects, refusal = [], exc
+        if refusal is not None:
+            current = refusal.details().get("round")
             number = current if isinstance(current, int) else None
-            self.soon(sender, SendRefused(PeerId(to), message.path, key, exc.status, exc.code, str(exc), number))
-            return
+            words = (refusal.status, refusal.code, str(refusal), number)
+            self.soon(sender, SendRefused(PeerId(to), message.path, key, *words))
         for answer in (effect for effect in effects if isinstance(effect, Answer)):
             self.soon(sender, ClaimAnswered(claim_of(message.round, Packet(answer.message, answer.params))))
 
@@ -135,6 +151,10 @@ class Stage:
                     name,
                     Averaged(key, fed_avg().merge(None, RoundStart(model.schema, model.shared), updates).params),
                 )
+            case Fetch(key, peer, digest):
+                held = None if frozenset((name, peer)) in self.cuts else self.jobs[peer].held.find(digest)
+                gone = FetchFailed(key, peer, digest, "no way")
+                self.soon(name, gone if held is None else Fetched(key, peer, digest, held))
             case Evaluate(key, _, shared):
                 self.soon(name, Evaluated(key, shared.digest, 0.5))
             case SetTimer(timer, seconds):

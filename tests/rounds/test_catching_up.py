@@ -2,30 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
-from flnet.errors import StaleRound
-from flnet.params.params import PeerId
-from flnet.protocol.effects import Average, CancelTimer, Effect, Save, Send, SetTimer, Train
+from flnet.errors import JobBusy, NotComparable, StaleRound
+from flnet.params.params import Params, PeerId
+from flnet.protocol.effects import (
+    Average,
+    CancelTimer,
+    CancelWork,
+    Effect,
+    Fetch,
+    Refuse,
+    Save,
+    Send,
+    SetTimer,
+    Train,
+)
 from flnet.protocol.events import (
+    ClaimReceived,
+    Fetched,
+    FetchFailed,
     PeerLost,
     PeerSeen,
     Restored,
+    RolledBack,
     RoundTriggered,
     SendRefused,
     TimerFired,
     TrainingFailed,
 )
-from flnet.protocol.messages import HyperParams, ModelParams, StartTraining
+from flnet.protocol.messages import Accuracy, HyperParams, ModelParams, StartTraining
+from flnet.rounds.download import TURNS
+from flnet.rounds.history import RoundRecord
 from flnet.rounds.job import PUT_OFF, Job
 from flnet.rounds.numbering import BEHIND_SECONDS
 from flnet.rounds.participation import Participation
 from flnet.rounds.settings import Rules
 from flnet.rounds.steps import Phase
 from tests.helpers import key, params
-from tests.rounds.helpers import Bench, asked, came, declined, prepared, refuses, settings
+from tests.rounds.helpers import WAITS, Bench, asked, came, claim, declined, prepared, refuses, settings
 from tests.rounds.scenarios import OTHERS, Lasting
 
 START_TIMER = "start:0:a"
@@ -218,6 +237,192 @@ def test_the_update_of_who_is_ahead_counts_if_it_comes_while_the_round_is_open()
     bench.hear(came("a", 0, "b"))
     bench.hear(came("c", 0, "b"))
     assert [u.peer for u in bench.one(Average).updates] == ["a", "b", "c"]
+
+
+# --- the others have averaged without this node, which takes their average
+
+
+def stated(peer: str, number: int = 0, w: Sequence[float] = (5, 5), contributors: int = 2) -> ClaimReceived:
+    """A peer states the average of a round, without its parameters."""
+    return ClaimReceived(replace(claim(peer, number, w=w, contributors=contributors), params=None, initiator="a"))
+
+
+AVERAGE = params(w=[5, 5])
+
+
+def fetched(peer: str = "c", number: int = 0, w: Sequence[float] = (5, 5)) -> Fetched:
+    return Fetched(key(number), PeerId(peer), AVERAGE.digest, params(w=w))
+
+
+def test_a_returning_node_ends_its_training_takes_the_average_and_says_so() -> None:
+    bench = Bench(peers=["a", "c", "d"])
+    bench.hear(asked("a"))
+    bench.hear(came("a"))
+    bench.hear(stated("a"))
+    assert isinstance(bench.one(Refuse).error, NotComparable)
+    assert bench.phase is Phase.TRAINING  # the word of one
+    bench.hear(stated("c"))
+    assert (bench.phase, bench.one(CancelWork)) == (Phase.FETCHING, CancelWork(key()))
+    assert bench.one(Fetch) == Fetch(key(), PeerId("c"), AVERAGE.digest)
+    assert (bench.one(Send).to, bool(bench.said(ModelParams).declined)) == (
+        ("d",),
+        True,
+    )  # it may wait for this node
+    assert bench.hear(came("d")) == []
+    bench.hear(fetched())
+    assert (bench.phase, bench.w) == (Phase.MEASURING, [5, 5])
+    assert bench.published["average_taken"] == (
+        "took the average of 2 updates from c: most other nodes made it without this one"
+    )
+    bench.measure(0.7)
+    assert bench.said(Accuracy).digest == AVERAGE.digest
+    record = bench.job.history.last
+    assert record is not None
+    assert (bench.phase, record.digest, record.taken_from) == (Phase.IDLE, AVERAGE.digest, "c")
+    assert (record.contributors, record.post_accuracy, record.alone) == ((), 0.7, {})
+    assert bench.job.view().as_json()["fed_learn_done"] == "Yes"
+    bench.hear(asked("a", 1, w=[5, 5]))
+    assert bench.phase is Phase.TRAINING  # it is ready for the next round
+
+
+def test_a_node_that_missed_whole_rounds_takes_the_newest_average_and_enters_its_round() -> None:
+    bench = Bench(peers=["a", "c", "d"]).through_round(by=["a", "c", "d"])
+    bench.hear(stated("a", 7))
+    bench.hear(stated("c", 7))
+    assert bench.job.key == key(7)
+    bench.hear(fetched(number=7))
+    bench.measure()
+    assert (bench.phase, bench.job.number, bench.job.next_key) == (Phase.IDLE, 7, key(8, "b"))
+    assert RoundRecord.read(bench.job.records()[-1]).taken_from == "c"
+
+
+def test_an_update_that_most_others_refused_is_given_up() -> None:
+    bench = Bench(peers=["a", "c", "d"])
+    bench.hear(asked("a"))
+    bench.train()
+    for peer in "acd":
+        bench.hear(came(peer) if peer == "a" else stated(peer))
+    late = SendRefused(PeerId("c"), ModelParams.path, key(), 409, StaleRound.code, "over", 0)
+    bench.hear(late)
+    assert bench.phase is Phase.GATHERING
+    bench.hear(replace(late, peer=PeerId("d")))
+    assert (bench.phase, bench.all(CancelWork), bench.all(Send)) == (Phase.FETCHING, [], [])
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        [stated("a")],  # one of three
+        [stated("a"), stated("c", w=(6, 6))],  # two averages
+        [stated("a"), stated("x")],  # no member
+        [stated("a", contributors=1), stated("c", contributors=1)],  # of one who was alone
+        [stated("a", contributors=0), stated("c", contributors=0)],  # that counts for none
+        [stated("a", 5000), stated("c", 5000)],  # of a round that nobody can be in
+        [stated("a"), stated("a")],
+    ],
+)
+def test_few_or_other_statements_end_no_training(statements: list[ClaimReceived]) -> None:
+    bench = Bench(peers=["a", "c", "d"])
+    bench.hear(asked("a"))
+    for statement in statements:
+        with suppress(NotComparable):
+            bench.hear(statement)
+    assert bench.phase is Phase.TRAINING
+
+
+def test_who_has_sent_its_update_in_time_takes_no_average_during_or_after_the_round() -> None:
+    """Its update may be in theirs; and of one round there is one average."""
+    bench = Bench(peers=["a", "c", "d"])
+    bench.hear(asked("a"))
+    bench.train()
+    bench.hear(came("a"))
+    for peer in "ac":
+        bench.hear(stated(peer))
+    assert bench.phase is Phase.GATHERING
+    for peer in "cd":
+        bench.hear(declined(peer))
+    bench.average()
+    bench.measure()
+    for peer in "acd":
+        bench.hear(stated(peer))
+    assert (bench.phase, bench.w) == (Phase.IDLE, [1.5, 2.5])
+
+
+def test_a_person_who_went_back_to_a_model_keeps_it() -> None:
+    bench = Bench(peers=["a", "c"]).through_round()
+    bench.hear(RolledBack(params(w=[8, 8]), Params(), 0, 1))
+    for peer in "ac":
+        refuses(bench, stated(peer, 4), JobBusy)
+    assert (bench.phase, bench.w) == (Phase.IDLE, [8, 8])
+
+
+def test_a_start_of_a_later_round_comes_first() -> None:
+    bench = Bench(peers=["a", "c", "d"]).through_round(by=["a", "c", "d"])
+    bench.hear(asked("a", 3, w=bench.w))
+    for peer in "ac":
+        bench.hear(stated(peer, 3))
+    assert bench.phase is Phase.FETCHING
+    bench.hear(asked("a", 4, w=bench.w))
+    assert (bench.phase, bench.job.number) == (Phase.TRAINING, 4)
+    assert any(e.name.startswith("average:3") for e in bench.all(CancelTimer))
+    assert bench.hear(fetched(number=3)) == []
+
+
+def test_if_nobody_has_the_average_any_more_the_model_stays_and_the_round_is_over() -> None:
+    bench = Bench(peers=["a", "c"])
+    bench.hear(asked("a", w=[0, 0]))
+    for peer in "ac":
+        bench.hear(stated(peer))
+    bench.hear(FetchFailed(key(), PeerId("c"), AVERAGE.digest, "gone"))
+    assert bench.one(Fetch).peer == "a"
+    bench.hear(fetched("a", w=[1, 2, 3]))
+    assert (bench.phase, bench.w) == (Phase.IDLE, [0, 0])
+    record = bench.job.history.last
+    assert record is not None
+    assert "the average that others have made could not be fetched" in (record.error or "")
+    assert (record.digest, record.taken_from) == (None, None)
+
+
+def test_a_slow_source_holds_up_nobody_for_long() -> None:
+    bench = Bench(peers=["a", "c"])
+    bench.hear(asked("a"))
+    for peer in "ac":
+        bench.hear(stated(peer))
+    (timer,) = [e for e in bench.all(SetTimer) if e.name.startswith("average")]
+    assert timer.seconds == WAITS.average / TURNS
+    bench.hear(TimerFired(timer.name))
+    assert bench.one(Fetch).peer == "a"
+    bench.hear(TimerFired(timer.name))
+    bench.hear(TimerFired(timer.name))
+    assert bench.phase is Phase.IDLE
+
+
+def test_what_is_stated_while_the_trainer_is_loaded_counts_when_it_is_there() -> None:
+    bench = Bench(prepare=False)
+    for peer in "ac":
+        bench.hear(stated(peer, 3))
+    bench.hear(prepared())
+    assert (bench.phase, bench.job.key) == (Phase.FETCHING, key(3))
+
+
+def test_a_node_states_its_average_to_whom_it_meets_and_who_has_no_part_in_it() -> None:
+    bench = Bench(peers=["a", "c"]).through_round()
+    bench.hear(PeerSeen(PeerId("d")))
+    assert (bench.one(Send).to, bench.said(Accuracy).digest) == (("d",), bench.job.held.digest)
+    assert bench.hear(PeerSeen(PeerId("a"))) == []
+    refusal = SendRefused(PeerId("d"), Accuracy.path, key(0, "b"), 400, NotComparable.code, "not here", None)
+    assert bench.hear(refusal) == []  # d takes it, or not
+    alone = Bench(peers=[]).through_average(by=[])
+    assert (alone.phase, alone.hear(PeerSeen(PeerId("d")))) == (Phase.IDLE, [])
+
+
+def test_strangers_cannot_fill_the_memory_with_statements() -> None:
+    bench = Bench(peers=["a", "c"])
+    for number in range(300):
+        bench.hear(stated(f"stranger-{number}", 3))
+    for peer in "ac":
+        bench.hear(stated(peer, 3))
+    assert bench.phase is Phase.FETCHING
 
 
 # --- words that came early

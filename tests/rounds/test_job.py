@@ -31,7 +31,7 @@ from flnet.protocol.events import (
     SendRefused,
     TimerFired,
 )
-from flnet.protocol.messages import Accuracy, HyperParams, ModelParams, StartTraining
+from flnet.protocol.messages import HyperParams, ModelParams, StartTraining
 from flnet.rounds.participation import Participation
 from flnet.rounds.settings import Rules
 from flnet.rounds.steps import Phase
@@ -308,7 +308,6 @@ def test_a_peer_whose_answer_says_that_it_takes_no_part_is_not_waited_for(answer
         refusal(409, "round_lost"),
         refusal(409, "stale_round", ModelParams.path),
         refusal(413, "body_too_large", ModelParams.path),
-        refusal(400, "not_comparable", Accuracy.path),
     ],
 )
 def test_a_peer_that_refused_something_else_may_still_send_its_update(answer: SendRefused) -> None:

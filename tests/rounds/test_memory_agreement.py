@@ -16,7 +16,8 @@ from flnet.protocol.effects import Average, CancelTimer, Fetch, Save, SetTimer
 from flnet.protocol.events import Fetched, FetchFailed, Restored, RoundTriggered, TimerFired, UpdateReceived
 from flnet.protocol.messages import ChoiceMessage, ModelParams
 from flnet.protocol.updates import Update
-from flnet.rounds.memory_agreement import TURNS, common_memory
+from flnet.rounds.download import TURNS
+from flnet.rounds.memory_agreement import common_memory
 from flnet.rounds.model import NOTHING
 from flnet.rounds.participation import Participation
 from flnet.rounds.settings import Rules

@@ -58,7 +58,14 @@ from flnet.protocol.events import (
     UpdateOffered,
     UpdateReceived,
 )
-from flnet.protocol.messages import Accuracy, ChoiceMessage, HyperParams, JobMessage, StartTraining
+from flnet.protocol.messages import (
+    Accuracy,
+    ChoiceMessage,
+    HyperParams,
+    JobMessage,
+    ModelParams,
+    StartTraining,
+)
 from flnet.protocol.updates import Claim, RoundKey, Update
 from flnet.rounds.job import Job
 from flnet.rounds.numbering import ASKED
@@ -400,6 +407,109 @@ def the_others_go_on_when_most_updates_are_here(bench: Recorded) -> None:
     assert [update.peer for update in bench.one(Average).updates] == ["a", "b"]
 
 
+def an_average_was_made_without_it(phase: Phase, event: type, bench: Recorded) -> None:
+    """Most peers state the average of the next round.
+
+    Args:
+        event: after which they are most.
+    """
+    others = "cde" if event is PeerLost else ""
+    for name in others:
+        bench.hear(PeerSeen(PeerId(name)))
+    if phase is not P.IDLE:
+        bench.hear(RoundTriggered())
+    if phase in (P.GATHERING, P.MEASURING, P.EXCHANGING):
+        bench.train()
+    if phase in (P.MEASURING, P.EXCHANGING):
+        for name in "a" + others:
+            bench.hear(came(name, 0, "b"))
+        bench.average()
+    if phase is P.EXCHANGING:
+        bench.measure()
+    assert bench.phase is phase
+    number = bench.job.number + 1
+    statements = [ClaimReceived(claim(name, number, contributors=2)) for name in "ac"]
+    if event is ClaimReceived:
+        bench.hear(PeerSeen(PeerId("c")))
+    for statement in statements:
+        bench.hear(statement)
+    if event is PeerSeen:
+        bench.hear(PeerSeen(PeerId("c")))
+    if event is PeerLost:
+        assert bench.phase is phase
+        bench.hear(PeerLost(PeerId("d"), "gone"))
+    assert bench.phase is P.FETCHING
+    bench.hear(Fetched(key(number, "a"), A, claim("a").digest or params().digest, params(w=[5, 5])))
+    assert (bench.phase, bench.w) == (P.MEASURING, [5, 5])
+
+
+WITHOUT_IT = [
+    partial(an_average_was_made_without_it, phase, event)
+    for phase in (P.IDLE, P.TRAINING, P.GATHERING, P.MEASURING, P.EXCHANGING)
+    for event in (ClaimReceived, PeerSeen, PeerLost)
+]
+
+
+def a_paused_node_hears_the_start_after_all_updates(phase: Phase, bench: Recorded) -> None:
+    bench.hear(PeerSeen(PeerId("c")))
+    if phase is not P.IDLE:
+        bench.through_average(by=["a", "c"])
+    number = bench.job.number + 1
+    bench.hear(Paused())
+    bench.hear(came("a", number))  # one of two peers leads nobody into a round
+    bench.hear(PeerLost(PeerId("c"), "gone"))
+    assert bench.phase is phase
+    bench.hear(asked("a", number, w=bench.w))
+    assert bench.phase is P.AVERAGING
+
+
+AFTER_ALL = [partial(a_paused_node_hears_the_start_after_all_updates, phase) for phase in (P.IDLE, P.EXCHANGING)]
+
+
+def a_paused_node_hears_the_start_while_it_measures(bench: Recorded) -> None:
+    bench.hear(PeerSeen(PeerId("c")))
+    bench.hear(RoundTriggered())
+    bench.train()
+    for name in "ac":
+        bench.hear(came(name, 0, "b"))
+    bench.average()
+    bench.hear(Paused())
+    bench.hear(came("a", 1))
+    bench.hear(PeerLost(PeerId("c"), "gone"))
+    bench.hear(asked("a", 1, w=bench.w))
+
+
+def its_update_was_refused(bench: Recorded) -> None:
+    """Most others have averaged without this node, whose update comes too late."""
+    for name in "cd":
+        bench.hear(PeerSeen(PeerId(name)))
+    bench.hear(RoundTriggered())
+    bench.train()
+    for name in "ac":
+        bench.hear(ClaimReceived(claim(name, contributors=2)))
+    for name in "ac":
+        assert bench.phase is P.GATHERING
+        bench.hear(SendRefused(PeerId(name), ModelParams.path, key(0, "b"), 409, "stale_round", "late", 0))
+    assert bench.phase is P.FETCHING
+
+
+def an_average_is_stated_while_others_are_made(bench: Recorded) -> None:
+    """In phases in which it is only noted."""
+    bench.hear(asked("a", w=[7, 8], digest=None))
+    bench.hear(ClaimReceived(claim("a", 5, contributors=2)))
+    bench.train()
+    to_average = bench.hear(came("a"))
+    bench.hear(ClaimReceived(claim("a", 6, contributors=2)))
+    bench.effects = to_average
+    bench.average()
+    bench.hear(ClaimReceived(claim("a", 7, contributors=2)))
+
+
+def an_average_is_stated_while_a_start_is_fetched(bench: Recorded) -> None:
+    bench.hear(replace(asked("a"), params=None, digest=params(w=[9, 9]).digest))
+    bench.hear(ClaimReceived(claim("a", 5, contributors=2)))
+
+
 SCRIPTS: list[Callable[[Recorded], None]] = [
     next_round_forces_before_the_own_training_is_done,
     old_work_ends_late,
@@ -421,6 +531,12 @@ SCRIPTS: list[Callable[[Recorded], None]] = [
     *DECLINED,
     the_others_go_on_when_most_updates_are_here,
     *AHEAD,
+    *WITHOUT_IT,
+    *AFTER_ALL,
+    a_paused_node_hears_the_start_while_it_measures,
+    its_update_was_refused,
+    an_average_is_stated_while_others_are_made,
+    an_average_is_stated_while_a_start_is_fetched,
     *COMPARED,
     *CHOOSING,
     *AWAITED,

@@ -12,13 +12,15 @@ import pytest
 from flnet.aggregation.base import AggregationRule
 from flnet.aggregation.consistency import consistency
 from flnet.aggregation.screening import Bounds, clip, composed, cosine
-from flnet.params.params import Digest, Params, PeerId
-from flnet.protocol.effects import Average, Evaluate, Train
+from flnet.params.params import Digest, Params, PeerId, TrainerId
+from flnet.protocol.effects import Average, Evaluate, Send, Train
 from flnet.protocol.events import Event, SumSpoilt, Trained
+from flnet.protocol.messages import Accuracy
 from flnet.rounds import base
 from flnet.rounds.participation import Participation
 from flnet.rounds.settings import Rules
 from flnet.simulation.cluster import Cluster
+from flnet.simulation.network import Calls, Receiver
 from flnet.simulation.node import SimulatedNode
 from flnet.simulation.playback import check_choices, check_one_model
 from flnet.simulation.schedule import Faults
@@ -85,18 +87,48 @@ def of_many(cluster: Cluster, _: PeerId, digest: Digest) -> float:
     return sum(node.job.held.digest == digest for node in cluster.alive) / 10
 
 
-def after_its_return(seed: int, bounds: Bounds) -> Cluster:
-    """One of five nodes misses two rounds, comes back with its disk and an old base, and starts the next round."""
+class Untold(Calls):
+    """Nobody states an average again to a node that returns, as in an earlier version."""
+
+    def send(self, node: Receiver, owner: TrainerId, effect: Send) -> None:
+        """Carry all else."""
+        if not isinstance(effect.message, Accuracy):
+            super().send(node, owner, effect)
+
+
+def after_its_return(seed: int, bounds: Bounds, *, is_told: bool = False) -> Cluster:
+    """One of five nodes misses two rounds, comes back with its disk and an old base, and starts the next round.
+
+    Args:
+        is_told: whether the others state their average when they meet it again.
+    """
     cluster = mesh(5, seed)
     cluster.bounds = bounds
     cluster.accuracy_of = partial(of_many, cluster)  # type: ignore[method-assign]
     play_round(cluster, SLOW)
     dead = cluster.kill(SLOW)
     play_round(cluster, FIRST, 2)
+    calls = cluster.calls
+    cluster.calls = calls if is_told else Untold(cluster.network, cluster.ledger)
     cluster.restart(dead)
     cluster.run_for(30)
+    cluster.calls = calls
     play_round(cluster, SLOW)
     return cluster
+
+
+@pytest.mark.parametrize("bounds", [Bounds(), Bounds(ratio=1.2), Bounds(clip=0.5)], ids=["none", "ratio", "clip"])
+def test_a_node_that_was_away_takes_the_average_and_has_a_part_in_the_next_round(bounds: Bounds) -> None:
+    cluster = after_its_return(0, bounds, is_told=True)
+    assert (rounds(cluster), len(digests(cluster)), len(averages_of_last_round(cluster))) == ({3}, 1, 1)
+    *_, taken, last = cluster.nodes[SLOW].job.history.records
+    (average,) = {node.job.record_of(2).digest for node in cluster.nodes.values()}  # type: ignore[union-attr]
+    assert (taken.key.number, taken.taken_from, taken.digest) == (2, FIRST, average)
+    assert taken.outcome.startswith("took the average of ")
+    assert taken.outcome.endswith(f" updates from {FIRST}: most other nodes made it without this one")
+    assert (last.taken_from, last.exchanged_with) == (None, None)
+    if not bounds.ratio:
+        assert last.contributors == tuple(cluster.nodes)
 
 
 @pytest.mark.parametrize("seed", [0, 6, 7])

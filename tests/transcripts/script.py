@@ -23,7 +23,9 @@ from flnet.protocol.effects import (
     CancelWork,
     Effect,
     Evaluate,
+    Fetch,
     Publish,
+    Refuse,
     Save,
     Send,
     SetTimer,
@@ -198,6 +200,10 @@ def did(effect: Effect) -> str:
             what = {"model": params is not None or private is not None, "own update": sent is not None}
             what |= {f"update of {kept.update.peer}": True for kept in updates}
             return "save" + "".join(f" with {name}" for name, is_new in what.items() if is_new)
+        case Refuse(error):
+            return f"refused, {error.status} {error.code}"
+        case Fetch(_, peer):
+            return f"fetch from {peer}"
         case Train(key):
             return f"train {of(key)}"
         case CancelWork(key):
