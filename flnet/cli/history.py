@@ -71,7 +71,7 @@ def history_table(records: list[View]) -> Table:
         shown.add_row(
             printable(record.get("round")),
             printable(record.get("initiator")),
-            str(len(record.get("contributors") or ())),
+            "-" if record.get("taken_from") else str(len(record.get("contributors") or ())),
             accuracy(record.get("pre_fedavg_accuracy")),
             accuracy(record.get("post_fedavg_accuracy")),
             f"{sum(seconds.values()):.2f}",

@@ -30,6 +30,13 @@ def test_rounds_are_shown_with_what_was_decided(fake_node: FakeNode, ask: Flnet)
     assert "after round 1: the goal is given up: it was the last round that was asked for" in done.output
 
 
+def test_a_round_that_this_node_has_no_part_in_is_no_round_of_0_nodes(fake_node: FakeNode, ask: Flnet) -> None:
+    missed = record(0) | {"contributors": [], "taken_from": "a", "outcome": "took the average"}
+    fake_node.records = [missed]
+    (row,) = [line.split() for line in ask("history", "MNIST").output.splitlines() if "took the average" in line]
+    assert row[2] == "-"
+
+
 def test_nothing_is_a_history_too_and_scripts_get_json(ask: Flnet) -> None:
     assert "no rounds yet" in ask("history", "MNIST").output
     assert ask("history", "MNIST", "--json").output == "[]\n"
