@@ -27,6 +27,7 @@ from flnet.protocol.events import (
     AveragingFailed,
     ClaimAnswered,
     ClaimReceived,
+    DataChanged,
     DeclineReceived,
     Evaluated,
     EvaluationFailed,
@@ -81,6 +82,8 @@ from flnet.rounds.stopping import TIMERS
 from flnet.text import text
 
 PUT_OFF = "round:put-off"  # a timer
+# Events after which most peers may state an average that this node has no part in.
+SHOW_AVERAGES = (ClaimReceived, PeerSeen, PeerLost, Prepared, Averaged, AveragingFailed)
 HERE = text("this node trains in rounds that are common to all nodes (FLNET_ROUNDS=common), and has no versions")
 
 
@@ -93,6 +96,7 @@ class Job(BaseJob[Round]):
         super().__init__(settings)
         self.numbering = Numbering(self.settings, self.peers, self.tell)
         self.stated = StatedAverages()
+        self._may_have_missed = False  # an average, as the event that is being handled may show
         self._is_put_off = False  # the pending round opens when a timer fires
         self._is_resting = False  # likewise, unless another one may open before
 
@@ -102,6 +106,14 @@ class Job(BaseJob[Round]):
         return next_key(self.number, self.settings.my_id, self.inbox.keys)
 
     # --- events
+
+    def receive(self, event: Event) -> list[Effect]:
+        """Handle one event; see `BaseJob.receive`."""
+        self._may_have_missed = self._may_show_average(event)
+        try:
+            return super().receive(event)
+        finally:
+            self._may_have_missed = False
 
     def _react(self, event: Event) -> list[Effect]:
         """Handle events of peers and of the round; `_about_the_node` handles all others."""
@@ -383,11 +395,20 @@ class Job(BaseJob[Round]):
         self._is_put_off = self.phase is Phase.IDLE and self.series.pending is not None
         return [*effects, *([SetTimer(PUT_OFF, 0.0)] if self._is_put_off else [])]
 
+    def _may_show_average(self, event: Event) -> bool:
+        """Whether it may show after this event that this node has missed an average."""
+        match event:
+            case SendRefused():
+                return self.phase is Phase.GATHERING  # its update is too late
+            case DataChanged():
+                return self.phase is Phase.NO_DATA
+        return isinstance(event, SHOW_AVERAGES)
+
     @property
     def _missed(self) -> CommonAverage | None:
         """The average of a round that most others have made without this node, if this node takes it now."""
         cannot = self.phase in (Phase.LOADING, Phase.NO_DATA, Phase.AVERAGING) or self.held.rolled_back
-        if self.stated.is_empty or cannot:
+        if not self._may_have_missed or self.stated.is_empty or cannot:
             return None
         here, known = self.peers.here, self.history.contributors() - {self.settings.my_id}
         common = self.stated.common(self.number + 1, known, here)

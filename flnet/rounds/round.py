@@ -494,7 +494,7 @@ class Round(BaseRound):
         is_open = self.phase is Phase.TRAINING or (self.phase is Phase.GATHERING and not has_start)
         if self.key.initiator == me and is_open:
             effects.append(self._start((peer,)))
-        if self._is_without(peer):
+        if self._is_without(peer) and (self.chosen is None or peer in self.chosen):
             return effects  # with the updates it would average once more, and otherwise; it is told of the average
         if own is not None:
             effects.append(self._update((peer,), own))
@@ -825,7 +825,7 @@ class Round(BaseRound):
     def without_me(self, peers: Set[PeerId]) -> Set[PeerId]:
         """Those of these peers whose average of this round, if they have made it, is without this node's update."""
         gathering, me = self.gathering, self._settings.my_id
-        if self.taken or self.phase not in GATHERING or gathering.sits_out:
+        if self.taken or self.phase not in GATHERING:
             return frozenset()
         return peers & gathering.refused.keys() if me in gathering.updates else peers
 
