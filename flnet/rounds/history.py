@@ -151,7 +151,9 @@ class History:
         return {peer for contributors in averaged[-RECENT:] for peer in contributors}
 
     def add(self, record: RoundRecord) -> None:
-        """A round is over: its record is held, and is in the next Save."""
+        """A round is over: its record is held, and is in the next Save; in place of the one that it already had."""
+        if self.records and self.records[-1].key == record.key:
+            self.records.pop()
         self.records.append(record)
         self._unsaved.append(record)
 

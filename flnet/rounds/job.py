@@ -475,9 +475,12 @@ class Job(BaseJob[Round]):
         return [*left, *self.round.enter(opening, awaited, is_mine), *told, *moved]
 
     def _rest(self) -> list[Effect]:
-        """Follow the peers that start one round after the other no further for a while."""
+        """Follow the peers that start one round after the other no further for a while.
+
+        Others wait for this node as long as for a forced average. After half of that it still has a part in the round.
+        """
         self._is_resting = True
-        return [SetTimer(preemption.RESTED, self.settings.waits.average)]
+        return [SetTimer(preemption.RESTED, self.settings.waits.average / 2)]
 
     def _rested(self) -> list[Effect]:
         """Follow them again, if no round that others are in opened meanwhile."""
@@ -609,9 +612,10 @@ class Job(BaseJob[Round]):
 
     def _may_take(self, claim: Claim) -> bool:
         """Whether this node may come to take the average that a peer states."""
-        is_open = claim.round == self.number and self.phase in (*GATHERING, Phase.LOADING)
+        ended = self.round is not None and self.round.ended_without_average
+        is_missed = claim.round == self.number and (ended or self.phase in (*GATHERING, Phase.LOADING))
         is_newer = claim.round > self.number
-        return (is_open or is_newer) and self.numbering.is_plausible(claim.round, self.number)
+        return (is_missed or is_newer) and self.numbering.is_plausible(claim.round, self.number)
 
     # --- peers that come and go
 

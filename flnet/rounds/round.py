@@ -825,9 +825,15 @@ class Round(BaseRound):
     def without_me(self, peers: Set[PeerId]) -> Set[PeerId]:
         """Those of these peers whose average of this round, if they have made it, is without this node's update."""
         gathering, me = self.gathering, self._settings.my_id
-        if self.taken or self.phase not in GATHERING:
+        if self.taken or not (self.phase in GATHERING or self.ended_without_average):
             return frozenset()
         return peers & gathering.refused.keys() if me in gathering.updates else peers
+
+    @property
+    def ended_without_average(self) -> bool:
+        """Whether the round is over here, and nothing was averaged, because no update came."""
+        last = self._history.last
+        return self.phase is Phase.IDLE and last is not None and last.key == self.key and last.digest is None
 
     def take(self, common: CommonAverage, is_new: bool = False) -> list[Effect]:
         """Take the average that most others have made without this node; a training under way ends.
@@ -840,9 +846,11 @@ class Round(BaseRound):
             effects += self._staleness.enter_round(self.key.number)
             effects += self._series.stopping.enter_round(self.key, None, None)
         me, gathering = self._settings.my_id, self.gathering
+        others = self._peers.here - common.peers
+        if self.ended_without_average and self._history.last is not None:
+            self.record, self.is_recorded, others = self._history.last, False, set()
         if self.phase is Phase.TRAINING or gathering.folded:
             effects.append(CancelWork(self.key))
-        others = self._peers.here - common.peers
         words = text("it takes the average that others have made of this round")
         if others and me not in (*gathering.updates, *gathering.declined):
             effects.append(self._refusal(others, words, late=False))

@@ -348,6 +348,28 @@ def test_who_has_sent_its_update_in_time_takes_no_average_during_or_after_the_ro
     assert (bench.phase, bench.w) == (Phase.IDLE, [1.5, 2.5])
 
 
+def test_a_node_whose_round_ended_without_any_update_takes_the_average_that_is_made_later() -> None:
+    bench = Bench(peers=["a", "c"])
+    bench.hear(asked("a", w=[0, 0]))
+    bench.hear(TrainingFailed(key(), "no memory"))
+    for peer in "ac":
+        bench.hear(declined(peer))
+    assert (bench.phase, bench.job.records()[-1]["digest"]) == (Phase.IDLE, None)
+    for peer in "ac":
+        bench.hear(stated(peer))
+    bench.hear(fetched())
+    bench.measure()
+    assert (bench.phase, bench.w) == (Phase.IDLE, [5, 5])
+    (record,) = bench.job.records()  # of one round there is one
+    assert (record["taken_from"], record["error"]) == ("c", "training failed in round 0: no memory")
+    (save,) = [save for save in bench.all(Save) if save.records]
+    assert [kept["taken_from"] for kept in save.records] == ["c"]
+    for peer in "ac":
+        with suppress(NotComparable):
+            bench.hear(stated(peer, w=(6, 6)))
+    assert (bench.phase, bench.w) == (Phase.IDLE, [5, 5])
+
+
 def test_a_person_who_went_back_to_a_model_keeps_it() -> None:
     bench = Bench(peers=["a", "c"]).through_round()
     bench.hear(RolledBack(params(w=[8, 8]), Params(), 0, 1))
