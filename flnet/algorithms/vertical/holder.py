@@ -466,11 +466,11 @@ def checked_opening(message: Opening, terms: Terms, group: Group) -> None:
         AlignmentRefused: it does not; says what is here and there.
     """
     here = {
-        text("protocol"): PROTOCOL,
+        text("protocol of the alignment"): PROTOCOL,
         text("rule of ids"): RULE,
-        text("group"): group.name,
-        text("holders"): ", ".join(terms.holders),
-        text("elements of a chunk"): terms.chunk,
+        text("group of the elements"): group.name,
+        text("list of holders"): ", ".join(terms.holders),
+        text("number of elements of a chunk"): terms.chunk,
     }
     there = (message.protocol, message.rule, message.group, ", ".join(message.holders), message.chunk)
     for (name, expected), got in zip(here.items(), there, strict=True):

@@ -147,11 +147,11 @@ def test_terms_that_break_a_rule_are_refused(changes: dict[str, tuple[str, ...]]
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"protocol": "flnet-psi-2"}, f"protocol differs: {PROTOCOL} here, flnet-psi-2 at 'a'"),
+        ({"protocol": "flnet-psi-2"}, f"protocol of the alignment differs: {PROTOCOL} here, flnet-psi-2 at 'a'"),
         ({"rule": "flnet-ids-0"}, "rule of ids differs: flnet-ids-1 here, flnet-ids-0 at 'a'"),
-        ({"group": "edwards25519"}, "group differs: safe-prime-64-for-tests here"),
-        ({"holders": ("a", "c")}, "holders differs: a, b here, a, c at 'a'"),
-        ({"chunk": 5}, "elements of a chunk differs: 4 here, 5 at 'a'"),
+        ({"group": "edwards25519"}, "group of the elements differs: safe-prime-64-for-tests here"),
+        ({"holders": ("a", "c")}, "list of holders differs: a, b here, a, c at 'a'"),
+        ({"chunk": 5}, "number of elements of a chunk differs: 4 here, 5 at 'a'"),
         ({"count": 0}, "'a' has 0 ids"),
         ({"count": 10_000_001}, "'a' has 10000001 ids; from 1 to 10000000"),
     ],
