@@ -50,6 +50,7 @@ class Play:
     chunk: int = 4
     seeds: Mapping[str, bytes] = field(default_factory=dict)
     order: random.Random | None = None
+    session: str = "s-1"
     received: dict[str, list[Message]] = field(default_factory=dict)
     ends: dict[str, Aligned | Failed] = field(default_factory=dict)
     machines: dict[str, Leader | Follower] = field(default_factory=dict)
@@ -58,7 +59,7 @@ class Play:
     units: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.terms = Terms("s-1", tuple(self.sets), self.chunk)
+        self.terms = Terms(self.session, tuple(self.sets), self.chunk)
         for name, ids in self.sets.items():
             randomness = Randomness.draw(self.group, len(ids), self.seeds.get(name, seed(name)))
             self.received[name] = []

@@ -22,6 +22,7 @@ from flnet.algorithms.vertical.holder import (
     common,
     in_order,
 )
+from flnet.algorithms.vertical.many_holders import ManyFollower
 from flnet.errors import AlignmentRefused, IllegalStep
 from tests.algorithms.vertical.playing import TWIN, Play, Sets, play, seed
 
@@ -164,6 +165,44 @@ def test_holders_with_different_rules_do_not_begin(changes: dict[str, object], w
         plays.deliver("b", Opening(**{**vars(opening), **changes}))
     plays.deliver("b", opening)
     assert plays.run().common("b") == ["1"]
+
+
+@pytest.mark.parametrize("names", ["ab", "abc"])
+def test_an_agreement_on_other_ids_or_in_another_order_has_another_digest(names: str) -> None:
+    digests = set()
+    for last in "xyz":
+        sets = {name: ["1", "2", last] for name in names}
+        digests |= {play(sets).digest("a"), play(sets, seeds={"b": seed("another")}).digest("a")}
+    assert len(digests) == 6
+
+
+def test_each_two_followers_have_a_key_of_their_own_that_needs_their_secrets() -> None:
+    sets = {name: ["1", "2"] for name in "abcd"}
+
+    def keys(**seeds: bytes) -> dict[str, bytes]:
+        machines = play(sets, seeds=seeds).machines
+        found: dict[str, bytes] = {}
+        for name in "bcd":
+            machine = machines[name]
+            assert isinstance(machine, ManyFollower)
+            for other, key in machine._keys.items():
+                pair = "".join(sorted((name, other)))
+                assert found.setdefault(pair, key) == key
+        return found
+
+    first, second = keys(), keys(b=seed("another"))
+    assert len(set(first.values())) == 3
+    assert first["cd"] == second["cd"]
+    assert first["bc"] != second["bc"] and first["bd"] != second["bd"]
+
+
+@pytest.mark.parametrize(("names", "kind"), [("ab", Kind.BLINDED), ("ab", Kind.OWN), ("abc", Kind.BLINDED)])
+def test_even_equal_secrets_show_no_equal_ids_in_two_alignments(names: str, kind: Kind) -> None:
+    sets = {name: [f"id-{n}" for n in range(20)] for name in names}
+    to = "a" if kind == Kind.OWN else "b"
+    first, second = (Play(sets, session=name).run().received_list(to, kind) for name in ("s-1", "s-2"))
+    assert len(first) == len(second) == 20
+    assert {row.tobytes() for row in first}.isdisjoint(row.tobytes() for row in second)
 
 
 def test_nothing_of_one_alignment_fits_another() -> None:

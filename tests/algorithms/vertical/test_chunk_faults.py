@@ -80,6 +80,17 @@ def test_a_wrong_chunk_is_refused_and_the_right_one_still_taken(
 
 
 @pytest.mark.parametrize("sets", [PAIR, SETS])
+def test_no_message_comes_from_the_holder_itself(sets: dict[str, list[str]]) -> None:
+    plays = Play(sets)
+    while (following := plays.step()) is not None:
+        to, message = following
+        with pytest.raises(AlignmentRefused, match=f"'{to}' is not another holder|has ended"):
+            plays.machines[to].receive(changed(message, sender=to))
+        plays.deliver(to, message)
+    in_the_end_all_is_well(plays)
+
+
+@pytest.mark.parametrize("sets", [PAIR, SETS])
 def test_every_message_is_taken_once(sets: dict[str, list[str]]) -> None:
     plays, repeated = Play(sets), 0
     while (following := plays.step()) is not None:

@@ -53,9 +53,9 @@ def difference(left: Items, right: Items) -> float:
 
 
 def leaking(items: Items) -> Items:
-    """The same elements with one bit that is 1 in 65 % of them: a control that the bound can be broken."""
+    """The same elements with one bit that is 1 in 80 % of them: a control that the bound can be broken."""
     changed = items.copy()
-    changed[np.arange(len(items)) % 10 < 3, 11] |= 1
+    changed[np.arange(len(items)) % 10 < 6, 11] |= 1
     return changed
 
 
