@@ -27,7 +27,7 @@ from flnet.text import text
 
 PROTOCOL = "flnet-psi-1"  # what travels and how; holders compare it
 CHUNK_ELEMENTS = 1024  # 32 KiB, and about a tenth of a second of work
-MOST_IDS = 10_000_000
+MOST_IDS = 1_000_000
 SEED_BYTES = 32
 _SESSION = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
@@ -465,15 +465,15 @@ def checked_opening(message: Opening, terms: Terms, group: Group) -> None:
     Raises:
         AlignmentRefused: it does not; says what is here and there.
     """
-    here = {
+    expected_rules = {
         text("protocol of the alignment"): PROTOCOL,
         text("rule of ids"): RULE,
         text("group of the elements"): group.name,
         text("list of holders"): ", ".join(terms.holders),
         text("number of elements of a chunk"): terms.chunk,
     }
-    there = (message.protocol, message.rule, message.group, ", ".join(message.holders), message.chunk)
-    for (name, expected), got in zip(here.items(), there, strict=True):
+    received_rules = (message.protocol, message.rule, message.group, ", ".join(message.holders), message.chunk)
+    for (name, expected), got in zip(expected_rules.items(), received_rules, strict=True):
         if expected != got:
             raise AlignmentRefused(
                 text("{name} differs: {expected} here, {got} at {peer}", name, expected, got, repr(message.sender))

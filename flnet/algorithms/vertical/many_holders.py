@@ -76,7 +76,7 @@ _TAG = slice(_MASK.stop, _MASK.stop + TAG_BYTES)
 
 
 @dataclass(frozen=True)
-class Found:
+class CommonIds:
     """The common ids, in the order of their tokens.
 
     Attributes:
@@ -164,11 +164,11 @@ class ManyLeader(Holder):
                 run = partial(look_up, self._binding, name, elements[place], table, self._counts[name])
                 self._queue("look-up", run, partial(self._add, place))
 
-    def _matched(self, found: Found) -> list[Effect]:
+    def _matched(self, common_ids: CommonIds) -> list[Effect]:
         effects: list[Effect] = []
-        for name, tags in zip(self.terms.followers, found.tags, strict=True):
-            effects += self._whole(name, Kind.MATCHES, np.concatenate([tags, found.tokens], axis=1))
-        return [*effects, *self._end(self._randomness.shuffle[found.places], found.tokens)]
+        for name, tags in zip(self.terms.followers, common_ids.tags, strict=True):
+            effects += self._whole(name, Kind.MATCHES, np.concatenate([tags, common_ids.tokens], axis=1))
+        return [*effects, *self._end(self._randomness.shuffle[common_ids.places], common_ids.tokens)]
 
 
 class ManyFollower(Holder):
@@ -324,7 +324,7 @@ def look_up(binding: bytes, follower: str, elements: Items, table: Items, count:
     return decode(table, bin_numbers(items[:, _BIN], count), items[:, _ROW]) ^ items[:, _MASK]
 
 
-def matched(binding: bytes, followers: Sequence[str], elements: Sequence[Items], sums: Items) -> Found:
+def matched(binding: bytes, followers: Sequence[str], elements: Sequence[Items], sums: Items) -> CommonIds:
     """The common ids, by the sums of their shares. One unit of work.
 
     Args:
@@ -338,7 +338,9 @@ def matched(binding: bytes, followers: Sequence[str], elements: Sequence[Items],
     order = sorted_places(tokens)
     places, tokens = places[order], tokens[order]
     pairs = zip(followers, elements, strict=True)
-    return Found(places, tokens, tuple(outputs(binding, name, items[places])[:, _TAG] for name, items in pairs))
+    return CommonIds(
+        places, tokens, tuple(outputs(binding, name, items[places])[:, _TAG] for name, items in pairs)
+    )
 
 
 def located(matches: Items, tags: Items) -> Positions:

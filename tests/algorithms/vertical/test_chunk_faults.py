@@ -169,7 +169,7 @@ def test_lists_before_the_opening_and_the_acceptance_are_refused() -> None:
     in_the_end_all_is_well(plays)
 
 
-@pytest.mark.parametrize("count", [-1, 0, 10_000_001])
+@pytest.mark.parametrize("count", [-1, 0, 1_000_001])
 def test_a_follower_with_no_ids_or_too_many_is_refused(count: int) -> None:
     for sets in (PAIR, SETS):
         plays = Play(sets)
