@@ -16,6 +16,7 @@
     │   ├── ParamsRefused         422  wrong names, shapes or dtypes, or not finite
     │   ├── ContributionRefused   422  the signature of an update's statement is wrong
     │   ├── LabelsRefused         422  a label space or a correspondence breaks a rule
+    │   ├── AlignmentRefused      422  the rows of vertical federated learning cannot be aligned
     │   ├── InputRefused          422  the trainer cannot predict from these inputs
     │   ├── ImportRefused         422  the data are not safe to import, too large, or unreadable
     │   ├── DataThere             409  the trainer already has data
@@ -192,6 +193,13 @@ class LabelsRefused(PeerError):
 
     status = 422
     code = "labels_refused"
+
+
+class AlignmentRefused(PeerError):
+    """Rows cannot be aligned: an id column breaks a rule, or another holder's list is damaged, repeated or false."""
+
+    status = 422
+    code = "alignment_refused"
 
 
 class InputRefused(PeerError):

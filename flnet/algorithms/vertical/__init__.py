@@ -1,0 +1,1 @@
+"""Vertical federated learning: nodes that hold different columns of the same people align their rows."""
