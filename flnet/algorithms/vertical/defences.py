@@ -97,8 +97,7 @@ class OutputNoise:
         return np.asarray(np.where(factor < 1, factor * (back - along * rows), back).astype(gradient.dtype))
 
     def _factor(self, outputs: Array) -> Rows:
-        norms = norms_of(outputs)
-        return np.minimum(1.0, self.clip / np.maximum(norms, np.finfo(np.float64).tiny))
+        return np.asarray(self.clip / np.maximum(norms_of(outputs), self.clip))
 
 
 class GradientNoise:

@@ -71,6 +71,7 @@ class FeatureHolder:
     """The conversation of a node that holds features.
 
     Attributes:
+        bottom: this node's bottom model. When the phase becomes "closing", save its state before sending anything.
         phase: "idle" between epochs; "training"; "closing" while label holders measure and average.
         closed: the last epoch that ended; -1 before the first one.
         reports: of that epoch, from each label holder.
@@ -99,7 +100,7 @@ class FeatureHolder:
         self.phase: Phase = "idle"
         self.closed = closed
         self.reports: dict[PeerId, EpochClosed] = {}
-        self._me, self._plan, self._features, self._bottom, self._noise = me, plan, features, bottom, noise
+        self._me, self._plan, self._features, self.bottom, self._noise = me, plan, features, bottom, noise
         self._steps: Sequence[Step] = ()
         self._sent = self._applied = 0  # how many of the steps
         self._outputs: dict[int, Array] = {}  # of batches under way, before noise
@@ -119,7 +120,7 @@ class FeatureHolder:
         if not steps:
             raise SitsOut(text("no common row has a label"))
         self.phase, self._steps, self._sent, self._applied = "training", steps, 0, 0
-        self._begin, self.reports = self._bottom.state(), {}
+        self._begin, self.reports = self.bottom.state(), {}
         first = range(min(self._plan.in_flight, len(steps)))
         return [outgoing for _ in first for outgoing in self._send_next()]
 
@@ -140,20 +141,20 @@ class FeatureHolder:
 
     def resume(self) -> list[Outgoing]:
         """What a restarted node says before its first epoch: which bottom model it goes on with."""
-        digest = self._bottom.state().digest
+        digest = self.bottom.state().digest
         return self._to_label_holders(Resumed(self._me, self.closed, digest))
 
     def abort(self) -> None:
         """Give the open epoch up, and take the bottom model back to its beginning."""
         if self.phase != "idle":
-            self._bottom.load(self._begin)
+            self.bottom.load(self._begin)
         self.phase, self.reports = "idle", {}
         self._outputs, self._gradients = {}, {}
 
     def _send_next(self) -> Iterator[Outgoing]:
         step = self._steps[self._sent]
         self._sent += 1
-        outputs = self._bottom.forward(step.number, self._features(step.batch.rows))
+        outputs = self.bottom.forward(step.number, self._features(step.batch.rows))
         self._outputs[step.number] = outputs
         yield from self._send(step, outputs, hold_out=False)
 
@@ -187,7 +188,7 @@ class FeatureHolder:
             raise _no_such_step(message.step, sorted(under_way) if self.phase == "training" else [])
         check_batch(message, step)
         check_part(message.sender, step.parts)
-        check_values(message.values, (len(step.parts[message.sender]), self._bottom.width), self._plan.dtype)
+        check_values(message.values, (len(step.parts[message.sender]), self.bottom.width), self._plan.dtype)
         there = self._gradients.get(message.step, {})
         if message.sender in there:
             check_repeated(there[message.sender], message.values)
@@ -218,14 +219,14 @@ class FeatureHolder:
             gradient[places] += (len(places) / total * gradients[peer]).astype(outputs.dtype)
         if self._noise is not None:
             gradient = self._noise.gradient(outputs, gradient)
-        self._bottom.backward(step.number, gradient)
+        self.bottom.backward(step.number, gradient)
 
     def _close(self) -> list[Outgoing]:
         """What label holders need to measure the epoch."""
-        self._digest = self._bottom.state().digest
+        self._digest = self.bottom.state().digest
         closing = self._to_label_holders(BottomClosed(self._me, self.closed + 1, self._digest))
         for step in self._plan.hold_out():
-            outputs = self._bottom.outputs(self._features(step.batch.rows))
+            outputs = self.bottom.outputs(self._features(step.batch.rows))
             closing += self._send(step, outputs, hold_out=True)
         return closing
 
@@ -282,6 +283,7 @@ class LabelHolder:
     """The conversation of a node that holds labels. An epoch opens with its first message.
 
     Attributes:
+        top: this node's top model.
         closed: the last epoch that ended; -1 before the first one.
         report: of that epoch; None before the first one.
     """
@@ -310,7 +312,7 @@ class LabelHolder:
             raise ValueError(f"me={me!r}, label_holders={plan.label_holders}")
         self.report = report
         self.closed = -1 if report is None else report.epoch
-        self._me, self._plan, self._labels, self._top, self._noise = me, plan, labels, top, noise
+        self._me, self._plan, self._labels, self.top, self._noise = me, plan, labels, top, noise
         self._tells_score = tells_score
         self._open: _OpenEpoch | None = None
         weights = top.state().weights
@@ -349,7 +351,7 @@ class LabelHolder:
     def abort(self) -> None:
         """Give the open epoch up, and take the top model back to its beginning."""
         if self._open is not None:
-            self._top.load(self._open.begin)
+            self.top.load(self._open.begin)
         self._open = None
 
     def predict(self, outputs: Mapping[PeerId, Array], *, zero_fill: bool = False) -> Array:
@@ -374,12 +376,12 @@ class LabelHolder:
         for peer, values in outputs.items():
             check_values(values, (rows, self._plan.widths[peer]), self._plan.dtype)
         zeros = {peer: np.zeros((rows, self._plan.widths[peer]), self._plan.dtype) for peer in absent}
-        return self._top.predict(self._side_by_side({**outputs, **zeros}))
+        return self.top.predict(self._side_by_side({**outputs, **zeros}))
 
     def _opened(self) -> _OpenEpoch:
         training, hold_out = self._plan.training(self.closed + 1), self._plan.hold_out()
         return _OpenEpoch(
-            self._top.state(),
+            self.top.state(),
             [step for step in training if self._me in step.parts],
             [step for step in hold_out if self._me in step.parts],
             is_merged=len(self._plan.labelled) == 1,
@@ -429,7 +431,7 @@ class LabelHolder:
     def _train(self, epoch: _OpenEpoch, step: Step) -> Iterator[Outgoing]:
         rows = step.batch.rows[step.parts[self._me]]
         inputs = self._side_by_side(epoch.outputs.pop(step.number))
-        loss, gradient = self._top.step(inputs, self._labels[rows])
+        loss, gradient = self.top.step(inputs, self._labels[rows])
         number = self.closed + 1
         if not (np.isfinite(loss) and is_finite(gradient)):
             raise TrainerError(
@@ -458,7 +460,7 @@ class LabelHolder:
         return {**parts, **dict(zip(others, np.split(noisy, ends, axis=1), strict=True))}
 
     def _share(self, epoch: _OpenEpoch) -> list[Outgoing]:
-        weights = self._top.state().weights.select(self._shared)
+        weights = self.top.state().weights.select(self._shared)
         epoch.shares[self._me] = weights, epoch.examples
         message = TopShared(self._me, self.closed + 1, weights, epoch.examples)
         return [Outgoing(peer, message) for peer in self._plan.label_holders if peer != self._me]
@@ -469,14 +471,14 @@ class LabelHolder:
         updates = [Update(peer, key, *epoch.shares[peer]) for peer in self._plan.label_holders]
         start = RoundStart(self._schema, self._shared, key.number)
         merged = fed_avg("agg1").merge(None, start, updates).params
-        self._top.load(ModelState(self._top.state().weights.merged_with(merged)))
+        self.top.load(ModelState(self.top.state().weights.merged_with(merged)))
         epoch.is_merged = True
 
     def _close(self, epoch: _OpenEpoch) -> list[Outgoing]:
         score = self._score(epoch)
         loss = epoch.loss / max(epoch.examples, 1)
         told = score if self._tells_score else None
-        top = self._top.state().digest
+        top = self.top.state().digest
         report = EpochClosed(self._me, self.closed + 1, loss, score, dict(epoch.bottoms), top)
         message = EpochClosed(self._me, self.closed + 1, loss, told, dict(epoch.bottoms), top)
         self.report, self.closed, self._open = report, report.epoch, None
@@ -487,7 +489,7 @@ class LabelHolder:
             return None
         inputs = [self._side_by_side(epoch.measured[step.number]) for step in epoch.hold_out]
         rows = [step.batch.rows[step.parts[self._me]] for step in epoch.hold_out]
-        return self._top.evaluate(np.concatenate(inputs), self._labels[np.concatenate(rows)])
+        return self.top.evaluate(np.concatenate(inputs), self._labels[np.concatenate(rows)])
 
 
 def _window(epoch: _OpenEpoch, in_flight: int) -> dict[int, Step]:
