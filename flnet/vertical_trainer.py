@@ -197,7 +197,7 @@ class VerticalTrainer(ABC):
     def features(self, rows: Array) -> Array:
         """The features (b, ...) of these rows, for nodes that hold some.
 
-        Scale them by this node's own training rows: the other nodes cannot.
+        Scale them here, by this node's own rows: the other nodes cannot.
         """
         raise NotOffered(text("this trainer has no features"))
 
@@ -205,15 +205,22 @@ class VerticalTrainer(ABC):
         """The labels of these rows, as `TopModel.step` takes them, for nodes that hold some."""
         raise NotOffered(text("this trainer has no labels"))
 
-    def bottom_model(self, seed: int) -> BottomModel | None:
-        """A new bottom model; None where this node holds no features."""
+    def bottom_model(self, seed: int, hyper: HyperParams) -> BottomModel | None:
+        """A new bottom model; None where this node holds no features.
+
+        Args:
+            seed: of its first weights; another one on each node.
+            hyper: of the job, of which a model needs the learning rate u.
+        """
         return None
 
-    def top_model(self, width: int, seed: int) -> TopModel | None:
+    def top_model(self, width: int, seed: int, hyper: HyperParams) -> TopModel | None:
         """A new top model; None where this node holds no labels.
 
         Args:
             width: of its inputs: the outputs of all bottom models together.
+            seed: of its first weights; the same on all label holders.
+            hyper: of the job.
         """
         return None
 

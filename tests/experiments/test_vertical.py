@@ -89,12 +89,14 @@ def test_noise_on_gradients_hides_labels_and_costs_accuracy(table: Table) -> Non
         noise = None if name == "none" else GradientNoise(name, seeded_normal(0), 10.0)  # type: ignore[arg-type]
         leak = LabelLeak(table, SMALL)
         outcome = train_split(table, SMALL, Protection(gradients=noise), leak)
-        found[name] = float(np.mean(leak.by_norm)), float(np.mean(leak.by_direction)), area(outcome)
+        in_batches = float(np.mean(leak.by_norm)), float(np.mean(leak.by_direction))
+        found[name] = *in_batches, area(outcome), leak.over_all_epochs()
     plain, stretched, isotropic = found.values()
     assert plain[0] > 0.75 and plain[1] > 0.85
     assert abs(stretched[0] - 0.5) < 0.08 and stretched[1] < 0.65
     assert abs(isotropic[0] - 0.5) < 0.08 and isotropic[1] < 0.6
     assert isotropic[2] < plain[2]
+    assert plain[3] > 0.99 and plain[3] > stretched[3] > stretched[1] and plain[3] > isotropic[3] > isotropic[1]
 
 
 def test_noise_on_outputs_hides_features_and_costs_accuracy(table: Table) -> None:
@@ -121,10 +123,10 @@ def test_the_program_writes_all_tables(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(vertical, "READ", "yes")
     lines: list[str] = []
     vertical.main(tmp_path, lines.append)
-    tables = "\n".join(lines).split("\n\n")
-    assert sum(line.startswith("| ---") for line in lines) == 8
+    tables = "\n".join(lines).strip().split("\n\n")
+    assert sum(line.startswith("| ---") for line in lines) == 9
     assert "All weights of the first two rows are equal to the last bit: True." in tables
-    widths = [{line.count(" | ") for line in part.split("\n")} for part in tables if part.startswith("|")]
+    widths = [{line.count("|") for line in part.split("\n")} for part in tables if part.startswith("|")]
     assert all(len(width) == 1 for width in widths)
 
 

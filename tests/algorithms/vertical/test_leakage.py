@@ -139,7 +139,7 @@ def test_noise_on_gradients_has_the_stated_length_and_no_direction(rule: Gradien
 def test_gradients_of_zero_stay_zero_and_numbers_stay_finite() -> None:
     none = np.zeros((3, 2), np.float32)
     for rule in ("isotropic", "max-norm"):
-        noise = GradientNoise(rule, normal())  # type: ignore[arg-type]
+        noise = GradientNoise(rule, normal())
         assert (noise.protect(none, PLACE) == 0).all()
         some = np.array([[1, 0], [0, 0], [1e-30, 0]], np.float32)
         assert np.isfinite(noise.protect(some, PLACE)).all()
