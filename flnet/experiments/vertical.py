@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,9 +30,9 @@ from flnet.algorithms.vertical.leakage import (
 from flnet.algorithms.vertical.numpy_models import DenseBottom, DenseTop, Layers
 from flnet.algorithms.vertical.split_messages import CutGradients, CutOutputs, Message, Outgoing
 from flnet.algorithms.vertical.split_network import FeatureHolder, LabelHolder, SplitNode, run_epoch
-from flnet.algorithms.vertical.split_plan import Batch, RowNumbers, SplitPlan
+from flnet.algorithms.vertical.split_plan import RowNumbers, SplitPlan
 from flnet.datasets.metrics import auc
-from flnet.params.params import Array, Digest, PeerId, digest_of
+from flnet.params.params import Array, PeerId, digest_of
 from flnet.trainer import Optimiser, Score
 from flnet.vertical_trainer import BottomModel, TopModel
 
@@ -77,6 +77,13 @@ def read_table(path: Path, seed: int = 0) -> Table:
     )
 
 
+class Batch(NamedTuple):
+    """The rows of one step, and their digest."""
+
+    positions: RowNumbers
+    digest: str
+
+
 @dataclass(frozen=True, eq=False)
 class ShuffledBatches:
     """Batches in an order drawn from (seed, epoch); rows are identified by their numbers."""
@@ -96,7 +103,7 @@ class ShuffledBatches:
 
     def _cut(self, rows: RowNumbers) -> list[Batch]:
         parts = (rows[start : start + self.size] for start in range(0, len(rows), self.size))
-        return [Batch(part, Digest(digest_of({"rows": part}))) for part in parts]
+        return [Batch(part, digest_of({"rows": part})) for part in parts]
 
 
 @dataclass(frozen=True)
@@ -246,7 +253,7 @@ def train_joint(
     loss = seconds = 0.0
     for epoch in range(setup.epochs):
         begin, batches = time.perf_counter(), plan.training(epoch)
-        losses = [_joint_step(table, bottoms, top, one.rows, fixed) * len(one.rows) for one in batches]
+        losses = [_joint_step(table, bottoms, top, one.positions, fixed) * len(one.positions) for one in batches]
         seconds += time.perf_counter() - begin
         loss = sum(losses) / len(table.train)
     rows = np.sort(table.test)
@@ -281,7 +288,9 @@ def train_dense(table: Table, setup: Setup) -> Outcome:
     loss = 0.0
     for epoch in range(setup.epochs):
         batches = plan.training(epoch)
-        losses = [model.step(x[one.rows], table.labels[one.rows]).loss * len(one.rows) for one in batches]
+        losses = [
+            model.step(x[one.positions], table.labels[one.positions]).loss * len(one.positions) for one in batches
+        ]
         loss = sum(losses) / len(table.train)
     rows = np.sort(table.test)
     return Outcome(model.evaluate(x[rows], table.labels[rows]), loss, (model.state().digest,))
@@ -310,7 +319,7 @@ class LabelLeak:
             return
         if message.epoch != self._epoch:
             self._epoch, self._batches = message.epoch, self._plan.training(message.epoch)
-        rows, values = self._batches[message.step].rows, message.values
+        rows, values = self._batches[message.step].positions, message.values
         self._sums[rows] += values / max(float(norm_scores(values).max()), np.finfo(np.float32).tiny)
         truth = self._labels[rows]
         if not 1 < truth.sum() < len(truth):

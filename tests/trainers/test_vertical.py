@@ -65,10 +65,10 @@ def test_the_split_network_is_the_whole_one_trained_by_torch(
     )
     for epoch in range(3):
         for batch in case.plan.batches.training(epoch):
-            inputs = [torch.tensor(case.columns[peer][batch.rows]) for peer in holders]
+            inputs = [torch.tensor(case.columns[peer][batch.positions]) for peer in holders]
             cut = [network(part, x) for network, part, x in zip(networks, weights, inputs, strict=False)]
             scores = networks[-1](weights[-1], torch.cat(cut, dim=1))[:, 0]
-            truth = torch.tensor(case.truth[batch.rows], dtype=torch.float64)
+            truth = torch.tensor(case.truth[batch.positions], dtype=torch.float64)
             torch_optimiser.zero_grad()
             torch.nn.functional.binary_cross_entropy_with_logits(scores, truth).backward()
             torch_optimiser.step()

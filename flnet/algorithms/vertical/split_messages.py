@@ -34,7 +34,7 @@ class CutOutputs:
     sender: PeerId
     epoch: int
     step: int
-    batch: Digest
+    batch: str
     values: Array
     hold_out: bool = False
 
@@ -46,7 +46,7 @@ class CutGradients:
     sender: PeerId
     epoch: int
     step: int
-    batch: Digest
+    batch: str
     values: Array
 
 
@@ -137,7 +137,7 @@ def check_batch(message: CutOutputs | CutGradients, step: Step) -> None:
                 "the nodes do not have the same rows in the same order",
                 message.step,
                 message.epoch,
-                str(message.batch)[:12],
+                message.batch[:12],
                 repr(message.sender),
                 step.batch.digest[:12],
             )

@@ -154,7 +154,7 @@ class FeatureHolder:
     def _send_next(self) -> Iterator[Outgoing]:
         step = self._steps[self._sent]
         self._sent += 1
-        outputs = self.bottom.forward(step.number, self._features(step.batch.rows))
+        outputs = self.bottom.forward(step.number, self._features(step.batch.positions))
         self._outputs[step.number] = outputs
         yield from self._send(step, outputs, hold_out=False)
 
@@ -226,7 +226,7 @@ class FeatureHolder:
         self._digest = self.bottom.state().digest
         closing = self._to_label_holders(BottomClosed(self._me, self.closed + 1, self._digest))
         for step in self._plan.hold_out():
-            outputs = self.bottom.outputs(self._features(step.batch.rows))
+            outputs = self.bottom.outputs(self._features(step.batch.positions))
             closing += self._send(step, outputs, hold_out=True)
         return closing
 
@@ -429,7 +429,7 @@ class LabelHolder:
         return np.concatenate([outputs[peer] for peer in self._plan.feature_holders], axis=1)
 
     def _train(self, epoch: _OpenEpoch, step: Step) -> Iterator[Outgoing]:
-        rows = step.batch.rows[step.parts[self._me]]
+        rows = step.batch.positions[step.parts[self._me]]
         inputs = self._side_by_side(epoch.outputs.pop(step.number))
         loss, gradient = self.top.step(inputs, self._labels[rows])
         number = self.closed + 1
@@ -488,7 +488,7 @@ class LabelHolder:
         if not epoch.hold_out:
             return None
         inputs = [self._side_by_side(epoch.measured[step.number]) for step in epoch.hold_out]
-        rows = [step.batch.rows[step.parts[self._me]] for step in epoch.hold_out]
+        rows = [step.batch.positions[step.parts[self._me]] for step in epoch.hold_out]
         return self.top.evaluate(np.concatenate(inputs), self._labels[np.concatenate(rows)])
 
 

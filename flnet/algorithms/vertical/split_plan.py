@@ -10,33 +10,34 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from flnet.params.params import Digest, PeerId
+from flnet.params.params import PeerId
 
 RowNumbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """The rows of one step.
+class PlannedBatch(Protocol):
+    """The rows of one step."""
 
-    Attributes:
-        rows: (b,) places in the list of common rows, which all nodes have in the same order.
-        digest: of the identifiers of these rows in this order.
-    """
+    @property
+    def positions(self) -> RowNumbers:
+        """(b,) places in the list of common rows, which all nodes have in the same order."""
+        ...
 
-    rows: RowNumbers
-    digest: Digest
+    @property
+    def digest(self) -> str:
+        """The digest of the identifiers of these rows in this order."""
+        ...
 
 
 class BatchPlan(Protocol):
     """The batches of a job; the same on every node."""
 
-    def training(self, epoch: int) -> Sequence[Batch]:
+    def training(self, epoch: int) -> Sequence[PlannedBatch]:
         """The batches of an epoch, in order."""
         ...
 
-    def hold_out(self) -> Sequence[Batch]:
+    def hold_out(self) -> Sequence[PlannedBatch]:
         """The rows that are never trained on, in parts; none where nothing is measured."""
         ...
 
@@ -51,7 +52,7 @@ class Step:
     """
 
     number: int
-    batch: Batch
+    batch: PlannedBatch
     parts: Mapping[PeerId, RowNumbers]
 
 
@@ -112,9 +113,9 @@ class SplitPlan:
         """The hold-out rows, likewise."""
         return tuple(self._steps(self.batches.hold_out()))
 
-    def _steps(self, batches: Sequence[Batch]) -> Iterator[Step]:
+    def _steps(self, batches: Sequence[PlannedBatch]) -> Iterator[Step]:
         for number, batch in enumerate(batches):
-            found = {peer: self._places(peer, batch.rows) for peer in self.label_holders}
+            found = {peer: self._places(peer, batch.positions) for peer in self.label_holders}
             parts = {peer: places for peer, places in found.items() if len(places)}
             if parts:
                 yield Step(number, batch, parts)

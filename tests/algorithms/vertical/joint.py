@@ -93,5 +93,5 @@ def trained_jointly(case: Case, epochs: int) -> Mapping[str, Array]:
     joint = Joint(case)
     for epoch in range(epochs):
         for batch in case.plan.batches.training(epoch):
-            joint.step(batch.rows)
+            joint.step(batch.positions)
     return joint.split()

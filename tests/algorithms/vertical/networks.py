@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -12,10 +12,15 @@ from flnet.algorithms.vertical.defences import GradientNoise, NormalSource, Outp
 from flnet.algorithms.vertical.numpy_models import DenseBottom, DenseTop, Layers
 from flnet.algorithms.vertical.split_messages import EpochClosed, Outgoing
 from flnet.algorithms.vertical.split_network import FeatureHolder, LabelHolder, SplitNode, run_epoch
-from flnet.algorithms.vertical.split_plan import Batch, RowNumbers, SplitPlan
-from flnet.params.params import Array, Digest, PeerId, digest_of
+from flnet.algorithms.vertical.split_plan import RowNumbers, SplitPlan
+from flnet.params.params import Array, PeerId, digest_of
 from flnet.trainer import Optimiser
 from flnet.vertical_trainer import BottomModel, TopModel
+
+
+class Batch(NamedTuple):
+    positions: RowNumbers
+    digest: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +40,7 @@ class Permuted:
 
     def _cut(self, rows: RowNumbers) -> list[Batch]:
         parts = (rows[at : at + self.size] for at in range(0, len(rows), self.size))
-        return [Batch(part, Digest(digest_of({"rows": part}))) for part in parts]
+        return [Batch(part, digest_of({"rows": part})) for part in parts]
 
 
 Ids = Sequence[str]
@@ -96,7 +101,7 @@ class Case:
         )
 
     def features(self, peer: str) -> Callable[[RowNumbers], Array]:
-        columns: Any = self.columns[peer]
+        columns = self.columns[peer]
         return lambda rows: columns[rows]
 
     def nodes(self) -> dict[PeerId, SplitNode]:

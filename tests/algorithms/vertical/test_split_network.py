@@ -25,7 +25,7 @@ from flnet.algorithms.vertical.split_messages import (
     TopShared,
 )
 from flnet.algorithms.vertical.split_network import FeatureHolder, LabelHolder, SplitNode, run_epoch
-from flnet.algorithms.vertical.split_plan import Batch, SplitPlan
+from flnet.algorithms.vertical.split_plan import SplitPlan
 from flnet.errors import (
     BatchRefused,
     CutLayerRefused,
@@ -40,6 +40,7 @@ from flnet.params.params import Array, Digest, Params, PeerId
 from flnet.trainer import Optimiser
 from tests.algorithms.vertical.joint import trained_jointly
 from tests.algorithms.vertical.networks import (
+    Batch,
     Case,
     Permuted,
     Pick,
@@ -67,7 +68,7 @@ class OneRow:
     """One batch of one row in each epoch, nothing held out."""
 
     def training(self, epoch: int) -> list[Batch]:
-        return [Batch(np.array([0]), Digest("one row"))]
+        return [Batch(np.array([0]), "one row")]
 
     def hold_out(self) -> list[Batch]:
         return []
@@ -154,7 +155,7 @@ def test_the_order_of_outputs_is_that_of_the_ids() -> None:
     nodes = case.nodes()
     nodes[PeerId("m")].labels = LabelHolder(PeerId("m"), case.plan, case.truth, top)
     run_epoch(nodes)
-    rows = case.plan.training(0)[0].batch.rows
+    rows = case.plan.training(0)[0].batch.positions
     expected = [case.bottom(peer).outputs(case.columns[peer][rows]) for peer in ("a", "m", "z")]
     assert (seen[0] == np.hstack(expected)).all()
 
@@ -171,12 +172,12 @@ def late(case: Case, in_flight: int) -> dict[str, Array]:
         batches, outputs = case.plan.batches.training(epoch), list[Array]()
         for done in range(-in_flight, len(batches)):  # at `done` < 0 nothing can be applied yet
             if done >= 0:
-                rows = batches[done].rows
+                rows = batches[done].positions
                 _, gradient = top.step(outputs[done], case.truth[rows])
                 for peer, bottom in bottoms.items():
                     bottom.backward(done, gradient[:, case.plan.columns[PeerId(peer)]])
             if (new := done + in_flight) < len(batches):
-                rows = batches[new].rows
+                rows = batches[new].positions
                 outputs.append(np.hstack([b.forward(new, case.columns[p][rows]) for p, b in bottoms.items()]))
     found = {
         f"{peer}/bottom/{n}": w for peer, bottom in bottoms.items() for n, w in bottom.state().weights.items()
@@ -244,7 +245,7 @@ FAULTS: dict[str, tuple[Change, type[PeerError], str]] = {
     "old epoch": (lambda m: replace(m, epoch=-1), BatchRefused, "is for epoch -1, but"),
     "step": (lambda m: replace(m, step=99), BatchRefused, "step 99 is not under way; expected one of: 0, 1"),
     "digest": (
-        lambda m: replace(m, batch=Digest("f" * 64)),
+        lambda m: replace(m, batch="f" * 64),
         BatchRefused,
         "do not have the same rows in the same",
     ),
@@ -307,11 +308,11 @@ def test_two_different_messages_for_one_step_are_refused() -> None:
 
 def test_gradients_before_any_epoch_and_outputs_for_nodes_without_labels_are_refused() -> None:
     nodes = Case(("a", "c"), ("b",)).nodes()
-    gradients = CutGradients(B, 0, 0, Digest(""), np.zeros((8, 3)))
+    gradients = CutGradients(B, 0, 0, "", np.zeros((8, 3)))
     with pytest.raises(BatchRefused, match="step 0 is not under way; expected one of: none"):
         nodes[A].receive(gradients)
     with pytest.raises(BatchRefused, match="this node takes no message CutOutputs"):
-        nodes[A].receive(CutOutputs(C, 0, 0, Digest(""), np.zeros((8, 3))))
+        nodes[A].receive(CutOutputs(C, 0, 0, "", np.zeros((8, 3))))
     with pytest.raises(BatchRefused, match="this node takes no message CutGradients"):
         nodes[B].receive(gradients)
     with pytest.raises(BatchRefused, match="a feature holder takes no message BottomClosed"):
@@ -505,7 +506,7 @@ def test_outputs_go_to_who_has_the_label_and_to_nobody_else() -> None:
     masks, sent = halves(), list[Outgoing]()
     case = Case(("a", "d"), ("b", "c"), labelled=masks)
     run_epoch(case.nodes(), sent=sent.append)
-    rows = {step.number: step.batch.rows for step in case.plan.training(0)}
+    rows = {step.number: step.batch.positions for step in case.plan.training(0)}
     for outgoing in sent:
         if isinstance(outgoing.message, CutOutputs) and not outgoing.message.hold_out:
             assert len(outgoing.message.values) == masks[outgoing.to][rows[outgoing.message.step]].sum()
@@ -531,7 +532,7 @@ def test_label_holders_may_have_other_labels_of_the_same_rows() -> None:
     labels = {B: np.random.default_rng(1).integers(0, 2, (case.rows, 2)), C: case.truth.reshape(-1, 1)}
     nodes, expected = case.nodes(), np.zeros(())
     bottom, outputs = case.bottom("a"), case.bottom("a").outputs(case.columns["a"])
-    rows = case.plan.training(0)[0].batch.rows
+    rows = case.plan.training(0)[0].batch.positions
     for peer, truth in labels.items():
         layers = Layers((case.plan.width, 4, truth.shape[1]))
         tops = [
